@@ -209,5 +209,20 @@ if not TYPE_CHECKING:  # A misspelled name is an error for type checkers.
         raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
 
 
+_PACKAGES = {'beam': ('apache_beam',), 'ray': ('ray', 'pyarrow')}
+"""Modules that can only be imported if these packages are installed."""
+
+
 def __dir__() -> list[str]:
-    return [*{*__all__, *_MODULES}, '__version__']
+    # Without what cannot be imported, so that tab completion and inspect.getmembers get every name.
+    missing = {name for name, needed in _PACKAGES.items() if not all(map(_is_installed, needed))}
+    return [*{*__all__, *_MODULES} - missing, '__version__']
+
+
+def _is_installed(package: str) -> bool:
+    from importlib.util import find_spec
+
+    try:
+        return find_spec(package) is not None
+    except (ImportError, ValueError):
+        return False

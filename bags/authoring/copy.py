@@ -26,6 +26,7 @@ from bags.dataset.sharded_writer import ShardedDatasetWriter
 from bags.dataset.spec import Spec, parse_spec
 from bags.dataset.written import Skipped, Written
 from bags.progress import progress as show_progress
+from bags.storage.urls import plain_path
 from bags.validation import at_least, merge, one_of, worker_count
 from bags.workers.pool import WorkerPool
 
@@ -79,6 +80,7 @@ def copy(
         ValueError: With `resume`, the directory is not a copy of this dataset, or the dataset has changed.
     """
     settings = merge(WriterSettings, None, options, function=copy)
+    dataset = plain_path(dataset)
     source = open_dataset(dataset, raw=not add) if isinstance(dataset, str | os.PathLike) else dataset
     check_dataset('copy', source)
     one_of('on_error', on_error, ('raise', 'skip'))

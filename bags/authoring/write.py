@@ -40,7 +40,7 @@ class Encode:
     spec: Mapping[str, str]
     encoders: Mapping[str, Callable[..., Any]] | None
     transform: Callable[[Any], Mapping[str, Any]] | None
-    dataset: Dataset | None
+    dataset: Any
     """The dataset whose datapoints the inputs are indices of."""
 
     def __post_init__(self) -> None:
@@ -80,15 +80,15 @@ def write(
     """Writes a dataset with many workers, which transform and encode inputs; this process writes the records.
 
     Args:
-        source: The inputs: a dataset, a sequence, or any other iterable. Workers read the datapoints of a
-            dataset themselves.
+        source: The inputs: a dataset, a sequence, any other iterable, or a map-style dataset of PyTorch:
+            anything with `__len__` and `__getitem__`. Workers read the datapoints of datasets themselves.
         directory: The folder of the dataset: str, path or URL.
         spec: The type of each field.
         transform: Function from an input to its datapoint; unless given, the inputs are the datapoints.
         workers: Number of workers; the number of processors unless given. 1 uses only this process.
         processes: True for spawned processes, which must be able to import `transform` and `encoders`; False
-            for threads. Unless given, processes if there is a `transform` or `encoders` and they can be
-            pickled.
+            for threads. Unless given, processes if there is a `transform`, `encoders` or a map-style dataset,
+            and they can be pickled.
         ordered: Keep the order of the inputs. If False, datapoints are written in the order of completion.
             (Object stores keep the order in any case.)
         encoders: As in `DatasetWriter`. They run in the workers.
@@ -107,21 +107,27 @@ def write(
         ValueError: With `resume`, the dataset has another source.
     """
     dataset = source if isinstance(source, Dataset) else None
+    indexed: Any = dataset
+    """The dataset whose datapoints the inputs are indices of. Iterating over it need not end."""
     if dataset is None and not isinstance(source, Iterable):
-        raise TypeError(f'write: expected a dataset or an iterable of inputs, got {type(source).__name__}')
+        if not (isinstance(source, Sized) and hasattr(source, '__getitem__')):
+            raise TypeError(
+                f'write: expected a dataset or an iterable of inputs, got {type(source).__name__}'
+            )
+        indexed = source
     settings = merge(WriterSettings, None, options, function=write)
     workers = worker_count(workers)
     if transform is not None and not callable(transform):
         raise TypeError(f'transform: expected a function, got {transform!r}')
     parse_spec(spec)
-    work = Encode(dict(spec), encoders, transform, dataset)
+    work = Encode(dict(spec), encoders, transform, indexed)
     if workers == 1 and not processes:
         workers = 0  # This thread: each input is written before the next is taken.
-    elif processes is None and transform is None and encoders is None:
+    elif processes is None and transform is None and encoders is None and indexed is dataset:
         processes = False  # Built-in encoders take less time than sending them values, or release the GIL.
     elif processes is not False:
         try:
-            check_sendable(transform=transform, encoders=encoders, source=dataset)
+            check_sendable(transform=transform, encoders=encoders, source=indexed)
         except TypeError:
             if processes:
                 raise
@@ -146,7 +152,7 @@ def write(
             show_progress('writing', total and total - len(writer), 'datapoints', show=progress)
         )
         inputs = Inputs(
-            source if dataset is None else range(len(dataset)), done, MAX_INPUTS if workers else 1
+            source if indexed is None else range(len(indexed)), done, MAX_INPUTS if workers else 1
         )
         pool = stack.enter_context(
             WorkerPool(work, workers, processes=bool(processes), name='bags-write', size_of=_size_of)

@@ -16,6 +16,7 @@ from bags.bag.zstd import Buffer
 from bags.concurrency import ClosedHandle
 from bags.indexing import as_indices, check_index
 from bags.storage import store_for
+from bags.storage.urls import plain_path
 from bags.validation import as_record
 
 __all__ = ['Reader']
@@ -49,9 +50,10 @@ class Reader(Sequence[bytes]):
         **keywords: Unpack[ReaderKeywords],
     ) -> None:
         options = merge(ReaderOptions, options, keywords)
+        file_spec = plain_path(file_spec)
         if isinstance(file_spec, bytes) or not isinstance(file_spec, str | os.PathLike | Iterable):
             raise TypeError(f'file_spec: expected a path, or several, got {type(file_spec).__name__}')
-        specs = [file_spec] if isinstance(file_spec, str | os.PathLike) else list(file_spec)
+        specs = [file_spec] if isinstance(file_spec, str | os.PathLike) else [*map(plain_path, file_spec)]
         store, _ = store_for(specs[0] if specs else '', options.filesystem, options.storage_options)
 
         def in_store(path: str) -> str:

@@ -2,6 +2,7 @@
 
 records     `ReadFromBag`, `WriteToBag`: records of bags (also as `ReadFromBagz`, `WriteToBagz`)
 datasets    `ReadDataset`, `WriteDataset`: datapoints
+bagzio, sacklio  the names of bagz's and Säckli's modules, for pipelines written for them
 bundles     bases of the sources, split into bundles of about equal bytes, and of the sinks, which join them
 """
 
@@ -12,7 +13,17 @@ try:
 except ImportError as exc:
     raise MissingDependencyError('apache-beam', 'beam') from exc
 
+from bags.beam import bagzio, sacklio
 from bags.beam.datasets import ReadDataset, WriteDataset
 from bags.beam.records import ReadFromBag, ReadFromBagz, WriteToBag, WriteToBagz
 
-__all__ = ['ReadDataset', 'ReadFromBag', 'ReadFromBagz', 'WriteDataset', 'WriteToBag', 'WriteToBagz']
+__all__ = [
+    'ReadDataset',
+    'ReadFromBag',
+    'ReadFromBagz',
+    'WriteDataset',
+    'WriteToBag',
+    'WriteToBagz',
+    'bagzio',
+    'sacklio',
+]

@@ -19,6 +19,7 @@ from bags.dataset.options import OpenOptions, WriteOptions, WriterSettings
 from bags.dataset.selection import Fields, select_fields
 from bags.dataset.writer import DatasetWriter
 from bags.storage import Store
+from bags.storage.urls import plain_path
 from bags.validation import refuse_unknown
 
 __all__ = ['ReadDataset', 'WriteDataset']
@@ -44,7 +45,7 @@ class ReadDataset(beam.PTransform):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         refuse_unknown(options, OpenOptions.__annotations__, ReadDataset)
-        self._source = DatasetSource(os.fspath(directory), fields, options)
+        self._source = DatasetSource(os.fspath(plain_path(directory)), fields, options)
 
     def expand(self, pbegin: Any) -> Any:
         return pbegin | iobase.Read(self._source)
@@ -105,7 +106,7 @@ class WriteDataset(beam.PTransform):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         settings = check_options(spec, encoders, options, WriteDataset)
-        self._sink = DatasetSink(os.fspath(directory), dict(spec), encoders, settings)
+        self._sink = DatasetSink(os.fspath(plain_path(directory)), dict(spec), encoders, settings)
 
     def expand(self, datapoints: Any) -> Any:
         return datapoints | iobase.Write(self._sink)

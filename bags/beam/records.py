@@ -26,6 +26,7 @@ from bags.bag.options import (
 from bags.bag.sharding import shard_name
 from bags.beam.bundles import FolderSink, Output, SequenceSource
 from bags.storage import Store
+from bags.storage.urls import plain_path
 
 __all__ = ['ReadFromBag', 'ReadFromBagz', 'WriteToBag', 'WriteToBagz']
 
@@ -51,7 +52,7 @@ class ReadFromBag(beam.PTransform):  # type: ignore[misc]
         **options: Unpack[ReaderKeywords],
     ) -> None:
         super().__init__()
-        self._source = BagSource(os.fspath(file_pattern), coder or coders.BytesCoder(), options)
+        self._source = BagSource(os.fspath(plain_path(file_pattern)), coder or coders.BytesCoder(), options)
 
     def expand(self, pbegin: Any) -> Any:
         return pbegin | iobase.Read(self._source)
@@ -106,7 +107,7 @@ class WriteToBag(beam.PTransform):  # type: ignore[misc]
         **options: Unpack[WriterKeywords],
     ) -> None:
         super().__init__()
-        self._sink = BagSink(os.fspath(file_path), coder or coders.BytesCoder(), options)
+        self._sink = BagSink(os.fspath(plain_path(file_path)), coder or coders.BytesCoder(), options)
 
     def expand(self, records: Any) -> Any:
         return records | iobase.Write(self._sink)

@@ -15,6 +15,7 @@ from bags.dataset.registry import decoders as builtin_decoders
 from bags.dataset.schema import Decoders
 from bags.dataset.sharded_reader import ShardedDatasetReader
 from bags.dataset.views import join
+from bags.storage.urls import plain_path
 
 __all__ = ['open', 'open_with_known_decoders']
 
@@ -57,6 +58,7 @@ def open(
         TypeError, ValueError: An unknown option, or one without effect here; several folders of different
             lengths, or with a field of different values.
     """
+    directory = plain_path(directory)
     if isinstance(directory, bytes) or not isinstance(directory, str | os.PathLike | Iterable):
         raise TypeError(f'open: expected a path, or several, got {type(directory).__name__}')
     if not isinstance(directory, str | os.PathLike):

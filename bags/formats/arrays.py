@@ -230,7 +230,10 @@ def _convert(value: Any, dtype: np.dtype[Any]) -> Array:
             if changed.any():
                 raise ValueError(f'expected numbers that fit {dtype}, got {array[changed][0]}')
         return converted
-    raise TypeError(f'expected an array of {dtype}, got {type(value).__name__} of {array.dtype}')
+    expected = f'expected an array of {dtype}, got {type(value).__name__} of {array.dtype}'
+    if array.dtype.kind in 'biufc' and dtype.kind in 'biufcV':
+        expected += f"; np.asarray(value, '{dtype.name}') converts it"
+    raise TypeError(expected)
 
 
 def _fits(array: Array, dtype: np.dtype[Any]) -> bool:

@@ -30,6 +30,7 @@ from bags.interop.parquet import write_parquet
 from bags.interop.target import Target
 from bags.progress import Advance
 from bags.progress import progress as show_progress
+from bags.storage.urls import plain_path
 from bags.validation import one_of, positive_or_none
 
 __all__ = ['export']
@@ -95,6 +96,7 @@ def export(
         TypeError: LeRobot has no feature for a field.
         ValueError: For LeRobot, the metadata has no frame rate.
     """
+    dataset = plain_path(dataset)
     if isinstance(dataset, str | os.PathLike):
         with open_with_known_decoders(dataset) as opened:
             return export(

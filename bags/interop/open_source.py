@@ -19,6 +19,7 @@ from bags.interop.folders import FolderSource, list_files
 from bags.interop.records import open_file
 from bags.interop.source import Source, find_filesystem, list_paths
 from bags.interop.webdataset import TarSource, is_tar
+from bags.storage.urls import plain_path
 from bags.validation import import_optional, one_of
 
 __all__ = ['SourcePath', 'open_source']
@@ -56,6 +57,7 @@ def open_source(
         SourceError: An unknown format, files that cannot be grouped into datapoints, or damage.
         SpecError: A type for a field that does not exist.
     """
+    source = plain_path(source)
     if not isinstance(source, str | os.PathLike | Iterable):
         raise TypeError(f'source: expected a path or several paths, got {source!r:.80}')
     if not isinstance(spec, Mapping | None):
@@ -63,7 +65,7 @@ def open_source(
     if format is not None:
         one_of('format', format, (*FORMATS, 'folder', 'webdataset'))
     parts = [source] if isinstance(source, str | os.PathLike) else source
-    paths = [path for part in parts for path in _expand_range(os.fspath(part))]
+    paths = [path for part in parts for path in _expand_range(os.fspath(plain_path(part)))]
     if not paths:
         raise ValueError('source: expected a path or several paths, got none')
     found = _open(paths, format, layout, storage_options)

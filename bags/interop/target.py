@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 from bags.interop.source import find_filesystem
+from bags.storage.urls import plain_path
 
 __all__ = ['Target']
 
@@ -22,7 +23,7 @@ class Target:
     """
 
     def __init__(self, path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None) -> None:
-        self.path = os.fspath(path)
+        self.path = os.fspath(plain_path(path))
         self._fs, self._root = find_filesystem(self.path, storage_options)
         if self._fs.exists(self._root) and self._fs.ls(self._root):
             raise FileExistsError(errno.EEXIST, 'something is there already', self.path)

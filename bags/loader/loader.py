@@ -13,6 +13,7 @@ from bags.concurrency import cached_attribute
 from bags.dataset.base import Dataset
 from bags.dataset.fingerprint import fingerprint
 from bags.dataset.selection import Fields, select_fields
+from bags.dataset.spec import type_texts
 from bags.indexing import Int64s, as_indices
 from bags.loader.batches import MASK, BatchMaker, OnError, Skipped, takes_rng, types_of
 from bags.loader.collate import CollateField, collate_function
@@ -245,6 +246,12 @@ class Loader:
         epoch = begin.epoch + 1 if self.epochs is None else begin.first + self.epochs
         self._next_cursor = Cursor(epoch, 0, epoch)
         return begin
+
+    @property
+    def spec(self) -> dict[str, str]:
+        """The type of each field that is read; empty for a dataset without a `spec`."""
+        types = self._types or {}
+        return type_texts({name: types[name] for name in select_fields(self.fields, types)} if types else {})
 
     @property
     def skipped(self) -> list[Skipped]:

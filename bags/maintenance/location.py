@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 from bags.bag.sharding import expand
 from bags.dataset.listing import root_names, shard_numbers
 from bags.storage import Store, store_for
+from bags.storage.urls import plain_path
 
 __all__ = ['Location', 'locate']
 
@@ -38,6 +39,7 @@ def locate(
         FileNotFoundError: The path does not exist, or is a folder without a dataset.
         CorruptError: Two shard folders have the same number.
     """
+    path = plain_path(path)
     store, folder = store_for(path, filesystem, storage_options)
     try:
         names = root_names(store, folder)

@@ -32,6 +32,7 @@ from bags.maintenance.accumulator import QUANTILES, Accumulator
 from bags.progress import Advance
 from bags.progress import progress as show_progress
 from bags.storage import Store
+from bags.storage.urls import plain_path
 from bags.validation import at_least, worker_count
 
 __all__ = ['FieldStatistics', 'as_json', 'statistics']
@@ -110,6 +111,7 @@ def statistics(
     """
     samples = at_least('samples', samples, 1)
     workers = worker_count(workers)
+    dataset = plain_path(dataset)
     if not isinstance(dataset, str | os.PathLike):
         check_dataset('statistics', dataset)
         return _compute(dataset, _numeric_fields(dataset, fields), samples, workers, progress)

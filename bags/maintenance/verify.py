@@ -26,6 +26,7 @@ from bags.maintenance.verify_bag import Check, Damage, Finding, Note, Result
 from bags.maintenance.verify_folder import TEMPORARY, folder_checks, lone_bag_checks, missing_shards
 from bags.progress import progress as show_progress
 from bags.storage import Hints
+from bags.storage.urls import plain_path
 from bags.validation import worker_count
 
 __all__ = ['find_damage', 'verify']
@@ -71,6 +72,7 @@ def verify(
         MissingDependencyError: A package that decoding needs is not installed.
         OSError: A file cannot be read.
     """
+    source = plain_path(source)
     if not isinstance(source, Dataset | str | os.PathLike):
         raise TypeError(f'verify: expected a dataset, or the path of one or of a bag, got {source!r:.80}')
     paths = source._directories() if isinstance(source, Dataset) else [source]

@@ -20,6 +20,7 @@ from bags.dataset.selection import Fields, select_whole
 from bags.indexing import split_by_bytes
 from bags.ray.columns import to_table
 from bags.storage import store_for
+from bags.storage.urls import plain_path
 from bags.validation import refuse_unknown
 
 __all__ = ['DatasetSource', 'read']
@@ -57,6 +58,7 @@ def read(
         TypeError: Items of a sequence are selected, or options are given for an open dataset.
     """
     refuse_unknown(options, OpenOptions.__annotations__, read)
+    dataset = plain_path(dataset)
     if isinstance(dataset, str | os.PathLike):
         store, path = store_for(dataset, options.get('filesystem'), options.get('storage_options'))
         # Workers may have another working directory.

@@ -18,6 +18,7 @@ from bags.dataset.spec import parse_spec
 from bags.dataset.writer import DatasetWriter
 from bags.ray.columns import as_datapoint
 from bags.storage import Store, store_for
+from bags.storage.urls import plain_path
 from bags.validation import positive_or_none
 
 __all__ = ['DatasetSink', 'write']
@@ -53,7 +54,7 @@ def write(
     min_rows = positive_or_none('min_rows_per_shard', min_rows_per_shard)
     store, path = store_for(directory, **settings.storage)
     # Workers may have another working directory.
-    folder = os.fspath(directory) if store.is_remote else os.path.abspath(path)
+    folder = os.fspath(plain_path(directory)) if store.is_remote else os.path.abspath(path)
     return DatasetSink(folder, dict(spec), encoders, min_rows, settings)
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from bags.storage.base import File, Hints, Lock, Output, Stat, Store
 from bags.storage.local import LocalStore
-from bags.storage.urls import SCHEMES, locate
+from bags.storage.urls import SCHEMES, locate, plain_path
 
-__all__ = ['File', 'Hints', 'Lock', 'Output', 'Stat', 'Store', 'store_for']
+__all__ = ['File', 'Hints', 'Lock', 'Output', 'Stat', 'Store', 'plain_path', 'store_for']
 
 
 def store_for(
@@ -41,6 +41,7 @@ def store_for(
         TypeError: The path is neither a string nor a path object, or `filesystem` is not of fsspec.
         ValueError: A URL of a kind that is not supported, or an option of object stores for a local path.
     """
+    path = plain_path(path)
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f'expected a path or a URL, got {path!r:.80}')
     text = os.fspath(path)

@@ -31,6 +31,12 @@ class Choice(enum.IntEnum):
     def __repr__(self) -> str:
         return f'{type(self).__name__}.{self.name}'
 
+    def __str__(self) -> str:
+        return self.name
+
+    def __format__(self, spec: str) -> str:
+        return format(self.name, spec)
+
 
 class AccessPattern(Choice):
     """The order of reads from local files, as a hint to the kernel."""

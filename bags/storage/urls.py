@@ -1,13 +1,15 @@
-"""Parses URLs and local paths. No I/O.
+"""Parses URLs, local paths, and path objects of other libraries. No I/O.
 
 s3://bucket/key   s3:/bucket/key   /s3:/bucket/key       the last two are the first, changed by pathlib
 """
 
 from __future__ import annotations
 
+import os
 import re
+from typing import Any
 
-__all__ = ['SCHEMES', 'locate']
+__all__ = ['SCHEMES', 'locate', 'plain_path']
 
 URL = re.compile(r'/?(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<slashes>/*)(?P<rest>.*)', re.DOTALL)
 
@@ -52,3 +54,13 @@ def locate(text: str) -> tuple[str, str]:
     if len(slashes) < 2 and not rest.startswith(':'):
         return 'file', text
     return scheme, text.lstrip('/').rstrip('/')
+
+
+def plain_path(value: Any) -> Any:
+    """Returns a path object of another library as str: one with `open`, such as `elements.Path`.
+
+    Anything else is returned as it is: str, `os.PathLike`, and what is no path.
+    """
+    if isinstance(value, str | os.PathLike) or not callable(getattr(value, 'open', None)):
+        return value
+    return str(value)

@@ -12,7 +12,16 @@ from apache_beam.options.pipeline_options import PipelineOptions  # noqa: E402
 from apache_beam.testing.util import assert_that, equal_to  # noqa: E402
 
 import bags  # noqa: E402
-from bags.beam import ReadDataset, ReadFromBag, ReadFromBagz, WriteDataset, WriteToBag, WriteToBagz  # noqa: E402
+from bags.beam import (  # noqa: E402  # noqa: E402
+    ReadDataset,
+    ReadFromBag,
+    ReadFromBagz,
+    WriteDataset,
+    WriteToBag,
+    WriteToBagz,
+    bagzio,
+    sacklio,
+)
 
 pytestmark = pytest.mark.filterwarnings('ignore')
 MODES = ['in_memory', 'multi_processing']
@@ -61,6 +70,8 @@ def test_bagz_names_and_coders(tmp_path):
     from apache_beam.coders import StrUtf8Coder
 
     assert ReadFromBagz is ReadFromBag
+    assert bagzio.ReadFromBagz is sacklio.ReadFromSackli is ReadFromBag
+    assert bagzio.WriteToBagz is sacklio.WriteToSackli is WriteToBag
     assert WriteToBagz is WriteToBag
     with pipeline() as p:
         p | beam.Create(['ä', 'b']) | WriteToBagz(tmp_path / 'x@1.bagz', coder=StrUtf8Coder())

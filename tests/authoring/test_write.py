@@ -288,3 +288,23 @@ def test_the_log_tells_how_much_of_a_flush_is_durable(tmp_path, torn):
     wanted = {0: [(0, 5), (10, 15)], 1: [(0, 6), (10, 15)], 3: [(0, 7), (10, 15), (20, 21)],
               7: [(0, 7), (10, 15), (20, 25)]}  # fmt: skip
     assert WrittenInputs(log, 10 + torn).done == wanted[torn]
+
+
+class MapStyle:
+    """A map-style dataset of PyTorch: without `__iter__`, and without an IndexError behind its end."""
+
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, index):
+        return samples.datapoint(index)
+
+
+@pytest.mark.parametrize('options', [{'workers': 1}, {'workers': 2, 'processes': False}])
+def test_a_map_style_dataset_is_read_by_its_length(options, tmp_path):
+    done = bags.write(MapStyle(), tmp_path / 'x', samples.SPEC, **options)
+    assert done.datapoints == 20
+    with bags.open(tmp_path / 'x') as dataset:
+        assert list(dataset.column('id')) == list(range(20))
+    with pytest.raises(TypeError, match='a dataset or an iterable of inputs, got int'):
+        bags.write(3, tmp_path / 'y', samples.SPEC)

@@ -67,6 +67,13 @@ def test_enums_by_member_name_and_number(name, kind):
             setattr(options, name, value)
 
 
+def test_members_are_shown_by_name():
+    placement = bag.LimitsPlacement.TAIL
+    assert (str(placement), f'{placement}', f'{placement:>6}') == ('TAIL', 'TAIL', '  TAIL')
+    assert repr(placement) == 'LimitsPlacement.TAIL'
+    assert bag.LimitsPlacement(str(placement)) is placement == 0
+
+
 def test_options_in_the_order_of_bagz():
     options = bag.Reader.Options(
         bag.ShardingLayout.INTERLEAVED,

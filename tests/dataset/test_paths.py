@@ -54,3 +54,37 @@ def test_bags_stay_where_they_were_opened(here_and_there, monkeypatch):
     assert reader.file_spec == 'x.bag'
     assert reader.read() == pickle.loads(held).read() == [b'here']
     assert bags.bag.Reader('x.bag').read() == [b'there']
+
+
+class OtherPath:
+    """A path object of another library: with `open` and a str, and without `__fspath__`."""
+
+    def __init__(self, path):
+        self.path = os.fspath(path)
+
+    def __str__(self):
+        return self.path
+
+    def open(self, mode='r'):
+        return open(self.path, mode)
+
+
+def test_path_objects_of_other_libraries(here_and_there):
+    path, out = (lambda name: OtherPath(here_and_there / 'here' / name)), here_and_there / 'out'
+    assert bags.bag.Reader(path('x.bag'))[0] == b'here'
+    assert len(bags.bag.Reader([path('x.bag'), path('x.bag')])) == 2
+    with bags.bag.Writer(OtherPath(here_and_there / 'y.bag')) as writer:
+        writer.write(b'y')
+    for opens in (bags.open, bags.ShardedDatasetReader, lambda path: bags.open([path])):
+        assert len(opens(path('data'))) == 9
+    for number, write in enumerate([
+        lambda target: bags.copy(path('data'), target),
+        lambda target: bags.write([{'id': 1}], target, {'id': 'int(8)'}, workers=1),
+        lambda target: bags.export(path('data'), target, format='parquet', progress=False),
+        lambda target: bags.convert(OtherPath(out / '2'), target, progress=False),
+    ]):  # fmt: skip
+        write(OtherPath(out / str(number)))
+        assert os.listdir(out / str(number))
+    assert bags.verify(path('data')) == [] == bags.verify(path('x.bag'))
+    assert bags.info(path('data')).datapoints == 9
+    assert bags.statistics(path('data'), progress=False)['id'].max == 8

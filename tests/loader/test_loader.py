@@ -528,3 +528,10 @@ def test_a_forked_child_cannot_use_the_iterator(dataset):
     assert os.waitpid(pid, 0)[1] == 0
     next(batches)
     batches.close()
+
+
+def test_the_spec_of_a_loader_is_that_of_its_fields(dataset):
+    assert bags.Loader(dataset, 4).spec == dataset.spec
+    name = next(iter(dataset.spec))
+    assert bags.Loader(dataset, 4, fields=name).spec == {name: dataset.spec[name]}
+    assert bags.Loader(list(range(9)), 4).spec == {}

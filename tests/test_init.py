@@ -1,0 +1,25 @@
+"""The package by itself: every name that `dir` lists is there, also without optional packages."""
+
+import subprocess
+import sys
+
+LOOK_AROUND = """
+import importlib.abc, inspect, pydoc, rlcompleter, sys
+
+class Missing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split('.')[0] in 'apache_beam av grain jax obstore PIL pyarrow ray torch'.split():
+            raise ModuleNotFoundError(f'No module named {name!r}', name=name)
+
+sys.meta_path.insert(0, Missing())
+import bags
+
+members = dict(inspect.getmembers(bags))
+assert members.keys() == set(dir(bags)) >= {*bags.__all__, 'grain', 'torch'}, members.keys() ^ set(dir(bags))
+assert 'bags.open(' in rlcompleter.Completer({'bags': bags}).attr_matches('bags.op')
+assert 'Opens a dataset' in pydoc.render_doc(bags)
+"""
+
+
+def test_looking_around_without_optional_packages():
+    subprocess.run([sys.executable, '-c', LOOK_AROUND], check=True)
