@@ -154,6 +154,7 @@ def pages(tmp_path):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not find_spec('mypy'), reason='mypy is not installed')
 def test_blocks_pass_mypy(pages, tmp_path):
     config = tmp_path / 'mypy.ini'
@@ -169,6 +170,7 @@ def test_blocks_pass_mypy(pages, tmp_path):
     check(pages, [line for line in done.stdout.splitlines() if ': error:' in line])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not find_spec('pyright'), reason='pyright is not installed')
 def test_blocks_pass_pyright(pages, tmp_path):
     config = {'extraPaths': [str(ROOT)], 'reportMissingImports': 'warning'}

@@ -29,6 +29,7 @@ def run(name, folder, *args):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_demo_runs_twice_and_draws(tmp_path):
     image = pytest.importorskip('PIL.Image')
     pytest.importorskip('av')
@@ -63,6 +64,7 @@ def test_episodes(tmp_path):
     assert "'reach the left corner', camera (8, 64, 64, 3), joints (8, 2)" in printed
 
 
+@pytest.mark.slow
 def test_recording(tmp_path):
     pytest.importorskip('av')
     printed = run('recording.py', tmp_path)

@@ -39,6 +39,7 @@ def test_all_are_run():
     assert {path.stem for path in NOTEBOOKS} == set(SHOWN)
 
 
+@pytest.mark.slow(all_but='record')
 @pytest.mark.parametrize('path', NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook(path, tmp_path):
     for package in ('nbclient', 'ipykernel', 'PIL', 'av'):

@@ -84,6 +84,7 @@ def see(path, seen):
     return count
 
 
+@pytest.mark.slow(all_but='plain-folder')
 @pytest.mark.parametrize('sharded', [0, 1], ids=['folder', 'shards'])
 @pytest.mark.parametrize('compressed', [0, 1], ids=['plain', 'zstd'])
 def test_a_reader_polls(tmp_path, kit, sharded, compressed):

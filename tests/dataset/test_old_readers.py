@@ -105,6 +105,7 @@ def abandon(path, rows, **options):
     os.waitpid(pid, 0)
 
 
+@pytest.mark.slow(all_but='1')
 @pytest.mark.parametrize('keep', [0, 1, 700])
 def test_a_reader_outlives_a_writer_that_keeps_fewer(tmp_path, keep):
     path = tmp_path / 'a'
@@ -188,6 +189,7 @@ def campaign(folder, seed, steps):
     os.close(ready)
 
 
+@pytest.mark.slow
 def test_readers_outlive_writers(tmp_path):
     campaign(tmp_path, 0, 12)
 

@@ -144,6 +144,7 @@ def kill_while_overwriting(kit, folder, times, seed, way):
     assert os.listdir(folder) == ['d']
 
 
+@pytest.mark.slow(all_but='folder')
 @pytest.mark.parametrize('way', WAYS)
 def test_killed_while_overwriting(tmp_path, kit, way):
     kill_while_overwriting(kit, tmp_path, 3, 0, way)

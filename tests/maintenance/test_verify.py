@@ -134,6 +134,7 @@ def test_undamaged_dataset(whole):
     assert damage(whole, decode=True, notes=True) == []
 
 
+@pytest.mark.slow(all_but='plain')
 def test_changes_to_limits_and_refs(whole, tmp_path):
     chance = random.Random(0)
     seen = 0
@@ -150,6 +151,7 @@ def test_changes_to_limits_and_refs(whole, tmp_path):
     assert seen > 200
 
 
+@pytest.mark.slow(all_but='zstd')
 def test_changes_to_frames_and_pictures(whole, tmp_path):
     chance = random.Random(1)
     seen = 0

@@ -230,6 +230,7 @@ def test_noise_that_the_decoder_makes_up(kind):
     assert np.array_equal(Audio(data)[60_000:82_050], found)
 
 
+@pytest.mark.slow
 def test_a_slice_of_aac_reads_a_few_packets():
     source = Source(write('aac', 'ipod', seconds=60))
     audio = Audio(source)

@@ -52,6 +52,7 @@ def asked(chance, count):
     )
 
 
+@pytest.mark.slow('the demo')
 @pytest.mark.parametrize('kind', KINDS)
 def test_frames_are_those_of_decoding_everything(kind):
     data, frames, times = example(kind)
@@ -484,6 +485,7 @@ def descriptors(path):
     return found
 
 
+@pytest.mark.slow
 def test_nothing_leaks(tmp_path):
     data, _, _ = example('open groups')
     (tmp_path / 'film.mp4').write_bytes(data)

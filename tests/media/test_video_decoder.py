@@ -118,6 +118,7 @@ def check(data, chance, alone, groups):
     assert not wrong
 
 
+@pytest.mark.slow('vp8 *')
 @pytest.mark.parametrize(('codec', 'options', 'format'), [case for case in CASES if is_short(*case.values)])
 def test_some_frames_of_every_codec(codec, options, format):
     chance = random.Random(f'{codec} {format}')
@@ -157,6 +158,7 @@ class GarbageFile(Counting):
         return memoryview(found + self.source.garbage * 64)[: len(found)] if self.source.begins else found
 
 
+@pytest.mark.slow(all_but='options2')
 @pytest.mark.parametrize('options', [MPEG4, {**MPEG4, 'bf': '2'}, {'g': '12', 'bf': '4', 'flags': '+qpel'}])
 def test_decoders_do_not_read_past_a_packet(options):
     """The bytes after a packet made about 1 frame in 100 of MPEG-4 look damaged."""

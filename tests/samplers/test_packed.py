@@ -141,6 +141,7 @@ def test_what_cannot_be_packed():
         Packed(10, [1], 'x')
 
 
+@pytest.mark.slow(all_but='2048')
 @pytest.mark.parametrize('budget', [2048, 8192, 32768])
 def test_two_budgets_are_nearly_full(budget):
     random = np.random.default_rng(0)

@@ -137,6 +137,7 @@ def check(view, rows, spans, padding, order):
             assert np.array_equal(batch[name][place], one[name])
 
 
+@pytest.mark.slow(all_but='zero-0')
 @pytest.mark.parametrize('which', [0, 1])
 @pytest.mark.parametrize('padding', ['edge', 'zero', 'drop'])
 def test_every_frame(recordings, which, padding):

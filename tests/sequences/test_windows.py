@@ -98,6 +98,7 @@ def check(kit, view, rows):
     assert kit.equal(again.__getitems__(order[:3]), wanted[:3])
 
 
+@pytest.mark.slow(all_but='plain')
 @settings(deadline=None, max_examples=40)
 @given(
     st.integers(0, 2),

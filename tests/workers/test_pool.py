@@ -178,6 +178,7 @@ def test_a_closed_pool_refuses_tasks(options):
     assert not [thread for thread in threading.enumerate() if thread.name.startswith('bags-')]
 
 
+@pytest.mark.slow(all_but='threads')
 @pytest.mark.parametrize('kind', ['threads', 'processes'])
 def test_a_pool_that_nobody_has_ends_its_workers(kind):
     pool = WorkerPool(samples.square, name='abandoned', **KINDS[kind])

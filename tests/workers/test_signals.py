@@ -33,6 +33,7 @@ def test_errors_pass_through():
     assert not signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
+@pytest.mark.slow
 def test_other_threads_hold_nothing_back():
     found = []
 
