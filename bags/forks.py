@@ -23,9 +23,9 @@ __all__ = ['PACKAGES', 'make_forks_wait']
 
 PACKAGES = sys.stdlib_module_names | {
     'PIL', 'adlfs', 'aiobotocore', 'aiohttp', 'apache_beam', 'array_record', 'av', 'bags', 'botocore',
-    'fsspec', 'gcsfs', 'google', 'google_crc32c', 'grain', 'h5py', 'huggingface_hub', 'jax', 'lz4', 'ml_dtypes',
-    'msgpack', 'numcodecs', 'numpy', 'obstore', 'pyarrow', 'ray', 'rich', 'rosbags', 's3fs', 'simplejpeg',
-    'torch', 'typer', 'xxhash', 'zarr', 'zstandard',
+    'fsspec', 'gcsfs', 'google', 'google_crc32c', 'grain', 'h5py', 'huggingface_hub', 'jax', 'lz4',
+    'ml_dtypes', 'msgpack', 'numcodecs', 'numpy', 'obstore', 'pyarrow', 'ray', 'rich', 'rosbags',
+    's3fs', 'simplejpeg', 'torch', 'typer', 'xxhash', 'zarr', 'zstandard',
 }  # fmt: skip
 """Packages whose imports a fork waits for. The import of a module of the user may run a whole program."""
 MAX_SECONDS = 60.0

@@ -90,7 +90,8 @@ def _map_dataset(loader: Loader) -> grain.MapDataset[Any]:
             if number < 0:
                 raise IndexError(f'index {index} out of range: there are {len(self)} batches')
             task = range(number, number + 1)
-            ((_, batch, _),) = Outcome(task, True, *do(self._maker.make, task)).get()
+            (made,) = Outcome(task, True, *do(self._maker.make, task)).get()
+            batch = made.batch
             return batch if loader.to_device is None else loader.to_device(batch)
 
         def __reduce__(self) -> Any:

@@ -24,6 +24,7 @@ from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
 from bags.dataset.selection import Fields, Selection, select_fields, select_whole
 from bags.dataset.spec import Spec
 from bags.indexing import Int64s, as_indices, check_index
+from bags.storage import Store
 
 __all__ = ['Datapoint', 'Dataset', 'Indices', 'Select', 'View', 'check_dataset']
 
@@ -76,6 +77,19 @@ class Dataset(FieldAccess):
     @abc.abstractmethod
     def _fingerprint(self, fields: Sequence[str], of_origin: bool) -> str:
         """Returns the fingerprint of some fields; see `bags.dataset.fingerprint`."""
+
+    @property
+    def retries(self) -> int:
+        """Number of requests to the dataset's object stores that were retried by this process.
+
+        Datasets that were opened with equal storage options share a store, and are counted together.
+        """
+        counters = {id(store.retry_counter): store.retry_counter for store in self._stores()}
+        return sum(counter.count for counter in counters.values() if counter is not None)
+
+    @abc.abstractmethod
+    def _stores(self) -> list[Store]:
+        """Returns the stores of the underlying datasets."""
 
     @abc.abstractmethod
     def _directories(self) -> list[str]:
@@ -227,6 +241,9 @@ class View(Dataset):
 
     def _field(self, name: str) -> Field:
         return self._owner(name)._field(name)
+
+    def _stores(self) -> list[Store]:
+        return [store for dataset in self._datasets for store in dataset._stores()]
 
     def _directories(self) -> list[str]:
         return list(dict.fromkeys(path for dataset in self._datasets for path in dataset._directories()))

@@ -28,6 +28,7 @@ from bags.dataset.schema import Decoders
 from bags.dataset.selection import PerRowItems, Selection, select_fields
 from bags.errors import CorruptError
 from bags.indexing import Int64s
+from bags.storage import Store
 
 __all__ = ['DatasetReader']
 
@@ -160,6 +161,9 @@ class DatasetReader(Dataset):
         return function
 
     # Many rows: refs, then each field.
+
+    def _stores(self) -> list[Store]:
+        return [self._folder.store]
 
     def _directories(self) -> list[str]:
         return [self.directory]

@@ -213,6 +213,9 @@ class ShardedDatasetReader(Dataset):
     def metadata(self) -> Metadata:
         return copy.deepcopy(self._root.metadata)
 
+    def _stores(self) -> list[Store]:
+        return [self._store]
+
     def _directories(self) -> list[str]:
         return [self.directory]
 

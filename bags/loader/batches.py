@@ -22,7 +22,18 @@ from bags.loader.schedule import PLAN_STEPS, PlannedStep, Schedule, Step, plan_s
 from bags.samplers import Sampler
 from bags.workers.outcome import Partial
 
-__all__ = ['BIN', 'DATAPOINT', 'MASK', 'BatchMaker', 'Made', 'OnError', 'Skipped', 'takes_rng', 'types_of']
+__all__ = [
+    'BIN',
+    'DATAPOINT',
+    'MASK',
+    'BatchMaker',
+    'Made',
+    'OnError',
+    'Skipped',
+    'retries_of',
+    'takes_rng',
+    'types_of',
+]
 
 MASK = '_mask'
 """Column that marks repeats with False, unless another name is given."""
@@ -51,6 +62,8 @@ class Made(NamedTuple):
     batch: Any
     """None if none of its datapoints can be read."""
     skipped: list[Skipped]
+    retries: int = 0
+    """Requests that its process has retried since the task before."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -82,6 +95,8 @@ class BatchMaker:
     """Datapoints to leave out, or known to be unreadable, by index."""
     _plan: tuple[int, list[PlannedStep]] = (-1, [])
     """The number of a step, and the planned steps from it on."""
+    _retries: int = 0
+    """Retries that `Made` has reported; from 0 in a worker process."""
 
     def make(self, numbers: range) -> list[Made] | Partial:
         """Returns the batches of consecutive steps, whose numbers have one quotient by `PLAN_STEPS`.
@@ -103,6 +118,10 @@ class BatchMaker:
                 made.append(self._make(*each, None if together is None else together[place]))
         except Exception as exc:
             return Partial(made, exc)
+        if made:
+            retries = retries_of(self.dataset)
+            made[-1] = made[-1]._replace(retries=retries - self._retries)
+            self._retries = retries
         return made
 
     def _make(self, step: Step, indices: Int64s, bins: Int64s | None, batch: Any) -> Made:
@@ -305,6 +324,11 @@ def _rows(column: Ragged, start: int, stop: int) -> Ragged:
     offsets = column.offsets[start : stop + 1]
     present = None if column.present is None else column.present[start:stop]
     return Ragged(column.values[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0], present)
+
+
+def retries_of(dataset: Any) -> int:
+    """Returns the number of requests of a dataset that were retried by this process."""
+    return dataset.retries if isinstance(dataset, Dataset) else 0
 
 
 def takes_rng(transform: Callable[..., Any]) -> bool:

@@ -32,6 +32,7 @@ class Source(Protocol):
     _next_cursor: Cursor
     _progress: Progress | None
     _unreadable: dict[int, Skipped]
+    _retries: int
 
     def _begin(self, cursor: Cursor) -> Cursor: ...
 
@@ -102,6 +103,8 @@ class LoaderIterator(Iterator[Any]):
                 self._start()
                 assert self._batches is not None
             made = next(self._batches)
+            if self._loader.processes and self._loader.workers:
+                self._loader._retries += made.retries  # Else they are those of this process.
             if made.skipped:
                 made = self._without_skipped(made, self._batches)
             batch = made.batch

@@ -15,7 +15,7 @@ from bags.dataset.fingerprint import fingerprint
 from bags.dataset.selection import Fields, select_fields
 from bags.dataset.spec import type_texts
 from bags.indexing import Int64s, as_indices
-from bags.loader.batches import MASK, BatchMaker, OnError, Skipped, takes_rng, types_of
+from bags.loader.batches import MASK, BatchMaker, OnError, Skipped, retries_of, takes_rng, types_of
 from bags.loader.collate import CollateField, collate_function
 from bags.loader.iterator import LoaderIterator
 from bags.loader.rows import MapStyle, RowBatches
@@ -152,6 +152,8 @@ class Loader:
         self._place: MutableSequence[int] = [*Cursor()]
         """The numbers of `_next_cursor`."""
         self._progress: Progress | None = None
+        self._retries = -retries_of(self.dataset)
+        """Requests retried by worker processes, less those that were retried before."""
         if self.processes and self.workers:
             check_sendable(
                 dataset=self.dataset, sampler=self.sampler, transform=transform, collate=self.collate
@@ -209,6 +211,7 @@ class Loader:
         """Returns this loader for another rank."""
         other = copy.copy(self)
         other._place, other._progress, other._unreadable = [*self._next_cursor], None, dict(self._left_out)
+        other._retries = -retries_of(self.dataset)
         other._set_rank(rank, world_size)
         return other
 
@@ -260,6 +263,15 @@ class Loader:
         Sorted by index, without duplicates. Datapoints skipped in workers of PyTorch or Grain are not here.
         """
         return [self._unreadable[index] for index in sorted(self._unreadable.keys() - self._left_out.keys())]
+
+    @property
+    def retries(self) -> int:
+        """Number of requests to an object store that were retried since the loader was made.
+
+        Requests of its worker processes are in it with their batches; those of other datasets on the same
+        store in this process are in it too. The logger `bags.storage` says which requests they were.
+        """
+        return self._retries + retries_of(self.dataset)
 
     def indices(self, epoch: int, step: int) -> Int64s:
         """Returns the datapoints of a step of an epoch on this rank, int64, in the order of the batch.

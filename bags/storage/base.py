@@ -5,10 +5,13 @@ from __future__ import annotations
 import enum
 import mmap
 from collections.abc import Sequence
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from bags.storage.retry import RetryCounter
 
 __all__ = [
     'AccessPattern', 'Buffer', 'CachePolicy', 'Choice', 'File', 'Hints', 'Lock', 'Offsets',
@@ -166,6 +169,11 @@ class Store(Protocol):
 
     is_remote: bool
     """Whether reads wait for a network. Files of a remote store appear as a whole at `close`."""
+
+    @property
+    def retry_counter(self) -> RetryCounter | None:
+        """Counts requests that are retried; None if there are none."""
+        ...
 
     @property
     def can_list(self) -> bool:

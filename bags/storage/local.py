@@ -25,6 +25,7 @@ class LocalStore:
 
     is_remote = False
     can_list = True
+    retry_counter = None
     rename = staticmethod(os.replace)
     exists = staticmethod(os.path.exists)
     join = staticmethod(os.path.join)

@@ -17,7 +17,7 @@ from bags.storage.connect import Clients
 from bags.storage.errors import UnsupportedError, changed_error
 from bags.storage.range_file import read_pieces
 from bags.storage.ranges import merge
-from bags.storage.retry import with_retries
+from bags.storage.retry import RetryCounter, with_retries
 from bags.storage.upload import PART_SIZE, StreamedUpload, part_size
 
 __all__ = ['NoLock', 'RemoteFile', 'RemoteOutput', 'RemoteStore']
@@ -115,6 +115,10 @@ class RemoteStore:
         self.clients = clients
         self._folders: set[str] = set()
         """Created folders, which exist even while empty."""
+
+    @property
+    def retry_counter(self) -> RetryCounter:
+        return self.clients.policy.counter
 
     @property
     def can_list(self) -> bool:

@@ -2,13 +2,14 @@
 
 A request that fails with a transient error (throttling, 5xx, a connection reset, a timeout, a short response)
 is retried after 0.1 s, 0.2 s, 0.4 s … Each delay is shortened at random, so that many clients do not retry at
-the same moment.
+the same moment. The logger `bags.storage` warns of each retry, and they are counted.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import errno
+import logging
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -16,13 +17,32 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from bags.storage.errors import StorageTimeoutError, TransientError
 
-__all__ = ['RetryPolicy', 'with_retries']
+__all__ = ['RetryCounter', 'RetryPolicy', 'with_retries']
+
+logger = logging.getLogger('bags.storage')
+logger.addHandler(logging.NullHandler())  # Programs without logging print nothing.
 
 Result = TypeVar('Result')
 Arguments = ParamSpec('Arguments')
 
 FIRST_DELAY = 0.1  # Seconds.
 MAX_DELAY = 5.0
+
+
+class RetryCounter:
+    """Counts retries. Threads may use it, and forked children: it has no lock."""
+
+    def __init__(self) -> None:
+        self._retries: list[None] = []
+
+    @property
+    def count(self) -> int:
+        """Number of retries in this process, and before it was forked."""
+        return len(self._retries)
+
+    def add(self) -> None:
+        """Counts a retry."""
+        self._retries.append(None)  # Atomic.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +57,8 @@ class RetryPolicy:
     """Maximum number of attempts after the first."""
     concurrency: int = 64
     """Maximum number of concurrent requests."""
+    counter: RetryCounter = dataclasses.field(default_factory=RetryCounter, init=False, compare=False)
+    """Counts the retries."""
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> tuple[RetryPolicy, dict[str, Any]]:
@@ -46,7 +68,8 @@ class RetryPolicy:
             ValueError: Not a number, or too small.
         """
         rest = dict(options)
-        chosen = {field.name: rest.pop(field.name) for field in dataclasses.fields(cls) if field.name in rest}
+        names = [field.name for field in dataclasses.fields(cls) if field.init and field.name in rest]
+        chosen = {name: rest.pop(name) for name in names}
         for name, value in chosen.items():
             minimum = 0 if name == 'retries' else 1 if name == 'concurrency' else 1e-3
             if isinstance(value, bool) or not isinstance(value, int | float) or value < minimum:
@@ -99,4 +122,7 @@ def with_retries(
                 if error.timed_out:
                     raise StorageTimeoutError(errno.ETIMEDOUT, reason, path) from exc
                 raise OSError(errno.EIO, reason, path) from exc
+            text = '%s: %s (try %d of %d, the next in %.1f s)'
+            logger.warning(text, path, error.reason, attempts, policy.retries + 1, delay)
+            policy.counter.add()
         time.sleep(delay)

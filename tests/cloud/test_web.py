@@ -474,3 +474,27 @@ def test_no_more_bytes_than_asked(web):
     store, path = store_for(f'{web.url}/x')
     assert store.stat(path).size == (web.root / 'x').stat().st_size
     assert web.sent == 1
+
+
+@pytest.mark.parametrize(
+    'workers', [{'workers': 0}, {'workers': 2}, {'workers': 1, 'processes': True}], ids=str
+)
+def test_retries_are_counted_and_logged(web, tmp_path, workers, caplog):
+    with bags.DatasetWriter(web.root / 'counted', {'id': 'int(4)', 'x': 'bytes'}) as writer:
+        for index in range(40):
+            writer.append({'id': index, 'x': bytes(100_000)})
+    dataset = bags.open(f'{web.url}/counted')
+    before = dataset.retries  # Datasets with equal options share a client, also those of other tests.
+    assert bags.concat([dataset, dataset[3:]]).retries == before
+    loader = bags.Loader(dataset, 10, **workers)
+    web.statuses = [503, 500, 503]
+    assert sum(len(batch['id']) for batch in loader) == 40
+    assert loader.retries == 3
+    assert loader.on_rank(0, 1).retries == 0
+    if not workers.get('processes'):
+        assert dataset.retries == dataset[:, 'id'].retries == before + 3
+        texts = [record.getMessage() for record in caplog.records if record.name == 'bags.storage']
+        assert len(texts) == 3
+        assert all(web.url in text and 'the next in' in text for text in texts)
+        assert sum('503' in text for text in texts) == 2
+    assert bags.open(web.root / 'counted').retries == 0

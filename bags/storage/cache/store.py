@@ -15,6 +15,7 @@ from bags.storage.cache.download import CacheWriteError, download
 from bags.storage.cache.eviction import CacheSpace, mark_in_use
 from bags.storage.local import LocalStore
 from bags.storage.pread_file import PreadFile
+from bags.storage.retry import RetryCounter
 
 __all__ = ['CachedStore']
 
@@ -45,6 +46,10 @@ class CachedStore:
         self._has_warned = False
         self._stats: dict[str, Stat] = {}
         """Stats by path, of when files were first listed or requested: they are read as they were then."""
+
+    @property
+    def retry_counter(self) -> RetryCounter | None:
+        return self.inner.retry_counter
 
     @property
     def can_list(self) -> bool:
