@@ -50,7 +50,7 @@ def read(
         fields: A name or names; all fields unless given.
         override_num_blocks, concurrency: As in `ray.data.read_datasource`: the number of tasks, and how many
             may run at a time.
-        **options: As in `bags.open`, for a path.
+        **options: As in `bags.open`, for a path; not `raw`.
 
     Raises:
         FileNotFoundError, SpecError, CorruptError: As `bags.open`.
@@ -58,6 +58,8 @@ def read(
         TypeError: Items of a sequence are selected, or options are given for an open dataset.
     """
     refuse_unknown(options, OpenOptions.__annotations__, read)
+    if 'raw' in options:
+        raise TypeError("unexpected option 'raw': columns have values, and media as the bytes of their files")
     dataset = plain_path(dataset)
     if isinstance(dataset, str | os.PathLike):
         store, path = store_for(dataset, options.get('filesystem'), options.get('storage_options'))

@@ -240,8 +240,9 @@ def test_bundles_that_fail_and_are_tried_again_leave_nothing_behind(tmp_path):
 
 def test_a_sink_whose_bundles_are_written_twice_keeps_one(tmp_path):
     from bags.beam.datasets import DatasetSink
+    from bags.dataset.options import WriterSettings
 
-    sink = DatasetSink(str(tmp_path / 'd'), 1 << 20, spec=SPEC)
+    sink = DatasetSink(str(tmp_path / 'd'), SPEC, None, WriterSettings())
     unfinished = sink.initialize_write()
     lost = sink.open_writer(unfinished, 'lost')
     lost.write(datapoint(0))
@@ -258,6 +259,25 @@ def test_a_sink_whose_bundles_are_written_twice_keeps_one(tmp_path):
     assert os.listdir(tmp_path / 'd') == ['000000']
     with bags.open(tmp_path / 'd') as dataset:
         assert len(dataset) == 1
+
+
+def test_options_reach_the_writer(tmp_path):
+    options = {'checksum': True, 'metadata': {'made': 'here'}, 'shard_length': 4, 'compression': ['id']}
+    with beam.Pipeline() as p:
+        p | beam.Create(range(20)) | beam.Map(datapoint) | WriteDataset(tmp_path / 'd', SPEC, **options)
+    with bags.open(tmp_path / 'd', checksum=True) as dataset:
+        assert (len(dataset), dataset.metadata) == (20, {'made': 'here'})
+        assert dataset.shards >= 5
+    assert (tmp_path / 'd/000000/id.bagz').exists()
+    for options, expected in [
+        ({'resume': True}, 'resume: expected False: tasks write whole shards'),
+        ({'mode': 'overwrite'}, "mode: expected 'create', got 'overwrite': tasks on several machines"),
+        ({'metadata': {'fields': {'nope': {}}}}, 'nope'),
+        ({'shard_lenght': 3}, "did you mean 'shard_length'"),
+        ({'checksum': 'yes'}, 'checksum: expected True or False'),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=expected):
+            WriteDataset(tmp_path / 'e', SPEC, **options)
 
 
 @pytest.mark.parametrize('shape', ['even', 'growing', 'one large', 'random'])

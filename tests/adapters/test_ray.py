@@ -306,7 +306,7 @@ def test_what_cannot_be_read_is_said_before_anything_runs(tmp_path):
         bags.ray.read(tmp_path / 'in', 'id2')
     with pytest.raises(TypeError, match='expected fields as a whole'):
         bags.ray.read(tmp_path / 'in', {'words': [0]})
-    with pytest.raises(TypeError, match='unexpected option'):
+    with pytest.raises(TypeError, match="unexpected option 'raw': columns have values"):
         bags.ray.read(tmp_path / 'in', raw=True)
     with pytest.raises(TypeError, match='has no effect'):
         bags.ray.read(bags.open(tmp_path / 'in'), cache_index=False)
@@ -408,6 +408,18 @@ def test_options_reach_the_writer(tmp_path):
     data.write_datasink(sink)
     assert same(tmp_path / 'out', 1000) == ['000000']
     assert (tmp_path / 'out/000000/text.bagz').exists()
+    options = {'checksum': True, 'metadata': {'made': 'here'}, 'shard_length': 100}
+    data.write_datasink(bags.ray.write(tmp_path / 'more', SPEC, **options))
+    with bags.open(tmp_path / 'more', checksum=True) as dataset:
+        assert (len(dataset), dataset.metadata) == (1000, {'made': 'here'})
+        assert dataset.shards >= 10
+    for options, expected in [
+        ({'resume': True}, 'resume: expected False: tasks write whole shards'),
+        ({'mode': 'overwrite'}, "mode: expected 'create', got 'overwrite': tasks on several machines"),
+        ({'shard_lenght': 3}, "did you mean 'shard_length'"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=expected):
+            bags.ray.write(tmp_path / 'none', SPEC, **options)
 
 
 def test_on_an_object_store(tmp_path):
