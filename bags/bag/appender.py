@@ -4,6 +4,9 @@ While a bag is written, its limits are in `limits.NAME`; `close` copies them to 
 removes that file. Records are written before their limits, so that at any moment every limit in the file has
 its record.
 
+After a power cut, only what was synced is certain. A file is therefore synced before it replaces another one,
+before `limits.NAME` is removed, and the folder is synced between two changes of names whose order matters.
+
 Files on object stores cannot grow: there, the limits stay in memory, and the whole bag appears at `close`, in
 place of the one that it replaces or appends to.
 """
@@ -12,7 +15,8 @@ from __future__ import annotations
 
 import errno
 import itertools
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -23,6 +27,7 @@ from bags.bag.limits import ENTRY
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import LimitsPlacement, ReaderOptions
 from bags.bag.temporary_files import temporary_path
+from bags.bag.unsynced import UnsyncedDigest
 from bags.errors import CorruptError
 from bags.indexing import Int64s
 from bags.storage import Lock, Output, Store
@@ -35,6 +40,11 @@ COPY_BYTES = 1 << 22
 
 Chunk = tuple[list[Any] | BinaryIO, int]
 """Buffers, or an open file, and the number of bytes to write from them."""
+
+
+def _pieces(source: BinaryIO, size: int) -> Iterator[list[bytes]]:
+    for piece in read_pieces(source, size):
+        yield [piece]
 
 
 class BagAppender:
@@ -66,6 +76,12 @@ class BagAppender:
         """End of the last of these records."""
         self.replaces = mode == 'overwrite'
         """Whether it replaces another bag at `close`."""
+        self.syncs_folder = True
+        """Whether `close` syncs the folder; False if the caller does, once for many bags."""
+        self.unsynced: UnsyncedDigest | None = None
+        """The digest of what `append` writes, from when the caller sets it."""
+        self.before_limits: Callable[[int], None] | None = None
+        """Called by `append` with the new count, before the limits are written that make records readable."""
         self._store = store
         self._written = path  # Another path than `path` while overwriting.
         self._placement = placement
@@ -80,7 +96,7 @@ class BagAppender:
         """Whether the checksum of the bag's companion is saved already."""
         exists = mode == 'append' and (store.exists(path) or store.exists(limits_name(path)))
         if mode == 'create' or (mode == 'append' and not exists):
-            self._create()
+            self._create(checksum)
         elif store.is_remote:
             if mode == 'overwrite':
                 store.remove(checksums_name(path))
@@ -89,9 +105,7 @@ class BagAppender:
             self._append(checksum, truncate_to)
         else:
             self._written = temporary_path(self._store, path)
-            self._create()
-        if checksum and self._sums is None:
-            self._open_checksums(checksums_name(self._written), table_of([digest_function()(b'')]))
+            self._create(checksum)
 
     def _open_checksums(self, beside: str, table: bytes) -> None:
         # A new file: readers of more records keep the old one.
@@ -108,22 +122,27 @@ class BagAppender:
             rest = self._sums.read(ENTRY, self._sums.size)
             self._sums.size = 0
             self._sums.write([table_of([digest_function()(data)]), rest])
+            if self.unsynced is not None:
+                self.unsynced.is_known = False
 
-    def _continue_checksums(self, bag: BagFile, checksum: bool) -> None:
+    def _continue_checksums(self, checksum: bool) -> None:
         """Continues the checksums of a bag; with `checksum`, computes them if there are none."""
         beside, size = checksums_name(self.path), ENTRY * (self.count + 1)
-        if self._store.exists(beside):
+        exists = self._store.exists(beside)
+        if exists and self.count:
             table = self._store.read(beside)
             if len(table) < size:
                 raise CorruptError(beside, None, f'expected the checksums of {self.count} records at least')
-            self._has_companion = self.count > 0
+            self._has_companion = True
             self._open_checksums(beside, table[:size])
-        elif checksum:
-            stored = (bag.read(np.array([index]), stored=True)[0] for index in range(self.count))
+        elif exists or checksum:
+            bag = self._open_bag() if self.count else None
+            stored = (bag.read(np.array([index]), stored=True)[0] for index in range(self.count) if bag)
             self._open_checksums(beside, table_of(map(digest_function(), itertools.chain([b''], stored))))
 
-    def _create(self) -> None:
-        # The limits are created first, because a bag without `limits.NAME` beside it counts as closed.
+    def _create(self, checksum: bool) -> None:
+        # The limits are created first, because a bag without `limits.NAME` beside it counts as closed, and
+        # the bag last: readers of its checksums find them.
         if self._store.exists(self._written):
             raise FileExistsError(errno.EEXIST, 'the bag already exists', self._written)
         beside = limits_name(self._written)
@@ -131,8 +150,12 @@ class BagAppender:
         self._limits = MemoryOutput(beside) if in_memory else self._store.create(beside)
         self._lock = self._store.lock(beside)
         try:
+            if checksum:
+                self._open_checksums(checksums_name(self._written), table_of([digest_function()(b'')]))
             self._data = self._store.create(self._written)
         except BaseException:
+            if self._sums is not None:
+                self._sums.discard()
             self._limits.discard()
             self._lock.release()
             raise
@@ -143,7 +166,9 @@ class BagAppender:
         if truncate_to != 0:
             bag = self._open_bag()
             ends = self._ends(bag, truncate_to)
-            self._continue_checksums(bag, checksum)
+            self._continue_checksums(checksum)
+        elif checksum:
+            self._open_checksums(checksums_name(self.path), table_of([digest_function()(b'')]))
         self._data = self._store.resume(self.path, self.end)
         beside = limits_name(self.path)
         self._limits = self._store.resume(beside, 0) if self._separate else MemoryOutput(beside)
@@ -169,26 +194,43 @@ class BagAppender:
 
     def _resume(self, beside: str, checksum: bool, truncate_to: int | None) -> None:
         """Continues at the end of a local bag, under the lock."""
-        bag = self._open_bag()
-        ends = self._ends(bag, truncate_to)
-        if len(ends) < bag.count or bag.limits is bag.file or bag.limits.size % ENTRY:
+        store = self._store
+        ends, is_replaced = self._ends_to_keep(beside, truncate_to)
+        self.count, self.end = len(ends), int(ends[-1]) if len(ends) else 0
+        if is_replaced:
             # Readers may have mapped the records that are dropped here, or the limits of a closed bag, so
             # both files are replaced by copies. The limits come first: those that are kept fit the old and
             # the new records. One byte after them says that the records are not replaced yet.
             self._replace_limits(beside, ends)
-            copy = temporary_path(self._store, self.path)
-            self._store.clone(self.path, copy, self.end)
-            self._data = self._store.resume(copy, self.end)
+            store.sync_folder(os.path.dirname(beside))
+            copy = temporary_path(store, self.path)
+            store.clone(self.path, copy, self.end)
+            self._data = store.resume(copy, self.end)
             self._write_sentinel(self.end)
-            self._store.rename(copy, self.path)
+            store.rename(copy, self.path)
+            if self.syncs_folder:
+                store.sync_folder(os.path.dirname(beside))
         else:
-            self._limits = self._store.resume(beside, self.count * ENTRY)
+            self._limits = store.resume(beside, self.count * ENTRY)
         # Bytes after the last record stay until `close` truncates the file. The sentinel follows them.
-        size = self._store.stat(self.path).size
-        self._data = self._store.resume(self.path, size)
+        size = store.stat(self.path).size
+        self._data = store.resume(self.path, size)
         self._data.size = self.end
         self._write_sentinel(size)
-        self._continue_checksums(bag, checksum)
+        self._continue_checksums(checksum)
+
+    def _ends_to_keep(self, beside: str, truncate_to: int | None) -> tuple[Int64s, bool]:
+        """Returns the ends of the records to keep, and whether the files must be replaced by copies."""
+        if truncate_to is not None and not self._separate:
+            listed = self._store.read(beside)[: truncate_to * ENTRY]
+            if len(listed) == truncate_to * ENTRY:
+                # Valid also after a power cut that lost what follows: then the bag may not look open.
+                return np.frombuffer(listed, '<i8'), True
+        bag = self._open_bag()
+        ends = np.array(bag.span(0, bag.count)[1], '<i8')[:truncate_to]
+        if bag.limits is bag.file:
+            return ends, True
+        return ends, len(ends) < bag.count or bag.limits.size % ENTRY > 0
 
     def _replace_limits(self, beside: str, ends: Int64s) -> None:
         """Replaces the file of limits, and takes the lock of the new one."""
@@ -196,6 +238,7 @@ class BagAppender:
         self._limits = self._store.create(copy)
         try:
             self._limits.write([ends.tobytes(), b'\0'])
+            self._limits.sync()
             lock, self._lock = self._lock, self._store.lock(copy)
             self._store.rename(copy, beside)
         except BaseException:
@@ -215,7 +258,7 @@ class BagAppender:
         return bag
 
     def _ends(self, bag: BagFile, truncate_to: int | None) -> Int64s:
-        """Returns the ends of the records to keep, and continues after them."""
+        """Returns the ends of the records of an object to keep, and continues after them."""
         ends = np.array(bag.span(0, bag.count)[1], '<i8')[:truncate_to]
         self.count, self.end = len(ends), int(ends[-1]) if len(ends) else 0
         return ends
@@ -232,23 +275,32 @@ class BagAppender:
         """
         table = np.empty(0, '<i8')
         try:
-            if self._sums is None:
+            if self._sums is None and self.unsynced is None:
                 for source, size in chunks:
                     self._write_sentinel(self._data.size + size)
                     if isinstance(source, list):
                         self._data.write(source)
                     else:
                         self._data.copy(source, size)
+            elif self._sums is None:
+                for _ in self._write_pieces(chunks):
+                    pass
             else:
                 pieces = self._write_pieces(chunks)
-                digests = digests_of(pieces, None if sizes is None else sizes.tolist())
-                self._sums.write([table_of(digests)])
+                sums = table_of(digests_of(pieces, None if sizes is None else sizes.tolist()))
+                self._sums.write([sums])
+                if self.unsynced is not None:
+                    self.unsynced.add_checksums(sums)
             if sizes is None:
                 table = np.array([self._data.size], '<i8')
             else:
                 table = np.cumsum(sizes, dtype='<i8')
                 table += self.end
             count, end = self.count + len(table), int(table[-1])
+            if self.unsynced is not None:
+                self.unsynced.add_limits(table.tobytes())
+            if self.before_limits is not None:
+                self.before_limits(count)
             self._limits.write([table.tobytes()])
             # One statement, which Ctrl-C cannot interrupt.
             self.count, self.end, pending[:] = count, end, ()
@@ -256,6 +308,8 @@ class BagAppender:
             table = table[: self._limits.stored() // ENTRY - self.count]
             if len(table):
                 self.count, self.end, pending[: len(table)] = self.count + len(table), int(table[-1]), ()
+            if self.unsynced is not None:
+                self.unsynced.is_known = False
             self._roll_back()
             raise
 
@@ -263,13 +317,13 @@ class BagAppender:
         """Writes chunks; yields each piece after it is written."""
         for source, size in chunks:
             self._write_sentinel(self._data.size + size)
-            if isinstance(source, list):
-                self._data.write(source)
-                yield from source
-            else:
-                for piece in read_pieces(source, size):
-                    self._data.write([piece])
-                    yield piece
+            pieces: Iterable[list[Any]] = [source] if isinstance(source, list) else _pieces(source, size)
+            for buffers in pieces:
+                self._data.write(buffers)
+                if self.unsynced is not None:
+                    for buffer in buffers:
+                        self.unsynced.add_records(buffer)
+                yield from buffers
 
     def _roll_back(self) -> None:
         """Drops the bytes of a failed write. The sentinel stays."""
@@ -299,26 +353,56 @@ class BagAppender:
             finally:
                 self._data.size = size
 
-    def close(self) -> None:
-        """Appends the limits, closes the files and moves them into place. Can be called again on error."""
-        if not self._data.closed:  # Closed if an earlier call failed after this block.
+    def sync(self, limits: bool = True) -> None:
+        """Writes the records that were appended to the disk, and their limits unless `limits` is False."""
+        if self._data.closed:
+            return
+        if self._sums is not None:
+            self._sums.sync()
+        self._data.sync()
+        if limits:
+            self._limits.sync()
+
+    def finish(self) -> None:
+        """Appends the limits and syncs the bag. Until `close`, it still counts as open.
+
+        Can be called again on error.
+        """
+        if self._data.closed:  # By an earlier call.
+            return
+        self._data.size = self.end
+        if self._data.size != self.end:
+            raise OSError(errno.EIO, 'cannot be closed: its limits were uploaded in part', self._written)
+        try:
+            if not self._separate:
+                if self.syncs_folder:
+                    # Limits that a power cut damages would make the closed bag unreadable.
+                    self._limits.sync()
+                self._append_limits()
+            if self._sums is not None and self._store.is_remote:
+                self._store.replace(checksums_name(self.path), self._sums.read(0, self._sums.size))
+            elif self._sums is not None:
+                self._sums.close()
+            self._data.close()
+        except BaseException:
             self._data.size = self.end
-            if self._data.size != self.end:
-                raise OSError(errno.EIO, 'cannot be closed: its limits were uploaded in part', self._written)
-            try:
-                if not self._separate:
-                    self._append_limits()
-                if self._sums is not None and self._store.is_remote:
-                    self._store.replace(checksums_name(self.path), self._sums.read(0, self._sums.size))
-                elif self._sums is not None:
-                    self._sums.close()
-                self._data.close()
-            except BaseException:
-                self._data.size = self.end
-                raise
-        self._limits.close()
+            raise
+
+    def close(self) -> None:
+        """Finishes the bag, and moves its files into place. Can be called again on error."""
+        self.finish()
+        if self._separate:
+            self._limits.close()
+        self._sync_folder()
         self._move_into_place()
+        if not self._separate:
+            self._limits.discard()
+            self._sync_folder()
         self._release_lock()
+
+    def _sync_folder(self) -> None:
+        if self.syncs_folder:
+            self._store.sync_folder(os.path.dirname(self.path))
 
     def _append_limits(self) -> None:
         starts, size = self._placement is LimitsPlacement.STARTS, self.count * ENTRY
@@ -336,21 +420,24 @@ class BagAppender:
             self._data.write([self._limits.read(last, size)])
 
     def _move_into_place(self) -> None:
+        """Moves the files of a bag that replaces another one to their paths."""
         store, limits = self._store, limits_name(self.path)
-        if self._written != self.path:
-            if self._separate:
-                # Between the two renames the records have no limits rather than wrong ones.
-                store.remove(limits)
-            store.remove(checksums_name(self.path))
-            store.rename(self._written, self.path)
-            if self._sums is not None:
-                store.rename(self._sums.path, checksums_name(self.path))
-            if self._separate:
-                store.rename(self._limits.path, limits)
-            else:
-                store.remove(limits)
-        if not self._separate and not store.is_remote:
-            store.remove(self._limits.path)
+        if self._written == self.path:
+            return
+        if self._separate:
+            # Between the two renames the records have no limits rather than wrong ones.
+            store.remove(limits)
+        store.remove(checksums_name(self.path))
+        self._sync_folder()
+        store.rename(self._written, self.path)
+        self._sync_folder()
+        if self._sums is not None:
+            store.rename(self._sums.path, checksums_name(self.path))
+        if self._separate:
+            store.rename(self._limits.path, limits)
+        else:
+            store.remove(limits)
+        self._sync_folder()
 
     def discard(self) -> None:
         """Removes the files that were written."""

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from bags.indexing import Int64s
 from bags.storage import File
 
-__all__ = ['ENTRY', 'BlockTable', 'describe_invalid', 'invalid_ranges']
+__all__ = ['ENTRY', 'BlockTable', 'describe_invalid', 'invalid_ranges', 'valid_count']
 
 ENTRY = 8
 """Bytes of one limit."""
@@ -34,6 +34,12 @@ def invalid_ranges(starts: Int64s, stops: Int64s, end: int) -> npt.NDArray[np.bo
     bad: npt.NDArray[np.bool_] = stops.view('<u8') > end
     bad |= starts.view('<u8') > stops.view('<u8')
     return bad
+
+
+def valid_count(ends: Int64s, end: int) -> int:
+    """Returns how many ends, from the first on, are those of records within `end` bytes."""
+    bad = invalid_ranges(np.concatenate([np.zeros(1, ends.dtype), ends[:-1]])[: len(ends)], ends, end)
+    return int(bad.argmax()) if bad.any() else len(ends)
 
 
 def describe_invalid(start: int, stop: int, end: int) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 
 from bags.storage import Store, store_for
-from bags.storage.base import AccessPattern, CachePolicy, Choice
+from bags.storage.base import AccessPattern, CachePolicy, Choice, Durability
 from bags.validation import (
     Option,
     Options,
@@ -29,6 +29,7 @@ __all__ = [
     'CompressionNone',
     'CompressionTrained',
     'CompressionZstd',
+    'Durability',
     'GiB',
     'LimitsPlacement',
     'LimitsStorage',
@@ -228,6 +229,13 @@ class WritingKeywords(StorageKeywords, total=False):
     """Write a checksum of each record, 8 bytes, to `NAME.xxh3` beside each bag. Readers with `checksum=True`
     and `verify` compare them. None, the default: only where the bag that is appended to, the dataset that is
     resumed, or the source of `bags.copy` has them. Those keep them with False, too, except a copy."""
+    durability: Annotated[
+        Durability | int | Literal['none', 'close', 'flush'],
+        Option(Durability.CLOSE, _choice(Durability)),
+    ]
+    """When local files are on disk, so that they survive a power cut: 'close', the default, before `close`
+    returns; 'flush', also before each `flush` returns; 'none', whenever the system writes them. On object
+    stores the three are the same: files are stored when they are closed."""
 
 
 class WriterKeywords(WritingKeywords, total=False):

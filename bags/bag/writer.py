@@ -14,7 +14,7 @@ from bags.bag.limits import ENTRY
 from bags.bag.options import LimitsPlacement, WriterKeywords, WriterOptions, merge
 from bags.bag.temporary_files import remove_leftovers
 from bags.bag.zstd import Zstd, codec_for
-from bags.storage import store_for
+from bags.storage import Durability, store_for
 from bags.storage.range_file import read_pieces
 from bags.validation import as_record
 
@@ -60,7 +60,10 @@ class Writer:
         self._buffer_size = options.buffer_size
         if options.limits_placement is LimitsPlacement.IDX:
             raise ValueError('limits_placement: expected tail, separate or starts for writing, got idx')
-        store, path = store_for(filename, options.filesystem, options.storage_options)
+        store, path = store_for(
+            filename, options.filesystem, options.storage_options, durability=options.durability
+        )
+        self._syncs_flushes = store.durability is Durability.FLUSH
         self._codec: Zstd | None = codec_for(path, options.compression, options.max_record_size)
         self._max_size = options.max_record_size if self._codec is not None else sys.maxsize
         if mode != 'create':
@@ -183,6 +186,8 @@ class Writer:
     def flush(self) -> None:
         """Makes all records readable by other processes, and safe if this process is killed.
 
+        With `durability='flush'`, they are also on disk.
+
         Raises:
             OSError: Writing failed, e.g. the disk is full. Records that were not written stay buffered.
         """
@@ -196,9 +201,16 @@ class Writer:
             buffers = [b''.join(frames)] if total < JOIN_BYTES * len(frames) else frames
             self._bag.append([(buffers, total)], sizes, records)
         self.buffered = 0
+        if self._syncs_flushes:
+            self._bag.sync()
+
+    def finish(self) -> None:
+        """Does the part of `close` that takes long: flushes, appends the limits and syncs the files."""
+        self.flush()
+        self._bag.finish()
 
     def close(self) -> None:
-        """Flushes, appends the limits, and closes the file.
+        """Flushes, appends the limits, and closes the file. Unless `durability='none'`, it is then on disk.
 
         Raises:
             OSError: Writing failed, e.g. the disk is full. What was flushed is safe; `close` may be called

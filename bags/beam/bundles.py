@@ -87,8 +87,8 @@ class FolderSink(iobase.Sink, abc.ABC):  # type: ignore[misc]
         return [(path, target)]
 
     def _store(self) -> tuple[Store, str]:
-        options = {name: self._options.get(name) for name in ('filesystem', 'storage_options')}
-        return store_for(self._folder, **options)
+        filesystem, options = self._options.get('filesystem'), self._options.get('storage_options')
+        return store_for(self._folder, filesystem, options)
 
     def initialize_write(self) -> str:
         store, folder = self._store()

@@ -53,7 +53,7 @@ class BaseWriter(ABC):
         self._settings = settings
         self._checksum = bool(settings.checksum)
         self._storage = settings.storage
-        self._store, self.directory = store_for(directory, **self._storage)
+        self._store, self.directory = store_for(directory, **self._storage, durability=settings.durability)
         self._replacement: Replacement | None = None
         if settings.mode == 'overwrite':
             if settings.resume:
@@ -103,11 +103,17 @@ class BaseWriter(ABC):
 
     @abstractmethod
     def flush(self) -> None:
-        """Makes all datapoints readable by other processes, and safe if this process is killed."""
+        """Makes all datapoints readable by other processes, and safe if this process is killed.
+
+        With `durability='flush'`, they are also on disk.
+        """
 
     @abstractmethod
     def close(self) -> None:
-        """Flushes and closes the dataset. Can be called again after an error."""
+        """Flushes and closes the dataset. Can be called again after an error.
+
+        Unless `durability='none'`, the dataset is on disk when this returns.
+        """
 
     @abstractmethod
     def _abandon(self) -> None:
@@ -127,7 +133,9 @@ class BaseWriter(ABC):
         # Not in a forked process: the files belong to the parent. Not on object stores: their clients start
         # threads, which is impossible while the process ends.
         if not self._closed and self._process == os.getpid() and not self._store.is_remote:
-            self._abandon()
+            # E.g. the disk is full: what was flushed stays, and the dataset is unfinished.
+            with contextlib.suppress(OSError):
+                self._abandon()
 
 
 @atexit.register
@@ -166,17 +174,27 @@ class Replacement:
         self._locks.append(store.lock(self.path))
 
     def swap(self) -> str:
-        """Moves the new dataset into place, removes the old one, and returns the path."""
-        # If the process is killed in between, `remove_leftovers` puts the old dataset back.
-        old = self.path.removesuffix('.new') + '.old'
-        if self._store.exists(self._target):
-            remove_derived(self._store, self._target)
-            self._store.rename(self._target, old)
-        self._store.rename(self.path, self._target)
+        """Moves the new dataset into place, removes the old one, and returns the path.
+
+        Readers find the old or the new dataset, where the system can exchange two folders in one step.
+        """
+        store, target = self._store, self._target
+        remains = self.path
+        """What is left to remove: the old dataset."""
+        if store.exists(target):
+            remove_derived(store, target, is_moved=True)
+            if not store.exchange(self.path, target):
+                # If the process is killed in between, `remove_leftovers` puts the old dataset back.
+                remains = self.path.removesuffix('.new') + '.old'
+                store.rename(target, remains)
+                store.rename(self.path, target)
+        else:
+            store.rename(self.path, target)
+        store.sync_folder(os.path.dirname(target))
         with contextlib.suppress(OSError):  # E.g. open files on Windows: `recover` removes the rest.
-            remove_tree(self._store, old)
+            remove_tree(store, remains)
         self.release()
-        return self._target
+        return target
 
     def release(self) -> None:
         """Unlocks the dataset; removes the new one if it was not moved into place."""
@@ -186,16 +204,25 @@ class Replacement:
             lock.release()
 
 
-def remove_derived(store: Store, folder: str) -> None:
+def remove_derived(store: Store, folder: str, is_moved: bool = False) -> None:
     """Removes the statistics and key indexes of a dataset; for a shard, those of the whole dataset.
 
     They detect changed data only by its length and a few datapoints; new data may have the same.
+
+    Args:
+        store, folder: The dataset.
+        is_moved: Whether the folder is replaced as a whole, so that its own files need not be removed.
     """
     whole = dataset_of_shard(store, folder)
     if whole is not None:  # The files are in the first shard.
         folder = store.join(whole, next(iter(shard_numbers(store, whole).values())))
-    for name in filter(is_derived, store.names(folder)):
+    elif is_moved:
+        return
+    names = list(filter(is_derived, store.names(folder)))
+    for name in names:
         store.remove(store.join(folder, name))
+    if names:
+        store.sync_folder(folder)
 
 
 def _check(store: Store, folder: str, is_shard: bool = False) -> Lock:

@@ -110,6 +110,10 @@ class FieldWriter(bag.Writer):
         **keywords: Any,
     ) -> None:
         super().__init__(path, options, **keywords)
+        self.appender = self._bag
+        """The files of the bag."""
+        # The dataset does both, for all bags at once.
+        self.appender.syncs_folder = self._syncs_flushes = False
         self.name = name
         self.kind = kind
         self.count = len(self)

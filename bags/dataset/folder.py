@@ -22,8 +22,9 @@ from bags.bag.options import (
 from bags.bag.zstd import check_dictionary, codec_for
 from bags.concurrency import cached_attribute, map_concurrently
 from bags.dataset.listing import is_being_made, names_in, not_a_folder
+from bags.dataset.mark import MARK
 from bags.dataset.metadata import Metadata, read_metadata
-from bags.dataset.resume import MARK, bag_suffix
+from bags.dataset.resume import bag_suffix
 from bags.dataset.schema import Schema, parse_schema
 from bags.dataset.shard_index import INDEX, Shard
 from bags.dataset.spec import Spec, load_spec

@@ -11,9 +11,10 @@ from bags.bag.checksums import checksums_name
 from bags.bag.limits import ENTRY
 from bags.concurrency import map_concurrently
 from bags.dataset.json_files import check_json
+from bags.dataset.mark import MARK
 from bags.dataset.metadata import METADATA
 from bags.dataset.refs import RefsFormat
-from bags.dataset.resume import MARK, is_temporary
+from bags.dataset.resume import is_temporary
 from bags.dataset.schema import parse_schema
 from bags.dataset.shard_index import INDEX, Shard, load_index, numbered
 from bags.dataset.spec import Spec

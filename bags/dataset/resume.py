@@ -1,21 +1,16 @@
-"""Resuming datasets, and the mark in the folder of an unfinished one.
-
-A writer creates the mark before the first datapoint and removes it at `close`. It exists while the dataset is
-being written, and remains if the writer is killed or its `with` block ends with an exception. In a sharded
-dataset, the shard that is being written, or was written last, has it. Readers of bags and other libraries
-open files by name and ignore it.
-"""
+"""Resuming datasets: which datapoints are kept, and the log of a dataset that is made from a source."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from bags.bag.bag_file import BagFile
-from bags.bag.checksums import SUFFIX
+from bags.bag.checksums import SUFFIX, checksums_name
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
+from bags.dataset.mark import MARK, certain_counts, is_mark
 from bags.dataset.metadata import METADATA, STATISTICS
 from bags.dataset.refs import MISSING, RefsFormat
 from bags.dataset.shard_index import INDEX
@@ -23,23 +18,20 @@ from bags.errors import CorruptError
 from bags.storage import Store
 
 __all__ = [
-    'MARK',
-    'MARK_TEXT',
     'SOURCE',
+    'Kept',
     'ProgressLog',
     'bag_suffix',
-    'count_complete',
     'is_derived',
     'is_file_of_dataset',
     'is_temporary',
+    'records_to_keep',
     'remove_files',
     'resumed',
 ]
 
 _Skipped = TypeVar('_Skipped', bound=Sequence[Any])
 
-MARK = 'unfinished'
-MARK_TEXT = b'This dataset is being written, or its writer ended early: resume=True continues it.\n'
 SOURCE = 'source.json'
 """A file beside shards: their source, and the progress in it (`ProgressLog`)."""
 
@@ -51,8 +43,12 @@ def is_temporary(name: str) -> bool:
 
 def is_file_of_dataset(name: str) -> bool:
     """Returns whether a file in a dataset folder, by its name, is a part of the dataset."""
-    files = ('spec.json', METADATA, STATISTICS, MARK, SOURCE, INDEX)
-    return name in files or name.endswith(('.bag', '.bagz', '.idx', '.index', '.zdict', '.new', SUFFIX))
+    files = ('spec.json', METADATA, STATISTICS, SOURCE, INDEX)
+    return (
+        name in files
+        or is_mark(name)
+        or name.endswith(('.bag', '.bagz', '.idx', '.index', '.zdict', '.new', SUFFIX))
+    )
 
 
 def is_derived(name: str) -> bool:
@@ -80,12 +76,30 @@ def bag_suffix(folder: str, field: str, names: Collection[str]) -> str | None:
     return '.bagz'
 
 
-def count_complete(
-    store: Store, folder: str, format: RefsFormat, names: Collection[str], storage: dict[str, Any]
-) -> int | None:
-    """Returns the number of datapoints, without those at the end whose records are missing.
+class Kept(NamedTuple):
+    """What resuming keeps of a dataset folder."""
 
-    A crash of the machine may keep refs and lose records.
+    counts: dict[str, int]
+    """Number of records, by field and of `refs`, which is the number of datapoints."""
+    dropping: frozenset[str] = frozenset()
+    """The bags that may have more records, which are dropped."""
+
+    def truncated(self, length: int) -> Kept:
+        """Returns what is kept of the first `length` datapoints."""
+        return Kept({**self.counts, 'refs': length}, self.dropping | {'refs'})
+
+    def limit(self, name: str) -> int | None:
+        """Returns the number of records to which a bag is cut, if it is."""
+        return self.counts[name] if name in self.dropping else None
+
+
+def records_to_keep(
+    store: Store, folder: str, format: RefsFormat, names: Collection[str], storage: dict[str, Any]
+) -> Kept | None:
+    """Returns what resuming a dataset folder keeps, and writes that to the disk.
+
+    All datapoints are kept, except those at the end whose records are missing or not certain: a power cut may
+    keep refs and lose records.
 
     Args:
         store, folder: The dataset folder.
@@ -94,13 +108,33 @@ def count_complete(
         storage: The options `filesystem` and `storage_options`.
 
     Returns:
-        The number of datapoints; None if the folder has no refs yet.
+        What is kept; None if the folder has no refs yet.
 
     Raises:
         CorruptError: Files are missing, or records are missing although the folder was closed.
         ValueError: Another library wrote the folder.
     """
-    options = ReaderOptions(**storage)
+    bags = {name: name + (bag_suffix(folder, name, names) or '.bag') for name in ['refs', *format.spec]}
+    certain = None
+    if not store.is_remote:
+        certain = certain_counts(store, folder, list(bags.values()), names, format.stride)
+    if certain is not None:
+        counts = {name: certain[file] for name, file in bags.items()}
+        kept: Kept | None = Kept(counts, frozenset(counts))
+    else:
+        kept = _complete_records(store, folder, format, names, ReaderOptions(**storage))
+    for name in bags.values():
+        if f'limits.{name}' in names:
+            for file in {name, f'limits.{name}', checksums_name(name)} & set(names):
+                store.sync(store.join(folder, file))
+    store.sync_folder(folder)
+    return kept
+
+
+def _complete_records(
+    store: Store, folder: str, format: RefsFormat, names: Collection[str], options: ReaderOptions
+) -> Kept | None:
+    """As `records_to_keep`, of bags that are as their writer left them."""
     if 'refs.bag' not in names:
         if any(name.endswith('.idx') for name in names):
             raise ValueError(f'{folder}: was written by Granular, and can be read but not resumed')
@@ -126,7 +160,7 @@ def count_complete(
         keep -= 1
     if keep < refs.count and 'limits.refs.bag' not in names:
         raise CorruptError(refs.path, keep, 'its refs lead to records that are missing')
-    return keep
+    return Kept({'refs': keep, **counts}, frozenset({'refs'} if keep < refs.count else ()))
 
 
 def _is_complete(refs: BagFile, index: int, format: RefsFormat, counts: dict[str, int]) -> bool:

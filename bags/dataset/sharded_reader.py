@@ -20,6 +20,7 @@ from bags.dataset.field import Field
 from bags.dataset.fingerprint import fingerprint_of_folders
 from bags.dataset.folder import Folder
 from bags.dataset.listing import ShardList, length_by_size, list_local_shards, list_remote_shards
+from bags.dataset.mark import is_marked
 from bags.dataset.metadata import Metadata
 from bags.dataset.options import ReadOptions, open_store
 from bags.dataset.reader import DatasetReader
@@ -267,7 +268,9 @@ class ShardedDatasetReader(Dataset):
         )
 
     def _is_unfinished(self) -> bool:
-        return any(self._folder(shard).is_unfinished() for shard in (self._first, *self._shards))
+        return is_marked(self._store, self.directory) or any(
+            self._folder(shard).is_unfinished() for shard in (self._first, *self._shards)
+        )
 
     def _fingerprint(self, fields: Sequence[str], of_origin: bool) -> str:
         folders, readers = [self._folder(shard) for shard in self._shards], self._readers

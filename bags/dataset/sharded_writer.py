@@ -16,15 +16,16 @@ from bags.dataset.field_writer import MAX_RECORDS, Run
 from bags.dataset.identity import CopiedFrom
 from bags.dataset.json_files import remove_json, write_json
 from bags.dataset.listing import dataset_of_shard, shard_numbers
+from bags.dataset.mark import MARK, TEXT, is_mark, mark_name
 from bags.dataset.metadata import METADATA, dump_metadata, read_metadata
 from bags.dataset.options import SHARD_SIZE, DatasetWriteOptions, WriterSettings
 from bags.dataset.reader import DatasetReader
-from bags.dataset.resume import MARK, MARK_TEXT, SOURCE, is_temporary, remove_files
+from bags.dataset.resume import SOURCE, is_temporary, remove_files
 from bags.dataset.shard_index import INDEX
 from bags.dataset.spec import load_spec, union
 from bags.dataset.writer import DatasetWriter, reopen
 from bags.errors import CorruptError, SpecError
-from bags.storage import store_for
+from bags.storage import Lock, store_for
 from bags.validation import at_least, merge
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ class ShardedDatasetWriter(BaseWriter):
             in the order of the numbers.
         **options: As in `DatasetWriter`. `resume=True` appends to the last shard of this writer's numbers if
             it was not closed, else starts the next one. On an object store, an incomplete shard is written
-            anew. New shards may have optional fields that earlier ones do not have.
+            anew. New shards may have optional fields that earlier ones do not have. Unless
+            `durability='none'`, a shard is on disk before the next one is begun.
 
     On an object store, a full shard is uploaded while the next one is filled. An error of the upload is
     raised by a later `append` or `close`, which retry when they are called again.
@@ -94,8 +96,11 @@ class ShardedDatasetWriter(BaseWriter):
         """The writer of a full shard on an object store, until it is closed."""
         self._upload: Future[None] | None = None
         """Its `close`, running in a thread; None after it failed, to be retried in this thread."""
-        self._marked: str | None = None
-        """The last ended shard, which has the mark until the next one has it or the dataset is finished."""
+        self._mark = store.join(self.directory, mark_name(shard_start, shard_step))
+        """The path of the mark beside the shards, from before the first new shard until `close`."""
+        self._marks: list[str] = []
+        """The marks to remove at `close`, with those of earlier writers; empty before the first new shard."""
+        self._mark_lock: Lock | None = None
         try:
             self._writer = self._open(settings.resume)
         except BaseException:
@@ -124,13 +129,18 @@ class ShardedDatasetWriter(BaseWriter):
         metadata = read_metadata(store, shards[0][1], store.names(shards[0][1])) if shards else {}
         if self._metadata is None:
             self._metadata = metadata or None
+        self._marks += [
+            store.join(self.directory, name)
+            for name in names
+            if is_mark(name) and (self._step == 1 or store.join(self.directory, name) == self._mark)
+        ]
         unfinished = None
         incomplete: list[str] = []
         while shards and store.is_remote and 'refs.bag' not in store.names(shards[-1][1]):  # Uploaded last.
             self._number, path = shards.pop()
             incomplete.append(path)
-        if shards and incomplete:
-            store.replace(store.join(shards[-1][1], MARK), MARK_TEXT)
+        if incomplete:
+            self._write_mark()
         for path in incomplete:
             remove_files(store, path)
         if shards:
@@ -141,18 +151,20 @@ class ShardedDatasetWriter(BaseWriter):
             self._checksum = self._checksum or f'refs.bag{SUFFIX}' in names or store.exists(checksums)
             if store.is_remote or ('refs.bag' in names and 'limits.refs.bag' not in names):
                 self._number = last + self._step
-                self._marked = path if MARK in names else None
             else:
                 file = store.join(path, 'spec.json')
                 types = load_spec(store.read(file), file) if 'spec.json' in names else self._types
                 if types != self._types and union(types, self._types) == self._types:
                     # An existing shard cannot get new fields. The next shard has them.
-                    reopen(path, types, self._storage)._close(is_finished=False)
-                    self._number, self._marked = last + self._step, path
+                    self._write_mark()
+                    reopen(path, types, durability=self._settings.durability, **self._storage).close()
+                    self._number = last + self._step
                 else:
                     self._number, unfinished = shards.pop()
         for _, path in shards:
             self._count(path)
+        if self._marks:
+            self._write_mark()
         if self._metadata is not None and self._metadata != metadata:
             for _, path in shards:
                 data = dump_metadata(self._metadata, self._types)
@@ -180,24 +192,56 @@ class ShardedDatasetWriter(BaseWriter):
         self._past_shards += 1
         self._past_size += reader.size
         self._past_length += len(reader)
+        if reader.unfinished:  # By an earlier version, or a writer of this folder alone.
+            self._marks.append(self._store.join(shard, MARK))
 
     def _start(self, unfinished: str | None = None) -> DatasetWriter:
         """Starts a shard, or resumes an unfinished one."""
         path = unfinished or self._store.join(self.directory, f'{self._number:06}')
+        was_marked = bool(self._marks)
+        self._write_mark()
         remove_json(self._store, self._store.join(self.directory, INDEX))  # Out of date with the new shard.
         options = self._settings.of_shard(
             compression=self._compressions, checksum=self._checksum, metadata=self._metadata,
             resume=unfinished is not None, mode='create',
         )  # fmt: skip
-        writer = DatasetWriter(path, self.spec, self._encoders, **options)
-        self._remove_mark()
-        return writer
+        try:
+            return DatasetWriter(path, self.spec, self._encoders, **options)
+        except BaseException:
+            if not was_marked:
+                with contextlib.suppress(OSError):
+                    self._remove_marks()
+            raise
 
-    def _remove_mark(self) -> None:
-        """Removes the mark of the shard that was ended."""
-        if self._marked is not None:
-            self._store.remove(self._store.join(self._marked, MARK))
-            self._marked = None
+    def _write_mark(self) -> None:
+        """Writes the mark beside the shards, if it is not there, and locks it.
+
+        Raises:
+            BlockingIOError: Another writer of the same shards is open.
+        """
+        if self._mark_lock is None:
+            if not self._store.exists(self._mark):
+                self._store.replace(self._mark, TEXT)
+            self._mark_lock = self._store.lock(self._mark)
+        self._marks = list(dict.fromkeys([*self._marks, self._mark]))
+
+    def _remove_marks(self) -> None:
+        """Removes the marks: the dataset is finished."""
+        marks = [path for path in self._marks if path != self._mark]
+        for path in marks:
+            self._store.remove(path)
+        for folder in {os.path.dirname(path) for path in marks}:
+            self._store.sync_folder(folder)
+        if self._marks:
+            self._store.remove(self._mark)
+            self._store.sync_folder(self.directory)
+        self._marks = []
+        self._release_mark()
+
+    def _release_mark(self) -> None:
+        if self._mark_lock is not None:
+            self._mark_lock.release()
+            self._mark_lock = None
 
     # Properties.
 
@@ -278,20 +322,19 @@ class ShardedDatasetWriter(BaseWriter):
         if self._store.is_remote:
             writer.flush()
         else:
-            writer._close(is_finished=False)
+            writer.close()
         self._find_dictionaries(writer.directory)
         self._past_shards += 1
         self._past_size += writer.size
         self._past_length += len(writer)
         self._number += self._step
         self._writer = None
-        self._marked = writer.directory
         if self._store.is_remote:
             from concurrent.futures import ThreadPoolExecutor
 
             self._uploading = writer
             threads = ThreadPoolExecutor(1, 'bags-upload')
-            self._upload = threads.submit(writer._close, False)
+            self._upload = threads.submit(writer.close)
             threads.shutdown(wait=False)
 
     def _finish_upload(self) -> None:
@@ -299,7 +342,7 @@ class ShardedDatasetWriter(BaseWriter):
         if self._uploading is None:
             return
         if self._upload is None:
-            self._uploading._close(is_finished=False)
+            self._uploading.close()
         elif (error := self._upload.exception()) is not None:
             self._upload = None
             raise error
@@ -315,7 +358,7 @@ class ShardedDatasetWriter(BaseWriter):
         self._finish_upload()
         if self._writer is not None:
             self._writer.close()
-        self._remove_mark()
+        self._remove_marks()
         if self._replacement is not None:
             self.directory = self._replacement.swap()
         self._closed = True
@@ -323,19 +366,23 @@ class ShardedDatasetWriter(BaseWriter):
     def _abandon(self) -> None:
         if self._closed:
             return
-        if self._replacement is not None:
-            self._closed = True
+        try:
+            if self._replacement is not None:
+                self._closed = True
+                if self._writer is not None:
+                    self._writer._abandon(is_kept=False)
+                self._replacement.release()
+                return
+            self._finish_upload()
             if self._writer is not None:
-                self._writer._abandon(is_kept=False)
-            self._replacement.release()
-            return
-        self._finish_upload()
-        if self._writer is not None:
-            self._writer._close(is_finished=False) if self._past_shards else self._writer._abandon()
-        self._closed = True
-        if not len(self) and not self._past_shards:
-            self._store.remove(self._store.join(self.directory, SOURCE))
-            self._remove_folder()
+                self._writer.close() if len(self._writer) else self._writer._abandon()
+            self._closed = True
+            if not len(self) and not self._past_shards:
+                self._store.remove(self._store.join(self.directory, SOURCE))
+                self._remove_marks()
+                self._remove_folder()
+        finally:
+            self._release_mark()
 
     def _remove_folder(self) -> None:
         """Removes the folder if this writer created it, unless another one has shards in it."""

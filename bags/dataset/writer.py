@@ -21,10 +21,11 @@ from bags.dataset.encoder import close_files
 from bags.dataset.field_writer import Compressed, FieldWriter, RefsWriter, Run
 from bags.dataset.identity import IDENTITY, CopiedFrom, Identity, new_id
 from bags.dataset.json_files import remove_json, write_json
+from bags.dataset.mark import Mark
 from bags.dataset.metadata import METADATA, dump_metadata
 from bags.dataset.options import DatasetWriteOptions, WriterSettings
 from bags.dataset.refs import MISSING, RefsFormat
-from bags.dataset.resume import MARK, MARK_TEXT, bag_suffix, count_complete, is_temporary, remove_files
+from bags.dataset.resume import Kept, bag_suffix, is_temporary, records_to_keep, remove_files
 from bags.dataset.spec import FieldType, Spec, dump_spec, load_spec, type_texts
 from bags.errors import CorruptError, SpecError
 from bags.validation import at_least_or_none, merge
@@ -63,6 +64,9 @@ class DatasetWriter(BaseWriter):
             change.
             `mode='overwrite'`: replace the dataset in a local folder: the new one is written beside it and
             moved into place at `close`. After an exception, the old one stays.
+            `durability`: when a local dataset is on disk, so that it survives a power cut: 'close', the
+            default, before `close` returns; 'flush', also before each `flush` returns; 'none', whenever the
+            system writes it. After a power cut, `resume=True` and `bags.recover` keep what was on disk.
             `filesystem`, `storage_options`: as in `bags.open`.
 
     Attributes:
@@ -103,6 +107,7 @@ class DatasetWriter(BaseWriter):
         """With `resume` of a closed folder, the number of datapoints, and its identity file."""
         self._copied_from: CopiedFrom | None = None
         """The origin of the datapoints, if all were copied from another dataset."""
+        self._mark = Mark(self._store, self.directory)
         self._lock = self._replacement or self._store.lock(self.directory)
         try:
             self._open(resume, truncate_to)
@@ -145,32 +150,42 @@ class DatasetWriter(BaseWriter):
             data = dump_metadata(self._metadata, self._types)
             write_json(store, store.join(path, METADATA), data, self._checksum)
         mode: Literal['create', 'append', 'overwrite'] = 'create'
-        keep = None
+        kept = None
         if resume:
-            mode, keep = 'append', count_complete(store, path, self._format, names, self._storage)
-            if keep is None and store.is_remote:
+            mode, kept = 'append', records_to_keep(store, path, self._format, names, self._storage)
+            if kept is None and store.is_remote:
                 mode = 'overwrite'  # Bags without refs, left by a killed writer.
-            elif keep is not None and truncate_to is not None and truncate_to < keep:
-                keep = truncate_to
+            elif kept is not None and truncate_to is not None and truncate_to < kept.counts['refs']:
+                kept = kept.truncated(truncate_to)
                 remove_derived(store, path)
+        kept = kept or Kept({})
         for name in filter(is_temporary, names):
             store.remove(store.join(path, name))  # Left by a killed writer, as the folder is locked.
-        store.replace(store.join(path, MARK), MARK_TEXT)
+        counts = [kept.counts.get(name, 0) for name in ['refs', *self._types]]
+        self._mark.create(counts)
         if IDENTITY in names:
-            if keep is not None and truncate_to is None:
-                self._found_identity = keep, store.read(store.join(path, IDENTITY))
+            if truncate_to is None and not kept.dropping:
+                self._found_identity = counts[0], store.read(store.join(path, IDENTITY))
             remove_json(store, store.join(path, IDENTITY))
         refs_path = store.join(path, 'refs.bag')
         options = self._settings.of_bags(buffer_size=1 << 62, checksum=self._checksum)
         spec = store.read(spec_path) if self._checksum else b''
-        self._refs = RefsWriter(self._format, refs_path, options, companion=spec, mode=mode, truncate_to=keep)
+        self._refs = RefsWriter(
+            self._format, refs_path, options, companion=spec, mode=mode, truncate_to=kept.limit('refs')
+        )
         self._bags.append(self._refs)
         for name, kind in self._types.items():
-            self._bags.append(self._open_field(name, kind, names, mode))
+            self._bags.append(self._open_field(name, kind, names, mode, kept.limit(name)))
         self._fields = self._bags[1:]
+        self._mark.track([bag.appender for bag in self._bags], counts)
 
     def _open_field(
-        self, name: str, kind: FieldType, names: set[str], mode: Literal['create', 'append', 'overwrite']
+        self,
+        name: str,
+        kind: FieldType,
+        names: set[str],
+        mode: Literal['create', 'append', 'overwrite'],
+        truncate_to: int | None,
     ) -> FieldWriter:
         store, path = self._store, self._store.join(self.directory, name)
         how = self._compressions.get(name)
@@ -179,7 +194,7 @@ class DatasetWriter(BaseWriter):
             compression=CompressionNone(), buffer_size=MAX_BUFFERED_BYTES, checksum=self._checksum
         )
         if suffix == '.bag':
-            return FieldWriter(name, kind, path + suffix, options, mode=mode)
+            return FieldWriter(name, kind, path + suffix, options, mode=mode, truncate_to=truncate_to)
         how = how or Compressed()
         dictionary, dictionary_path = how.dictionary, f'{path}.zdict'
         if f'{name}.zdict' in names:
@@ -189,7 +204,9 @@ class DatasetWriter(BaseWriter):
         is_to_train = how.trained and not dictionary
         save = functools.partial(store.replace, dictionary_path) if is_to_train else None
         options.compression, options.buffer_size = CompressionZstd(how.level, dictionary), MAX_TRAINING_BYTES
-        return FieldWriter(name, kind, path + suffix, options, save, dictionary, mode=mode)
+        return FieldWriter(
+            name, kind, path + suffix, options, save, dictionary, mode=mode, truncate_to=truncate_to
+        )
 
     # Properties.
 
@@ -272,16 +289,19 @@ class DatasetWriter(BaseWriter):
                 columns.append(np.where(firsts == MISSING, MISSING, firsts + first))
         rows = np.stack(columns, 1)
         sizes = np.full(len(rows), self._format.stride)
-        self._refs.write_runs([Run([self._format.pack(rows)], sizes, stored=True)])
-        self._flushed = time.monotonic()
+        self._flush_refs([Run([self._format.pack(rows)], sizes, stored=True)])
 
     def flush(self) -> None:
         if self._closed:
             raise ValueError(f'{self!r} is closed')
         for field in self._fields:
             field.flush()
+        self._flush_refs()
+
+    def _flush_refs(self, runs: Sequence[Run] = ()) -> None:
+        """Flushes the refs, and runs of them, after the records that they refer to."""
         # Refs are flushed last: if the refs of a datapoint can be read, its records can.
-        self._refs.flush()
+        self._mark.flush(functools.partial(self._refs.write_runs, runs))
         self._flushed = time.monotonic()
 
     def close(self) -> None:
@@ -291,16 +311,20 @@ class DatasetWriter(BaseWriter):
         if self._closed:
             return
         self.flush()
+        for bag in self._bags:
+            bag.finish()
+        self._store.sync_folder(self.directory)  # Before the limits beside the bags are removed.
         for field in self._fields:
             # Without datapoints, all records are from failed appends. They are dropped, because readers treat
             # empty refs beside records as damage.
             field.close(keep=len(self) > 0)
         self._refs.close()
-        self._save_identity()
+        self._save_identity()  # Syncs the folder: without the mark, all bags have to be closed.
         if is_finished:
-            self._store.remove(self._store.join(self.directory, MARK))
-            if self._replacement is not None:
-                self.directory = self._replacement.swap()
+            self._mark.remove()
+        self._store.sync_folder(self.directory)
+        if is_finished and self._replacement is not None:
+            self.directory = self._replacement.swap()
         self._lock.release()
         self._closed = True
 
@@ -338,7 +362,7 @@ class DatasetWriter(BaseWriter):
             self._store.remove_folder(self.directory)
 
 
-def reopen(path: str, types: Spec, storage: dict[str, Any]) -> DatasetWriter:
+def reopen(path: str, types: Spec, **options: Any) -> DatasetWriter:
     """Resumes a folder with its spec, only to close it."""
     encoders = {kind.word: bytes for kind in types.values()}
-    return DatasetWriter(path, type_texts(types), encoders, resume=True, **storage)
+    return DatasetWriter(path, type_texts(types), encoders, resume=True, **options)

@@ -14,8 +14,9 @@ from bags.dataset.folder import Folder
 from bags.dataset.identity import IDENTITY
 from bags.dataset.json_files import check_json, write_json
 from bags.dataset.listing import RENEW_INDEX, files_below
+from bags.dataset.mark import MARK, is_marked
 from bags.dataset.metadata import METADATA
-from bags.dataset.resume import MARK, is_derived
+from bags.dataset.resume import is_derived
 from bags.dataset.shard_index import INDEX, Shard, dump_index, load_index
 from bags.dataset.spec import Spec, unite
 from bags.errors import BagsError, CorruptError, SpecError
@@ -24,6 +25,11 @@ from bags.progress import progress as show_progress
 from bags.storage import Store
 
 __all__ = ['consolidate', 'describe_shards', 'index_damage']
+
+UNFINISHED = (
+    'expected a finished dataset, got one that is being written, or whose writer ended early (bags.recover '
+    'accepts it as it is)'
+)
 
 
 def consolidate(
@@ -57,6 +63,8 @@ def consolidate(
     if location.kind != 'shards':
         detail = 'no shard folder here: expected 000000, 000001, …'
         raise FileNotFoundError(errno.ENOENT, detail, location.path)
+    if is_marked(location.store, location.path):
+        raise ValueError(f'{location.path}: {UNFINISHED}')
     types, shards = describe_shards(location, progress)
     checksum = checksums_name('refs.bag') in shards[0].sizes
     write_json(location.store, location.store.join(location.path, INDEX), dump_index(types, shards), checksum)
@@ -126,8 +134,7 @@ def _describe(store: Store, path: str, options: ReaderOptions, shard: Shard) -> 
     files = _sizes(shard)
     is_closed = any(name == 'refs.bag' or name.endswith('.idx') for name in files)
     if not is_closed or any(name == MARK or name.startswith('limits.') for name in files):
-        detail = 'expected a finished shard, got one that is being written, or whose writer ended early'
-        raise ValueError(f'{path}: {detail} (bags.recover accepts it as it is)')
+        raise ValueError(f'{path}: {UNFINISHED}')
     folder = Folder(store, path, options)
     try:
         refs = folder.open_refs()

@@ -21,10 +21,10 @@ from bags.bag.options import ReaderOptions
 from bags.concurrency import map_concurrently
 from bags.dataset.folder import Folder
 from bags.dataset.listing import files_below
+from bags.dataset.mark import MARK, is_marked
 from bags.dataset.open import open as open_dataset
 from bags.dataset.refs import MISSING
 from bags.dataset.refs_reader import RefsReader
-from bags.dataset.resume import MARK
 from bags.indexing import Int64s
 from bags.maintenance.location import Location, locate
 
@@ -232,7 +232,7 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
         _sample_folder(Folder(location.store, folder, ReaderOptions()), samples)
     totals = collections.Counter[str]()
     known, unclosed, checked = set(paths), set(), set()
-    unfinished = len(paths) < len(location.parts)
+    unfinished = len(paths) < len(location.parts) or is_marked(location.store, location.path)
     for file, stat in files_below(location.store, paths, location.path).items():
         folder, _, name = file.rpartition('/')
         path = location.store.join(location.path, folder) if folder else location.path

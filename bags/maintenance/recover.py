@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,14 +14,17 @@ from bags.bag.open import limits_name, open_bag
 from bags.bag.options import ReaderOptions
 from bags.bag.temporary_files import remove_leftovers, remove_tree
 from bags.dataset.listing import is_being_made
-from bags.dataset.resume import MARK, is_temporary
+from bags.dataset.mark import MARK, is_mark
+from bags.dataset.resume import is_temporary
 from bags.dataset.spec import load_spec
 from bags.dataset.writer import reopen
+from bags.errors import CorruptError
 from bags.maintenance.location import locate
 from bags.storage import Store, store_for
 
 __all__ = ['Recovery', 'recover', 'recover_each']
 
+ACCEPTED = 'was unfinished, and is accepted as it is'
 SENTINEL_BYTES = 1
 """Bytes that writers append after the last record while a bag is not closed."""
 
@@ -84,8 +88,24 @@ def recover_each(
         removed += _remove_temporary(store, where, store.names(where))
     for other in removed:
         yield Recovery(other, 'removed', 0, 0, 0, 'removed: a writer that was killed left it')
+    marks = []
+    if location.kind == 'shards':
+        # Locked until the shards are recovered.
+        marks = [store.join(where, name) for name in store.names(where) if is_mark(name)]
+    locks = [store.lock(mark) for mark in marks]
+    kept = 0
     for part in location.parts:
-        yield (_recover_bag if location.kind == 'bags' else _recover_folder)(location.store, part, storage)
+        recover_part = _recover_bag if location.kind == 'bags' else _recover_folder
+        recovery = recover_part(location.store, part, storage)
+        kept += recovery.kept
+        yield recovery
+    for mark in marks:
+        store.remove(mark)
+    for lock in locks:
+        lock.release()
+    if marks:
+        store.sync_folder(where)
+        yield Recovery(where, 'closed', kept, 0, 0, f'{ACCEPTED}, with {kept:,} datapoints')
 
 
 def _recover_bag(store: Store, path: str, storage: dict[str, Any]) -> Recovery:
@@ -121,10 +141,14 @@ def _recover_folder(store: Store, path: str, storage: dict[str, Any]) -> Recover
         lock = store.lock(path)
         try:
             removed = _remove_temporary(store, path, names)
+            for name in names - set(map(os.path.basename, removed)):
+                store.sync(store.join(path, name))
+            store.sync_folder(path)
             store.remove(store.join(path, MARK))
+            store.sync_folder(path)
         finally:
             lock.release()
-        parts = ['was unfinished, and is accepted as it is'] * (MARK in names)
+        parts = [ACCEPTED] * (MARK in names)
         parts += [f'removed {len(removed)} files of a killed writer'] * bool(removed)
         return Recovery(path, 'closed', count, 0, 0, f'{", ".join(parts)}, with {count:,} datapoints')
     if 'spec.json' not in names and not all(map(is_temporary, names)):
@@ -133,14 +157,17 @@ def _recover_folder(store: Store, path: str, storage: dict[str, Any]) -> Recover
         store.lock(path).release()  # Raises while a writer has it open.
         remove_tree(store, path)
         return Recovery(path, 'removed', 0, 0, 0, 'removed: a writer that was killed left it')
-    before = count_refs() if 'refs.bag' in names else 0  # The limits of refs.bag are created first.
-    size = sum(
-        _unfinished_bytes(open_bag(store, store.join(path, name), options))
-        for name in names
-        if name.endswith(('.bag', '.bagz')) and f'limits.{name}' in names
-    )
+    before = 0
+    if 'refs.bag' in names:  # The limits of refs.bag are created first.
+        with contextlib.suppress(CorruptError):  # After a power cut.
+            before = count_refs()
+    size = 0
+    for name in names:
+        if name.endswith(('.bag', '.bagz')) and f'limits.{name}' in names:
+            with contextlib.suppress(CorruptError):  # After a power cut.
+                size += _unfinished_bytes(open_bag(store, store.join(path, name), options))
     file = store.join(path, 'spec.json')
-    writer = reopen(path, load_spec(store.read(file), file), storage)
+    writer = reopen(path, load_spec(store.read(file), file), **storage)
     writer.close()
     kept, dropped = len(writer), before - len(writer)
     detail = f'closed, with {kept:,} datapoints{_dropped(dropped, size)}'
@@ -151,6 +178,8 @@ def _remove_temporary(store: Store, folder: str, names: Iterable[str]) -> list[s
     removed = [store.join(folder, name) for name in sorted(names) if is_temporary(name)]
     for path in removed:
         store.remove(path)
+    if removed:
+        store.sync_folder(folder)
     return removed
 
 

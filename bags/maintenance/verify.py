@@ -15,6 +15,7 @@ from bags.dataset.base import Dataset
 from bags.dataset.folder import Folder
 from bags.dataset.key_index import INDEX_SUFFIX, KeyIndex
 from bags.dataset.listing import names_in, root_names
+from bags.dataset.mark import is_mark
 from bags.dataset.resume import is_temporary
 from bags.dataset.schema import Decoders
 from bags.dataset.shard_index import INDEX
@@ -23,7 +24,13 @@ from bags.errors import CorruptError, SpecError
 from bags.maintenance.consolidate import index_damage
 from bags.maintenance.location import Location, locate
 from bags.maintenance.verify_bag import Check, Damage, Finding, Note, Result
-from bags.maintenance.verify_folder import TEMPORARY, folder_checks, lone_bag_checks, missing_shards
+from bags.maintenance.verify_folder import (
+    TEMPORARY,
+    UNFINISHED,
+    folder_checks,
+    lone_bag_checks,
+    missing_shards,
+)
 from bags.progress import progress as show_progress
 from bags.storage import Hints
 from bags.storage.urls import plain_path
@@ -124,8 +131,11 @@ def _steps(location: Location, decode: bool, decoders: Decoders) -> Iterator[Fin
         if detail is not None:
             yield Damage(store.join(location.path, INDEX), None, None, detail)
         yield from missing_shards(location.path, location.parts)
-        for name in filter(is_temporary, root_names(store, location.path)):
+        names = sorted(root_names(store, location.path))
+        for name in filter(is_temporary, names):
             yield Note(store.join(location.path, name), None, TEMPORARY)
+        if any(map(is_mark, names)):
+            yield Note(location.path, None, UNFINISHED.format('unfinished'))
     if not store.is_remote or decode:
         yield from _key_index_damage(location)
     first_spec = _spec(location)

@@ -20,10 +20,11 @@ from bags.dataset.folder import Folder
 from bags.dataset.identity import IDENTITY, REMOVE_IDENTITY
 from bags.dataset.json_files import check_json
 from bags.dataset.listing import is_being_made
+from bags.dataset.mark import MARK
 from bags.dataset.metadata import RENEW_STATISTICS, STATISTICS, read_metadata
 from bags.dataset.refs import MISSING, RefsFormat, dangling
 from bags.dataset.registry import decoders
-from bags.dataset.resume import MARK, is_temporary
+from bags.dataset.resume import is_temporary
 from bags.dataset.schema import Decoders, Schema
 from bags.dataset.spec import FieldType, Spec, type_texts, union
 from bags.errors import CorruptError, SpecError
@@ -32,9 +33,13 @@ from bags.indexing import Int64s
 from bags.maintenance.verify_bag import Check, Damage, Expected, Finding, Note, Result, bag_checks
 from bags.storage import Store
 
-__all__ = ['TEMPORARY', 'folder_checks', 'lone_bag_checks', 'missing_shards']
+__all__ = ['TEMPORARY', 'UNFINISHED', 'folder_checks', 'lone_bag_checks', 'missing_shards']
 
 TEMPORARY = 'was left by a writer that was killed, or belongs to a running one; `bags recover` removes it'
+UNFINISHED = (
+    'is {}: it is being written, or its writer ended early (resume=True continues it, `bags recover` accepts '
+    'it as it is)'
+)
 REFS_ROWS = 1 << 18
 """Rows of refs that are checked at a time."""
 
@@ -144,10 +149,7 @@ def _file_notes(folder: Folder, schema: Schema) -> Iterator[Note]:
     is_unclosed = any(name.startswith('limits.') and not is_temporary(name) for name in folder.names)
     if is_unclosed or MARK in folder.names:
         states = ['unfinished'] * (MARK in folder.names) + ['not closed'] * is_unclosed
-        detail = f'is {" and ".join(states)}: it is being written, or its writer ended early'
-        yield Note(
-            folder.path, None, f'{detail} (resume=True continues it, `bags recover` accepts it as it is)'
-        )
+        yield Note(folder.path, None, UNFINISHED.format(' and '.join(states)))
     known = {'spec.json', 'refs.bag', 'limits.refs.bag'}
     for name in schema.types:
         known |= {f'{name}.idx', f'{name}.bag', f'{name}.bagz', f'limits.{name}.bag', f'limits.{name}.bagz'}

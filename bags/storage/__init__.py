@@ -11,11 +11,11 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from bags.storage.base import File, Hints, Lock, Output, Stat, Store
+from bags.storage.base import Durability, File, Hints, Lock, Output, Stat, Store
 from bags.storage.local import LocalStore
 from bags.storage.urls import SCHEMES, locate, plain_path
 
-__all__ = ['File', 'Hints', 'Lock', 'Output', 'Stat', 'Store', 'plain_path', 'store_for']
+__all__ = ['Durability', 'File', 'Hints', 'Lock', 'Output', 'Stat', 'Store', 'plain_path', 'store_for']
 
 
 def store_for(
@@ -24,6 +24,7 @@ def store_for(
     storage_options: Mapping[str, Any] | None = None,
     cache: str | os.PathLike[str] | None = None,
     cache_size: int | None = None,
+    durability: Durability = Durability.CLOSE,
 ) -> tuple[Store, str]:
     """Returns the store of a path, and the path in that store's own form.
 
@@ -36,6 +37,7 @@ def store_for(
             `retries`, `concurrency` (see `RetryPolicy`) and `client` ('obstore' or 'fsspec'; unless given,
             obstore if it can be used).
         cache: A local folder, of at most `cache_size` bytes, that keeps files read from an object store.
+        durability: When local files that are written are on disk.
 
     Raises:
         TypeError: The path is neither a string nor a path object, or `filesystem` is not of fsspec.
@@ -54,7 +56,7 @@ def store_for(
             for name, value in (('cache', cache), ('storage_options', storage_options)):
                 if value:
                     raise ValueError(f'{name}: has no effect on a local path, got {text!r:.200}')
-            return LocalStore(), os.path.abspath(local) if local else local
+            return LocalStore(durability), os.path.abspath(local) if local else local
         if scheme not in SCHEMES:
             import fsspec
 

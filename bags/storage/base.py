@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bags.storage.retry import RetryCounter
 
 __all__ = [
-    'AccessPattern', 'Buffer', 'CachePolicy', 'Choice', 'File', 'Hints', 'Lock', 'Offsets',
+    'AccessPattern', 'Buffer', 'CachePolicy', 'Choice', 'Durability', 'File', 'Hints', 'Lock', 'Offsets',
     'Output', 'Stat', 'Store',
 ]  # fmt: skip
 
@@ -61,6 +61,20 @@ class CachePolicy(Choice):
     DIRECT_IO = 2
     """Read past the page cache with `O_DIRECT` (`F_NOCACHE` on macOS). Where a file system refuses, as
     `DROP_AFTER_READ`."""
+
+
+class Durability(Choice):
+    """When local files are written to the disk, so that they survive a power cut.
+
+    On object stores the three are the same: a file is stored when it is closed.
+    """
+
+    NONE = 0
+    """Whenever the system writes them: files survive the end of the process, not of the machine."""
+    CLOSE = 1
+    """Before `close` returns."""
+    FLUSH = 2
+    """Also before each `flush` returns."""
 
 
 class Hints(NamedTuple):
@@ -146,15 +160,19 @@ class Output(Protocol):
         """Returns the bytes that others may have seen: more than `size` after a write that failed halfway."""
         ...
 
+    def sync(self) -> None:
+        """Writes the file to the disk, if the store is durable. After an error, later calls raise it too."""
+        ...
+
     def close(self) -> None:
-        """Truncates the file to `size` and closes it; a remote file appears now. May be called again.
+        """Truncates the file to `size`, syncs and closes it; a remote file appears now. May be called again.
 
         Readers may have a local file mapped, but know of no record beyond `size`.
         """
         ...
 
     def discard(self) -> None:
-        """Stops writing and removes the file."""
+        """Stops writing and removes the file, if it exists."""
         ...
 
 
@@ -165,7 +183,15 @@ class Lock(Protocol):
 
 
 class Store(Protocol):
-    """A place that holds files."""
+    """Holds files by path.
+
+    A local store syncs what it writes, unless its durability is `NONE`: `replace` and `make_folder` are on
+    disk when they return, and so is the content of an output when it is closed. Other changes of names
+    (`create`, `rename`, `remove`) are on disk after `sync_folder`.
+    """
+
+    durability: Durability
+    """When files are written to the disk; NONE for remote stores."""
 
     is_remote: bool
     """Whether reads wait for a network. Files of a remote store appear as a whole at `close`."""
@@ -205,10 +231,14 @@ class Store(Protocol):
         ...
 
     def replace(self, path: str, data: bytes) -> None:
-        """Writes a small file atomically."""
+        """Writes a small file atomically: a power cut leaves the old or the new one."""
         ...
 
     def rename(self, path: str, target: str, /) -> None: ...
+
+    def exchange(self, path: str, other: str) -> bool:
+        """Exchanges two folders in one step; returns False, and does nothing, if that is impossible."""
+        ...
 
     def remove(self, path: str) -> None:
         """Removes a file if it exists."""
@@ -246,6 +276,14 @@ class Store(Protocol):
 
     def remove_folder(self, folder: str) -> None:
         """Removes an empty folder if it exists. Remote stores have none."""
+        ...
+
+    def sync(self, path: str) -> None:
+        """Writes a file to the disk, if the store is durable."""
+        ...
+
+    def sync_folder(self, folder: str) -> None:
+        """Writes the names in a folder to the disk, if the store is durable and the file system can."""
         ...
 
     def join(self, folder: str, name: str, /) -> str: ...

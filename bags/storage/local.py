@@ -7,29 +7,39 @@ import os
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
-from bags.storage.base import Buffer, CachePolicy, File, Hints, Stat
+from bags.storage.base import Buffer, CachePolicy, Durability, File, Hints, Stat
 from bags.storage.direct_file import DirectFile
 from bags.storage.locks import PathLock
 from bags.storage.mmap_file import MappedFile
 from bags.storage.pread_file import PreadFile, version_of
 from bags.storage.range_file import RangeFile, read_pieces
+from bags.storage.sync import exchange, start_writing_back, sync_file, sync_folder
 
 __all__ = ['LocalOutput', 'LocalStore']
 
 MAX_VECTORS = 1024  # Maximum of one writev on Linux and macOS.
 MAX_WRITE = 1 << 30  # Bytes in one call: Linux writes up to 2 GiB of them, macOS refuses more.
+WRITE_BACK_BYTES = 1 << 25
+"""Bytes after which the kernel is told to begin writing them to the disk, so that `close` is quick."""
 
 
 class LocalStore:
-    """The local file system."""
+    """The local file system.
+
+    Args:
+        durability: When files are written to the disk.
+    """
 
     is_remote = False
     can_list = True
     retry_counter = None
-    rename = staticmethod(os.replace)
     exists = staticmethod(os.path.exists)
     join = staticmethod(os.path.join)
     lock = PathLock
+    exchange = staticmethod(exchange)
+
+    def __init__(self, durability: Durability = Durability.CLOSE) -> None:
+        self.durability = durability
 
     def open(self, path: str, hints: Hints) -> File:
         if hints.cache_policy is CachePolicy.DIRECT_IO:
@@ -39,10 +49,12 @@ class LocalStore:
         return MappedFile(path, hints)
 
     def create(self, path: str) -> LocalOutput:
-        return LocalOutput(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), 0)
+        return LocalOutput(
+            path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), 0, bool(self.durability)
+        )
 
     def resume(self, path: str, size: int) -> LocalOutput:
-        return LocalOutput(path, os.open(path, os.O_RDWR | os.O_CREAT, 0o666), size)
+        return LocalOutput(path, os.open(path, os.O_RDWR | os.O_CREAT, 0o666), size, bool(self.durability))
 
     def clone(self, path: str, target: str, size: int) -> None:
         with open(path, 'rb') as file:
@@ -64,12 +76,19 @@ class LocalStore:
         try:
             with open(temporary, 'wb') as file:
                 file.write(data)
+                file.flush()
+                if self.durability:
+                    sync_file(file.fileno(), path)
             os.replace(temporary, path)
+            self.sync_folder(os.path.dirname(path))
         except BaseException as exc:
             if isinstance(exc, OSError):
                 exc.filename = exc.filename or path  # ENOSPC names no file.
             self.remove(temporary)
             raise
+
+    def rename(self, path: str, target: str) -> None:
+        os.replace(path, target)
 
     def remove(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -99,7 +118,27 @@ class LocalStore:
         return os.listdir(folder or '.')
 
     def make_folder(self, folder: str) -> None:
+        missing = []
+        above = folder
+        while above and not os.path.exists(above):
+            missing.append(above)
+            above = os.path.dirname(above)
         os.makedirs(folder, exist_ok=True)
+        for made in missing:
+            self.sync_folder(os.path.dirname(made))
+
+    def sync(self, path: str) -> None:
+        if self.durability:
+            # Open for writing, as Windows syncs no other files.
+            fd = os.open(path, os.O_RDWR)
+            try:
+                sync_file(fd, path)
+            finally:
+                os.close(fd)
+
+    def sync_folder(self, folder: str) -> None:
+        if self.durability:
+            sync_folder(folder)
 
     def remove_folder(self, folder: str) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -107,12 +146,23 @@ class LocalStore:
 
 
 class LocalOutput:
-    """A local file that grows at its end."""
+    """A local file that grows at its end.
 
-    def __init__(self, path: str, fd: int, size: int) -> None:
+    Args:
+        path, fd: The file.
+        size: Offset of the first write.
+        syncs: Whether `sync` and `close` write it to the disk.
+    """
+
+    def __init__(self, path: str, fd: int, size: int, syncs: bool) -> None:
         self.path = path
         self.size = size
         self.fd = fd
+        self._syncs = syncs
+        self._written_back = size
+        """Offset to which the kernel has begun to write the file to the disk."""
+        self._failure: OSError | None = None
+        """The error of a sync. The system may have dropped what it could not write."""
 
     def write(self, buffers: Sequence[Buffer]) -> None:
         offset = self.size
@@ -128,6 +178,9 @@ class LocalOutput:
                         view, position = view[done:], position + done
             offset += total
         self.size = offset
+        if self._syncs and offset - self._written_back >= WRITE_BACK_BYTES:
+            start_writing_back(self.fd, self._written_back, offset)
+            self._written_back = offset
 
     def _put(self, buffers: Sequence[Buffer], offset: int) -> int:
         try:
@@ -176,14 +229,27 @@ class LocalOutput:
     def closed(self) -> bool:
         return self.fd < 0
 
+    def sync(self) -> None:
+        if not self._syncs:
+            return
+        if self._failure is not None:
+            raise self._failure
+        try:
+            sync_file(self.fd, self.path)
+        except OSError as exc:
+            self._failure = exc
+            raise
+
     def close(self) -> None:
         if not self.closed:
             os.ftruncate(self.fd, self.size)  # A failed write may have left bytes after it.
+            self.sync()
             self._release()
 
     def discard(self) -> None:
         self._release()
-        os.unlink(self.path)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
 
     def _release(self, close: Callable[[int], None] = os.close) -> None:
         fd, self.fd = self.fd, -1

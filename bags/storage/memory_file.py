@@ -40,6 +40,9 @@ class MemoryOutput:
     def stored(self) -> int:
         return self.size
 
+    def sync(self) -> None:
+        pass
+
     def close(self) -> None:
         self.closed = True
 

@@ -12,7 +12,7 @@ from typing import BinaryIO, TypeVar
 
 import numpy as np
 
-from bags.storage.base import Buffer, Hints, Offsets, Output, Stat
+from bags.storage.base import Buffer, Durability, Hints, Offsets, Output, Stat
 from bags.storage.connect import Clients
 from bags.storage.errors import UnsupportedError, changed_error
 from bags.storage.range_file import read_pieces
@@ -109,6 +109,7 @@ class RemoteStore:
     """An object store: files appear as a whole, folders are prefixes of names, and there are no locks."""
 
     is_remote = True
+    durability = Durability.NONE
     join = staticmethod(posixpath.join)
 
     def __init__(self, clients: Clients) -> None:
@@ -207,6 +208,14 @@ class RemoteStore:
     def remove_folder(self, folder: str) -> None:
         pass  # It disappeared with the last object in it.
 
+    def exchange(self, path: str, other: str) -> bool:
+        return False
+
+    def sync(self, path: str) -> None:
+        pass  # Objects are stored when they are closed.
+
+    sync_folder = sync
+
     def lock(self, folder: str) -> NoLock:
         return NoLock()
 
@@ -294,6 +303,9 @@ class RemoteOutput:
 
     def stored(self) -> int:
         return self.size
+
+    def sync(self) -> None:
+        pass  # An object is stored when it is closed.
 
     def close(self) -> None:
         if self.closed:

@@ -42,7 +42,9 @@ def test_result(killed):
     with open(killed / 'dataset' / '000002' / 'id.bag', 'ab') as file:
         file.write(b'half a record')
     done = bags.recover(killed / 'dataset')
-    assert [(each.action, each.kept) for each in done] == [('nothing', 10), ('nothing', 10), ('closed', 5)]
+    kept = [('nothing', 10), ('nothing', 10), ('closed', 5), ('closed', 25)]
+    assert [(each.action, each.kept) for each in done] == kept
+    assert (done[3].path, done[3].dropped) == (str(killed / 'dataset'), 0)
     assert (done[2].dropped, done[2].bytes_dropped) == (0, 13)
     assert (
         str(done[2])

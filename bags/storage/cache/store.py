@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from bags.errors import CorruptError
-from bags.storage.base import File, Hints, Stat, Store
+from bags.storage.base import Durability, File, Hints, Stat, Store
 from bags.storage.cache.download import CacheWriteError, download
 from bags.storage.cache.eviction import CacheSpace, mark_in_use
 from bags.storage.local import LocalStore
@@ -34,13 +34,14 @@ class CachedStore:
     """
 
     is_remote = True
+    durability = Durability.NONE
 
     def __init__(self, inner: Store, folder: str, limit: int | None) -> None:
         self.inner = inner
         self.names, self.join = inner.names, inner.join
         self.folder = folder
         self.limit = limit
-        self.local = LocalStore()
+        self.local = LocalStore(Durability.NONE)
         self.local.make_folder(folder)
         self._space = CacheSpace(folder, limit)
         self._has_warned = False
@@ -173,4 +174,5 @@ class CachedStore:
     def _refuse(self, *args: Any, **options: Any) -> NoReturn:
         raise ValueError(f'{args[0]}: a cache is for reading')
 
-    create = resume = clone = replace = rename = remove = make_folder = remove_folder = lock = _refuse
+    create = resume = clone = replace = rename = exchange = remove = make_folder = remove_folder = _refuse
+    sync = sync_folder = lock = _refuse
