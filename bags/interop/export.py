@@ -15,6 +15,7 @@ import numpy as np
 
 from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.columns import read_values
+from bags.dataset.fingerprint import fingerprint
 from bags.dataset.metadata import METADATA, dump_metadata, metadata_of_fields, metadata_to_store
 from bags.dataset.open import open_with_known_decoders
 from bags.dataset.options import SHARD_SIZE
@@ -60,6 +61,8 @@ def export(
     progress: bool | None = None,
     storage_options: Mapping[str, Any] | None = None,
     key: str | None = None,
+    resume: bool = False,
+    mode: Literal['create', 'overwrite'] = 'create',
 ) -> Written:
     """Writes the datapoints of a dataset as media files, with unchanged records, or as Parquet files.
 
@@ -70,7 +73,8 @@ def export(
     an extension that fits the type, unless the field ends in one. Numbers become text; arrays, and sequences
     of numbers or of `array(…)`, become `.npy`; other sequences `KEY.FIELD.000003.EXTENSION` for each item.
     Missing values have no file. `metadata.json` has the metadata, and the types of the fields if file names
-    do not tell them; `convert` reads both. An export that fails removes its files.
+    do not tell them; `convert` reads both. An export that fails removes its files. One that is killed
+    leaves a hidden file `.unfinished-export.json`, and `convert` refuses the folder.
 
     Parquet files `000000.parquet`, … have a column for each field, as in `Dataset.to_arrow`, with the bytes
     of images, videos and recordings. Their metadata have the types for `convert`, and features for
@@ -87,14 +91,19 @@ def export(
         storage_options: As in `bags.open`, for a URL; `client` and `retries` have no effect.
         key: A field of texts or integers that names the files instead of `__key__`, and is not exported as
             files; not for Parquet.
+        resume: Continue an export that was killed: complete tars and Parquet files are kept, other files are
+            written again. A new or empty target is begun.
+        mode: 'create', or 'overwrite' to replace an earlier export in a local folder, finished or not, when
+            the new one is complete.
 
     Raises:
-        FileExistsError: The target is not empty.
+        FileExistsError: The target is not empty; or, with `resume` or 'overwrite', it has no such export.
         MissingDependencyError: pyarrow, for Parquet, is not installed.
         SourceError: A key is not a valid file name, or two datapoints have the same key (in tars: two in a
             row); for LeRobot, sequences of a datapoint differ in length.
         TypeError: LeRobot has no feature for a field.
-        ValueError: For LeRobot, the metadata has no frame rate.
+        ValueError: For LeRobot, the metadata has no frame rate; the export to resume is another one;
+            'overwrite' of a URL.
     """
     dataset = plain_path(dataset)
     if isinstance(dataset, str | os.PathLike):
@@ -102,6 +111,7 @@ def export(
             return export(
                 opened, target, format=format, fields=fields, shard_size=shard_size,
                 shard_length=shard_length, progress=progress, storage_options=storage_options, key=key,
+                resume=resume, mode=mode,
             )  # fmt: skip
     check_dataset('export', dataset)
     one_of('format', format, ('webdataset', 'files', 'parquet', 'lerobot'))
@@ -113,10 +123,20 @@ def export(
             raise TypeError(f'key: expected a field of texts or integers, got {key!r} of type {kind.text}')
         if format == 'parquet':
             raise TypeError(f'key: expected none for Parquet, whose columns are the fields, got {key!r}')
+    one_of('mode', mode, ('create', 'overwrite'))
+    if resume and mode == 'overwrite':
+        raise ValueError("mode: expected 'create' with resume=True, got 'overwrite'")
     names = select_whole(fields, dataset._types, 'export')
+    facts = {
+        'format': format, 'extension': {'webdataset': 'tar'}.get(format, format), 'key': key,
+        'spec': {name: dataset.spec[name] for name in names}, 'shard_size': shard_size,
+        'shard_length': shard_length, 'datapoints': len(dataset),
+    }  # fmt: skip
     with (
-        Target(target, storage_options) as folder,
-        show_progress('exporting', len(dataset), 'datapoints', show=progress) as advance,
+        Target(
+            target, storage_options, facts, lambda: fingerprint(dataset, names), resume=resume, mode=mode
+        ) as folder,
+        show_progress('exporting', len(dataset) - folder.start, 'datapoints', show=progress) as advance,
     ):
         if format == 'lerobot':
             left_out = [name for name in names if name in (KEY, WRITTEN_EXTENSIONS, key)]
@@ -154,7 +174,7 @@ def _write_media(
         metadata = {**metadata, EXPORT: {'spec': spec, 'key': key if key in names else ''}}
     if metadata:
         folder.write(METADATA, dump_metadata(metadata, dataset._types))
-    samples = _samples(dataset, files, key, is_told, advance)
+    samples = _samples(dataset, files, key, is_told, advance, folder.start)
     if format == 'webdataset':
         return _write_tars(folder, samples, shard_size, shard_length)
     _write_files(folder, samples, is_told)
@@ -180,12 +200,12 @@ def _names_tell(dataset: Dataset, fields: list[str]) -> bool:
 
 
 def _samples(
-    dataset: Dataset, fields: list[str], key_field: str, is_told: bool, advance: Advance
+    dataset: Dataset, fields: list[str], key_field: str, is_told: bool, advance: Advance, start: int
 ) -> Iterator[Sample]:
-    """Yields the files of each datapoint; reports the previous one as written."""
+    """Yields the files of each datapoint from `start` on; reports the previous one as written."""
     names = {name: True for name in (key_field, WRITTEN_EXTENSIONS) if name in dataset._types}
     previous = None
-    start, step = 0, 1
+    step = 1
     while start < len(dataset):
         indices = np.arange(start, min(start + step, len(dataset)))
         columns = {field: _column(dataset, field, indices) for field in fields}
@@ -286,10 +306,8 @@ def _write_files(target: Target, samples: Iterator[Sample], is_told: bool) -> No
 
 def _write_tars(target: Target, samples: Iterator[Sample], shard_size: int, shard_length: int | None) -> int:
     """Writes all files into tars; returns how many tars there are."""
-    count = 0
-    for number, first in enumerate(samples):
-        count += 1
-        size = 0
+    for number, first in enumerate(samples, len(target.shards)):
+        size = length = 0
         with (
             target.create(f'{number:06}.tar') as file,
             tarfile.TarFile(fileobj=file, mode='w') as tar,
@@ -303,4 +321,5 @@ def _write_tars(target: Target, samples: Iterator[Sample], shard_size: int, shar
                     size += len(data)
                 if size >= shard_size or length == shard_length:
                     break
-    return count
+        target.end_shard(target.start + length)
+    return len(target.shards)

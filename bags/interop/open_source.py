@@ -16,8 +16,9 @@ from bags.interop.exported import EXPORT, read_exported
 from bags.interop.extensions import KEY
 from bags.interop.files import FileSource
 from bags.interop.folders import FolderSource, list_files
-from bags.interop.records import open_file
+from bags.interop.records import open_file, size_of
 from bags.interop.source import Source, find_filesystem, list_paths
+from bags.interop.target import UNFINISHED
 from bags.interop.webdataset import TarSource, is_tar
 from bags.storage.urls import plain_path
 from bags.validation import import_optional, one_of
@@ -96,6 +97,11 @@ def _open(
         paths = found
     is_one = len(paths) == 1
     root, names, others = _list(paths, storage_options)
+    if UNFINISHED in names or (not is_one and size_of(f'{root}/{UNFINISHED}', storage_options) is not None):
+        detail = (
+            "is an unfinished export: bags.export(…, resume=True) continues it, mode='overwrite' replaces it"
+        )
+        raise SourceError(root, detail)
     metadata: Metadata = {}
     content = _read_metadata(f'{root}/{METADATA}', storage_options) if METADATA in names else None
     if content and (len(names) > 1 or EXPORT in content):

@@ -93,7 +93,8 @@ def write_parquet(
     import pyarrow.parquet as pq
 
     types = {name: dataset._types[name] for name in fields}
-    reader = dataset.to_arrow(fields, media='bytes')
+    rest = dataset[target.start :] if target.start else dataset
+    reader = rest.to_arrow(fields, media='bytes')
     schema = _with_features(reader.schema, types, dataset.metadata)
     batches = (
         pa.RecordBatch.from_arrays(list(map(_as_stored, batch.columns, schema.types)), schema=schema)
@@ -101,7 +102,7 @@ def write_parquet(
     )
     # Media bytes do not repeat and do not compress.
     plain = [name for name in fields if types[name].word not in MEDIA]
-    count, batch = 0, next(batches, None)
+    count, stop, batch = len(target.shards), target.start, next(batches, None)
     while batch is not None or not count:
         rows = 0
         # Readers hold a whole page, which by default has at least 1024 rows.
@@ -130,7 +131,8 @@ def write_parquet(
                     group = []
                 if is_full:
                     break
-        count += 1
+        count, stop = count + 1, stop + rows
+        target.end_shard(stop)
     return count
 
 

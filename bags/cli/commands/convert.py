@@ -145,6 +145,8 @@ def export(
         str | None,
         option('--key', metavar='FIELD', help='A field of texts or integers that names the files.'),
     ] = None,
+    resume: Annotated[bool, typer.Option('--resume', help='Continue an export that was killed.')] = False,
+    overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
     """Writes a dataset as WebDataset tars, a folder of files, Parquet files, or for LeRobot.
@@ -164,5 +166,14 @@ def export(
         names, size = parse_fields(fields, dataset.spec), parse_byte_count(shard_size)
         if key is not None:
             check_field(key, dataset.spec)
-        done = bags.export(dataset, target, format=format, fields=names, shard_size=size, key=key)
+        done = bags.export(
+            dataset,
+            target,
+            format=format,
+            fields=names,
+            shard_size=size,
+            key=key,
+            resume=resume,
+            mode=mode_of(overwrite),
+        )
     answer(json, {'target': target, **facts_of(done)}, summary(target, done), *done.notes)
