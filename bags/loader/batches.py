@@ -20,7 +20,7 @@ from bags.indexing import Int64s
 from bags.loader.rows import RowBatches, columns_of, rows_of
 from bags.loader.schedule import PLAN_STEPS, PlannedStep, Schedule, Step, plan_steps
 from bags.samplers import Sampler
-from bags.workers.outcome import Partial
+from bags.workers.outcome import Partial, WorkerDiedError
 
 __all__ = [
     'BIN',
@@ -277,6 +277,12 @@ class BatchMaker:
             raise
 
     # Errors.
+
+    def located(self, number: int, error: WorkerDiedError) -> RuntimeError:
+        """Returns the error for a batch that ended its process."""
+        step, indices, _ = plan_steps(self.sampler, self.schedule, number, 1)[0]
+        detail = f'the batch of datapoints {_listed(indices)} (epoch {step.epoch})'
+        return WorkerDiedError(detail, error.how)
 
     def _located(self, indices: Int64s, exc: Exception) -> Exception:
         """Returns the error for the first datapoint that cannot be read, with its index and field."""

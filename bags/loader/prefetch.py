@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from bags.loader.batches import BatchMaker, Made
 from bags.loader.schedule import PLAN_STEPS
 from bags.loader.shared_memory import SharedMemoryTransport
-from bags.workers.outcome import Outcome, do
+from bags.workers.outcome import Outcome, WorkerDiedError, do
 from bags.workers.pool import WorkerPool
 
 __all__ = ['make_ahead', 'make_inline']
@@ -18,7 +18,7 @@ TASK_SECONDS = 0.0005  # Handing over a task takes 0.05 ms.
 def make_inline(maker: BatchMaker, start: int) -> Iterator[Made]:
     """Returns the batches from a step on, made on demand by the calling thread."""
     tasks = Tasks(maker.schedule.total, PLAN_STEPS, start)
-    return _made((Outcome(task, True, *do(maker.make, task)) for task in tasks), tasks)
+    return _made((Outcome(task, True, *do(maker.make, task)) for task in tasks), tasks, maker)
 
 
 def make_ahead(
@@ -33,7 +33,13 @@ def make_ahead(
         processes: Whether workers are processes.
         prefetch: Maximum number of batches made ahead, begun or finished; None for two tasks for each worker.
     """
-    pool = WorkerPool(
+    pool = _pool(maker, workers, processes)
+    tasks = Tasks(maker.schedule.total, 1 if prefetch else PLAN_STEPS, start)
+    return pool, _made(pool.run(tasks, ahead=prefetch), tasks, maker)
+
+
+def _pool(maker: BatchMaker, workers: int, processes: bool) -> WorkerPool:
+    return WorkerPool(
         maker.make,
         workers,
         processes=processes,
@@ -41,13 +47,18 @@ def make_ahead(
         attempts=1,
         transport=SharedMemoryTransport if processes else None,
     )
-    tasks = Tasks(maker.schedule.total, 1 if prefetch else PLAN_STEPS, start)
-    return pool, _made(pool.run(tasks, ahead=prefetch), tasks)
 
 
-def _made(outcomes: Iterator[Outcome], tasks: Tasks) -> Iterator[Made]:
+def _made(outcomes: Iterator[Outcome], tasks: Tasks, maker: BatchMaker) -> Iterator[Made]:
     """Yields the batches of tasks."""
     for outcome in outcomes:
+        if isinstance(outcome.error, WorkerDiedError):
+            if len(outcome.task) == 1:
+                raise maker.located(outcome.task.start, outcome.error)
+            # Made one at a time, to find the batch that ends a process.
+            with _pool(maker, 1, True) as alone:
+                yield from _made(alone.run(range(n, n + 1) for n in outcome.task), tasks, maker)
+            continue
         made = outcome.result or []
         tasks.adapt(len(made), outcome.seconds)
         made.reverse()

@@ -7,7 +7,20 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ['Outcome', 'Partial', 'do']
+__all__ = ['Outcome', 'Partial', 'WorkerDiedError', 'do']
+
+
+class WorkerDiedError(RuntimeError):
+    """A worker process ended during a task."""
+
+    def __init__(self, task: str, how: str) -> None:
+        super().__init__(task, how)
+        self.task = task
+        self.how = how
+        """The process, and how it ended."""
+
+    def __str__(self) -> str:
+        return f'{self.task}: {self.how}'
 
 
 @dataclasses.dataclass(slots=True, eq=False)

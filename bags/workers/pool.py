@@ -32,8 +32,8 @@ class WorkerPool:
         workers: Number of workers; with 0, the thread that takes an outcome runs its task.
         processes: Whether workers are processes, started afresh (`spawn`), or threads.
         name: Prefix of the names of threads and processes.
-        attempts: Number of workers that may die during one task before it fails with a RuntimeError, which
-            names the task by its `str`.
+        attempts: Number of workers that may die during one task before it fails with a `WorkerDiedError`,
+            which names the task by its `str`.
         size_of: Function from a result to its bytes, for `max_held_bytes`.
         transport: Makes a `Transport` for each process; unless given, results are pickled.
 

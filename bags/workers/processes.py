@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from bags.workers.outcome import Outcome, do
+from bags.workers.outcome import Outcome, WorkerDiedError, do
 from bags.workers.signals import block_interrupts, delay_interrupts, reset_signals
 
 __all__ = ['TASKS_PER_WORKER', 'Processes', 'Transport', 'check_main', 'check_sendable']
@@ -136,7 +136,7 @@ class Processes:
             return []
         self._queue.popleft()
         last = f'{current.deaths} workers died of it, the last: ' if current.deaths > 1 else ''
-        current.error = RuntimeError(f'{current.task!s:.80}: {last}{how}')
+        current.error = WorkerDiedError(f'{current.task!s:.80}', f'{last}{how}')
         return [current]
 
     def close(self) -> None:

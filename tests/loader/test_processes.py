@@ -2,6 +2,9 @@
 
 import pytest
 
+import bags
+from tests.loader.samples import COUNT, kills_one
+
 HINT = "expected `if __name__ == '__main__':` around this, as each worker process imports the script"
 
 
@@ -166,3 +169,20 @@ def test_processes_end_with_a_program_that_ignores_signals(script):
             print('exit code -15' in str(exc))
     """
     assert script(code, timeout=60) == (0, 'True\n', '')
+
+
+@pytest.mark.parametrize('prefetch', [None, 3])
+def test_the_batch_that_ends_a_process_is_named(dataset, prefetch):
+    """Also if several batches are one task; those before it and those after it are delivered."""
+    loader = bags.Loader(
+        dataset, 2, shuffle=False, transform=kills_one, per='datapoint', workers=2, processes=True,
+        prefetch=prefetch,
+    )  # fmt: skip
+    batches = iter(loader)
+    found = [next(batches)['id'].tolist() for _ in range(26)]
+    with pytest.raises(RuntimeError, match=r'batch of datapoints 52, 53 \(epoch 0\): worker .*\(SIGKILL\)'):
+        next(batches)
+    assert loader.state_dict()['consumed'] == 52
+    found += [batch['id'].tolist() for batch in batches]
+    delivered = [index for batch in found for index in batch]
+    assert delivered == [index for index in range(COUNT) if index not in (52, 53)]
