@@ -235,7 +235,7 @@ def storage_of_all(request):
         clients = clients_for(scheme, None, {**own, 'endpoint_url': url, 'client': client})
         known = {}
 
-        def local():
+        def local(durability):
             return SyncedStore(RemoteStore(clients), f'{scheme}://bucket', known)
 
         patch.setattr(files, 'LocalStore', local)

@@ -65,6 +65,9 @@ class SyncedStore:
             self.push(path)
         return self.url(folder)
 
+    def __getattr__(self, name):
+        return getattr(self.remote, name)  # What is the same for all paths.
+
     # The store.
 
     def open(self, path, hints):
