@@ -158,7 +158,7 @@ def example_files():
         spec = {'id': 'int(2)', 'text': 'utf8'}
         with bags.ShardedDatasetWriter(path, spec, shard_length=150, compression=compression) as writer:
             for index in range(300):
-                text = f'a short text about the number {index * 7919 % 1000}'
+                text = f'a text about the number {index * 7919 % 1000}, of some length: ' + str(index) * 9
                 writer.append({'id': index % 250, 'text': text})
         bags.create_index(path, 'id')
         bags.consolidate(path)
