@@ -10,6 +10,7 @@ while an import keeps the bytes.
 from __future__ import annotations
 
 import functools
+import hashlib
 import io
 import itertools
 import struct
@@ -36,6 +37,7 @@ __all__ = [
 
 _MAX_CHUNK_BYTES = 1 << 32
 """Maximum size of a chunk: offsets have four bytes."""
+_HASHED_BYTES = 1 << 20
 _CHANNELS = {b'L': (), b'RGB': (3,), b'RGBA': (4,)}
 _FRAMES_HEAD = struct.Struct('<8s2H3I')
 _FRAME = struct.Struct('<2IQ2I')
@@ -52,6 +54,8 @@ class Chunk(NamedTuple):
     """A form of compression, optionally with ':' and a level; empty if not compressed."""
     level: str = 'chunk'
     """The unit of compression: the whole 'chunk', each 'batch' or each 'sample'."""
+    hashes: tuple[tuple[str, str], ...] = ()
+    """Algorithms of hashlib or xxhash, and the digests of the file in hexadecimal digits."""
 
 
 class Column(NamedTuple):
@@ -118,6 +122,7 @@ def _read_chunk(
     with reading(path, 'chunk'), open_file(path, storage_options) as stored:
         if codec and codec not in CODECS:
             raise ValueError(f'expected compression {", ".join(CODECS)}, or none, got {codec!r}')
+        _check_hashes(stored, chunk.hashes)
         file = io.BytesIO(_inflated(stored, codec)) if codec and level == 'chunk' else stored
         size = file.seek(0, 2)
         file.seek(0)
@@ -139,6 +144,25 @@ def _read_chunk(
                     yield _inflated(io.BytesIO(data), codec) if level == 'sample' else data
             except SourceError as exc:
                 yield Damaged(exc)
+
+
+def _check_hashes(file: BinaryIO, hashes: Sequence[tuple[str, str]]) -> None:
+    """Compares the digests of a file; unknown algorithms are left out."""
+    import xxhash
+
+    for name, expected in hashes:
+        if name in hashlib.algorithms_available:
+            digest: Any = hashlib.new(name, usedforsecurity=False)
+        elif name in xxhash.algorithms_available:
+            digest = getattr(xxhash, name)()
+        else:
+            continue
+        while block := file.read(_HASHED_BYTES):
+            digest.update(block)
+        file.seek(0)
+        found = digest.hexdigest()
+        if found != expected.lower():
+            raise ValueError(f'expected {name} {expected}, got {found}')
 
 
 def _read_frames(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Iterator, Mapping
@@ -16,12 +17,13 @@ from bags.dataset.resume import ProgressLog, resumed
 from bags.dataset.sharded_writer import ShardedDatasetWriter
 from bags.dataset.spec import parse_spec
 from bags.dataset.written import Skipped, Written
-from bags.errors import EncodeError, SourceError
+from bags.errors import BagsError, EncodeError, SourceError
 from bags.interop.extensions import KEY
 from bags.interop.files import Entry, FileSource
 from bags.interop.open_source import SourcePath, open_source
 from bags.interop.source import Damaged, Source
 from bags.progress import progress as show_progress
+from bags.storage.urls import locate
 from bags.validation import merge, one_of, worker_count
 
 __all__ = ['convert']
@@ -77,9 +79,11 @@ def convert(
     settings = merge(WriterSettings, None, options, function=convert)
     workers = worker_count(workers)
     if not isinstance(source, Source):
-        source = open_source(
-            source, format=format, layout=layout, spec=spec, storage_options=source_options, on_error=on_error
-        )
+        with _reading_source(source, directory, bool(settings.storage_options), bool(source_options)):
+            source = open_source(
+                source, format=format, layout=layout, spec=spec, storage_options=source_options,
+                on_error=on_error,
+            )  # fmt: skip
     source.encode = encode
     skipped = [Skipped(*each) for each in source.damaged]
     if settings.metadata is None:
@@ -115,6 +119,32 @@ def convert(
                 start += length
                 advance(length, writer.size - before)
     return Written(len(writer), writer.shards, writer.size, writer.spec, skipped, list(source.notes))
+
+
+@contextlib.contextmanager
+def _reading_source(
+    source: SourcePath, directory: str | os.PathLike[str], has_options: bool, has_source_options: bool
+) -> Iterator[None]:
+    """Says that `source_options` are meant, if the source fails and only those of the dataset are given.
+
+    Raises:
+        ValueError: The dataset is local, so that its options have no effect.
+        SourceError: The source cannot be read.
+    """
+    parts = source if isinstance(source, list | tuple) else [source]
+    is_url = any(locate(str(part))[0] != 'file' for part in parts)
+    if not is_url or has_source_options or not has_options:
+        yield
+        return
+    detail = 'storage_options are those of the dataset; pass source_options= for the source'
+    if locate(str(directory))[0] == 'file':
+        raise ValueError(f'convert: {detail} {parts[0]}')
+    try:
+        yield
+    except (BagsError, FileNotFoundError, ValueError, TypeError):
+        raise
+    except Exception as exc:  # E.g. botocore's NoCredentialsError.
+        raise SourceError(str(parts[0]), f'cannot be read: {exc} ({detail})') from exc
 
 
 def _metadata(source: Source) -> Metadata | None:

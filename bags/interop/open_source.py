@@ -27,9 +27,9 @@ __all__ = ['SourcePath', 'open_source']
 
 SourcePath = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
-_RANGE = re.compile(r'\{(\d+)\.\.(\d+)\}')
+_BRACES = re.compile(r'\{(?:(\d+)\.\.(\d+)(?:\.\.(-?\d+))?|([^{},]*(?:,[^{},]*)+))\}')
 MAX_FILES = 1_000_000
-"""Maximum number of files in a range."""
+"""Maximum number of files that braces expand to."""
 
 
 def open_source(
@@ -44,7 +44,8 @@ def open_source(
     """Opens data in another format as the source of a dataset, without reading values.
 
     Args:
-        source: A file, a folder, or a list, glob or range of files (`train-{000..099}.tar`); path or URL.
+        source: A file, a folder, or a list or glob of files, or with braces as in WebDataset
+            (`train-{000..099}.tar`); path or URL.
         format: Name of a format in docs/import.md; detected by the names of files unless given.
         layout: Layout of a folder of media: 'files', 'stems', 'classes' or 'episodes'; detected unless given.
         spec: Changes to the spec: a type by field, or None to leave a field out.
@@ -66,7 +67,7 @@ def open_source(
     if format is not None:
         one_of('format', format, (*FORMATS, 'folder', 'webdataset'))
     parts = [source] if isinstance(source, str | os.PathLike) else source
-    paths = [path for part in parts for path in _expand_range(os.fspath(plain_path(part)))]
+    paths = [path for part in parts for path in _expand_braces(os.fspath(plain_path(part)), storage_options)]
     if not paths:
         raise ValueError('source: expected a path or several paths, got none')
     found = _open(paths, format, layout, storage_options)
@@ -75,16 +76,39 @@ def open_source(
     return _with_changes(found, spec)
 
 
-def _expand_range(path: str) -> list[str]:
-    """Expands a range of numbers in the notation of WebDataset: `train-{000..099}.tar`."""
-    if (found := _RANGE.search(path)) is None:
+def _expand_braces(path: str, storage_options: Mapping[str, Any] | None) -> list[str]:
+    """Expands braces in the notation of WebDataset: `train-{000..099}.tar`, `{train,val}-0.tar`.
+
+    A path that exists, with braces in its name, is left as it is.
+    """
+    if _BRACES.search(path) is None:
         return [path]
-    first, last = found.groups()
-    if int(last) - int(first) >= MAX_FILES:
+    fs, inside = find_filesystem(path, storage_options)
+    if fs.exists(inside):
+        return [path]
+    paths = _expand(path)
+    if len(paths) > MAX_FILES:
         raise ValueError(f'source: expected at most {MAX_FILES} files, got {path!r:.200}')
-    numbers = range(int(first), int(last) + 1)
-    parts = [f'{path[: found.start()]}{number:0{len(first)}}{path[found.end() :]}' for number in numbers]
-    return [each for part in parts for each in _expand_range(part)]
+    return paths
+
+
+def _expand(path: str) -> list[str]:
+    if (found := _BRACES.search(path)) is None:
+        return [path]
+    first, last, step, words = found.groups()
+    parts = words.split(',') if words else []
+    if not words:
+        start, stop, by = int(first), int(last), max(1, abs(int(step or 1)))
+        if abs(stop - start) // by >= MAX_FILES:
+            raise ValueError(f'source: expected at most {MAX_FILES} files, got {path!r:.200}')
+        numbers = range(start, stop + 1, by) if start <= stop else range(start, stop - 1, -by)
+        parts = [f'{number:0{len(first)}}' for number in numbers]
+    paths: list[str] = []
+    for part in parts:
+        paths += _expand(f'{path[: found.start()]}{part}{path[found.end() :]}')
+        if len(paths) > MAX_FILES:
+            break
+    return paths
 
 
 def _open(

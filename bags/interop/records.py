@@ -165,10 +165,14 @@ def read_json(path: str, parse: Callable[[Any], T], storage_options: Mapping[str
 
 
 def path_beside(folder: str, name: Any) -> str:
-    """Returns the path of a file that an index names; raises ValueError for one outside the folder."""
-    if not isinstance(name, str) or set(name) & set('/\\\0') or name in ('', '.', '..'):
-        raise ValueError(f'expected the name of a file beside it, got {name!r}')
-    return f'{folder}/{name}'
+    """Returns the path of a file that an index names; raises ValueError for one outside the folder.
+
+    The file may be in a folder below, as after `merge_index` of Streaming.
+    """
+    parts = name.replace('\\', '/').split('/') if isinstance(name, str) else ['']
+    if '\0' in str(name) or any(part in ('', '.', '..') for part in parts):
+        raise ValueError(f'expected the name of a file in its folder, got {name!r}')
+    return '/'.join((folder, *parts))
 
 
 def _detail(exc: Exception) -> str:

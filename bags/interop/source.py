@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bags.dataset.metadata import Metadata
-from bags.dataset.spec import NAME, is_reserved
+from bags.dataset.spec import MAX_NAME_LENGTH, NAME, is_reserved
 from bags.errors import CorruptError, MissingDependencyError, SourceError
 from bags.storage.retry import RetryPolicy
 from bags.storage.urls import SCHEMES
@@ -180,7 +180,8 @@ def type_of_numbers(dtype: np.dtype[Any], shape: Sequence[int] = ()) -> str:
 def name_fields(names: Iterable[str], notes: list[str]) -> dict[str, str]:
     """Maps names in a source to unique field names of letters, digits and `_.-`.
 
-    A slash becomes a dot. A sentence for each renamed field is added to the notes.
+    A slash becomes a dot, and a longer name than a field may have is cut off. A sentence for each renamed
+    field is added to the notes.
     """
     fields: dict[str, str] = {}
     taken: set[str] = set()
@@ -188,6 +189,7 @@ def name_fields(names: Iterable[str], notes: list[str]) -> dict[str, str]:
         field = _NOT_IN_NAMES.sub('_', name.strip('/').replace('/', '.')).rstrip('.') or '_'
         if not NAME.fullmatch(field) or is_reserved(field):
             field = f'_{field}'
+        field = field[: MAX_NAME_LENGTH - 8].rstrip('.') if len(field) > MAX_NAME_LENGTH else field
         first, number = field, 2
         while field.lower() in taken:
             field, number = f'{first}_{number}', number + 1

@@ -4,9 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import bags
+from bags.interop.open_source import open_source
 
 GOLDEN = Path(__file__).parent / 'sources' / 'golden'
 
@@ -39,3 +41,38 @@ def test_an_unknown_format_lists_those_known(tmp_path):
     with pytest.raises(FileNotFoundError, match=r'no files to import; expected a folder of files, \*\.tar'):
         bags.convert(tmp_path / 'nowhere', tmp_path / 'out')
     assert not (tmp_path / 'out').exists()
+
+
+def test_braces_are_expanded_as_in_webdataset(tmp_path):
+    for name in ('a-0', 'a-2', 'b-0', 'b-2'):
+        (tmp_path / f'{name}.npz').parent.mkdir(exist_ok=True)
+        np.savez(tmp_path / f'{name}.npz', x=np.arange(3))
+    assert open_source(tmp_path / '{a,b}-{0..2..2}.npz').count == 4
+    assert open_source(tmp_path / 'a-{2..0..2}.npz').count == 2
+    with pytest.raises(FileNotFoundError, match=r'a-1\.npz'):
+        bags.convert(tmp_path / 'a-{0..2}.npz', tmp_path / 'out')
+
+
+def test_braces_in_the_names_of_files_and_folders_that_exist(tmp_path):
+    folder = tmp_path / 'run{0..3}'
+    folder.mkdir()
+    np.savez(folder / 'x{1,2}.npz', x=np.arange(3))
+    assert open_source(folder).count == 1
+    assert open_source(folder / 'x{1,2}.npz').count == 1
+    assert bags.convert(folder, tmp_path / 'out{0..3}').datapoints == 1
+    with bags.open(tmp_path / 'out{0..3}') as dataset:
+        assert dataset.column('__key__') == ['x{1,2}']
+
+
+def test_options_of_the_dataset_are_not_taken_for_those_of_the_source(tmp_path):
+    with pytest.raises(ValueError, match='pass source_options= for the source s3://bucket/x'):
+        bags.convert('s3://bucket/x', tmp_path / 'out', storage_options={'key': 'a', 'secret': 'b'})
+    assert not (tmp_path / 'out').exists()
+
+
+def test_long_names_of_columns_are_cut_off_with_a_note(tmp_path):
+    names = ['x' * 250, 'x' * 251, 'y' * 200]
+    np.savez(tmp_path / 'a.npz', **{name: np.arange(3) for name in names})
+    done = bags.convert(tmp_path / 'a.npz', tmp_path / 'out')
+    assert [len(name) for name in done.spec] == [7, 192, 194, 200]
+    assert sum('is named' in note for note in done.notes) == 2

@@ -101,6 +101,8 @@ def _parse(root: str, index: Any) -> tuple[list[tuple[str, Column]], dict[str, C
         )
         for each in index['chunks']
     }
+    if len(chunks) < len(index['chunks']):
+        raise ValueError('expected each chunk once, got one twice')
     return columns, chunks
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from bags.errors import SourceError
 from bags.interop.arrays import natural_order
 from bags.interop.chunks import Chunk, ChunkSource, Column, numbers, split_images, split_pixels
-from bags.interop.records import array_from, path_beside, read_json
+from bags.interop.records import array_from, path_beside, read_json, size_of
 from bags.validation import at_least
 
 __all__ = ['open_source']
@@ -42,6 +42,7 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> 
     shards: dict[str, Chunk] = {}
     columns: list[tuple[str, Column]] = []
     first: dict[str, Any] = {}
+    uses_raw = False
     for path in sorted(paths, key=natural_order):
         root = path.rstrip('/')
         facts, found, chunks = read_json(
@@ -50,25 +51,41 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> 
         if facts != (first or facts):
             raise SourceError(f'{root}/index.json', f'expected the columns {first}, got {facts}')
         first, columns = facts, found
-        shards |= chunks
-    return ChunkSource('mds', columns, shards, storage_options)
+        for files in chunks:
+            stored, *others = files
+            if others and size_of(stored, storage_options) is None and size_of(others[0], storage_options):
+                uses_raw, stored = True, others[0]  # The cache of Streaming has no compressed files.
+            if stored in shards:
+                raise SourceError(f'{root}/index.json', f'expected each shard once, got {stored!r} twice')
+            shards[stored] = files[stored]
+    source = ChunkSource('mds', columns, shards, storage_options)
+    if uses_raw:
+        source.notes.append('shards whose compressed files are missing are read from those beside them')
+    return source
 
 
-def _parse(root: str, index: Any) -> tuple[dict[str, Any], list[tuple[str, Column]], dict[str, Chunk]]:
-    """Returns the facts about the columns, the columns, and the shards by their paths."""
-    shards = {}
+def _parse(root: str, index: Any) -> tuple[dict[str, Any], list[tuple[str, Column]], list[dict[str, Chunk]]]:
+    """Returns the facts about the columns, the columns, and the files of each shard: as stored, then raw."""
+    shards = []
     first = {key: index['shards'][0][key] for key in _COLUMNS}
     for number, each in enumerate(index['shards']):
         if (each['version'], each['format']) != (2, 'mds'):
             raise ValueError(f'expected version 2 of mds, got {each["version"]} of {each["format"]!r}')
         if any(each[key] != first[key] for key in _COLUMNS):
             raise ValueError(f'expected the same columns in each shard, got others in shard {number}')
-        file = each['zip_data'] or each['raw_data']
-        shards[path_beside(root, file['basename'])] = Chunk(
-            at_least('samples', each['samples'], 0),
-            at_least('bytes', file['bytes'], 0),
-            str(each['compression']) if each['zip_data'] else '',
-        )
+        length = at_least('samples', each['samples'], 0)
+        files = {}
+        for key, codec in (('zip_data', str(each['compression'])), ('raw_data', '')):
+            if file := each[key]:
+                hashes = tuple(
+                    (str(name), str(digest)) for name, digest in (file.get('hashes') or {}).items()
+                )
+                files[path_beside(root, file['basename'])] = Chunk(
+                    length, at_least('bytes', file['bytes'], 0), codec, hashes=hashes
+                )
+        if not files:
+            raise ValueError(f'shard {number}: expected a file, got none')
+        shards.append(files)
     columns = [
         (str(name), _column(str(name), encoding)._replace(size=size))
         for name, encoding, size in zip(*first.values(), strict=True)

@@ -1,10 +1,13 @@
 """Import of MDS, written and read by streaming itself: see make_golden_streams.py."""
 
+import hashlib
 import json
 import shutil
 
 import numpy as np
 import pytest
+import xxhash
+import zstandard
 
 import bags
 from bags.interop.open_source import open_source
@@ -98,6 +101,60 @@ def test_shards_of_other_columns_and_paths_outside_are_refused(tmp_path):
     (source / 'index.json').write_text('[' * 100_000)
     with pytest.raises(bags.SourceError, match=r'index\.json: is not as its format says'):
         open_source(source)
+
+
+def test_folders_joined_by_merge_index(tmp_path):
+    """Streaming's `merge_index` writes the paths of shards from the folder of the joined index."""
+    shards = []
+    for part in ('0', 'deep/1'):
+        source = tmp_path / 'in' / part
+        shutil.copytree(GOLDEN / 'mds', source)
+        for shard in json.loads((source / 'index.json').read_text())['shards']:
+            shard['raw_data']['basename'] = f'{part}/{shard["raw_data"]["basename"]}'
+            shards.append(shard)
+    (tmp_path / 'in/index.json').write_text(json.dumps({'version': 2, 'shards': shards}))
+    done, found = converted(tmp_path / 'in', tmp_path / 'out')
+    assert [each['id'] for each in found] == [0, -1, -2, -3] * 2
+    assert done.notes == open_source(GOLDEN / 'mds').notes
+    change_index(tmp_path / 'in', lambda shards: shards.append(shards[0]))
+    with pytest.raises(bags.SourceError, match=r'index.json: expected each shard once, got '):
+        open_source(tmp_path / 'in')
+    for outside in ('../x.mds', '/x.mds', 'a/../../x.mds', 'a//x.mds', 'a\\..\\x.mds'):
+        change_index(
+            tmp_path / 'in', lambda shards, name=outside: shards[0]['raw_data'].update(basename=name)
+        )
+        with pytest.raises(bags.SourceError, match='expected the name of a file in its folder'):
+            open_source(tmp_path / 'in')
+
+
+def test_the_cache_of_streaming_has_only_raw_files(tmp_path):
+    source = tmp_path / 'in'
+    shutil.copytree(GOLDEN / 'mds-zstd', source)
+    expected = converted(source, tmp_path / 'whole')[1]
+    for index, path in enumerate(sorted(source.glob('*.zstd'))):
+        raw = zstandard.ZstdDecompressor().decompress(path.read_bytes())
+        path.with_suffix('').write_bytes(raw)
+        if index:
+            path.unlink()
+    done, found = converted(source, tmp_path / 'out')
+    assert [each['text'] for each in found] == [each['text'] for each in expected]
+    assert 'shards whose compressed files are missing are read from those beside them' in done.notes
+    (source / 'shard.00001.mds').unlink()
+    with pytest.raises(bags.SourceError, match=r'shard.00001.mds.zstd: expected .* bytes, got no file'):
+        open_source(source)
+
+
+@pytest.mark.parametrize('name', ['sha1', 'md5', 'xxh64', 'xxh3_128'])
+def test_hashes_of_the_index_are_compared(name, tmp_path):
+    source = copy(tmp_path)
+    data = (source / 'shard.00000.mds').read_bytes()
+    made = getattr(xxhash, name, None) or getattr(hashlib, name)
+    change_index(source, lambda shards: shards[0]['raw_data'].update(hashes={name: made(data).hexdigest()}))
+    assert bags.convert(source, tmp_path / 'out').datapoints == 4
+    place = data.index('tëxt 0'.encode()) + 6
+    (source / 'shard.00000.mds').write_bytes(data[:place] + b'9' + data[place + 1 :])
+    with pytest.raises(bags.SourceError, match=rf'shard.00000.mds.*: expected {name} .*, got '):
+        bags.convert(source, tmp_path / 'again')
 
 
 def test_an_interrupted_import_resumes(tmp_path):
