@@ -13,13 +13,17 @@ from bags.bag.bag_file import BagFile
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import ReaderOptions
 from bags.bag.temporary_files import remove_leftovers, remove_tree
+from bags.dataset.json_files import remove_json
 from bags.dataset.listing import is_being_made
 from bags.dataset.mark import MARK, is_mark
 from bags.dataset.resume import is_temporary
+from bags.dataset.shard_index import INDEX
 from bags.dataset.spec import load_spec
 from bags.dataset.writer import reopen
 from bags.errors import CorruptError
 from bags.maintenance.location import locate
+from bags.maintenance.recover_cut import keep_readable as keep_readable_datapoints
+from bags.maintenance.recover_cut import ranges_of
 from bags.storage import Store, store_for
 
 __all__ = ['Recovery', 'recover', 'recover_each']
@@ -34,16 +38,19 @@ class Recovery:
     """The result for a folder or a bag."""
 
     path: str
-    action: Literal['closed', 'nothing', 'left', 'removed']
+    action: Literal['closed', 'nothing', 'left', 'removed', 'kept']
     """`nothing`: it was closed already. `left`: it is unchanged, and `detail` says why. `removed`: a
-    temporary file or folder of a killed writer."""
+    temporary file or folder of a killed writer. `kept`: it was cut off, and written again with what can be
+    read."""
     kept: int
     """Number of datapoints, or records of a bag, after the recovery."""
     dropped: int
-    """Number of datapoints at the end that were dropped because their records were missing."""
+    """Number of datapoints that were dropped because their records were missing."""
     bytes_dropped: int
     """Bytes after the last whole record, which were being written when the writer was killed."""
     detail: str
+    lost: list[int] = dataclasses.field(default_factory=list)
+    """With `keep_readable`, the datapoints that were dropped."""
 
     def __str__(self) -> str:
         return f'{self.path}: {self.detail}'
@@ -52,6 +59,7 @@ class Recovery:
 def recover(
     path: str | os.PathLike[str],
     *,
+    keep_readable: bool = False,
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[Recovery]:
@@ -62,6 +70,10 @@ def recover(
 
     Args:
         path: A dataset, or a bag (or several, as `name@*.bagz`).
+        keep_readable: Also write local folders again whose files were cut off at their end, with the
+            datapoints that can be read, and list the others. The limits of a bag, at its end, are lost first:
+            records are found again if they have one size, checksums, or are compressed and of a type without
+            empty records.
         filesystem, storage_options: As in `bags.open`.
 
     Returns:
@@ -73,11 +85,14 @@ def recover(
         CorruptError: It is damaged; see `bags.verify`.
         ValueError: Another library wrote it, and it cannot be closed.
     """
-    return list(recover_each(path, filesystem, storage_options))
+    return list(recover_each(path, filesystem, storage_options, keep_readable))
 
 
 def recover_each(
-    path: str | os.PathLike[str], filesystem: Any = None, storage_options: Mapping[str, Any] | None = None
+    path: str | os.PathLike[str],
+    filesystem: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+    keep_readable: bool = False,
 ) -> Iterator[Recovery]:
     """As `recover`, but yields each folder or bag when it is done."""
     storage = {'filesystem': filesystem, 'storage_options': storage_options}
@@ -96,7 +111,11 @@ def recover_each(
     kept = 0
     for part in location.parts:
         recover_part = _recover_bag if location.kind == 'bags' else _recover_folder
+        if keep_readable and location.kind != 'bags':
+            recover_part = _recover_cut_folder
         recovery = recover_part(location.store, part, storage)
+        if recovery.action == 'kept':
+            remove_json(store, store.join(where, INDEX))
         kept += recovery.kept
         yield recovery
     for mark in marks:
@@ -172,6 +191,28 @@ def _recover_folder(store: Store, path: str, storage: dict[str, Any]) -> Recover
     kept, dropped = len(writer), before - len(writer)
     detail = f'closed, with {kept:,} datapoints{_dropped(dropped, size)}'
     return Recovery(path, 'closed', kept, dropped, size, detail)
+
+
+def _recover_cut_folder(store: Store, path: str, storage: dict[str, Any]) -> Recovery:
+    """As `_recover_folder`; writes a folder whose bags were cut off again."""
+    error = None
+    try:
+        recovery = _recover_folder(store, path, storage)
+    except CorruptError as exc:
+        error = exc
+    found = keep_readable_datapoints(store, path, storage)
+    if not found.reasons:
+        if error is not None:
+            raise error
+        return recovery
+    reasons = '; '.join(f'{field}: {reason}' for field, reason in found.reasons.items())
+    if not found.kept:
+        detail = f'none of {len(found.lost):,} datapoints can be read: {reasons}'
+        return Recovery(path, 'left', 0, 0, 0, detail)
+    detail = f'was cut off, and written again with {found.kept:,} datapoints that can be read'
+    if found.lost:
+        detail += f'; lost {len(found.lost):,}: {ranges_of(found.lost)}'
+    return Recovery(path, 'kept', found.kept, len(found.lost), 0, f'{detail} ({reasons})', found.lost)
 
 
 def _remove_temporary(store: Store, folder: str, names: Iterable[str]) -> list[str]:

@@ -53,18 +53,30 @@ def verify(
         raise typer.Exit(FAILED)
 
 
-def recover(path: Path, json: Json = False) -> None:
+def recover(
+    path: Path,
+    keep_readable: Annotated[
+        bool,
+        typer.Option(
+            '--keep-readable',
+            help='Write folders again whose files were cut off, with the datapoints that can be read.',
+        ),
+    ] = False,
+    json: Json = False,
+) -> None:
     """Closes what a killed writer left, and prints what was done. Nothing that was flushed is lost.
 
     A closed dataset stays unchanged, and one that is being written is refused.
 
     Example: bags recover episodes
+
+    Example: bags recover episodes --keep-readable
     """
     from bags.maintenance.recover import recover_each
 
     done: list[dict[str, Any]] = []
     closed_already = 0
-    for recovery in recover_each(path):
+    for recovery in recover_each(path, keep_readable=keep_readable):
         if json:
             done.append(dataclasses.asdict(recovery))
         elif recovery.action == 'nothing':

@@ -1,0 +1,263 @@
+"""Keeps the readable datapoints of a closed folder whose files were cut off, e.g. by a broken download.
+
+The limits of a bag are at its end, so they are lost first. The ends of its records are found again, from the
+beginning of the file:
+
+- records of a type with one size have this size;
+- with checksums, a record ends where its bytes have its checksum;
+- zstd frames say where they end; an empty record has no frame, so this needs a type without empty records.
+
+Other records cannot be told apart without limits: none of them is kept.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import zstandard
+
+from bags.bag.bag_file import BagFile
+from bags.bag.checksums import checksums_name
+from bags.bag.limits import ENTRY
+from bags.bag.options import CompressionTrained, ReaderOptions
+from bags.bag.zstd import Zstd, check_dictionary, codec_for
+from bags.dataset.folder import Folder
+from bags.dataset.reader import DatasetReader
+from bags.dataset.refs import MISSING
+from bags.dataset.registry import decoders as builtin_decoders
+from bags.dataset.resume import bag_suffix
+from bags.dataset.schema import Decoders
+from bags.dataset.spec import type_texts
+from bags.dataset.writer import DatasetWriter
+from bags.errors import CorruptError
+from bags.storage import File, Hints, Store
+from bags.storage.memory_file import MemoryFile
+
+__all__ = ['Kept', 'keep_readable', 'ranges_of']
+
+MAYBE_EMPTY = ('array', 'bytes', 'utf8')
+"""Words of built-in types whose records may be empty."""
+PIECE_BYTES = 1 << 16
+READ_BYTES = 1 << 24
+ROWS = 1 << 16
+
+
+class CutFolder(Folder):
+    """A folder whose bags may be cut off: a bag without valid limits has the records that are found in it."""
+
+    def __init__(self, store: Store, path: str) -> None:
+        super().__init__(store, path, ReaderOptions())
+        self.has_checksums = checksums_name('refs.bag') in self.names
+        if self.has_checksums:
+            self.options.checksum = True
+        self.reasons: dict[str, str] = {}
+        """Why the limits of a bag are not valid, by field; `refs` for the refs."""
+        self._found: dict[str, BagFile] = {}
+
+    def open_refs(self) -> BagFile:
+        if 'refs' not in self._found:
+            try:
+                bag = super().open_refs()
+                if bag is None or self.starts:
+                    raise ValueError(f'{self.path}: was written by another library, and is left as it is')
+                self._expect_limits(bag)
+            except CorruptError as exc:
+                self.reasons['refs'] = exc.detail
+                stride = self.schema().format.stride
+                bag = self._with_tags(self._rebuilt('refs.bag', lambda file: _equal_sizes(file, stride)))
+            self._found['refs'] = bag
+        return self._found['refs']
+
+    def _with_tags(self, bag: BagFile) -> BagFile:
+        """Returns refs without the rows from the first one on that is none: bytes of the limits."""
+        format = self.schema().format
+        rows = np.frombuffer(bag.file.read(0, bag.count * format.stride), np.uint8)
+        rows = rows.reshape(-1, format.stride)
+        count = bisect.bisect_left(
+            range(len(rows)), True, key=lambda last: not format.has_tags(rows[: last + 1])
+        )
+        return self._rebuilt('refs.bag', lambda _: [format.stride] * count)
+
+    def open_bag(self, field: str) -> BagFile:
+        if field not in self._found:
+            try:
+                self._found[field] = super().open_bag(field)
+                self._expect_limits(self._found[field])
+            except CorruptError as exc:
+                self.reasons[field] = exc.detail
+                self._found[field] = self._rebuilt_field(field)
+        return self._found[field]
+
+    def _expect_limits(self, bag: BagFile) -> None:
+        """Raises CorruptError if the limits of a bag do not rise to the end of its records."""
+        last = 0
+        for start in range(0, bag.count, READ_BYTES // ENTRY):
+            ends = np.asarray(bag.ends[start : min(start + READ_BYTES // ENTRY, bag.count)])
+            if int(ends[0]) < last or (np.diff(ends) < 0).any():
+                raise CorruptError(bag.path, None, 'its limits decrease')
+            last = int(ends[-1])
+        if last != bag.end:
+            raise CorruptError(bag.path, None, f'its last limit is {last}, but its records end at {bag.end}')
+
+    def _rebuilt_field(self, field: str) -> BagFile:
+        name = field + (bag_suffix(self.path, field, self.names) or '.bag')
+        if name not in self.names:
+            empty = MemoryFile(self.store.join(self.path, name), b'')
+            return BagFile(empty.path, empty, empty, 0, 0, 0, None, False)
+        kind = self.schema().types[field]
+        codec = self._codec(field) if name.endswith('.bagz') else None
+        length = Decoders(None, raw=True).get(field, kind, False, self.path).length
+        digests: list[int] | None = None
+        if checksums_name(name) in self.names:
+            path = self.store.join(self.path, checksums_name(name))
+            digests = np.frombuffer(self.store.read(path), '<u8')[1:].tolist()
+        if codec is None and length:
+            # Bytes of the limits may look like more records, but no refs lead to them.
+            return self._rebuilt(name, lambda file: _equal_sizes(file, length, digests))
+        if digests is not None:
+            return self._rebuilt(name, lambda file: _sizes_by_checksum(file, digests), codec)
+        if codec is not None and kind.word in builtin_decoders and kind.word not in MAYBE_EMPTY:
+            return self._rebuilt(name, lambda file: _sizes_of_frames(file, codec), codec)
+        return self._rebuilt(name, lambda _: (), codec)
+
+    def _codec(self, field: str) -> Zstd | None:
+        path = self.store.join(self.path, f'{field}.zdict')
+        dictionary = b''
+        if f'{field}.zdict' in self.names:
+            dictionary = check_dictionary(self.store.read(path), path)
+        zstd = CompressionTrained(dictionary=dictionary, path=path)
+        return codec_for(f'{field}.bagz', zstd, self.options.max_record_size)
+
+    def _rebuilt(
+        self, name: str, sizes_of: Callable[[File], Iterable[int]], codec: Zstd | None = None
+    ) -> BagFile:
+        """Returns a bag with the records of these sizes."""
+        path = self.store.join(self.path, name)
+        file = self.store.open(path, Hints())
+        ends = np.cumsum(np.fromiter(sizes_of(file), np.int64))
+        limits = MemoryFile(f'limits of {path}', ends.astype('<i8').tobytes())
+        return BagFile(path, file, limits, 0, len(ends), int(ends[-1]) if len(ends) else 0, codec, False)
+
+
+def _equal_sizes(file: File, size: int, digests: list[int] | None = None) -> Iterator[int]:
+    """Yields the size of each whole record; with checksums, up to the first that differs from its own."""
+    from xxhash import xxh3_64_intdigest
+
+    for number in range(file.size // size):
+        if digests is not None:
+            data = file.read(number * size, (number + 1) * size)
+            if number >= len(digests) or xxh3_64_intdigest(data) != digests[number]:
+                return
+        yield size
+
+
+def _sizes_by_checksum(file: File, digests: list[int]) -> Iterator[int]:
+    """Yields the sizes of records, each the shortest whose bytes have the next checksum."""
+    from xxhash import xxh3_64
+
+    start = 0
+    for digest in digests:
+        hasher, stop, data = xxh3_64(), start, memoryview(b'')
+        while hasher.intdigest() != digest:
+            if not data:
+                data = memoryview(file.read(stop, min(stop + PIECE_BYTES, file.size)))
+            if not data:
+                return  # This record is cut off, or has no checksum.
+            hasher.update(data[:1])
+            stop, data = stop + 1, data[1:]
+        yield stop - start
+        start = stop
+
+
+def _sizes_of_frames(file: File, codec: Zstd) -> Iterator[int]:
+    """Yields the sizes of whole zstd frames, which have a checksum."""
+    dictionary, start = codec.options.dictionary, 0
+    known = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
+    while start < file.size:
+        frame, stop = zstandard.ZstdDecompressor(dict_data=known).decompressobj(), start
+        try:
+            while not frame.eof:
+                data = bytes(file.read(stop, min(stop + PIECE_BYTES, file.size)))
+                if not data:
+                    return
+                frame.decompress(data)
+                stop += len(data) - len(frame.unused_data)
+        except zstandard.ZstdError:
+            return  # Cut off, or the limits.
+        yield stop - start
+        start = stop
+
+
+class Kept(NamedTuple):
+    """The datapoints of a folder whose bags were cut off."""
+
+    kept: int
+    """Number of datapoints that could be read."""
+    lost: list[int]
+    """The other ones."""
+    reasons: dict[str, str]
+    """Why the limits of a bag are not valid, by field; empty if all are."""
+
+
+def keep_readable(store: Store, path: str, storage: dict[str, Any]) -> Kept:
+    """Writes a folder whose bags were cut off again, with the datapoints that can be read.
+
+    Nothing is written if all bags have valid limits, or no datapoint can be read.
+
+    Raises:
+        ValueError: The folder is on an object store, or another library wrote it.
+    """
+    if store.is_remote:
+        raise ValueError(f'{path}: is on an object store: expected a local copy of it')
+    folder = CutFolder(store, path)
+    refs, types = folder.open_refs(), folder.schema().types
+    bags = {name: folder.open_bag(name) for name in types}
+    if not folder.reasons:
+        return Kept(refs.count, [], {})
+    reader = DatasetReader.__new__(DatasetReader)._over(folder, Decoders(None, raw=True))
+    rows = [index for index, is_there in enumerate(_have_records(reader, bags)) if is_there]
+    kept: list[int] = []
+    if not rows:
+        return Kept(0, list(range(refs.count)), folder.reasons)
+    with DatasetWriter(
+        path, type_texts(types), {kind.word: _as_bytes for kind in types.values()},
+        mode='overwrite', checksum=folder.has_checksums, metadata=folder.metadata or None,
+        compression={
+            name: 'dictionary' if f'{name}.zdict' in folder.names else 3
+            for name in types if f'{name}.bagz' in folder.names
+        },
+        **storage,
+    ) as writer:  # fmt: skip
+        for index in rows:
+            with contextlib.suppress(CorruptError):
+                writer.append(reader[index])
+                kept.append(index)
+    return Kept(len(kept), sorted({*range(refs.count)} - {*kept}), folder.reasons)
+
+
+def _as_bytes(record: Any, *_args: str) -> bytes:
+    return bytes(record)
+
+
+def _have_records(reader: DatasetReader, bags: Mapping[str, BagFile]) -> Iterator[bool]:
+    """Yields for each datapoint whether all of its records are in the bags."""
+    for start in range(0, len(reader), ROWS):
+        rows = np.arange(start, min(start + ROWS, len(reader)))
+        are_there = np.ones(len(rows), bool)
+        for name, found in reader._refs.of(rows, list(bags)).items():
+            kind = reader._types[name]
+            firsts, counts = found if kind.sequence else (found, np.ones(len(rows), np.int64))
+            is_missing = (firsts == MISSING) & kind.optional
+            are_there &= is_missing | (counts == 0) | (firsts + counts <= bags[name].count)
+        yield from are_there.tolist()
+
+
+def ranges_of(numbers: Sequence[int]) -> str:
+    """Returns integers as text: `3, 7 to 9`."""
+    cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
+    parts = [part.tolist() for part in np.split(numbers, cuts)] if len(numbers) else []
+    return ', '.join(f'{part[0]}' if len(part) == 1 else f'{part[0]} to {part[-1]}' for part in parts)

@@ -1,0 +1,131 @@
+"""`bags.recover(…, keep_readable=True)`: folders whose files were cut off keep what can be read."""
+
+import os
+
+import numpy as np
+import pytest
+
+import bags
+
+SPEC = {'id': 'int(8)', 'x': 'array(float32,3)', 'words': 'utf8[]?', 'meta': 'json'}
+COUNT = 200
+
+
+def row(index):
+    return {
+        'id': index,
+        'x': np.full(3, index, 'f4'),
+        'words': None if index % 4 == 1 else [*['word', ''][: index % 3], str(index)],
+        'meta': {'number': index, 'text': 'x' * (index % 7)},
+    }
+
+
+def write(path, sharded=True, **options):
+    options = {'metadata': {'robot': 7}, **({'shard_length': COUNT // 2} if sharded else {}), **options}
+    with (bags.ShardedDatasetWriter if sharded else bags.DatasetWriter)(path, SPEC, **options) as writer:
+        for index in range(COUNT):
+            writer.append(row(index))
+    return path
+
+
+def cut(file, share):
+    """Cuts off the end of a file."""
+    os.truncate(file, int(file.stat().st_size * share))
+
+
+def equal(found, index):
+    return found['id'] == index and all(
+        (found[name] == value).all() if name == 'x' else found[name] == value
+        for name, value in row(index).items()
+    )
+
+
+CASES = {
+    'one size': ('x.bag', {}),
+    'one size, checksums': ('x.bag', {'checksum': True}),
+    'refs': ('refs.bag', {}),
+    'refs, checksums': ('refs.bag', {'checksum': True}),
+    'checksums': ('words.bag', {'checksum': True}),
+    'checksums, zstd': ('words.bagz', {'checksum': True, 'compression': ['words']}),
+    'frames': ('meta.bagz', {'compression': ['meta']}),
+}
+
+
+@pytest.mark.parametrize('share', [0.03, 0.4, 0.97, 0.999], ids=str)
+@pytest.mark.parametrize('case', CASES)
+def test_the_readable_datapoints_are_kept(tmp_path, case, share):
+    name, options = CASES[case]
+    path = write(tmp_path / 'd', **options)
+    whole = (path / '000000' / name).stat().st_size
+    records = bags.bag.Reader(path / '000000' / name, compression='none').read()
+    cut(path / '000000' / name, share)
+    if case != 'refs, checksums':
+        with pytest.raises((bags.CorruptError, ValueError)):
+            list(bags.open(path))
+    (first, second) = bags.recover(path, keep_readable=True)
+    assert (second.action, second.kept, second.lost) == ('nothing', 100, [])
+    there = (path / '000000' / name).stat().st_size if first.action == 'left' else int(whole * share)
+    readable = int(np.searchsorted(np.cumsum([len(record) for record in records]), there, 'right'))
+    assert (first.action, first.kept + len(first.lost)) == ('kept', 100 if 'refs' not in case else first.kept)
+    dataset = bags.open(path)
+    kept = dataset.column('id').tolist()
+    assert kept == [index for index in range(COUNT) if index not in first.lost and index in kept]
+    assert all(equal(found, found['id']) for found in dataset)
+    assert bags.verify(path, notes=False) == []
+    assert dataset.metadata == {'robot': 7}
+    assert bags.info(path).checksums == options.get('checksum', False)
+    if name != 'words.bag' and name != 'words.bagz':
+        assert first.kept == min(readable, 100)
+    else:  # Datapoints without words do not need them.
+        assert first.kept >= readable * 100 // len(records)
+    if first.lost:
+        assert f'lost {len(first.lost)}: ' in first.detail
+    assert [each.action for each in bags.recover(path, keep_readable=True)] == ['nothing', 'nothing']
+
+
+def test_a_whole_dataset_stays_as_it_is(tmp_path):
+    for sharded in (True, False):
+        path = write(tmp_path / str(sharded), sharded, compression=['words'])
+        before = {file: (file.read_bytes(), file.stat().st_ino) for file in path.rglob('*.*')}
+        assert {each.action for each in bags.recover(path, keep_readable=True)} == {'nothing'}
+        assert {file: (file.read_bytes(), file.stat().st_ino) for file in path.rglob('*.*')} == before
+
+
+def test_records_that_cannot_be_told_apart_are_left(tmp_path):
+    for compression in ((), ['words']):
+        path = write(tmp_path / str(len(compression)), sharded=False, compression=compression)
+        (file,) = path.glob('words.bag*')
+        cut(file, 0.5)
+        before = {file: file.read_bytes() for file in path.iterdir()}
+        (done,) = bags.recover(path, keep_readable=True)
+        # Those without words are readable, and are a quarter.
+        assert (done.action, done.kept) == ('kept', COUNT // 4)
+        assert [found['id'] for found in bags.open(path)] == list(range(1, COUNT, 4))
+        assert before[path / 'spec.json'] == (path / 'spec.json').read_bytes()
+    with bags.DatasetWriter(tmp_path / 'texts', {'text': 'utf8'}) as writer:
+        writer.append({'text': 'one'})
+        writer.append({'text': 'two'})
+    cut(tmp_path / 'texts' / 'text.bag', 0.5)
+    data = (tmp_path / 'texts' / 'text.bag').read_bytes()
+    (done,) = bags.recover(tmp_path / 'texts', keep_readable=True)
+    assert done.action == 'left'
+    assert 'none of 2 datapoints can be read: text: ' in done.detail
+    assert (tmp_path / 'texts' / 'text.bag').read_bytes() == data
+
+
+def test_several_files_may_be_cut(tmp_path):
+    path = write(tmp_path / 'd', sharded=False)
+    cut(path / 'x.bag', 0.5)
+    cut(path / 'id.bag', 0.3)
+    os.truncate(path / 'refs.bag', 100 * 32 + 11)
+    bags.recover(path, keep_readable=True)
+    dataset = bags.open(path)
+    assert 50 < len(dataset) < 140
+    assert all(equal(found, index) for index, found in enumerate(dataset))
+
+
+def test_without_the_option_a_cut_folder_is_refused(tmp_path):
+    path = write(tmp_path / 'd', sharded=False)
+    cut(path / 'refs.bag', 0.5)
+    with pytest.raises(bags.CorruptError, match=r'refs\.bag'):
+        bags.recover(path)
