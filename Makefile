@@ -13,7 +13,7 @@ PIP := -m pip install -qq --disable-pip-version-check --no-input
 STRACE := [ "$$(uname)" != Linux ] || command -v strace > /dev/null || tools/debian-packages strace
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint format slow campaigns demo bench bench-remote bench-tables docs flows layers test-adapters test-cloud test-freethreaded fuzz viewer test-viewer dist clean
+.PHONY: help test lint format slow campaigns demo bench bench-remote bench-tables docs flows layers test-adapters test-av15 test-cloud test-freethreaded fuzz viewer test-viewer dist clean
 
 help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -71,6 +71,10 @@ bench-tables: ## writes the tables of README and docs/performance.md from benchm
 test-adapters: .venv-adapters/ready ## the tests of datasets with PyTorch, Grain, JAX, Beam and Ray; installs 2 GB first
 	.venv-adapters/bin/python -m pytest -n 2 --dist loadfile tests/adapters $(ARGS)
 
+# lerobot asks for av before 16.
+test-av15: .venv-av15/ready ## the tests of media and formats with the oldest PyAV that is supported
+	.venv-av15/bin/python -m pytest -n auto --maxprocesses 8 tests/media tests/formats $(ARGS)
+
 # Without the formats, which use no threads, and what needs packages that have no wheels for it, such as PyAV.
 test-freethreaded: .venv-freethreaded/ready ## the tests on CPython 3.13t, which is built first (FREETHREADED=path uses another)
 	env -u PYTHON_GIL .venv-freethreaded/bin/python -m pytest -n auto --maxprocesses 8 tests/authoring tests/bag tests/dataset \
@@ -105,7 +109,7 @@ layers: .venv/ready ## writes the packages and modules into CONTRIBUTING.md
 	$(BIN)/python -m tests.test_contributing
 
 clean: ## removes environments, caches and outputs
-	rm -rf .venv .venv-adapters .venv-bench .venv-demo .venv-docs .venv-freethreaded .venv-fuzz .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist out
+	rm -rf .venv .venv-adapters .venv-av15 .venv-bench .venv-demo .venv-docs .venv-freethreaded .venv-fuzz .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist out
 	rm -rf viewer/node_modules viewer/tests/out bags/viewer/static
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
@@ -141,6 +145,12 @@ clean: ## removes environments, caches and outputs
 	@echo 'making .venv-fuzz'
 	@$(PYTHON) -m venv --clear .venv-fuzz
 	@.venv-fuzz/bin/python $(PIP) -e '.[images,video]' atheris
+	@touch $@
+
+.venv-av15/ready: pyproject.toml
+	@echo 'making .venv-av15'
+	@$(PYTHON) -m venv --clear .venv-av15
+	@.venv-av15/bin/python $(PIP) -e '.[images,video]' 'av==15.1.*' granular hypothesis pytest pytest-xdist
 	@touch $@
 
 .venv-docs/ready: docs/requirements.txt

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
 from bags.errors import MissingDependencyError
 from bags.formats.signatures import DEMUXERS
 
-__all__ = ['Stream', 'best_stream', 'describe_stream', 'import_av', 'open_container']
+__all__ = [
+    'Stream',
+    'best_stream',
+    'describe_stream',
+    'has_side_data',
+    'import_av',
+    'one_thread',
+    'open_container',
+]
 
 
 def import_av() -> Any:
@@ -19,6 +28,18 @@ def import_av() -> Any:
     except ImportError as exc:
         raise MissingDependencyError('av', 'video') from exc
     return av
+
+
+def has_side_data() -> bool:
+    """Returns whether packets show their side data, such as priming and palettes: from av 16 on."""
+    return hasattr(import_av().Packet, 'has_sidedata')
+
+
+@functools.cache
+def one_thread() -> dict[str, int]:
+    """Returns the options of a `VideoReformatter` for one thread; it has no others before av 17."""
+    doc = import_av().video.reformatter.VideoReformatter.reformat.__doc__ or ''
+    return {'threads': 1} if 'threads' in doc else {}
 
 
 def open_container(file: Any, name: str, **options: str) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bags.formats.ffmpeg import import_av
+from bags.formats.ffmpeg import import_av, one_thread
 from bags.formats.scalars import Buffer, parse_bool
 
 __all__ = [
@@ -178,6 +178,7 @@ class PixelConverter:
         """The format that FFmpeg converts these frames to, and its number of channels."""
         # One for all frames: `frame.reformat` would prepare the conversion again each time.
         self._reformatter = import_av().video.reformatter.VideoReformatter()
+        self._threads = one_thread()
 
     def __call__(self, frame: Any) -> Pixels:
         """Returns the pixels of a frame, in most cases without a copy.
@@ -191,7 +192,7 @@ class PixelConverter:
             self._format = format
         height, width, channels = self._height, self._width, self._target_channels
         converted = self._reformatter.reformat(
-            frame, width=width, height=height, format=self._target, threads=1
+            frame, width=width, height=height, format=self._target, **self._threads
         )
         plane = converted.planes[0]
         rows = np.frombuffer(plane, self._dtype).reshape(-1, plane.line_size // self._dtype.itemsize)

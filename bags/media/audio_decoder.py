@@ -39,6 +39,7 @@ from bags.formats.signatures import identify_file
 from bags.indexing import Int64s
 from bags.media.demux import open_packets
 from bags.media.packets import DemuxedPackets, Packets
+from bags.media.skips import SKIP_MANUAL
 from bags.media.timeline import PacketTable
 
 __all__ = ['AnyAudioDecoder', 'Samples', 'open_audio']
@@ -57,8 +58,6 @@ MAX_PACKETS_TO_COUNT = 64
 """Packets to decode before the last one to count its samples, for codecs that are not in the table."""
 MAX_KEPT_CONTEXTS = 8
 """Maximum number of kept decoders for each file. A decoder of AAC holds about 0.3 MB."""
-SKIP_MANUAL = 1 << 29
-"""A flag of libavcodec: the decoder keeps priming and padding, which this module drops."""
 
 
 class WavReader:

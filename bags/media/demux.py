@@ -10,11 +10,12 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from bags.formats.encoded import BorrowedFile, positioned
-from bags.formats.ffmpeg import Stream, best_stream, describe_stream, import_av, open_container
+from bags.formats.ffmpeg import Stream, best_stream, describe_stream, has_side_data, import_av, open_container
 from bags.formats.signatures import DEMUXERS, ebml_number, identify_file
 from bags.media.mp4 import Track, find_moov, find_track
-from bags.media.packets import NO_PROBING, DemuxedPackets, Packets
+from bags.media.packets import NO_PROBING, DemuxedPackets, Packets, new_context
 from bags.media.pictures import REORDERED_CODECS, is_b_frame, nal_length_size, split_vops
+from bags.media.skips import Skips
 from bags.media.source import LazyDecoder
 from bags.media.timeline import Bools, PacketTable, are_decoding_times, in_order_packets
 
@@ -50,6 +51,7 @@ def open_packets(file: BinaryIO, kind: str, stream: int | None = None) -> Packet
     name = identify_file(file)
     if name not in DEMUXERS:
         raise ValueError(f'expected {kind}, got {name}')
+    track = None
     if name in ('MP4', 'QuickTime'):
         moov = find_moov(file)
         track = find_track(moov, HANDLERS[kind]) if stream is None else None
@@ -67,7 +69,7 @@ def open_packets(file: BinaryIO, kind: str, stream: int | None = None) -> Packet
                 stream = track.index  # Of packed B-frames, a packet holds several.
             elif audio := _audio_packets(file, track, name):
                 return audio
-    return _demux(file, name, kind, stream)
+    return _demux(file, name, kind, stream, track is None)
 
 
 def streams_of(decoder: LazyDecoder[Any]) -> tuple[Stream, ...]:
@@ -107,6 +109,7 @@ def _audio_packets(file: BinaryIO, track: Track, name: str) -> Packets | None:
     skips = np.zeros((len(numbers), 2), np.int64)
     shown = np.ones(len(numbers), bool)
     found = 0
+    skipped = Skips(Packets(positioned(file), table, name, track.index, None, track.header).new_context)
     file.seek(0)
     with open_container(file, name, **NO_PROBING) as container:
         for packet in container.demux(best_stream(container, 'audio', track.index)):
@@ -115,10 +118,12 @@ def _audio_packets(file: BinaryIO, track: Track, name: str) -> Packets | None:
             number = numbers[found]
             if (packet.pos, packet.size) != (table.offsets[number], table.sizes[number]):
                 return None
-            skips[found, 0] = _skips(packet)[0]
+            skips[found, 0] = skipped.count(packet)[0]
             shown[found] = not packet.is_discard
             found += 1
-            if not packet.is_discard or found == len(numbers):
+            # Without side data, priming is counted in each packet that has some.
+            is_last = not packet.is_discard and (has_side_data() or not skips[found - 1, 0])
+            if is_last or found == len(numbers):
                 break
     if not found:
         return None
@@ -154,8 +159,12 @@ def _checked_times(packets: Packets) -> Packets:
     return packets
 
 
-def _demux(file: BinaryIO, name: str, kind: str, stream_index: int | None) -> Packets:
+def _demux(file: BinaryIO, name: str, kind: str, stream_index: int | None, may_change: bool) -> Packets:
     """Reads the file once and records the packets of a stream.
+
+    Args:
+        file, name, kind, stream_index: As of `open_packets`.
+        may_change: Whether an MP4 or Ogg may have several headers for a stream.
 
     Raises:
         ValueError: No such stream, or no packet in it.
@@ -175,6 +184,9 @@ def _demux(file: BinaryIO, name: str, kind: str, stream_index: int | None) -> Pa
             codec = stream.codec_context.name
             time_base = stream.time_base.numerator, stream.time_base.denominator
             length_size = nal_length_size(codec, stream.codec_context.extradata)
+            skips = Skips(lambda: new_context(BorrowedFile(file), name, index, codec), kind == 'audio')
+            if not has_side_data() and _has_side_data(stream, name, may_change):
+                shift = -1
             for packet in container.demux(stream):
                 if not packet.size:
                     continue
@@ -203,7 +215,7 @@ def _demux(file: BinaryIO, name: str, kind: str, stream_index: int | None) -> Pa
                             packet.is_keyframe and not begin,
                             shown,
                             is_b_frame(codec, data[begin:end], length_size),
-                            _skips(packet),
+                            skips.count(packet),
                         )
                     )
     except av.FFmpegError as exc:
@@ -266,22 +278,20 @@ def _table(
     return table, np.array(b_frames, bool)
 
 
+def _has_side_data(stream: Any, name: str, may_change: bool) -> bool:
+    """Returns whether packets may have palettes or other headers beside them, which av before 16 hides."""
+    is_palette = getattr(stream.codec_context, 'pix_fmt', None) == 'pal8'
+    return is_palette or (may_change and name in ('MP4', 'QuickTime', 'Ogg', 'Ogg Opus'))
+
+
 def _find(file: BorrowedFile, packet: Any, data: bytes, shift: int | None) -> int:
     """Returns how many bytes after `packet.pos` the packet starts; -1 if it is not there."""
-    added = packet.has_sidedata('new_extradata') or packet.has_sidedata('palette')
-    if packet.pos is None or packet.pos < 0 or added:
+    is_changed = has_side_data() and (packet.has_sidedata('new_extradata') or packet.has_sidedata('palette'))
+    if packet.pos is None or packet.pos < 0 or is_changed:
         return -1
     if shift is None:
         return file.read_at(packet.pos, len(data) + 32).find(data)
     return shift if file.read_at(packet.pos + shift, len(data)) == data else -1
-
-
-def _skips(packet: Any) -> tuple[int, int]:
-    """Returns how many audio samples to drop at the start and at the end of a packet."""
-    if not packet.has_sidedata('skip_samples'):
-        return 0, 0
-    start, end = struct.unpack_from('<II', bytes(packet.get_sidedata('skip_samples')))
-    return start, end
 
 
 def _find_truncation(file: BorrowedFile, name: str) -> str | None:

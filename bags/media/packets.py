@@ -19,7 +19,7 @@ from bags.formats.ffmpeg import import_av, open_container
 from bags.media.timeline import PacketTable
 from bags.storage.range_file import PositionedFile
 
-__all__ = ['NO_PROBING', 'DemuxedPackets', 'Packets']
+__all__ = ['NO_PROBING', 'DemuxedPackets', 'Packets', 'new_context']
 
 NO_PROBING = {'probesize': '32', 'analyzeduration': '0'}
 """Options of libavformat to open a file without decoding its start."""
@@ -28,6 +28,19 @@ MAX_READ_BYTES = 1 << 22
 """Maximum bytes of packets that are read with one request."""
 MAX_GAP_BYTES = 1 << 16
 """Maximum bytes between two packets that are read with one request."""
+
+
+def new_context(file: Any, name: str, stream: int, codec: str | None) -> Any:
+    """Returns a new, unopened codec context of a stream; attributes of `Packets` as arguments."""
+    for options in (NO_PROBING, {}):
+        file.seek(0)
+        with open_container(file, name, **options) as container:
+            # Unprobed, some formats have fewer streams, or a codec that is not known yet.
+            if stream < len(container.streams):
+                context = container.streams[stream].codec_context
+                if context is not None and codec in (None, context.name):
+                    return context
+    raise ValueError(f'expected a stream {stream} of a codec that can be decoded')
 
 
 @dataclass(eq=False)
@@ -48,17 +61,9 @@ class Packets:
 
     def new_context(self) -> Any:
         """Returns a new, unopened codec context."""
-        file: Any = self.file if self.header is None else io.BytesIO(self.header)
-        index = self.stream if self.header is None else 0
-        for options in (NO_PROBING, {}):
-            file.seek(0)
-            with open_container(file, self.name, **options) as container:
-                # Unprobed, some formats have fewer streams, or a codec that is not known yet.
-                if index < len(container.streams):
-                    context = container.streams[index].codec_context
-                    if context is not None and self.codec in (None, context.name):
-                        return context
-        raise ValueError(f'expected a stream {self.stream} of a codec that can be decoded')
+        if self.header is not None:
+            return new_context(io.BytesIO(self.header), self.name, 0, self.codec)
+        return new_context(self.file, self.name, self.stream, self.codec)
 
     def read(self, start: int, stop: int) -> Iterator[Any]:
         """Yields packets by their numbers; nearby packets are read with one request.

@@ -149,11 +149,12 @@ def _retimed_packets(video: VideoDecoder) -> Iterator[tuple[int, Any]]:
     if (table.sizes[frames < 0] > MAX_SKIPPED_VOP_BYTES).any():
         raise ValueError('cannot be copied to MP4: some of its frames are not shown')
     times = video.timeline.ticks[frames[frames >= 0]]
-    shown = np.sort(times)
-    decoded = iter(_decoding_times(times, shown, max(video.timeline.end, int(shown[-1]) + 1)).tolist())
+    ends = np.append(video.timeline.ticks[1:], max(video.timeline.end, int(times.max()) + 1))
+    decoded = iter(_decoding_times(times, video.timeline.ticks, int(ends[-1])).tolist())
     for frame, packet in zip(frames.tolist(), video.packets.read(0, len(frames)), strict=True):
         if frame >= 0:
             packet.pts, packet.dts = int(video.timeline.ticks[frame]), next(decoded)
+            packet.duration = int(ends[frame]) - packet.pts
             packet.time_base = Fraction(*table.time_base)
             yield video.packets.stream, packet
 

@@ -387,7 +387,7 @@ def test_what_is_cut_off(kind):
     try:
         found = audio[:]
     except ValueError:
-        with pytest.raises(ValueError, match=r'cut off|is damaged'):
+        with pytest.raises(ValueError, match=r'cut off|damaged'):
             audio.between(0, 1000)
         if kind in ('Opus', 'Opus in WebM'):
             count = len(audio)

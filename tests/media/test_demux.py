@@ -178,7 +178,9 @@ def test_packed_b_frames(format, b_frames, tmp_path):
     assert np.array_equal(video[:], frames)
     for number in range(len(frames)):
         assert np.array_equal(video[number], frames[number])
-    assert np.allclose(np.diff(video.timestamps), 1 / 25)
+    # At the end of an AVI, libavformat of FFmpeg 7 repeats a time.
+    assert np.allclose(np.diff(video.timestamps)[:-1], 1 / 25)
+    assert (np.diff(video.timestamps) > 0).all()
     assert number_of(video.at(video.timestamps[17] + 0.01)) == 17
     with bags.DatasetWriter(tmp_path / 'it', {'film': 'video'}) as writer:
         writer.append({'film': data})

@@ -18,6 +18,7 @@ import pytest
 
 import bags
 from bags import Video
+from bags.formats.ffmpeg import has_side_data
 from tests.media import samples as films
 from tests.media.samples import (
     DATA,
@@ -502,6 +503,8 @@ def test_nothing_leaks(tmp_path):
         tracemalloc.start()
         for turn in range(900):
             _ = video[turn % 100 : turn % 100 + 4]
+            if turn in (700, 899) and not has_side_data():
+                gc.collect()  # In av 15, a pixel format and its components refer to one another.
             if turn == 700:  # Python keeps up to 2,000 freed tuples of each length.
                 before = tracemalloc.get_traced_memory()[0]
         assert tracemalloc.get_traced_memory()[0] < before + 50_000

@@ -1,0 +1,75 @@
+"""Counts the samples that libavcodec drops at the start and at the end of the packets of a recording.
+
+The file specifies them: priming of AAC, MP3 and Opus, padding of the last packet, edits. libavformat adds the
+numbers to packets as side data, which av shows from version 16 on. With an earlier one, packets are decoded
+twice, with and without these samples.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bags.formats.ffmpeg import has_side_data, import_av
+
+__all__ = ['SKIP_MANUAL', 'Skips']
+
+SKIP_MANUAL = 1 << 29
+"""A flag of libavcodec: the decoder keeps priming and padding."""
+
+
+class Skips:
+    """Counts the dropped samples of packets, in their order.
+
+    Args:
+        new_context: Function that returns a new codec context of the stream.
+        is_audio: Whether the stream is audio; nothing is dropped of others.
+    """
+
+    def __init__(self, new_context: Callable[[], Any], is_audio: bool = True) -> None:
+        self._is_audio = is_audio
+        self._contexts: list[Any] = []
+        self._is_first = True
+        if is_audio and not has_side_data():
+            self._contexts = [new_context(), new_context()]
+            for context in self._contexts:
+                context.thread_count = 1
+            self._contexts[1].flags2 |= SKIP_MANUAL
+
+    def count(self, packet: Any) -> tuple[int, int]:
+        """Returns how many samples to drop at the start and at the end of a packet."""
+        if not self._is_audio:
+            return 0, 0
+        if not self._contexts:
+            if not packet.has_sidedata('skip_samples'):
+                return 0, 0
+            start, end = struct.unpack_from('<II', bytes(packet.get_sidedata('skip_samples')))
+            return start, end
+        kept, whole = (_decode(context, packet) for context in self._contexts)
+        length, dropped = kept.shape[-1], whole.shape[-1] - kept.shape[-1]
+        if dropped <= 0 or not length:
+            return max(dropped, 0), 0
+        order = [*range(dropped, -1, -1)] if self._is_first else [0, *range(dropped, 0, -1)]
+        self._is_first = False
+        start = next(
+            (first for first in order if np.array_equal(whole[..., first : first + length], kept)), order[0]
+        )
+        return start, dropped - start
+
+
+def _decode(context: Any, packet: Any) -> npt.NDArray[Any]:
+    """Returns the samples of a packet, shape (channels, samples); none if it is damaged."""
+    try:
+        frames = context.decode(packet)
+    except import_av().FFmpegError:
+        frames = []
+    blocks = [
+        block if frame.format.is_planar else block.reshape(-1, frame.layout.nb_channels).T
+        for frame in frames
+        for block in [frame.to_ndarray()]
+    ]
+    return np.concatenate(blocks, axis=1) if blocks else np.empty((1, 0))
