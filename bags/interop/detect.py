@@ -13,85 +13,14 @@ from typing import NamedTuple
 from bags.errors import SourceError
 from bags.interop.exported import Exported
 from bags.interop.extensions import IMAGE_TYPES, split_key, split_name, type_of
+from bags.interop.folders import find_layout
+from bags.interop.formats import FORMATS, SPLITS, Format
+from bags.interop.metadata import NAMES as TABLES
 from bags.interop.webdataset import is_tar
 
-__all__ = ['FORMATS', 'SPLITS', 'Detected', 'Format', 'detect', 'detect_exported', 'format_of', 'list_some']
+__all__ = ['Detected', 'detect', 'detect_exported', 'format_of', 'list_some']
 
 
-class Format(NamedTuple):
-    """A format, and the library that reads it."""
-
-    module: str
-    """The module in `bags.interop.sources`. Its `open_source(paths, storage_options)` opens files, or a
-    folder with the marker."""
-    files: tuple[str, ...]
-    """Patterns of file names, in lower case."""
-    packages: tuple[str, ...] = ()
-    extra: str = ''
-    """The extra that installs the packages."""
-    marker: str | None = None
-    """Path of the file that identifies a folder of this format, with a file of the format in it."""
-    reads: tuple[str, ...] = ()
-    """Patterns of other files that the module gets."""
-    beside: tuple[str, ...] = ()
-    """Patterns of other files that belong to the format: the module reads them itself, or needs them not."""
-    is_joined: bool = False
-    """Whether several folders with the marker are one source."""
-
-
-FORMATS: dict[str, Format] = {
-    'mds': Format('mds', ('*.mds', '*.mds.*'), marker='index.json', is_joined=True),
-    'litdata': Format('litdata', ('*.bin',), marker='index.json'),
-    'tfrecord': Format(
-        'tfrecord',
-        ('*.tfrecord*', '*.tfrec'),
-        ('google_crc32c',),
-        'tfrecord',
-        beside=('features.json', 'dataset_info.json', '*.labels.txt'),
-    ),
-    'array_record': Format(
-        'array_record',
-        ('*.array_record*', '*.arrayrecord*'),
-        ('array_record',),
-        'array-record',
-        beside=('features.json', 'dataset_info.json', '*.labels.txt'),
-    ),
-    'bagz': Format('bagz', ('*.bagz', '*.bag'), beside=('limits.*',)),
-    'lerobot': Format(
-        'lerobot',
-        ('*.parquet',),
-        ('av', 'pyarrow'),
-        'lerobot',
-        'meta/info.json',
-        beside=('meta/*', 'data/*', 'videos/*', 'images/*'),
-    ),
-    'hdf5': Format('hdf5', ('*.hdf5', '*.h5', '*.hdf'), ('h5py',), 'hdf5'),
-    'zarr': Format('zarr', ('*.zarr', '*.zarr.zip'), ('zarr',), 'zarr'),
-    'npz': Format('npz', ('*.npz',)),
-    'parquet': Format(
-        'arrow', ('*.parquet', '*.parq', '*.pq'), ('pyarrow',), 'hf', beside=('dataset_infos.json',)
-    ),
-    'arrow': Format(
-        'arrow',
-        ('*.arrow', '*.feather', '*.ipc'),
-        ('pyarrow',),
-        'hf',
-        reads=('state.json',),
-        beside=('dataset_info.json', 'dataset_dict.json'),
-    ),
-    'mcap': Format(
-        'mcap',
-        ('*.mcap', '*.db3', '*.bag', '*.mcap.zstd', '*.db3.zstd'),
-        ('rosbags',),
-        'mcap',
-        'metadata.yaml',
-        is_joined=True,
-    ),
-}
-"""Formats by name, in the order in which they are tried."""
-
-SPLITS = ('train', 'training', 'test', 'testing', 'validation', 'valid', 'val', 'dev', 'eval', 'evaluation')
-"""Names of the splits of a dataset."""
 _ORDER = (*FORMATS, 'webdataset')
 _NEED_MARKER = ('mds', 'litdata', 'lerobot')
 _ZARR = ('zarr.json', '.zgroup', '.zarray', '.zmetadata')
@@ -308,7 +237,26 @@ def _files(own: list[str], names: list[str], *, keep: bool) -> Detected:
         stems = {split_name(name)[0] for name in data}
         # A checksum or a text that shares its name with another file is a field of the same datapoint.
         own = [name for name in own if not _is_beside(name) or split_name(name)[0] in stems] if data else own
+        own = _without_notes(own)
     return Detected('folder', own, [name for name in names if name not in set(own)])
+
+
+def _without_notes(names: list[str]) -> list[str]:
+    """Leaves out a few texts beside folders of classes or episodes, if these have media and no such texts."""
+    inside = [name for name in names if '/' in name]
+    beside = [name for name in names if '/' not in name and name not in TABLES]
+    extensions = {split_name(name)[1] for name in inside}
+    if (
+        0 < len(beside) <= MAX_BESIDE
+        and any(type_of(extension) in _MEDIA for extension in extensions)
+        and not any(
+            type_of(extension) in _MEDIA or extension in extensions
+            for extension in (split_name(name)[1] for name in beside)
+        )
+        and find_layout(inside) in ('classes', 'episodes')
+    ):
+        return sorted(set(names) - set(beside))
+    return names
 
 
 def _containers(

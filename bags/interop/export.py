@@ -31,6 +31,7 @@ from bags.interop.parquet import write_parquet
 from bags.interop.target import Target
 from bags.progress import Advance
 from bags.progress import progress as show_progress
+from bags.storage import Durability
 from bags.storage.urls import plain_path
 from bags.validation import one_of, positive_or_none
 
@@ -63,6 +64,7 @@ def export(
     key: str | None = None,
     resume: bool = False,
     mode: Literal['create', 'overwrite'] = 'create',
+    durability: Durability | int | Literal['none', 'close', 'flush'] = Durability.CLOSE,
 ) -> Written:
     """Writes the datapoints of a dataset as media files, with unchanged records, or as Parquet files.
 
@@ -95,6 +97,7 @@ def export(
             written again. A new or empty target is begun.
         mode: 'create', or 'overwrite' to replace an earlier export in a local folder, finished or not, when
             the new one is complete.
+        durability: As in `ShardedDatasetWriter`: unless 'none', local files are on disk when this returns.
 
     Raises:
         FileExistsError: The target is not empty; or, with `resume` or 'overwrite', it has no such export.
@@ -111,7 +114,7 @@ def export(
             return export(
                 opened, target, format=format, fields=fields, shard_size=shard_size,
                 shard_length=shard_length, progress=progress, storage_options=storage_options, key=key,
-                resume=resume, mode=mode,
+                resume=resume, mode=mode, durability=durability,
             )  # fmt: skip
     check_dataset('export', dataset)
     one_of('format', format, ('webdataset', 'files', 'parquet', 'lerobot'))
@@ -134,7 +137,13 @@ def export(
     }  # fmt: skip
     with (
         Target(
-            target, storage_options, facts, lambda: fingerprint(dataset, names), resume=resume, mode=mode
+            target,
+            storage_options,
+            facts,
+            lambda: fingerprint(dataset, names),
+            resume=resume,
+            mode=mode,
+            durability=Durability(durability),  # type: ignore[arg-type]
         ) as folder,
         show_progress('exporting', len(dataset) - folder.start, 'datapoints', show=progress) as advance,
     ):

@@ -11,11 +11,12 @@ from typing import Any, Literal, NoReturn
 
 from bags.dataset.metadata import MAX_METADATA_BYTES, METADATA, Metadata, load_metadata
 from bags.errors import CorruptError, SourceError, SpecError
-from bags.interop.detect import FORMATS, Detected, detect, detect_exported, format_of, list_some
+from bags.interop.detect import Detected, detect, detect_exported, format_of, list_some
 from bags.interop.exported import EXPORT, read_exported
 from bags.interop.extensions import KEY
 from bags.interop.files import FileSource
 from bags.interop.folders import FolderSource, list_files
+from bags.interop.formats import FORMATS
 from bags.interop.records import open_file, size_of
 from bags.interop.source import Source, find_filesystem, list_paths
 from bags.interop.target import UNFINISHED

@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, Self
 
 from bags.bag.temporary_files import remove_leftovers, temporary_path
+from bags.concurrency import map_concurrently
 from bags.dataset.metadata import METADATA
 from bags.interop.source import find_filesystem
+from bags.storage import Durability
 from bags.storage.local import LocalStore
 from bags.storage.urls import plain_path
 
@@ -39,6 +41,8 @@ class Target:
         fingerprint: Returns that of the dataset.
         resume: Continue an unfinished export.
         mode: 'overwrite' replaces an earlier export, finished or not, when the new one is complete.
+        durability: Unless NONE, local files are on disk before the export is complete, and tars and Parquet
+            files before they are listed as complete.
 
     Raises:
         FileExistsError: The folder is not empty, or with `resume` or 'overwrite', it has no such export.
@@ -54,40 +58,46 @@ class Target:
         *,
         resume: bool = False,
         mode: Literal['create', 'overwrite'] = 'create',
+        durability: Durability = Durability.CLOSE,
     ) -> None:
         self.path = os.fspath(plain_path(path))
         self._fs, self._root = find_filesystem(self.path, storage_options)
         self._mark = {**facts, 'fingerprint': None, 'shards': []}
         self._fingerprint = fingerprint
+        self._extension = facts['extension']
         self._keeps_files = False
         self._replaced = ''
-        is_local = 'file' in self._fs.protocol
-        if is_local and mode == 'overwrite':
+        self._store = LocalStore(durability) if 'file' in self._fs.protocol else None
+        if self._store and mode == 'overwrite':
             self._replaced = os.path.realpath(self._root)
-            remove_leftovers(LocalStore(), self._replaced)
+            remove_leftovers(self._store, self._replaced)
         names = self._names()
         if resume and names:
             self._continue(names)
         elif mode == 'overwrite' and names:
-            self._check_own(names, is_local)
+            self._check_own(names)
         elif names:
             detail = 'something is there already'
             if UNFINISHED in names:
                 detail = "holds an unfinished export: resume=True continues it, mode='overwrite' replaces it"
             raise FileExistsError(errno.EEXIST, detail, self.path)
-        if self._replaced:
-            self._root = temporary_path(LocalStore(), self._replaced)
-        self._fs.makedirs(self._root, exist_ok=True)
-        self._lock = LocalStore().lock(self._root) if self._replaced else None
+        if self._store and self._replaced:
+            self._root = temporary_path(self._store, self._replaced)
+        if self._store:
+            self._store.make_folder(self._root)
+        else:
+            self._fs.makedirs(self._root, exist_ok=True)
+        self._lock = self._store.lock(self._root) if self._store and self._replaced else None
         self._folders = {''}
         self.files: set[str] = set()
         """Paths of written files in the folder."""
+        self._temporary: set[str] = set()
         self.size = 0
         """Bytes of the files of the export."""
         self.notes: list[str] = []
         """Sentences about what is left out or changed."""
         for number in range(len(self.shards)):
-            self.size += self._fs.size(posixpath.join(self._root, f'{number:06}.{facts["extension"]}'))
+            self.size += self._fs.size(posixpath.join(self._root, self._shard(number)))
         self._write_mark()
 
     @property
@@ -101,8 +111,14 @@ class Target:
         """The number of datapoints in complete tars or Parquet files."""
         return self.shards[-1] if self.shards else 0
 
+    def _shard(self, number: int) -> str:
+        return f'{number:06}.{self._extension}'
+
     def end_shard(self, datapoints: int) -> None:
         """Notes that a tar or Parquet file is complete, with the datapoints up to a number."""
+        if self._store:
+            self._store.sync(posixpath.join(self._root, self._shard(len(self.shards))))
+            self._store.sync_folder(self._root)
         self._mark['fingerprint'] = self._mark['fingerprint'] or self._fingerprint()
         self.shards.append(datapoints)
         self._write_mark()
@@ -121,7 +137,8 @@ class Target:
     def create(self, name: str) -> Iterator[Any]:
         """Opens a file to write, which gets its name once it is complete."""
         path = posixpath.join(self._root, name)
-        self.files |= {name, f'{name}.new'}
+        self.files.add(name)
+        self._temporary.add(f'{name}.new')
         with self._fs.open(f'{path}.new', 'wb') as file:
             yield file
             self.size += file.tell()
@@ -132,12 +149,17 @@ class Target:
 
     def __exit__(self, kind: object, exc: BaseException | None, traceback: object) -> None:
         if exc is None:
+            self._sync()
             self._fs.rm_file(posixpath.join(self._root, UNFINISHED))
+            if self._store:
+                self._store.sync_folder(self._root)
             self._swap()
         elif self._replaced:
             shutil.rmtree(self._root, ignore_errors=True)
         elif not self._keeps_files:
-            for path in (posixpath.join(self._root, name) for name in [*self.files, UNFINISHED]):
+            for path in (
+                posixpath.join(self._root, name) for name in [*self.files, *self._temporary, UNFINISHED]
+            ):
                 if self._fs.exists(path):
                     self._fs.rm_file(path)
         if self._lock is not None:
@@ -176,8 +198,8 @@ class Target:
         self._mark |= {'shards': shards, 'fingerprint': fingerprint}
         self._keeps_files = True
 
-    def _check_own(self, names: list[str], is_local: bool) -> None:
-        if not is_local:
+    def _check_own(self, names: list[str]) -> None:
+        if self._store is None:
             raise ValueError(
                 f"{self.path}: mode='overwrite' needs a local folder, as object stores cannot rename "
                 'folders: write to another folder, then remove this one'
@@ -197,18 +219,31 @@ class Target:
 
     def _write_mark(self) -> None:
         path, data = posixpath.join(self._root, UNFINISHED), json.dumps(self._mark).encode()
-        if 'file' not in self._fs.protocol:
-            self._fs.pipe_file(path, data)  # Object stores replace an object at once.
+        if self._store:
+            self._store.replace(path, data)
+        else:
+            self._fs.pipe_file(path, data)
+
+    def _sync(self) -> None:
+        """Writes the files, and the names in their folders, to the disk."""
+        if not self._store or not self._store.durability:
             return
-        self._fs.pipe_file(f'{path}.new', data)
-        self._fs.mv(f'{path}.new', path)
+        shards = set(map(self._shard, range(len(self.shards))))
+        files = sorted(self.files - shards)
+        # Many files at a time, since a file system writes its journal once for all of them.
+        map_concurrently(self._store.sync, [posixpath.join(self._root, name) for name in files])
+        folders = {posixpath.dirname(name) for name in files}
+        folders |= {folder[:end] for folder in folders for end, letter in enumerate(folder) if letter == '/'}
+        for folder in sorted(folders | {''}, reverse=True):
+            self._store.sync_folder(posixpath.join(self._root, folder))
 
     def _swap(self) -> None:
         """Moves a new export to the place of the one that it replaces."""
-        if not self._replaced:
+        if not self._store or not self._replaced:
             return
         old = self._root.removesuffix('.new') + '.old'
         if os.path.exists(self._replaced):
             os.rename(self._replaced, old)  # If the process is killed now, `remove_leftovers` puts it back.
         os.rename(self._root, self._replaced)
+        self._store.sync_folder(os.path.dirname(self._replaced))
         shutil.rmtree(old, ignore_errors=True)

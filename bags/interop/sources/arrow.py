@@ -15,7 +15,7 @@ from bags.dataset.spec import FieldType, parse_type
 from bags.errors import SourceError
 from bags.interop.arrow_files import Table, open_table
 from bags.interop.arrow_values import values_of
-from bags.interop.detect import SPLITS
+from bags.interop.formats import SPLITS
 from bags.interop.parquet import read_features, type_of_feature
 from bags.interop.records import path_beside, read_json
 from bags.interop.source import RECORD_ENCODERS, Collecting, Damaged, Source, list_paths, name_fields, reading

@@ -341,6 +341,17 @@ def test_episodes_that_begin_at_no_key_frame_are_encoded_again_if_asked(options,
             assert len(packets(io.BytesIO(data))) == len(bags.Video(data))
 
 
+@pytest.mark.parametrize(
+    'options',
+    [{'codec': 'libvpx-vp9', 'g': '1', 'deadline': 'realtime'},
+     {'codec': 'libsvtav1', 'g': '1', 'preset': '12'},
+     {'codec': 'libx265', 'g': '1', 'x265-params': 'log-level=none'}, {'codec': 'mpeg4', 'g': '1', 'q': '2'}],
+)  # fmt: skip
+def test_codecs_of_videos(options, tmp_path):
+    root = make(tmp_path / 'in', LENGTHS_MADE, **options)
+    assert check_frames(root, tmp_path / 'out')[0] == [0, 1, 2, 3]
+
+
 def test_a_killed_import_resumes(tmp_path):
     source = tmp_path / 'in'
     copy(source)
