@@ -11,6 +11,7 @@ from bags.bag.checksums import SUFFIX
 from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.folder import Folder
+from bags.dataset.identity import IDENTITY
 from bags.dataset.selection import Fields, select_whole
 from bags.progress import progress as show_progress
 from bags.storage.cache.store import CachedStore
@@ -82,9 +83,10 @@ def _folders(dataset: Dataset, fields: list[str]) -> list[tuple[Folder, list[str
 
 
 def _files(folder: Folder, fields: list[str]) -> dict[str, Any]:
-    """Returns the files of some fields, the refs and the spec, as a mapping from path to store."""
+    """Returns the files of some fields, the refs, the spec and the id, as a mapping from path to store."""
     endings = ('bag', 'bagz', 'idx', 'zdict')
     names = {'refs.bag', 'spec.json', *(f'{field}.{end}' for field in fields for end in endings)}
     if folder.options.checksum:
         names |= {f'{name}{SUFFIX}' for name in names}
+    names.add(IDENTITY)
     return {folder.store.join(folder.path, name): folder.store for name in sorted(folder.names & names)}

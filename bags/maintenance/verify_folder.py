@@ -131,7 +131,7 @@ def folder_checks(
             try:
                 check_json(folder.store, path, folder.store.read(path), renew)
             except FileNotFoundError:
-                yield Damage(path, None, None, 'is missing, but its checksum is not')
+                pass  # An earlier version, which does not know the checksum, has removed it.
             except CorruptError as exc:
                 yield Damage(exc.path, None, None, exc.detail)
     yield from _file_notes(folder, schema)

@@ -13,10 +13,12 @@ from tests.dataset.remote_dataset import cached, check
 
 def test_prefetched_datasets_are_read_without_requests(dataset, far, tmp_path):
     size = bags.prefetch(cached(far, dataset, tmp_path))
-    assert size == bags.open(dataset).size + 6 * os.path.getsize(dataset / '000000' / 'spec.json')
+    small = [path for name in ('spec.json', 'source.json') for path in dataset.glob(f'0*/{name}')]
+    assert size == bags.open(dataset).size + sum(map(os.path.getsize, small))
     reader = cached(far, dataset, tmp_path)
     del far.asked[:], far.opened[:]
     check(reader)
+    assert reader.fingerprint == bags.open(dataset).fingerprint
     assert not far.asked
     assert not far.opened
 
@@ -40,7 +42,8 @@ def test_joined_datasets(dataset, far, tmp_path):
         [cached(far, dataset, tmp_path), bags.open(f'far:{tmp_path}/labels', cache=tmp_path / 'cache')]
     )
     bags.prefetch(joined, ('id', 'label'))
-    assert {os.path.basename(path) for path in far.opened} == {'spec.json', 'refs.bag', 'id.bag', 'label.bag'}
+    names = {'spec.json', 'source.json', 'refs.bag', 'id.bag', 'label.bag'}
+    assert {os.path.basename(path) for path in far.opened} == names
 
 
 def test_prefetching_without_a_cache_or_into_one_too_small(dataset, far, tmp_path):
