@@ -1,7 +1,8 @@
 """JSON files of a dataset with checksums: each has its XXH3-64 beside it, in `NAME.xxh3`.
 
 The new checksum is written beside the old one, then the file, then the new checksum alone: whenever the
-writer is killed, one of them is that of the file. The checksum of spec.json is in that of refs.bag.
+writer is killed, one of them is that of the file. spec.json is never changed, and has its checksum in that of
+refs.bag too, so that its own is written when the folder is closed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from bags.bag.limits import ENTRY
 from bags.errors import CorruptError
 from bags.storage import Store
 
-__all__ = ['check_json', 'has_checksums', 'remove_json', 'write_json']
+__all__ = ['check_json', 'has_checksums', 'remove_json', 'write_checksum', 'write_json']
 
 MAX_CHECKSUMS = 2
 
@@ -37,6 +38,11 @@ def write_json(store: Store, path: str, data: bytes, checksum: bool) -> None:
     store.replace(path, data)
     if len(digests) > 1:
         store.replace(checksums_name(path), table_of(digests[:1]))
+
+
+def write_checksum(store: Store, path: str) -> None:
+    """Writes the checksum of a file."""
+    store.replace(checksums_name(path), table_of([digest_function()(store.read(path))]))
 
 
 def remove_json(store: Store, path: str) -> None:

@@ -10,6 +10,7 @@ from bags.bag.bag_file import BagFile
 from bags.bag.checksums import SUFFIX, checksums_name
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
+from bags.dataset.json_files import check_json, write_json
 from bags.dataset.mark import MARK, certain_counts, is_mark
 from bags.dataset.metadata import METADATA, STATISTICS
 from bags.dataset.refs import MISSING, RefsFormat
@@ -192,13 +193,16 @@ class ProgressLog:
     def __init__(self, writer: Any, source: dict[str, Any], resume: bool, check_source: bool = True) -> None:
         self._store = store = writer._store
         self._path = store.join(writer.directory, SOURCE)
+        self._checksum: bool = writer._checksum
         self._source = source
         self.state: dict[str, Any] = {}
         """JSON values, stored by `save`."""
         if resume and store.exists(self._path):
-            found = json.loads(store.read(self._path))
+            data = store.read(self._path)
+            check_json(store, self._path, data, 'remove it and begin again with mode="overwrite"')
+            found = json.loads(data)
             # An earlier version has not written the identity, which replaces the fingerprint.
-            ignored = 'fingerprint' if 'identity' in found else 'identity'
+            ignored = 'fingerprint' if 'identity' in found and 'identity' in source else 'identity'
             for name, value in source.items():
                 is_checked = name != ignored and (check_source or name not in ('fingerprint', 'identity'))
                 if is_checked and found.get(name) != value:
@@ -216,7 +220,8 @@ class ProgressLog:
 
     def save(self) -> None:
         """Writes source and state, atomically."""
-        self._store.replace(self._path, json.dumps({**self._source, 'state': self.state}).encode())
+        data = json.dumps({**self._source, 'state': self.state}).encode()
+        write_json(self._store, self._path, data, self._checksum)
 
 
 def resumed(

@@ -378,7 +378,7 @@ class ShardedDatasetWriter(BaseWriter):
                 self._writer.close() if len(self._writer) else self._writer._abandon()
             self._closed = True
             if not len(self) and not self._past_shards:
-                self._store.remove(self._store.join(self.directory, SOURCE))
+                remove_json(self._store, self._store.join(self.directory, SOURCE))
                 self._remove_marks()
                 self._remove_folder()
         finally:

@@ -20,7 +20,7 @@ from bags.dataset.base_writer import BaseWriter, remove_derived
 from bags.dataset.encoder import close_files
 from bags.dataset.field_writer import Compressed, FieldWriter, RefsWriter, Run
 from bags.dataset.identity import IDENTITY, CopiedFrom, Identity, new_id
-from bags.dataset.json_files import remove_json, write_json
+from bags.dataset.json_files import remove_json, write_checksum, write_json
 from bags.dataset.mark import Mark
 from bags.dataset.metadata import METADATA, dump_metadata
 from bags.dataset.options import DatasetWriteOptions, WriterSettings
@@ -338,6 +338,8 @@ class DatasetWriter(BaseWriter):
             sizes = {os.path.basename(bag.path): bag.size if length else 0 for bag in self._bags}
             data = Identity(id or new_id(), length, sizes, self._copied_from).dump()
         write_json(store, store.join(path, IDENTITY), data, self._checksum)
+        if self._checksum:
+            write_checksum(store, store.join(path, 'spec.json'))
 
     def _abandon(self, is_kept: bool = True) -> None:
         if self._closed or (is_kept and self._replacement is None and (len(self) or not self._is_new)):

@@ -125,8 +125,9 @@ def _sizes(shard: Shard) -> dict[str, int]:
 
 def _data_of(shard: Shard) -> Shard:
     """Returns the description of a shard without the files that change while the data stay."""
-    changed = (METADATA, checksums_name(METADATA), IDENTITY, checksums_name(IDENTITY))
-    return shard._replace(sizes={name: size for name, size in _sizes(shard).items() if name not in changed})
+    changed = {METADATA, IDENTITY, *map(checksums_name, (METADATA, IDENTITY, 'spec.json'))}
+    sizes = {name: size for name, size in _sizes(shard).items() if name not in changed}
+    return shard._replace(sizes=sizes)
 
 
 def _describe(store: Store, path: str, options: ReaderOptions, shard: Shard) -> tuple[Spec, Shard]:

@@ -40,6 +40,7 @@ UNFINISHED = (
     'is {}: it is being written, or its writer ended early (resume=True continues it, `bags recover` accepts '
     'it as it is)'
 )
+RESTORE_SPEC = 'restore it: it must not be changed'
 REFS_ROWS = 1 << 18
 """Rows of refs that are checked at a time."""
 
@@ -125,7 +126,8 @@ def folder_checks(
         read_metadata(folder.store, folder.path, folder.names)
     except CorruptError as exc:
         yield Damage(exc.path, None, None, exc.detail)
-    for name, renew in ((IDENTITY, REMOVE_IDENTITY), (STATISTICS, RENEW_STATISTICS)):
+    files = {'spec.json': RESTORE_SPEC, IDENTITY: REMOVE_IDENTITY, STATISTICS: RENEW_STATISTICS}
+    for name, renew in files.items():
         if checksums_name(name) in folder.names:
             path = folder.store.join(folder.path, name)
             try:

@@ -260,8 +260,8 @@ def test_json_files_have_checksums(tmp_path, sharded):
     bags.statistics(path, 'id')
     if sharded:
         bags.consolidate(path)
-    files = [file for file in path.rglob('*.json') if file.name != 'spec.json']
-    assert {file.name for file in files} >= {'metadata.json', 'statistics.json', 'source.json'}
+    files = list(path.rglob('*.json'))
+    assert {file.name for file in files} >= {'spec.json', 'metadata.json', 'statistics.json', 'source.json'}
     assert (path / 'shards.json' in files) == sharded
     for file in files:
         digest = file.with_name(file.name + '.xxh3').read_bytes()
@@ -323,3 +323,15 @@ def test_statistics_that_were_edited_by_hand_are_refused(tmp_path):
     assert [damage.path for damage in bags.verify(path, notes=False)] == [str(file)]
     assert bags.statistics(path, 'id', again=True)['id'].mean.tolist() == found
     assert list(bags.verify(path, notes=False)) == []
+
+
+def test_logs_of_runs_have_checksums(tmp_path):
+    write(tmp_path / 'a')
+    bags.copy(tmp_path / 'a', tmp_path / 'b')
+    file = tmp_path / 'b' / 'source.json'
+    digest = xxhash.xxh3_64_intdigest(file.read_bytes()).to_bytes(8, 'little')
+    assert file.with_name('source.json.xxh3').read_bytes() == digest
+    bags.copy(tmp_path / 'a', tmp_path / 'b', resume=True)
+    file.write_text(file.read_text().replace('"length": 5', '"length": 6'))
+    with pytest.raises(bags.CorruptError, match=r'source\.json: differs .*mode="overwrite"'):
+        bags.copy(tmp_path / 'a', tmp_path / 'b', resume=True)

@@ -43,6 +43,9 @@ def copy(
         int | None, typer.Option(min=1, show_default=False, help='Datapoints of a full shard.')
     ] = None,
     resume: Annotated[bool, typer.Option('--resume', help='Continue an interrupted copy.')] = False,
+    other_source: Annotated[
+        bool, typer.Option('--other-source', help='Continue even if the source has changed since.')
+    ] = False,
     overwrite: Overwrite = False,
     skip: Annotated[
         bool, typer.Option('--skip', help='Leave out datapoints that cannot be read, and list them.')
@@ -68,6 +71,7 @@ def copy(
             shard_size=parse_byte_count(shard_size),
             shard_length=shard_length,
             resume=resume,
+            check_source=not other_source,
             mode=mode_of(overwrite),
             on_error='skip' if skip else 'raise',
         )
