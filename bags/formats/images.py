@@ -25,6 +25,7 @@ raise ValueError for a file of another format, one that is cut off or damaged, o
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import io
@@ -35,7 +36,7 @@ import numpy as np
 
 from bags.errors import MissingDependencyError
 from bags.formats.arrays import as_array
-from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
+from bags.formats.encoded import BorrowedFile, BufferFile, Encoded, already_encoded, decodes
 from bags.formats.pixels import UPRIGHT, exif_orientation, jpeg_orientation
 from bags.formats.scalars import (
     MAX_VALUE_SIZE,
@@ -70,6 +71,10 @@ __all__ = [
 MODES = {'gray': ('L', ()), 'rgb': ('RGB', (3,)), 'rgba': ('RGBA', (4,))}
 """The modes of `image(mode)`: Pillow's name of each, and the last dimensions of its shape."""
 
+DEPTH_ERROR = (
+    '{name} with 16 bits a channel is decoded in grayscale only, got colour or alpha; '
+    "'image(rgb)' decodes the upper 8 bits"
+)
 MAX_SIDE = 65535
 """Maximum pixels on a side of a JPEG."""
 
@@ -152,7 +157,7 @@ def decode_jpeg(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pix
 
 def encode_png(value: Any, *_args: str) -> Encoded:
     """Encodes an image as PNG, losslessly."""
-    return already_encoded(value, 'PNG') or _save(value, 'PNG', (1, 3, 4))
+    return _checked_depth(already_encoded(value, 'PNG')) or _save(value, 'PNG', (1, 3, 4))
 
 
 @decodes('PNG')
@@ -187,13 +192,14 @@ def decode_avif(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pix
 
 
 def encode_image(value: Any, *args: str) -> Encoded:
-    """Stores an image of any of the formats unchanged, or encodes pixels as PNG. The mode is ignored.
+    """Stores an image of any of the formats unchanged, or encodes pixels as PNG.
 
     Raises:
-        ValueError: The file is cut off, as far as can be told without decoding.
+        ValueError: By its header, the file is cut off, or has a depth that is not decoded: without a mode,
+            16 bits of colour or alpha; more than 16 bits, or floats.
     """
-    image_mode(*args)
-    return already_encoded(value, *IMAGES) or encode_png(value)
+    drop_bits = image_mode(*args) is not None
+    return _checked_depth(already_encoded(value, *IMAGES), drop_bits) or encode_png(value)
 
 
 @decodes(*IMAGES)
@@ -220,6 +226,39 @@ def decode_image(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pi
     return np.array(Image.fromarray(pixels).convert(name))
 
 
+def _checked_depth(file: Encoded | None, drop_bits: bool = False) -> Encoded | None:
+    """Returns a file if its depth can be decoded, as its header says; arguments as of `_load`."""
+    if file is None:
+        return None
+    opened: Any = io.BytesIO(file) if isinstance(file, bytes) else file
+    start = opened.tell()
+    head = opened.read(32)
+    name = identify(head)
+    opened.seek(start)
+    try:
+        if name == 'PNG' and len(head) > 25 and head[24] > 8 and head[25] and not drop_bits:
+            raise ValueError(DEPTH_ERROR.format(name=name))
+        if name == 'TIFF':
+            with contextlib.suppress(
+                ImportError, OSError, SyntaxError, TypeError, KeyError
+            ):  # Decoding raises.
+                _check_depth(_plugin(name)(BorrowedFile(opened)), name, drop_bits)
+    except ValueError:
+        opened.close()
+        raise
+    opened.seek(start)
+    return file
+
+
+def _check_depth(image: Any, name: str, drop_bits: bool, depth: int = 8) -> None:
+    """Raises ValueError for a PIL image of a depth that is not decoded."""
+    bits = max(image.tag_v2.get(258, (1,))) if name == 'TIFF' else depth
+    if bits > 8 and image.mode[0] not in 'IF' and not drop_bits:
+        raise ValueError(DEPTH_ERROR.format(name=name))
+    if image.mode in ('I', 'F') or (';' in image.mode and not image.mode.startswith('I;16')):
+        raise ValueError(f'expected an image of 8 bits a channel, or 16 of gray, got mode {image.mode}')
+
+
 def _load(data: Buffer, args: tuple[str, ...], max_size: int, drop_bits: bool = False) -> Pixels:
     """Decodes an image of any format; `drop_bits` drops the lower 8 bits of colour with 16 bits a channel."""
     name, (_, rotate, min_side) = identify(data), _split(args, 'one argument')
@@ -228,9 +267,7 @@ def _load(data: Buffer, args: tuple[str, ...], max_size: int, drop_bits: bool = 
     # The plugin's class instead of Image.open: no other plugin is imported or sees the bytes, and our limit
     # replaces Pillow's warning.
     image: Any = _plugin(name)(BufferFile(data))
-    bits = data[24] if name == 'PNG' else max(image.tag_v2.get(258, (1,))) if name == 'TIFF' else 8
-    if bits > 8 and image.mode[0] not in 'IF' and not drop_bits:
-        raise ValueError(f'{name} with 16 bits a channel is decoded in grayscale only, got colour or alpha')
+    _check_depth(image, name, drop_bits, data[24] if name == 'PNG' else 8)
     width, height = image.size
     channels = {'1': 1, 'L': 1, 'I;16': 2, 'I;16B': 2}.get(image.mode, 3)
     _check_size(width, height, 4 if image.has_transparency_data else channels, max_size)

@@ -131,7 +131,10 @@ def test_16_bits_of_colour_are_never_cut_to_8(colour, channels):
     data = png(16, colour, 2, 1, b'\0' + bytes(range(2 * 2 * channels)))
     with pytest.raises(ValueError, match='16 bits'):
         decoders['png'](data)
-    assert encoders['png'](data) == data
+    for type in ('png', 'image'):
+        with pytest.raises(ValueError, match=r"in grayscale only, got .*; 'image\(rgb\)' decodes"):
+            encoders[type](data)
+    assert encoders['image'](data, 'rgb') == data
 
 
 @pytest.mark.parametrize('channels', [3, 4])
@@ -554,3 +557,19 @@ def test_jpegs_at_a_reduced_size(word, tmp_path):
         with pytest.raises(ValueError, match='min_side'):
             bags.reduced(wrong)
     pickle.loads(pickle.dumps(bags.reduced(9)))  # Loaders pickle it for worker processes.
+
+
+def test_files_of_a_depth_that_is_not_decoded_are_not_stored(tmp_path):
+    path = tmp_path / 'deep.png'
+    path.write_bytes(png(16, 2, 2, 1, b'\0' + bytes(range(12))))
+    with pytest.raises(ValueError, match='in grayscale only'):
+        encoders['image'](path)
+    with encoders['image'](path, 'rgb') as file:
+        assert file.read() == path.read_bytes()
+    for dtype in (np.float32, np.int32):
+        Image.fromarray(np.zeros((5, 6), dtype)).save(tmp_path / 'deep.tif')
+        with pytest.raises(ValueError, match='expected an image of 8 bits a channel, or 16 of gray'):
+            encoders['image'](tmp_path / 'deep.tif')
+    Image.fromarray(np.full((5, 6), 500, np.uint16)).save(tmp_path / 'gray.tif')
+    with encoders['image'](tmp_path / 'gray.tif') as file:
+        assert (decoders['image'](file.read()) == 500).all()
