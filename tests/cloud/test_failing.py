@@ -323,14 +323,14 @@ def test_a_server_that_knows_neither_ranges_nor_writing(tmp_path):
             with pytest.raises(OSError, match='ignores Range') as caught:
                 bag.Reader(url)
             assert (caught.value.errno, caught.value.filename) == (errno.EOPNOTSUPP, url)
-            with pytest.raises(OSError, match='501') as caught:
+            with pytest.raises(OSError, match='read-only') as caught:
                 store_for(url)[0].replace(url, b'x')
             assert (caught.value.errno, caught.value.filename) == (errno.EOPNOTSUPP, url)
             error = pickle.loads(pickle.dumps(caught.value))
             assert (type(error), str(error)) == (type(caught.value), str(caught.value))
         finally:
             server.shutdown()
-    assert requests.count('PUT') == 1  # Not retried.
+    assert 'PUT' not in requests
 
 
 def test_no_credentials(s3_storage, monkeypatch, tmp_path):

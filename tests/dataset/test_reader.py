@@ -572,8 +572,8 @@ def test_reprs_tell_datasets_apart(kit, tmp_path):
         bags.select(bags.open(one), [2, 1]),
         bags.concat([bags.open(one), bags.open(two)]),
         bags.concat([bags.open(two), bags.open(one)]),
-        bags.open([one, two]),
-        bags.open([two, one]),
+        bags.open([one, two], replace=True),
+        bags.open([two, one], replace=True),
     ]
     assert len({repr(dataset) for dataset in datasets}) == len(datasets)
     assert [repr(pickle.loads(pickle.dumps(dataset))) for dataset in datasets] == list(map(repr, datasets))

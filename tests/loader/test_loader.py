@@ -319,11 +319,13 @@ def test_states_of_other_runs_are_refused(dataset, tmp_path, kit):
     with pytest.raises(ValueError, match='of another dataset'):
         bags.Loader(bags.select(dataset, range(COUNT - 1, -1, -1)), 7).load_state_dict(state)
     # A copy counts as the same dataset, also with other shards.
-    copy = bags.open(kit.fill(tmp_path / 'copy', map(make_row, range(COUNT)), SPEC))
+    bags.copy(dataset, tmp_path / 'copy')
+    copy = bags.open(tmp_path / 'copy')
     bags.Loader(copy, 9).load_state_dict(state)
     # But not for an order by shards.
     state = bags.Loader(dataset, 7, shuffle='shards').state_dict()
-    shards = bags.open(kit.fill(tmp_path / 'shards', map(make_row, range(COUNT)), SPEC, shard_length=41))
+    bags.copy(dataset, tmp_path / 'shards', shard_length=41)
+    shards = bags.open(tmp_path / 'shards')
     assert shards.shards == dataset.shards
     with pytest.raises(ValueError, match='of another run: expected the sampler'):
         bags.Loader(shards, 7, shuffle='shards').load_state_dict(state)
