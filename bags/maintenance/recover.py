@@ -73,7 +73,7 @@ def recover(
         keep_readable: Also write local folders again whose files were cut off at their end, with the
             datapoints that can be read, and list the others. The limits of a bag, at its end, are lost first:
             records are found again if they have one size, checksums, or are compressed and of a type without
-            empty records.
+            empty records; or if only a part of the limits was cut off.
         filesystem, storage_options: As in `bags.open`.
 
     Returns:

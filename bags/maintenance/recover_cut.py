@@ -5,19 +5,23 @@ beginning of the file:
 
 - records of a type with one size have this size;
 - with checksums, a record ends where its bytes have its checksum;
-- zstd frames say where they end; an empty record has no frame, so this needs a type without empty records.
+- zstd frames say where they end; an empty record has no frame, so this needs a type without empty records;
+- if only a part of the limits is cut off, the others are found, as numbers that rise at the end of the file.
+  They are used if all records that they give are of their type.
 
-Other records cannot be told apart without limits: none of them is kept.
+Other records cannot be told apart: none of them is kept.
 """
 
 from __future__ import annotations
 
 import bisect
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import zstandard
 
 from bags.bag.bag_file import BagFile
@@ -31,9 +35,10 @@ from bags.dataset.refs import MISSING
 from bags.dataset.registry import decoders as builtin_decoders
 from bags.dataset.resume import bag_suffix
 from bags.dataset.schema import Decoders
-from bags.dataset.spec import type_texts
+from bags.dataset.spec import FieldType, type_texts
 from bags.dataset.writer import DatasetWriter
 from bags.errors import CorruptError
+from bags.formats.signatures import FORMATS, starts_with
 from bags.storage import File, Hints, Store
 from bags.storage.memory_file import MemoryFile
 
@@ -41,6 +46,7 @@ __all__ = ['Kept', 'keep_readable', 'ranges_of']
 
 MAYBE_EMPTY = ('array', 'bytes', 'utf8')
 """Words of built-in types whose records may be empty."""
+MAX_FALSE_LIMITS = 16
 PIECE_BYTES = 1 << 16
 READ_BYTES = 1 << 24
 ROWS = 1 << 16
@@ -122,7 +128,7 @@ class CutFolder(Folder):
             return self._rebuilt(name, lambda file: _sizes_by_checksum(file, digests), codec)
         if codec is not None and kind.word in builtin_decoders and kind.word not in MAYBE_EMPTY:
             return self._rebuilt(name, lambda file: _sizes_of_frames(file, codec), codec)
-        return self._rebuilt(name, lambda _: (), codec)
+        return self._rebuilt(name, lambda file: _sizes_by_limits(file, kind, codec), codec)
 
     def _codec(self, field: str) -> Zstd | None:
         path = self.store.join(self.path, f'{field}.zdict')
@@ -173,6 +179,45 @@ def _sizes_by_checksum(file: File, digests: list[int]) -> Iterator[int]:
         start = stop
 
 
+def _sizes_by_limits(file: File, kind: FieldType, codec: Zstd | None) -> Sequence[int]:
+    """Returns the sizes of the records whose limits were not cut off, if a part of the limits was."""
+    found: list[list[int]] = []
+    for rest in range(ENTRY):  # Bytes of a limit that was cut in two.
+        stop = file.size - rest
+        data = file.read(stop % ENTRY, stop)
+        table = np.frombuffer(data, '<u8')
+        falls = np.flatnonzero((table[1:] < table[:-1]) | (table[:-1] > stop)) + 1
+        table = table[falls[-1] if len(falls) else 0 :]
+        # A number of the last record that looks like a limit comes before the first one.
+        for first in range(min(len(table), MAX_FALSE_LIMITS)):
+            ends = table[first:].astype(np.int64)
+            end = stop - len(ends) * ENTRY
+            if ends[0] > 0 and ends[-1] <= end and _are_of_type(file, ends, kind, codec):
+                found.append(np.diff(ends, prepend=0).tolist())
+                break
+    return max(found, key=len, default=[])
+
+
+def _are_of_type(file: File, ends: npt.NDArray[np.int64], kind: FieldType, codec: Zstd | None) -> bool:
+    """Returns whether all records with these ends have the format of a type; not if any bytes have it."""
+    if codec is None and (kind.word == 'bytes' or kind.word not in builtin_decoders):
+        return False
+    decode = Decoders(None).get('', kind, False, '').decode
+    try:
+        for start, stop in itertools.pairwise([0, *ends.tolist()]):
+            record = file.read(start, stop)
+            if codec is not None:
+                record = codec.decode(record)
+            elif kind.word in FORMATS:
+                if not starts_with(record, FORMATS[kind.word]):
+                    return False
+            elif decode is not None:
+                decode(bytes(record))
+    except (ValueError, EOFError):
+        return False
+    return True
+
+
 def _sizes_of_frames(file: File, codec: Zstd) -> Iterator[int]:
     """Yields the sizes of whole zstd frames, which have a checksum."""
     dictionary, start = codec.options.dictionary, 0
@@ -216,10 +261,12 @@ def keep_readable(store: Store, path: str, storage: dict[str, Any]) -> Kept:
     folder = CutFolder(store, path)
     refs, types = folder.open_refs(), folder.schema().types
     bags = {name: folder.open_bag(name) for name in types}
-    if not folder.reasons:
-        return Kept(refs.count, [], {})
     reader = DatasetReader.__new__(DatasetReader)._over(folder, Decoders(None, raw=True))
     rows = [index for index, is_there in enumerate(_have_records(reader, bags)) if is_there]
+    if not folder.reasons and len(rows) < refs.count:
+        folder.reasons['refs'] = 'lead to records that are missing'
+    if not folder.reasons:
+        return Kept(refs.count, [], {})
     kept: list[int] = []
     if not rows:
         return Kept(0, list(range(refs.count)), folder.reasons)

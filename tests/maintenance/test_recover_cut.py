@@ -91,11 +91,38 @@ def test_a_whole_dataset_stays_as_it_is(tmp_path):
         assert {file: (file.read_bytes(), file.stat().st_ino) for file in path.rglob('*.*')} == before
 
 
+@pytest.mark.parametrize('count', [1, 3, 8, 13, 400, 799])
+@pytest.mark.parametrize('type', ['utf8', 'json', 'jpeg', 'array', 'zstd'])
+def test_some_limits_may_be_cut_off(tmp_path, type, count):
+    values = {
+        'utf8': [f'text {index} ' * (index % 5) for index in range(1, 101)],
+        'json': [{'x': 'y' * (index % 9), 'n': index} for index in range(100)],
+        'jpeg': [np.full((8, 8 + index % 5, 3), index, np.uint8) for index in range(100)],
+        'array': [np.full(index % 6, index) for index in range(100)],
+        'zstd': [f'text {index} ' * (index % 5) for index in range(1, 101)],
+    }[type]
+    spec = {'id': 'int(8)', 'x': type.replace('zstd', 'utf8')}
+    with bags.DatasetWriter(tmp_path / 'd', spec, compression=['x'] * (type == 'zstd')) as writer:
+        for index, value in enumerate(values):
+            writer.append({'id': index, 'x': value})
+    expected = bags.open(tmp_path / 'd', raw=True).column('x')
+    expected = list(map(bytes, expected))
+    (file,) = (tmp_path / 'd').glob('x.bag*')
+    os.truncate(file, file.stat().st_size - count)
+    (done,) = bags.recover(tmp_path / 'd', keep_readable=True)
+    known = (800 - count) // 8
+    if not known:
+        assert done.action == 'left'
+        return
+    assert (done.action, done.kept, done.lost) == ('kept', known, list(range(known, 100)))
+    assert list(map(bytes, bags.open(tmp_path / 'd', raw=True).column('x'))) == expected[:known]
+
+
 def test_records_that_cannot_be_told_apart_are_left(tmp_path):
     for compression in ((), ['words']):
         path = write(tmp_path / str(len(compression)), sharded=False, compression=compression)
         (file,) = path.glob('words.bag*')
-        cut(file, 0.5)
+        cut(file, 0.1)  # Of the records too: their limits take more space.
         before = {file: file.read_bytes() for file in path.iterdir()}
         (done,) = bags.recover(path, keep_readable=True)
         # Those without words are readable, and are a quarter.
