@@ -60,7 +60,17 @@ class ArraySource(Source):
         records: Sequence[Any],
         damaged: Iterable[tuple[str, str]] = (),
         metadata: Mapping[str, Any] | None = None,
+        left_out: Iterable[str] = (),
     ) -> None:
+        """Opens all datapoints, without their values.
+
+        Args:
+            format: Name of the format.
+            records: The arguments of `open`.
+            damaged: As in `Source`.
+            metadata: As in `Source`.
+            left_out: Fields that the user leaves out, whose arrays need not be readable.
+        """
         super().__init__(format, {}, 0)
         self.damaged += damaged
         self.metadata = dict(metadata or {})
@@ -68,10 +78,21 @@ class ArraySource(Source):
         found: dict[str, Counter[_Facts]] = {}
         self._kinds: dict[tuple[str, str, int], str] = {}
         self.records: list[Any] = []
+        unreadable: set[str] = set()
         for record in records:
-            shown = None
+            shown: dict[str, tuple[str, Shape]] | None = None
             with Collecting(self.damaged), self.open(record) as arrays:
-                shown = {name: self._kind_and_shape(name, array) for name, array in arrays.items()}
+                seen: dict[str, tuple[str, Shape]] = {}
+                for name, array in arrays.items():
+                    field = name_fields([name], [])[name]
+                    if not isinstance(array, Exception):
+                        seen[name] = self._kind_and_shape(name, array)
+                    elif field in left_out:
+                        unreadable.add(field)
+                    else:
+                        detail = f'{name}: {array}; spec={{{field!r}: None}} leaves it out'
+                        raise ValueError(detail) from array
+                shown = seen
             if shown is None:
                 continue
             self.records.append(record)
@@ -87,6 +108,7 @@ class ArraySource(Source):
         self.notes += [
             f'{name!r} is left out: expected numbers or texts' for name in types if not types[name]
         ]
+        self.left_out = {*unreadable, *name_fields([name for name in types if not types[name]], [])}
         self._fields = name_fields([name for name in types if types[name]], self.notes)
         self.spec = {field: types[name] for name, field in self._fields.items()}
         self._types = parse_spec(self.spec)
@@ -95,7 +117,8 @@ class ArraySource(Source):
     def open(self, record: Any) -> AbstractContextManager[Mapping[str, Any]]:
         """Opens the arrays of a datapoint; errors in the file become a SourceError, also inside the `with`.
 
-        Arrays have `shape` and `dtype`. Indexing with a slice returns rows, and with `()` all of them.
+        Arrays have `shape` and `dtype`. Indexing with a slice returns rows, and with `()` all of them. An
+        error in place of an array says why it cannot be read.
         """
 
     def load(self, entry: Any) -> dict[str, Any]:

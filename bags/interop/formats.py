@@ -26,6 +26,8 @@ class Format(NamedTuple):
     """Patterns of other files that belong to the format: the module reads them itself, or needs them not."""
     is_joined: bool = False
     """Whether several folders with the marker are one source."""
+    has_arrays: bool = False
+    """Whether `open_source` takes `left_out` too: fields whose arrays need not be readable."""
 
 
 FORMATS: dict[str, Format] = {
@@ -54,9 +56,9 @@ FORMATS: dict[str, Format] = {
         'meta/info.json',
         beside=('meta/*', 'data/*', 'videos/*', 'images/*'),
     ),
-    'hdf5': Format('hdf5', ('*.hdf5', '*.h5', '*.hdf'), ('h5py',), 'hdf5'),
-    'zarr': Format('zarr', ('*.zarr', '*.zarr.zip'), ('zarr',), 'zarr'),
-    'npz': Format('npz', ('*.npz',)),
+    'hdf5': Format('hdf5', ('*.hdf5', '*.h5', '*.hdf'), ('h5py',), 'hdf5', has_arrays=True),
+    'zarr': Format('zarr', ('*.zarr', '*.zarr.zip'), ('zarr',), 'zarr', has_arrays=True),
+    'npz': Format('npz', ('*.npz',), has_arrays=True),
     'parquet': Format(
         'arrow', ('*.parquet', '*.parq', '*.pq'), ('pyarrow',), 'hf', beside=('dataset_infos.json',)
     ),

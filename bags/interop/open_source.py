@@ -71,7 +71,8 @@ def open_source(
     paths = [path for part in parts for path in _expand_braces(os.fspath(plain_path(part)), storage_options)]
     if not paths:
         raise ValueError('source: expected a path or several paths, got none')
-    found = _open(paths, format, layout, storage_options)
+    left_out = [field for field, kind in (spec or {}).items() if kind is None]
+    found = _open(paths, format, layout, storage_options, left_out)
     if on_error == 'raise' and found.damaged:
         raise SourceError(*found.damaged[0])
     return _with_changes(found, spec)
@@ -113,7 +114,11 @@ def _expand(path: str) -> list[str]:
 
 
 def _open(
-    paths: list[str], format: str | None, layout: str | None, storage_options: Mapping[str, Any] | None
+    paths: list[str],
+    format: str | None,
+    layout: str | None,
+    storage_options: Mapping[str, Any] | None,
+    left_out: list[str],
 ) -> Source:
     if any(letter in path for path in paths for letter in '*?[') and not any('@' in path for path in paths):
         # Paths with an @ are expanded by `bags.bag.Reader`.
@@ -147,9 +152,9 @@ def _open(
     if about := FORMATS.get(chosen.format):
         for package in about.packages:
             import_optional(package, about.extra)
-        source = importlib.import_module(f'bags.interop.sources.{about.module}').open_source(
-            paths, storage_options
-        )
+        options = {'left_out': left_out} if about.has_arrays else {}
+        module = importlib.import_module(f'bags.interop.sources.{about.module}')
+        source = module.open_source(paths, storage_options, **options)
     elif chosen.format == 'webdataset':
         source = TarSource(paths, storage_options, exported)
     else:
@@ -161,8 +166,8 @@ def _open(
             raise SourceError(root, 'expected shards of MDS or LitData beside index.json, got none')
         source = FolderSource(root, chosen.paths, layout, storage_options, exported)
     source.metadata = {**source.metadata, **metadata}
-    if left_out := [*chosen.left_out, *others]:
-        source.notes.append(f'left out: {list_some(left_out)}')
+    if beside := [*chosen.left_out, *others]:
+        source.notes.append(f'left out: {list_some(beside)}')
     return source
 
 
@@ -207,6 +212,8 @@ def _read_metadata(path: str, storage_options: Mapping[str, Any] | None) -> Meta
 
 def _with_changes(source: Source, changes: Mapping[str, str | None] | None) -> Source:
     for field, kind in (changes or {}).items():
+        if kind is None and field not in source.spec and field in source.left_out:
+            continue
         if field not in source.spec:
             raise SpecError(field, f'one of the fields {", ".join(source.spec)}', field)
         if field == KEY and isinstance(source, FileSource) and kind != 'utf8':

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ __all__ = [
     'Collecting',
     'Damaged',
     'Source',
+    'check_claim',
     'check_expanded',
     'find_filesystem',
     'list_paths',
@@ -32,6 +33,8 @@ __all__ = [
 
 MAX_EXPANDED_BYTES = 1 << 30
 """Maximum bytes of a value that its source stores in fewer: compressed, or with holes."""
+MAX_RATIO = 1 << 12
+"""Maximum ratio of the bytes of all values to those of their files, above `MAX_EXPANDED_BYTES`."""
 RECORD_ENCODERS = dict.fromkeys(('json', 'msgpack', 'tree'), lambda value, *_args: bytes(value))
 """Encoders for values that are already records: encoding again could change spaces or the order of keys."""
 
@@ -67,6 +70,8 @@ class Source(abc.ABC):
     the first."""
     encode: bool = False
     """Whether `load` may encode media again that cannot be stored as they are."""
+    left_out: Collection[str] = ()
+    """Fields that the import leaves out anyway: `spec={field: None}` accepts them."""
     loads_in_threads: bool = True
     """Whether `load` takes long enough for several threads to pay off."""
     records: Sequence[Any] = ()
@@ -111,6 +116,19 @@ def check_expanded(size: int, what: str) -> None:
     """Raises ValueError for more than `MAX_EXPANDED_BYTES`; `what` names the value."""
     if size > MAX_EXPANDED_BYTES:
         raise ValueError(f'expected at most {MAX_EXPANDED_BYTES} bytes for {what}, got {size}')
+
+
+def check_claim(claimed: int, stored: int, what: str) -> None:
+    """Raises ValueError if the values that a file announces are too many for the bytes that it has.
+
+    Args:
+        claimed: Bytes of all values.
+        stored: Bytes of the file.
+        what: What announces them.
+    """
+    limit = MAX_EXPANDED_BYTES + MAX_RATIO * stored
+    if claimed > limit:
+        raise ValueError(f'expected up to {limit} bytes of values in {stored} bytes, got {claimed} in {what}')
 
 
 def find_filesystem(path: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:

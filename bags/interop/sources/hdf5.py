@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from bags.errors import SourceError
 from bags.interop.arrays import ArraySource, Episode, natural_order, split_episodes
 from bags.interop.extensions import KEY
 from bags.interop.records import open_file
-from bags.interop.source import list_paths, reading
+from bags.interop.source import Collecting, check_claim, list_paths, reading
 
 __all__ = ['HDF5Source', 'open_source']
 
@@ -29,42 +29,40 @@ class HDF5Source(ArraySource):
     datapoints in its `mask`.
     """
 
-    def __init__(self, paths: list[str], storage_options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        paths: list[str],
+        storage_options: Mapping[str, Any] | None = None,
+        left_out: Iterable[str] = (),
+    ) -> None:
         self._storage_options = storage_options
         episodes: list[Episode] = []
         metadata: dict[str, Any] = {}
-        left_out: dict[str, None] = {}
+        notes: dict[str, None] = {}
+        damaged: list[tuple[str, str]] = []
         paths = sorted(list_paths(paths, storage_options), key=natural_order)
         for path in paths:
             stem = path.rpartition('/')[2].rpartition('.')[0]
-            try:
-                with self._file(path) as file:
-                    found = _datasets(file)
-                    masks = {name: found.pop(name) for name in list(found) if name.startswith('mask/')}
-                    groups, outside = split_episodes(found)
-                    if groups != ['']:
-                        left_out |= dict.fromkeys(outside)
-                        for group in (file, file[groups[0]].parent):
-                            about = {name: value.tolist() for name, value in _attributes(group).items()}
-                            metadata = {**about, **metadata}
-                        for name, keys in masks.items():
-                            if keys.size * keys.dtype.itemsize <= MAX_MASK_BYTES:
-                                names = keys.asstr()[:].tolist()
-                                metadata.setdefault('mask', {})[name.removeprefix('mask/')] = names
-            except SourceError:
-                groups = ['']  # Reported as damaged later.
-            for group in groups:
-                parts = stem if not group or len(paths) > 1 else '', group.rpartition('/')[2]
-                episodes.append(Episode(path, group, '/'.join(filter(None, parts))))
-        super().__init__('hdf5', episodes, metadata=metadata)
-        self.notes += [f'{name!r} is left out: it is in none of the numbered groups' for name in left_out]
+            with Collecting(damaged), self._file(path) as file:
+                groups, others, remarks = _survey(file)
+                metadata = {**_metadata_of(file, groups, remarks), **metadata}
+                remarks |= dict.fromkeys(others, 'is left out: it is in none of the numbered groups')
+                for name, remark in remarks.items():
+                    group = next((each for each in groups if name.startswith(f'{each}/')), '')
+                    notes[f'{name.removeprefix(f"{group}/")!r} {remark}'] = None
+                for group in groups:
+                    parts = stem if not group or len(paths) > 1 else '', group.rpartition('/')[2]
+                    episodes.append(Episode(path, group, '/'.join(filter(None, parts))))
+        super().__init__('hdf5', episodes, damaged, metadata, left_out)
+        self.notes += notes
 
     @contextmanager
     def open(self, record: Episode) -> Iterator[dict[str, Any]]:
         with self._file(record.path) as file:
             group = file[record.group or '/']
-            arrays: dict[str, Any] = dict(_datasets(group))
-            for name, value in _attributes(group).items():
+            remarks: dict[str, str] = {}
+            arrays = _datasets(group, remarks)
+            for name, value in _attributes(group, remarks).items():
                 arrays[f'{name}_attribute' if name in arrays else name] = value
             yield {KEY: np.asarray(record.key), **arrays}
 
@@ -82,12 +80,65 @@ class HDF5Source(ArraySource):
 
 open_source = HDF5Source
 
+_EMPTY = 'is left out: an empty group'
 
-def _datasets(group: Any) -> dict[str, Any]:
-    """Returns the datasets below a group by path; links out of the file or to groups above are left out.
+
+def _survey(file: Any) -> tuple[list[str], list[str], dict[str, str]]:
+    """Returns the groups that are datapoints, the datasets outside of them, and remarks on some by name."""
+    remarks: dict[str, str] = {}
+    found = _datasets(file, remarks)
+    claimed = 0
+    for name, dataset in found.items():
+        if isinstance(dataset, Exception):
+            continue
+        claimed += max(dataset.nbytes, dataset.size)
+        if dataset.size and _count_missing(dataset):
+            remarks[name] = f'has values that were never written: they are {dataset.fillvalue}'
+    check_claim(claimed, file.id.get_filesize(), 'the shapes')
+    groups, outside = split_episodes(name for name in found if not name.startswith('mask/'))
+    parent = groups[0].rpartition('/')[0]
+    for name, remark in remarks.items():
+        above, _, base = name.rpartition('/')
+        if groups != [''] and remark == _EMPTY and above == parent and base[-1:].isdecimal():
+            raise ValueError(f'{name}: expected arrays, as in the other numbered groups, got none')
+    return groups, outside, remarks
+
+
+def _count_missing(dataset: Any) -> int:
+    """Returns the number of chunks that were never written."""
+    if dataset.chunks is None:
+        return int(dataset.id.get_storage_size() == 0)
+    lengths = zip(dataset.shape, dataset.chunks, strict=True)
+    count: int = math.prod(-(-length // chunk) for length, chunk in lengths)
+    return count - int(dataset.id.get_num_chunks())
+
+
+def _metadata_of(file: Any, groups: list[str], remarks: dict[str, str]) -> dict[str, Any]:
+    """Returns the attributes of a file of several datapoints and of the group above them, and its `mask`."""
+    import h5py
+
+    if groups == ['']:
+        return {}
+    metadata: dict[str, Any] = {}
+    for group in (file[groups[0]].parent, file):
+        metadata |= {name: value.tolist() for name, value in _attributes(group, remarks).items()}
+    mask = file.get('mask')
+    for name, keys in mask.items() if isinstance(mask, h5py.Group) else ():
+        is_small = isinstance(keys, h5py.Dataset) and keys.size * keys.dtype.itemsize <= MAX_MASK_BYTES
+        if is_small and h5py.check_string_dtype(keys.dtype):
+            metadata.setdefault('mask', {})[name] = keys.asstr()[:].tolist()
+        else:
+            remarks[f'mask/{name}'] = 'is left out: expected names'
+    return metadata
+
+
+def _datasets(group: Any, remarks: dict[str, str]) -> dict[str, Any]:
+    """Returns the datasets below a group by path, or the error why one cannot be read.
+
+    Links out of the file or to groups above are left out, with a remark by path.
 
     Raises:
-        SourceError: The values of a dataset are in another file, or there are too many datasets.
+        ValueError: There are too many datasets, or the names are damaged.
     """
     import h5py
 
@@ -96,31 +147,50 @@ def _datasets(group: Any) -> dict[str, Any]:
 
     def visit(above: list[Any], prefix: str) -> None:
         nonlocal visited
+        if len(above) > 1 and not len(above[-1]):
+            remarks[prefix.rstrip('/')] = _EMPTY
         for name in above[-1]:
             visited += 1
             if visited > MAX_NAMES or len(above) > MAX_DEPTH:
                 raise ValueError(
                     f'expected up to {MAX_NAMES} names, {MAX_DEPTH} deep, those behind links too'
                 )
-            if isinstance(above[-1].get(name, getlink=True), h5py.ExternalLink):
+            path = prefix + name
+            if not name or path in found:
+                raise ValueError(f'{prefix!r:.200}: expected names that differ, got {name!r:.80}')
+            link = above[-1].get(name, getlink=True)
+            if isinstance(link, h5py.ExternalLink):
+                remarks[path] = 'is left out: a link to another file'
                 continue
-            value = above[-1].get(name)
+            # `get` returns None for a damaged object too.
+            value = above[-1][name] if isinstance(link, h5py.HardLink) else above[-1].get(name)
             if isinstance(value, h5py.Group) and value not in above:
-                visit([*above, value], f'{prefix}{name}/')
-            elif isinstance(value, h5py.Dataset) and value.shape is not None:
-                if value.external or value.is_virtual:
-                    raise ValueError(f'expected values in this file, {value.name!r} refers to others')
-                found[prefix + name] = value
+                visit([*above, value], f'{path}/')
+            elif not isinstance(value, h5py.Dataset):
+                what = 'a link to nothing' if value is None else 'a link to a group above it'
+                remarks[path] = f'is left out: {"a type" if isinstance(value, h5py.Datatype) else what}'
+            elif value.shape is None:
+                remarks[path] = 'is left out: it has no values'
+            elif value.external or value.is_virtual:
+                found[path] = ValueError(f'expected values in this file, {value.name!r} refers to others')
+            else:
+                found[path] = value
 
     visit([group], '')
     return found
 
 
-def _attributes(group: Any) -> dict[str, Any]:
-    """Returns attributes that are numbers or texts, as arrays."""
-    found = {name: np.asarray(value) for name, value in group.attrs.items()}
-    return {
-        name: np.char.decode(value, errors='replace') if value.dtype.kind == 'S' else value
-        for name, value in found.items()
-        if value.dtype.kind in 'biufSU'
-    }
+def _attributes(group: Any, remarks: dict[str, str]) -> dict[str, Any]:
+    """Returns attributes that are numbers or texts, as arrays; the others get a remark."""
+    found = {}
+    for name, value in ((name, np.asarray(value)) for name, value in group.attrs.items()):
+        try:
+            value = np.char.decode(value) if value.dtype.kind == 'S' else value
+        except UnicodeDecodeError:
+            remarks[f'@{name}'] = 'is left out: expected texts of UTF-8'
+            continue
+        if value.dtype.kind in 'biufSU':
+            found[name] = value
+        else:
+            remarks[f'@{name}'] = 'is left out: expected numbers or texts'
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ from bags.interop.arrays import ArraySource, natural_order
 from bags.interop.extensions import KEY
 from bags.interop.files import read_npy_header
 from bags.interop.records import open_file
-from bags.interop.source import list_paths, reading
+from bags.interop.source import check_claim, list_paths, reading
 
 __all__ = ['NpzSource', 'open_source']
 
@@ -21,9 +21,17 @@ __all__ = ['NpzSource', 'open_source']
 class NpzSource(ArraySource):
     """The arrays of each file as a datapoint."""
 
-    def __init__(self, paths: list[str], storage_options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        paths: list[str],
+        storage_options: Mapping[str, Any] | None = None,
+        left_out: Iterable[str] = (),
+    ) -> None:
         self._storage_options = storage_options
-        super().__init__('npz', sorted(list_paths(paths, storage_options), key=natural_order))
+        self._others: dict[str, None] = {}
+        paths = sorted(list_paths(paths, storage_options), key=natural_order)
+        super().__init__('npz', paths, left_out=left_out)
+        self.notes += [f'{name!r} is left out: it is no .npy file' for name in self._others]
 
     @contextmanager
     def open(self, record: str) -> Iterator[dict[str, Any]]:
@@ -32,11 +40,44 @@ class NpzSource(ArraySource):
             open_file(record, self._storage_options) as file,
             np.lib.npyio.NpzFile(file) as arrays,
         ):
-            key = np.asarray(record.rpartition('/')[2].rpartition('.')[0])
-            yield {KEY: key, **{name: _Member(arrays, name) for name in arrays.files}}
+            archive: Any = arrays.zip
+            members, count = archive.infolist(), _count_of_members(file)
+            if count not in (len(members), 0xFFFF):
+                raise ValueError(f'expected {count} files in the archive, got {len(members)}')
+            stored = file.seek(0, 2)
+            check_claim(sum(member.file_size for member in members), stored, 'the archive')
+            found: dict[str, Any] = {KEY: np.asarray(record.rpartition('/')[2].rpartition('.')[0])}
+            for member in members:
+                name = member.filename.removesuffix('.npy')
+                if name != member.filename:
+                    found[name] = _open_member(arrays, name)
+                elif not member.is_dir():
+                    archive.open(member).close()  # Compares its name, which may be damaged.
+                    self._others[member.filename] = None
+            yield found
 
 
 open_source = NpzSource
+
+
+def _count_of_members(file: Any) -> int:
+    """Returns the number of files that a zip announces at its end, 65535 if it has more.
+
+    zipfile does not compare it.
+    """
+    start = max(0, file.seek(0, 2) - (1 << 16) - 22)
+    file.seek(start)
+    end = file.read()
+    place = end.rfind(b'PK\x05\x06')
+    return int.from_bytes(end[place + 10 : place + 12], 'little')
+
+
+def _open_member(arrays: Any, name: str) -> _Member | Exception:
+    """Returns an array, or the reason why it cannot be read."""
+    try:
+        return _Member(arrays, name)
+    except ValueError as exc:
+        return exc
 
 
 class _Member:
@@ -45,15 +86,12 @@ class _Member:
     def __init__(self, arrays: Any, name: str) -> None:
         self._arrays, self._name = arrays, name
         self._file: Any = None
-        try:
-            with arrays.zip.open(f'{name}.npy') as file:
-                size = arrays.zip.getinfo(f'{name}.npy').file_size
-                self.shape, self._is_fortran, self.dtype = read_npy_header(file, size)
-                self._start = file.tell()
-            if self.dtype.hasobject:
-                raise ValueError('expected values that are not pickled (allow_pickle=False)')
-        except ValueError as exc:
-            raise ValueError(f'{name}: {exc}') from exc
+        with arrays.zip.open(f'{name}.npy') as file:
+            size = arrays.zip.getinfo(f'{name}.npy').file_size
+            self.shape, self._is_fortran, self.dtype = read_npy_header(file, size)
+            self._start = file.tell()
+        if self.dtype.hasobject:
+            raise ValueError('expected values that are not pickled (allow_pickle=False)')
 
     def __getitem__(self, key: Any) -> Any:
         if key == () or not self.shape or self._is_fortran:

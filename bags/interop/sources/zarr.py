@@ -2,62 +2,76 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Iterator, Mapping
+import math
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from bags.interop.arrays import ArraySource, Episode, split_episodes
-from bags.interop.source import Collecting, list_paths, reading
+from bags.interop.source import (
+    MAX_EXPANDED_BYTES,
+    Collecting,
+    check_claim,
+    find_filesystem,
+    list_paths,
+    reading,
+)
 
 __all__ = ['ZarrSource', 'open_source']
 
 ENDS = 'meta/episode_ends'
+MAX_EPISODES = 1 << 24
+_METADATA = ('zarr.json', '.zarray', '.zgroup', '.zattrs', '.zmetadata')
 
 
 class ZarrSource(ArraySource):
     """The rows of arrays in `data` between `meta/episode_ends`, or the arrays of groups, as datapoints."""
 
-    def __init__(self, paths: list[str], storage_options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        paths: list[str],
+        storage_options: Mapping[str, Any] | None = None,
+        left_out: Iterable[str] = (),
+    ) -> None:
         self._arrays: dict[str, dict[str, Any]] = {}
         episodes: list[Episode] = []
         metadata: dict[str, Any] = {}
-        left_out: list[str] = []
-        notes: list[str] = []
+        outside: list[str] = []
+        notes: dict[str, None] = {}
         damaged: list[tuple[str, str]] = []
         for path in list_paths(paths, storage_options):
             with Collecting(damaged), reading(path, 'Zarr'):
                 root = _open(path, storage_options)
                 metadata = {**root.attrs, **metadata}
-                members = root.members(max_depth=None)
-                self._arrays[path] = arrays = {
-                    name: member for name, member in members if hasattr(member, 'dtype')
-                }
-                _check(arrays)
+                arrays = dict(_arrays(root, notes))
+                _check(arrays, notes)
+                self._arrays[path] = arrays
                 if ENDS in arrays:
                     rows = _rows_of_episodes(arrays)
                     episodes += [Episode(path, 'data', rows=each) for each in rows]
                     end = rows[-1][1] if rows else 0
-                    lengths = (array.shape[0] for name, array in arrays.items() if name.startswith('data/'))
+                    lengths = (_length(array) for name, array in arrays.items() if name.startswith('data/'))
                     count = max(lengths, default=0)
                     if end < count:
-                        notes.append(
-                            f'{path}: rows {end} to {count - 1} are left out: {ENDS} ends before them'
-                        )
-                    outside = [name for name in arrays if not name.startswith('data/') and name != ENDS]
+                        note = f'{path}: rows {end} to {count - 1} are left out: {ENDS} ends before them'
+                        notes[note] = None
+                    outside += [name for name in arrays if not name.startswith('data/') and name != ENDS]
                 else:
-                    groups, outside = split_episodes(arrays)
+                    groups, others = split_episodes(arrays)
                     episodes += [Episode(path, group) for group in groups]
-                left_out += outside
-        super().__init__('zarr', episodes, damaged, metadata)
-        self.notes += [*notes, *(f'{name!r} is left out: it is in no datapoint' for name in left_out)]
+                    outside += others
+        super().__init__('zarr', episodes, damaged, metadata, left_out)
+        self.notes += [*notes, *(f'{name!r} is left out: it is in no datapoint' for name in outside)]
 
     @contextmanager
     def open(self, record: Episode) -> Iterator[dict[str, Any]]:
         group = f'{record.group}/' if record.group else ''
         with reading(self.name(record), 'Zarr'):
             yield {
-                name.removeprefix(group): _Rows(array, *record.rows) if record.rows else array
+                name.removeprefix(group): array if isinstance(array, Exception) else _part(array, record.rows)
                 for name, array in self._arrays[record.path].items()
                 if name.startswith(group)
             }
@@ -79,33 +93,151 @@ class _Rows:
         return self._array[self._start + start : self._start + stop]
 
 
+def _part(array: Any, rows: tuple[int, int] | None) -> Any:
+    return array if rows is None else _Rows(array, *rows)
+
+
+def _length(array: Any) -> int:
+    return 0 if isinstance(array, Exception) or not array.shape else int(array.shape[0])
+
+
 def _open(path: str, storage_options: Mapping[str, Any] | None) -> Any:
     import zarr
 
     if path.endswith('.zip'):
+        with zipfile.ZipFile(path) as archive:
+            if (name := archive.testzip()) is not None:  # Zarr may read parts, without the checksum.
+                raise ValueError(f'{name!r:.200} is damaged: expected another checksum')
         root = zarr.open(zarr.storage.ZipStore(path, mode='r'), mode='r')
     else:
-        root = zarr.open(path, mode='r', storage_options=dict(storage_options or {}) or None)
+        try:
+            root = zarr.open(path, mode='r', storage_options=dict(storage_options or {}) or None)
+        except FileNotFoundError as exc:
+            fs, inside = find_filesystem(path, storage_options)
+            if not fs.exists(inside):
+                raise
+            raise ValueError('expected zarr.json, .zgroup or .zarray at its top, got none') from exc
     if not isinstance(root, zarr.Group):
         raise ValueError(f'expected a group of arrays, got an array of shape {root.shape}')
     return root
 
 
-def _check(arrays: Mapping[str, Any]) -> None:
-    """Refuses names outside of the folder, and pickled values."""
-    for name, array in arrays.items():
-        if any(part in ('', '.', '..') for part in name.split('/')) or '\\' in name:
-            raise ValueError(f'expected a name without "..", got {name!r}')
+def _arrays(group: Any, notes: dict[str, None], prefix: str = '') -> Iterator[tuple[str, Any]]:
+    """Yields the path of each array below a group, and the array, or the error why it cannot be opened.
+
+    Zarr leaves out what has no metadata; here, it is an error.
+    """
+    consolidated = getattr(group.metadata, 'consolidated_metadata', None)
+    known = {name.partition('/')[0] for name in consolidated.metadata} if consolidated else set()
+    for name in sorted(known | set(_names(group.store_path))):
+        if '\\' in name or name == '..':
+            raise ValueError(f'expected a name without "..", got {prefix}{name!r}')
+        member: Any
+        try:
+            member = group[name]
+        except KeyError as exc:
+            if next(_names(group.store_path / name), None) is not None:
+                detail = 'expected an array or a group, got a folder without their metadata'
+                raise ValueError(f'{prefix}{name}: {detail}') from exc
+            notes[f'{prefix + name!r} is left out: it is no array'] = None
+            continue
+        except OSError:
+            raise
+        except Exception as exc:  # Of an unknown codec, or of metadata that is not valid.
+            yield prefix + name, exc
+            continue
+        if hasattr(member, 'dtype'):
+            _check_blosc(member.metadata)
+            yield prefix + name, member
+        else:
+            yield from _arrays(member, notes, f'{prefix}{name}/')
+
+
+def _names(path: Any) -> Iterator[str]:
+    """Yields the names in a folder of a store, without metadata and hidden files."""
+    from zarr.core.sync import sync
+
+    async def listed() -> list[str]:
+        return [name async for name in path.store.list_dir(path.path)]
+
+    return (name for name in sync(listed()) if name not in _METADATA and not name.startswith('.'))
+
+
+def _check(arrays: Mapping[str, Any], notes: dict[str, None]) -> None:
+    """Compares the shapes of arrays with what is stored, and refuses pickled values."""
+    claimed, found = 0, [(name, array) for name, array in arrays.items() if not isinstance(array, Exception)]
+    for name, array in found:
         about = {key: value for key, value in array.metadata.to_dict().items() if key != 'attributes'}
         if 'pickle' in str(about):
             raise ValueError(f'{name}: expected values that are not pickled')
+        claimed += max(array.nbytes, array.size)
+        lengths = zip(array.shape, getattr(array, 'shards', None) or array.chunks, strict=True)
+        count, stored = math.prod(-(-length // chunk) for length, chunk in lengths), _count_chunks(array)
+        if stored > count:
+            raise ValueError(f'{name}: expected {count} chunks for shape {array.shape}, got {stored}')
+        if stored < count:
+            missing = f'{count - stored} of {count} chunks are not stored'
+            notes[f'{name!r}: {missing}, their values are {array.fill_value}'] = None
+    if claimed > MAX_EXPANDED_BYTES:
+        check_claim(claimed, sum(_stored_bytes(array) for _, array in found), 'the shapes')
+
+
+def _count_chunks(array: Any) -> int:
+    from zarr.core.sync import sync
+
+    path = array.store_path
+
+    async def count() -> int:
+        names = path.store.list_prefix(f'{path.path}/' if path.path else '')
+        return len([name async for name in names if name.rpartition('/')[2] not in _METADATA])
+
+    return int(sync(count()))
+
+
+def _stored_bytes(array: Any) -> int:
+    from zarr.core.sync import sync
+
+    return int(sync(array.store_path.store.getsize_prefix(array.store_path.path)))
+
+
+def _check_blosc(metadata: Any) -> None:
+    """Replaces the class of the Blosc codecs of an array by one that compares sizes."""
+    codecs = [*getattr(metadata, 'codecs', ())]
+    codecs += [inner for codec in codecs for inner in getattr(codec, 'codecs', ())]  # Of shards.
+    found = [getattr(codec, '_blosc_codec', None) or getattr(codec, '_codec', None) for codec in codecs]
+    found += [getattr(metadata, 'compressor', None), *(getattr(metadata, 'filters', None) or ())]
+    plain, checked = _blosc()
+    for codec in found:
+        if isinstance(codec, plain):
+            codec.__class__ = checked
+
+
+@functools.cache
+def _blosc() -> tuple[type[Any], type[Any]]:
+    from numcodecs.blosc import Blosc
+
+    class CheckedBlosc(Blosc):  # type: ignore[misc, unused-ignore]
+        """Blosc reads as many bytes as its header says, also beyond the end of the chunk."""
+
+        def decode(self, buf: Any, out: Any = None) -> Any:
+            size, head = memoryview(buf).nbytes, bytes(memoryview(buf).cast('B')[:16])
+            if len(head) < 16 or int.from_bytes(head[12:], 'little') != size:
+                raise ValueError(f'expected a whole chunk of Blosc, got {size} bytes')
+            return super().decode(buf, out)
+
+    return Blosc, CheckedBlosc
 
 
 def _rows_of_episodes(arrays: Mapping[str, Any]) -> list[tuple[int, int]]:
+    if isinstance(arrays[ENDS], Exception):
+        raise ValueError(f'{ENDS}: {arrays[ENDS]}') from arrays[ENDS]
+    if arrays[ENDS].size > MAX_EPISODES:
+        raise ValueError(f'{ENDS}: expected at most {MAX_EPISODES} episodes, got {arrays[ENDS].size}')
     rows = list(itertools.pairwise([0, *arrays[ENDS][:].tolist()]))
     if any(start > stop for start, stop in rows):
         raise ValueError(f'{ENDS}: expected integers that rise, got {str(arrays[ENDS][:])[:80]}')
     for name, array in arrays.items():
-        if name.startswith('data/') and rows and array.shape[0] < rows[-1][1]:
-            raise ValueError(f'{name}: expected {rows[-1][1]} rows, as {ENDS} says, got {array.shape[0]}')
+        is_read = name.startswith('data/') and not isinstance(array, Exception)
+        if is_read and rows and (length := _length(array)) < rows[-1][1]:
+            raise ValueError(f'{name}: expected {rows[-1][1]} rows, as {ENDS} says, got {length}')
     return rows

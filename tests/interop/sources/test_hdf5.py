@@ -184,3 +184,68 @@ def test_links_that_make_endless_names_are_refused(tmp_path, monkeypatch):
                 group[name] = h5py.SoftLink(f'/g{level + 1}')
     with pytest.raises(bags.SourceError, match=r'a.h5: .* expected up to 1000 names'):
         open_source(tmp_path / 'a.h5')
+
+
+def test_a_hole_does_not_lose_datapoints_or_fields(tmp_path):
+    path = tmp_path / 'a.h5'
+    with h5py.File(path, 'w') as file:
+        for number in range(10):
+            group = file.create_group(f'data/demo_{number}')
+            group['a'], group['b'] = np.full((20, 3), number), np.zeros(20, bool)
+    whole, source = path.read_bytes(), open_source(path)
+    errors = 0
+    for start in range(0, len(whole), 1024):
+        data = bytearray(whole)
+        data[start : start + 1024] = bytes(len(data[start : start + 1024]))
+        path.write_bytes(data)
+        try:
+            found = open_source(path)
+        except bags.SourceError:
+            errors += 1
+        else:
+            assert (found.count, found.spec) == (source.count, source.spec)
+    assert errors
+
+
+def test_what_is_left_out_is_noted(tmp_path):
+    with h5py.File(tmp_path / 'a.h5', 'w') as file:
+        for number in range(2):
+            group = file.create_group(f'data/demo_{number}')
+            group['x'], group['y'] = np.arange(3), np.arange(3)
+            group['empty'] = h5py.Empty('f4')
+            group['nowhere'] = h5py.SoftLink('/none')
+            group['other'] = h5py.ExternalLink('b.h5', '/x')
+            group.create_dataset('rest', (3, 2), 'f4', chunks=(1, 2), fillvalue=7)[0] = 1
+        file.attrs['text'] = np.bytes_(b'\xff')
+    source = open_source(tmp_path / 'a.h5')
+    assert source.notes == [
+        "'empty' is left out: it has no values",
+        "'nowhere' is left out: a link to nothing",
+        "'other' is left out: a link to another file",
+        "'rest' has values that were never written: they are 7.0",
+        "'@text' is left out: expected texts of UTF-8",
+    ]
+    with h5py.File(tmp_path / 'a.h5', 'a') as file:
+        file.create_group('data/demo_2')
+    with pytest.raises(bags.SourceError, match=r'a\.h5: .* data/demo_2: expected arrays, .* got none'):
+        open_source(tmp_path / 'a.h5')
+
+
+def test_an_array_that_cannot_be_read_can_be_left_out(tmp_path):
+    with h5py.File(tmp_path / 'a.h5', 'w') as file:
+        file.create_dataset('o/x', (10,), 'f8', external=[('b', 0, 80)])
+        file['y'] = np.ones(3)
+        file['pair'] = np.zeros(3, [('x', 'f4'), ('y', 'i4')])
+    with pytest.raises(bags.SourceError, match=r"a\.h5: .* spec=\{'o\.x': None\} leaves it out"):
+        open_source(tmp_path / 'a.h5')
+    done = bags.convert(tmp_path / 'a.h5', tmp_path / 'out', spec={'o.x': None, 'pair': None})
+    assert done.spec == {'__key__': 'utf8', 'y': 'float(8)[]'}
+    with pytest.raises(bags.SpecError):
+        open_source(tmp_path / 'a.h5', spec={'o.x': None, 'none': None})
+
+
+def test_a_shape_that_is_far_larger_than_the_file_is_refused(tmp_path):
+    with h5py.File(tmp_path / 'a.h5', 'w') as file:
+        file.create_dataset('x', (1 << 40,), 'f4', chunks=(1024,))
+    with pytest.raises(bags.SourceError, match=r'a\.h5: .* expected up to \d+ bytes of values in \d+ bytes'):
+        open_source(tmp_path / 'a.h5')

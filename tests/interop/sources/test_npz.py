@@ -69,3 +69,39 @@ def test_large_arrays_are_read_in_parts(save, tmp_path):
     with pytest.raises(bags.SourceError, match=r'a.npz: cannot be read as .npz: '):
         bags.convert(tmp_path / 'a.npz', tmp_path / 'again')
     assert not (tmp_path / 'again').exists()
+
+
+def test_an_array_of_objects_can_be_left_out(tmp_path):
+    np.savez(tmp_path / 'a.npz', x=np.arange(3), o=np.array([1, 'a'], object))
+    with pytest.raises(
+        bags.SourceError, match=r"a\.npz: .* o: .*pickled.*; spec=\{'o': None\} leaves it out$"
+    ):
+        bags.convert(tmp_path / 'a.npz', tmp_path / 'out')
+    done = bags.convert(tmp_path / 'a.npz', tmp_path / 'out', spec={'o': None})
+    assert done.spec == {'__key__': 'utf8', 'x': 'array(int64,3)'}
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset[0]['x'].tolist() == [0, 1, 2]
+
+
+def test_files_that_are_no_arrays_are_noted(tmp_path):
+    np.savez(tmp_path / 'a.npz', x=np.arange(3))
+    with zipfile.ZipFile(tmp_path / 'a.npz', 'a') as archive:
+        archive.writestr('readme.txt', 'by me')
+    assert open_source(tmp_path / 'a.npz').notes == ["'readme.txt' is left out: it is no .npy file"]
+
+
+@pytest.mark.parametrize('save', [np.savez, np.savez_compressed])
+def test_every_changed_byte_is_an_error_or_has_no_effect(save, tmp_path):
+    path = tmp_path / 'a.npz'
+    save(path, x=np.arange(3.0), y=np.arange(3))
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 3):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        try:
+            source = open_source(path)
+            (row,) = (source.load(entry) for entry in source.entries())
+        except bags.SourceError:
+            continue
+        assert {name: value.tolist() for name, value in row.items() if name in 'xy'} == {
+            'x': [0.0, 1.0, 2.0], 'y': [0, 1, 2],
+        }, place  # fmt: skip

@@ -1,5 +1,6 @@
 """Replay buffers in Zarr: every value equals that of zarr."""
 
+import shutil
 from pathlib import Path
 
 import numcodecs
@@ -118,3 +119,105 @@ def test_a_damaged_chunk_is_named_and_resumed_after(tmp_path):
     bags.convert(tmp_path / 'a.zarr', tmp_path / 'out', resume=True)
     with bags.open(tmp_path / 'out') as dataset:
         assert [found['x'].tolist() for found in dataset] == [[0, 1], [2, 3], [4, 5]]
+
+
+def compressed(path, version, **options):
+    """Writes random values with Blosc; returns the values, and the path of a chunk."""
+    image = np.random.default_rng(0).integers(0, 256, (20, 8, 8), np.uint8)
+    root = zarr.open_group(path, mode='w', zarr_format=version)
+    blosc = numcodecs.Blosc('lz4') if version == 2 else zarr.codecs.BloscCodec(cname='lz4')
+    root.create_array('data/img', data=image, chunks=(10, 8, 8), compressors=blosc, **options)
+    root.create_array('data/act', data=np.arange(20.0))
+    root.create_array('data/rew', data=np.arange(20.0))
+    root.create_array('meta/episode_ends', data=np.array([10, 20]))
+    chunk = 'data/img/0.0.0' if version == 2 else 'data/img/c/0/0/0'
+    return image, path / chunk
+
+
+@pytest.mark.parametrize(('version', 'options'), [(2, {}), (3, {}), (3, {'shards': (20, 8, 8)})])
+def test_a_chunk_of_blosc_that_is_cut_is_an_error(version, options, tmp_path):
+    image, chunk = compressed(tmp_path / 'a.zarr', version, **options)
+    bags.convert(tmp_path / 'a.zarr', tmp_path / 'out')
+    with bags.open(tmp_path / 'out') as dataset:
+        assert np.array_equal(np.concatenate(dataset.column('img')), image)
+    whole = chunk.read_bytes()
+    for size in (0, 5, 16, len(whole) // 2, len(whole) - 1):
+        chunk.write_bytes(whole[:size])
+        with pytest.raises(bags.SourceError, match=r'a\.zarr, data, rows '):
+            bags.convert(tmp_path / 'a.zarr', tmp_path / 'cut', mode='overwrite')
+    chunk.write_bytes(whole + b'x')
+    with pytest.raises(bags.SourceError, match=r'a\.zarr, data, rows '):
+        bags.convert(tmp_path / 'a.zarr', tmp_path / 'cut', mode='overwrite')
+
+
+@pytest.mark.parametrize(
+    ('version', 'name'),
+    [
+        (2, each)
+        for each in ('.zgroup', 'data/.zgroup', 'meta/.zgroup', 'data/img/.zarray', 'data/act/.zarray')
+    ]
+    + [(3, f'{each}zarr.json') for each in ('', 'data/', 'meta/', 'data/img/', 'meta/episode_ends/')],
+)
+def test_metadata_that_is_gone_is_an_error(version, name, tmp_path):
+    compressed(tmp_path / 'a.zarr', version)
+    (tmp_path / 'a.zarr' / name).unlink()
+    with pytest.raises(bags.SourceError, match=r'a\.zarr'):
+        open_source(tmp_path / 'a.zarr')
+
+
+@pytest.mark.parametrize('version', [2, 3])
+def test_an_array_of_an_unknown_codec_can_be_left_out(version, tmp_path):
+    compressed(tmp_path / 'a.zarr', version)
+    metadata = tmp_path / 'a.zarr/data/img' / ('.zarray' if version == 2 else 'zarr.json')
+    metadata.write_text(metadata.read_text().replace('"blosc"', '"other"'))
+    with pytest.raises(
+        bags.SourceError, match=r"a\.zarr.* img: .*other.*; spec=\{'img': None\} leaves it out"
+    ):
+        open_source(tmp_path / 'a.zarr')
+    assert bags.convert(tmp_path / 'a.zarr', tmp_path / 'out', spec={'img': None}).spec == {
+        'act': 'float(8)[]',
+        'rew': 'float(8)[]',
+    }
+
+
+@pytest.mark.parametrize('version', [2, 3])
+def test_chunks_that_are_not_stored_are_noted(version, tmp_path):
+    _, chunk = compressed(tmp_path / 'a.zarr', version)
+    shutil.move(chunk.parents[1] if version == 3 else chunk, tmp_path / 'moved')
+    (tmp_path / 'a.zarr/readme.txt').write_text('by me')
+    assert open_source(tmp_path / 'a.zarr').notes == [
+        "'readme.txt' is left out: it is no array",
+        "'data/img': 1 of 2 chunks are not stored, their values are 0",
+    ]
+    other = chunk.parents[2] / '1/0/0' if version == 3 else chunk.with_name('1.0.0')
+    for number in (7, 8):
+        shutil.copy(other, other.with_name(str(number) if version == 3 else f'{number}.0.0'))
+    with pytest.raises(bags.SourceError, match=r'expected 2 chunks for shape \(20, 8, 8\), got 3'):
+        open_source(tmp_path / 'a.zarr')
+
+
+@pytest.mark.parametrize('version', [2, 3])
+@pytest.mark.parametrize('name', ['data/x', 'meta/episode_ends'])
+def test_a_shape_that_is_far_larger_than_the_files_is_refused(version, name, tmp_path):
+    compressed(tmp_path / 'a.zarr', version)
+    root = zarr.open_group(tmp_path / 'a.zarr', mode='a')
+    root.create_array(name, shape=(1 << 40,), dtype='i8', chunks=(1 << 20,), overwrite=True)
+    with pytest.raises(
+        bags.SourceError, match=r'a\.zarr: .* expected up to \d+ bytes of values in \d+ bytes'
+    ):
+        open_source(tmp_path / 'a.zarr')
+
+
+def test_a_damaged_zip_is_an_error(tmp_path):
+    whole, path = (GOLDEN / 'replay_v3.zarr.zip').read_bytes(), tmp_path / 'a.zarr.zip'
+    for place in range(7, len(whole), len(whole) // 40):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        try:
+            source = open_source(path)
+        except bags.SourceError:
+            continue
+        assert (source.count, len(source.spec), source.notes) == (
+            3,
+            4,
+            open_source(GOLDEN / 'replay_v3.zarr.zip').notes,
+        )
