@@ -37,6 +37,12 @@ _NO_DATA = ('*.md5', '*.sha1', '*.sha256', '*.sha512', '*.crc', '*.crc32', '*.xx
             '*.crdownload', '*.incomplete', '*.lock')  # fmt: skip
 """Checksums, marks of other libraries, and files whose transfer has not ended."""
 _ARCHIVES = ('*.zip', '*.7z', '*.rar', '*.tar.zst', '*.tar.lz4')
+_OTHER_CONTAINERS = ('*.lance', '*.lmdb', 'data.mdb', '*.sqlite', '*.sqlite3', '*.duckdb', '*.beton', '*.rec',
+                     '*.orc', '*.avro')  # fmt: skip
+"""Files and folders of formats that are not read."""
+_TABLES = ('_delta_log/*.json', '*/_delta_log/*.json', 'metadata/*.metadata.json',
+           '*/metadata/*.metadata.json', '.hoodie/*', '*/.hoodie/*')  # fmt: skip
+"""Logs of Delta, Iceberg and Hudi, which list the Parquet files that belong to a table."""
 _MEDIA = (*IMAGE_TYPES, 'video', 'audio', 'array')
 MAX_BESIDE = 16
 """Number of files beside containers that are not taken for datapoints themselves."""
@@ -84,12 +90,18 @@ def detect(root: str, names: Iterable[str], format: str | None = None, *, keep: 
         for name in internal:
             del formats[name]
     if not formats:
-        for name in visible:
-            if _matches(name, _ARCHIVES):
-                detail = "is an archive, which is not read: unpack it, or layout='files' stores it as bytes"
-                raise SourceError(_join(root, name), detail)
+        if {'state.json', 'dataset_info.json'} <= {name.rpartition('/')[2] for name in visible}:
+            return _containers(root, 'arrow', [], names, folders)  # A saved dataset without its files.
+        _check_no_container(root, visible)
         return _files(visible, names, keep=keep)
     format = _common_format(root, formats)
+    logs = [name for name in names if any(fnmatch.fnmatchcase(name.lower(), each) for each in _TABLES)]
+    if format == 'parquet' and logs:
+        detail = (
+            f'is a table with the log {logs[0]!r}, which may have deleted or replaced some of the Parquet '
+            "files: export the table, or format='parquet' takes all files"
+        )
+        raise SourceError(root, detail)
     taken = [name for name in formats if format in formats[name]]
     if format in _NEED_MARKER and not folders:
         detail = f'expected {FORMATS[format].marker} of {format} beside it, got none'
@@ -197,6 +209,19 @@ def _check_no_dataset(root: str, names: list[str]) -> None:
             raise SourceError(_join(root, folder), 'is a dataset already; bags.copy copies one')
 
 
+def _check_no_container(root: str, names: list[str]) -> None:
+    for name in names:
+        parts = name.split('/')
+        found = next((part for part in parts if _matches(part, _OTHER_CONTAINERS)), None)
+        if found is not None or _matches(name, _ARCHIVES):
+            what = (
+                'an archive, which is not read: unpack it'
+                if found is None
+                else 'of a format that is not read'
+            )
+            raise SourceError(_join(root, name), f"is {what}; layout='files' stores it as bytes")
+
+
 def _common_format(root: str, formats: Mapping[str, set[str]]) -> str:
     """Returns the format of all containers."""
     common = set.intersection(*formats.values())
@@ -236,7 +261,10 @@ def _files(own: list[str], names: list[str], *, keep: bool) -> Detected:
         data = [name for name in own if not _is_beside(name)]
         stems = {split_name(name)[0] for name in data}
         # A checksum or a text that shares its name with another file is a field of the same datapoint.
-        own = [name for name in own if not _is_beside(name) or split_name(name)[0] in stems] if data else own
+        if data:
+            own = [name for name in own if not _is_beside(name) or split_name(name)[0] in stems]
+        else:
+            own = [name for name in own if not _matches(name, _NO_DATA)]
         own = _without_notes(own)
     return Detected('folder', own, [name for name in names if name not in set(own)])
 

@@ -39,7 +39,7 @@ def find_frames(times: Float64s, parts: Sequence[Part], fps: float) -> dict[int,
 
     Counts are exact if the file has as many frames as its episodes, however far the times of episodes have
     drifted. Otherwise frames are found by time, with the tolerance of LeRobot, and none belongs to two
-    episodes.
+    episodes. What both ways contradict each other about, although all times are those of frames, is refused.
 
     Args:
         times: The time of each frame of the file in seconds, shape (n,).
@@ -53,17 +53,24 @@ def find_frames(times: Float64s, parts: Sequence[Part], fps: float) -> dict[int,
     stops = list(itertools.accumulate(part.length for part in parts))
     counted = [range(stop - part.length, stop) for part, stop in zip(parts, stops, strict=True)]
     starts = [_frame_at(times, part.begin) for part in parts]
-    if stops[-1] == len(times) and _follow(parts, counted, starts, fps):
+    is_counted = stops[-1] == len(times) and _follow(parts, fps)
+    if is_counted and _have_drifted(starts, counted):
         return {part.number: frames for part, frames in zip(parts, counted, strict=True)}
     if len(parts) == 1 and parts[0].begin is None and len(times):  # Version 2.
         parts, starts = [parts[0]._replace(begin=float(times[0]))], [0]
     found: dict[int, range | str] = {}
-    for part, start in zip(parts, starts, strict=True):
+    for part, start, frames in zip(parts, starts, counted, strict=True):
         later = [other for other in starts if other is not None and start is not None and other > start]
         stop = min(later, default=len(times))
-        found[part.number] = _frames_by_time(times, part, start, stop, fps)
+        result = _frames_by_time(times, part, start, stop, fps)
         if start is not None and starts.count(start) > 1 and part.length:
-            found[part.number] = f'expected frames of its own, got those of another episode at {part.begin} s'
+            result = f'expected frames of its own, got those of another episode at {part.begin} s'
+        elif is_counted and isinstance(result, range) and result != frames:
+            result = (
+                f'expected frames from {result.start} on by its time, got those from {frames.start} on by '
+                'numbers: another episode may have frames too many or too few'
+            )
+        found[part.number] = result
     return found
 
 
@@ -75,19 +82,28 @@ def _frame_at(times: Float64s, begin: float | None) -> int | None:
     return start if abs(times[start] - begin) <= TOLERANCE else None
 
 
-def _follow(
-    parts: Sequence[Part], counted: Sequence[range], starts: Sequence[int | None], fps: float
-) -> bool:
-    """Returns whether the episodes of a file with as many frames as they have follow each other in it."""
+def _follow(parts: Sequence[Part], fps: float) -> bool:
+    """Returns whether nothing but their begin speaks against episodes that follow each other in a file."""
     begins = [part.begin for part in parts if part.begin is not None]
-    if begins != sorted(begins) or any(abs(part.lacks(fps)) >= 0.5 for part in parts):
-        return False
-    wanted = [frames.start for frames in counted]
-    if None in starts or starts[-1] != wanted[-1]:
-        return True  # The times of episodes have drifted.
-    # All episodes begin at a frame, and the last one where it is counted. If others do not, one of them has a
-    # frame too many, and another one lacks a frame.
-    return list(starts) == wanted
+    numbers = [part.number for part in parts]
+    return (
+        begins == sorted(begins)
+        and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        and not any(abs(part.lacks(fps)) >= 0.5 for part in parts)
+    )
+
+
+def _have_drifted(starts: Sequence[int | None], counted: Sequence[range]) -> bool:
+    """Returns whether the times of episodes are those of their frames, or have drifted.
+
+    If all are the times of frames, but of others, one by one frame and the next by none, then an episode of
+    the file may have a frame too many, and another one lack a frame.
+    """
+    found = [start for start in starts if start is not None]
+    if len(found) < len(starts):
+        return True
+    late = np.subtract(found, [frames.start for frames in counted])
+    return len(set(np.diff(late).tolist())) <= 1
 
 
 def _frames_by_time(times: Float64s, part: Part, start: int | None, stop: int, fps: float) -> range | str:

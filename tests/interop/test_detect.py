@@ -126,10 +126,37 @@ def test_parquet_of_spark_and_of_dask(tmp_path):
     parquet(tmp_path / 'x.parquet/part-0.parquet')
     parquet(tmp_path / 'x.parquet/_metadata')
     parquet(tmp_path / 'x.parquet/_common_metadata')
-    parquet(tmp_path / 'x.parquet/_delta_log/0.checkpoint.parquet')
+    parquet(tmp_path / 'x.parquet/_temporary/0.parquet')
     found = open_source(tmp_path / 'x.parquet')
     assert (found.format, found.count) == ('parquet', 2)
     assert any("'_metadata'" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    'log', ['_delta_log/00000000000000000000.json', 'metadata/v1.metadata.json', '.hoodie/x']
+)
+def test_tables_whose_log_may_delete_files_are_refused(log, tmp_path):
+    parquet(tmp_path / 'data/a.parquet')
+    (tmp_path / log).parent.mkdir()
+    (tmp_path / log).write_text('{}')
+    with pytest.raises(bags.SourceError, match=r"is a table with the log .*format='parquet' takes all files"):
+        open_source(tmp_path)
+    assert open_source(tmp_path, format='parquet').count == 2
+
+
+def test_marks_alone_are_no_files(tmp_path):
+    for name in ('_SUCCESS', 'x.md5', '.DS_Store', 'Thumbs.db'):
+        (tmp_path / name).write_bytes(b'x')
+    with pytest.raises(FileNotFoundError, match='no files to import'):
+        open_source(tmp_path)
+
+
+def test_a_saved_dataset_without_its_files_is_refused(tmp_path):
+    copy_of('hf/saved', tmp_path / 'in')
+    for path in (tmp_path / 'in').glob('*.arrow'):
+        path.unlink()
+    with pytest.raises(bags.SourceError, match=r'state.json: expected files beside it'):
+        open_source(tmp_path / 'in')
 
 
 def test_a_list_or_glob_with_bystanders(tmp_path):
@@ -211,6 +238,11 @@ def test_archives_are_refused(tmp_path):
     with pytest.raises(bags.SourceError, match=r'a.zip: is an archive, which is not read: unpack it'):
         open_source(tmp_path)
     assert open_source(tmp_path, layout='files').spec == {'__key__': 'utf8', 'zip': 'bytes'}
+    (tmp_path / 'a.zip').unlink()
+    (tmp_path / 't.lance/data').mkdir(parents=True)
+    (tmp_path / 't.lance/data/0.bin').write_bytes(b'x')
+    with pytest.raises(bags.SourceError, match=r'0.bin: is of a format that is not read'):
+        open_source(tmp_path)
 
 
 def test_limits_of_bagz_are_no_bag(tmp_path):

@@ -279,8 +279,8 @@ def test_frames_are_counted_if_the_times_of_episodes_drift(begins, tmp_path):
         ((8, 14, 3, 17), {}),
         ((8, 14, 3, 15), {3: 'expected 16 frames from .* s on, got 15'}),
         ((8, 13, 3, 16), {1: 'expected 14 frames from .* s on, got 13'}),
-        ((8, 13, 4, 16), {1: 'expected 14 frames from .* s on, got 13'}),
-        ((7, 15, 3, 16), {0: 'expected 8 frames from .* s on, got 7'}),
+        ((8, 13, 4, 16), {1: 'expected 14 frames from .* s on, got 13', 2: 'another episode may have'}),
+        ((7, 15, 3, 16), {0: 'expected 8 frames from .* s on, got 7', 1: 'another episode may have'}),
     ],
 )
 def test_frames_that_are_missing_or_too_many_shift_no_others(shown, wrong, tmp_path):
