@@ -53,7 +53,13 @@ SIGNATURES = {
     'AAC': rb'\xff[\xf1\xf9]',
     'RF64': rb'RF64',
     'FLV': rb'FLV',
+    'MPEG-PS': rb'\0\0\x01\xba',
+    'MPEG video': rb'\0\0\x01\xb3',  # Without a container.
+    'ASF': rb'\x30\x26\xb2\x75\x8e\x66\xcf\x11',  # WMV and WMA.
+    'AIFF': rb'FORM....AIF[FC]',
+    'AU': rb'\.snd',
     'MPEG-TS': rb'\x47.{187}\x47',  # Packets of 188 bytes.
+    'M2TS': rb'....\x47.{191}\x47',  # The same, each after a time of 4 bytes.
     'zstd': rb'\x28\xb5\x2f\xfd',
     'PDF': rb'%PDF',
     'WebP': rb'RIFF....WEBP',
@@ -78,8 +84,9 @@ Formats of one container (Matroska and WebM; MP4, AVIF and others; Ogg) share th
 EXTENSIONS = {
     'JPEG': 'jpg', 'PNG': 'png', 'WebP': 'webp', 'AVIF': 'avif', 'GIF': 'gif', 'BMP': 'bmp', 'TIFF': 'tif',
     'HEIF': 'heic', 'JPEG XL': 'jxl', 'JPEG 2000': 'jp2', 'MP4': 'mp4', 'QuickTime': 'mov', 'WebM': 'webm',
-    'Matroska': 'mkv', 'AVI': 'avi', 'MPEG-TS': 'ts', 'FLV': 'flv', 'WAV': 'wav', 'RF64': 'wav',
-    'FLAC': 'flac', 'Ogg Opus': 'opus', 'Ogg': 'ogg', 'MP3': 'mp3', 'PDF': 'pdf',
+    'Matroska': 'mkv', 'AVI': 'avi', 'MPEG-TS': 'ts', 'M2TS': 'm2ts', 'FLV': 'flv', 'MPEG-PS': 'mpg',
+    'MPEG video': 'mpg', 'ASF': 'wmv', 'WAV': 'wav', 'RF64': 'wav', 'FLAC': 'flac', 'Ogg Opus': 'opus',
+    'Ogg': 'ogg', 'MP3': 'mp3', 'AAC': 'aac', 'AIFF': 'aiff', 'AU': 'au', 'PDF': 'pdf',
 }  # fmt: skip
 """The usual file name extension of each format."""
 
@@ -95,7 +102,8 @@ IMAGES = ('JPEG', 'PNG', 'WebP', 'AVIF', 'GIF', 'BMP', 'TIFF')
 DEMUXERS = {
     'MP4': 'mp4', 'QuickTime': 'mov', 'Matroska': 'matroska', 'WebM': 'matroska', 'AVI': 'avi', 'WAV': 'wav',
     'RF64': 'wav', 'FLAC': 'flac', 'Ogg': 'ogg', 'Ogg Opus': 'ogg', 'MP3': 'mp3', 'AAC': 'aac',
-    'MPEG-TS': 'mpegts', 'GIF': 'gif',
+    'MPEG-TS': 'mpegts', 'M2TS': 'mpegts', 'GIF': 'gif', 'FLV': 'flv', 'MPEG-PS': 'mpeg',
+    'MPEG video': 'mpegvideo', 'ASF': 'asf', 'AIFF': 'aiff', 'AU': 'au',
 }  # fmt: skip
 """The demuxer of libavformat for each format of video and audio. It is always named: libavformat's own probe
 could take the bytes for a playlist, and open the files and addresses in it."""

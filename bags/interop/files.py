@@ -98,6 +98,8 @@ class FileSource(Source):
                 raise SourceError(f'*.{field}', 'expected another extension, this field is reserved')
             kind = types.get(field, type_of(field)) if field in named | in_tables else 'image'
             self.spec[field] = kind + '?' * (count < self.count)
+            if kind == 'bytes' and field in named and field != 'data':
+                self.notes.append(f'files *.{field} are stored as bytes: no type is known for this extension')
 
     def name(self, entry: Entry) -> str:
         return str(entry.key).encode('utf-8', 'backslashreplace').decode()

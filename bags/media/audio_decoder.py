@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from bags.formats.audio import VERIFY_CHECKSUMS, decode_flac, encode_wav, find_samples, samples_of
 from bags.formats.encoded import BufferFile
-from bags.formats.ffmpeg import import_av
+from bags.formats.ffmpeg import import_av, open_container
 from bags.formats.signatures import identify_file
 from bags.indexing import Int64s
 from bags.media.demux import open_packets
@@ -54,6 +54,8 @@ EQUAL_SLICES = {
 PACKETS_BEFORE = {
     **EQUAL_SLICES, 'aac': 4, 'mp2float': 64, 'mp2': 64, 'mp3': 32, 'opus': 128, 'libopus': 128,
 }  # fmt: skip
+WITH_VIDEO = ('MP4', 'QuickTime', 'Matroska', 'WebM', 'MPEG-TS', 'M2TS', 'MPEG-PS', 'FLV', 'ASF')
+"""Formats whose audio has the clock of the video beside it; in others, it begins at 0."""
 MAX_PACKETS_TO_COUNT = 64
 """Packets to decode before the last one to count its samples, for codecs that are not in the table."""
 MAX_KEPT_CONTEXTS = 8
@@ -127,7 +129,7 @@ class AudioDecoder:
             raise ValueError('expected at least one sample, got none')
         table, first = packets.table, int(presented[0])
         self.begin = 0.0
-        if packets.name in ('MP4', 'QuickTime', 'Matroska', 'WebM', 'MPEG-TS'):
+        if packets.name in WITH_VIDEO:
             tick = table.time_base[0] / table.time_base[1]
             self.begin = int(table.times[first]) * tick + int(self._layout.lows[first]) / self.rate
             if abs(self.begin) < tick:
@@ -309,6 +311,25 @@ def _is_contiguous(file: BinaryIO, table: PacketTable) -> bool:
     return not expected or int(ends[-1]) == expected  # A tick is a sample.
 
 
+def _decode_whole(file: BinaryIO, packets: Packets) -> WavReader:
+    """Decodes all samples of WMA, whose decoder drops the first ones and holds back the last ones itself."""
+    blocks, rate, begin = [], 0, None
+    file.seek(0)
+    with file, open_container(file, packets.name) as container:
+        stream = container.streams[packets.stream]
+        for frame in container.decode(stream):
+            block = frame.to_ndarray()
+            blocks.append(block.T if frame.format.is_planar else block.reshape(-1, frame.layout.nb_channels))
+            rate, begin = rate or frame.sample_rate, frame.time if begin is None else begin
+    if not blocks:
+        raise ValueError('expected at least one sample, got none')
+    data = encode_wav((as_float(np.concatenate(blocks)), rate))
+    reader = WavReader(BufferFile(data))  # type: ignore[arg-type]
+    reader.truncation = packets.table.truncation
+    reader.begin = float(begin or 0) if packets.name in WITH_VIDEO else 0.0
+    return reader
+
+
 def open_audio(file: BinaryIO, stream: int | None = None) -> AnyAudioDecoder:
     """Opens audio, of a stream by its index or the one that plays by default, and numbers its samples.
 
@@ -327,4 +348,6 @@ def open_audio(file: BinaryIO, stream: int | None = None) -> AnyAudioDecoder:
         file.seek(0)
         with file:
             return WavReader(BufferFile(encode_wav(decode_flac(file.read()))))  # type: ignore[arg-type]
+    if packets.codec and packets.codec.startswith('wma'):
+        return _decode_whole(file, packets)
     return AudioDecoder(file, packets)

@@ -301,6 +301,11 @@ def _find_truncation(file: BorrowedFile, name: str) -> str | None:
     if name in ('WAV', 'AVI'):
         end = 8 + int.from_bytes(head[4:8], 'little')
         end = end if end < 1 << 32 else 0
+    elif name == 'AIFF':
+        end = 8 + int.from_bytes(head[4:8], 'big')
+    elif name == 'AU':
+        start, length = int.from_bytes(head[4:8], 'big'), int.from_bytes(head[8:12], 'big')
+        end = 0 if length == (1 << 32) - 1 else start + length  # It may not be known.
     elif name in ('WebM', 'Matroska'):
         try:
             segment = sum(ebml_number(head, 4))  # After the EBML header.

@@ -23,8 +23,14 @@ from bags.media.source import LazyDecoder
 
 __all__ = ['audio_options', 'encode_audio', 'encode_video', 'reading_options', 'stored_video_options']
 
-VIDEO_FORMATS = ('MP4', 'QuickTime', 'Matroska', 'WebM', 'AVI', 'MPEG-TS', 'Ogg', 'GIF')
-AUDIO_FORMATS = ('WAV', 'FLAC', 'Ogg Opus', 'Ogg', 'MP3', 'AAC', 'MP4', 'QuickTime', 'Matroska', 'WebM')
+VIDEO_FORMATS = (
+    'MP4', 'QuickTime', 'Matroska', 'WebM', 'AVI', 'MPEG-TS', 'M2TS', 'MPEG-PS', 'MPEG video', 'FLV',
+    'ASF', 'Ogg', 'GIF',
+)  # fmt: skip
+AUDIO_FORMATS = (
+    'WAV', 'FLAC', 'Ogg Opus', 'Ogg', 'MP3', 'AAC', 'MP4', 'QuickTime', 'Matroska', 'WebM', 'AIFF', 'AU',
+    'ASF',
+)  # fmt: skip
 
 
 def stored_video_options(*args: str) -> tuple[tuple[str, ...], dict[str, Any]]:
@@ -60,8 +66,8 @@ def encode_video(value: Any, *args: str) -> Encoded:
 
     Args:
         value: A path, bytes, or a binary file that is open at its start: MP4, QuickTime, Matroska, WebM,
-            AVI, MPEG-TS, Ogg or GIF. It is copied without loading it, as is the file of a `bags.Video`
-            with the options of this type. Or frames, as for `encode_mp4`.
+            AVI, MPEG-TS, M2TS, MPEG-PS, FLV, ASF (WMV), Ogg or GIF. It is copied without loading it, as is
+            the file of a `bags.Video` with the options of this type. Or frames, as for `encode_mp4`.
         *args: Frames per second and constant rate factor for frames, as of `mp4`; `remux=True` copies the
             streams of a file to an MP4 whose header comes first, which makes slices fast. The options
             `stream`, `rotate` and `dtype` are for the `bags.Video` that is read.
@@ -86,9 +92,9 @@ def encode_audio(value: Any, *args: str) -> Encoded:
     """Stores an audio file unchanged, or encodes samples losslessly.
 
     Args:
-        value: A path, bytes, or a binary file that is open at its start: WAV, FLAC, Ogg, MP3, M4A, or one
-            with video beside the audio; also as a `bags.Audio`. Or a pair of samples and rate: integers as
-            for `encode_flac`, floats as for `encode_wav`.
+        value: A path, bytes, or a binary file that is open at its start: WAV, FLAC, Ogg, MP3, AAC, M4A,
+            AIFF, AU, WMA, or one with video beside the audio; also as a `bags.Audio`. Or a pair of samples
+            and rate: integers as for `encode_flac`, floats as for `encode_wav`.
         *args: `exact`, which only the decoder uses.
 
     Raises:

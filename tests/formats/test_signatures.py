@@ -24,7 +24,9 @@ MAGIC_BYTES = {
     'AVI': [b'RIFF----AVI '], 'RIFF': [b'RIFF'], 'Matroska': [b'\x1a\x45\xdf\xa3'],
     'WebM': [b'\x1a\x45\xdf\xa3'], 'MP4': [b'\0\0\0\nftyp'], 'AVIF': [b'----ftyp'], 'HEIF': [b'----ftyp'],
     'QuickTime': [b'\0\0\0\n' + kind for kind in b'ftyp moov mdat wide free skip pnot'.split()],
-    'Ogg Opus': [b'OggS'], 'Ogg': [b'OggS'],
+    'Ogg Opus': [b'OggS'], 'Ogg': [b'OggS'], 'M2TS': [b'----\x47' + bytes(191) + b'\x47'],
+    'MPEG-PS': [b'\0\0\1\xba'], 'MPEG video': [b'\0\0\1\xb3'], 'AIFF': [b'FORM----AIFF', b'FORM----AIFC'],
+    'ASF': [bytes.fromhex('3026b2758e66cf11')], 'AU': [b'.snd'],
 }  # fmt: skip
 
 

@@ -17,6 +17,8 @@ import bags
 from bags.interop.extensions import escape_key, unescape_key
 from bags.interop.folders import find_layout, group
 from bags.interop.open_source import open_source
+from tests.media.samples import film, number_of
+from tests.media.test_audio import write as sound
 
 DATA = Path(__file__).parents[2] / 'examples' / 'data'
 CAT = (DATA / 'cat.jpg').read_bytes()
@@ -630,3 +632,33 @@ def test_an_import_with_checksums(tmp_path):
     bags.convert(source, tmp_path / 'out', checksum=True)
     with bags.open(tmp_path / 'out', checksum=True) as dataset:
         assert dataset.column('txt') == [str(i) for i in range(9)]
+
+
+def test_media_of_less_common_extensions(tmp_path):
+    """UCF11 is `.mpg`, and GTZAN `.au`."""
+    folder = tmp_path / 'source'
+    folder.mkdir()
+    contents = {
+        'mpg': film('mpeg1video', 10, 'mpeg'),
+        'avi': film('mpeg4', 10, 'avi'),
+        'flv': film('flv', 10, 'flv'),
+        'wmv': film('wmv2', 10, 'asf'),
+        'm2ts': film(count=10, format='mpegts', muxing={'mpegts_m2ts_mode': '1'}),
+        'aiff': sound('pcm_s16be', 'aiff', seconds=0.1),
+        'au': sound('pcm_s16be', 'au', seconds=0.1),
+        'xyz': b'else',
+    }
+    for extension, content in contents.items():
+        (folder / f'a.{extension}').write_bytes(content)
+    written = bags.convert(folder, tmp_path / 'dataset')
+    assert any('*.xyz are stored as bytes' in note for note in written.notes)
+    with bags.open(tmp_path / 'dataset') as reader:
+        for extension, content in contents.items():
+            assert bytes(reader.field(extension)[0]) == content
+        row = reader[0]
+        for field in ('mpg', 'avi', 'flv', 'wmv', 'm2ts'):
+            assert number_of(row[field][7]) == 7
+        for field in ('aiff', 'au'):
+            assert (row[field].rate, len(row[field])) == (44_100, 4410)
+        assert row['xyz'] == b'else'
+    assert bags.verify(tmp_path / 'dataset', decode=True) == []

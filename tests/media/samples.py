@@ -256,6 +256,16 @@ KINDS = {
     'MPEG-4 in AVI': lambda: film('mpeg4', format='avi', options=PARTS),
     'MPEG-2': lambda: film('mpeg2video', format='matroska', options=PARTS),
     'FFV1': lambda: film('ffv1', format='matroska'),
+    'MPEG-1 in MPEG-PS': lambda: film('mpeg1video', format='mpeg', options=PARTS),
+    'MPEG-2 in MPEG-PS': lambda: film('mpeg2video', format='vob', options=PARTS),
+    'MPEG-2 without a container': lambda: film('mpeg2video', format='mpeg2video', options=PARTS),
+    'H.264 in MPEG-TS': lambda: film(format='mpegts', options=x264(open_gop=1)),
+    'H.264 in M2TS': lambda: film(
+        format='mpegts', options=x264(open_gop=1), muxing={'mpegts_m2ts_mode': '1'}
+    ),
+    'H.264 in FLV': lambda: film(format='flv', options=x264(open_gop=1)),
+    'Sorenson in FLV': lambda: film('flv', format='flv', options={'g': '24'}),
+    'WMV': lambda: film('wmv2', format='asf', options={'g': '24'}),
     'Motion JPEG': lambda: film('mjpeg', format='mov', pix_fmt='yuvj420p'),
     'odd sizes': lambda: film(options=x264(), size=(97, 131), pix_fmt='yuv444p'),
     'varying distances': lambda: film(times=varied(), options=x264(open_gop=1)),

@@ -55,6 +55,13 @@ KINDS = {
     'WAV of doubles': lambda: write('pcm_f64le', 'wav'),
     'WAV of A-law': lambda: write('pcm_alaw', 'wav'),
     'WAV, compressed': lambda: write('adpcm_ms', 'wav'),
+    'AIFF': lambda: write('pcm_s16be', 'aiff'),
+    'AIFF of 24 bits': lambda: write('pcm_s24be', 'aiff'),
+    'AU': lambda: write('pcm_s16be', 'au'),
+    'AU of mu-law': lambda: write('pcm_mulaw', 'au'),
+    'WMA': lambda: write('wmav2', 'asf', bit_rate=128_000),
+    'AAC in FLV': lambda: write('aac', 'flv', bit_rate=128_000),
+    'MP2 in MPEG-PS': lambda: write('mp2', 'mpeg', bit_rate=128_000),
     'PCM in QuickTime': lambda: write('pcm_s16be', 'mov'),
     'PCM of 24 bits in QuickTime': lambda: write('pcm_s24be', 'mov'),
     'PCM of 32 bits in QuickTime': lambda: write('pcm_s32be', 'mov'),
@@ -124,6 +131,7 @@ SLICES_WITH_NOISE = {kind for kind in KINDS if 'AAC' in kind and kind != 'AAC wi
     'the film of the demo',
     'MP2 in Matroska',
     'MP2 in MPEG-TS',
+    'MP2 in MPEG-PS',
 }
 """The decoder makes up noise for these, or dithers: by default, slices differ in it from the whole."""
 
