@@ -44,7 +44,8 @@ def one_thread() -> dict[str, int]:
 
 def open_container(file: Any, name: str, **options: str) -> Any:
     """Opens a binary file of a format that `identify` names, with options of its demuxer."""
-    return import_av().open(file, format=DEMUXERS[name], options=options, metadata_errors='replace')
+    # With `options`, which are also for streams, av before 17.1 crashes on a file whose header has no stream.
+    return import_av().open(file, format=DEMUXERS[name], container_options=options, metadata_errors='replace')
 
 
 @dataclass(frozen=True)

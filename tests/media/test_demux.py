@@ -136,7 +136,7 @@ CODED = {
     'AV1': lambda name: film('libsvtav1', options=SVT, format='mp4'),
 }
 CONTAINERS = {
-    'H.264': ('mp4', 'mov', 'matroska', 'mpegts', 'avi'),
+    'H.264': ('mp4', 'mov', 'matroska', 'mpegts', 'avi', 'flv'),
     'H.264, open groups': ('mp4', 'matroska', 'mpegts', 'avi'),
     'HEVC': ('mp4', 'matroska', 'mpegts'),
     'MPEG-4': ('mp4', 'matroska', 'avi'),

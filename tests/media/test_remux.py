@@ -93,6 +93,8 @@ def test_frames_that_need_a_later_one_are_not_copied():
 WRAPPED = {
     'H.264 in MPEG-TS': lambda: film(options=x264(open_gop=1), format='mpegts'),
     'H.264 in MPEG-TS, with sound': lambda: film(options=x264(open_gop=1), format='mpegts', audio=True),
+    'H.264 in FLV': lambda: film(options=x264(open_gop=1), format='flv'),
+    'H.264 in M2TS': lambda: film(options=x264(), format='mpegts', muxing={'mpegts_m2ts_mode': '1'}),
     'AV1': lambda: film('libsvtav1', options=SVT),
     'AV1 in WebM': lambda: film('libsvtav1', options=SVT, format='webm'),
     'VP9': lambda: film('libvpx-vp9', options=VPX),
