@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
@@ -23,10 +24,11 @@ import numpy as np
 
 from bags.bag.bag_file import BagFile
 from bags.bag.checksums import checksums_name, digest_function, digests_of, table_of
+from bags.bag.journal import Journal, certain_counts, journal_name
 from bags.bag.limits import ENTRY
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import LimitsPlacement, ReaderOptions
-from bags.bag.temporary_files import temporary_path
+from bags.bag.temporary_files import swap_name, temporary_path
 from bags.bag.unsynced import UnsyncedDigest
 from bags.errors import CorruptError
 from bags.indexing import Int64s
@@ -54,6 +56,8 @@ class BagAppender:
         store, path: The bag.
         placement: Where its limits will be.
         mode, truncate_to, checksum: As in `bags.bag.Writer`.
+        is_alone: Whether the bag is no part of a dataset, which has one journal for all its bags and syncs
+            its folder once for all of them.
 
     Raises:
         FileExistsError, BlockingIOError, CorruptError: As `bags.bag.Writer`.
@@ -67,6 +71,7 @@ class BagAppender:
         mode: str,
         truncate_to: int | None,
         checksum: bool = False,
+        is_alone: bool = True,
     ) -> None:
         self.path = path
         """Where the bag is after `close`."""
@@ -76,12 +81,14 @@ class BagAppender:
         """End of the last of these records."""
         self.replaces = mode == 'overwrite'
         """Whether it replaces another bag at `close`."""
-        self.syncs_folder = True
-        """Whether `close` syncs the folder; False if the caller does, once for many bags."""
         self.unsynced: UnsyncedDigest | None = None
         """The digest of what `append` writes, from when the caller sets it."""
-        self.before_limits: Callable[[int], None] | None = None
-        """Called by `append` with the new count, before the limits are written that make records readable."""
+        self.before_limits: Callable[[], Callable[[str, int, int], None] | None] = lambda: None
+        """Returns what `append` calls with path, new count and end, before limits make records readable."""
+        self._is_alone = is_alone
+        self._journal: Journal | None = None
+        if is_alone and mode != 'overwrite' and store.durability:
+            self._journal = Journal(store, journal_name(path), placement)
         self._store = store
         self._written = path  # Another path than `path` while overwriting.
         self._placement = placement
@@ -106,6 +113,8 @@ class BagAppender:
         else:
             self._written = temporary_path(self._store, path)
             self._create(checksum)
+        if self._journal is not None:
+            self._journal.track([weakref.proxy(self)], [self.count])
 
     def _open_checksums(self, beside: str, table: bytes) -> None:
         # A new file: readers of more records keep the old one.
@@ -133,7 +142,7 @@ class BagAppender:
             table = self._store.read(beside)
             if len(table) < size:
                 raise CorruptError(beside, None, f'expected the checksums of {self.count} records at least')
-            self._has_companion = True
+            self._has_companion = table[:ENTRY] != table_of([digest_function()(b'')])
             self._open_checksums(beside, table[:size])
         elif exists or checksum:
             bag = self._open_bag() if self.count else None
@@ -146,6 +155,8 @@ class BagAppender:
         if self._store.exists(self._written):
             raise FileExistsError(errno.EEXIST, 'the bag already exists', self._written)
         beside = limits_name(self._written)
+        if self._journal is not None:
+            self._journal.create([0])
         in_memory = self._store.is_remote and not self._separate
         self._limits = MemoryOutput(beside) if in_memory else self._store.create(beside)
         self._lock = self._store.lock(beside)
@@ -195,8 +206,14 @@ class BagAppender:
     def _resume(self, beside: str, checksum: bool, truncate_to: int | None) -> None:
         """Continues at the end of a local bag, under the lock."""
         store = self._store
+        if self._is_alone:
+            truncate_to = self._certain_count(beside, truncate_to)
         ends, is_replaced = self._ends_to_keep(beside, truncate_to)
         self.count, self.end = len(ends), int(ends[-1]) if len(ends) else 0
+        if self._journal is not None:
+            self._journal.create([self.count])
+        elif self._is_alone:
+            store.remove(journal_name(self.path))
         if is_replaced:
             # Readers may have mapped the records that are dropped here, or the limits of a closed bag, so
             # both files are replaced by copies. The limits come first: those that are kept fit the old and
@@ -208,8 +225,7 @@ class BagAppender:
             self._data = store.resume(copy, self.end)
             self._write_sentinel(self.end)
             store.rename(copy, self.path)
-            if self.syncs_folder:
-                store.sync_folder(os.path.dirname(beside))
+            store.sync_folder(os.path.dirname(beside))
         else:
             self._limits = store.resume(beside, self.count * ENTRY)
         # Bytes after the last record stay until `close` truncates the file. The sentinel follows them.
@@ -219,9 +235,26 @@ class BagAppender:
         self._write_sentinel(size)
         self._continue_checksums(checksum)
 
+    def _certain_count(self, beside: str, truncate_to: int | None) -> int | None:
+        """Returns the number of records to keep, without those that a power cut may have damaged.
+
+        What is kept is then on disk.
+        """
+        store, path = self._store, self.path
+        counts = certain_counts(store, journal_name(path), [path])
+        for file in (path, beside, checksums_name(path)):
+            if store.exists(file):
+                store.sync(file)
+        store.sync_folder(os.path.dirname(path))
+        return (
+            truncate_to
+            if counts is None
+            else min(counts[0], counts[0] if truncate_to is None else truncate_to)
+        )
+
     def _ends_to_keep(self, beside: str, truncate_to: int | None) -> tuple[Int64s, bool]:
         """Returns the ends of the records to keep, and whether the files must be replaced by copies."""
-        if truncate_to is not None and not self._separate:
+        if truncate_to is not None:
             listed = self._store.read(beside)[: truncate_to * ENTRY]
             if len(listed) == truncate_to * ENTRY:
                 # Valid also after a power cut that lost what follows: then the bag may not look open.
@@ -273,6 +306,8 @@ class BagAppender:
             sizes: Bytes of each record; None for one record of all bytes.
             pending: The buffer of these records. They are removed from it when they count as written.
         """
+        if self._journal is not None:
+            self._journal.sync_if_due()
         table = np.empty(0, '<i8')
         try:
             if self._sums is None and self.unsynced is None:
@@ -299,8 +334,8 @@ class BagAppender:
             count, end = self.count + len(table), int(table[-1])
             if self.unsynced is not None:
                 self.unsynced.add_limits(table.tobytes())
-            if self.before_limits is not None:
-                self.before_limits(count)
+            if (save := self.before_limits()) is not None:
+                save(self.path, count, end)
             self._limits.write([table.tobytes()])
             # One statement, which Ctrl-C cannot interrupt.
             self.count, self.end, pending[:] = count, end, ()
@@ -363,6 +398,13 @@ class BagAppender:
         if limits:
             self._limits.sync()
 
+    def sync_flush(self) -> None:
+        """Writes what was flushed to the disk."""
+        if self._journal is None:
+            self.sync()
+        else:
+            self._journal.after_flush()
+
     def finish(self) -> None:
         """Appends the limits and syncs the bag. Until `close`, it still counts as open.
 
@@ -375,9 +417,6 @@ class BagAppender:
             raise OSError(errno.EIO, 'cannot be closed: its limits were uploaded in part', self._written)
         try:
             if not self._separate:
-                if self.syncs_folder:
-                    # Limits that a power cut damages would make the closed bag unreadable.
-                    self._limits.sync()
                 self._append_limits()
             if self._sums is not None and self._store.is_remote:
                 self._store.replace(checksums_name(self.path), self._sums.read(0, self._sums.size))
@@ -397,11 +436,14 @@ class BagAppender:
         self._move_into_place()
         if not self._separate:
             self._limits.discard()
-            self._sync_folder()
+        if self._journal is not None:
+            self._sync_folder()  # Without the journal, the bag has to be closed.
+            self._journal.remove()
+        self._sync_folder()
         self._release_lock()
 
     def _sync_folder(self) -> None:
-        if self.syncs_folder:
+        if self._is_alone:
             self._store.sync_folder(os.path.dirname(self.path))
 
     def _append_limits(self) -> None:
@@ -422,10 +464,13 @@ class BagAppender:
     def _move_into_place(self) -> None:
         """Moves the files of a bag that replaces another one to their paths."""
         store, limits = self._store, limits_name(self.path)
-        if self._written == self.path:
+        if self._written == self.path or store.is_remote:
             return
         if self._separate:
-            # Between the two renames the records have no limits rather than wrong ones.
+            # From here on, `remove_leftovers` completes the replacement. Between the two renames the records
+            # have no limits rather than wrong ones.
+            store.rename(self._limits.path, swap_name(self._written))
+            self._sync_folder()
             store.remove(limits)
         store.remove(checksums_name(self.path))
         self._sync_folder()
@@ -434,9 +479,10 @@ class BagAppender:
         if self._sums is not None:
             store.rename(self._sums.path, checksums_name(self.path))
         if self._separate:
-            store.rename(self._limits.path, limits)
+            store.rename(swap_name(self._written), limits)
         else:
             store.remove(limits)
+        store.remove(journal_name(self.path))  # Of the bag that was replaced.
         self._sync_folder()
 
     def discard(self) -> None:
@@ -445,6 +491,8 @@ class BagAppender:
         self._limits.discard()
         if self._sums is not None:
             self._sums.discard()
+        if self._journal is not None:
+            self._journal.remove()
         self._release_lock()
 
     def _release_lock(self) -> None:

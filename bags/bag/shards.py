@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from bags.bag.bag_file import BagFile
+from bags.bag.journal import check_certain, journal_name
 from bags.bag.limits import ENTRY
-from bags.bag.open import open_bag
+from bags.bag.open import limits_name, open_bag
 from bags.bag.options import CachePolicy, ReaderOptions, ShardingLayout
 from bags.bag.sharding import Concatenated, Interleaved
 from bags.bag.zstd import Buffer
@@ -54,6 +55,8 @@ class Shards:
         # when the garbage collector runs.
         def open_shard(shard: int) -> BagFile:
             bag = open_bag(store, paths[shard], options)
+            if not store.is_remote:
+                check_certain(store, journal_name(bag.path), [bag.path], limits_name(bag.path))
             expected = lengths[shard] if lengths else 0
             if bag.count < expected:
                 detail = f'had {expected} records when first opened, now {bag.count}'

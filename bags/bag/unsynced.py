@@ -6,7 +6,6 @@ from typing import Any
 
 from bags.bag.checksums import checksums_name
 from bags.bag.limits import ENTRY
-from bags.indexing import Int64s
 from bags.storage import Hints, Store
 
 __all__ = ['UnsyncedDigest', 'digest_of']
@@ -38,32 +37,31 @@ class UnsyncedDigest:
     def add_checksums(self, table: bytes) -> None:
         self._checksums.update(table)
 
-    def value(self) -> int:
-        """Returns the digest, an unsigned integer of 64 bits."""
+    def values(self) -> tuple[int, int]:
+        """Returns the digests of records and checksums, and of limits: unsigned integers of 64 bits."""
         from xxhash import xxh3_64_intdigest
 
-        parts = (self._records, self._limits, self._checksums)
-        return xxh3_64_intdigest(b''.join(part.digest() for part in parts))
+        both = xxh3_64_intdigest(self._records.digest() + self._checksums.digest())
+        return both, self._limits.intdigest()
 
 
-def digest_of(store: Store, path: str, synced: int, ends: Int64s) -> int:
-    """Computes the digest of the records of a bag after the first `synced` ones.
+def digest_of(store: Store, path: str, synced: int, start: int, stop: int, flushed: int) -> int:
+    """Computes the digest of records of a bag and of their checksums.
 
     Args:
         store, path: The bag.
         synced: Number of records before them.
-        ends: The limits of all records up to the last one.
+        start, stop: Where they are in the file.
+        flushed: Number of records before their end.
 
     Raises:
         OSError, EOFError: A file is missing or too short.
     """
     digest = UnsyncedDigest(synced)
-    start, stop = (int(ends[count - 1]) if count else 0 for count in (synced, len(ends)))
     file = store.open(path, Hints(mapped=False))
     for first in range(start, stop, READ_BYTES):
         digest.add_records(file.fetch(first, min(first + READ_BYTES, stop)))
-    digest.add_limits(ends[synced:].astype('<i8').tobytes())
     if store.exists(checksums_name(path)):
         table = store.read(checksums_name(path))
-        digest.add_checksums(table[ENTRY * (synced + 1) : ENTRY * (len(ends) + 1)])
-    return digest.value()
+        digest.add_checksums(table[ENTRY * (synced + 1) : ENTRY * (flushed + 1)])
+    return digest.values()[0]

@@ -42,6 +42,8 @@ class Writer:
     """
 
     Options = WriterOptions
+    _is_alone = True
+    """Whether the bag is no part of a dataset."""
 
     def __init__(
         self,
@@ -63,13 +65,13 @@ class Writer:
         store, path = store_for(
             filename, options.filesystem, options.storage_options, durability=options.durability
         )
-        self._syncs_flushes = store.durability is Durability.FLUSH
+        self._syncs_flushes = self._is_alone and store.durability is Durability.FLUSH
         self._codec: Zstd | None = codec_for(path, options.compression, options.max_record_size)
         self._max_size = options.max_record_size if self._codec is not None else sys.maxsize
         if mode != 'create':
             remove_leftovers(store, path)
         self._bag = BagAppender(
-            store, path, options.limits_placement, mode, truncate_to, bool(options.checksum)
+            store, path, options.limits_placement, mode, truncate_to, bool(options.checksum), self._is_alone
         )
         self._closed = False
 
@@ -202,7 +204,7 @@ class Writer:
             self._bag.append([(buffers, total)], sizes, records)
         self.buffered = 0
         if self._syncs_flushes:
-            self._bag.sync()
+            self._bag.sync_flush()
 
     def finish(self) -> None:
         """Does the part of `close` that takes long: flushes, appends the limits and syncs the files."""

@@ -99,6 +99,8 @@ class FieldWriter(bag.Writer):
         companion: The content of the file that reading the bag needs: spec.json, or a dictionary.
     """
 
+    _is_alone = False
+
     def __init__(
         self,
         name: str,
@@ -112,8 +114,6 @@ class FieldWriter(bag.Writer):
         super().__init__(path, options, **keywords)
         self.appender = self._bag
         """The files of the bag."""
-        # The dataset does both, for all bags at once.
-        self.appender.syncs_folder = self._syncs_flushes = False
         self.name = name
         self.kind = kind
         self.count = len(self)

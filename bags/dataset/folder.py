@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from bags.bag.bag_file import BagFile
 from bags.bag.checksums import checksums_name
+from bags.bag.journal import check_certain
 from bags.bag.open import open_bag
 from bags.bag.options import (
     CompressionAutoDetect,
@@ -158,6 +159,8 @@ class Folder:
             if 'spec.json' in self.names and self.granular:
                 return None
             raise self._without_refs(path) from None
+        if not self.store.is_remote and self.is_unfinished():
+            self._check_certain()
         is_legacy = refs.count > 0
         if refs.count > 1:
             # The last limits were read with the size. If they imply `count` rows of one length, the table
@@ -181,6 +184,14 @@ class Folder:
             spec = self._spec or self.store.read(self.store.join(self.path, 'spec.json'))
             refs.checksums.check_companion(spec, 'spec.json')
         return refs
+
+    def _check_certain(self) -> None:
+        """Raises CorruptError if a power cut may have damaged what a writer had not closed."""
+        schema = self.schema()
+        names = names_in(self.store, self.path)
+        files = [name + (bag_suffix(self.path, name, names) or '.bag') for name in ('refs', *schema.types)]
+        paths = [self.store.join(self.path, file) for file in files]
+        check_certain(self.store, self.store.join(self.path, MARK), paths, self.path)
 
     def _without_refs(self, path: str) -> Exception:
         """Returns the error for a folder that has neither refs nor the files of Granular."""

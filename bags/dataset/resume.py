@@ -8,10 +8,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from bags.bag.bag_file import BagFile
 from bags.bag.checksums import SUFFIX, checksums_name
+from bags.bag.journal import certain_counts
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
-from bags.dataset.json_files import check_json, write_json
-from bags.dataset.mark import MARK, certain_counts, is_mark
+from bags.dataset.json_files import check_json, remove_json, write_json
+from bags.dataset.mark import MARK, is_mark
 from bags.dataset.metadata import METADATA, STATISTICS
 from bags.dataset.refs import MISSING, RefsFormat
 from bags.dataset.shard_index import INDEX
@@ -22,6 +23,7 @@ __all__ = [
     'SOURCE',
     'Kept',
     'ProgressLog',
+    'accept',
     'bag_suffix',
     'is_derived',
     'is_file_of_dataset',
@@ -62,6 +64,18 @@ def remove_files(store: Store, folder: str) -> None:
     names = filter(is_file_of_dataset, store.names(folder))
     for name in sorted(names, key=lambda name: (name == MARK, name != 'refs.bag')):
         store.remove(store.join(folder, name))
+
+
+def accept(store: Store, folder: str) -> None:
+    """Removes the mark of a folder whose bags are closed, after everything in it is on disk."""
+    names = set(store.names(folder))
+    for name in names:
+        store.sync(store.join(folder, name))
+    if SOURCE not in names:
+        remove_json(store, store.join(folder, SOURCE))  # Its checksum is written first.
+    store.sync_folder(folder)
+    store.remove(store.join(folder, MARK))
+    store.sync_folder(folder)
 
 
 def bag_suffix(folder: str, field: str, names: Collection[str]) -> str | None:
@@ -118,9 +132,10 @@ def records_to_keep(
     bags = {name: name + (bag_suffix(folder, name, names) or '.bag') for name in ['refs', *format.spec]}
     certain = None
     if not store.is_remote:
-        certain = certain_counts(store, folder, list(bags.values()), names, format.stride)
+        paths = [store.join(folder, file) for file in bags.values()]
+        certain = certain_counts(store, store.join(folder, MARK), paths)
     if certain is not None:
-        counts = {name: certain[file] for name, file in bags.items()}
+        counts = dict(zip(bags, certain, strict=True))
         kept: Kept | None = Kept(counts, frozenset(counts))
     else:
         kept = _complete_records(store, folder, format, names, ReaderOptions(**storage))

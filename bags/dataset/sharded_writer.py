@@ -20,7 +20,7 @@ from bags.dataset.mark import MARK, TEXT, is_mark, mark_name
 from bags.dataset.metadata import METADATA, dump_metadata, read_metadata
 from bags.dataset.options import SHARD_SIZE, DatasetWriteOptions, WriterSettings
 from bags.dataset.reader import DatasetReader
-from bags.dataset.resume import SOURCE, is_temporary, remove_files
+from bags.dataset.resume import SOURCE, accept, is_temporary, remove_files
 from bags.dataset.shard_index import INDEX
 from bags.dataset.spec import load_spec, union
 from bags.dataset.writer import DatasetWriter, reopen
@@ -227,11 +227,11 @@ class ShardedDatasetWriter(BaseWriter):
 
     def _remove_marks(self) -> None:
         """Removes the marks: the dataset is finished."""
-        marks = [path for path in self._marks if path != self._mark]
-        for path in marks:
-            self._store.remove(path)
-        for folder in {os.path.dirname(path) for path in marks}:
-            self._store.sync_folder(folder)
+        for path in self._marks:
+            if os.path.dirname(path) != os.path.dirname(self._mark):
+                accept(self._store, os.path.dirname(path))
+            elif path != self._mark:
+                self._store.remove(path)
         if self._marks:
             self._store.remove(self._mark)
             self._store.sync_folder(self.directory)

@@ -14,6 +14,7 @@ from typing import Any, Literal, Unpack
 import numpy as np
 
 from bags.bag.checksums import SUFFIX
+from bags.bag.journal import Journal
 from bags.bag.options import CompressionNone, CompressionZstd
 from bags.bag.zstd import MAX_TRAINING_BYTES, check_dictionary
 from bags.dataset.base_writer import BaseWriter, remove_derived
@@ -21,7 +22,7 @@ from bags.dataset.encoder import close_files
 from bags.dataset.field_writer import Compressed, FieldWriter, RefsWriter, Run
 from bags.dataset.identity import IDENTITY, CopiedFrom, Identity, new_id
 from bags.dataset.json_files import remove_json, write_checksum, write_json
-from bags.dataset.mark import Mark
+from bags.dataset.mark import MARK
 from bags.dataset.metadata import METADATA, dump_metadata
 from bags.dataset.options import DatasetWriteOptions, WriterSettings
 from bags.dataset.refs import MISSING, RefsFormat
@@ -107,7 +108,7 @@ class DatasetWriter(BaseWriter):
         """With `resume` of a closed folder, the number of datapoints, and its identity file."""
         self._copied_from: CopiedFrom | None = None
         """The origin of the datapoints, if all were copied from another dataset."""
-        self._mark = Mark(self._store, self.directory)
+        self._mark = Journal(self._store, self._store.join(self.directory, MARK))
         self._lock = self._replacement or self._store.lock(self.directory)
         try:
             self._open(resume, truncate_to)
@@ -189,7 +190,8 @@ class DatasetWriter(BaseWriter):
     ) -> FieldWriter:
         store, path = self._store, self._store.join(self.directory, name)
         how = self._compressions.get(name)
-        suffix = bag_suffix(self.directory, name, names) or ('.bagz' if how else '.bag')
+        begun = [end for end in ('.bag', '.bagz') if f'limits.{name}{end}' in names]  # By a killed writer.
+        suffix = bag_suffix(self.directory, name, names) or [*begun, '.bagz' if how else '.bag'][0]
         options = self._settings.of_bags(
             compression=CompressionNone(), buffer_size=MAX_BUFFERED_BYTES, checksum=self._checksum
         )
@@ -301,7 +303,9 @@ class DatasetWriter(BaseWriter):
     def _flush_refs(self, runs: Sequence[Run] = ()) -> None:
         """Flushes the refs, and runs of them, after the records that they refer to."""
         # Refs are flushed last: if the refs of a datapoint can be read, its records can.
-        self._mark.flush(functools.partial(self._refs.write_runs, runs))
+        self._mark.sync_if_due()
+        self._refs.write_runs(runs)
+        self._mark.after_flush()
         self._flushed = time.monotonic()
 
     def close(self) -> None:

@@ -10,13 +10,14 @@ from typing import Any, Literal
 
 from bags.bag import Writer
 from bags.bag.bag_file import BagFile
+from bags.bag.journal import journal_name, placement_in
 from bags.bag.open import limits_name, open_bag
-from bags.bag.options import ReaderOptions
+from bags.bag.options import LimitsPlacement, ReaderOptions
 from bags.bag.temporary_files import remove_leftovers, remove_tree
 from bags.dataset.json_files import remove_json
 from bags.dataset.listing import is_being_made
 from bags.dataset.mark import MARK, is_mark
-from bags.dataset.resume import is_temporary
+from bags.dataset.resume import accept, is_temporary
 from bags.dataset.shard_index import INDEX
 from bags.dataset.spec import load_spec
 from bags.dataset.writer import reopen
@@ -129,6 +130,9 @@ def recover_each(
 
 def _recover_bag(store: Store, path: str, storage: dict[str, Any]) -> Recovery:
     limits = limits_name(path)
+    placement = placement_in(store, path)
+    if placement is not None:
+        return _recover_with_journal(store, path, placement, storage)
     bag = open_bag(store, path, ReaderOptions(**storage))
     count = bag.count
     if not store.exists(limits):
@@ -141,6 +145,28 @@ def _recover_bag(store: Store, path: str, storage: dict[str, Any]) -> Recovery:
     del bag
     Writer(path, mode='append', **storage).close()
     return Recovery(path, 'closed', count, 0, size, f'closed, with {count:,} records{_dropped(0, size)}')
+
+
+def _recover_with_journal(
+    store: Store, path: str, placement: LimitsPlacement, storage: dict[str, Any]
+) -> Recovery:
+    """Closes a bag whose journal says where its limits belong, and which records are certain."""
+    before, size = 0, 0
+    with contextlib.suppress(CorruptError, FileNotFoundError):  # After a power cut.
+        bag = open_bag(store, path, ReaderOptions(limits_placement=placement, **storage))
+        before, size = bag.count, _unfinished_bytes(bag)
+        del bag
+    if store.exists(limits_name(path)):
+        writer = Writer(path, mode='append', limits_placement=placement, **storage)
+        writer.close()
+        count = len(writer)
+    else:
+        store.remove(journal_name(path))
+        store.sync_folder(os.path.dirname(path))
+        count = before
+    dropped = max(0, before - count)
+    detail = f'closed, with {count:,} records{_dropped(dropped, size, "records")}'
+    return Recovery(path, 'closed', count, dropped, size, detail)
 
 
 def _recover_folder(store: Store, path: str, storage: dict[str, Any]) -> Recovery:
@@ -160,11 +186,7 @@ def _recover_folder(store: Store, path: str, storage: dict[str, Any]) -> Recover
         lock = store.lock(path)
         try:
             removed = _remove_temporary(store, path, names)
-            for name in names - set(map(os.path.basename, removed)):
-                store.sync(store.join(path, name))
-            store.sync_folder(path)
-            store.remove(store.join(path, MARK))
-            store.sync_folder(path)
+            accept(store, path)
         finally:
             lock.release()
         parts = [ACCEPTED] * (MARK in names)
@@ -235,10 +257,12 @@ def _unfinished_bytes(bag: BagFile) -> int:
     return max(0, bag.file.size - _records_end(bag) - SENTINEL_BYTES)
 
 
-def _dropped(datapoints: int, size: int) -> str:
+def _dropped(count: int, size: int, what: str = '') -> str:
     parts = []
-    if datapoints:
-        parts.append(f'{datapoints:,} at the end whose records were missing')
+    if count and what:
+        parts.append(f'{count:,} {what} that a power cut may have damaged')
+    elif count:
+        parts.append(f'{count:,} at the end whose records were missing')
     if size:
         parts.append(f'{size:,} bytes of what was being written')
     return f'; dropped {" and ".join(parts)}' if parts else ''

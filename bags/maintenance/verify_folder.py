@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from bags.bag.bag_file import BagFile
 from bags.bag.checksums import SUFFIX, checksums_name
+from bags.bag.journal import check_certain, journal_name
 from bags.bag.limits import invalid_ranges
-from bags.bag.open import open_bag
+from bags.bag.open import limits_name, open_bag
 from bags.bag.options import ReaderOptions, merge
 from bags.concurrency import map_concurrently
 from bags.dataset.folder import Folder
@@ -53,6 +54,8 @@ def lone_bag_checks(
         bag = open_bag(
             store, path, merge(ReaderOptions, options, {'checksum': store.exists(checksums_name(path))})
         )
+        if not store.is_remote:
+            check_certain(store, journal_name(path), [path], limits_name(path))
     except CorruptError as exc:
         yield Damage(path, None, None, exc.detail)
         return

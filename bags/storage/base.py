@@ -288,6 +288,10 @@ class Store(Protocol):
 
     def join(self, folder: str, name: str, /) -> str: ...
 
+    def is_locked(self, path: str, /) -> bool:
+        """Returns whether a writer holds the lock of a file or folder; False where that is unknown."""
+        ...
+
     def lock(self, folder: str) -> Lock:
         """Locks a folder for one writer.
 

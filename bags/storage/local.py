@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from bags.storage.base import Buffer, CachePolicy, Durability, File, Hints, Stat
 from bags.storage.direct_file import DirectFile
-from bags.storage.locks import PathLock
+from bags.storage.locks import PathLock, is_locked
 from bags.storage.mmap_file import MappedFile
 from bags.storage.pread_file import PreadFile, version_of
 from bags.storage.range_file import RangeFile, read_pieces
@@ -36,6 +36,7 @@ class LocalStore:
     exists = staticmethod(os.path.exists)
     join = staticmethod(os.path.join)
     lock = PathLock
+    is_locked = staticmethod(is_locked)
     exchange = staticmethod(exchange)
 
     def __init__(self, durability: Durability = Durability.CLOSE) -> None:

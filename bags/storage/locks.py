@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 import weakref
 from collections.abc import Callable
 
-__all__ = ['PathLock', 'is_at']
+__all__ = ['PathLock', 'is_at', 'is_locked']
+
+ATTEMPTS = 5
+"""Attempts to lock, as a reader may hold the lock for the moment in which it asks whether it is free."""
 
 _LOCKS: weakref.WeakSet[PathLock] = weakref.WeakSet()  # So that a forked child can leave them.
 
@@ -27,7 +31,14 @@ class PathLock:
             return
         fd = os.open(path, os.O_RDONLY)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for attempt in range(ATTEMPTS):
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if attempt == ATTEMPTS - 1:
+                        raise
+                    time.sleep(0.001)
         except BlockingIOError as exc:
             os.close(fd)
             raise BlockingIOError(exc.errno, 'another writer is at work here', path) from None
@@ -57,6 +68,25 @@ class PathLock:
 
     def __del__(self) -> None:
         self.leave()
+
+
+def is_locked(path: str) -> bool:
+    """Returns whether a process holds the lock of a file or folder; False where that is unknown."""
+    try:
+        import fcntl
+
+        fd = os.open(path, os.O_RDONLY)
+    except (ImportError, OSError):
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # A file system without locks.
+    finally:
+        os.close(fd)
+    return False
 
 
 def is_at(fd: int, path: str) -> bool:

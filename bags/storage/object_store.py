@@ -216,6 +216,9 @@ class RemoteStore:
 
     sync_folder = sync
 
+    def is_locked(self, path: str) -> bool:
+        return False
+
     def lock(self, folder: str) -> NoLock:
         return NoLock()
 

@@ -454,7 +454,7 @@ def write_bag(path, records, promise, **options):
             writer.write(record)
             if index % 3 == 2:
                 writer.flush()
-                if options.get('durability') == 'flush':
+                if options.get('durability') == 'flush' and options.get('mode') != 'overwrite':
                     promise(len(writer))
 
 

@@ -175,4 +175,4 @@ class CachedStore:
         raise ValueError(f'{args[0]}: a cache is for reading')
 
     create = resume = clone = replace = rename = exchange = remove = make_folder = remove_folder = _refuse
-    sync = sync_folder = lock = _refuse
+    sync = sync_folder = is_locked = lock = _refuse
