@@ -7,6 +7,7 @@ files of its first attempt are removed at the end. Renaming may be retried too.
 from __future__ import annotations
 
 import errno
+import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -15,6 +16,7 @@ from bags.bag.temporary_files import remove_tree
 from bags.dataset.encoder import bind_encoders
 from bags.dataset.field_writer import field_compressions
 from bags.dataset.listing import shard_numbers
+from bags.dataset.mark import MARK, TEXT
 from bags.dataset.metadata import dump_metadata
 from bags.dataset.options import WriteOptions, WriterSettings
 from bags.dataset.spec import check_names, parse_spec
@@ -77,6 +79,8 @@ def begin(store: Store, folder: str) -> str:
 def commit(store: Store, unfinished: str, moves: Iterable[tuple[str, str]]) -> None:
     """Renames files or folders, and removes the rest of the temporary folder.
 
+    A dataset, whose shards are folders, is unfinished until all are renamed.
+
     Args:
         store: The store of the files.
         unfinished: The temporary folder, as `begin` returned it.
@@ -85,9 +89,19 @@ def commit(store: Store, unfinished: str, moves: Iterable[tuple[str, str]]) -> N
     Raises:
         FileExistsError: A path exists, and is not from an earlier attempt.
     """
-    for path, target in moves:
+    folder = os.path.dirname(unfinished)
+    mark = store.join(folder, MARK)
+    pairs = list(moves)
+    is_dataset = any(_names(store, path) is not None for path, _ in pairs)
+    if is_dataset:
+        store.replace(mark, TEXT)
+    for path, target in pairs:
         _move(store, path, target)
+    store.sync_folder(folder)
     remove_tree(store, unfinished)
+    if is_dataset or store.exists(mark):  # Perhaps of an earlier attempt.
+        store.remove(mark)
+        store.sync_folder(folder)
 
 
 def _move(store: Store, path: str, target: str) -> None:

@@ -189,8 +189,10 @@ def _write_all(
     def checkpoint() -> None:
         if written is not None:
             written.save()
-        writer.flush()
-        if written is not None:
+        if written is None:
+            writer.flush()
+        else:
+            writer._sync()  # The log relies on datapoints before the last checkpoint, also after a power cut.
             written.flushed()
 
     try:

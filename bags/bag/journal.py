@@ -126,6 +126,11 @@ class Journal:
         """Syncs all bags if many bytes are not on disk, or after a failed write."""
         digests = [bag.unsynced for bag in self._bags]
         if sum(digest.size for digest in digests) >= MAX_UNSYNCED_BYTES or not _are_known(digests):
+            self.sync()
+
+    def sync(self) -> None:
+        """Syncs all bags: what is flushed is then certain."""
+        if self._file is not None:
             self._sync_bags(self._bags)
             self.create([bag.count for bag in self._bags])
 

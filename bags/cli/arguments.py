@@ -12,6 +12,7 @@ from bags.cli.errors import UsageError
 
 __all__ = [
     'SHARD_SIZE',
+    'Durability',
     'Fields',
     'Json',
     'Overwrite',
@@ -48,6 +49,11 @@ Rows = Annotated[str, option('--rows', metavar='INDEX', help='As 10:20 or ::2; s
 Fields = Annotated[str | None, option('--fields', '-f', metavar='NAMES', help='Fields, separated by commas.')]
 Overwrite = Annotated[
     bool, typer.Option('--overwrite', help='Replace the dataset that is there, when the new one is complete.')
+]
+
+Durability = Annotated[
+    Literal['close', 'flush', 'none'],
+    typer.Option('--durability', help='When the dataset survives a power cut; none: at some time.'),
 ]
 
 ShardSize = Annotated[str, typer.Option('--shard-size', metavar='BYTES', help='Size of a full shard.')]

@@ -8,6 +8,7 @@ import typer
 
 from bags.cli.arguments import (
     SHARD_SIZE,
+    Durability,
     Fields,
     Json,
     Overwrite,
@@ -56,6 +57,7 @@ def import_(
     ] = False,
     resume: Annotated[bool, typer.Option('--resume', help='Continue an interrupted import.')] = False,
     overwrite: Overwrite = False,
+    durability: Durability = 'close',
     workers: Workers = None,
     json: Json = False,
 ) -> None:
@@ -112,6 +114,7 @@ def import_(
             workers=workers,
             resume=resume,
             mode=mode_of(overwrite),
+            durability=durability,
         )
     except SourceError as exc:
         fail(f'{exc} (--resume --skip continues without it)')

@@ -8,6 +8,7 @@ import typer
 
 from bags.cli.arguments import (
     SHARD_SIZE,
+    Durability,
     Fields,
     Json,
     Overwrite,
@@ -50,6 +51,7 @@ def copy(
     skip: Annotated[
         bool, typer.Option('--skip', help='Leave out datapoints that cannot be read, and list them.')
     ] = False,
+    durability: Durability = 'close',
     json: Json = False,
 ) -> None:
     """Copies a dataset or a part of it: resharded, with other compression, with fewer fields.
@@ -73,6 +75,7 @@ def copy(
             resume=resume,
             check_source=not other_source,
             mode=mode_of(overwrite),
+            durability=durability,
             on_error='skip' if skip else 'raise',
         )
     for each in () if json else done.skipped:
