@@ -7,6 +7,8 @@ is never a value itself. Other files beside containers, such as README.md, are l
 from __future__ import annotations
 
 import fnmatch
+import functools
+import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -36,6 +38,10 @@ _NO_DATA = ('*.md5', '*.sha1', '*.sha256', '*.sha512', '*.crc', '*.crc32', '*.xx
             '_metadata', '_common_metadata', '_started_*', '_committed_*', '*.part', '*.partial', '*.tmp',
             '*.crdownload', '*.incomplete', '*.lock')  # fmt: skip
 """Checksums, marks of other libraries, and files whose transfer has not ended."""
+_ALL = tuple(pattern for each in FORMATS.values() for pattern in each.files)
+_MARKERS = tuple(each.marker for each in FORMATS.values() if each.marker)
+_MARKED = tuple(pattern for each in FORMATS.values() if each.marker for pattern in each.files)
+_NO_CONTAINERS = (*_NO_DATA, 'limits.*')
 _ARCHIVES = ('*.zip', '*.7z', '*.rar', '*.tar.zst', '*.tar.lz4')
 _OTHER_CONTAINERS = ('*.lance', '*.lmdb', 'data.mdb', '*.sqlite', '*.sqlite3', '*.duckdb', '*.beton', '*.rec',
                      '*.orc', '*.avro')  # fmt: skip
@@ -95,8 +101,8 @@ def detect(root: str, names: Iterable[str], format: str | None = None, *, keep: 
         _check_no_container(root, visible)
         return _files(visible, names, keep=keep)
     format = _common_format(root, formats)
-    logs = [name for name in names if any(fnmatch.fnmatchcase(name.lower(), each) for each in _TABLES)]
-    if format == 'parquet' and logs:
+    logs = [name for name in names if format == 'parquet' and _pattern(_TABLES).match(name.lower())]
+    if logs:
         detail = (
             f'is a table with the log {logs[0]!r}, which may have deleted or replaced some of the Parquet '
             "files: export the table, or format='parquet' takes all files"
@@ -138,8 +144,9 @@ def _is_hidden(name: str) -> bool:
 
 def _is_beside(name: str) -> bool:
     """Returns whether a file, by its path in a folder, describes the others and is no datapoint itself."""
-    is_text = '/' not in name and type_of(split_name(name)[1]) not in _MEDIA
-    return (is_text and _matches(name, _DOCUMENTS)) or _matches(name, _NO_DATA)
+    if '/' not in name and _matches(name, _DOCUMENTS) and type_of(split_name(name)[1]) not in _MEDIA:
+        return True
+    return _matches(name, _NO_DATA)
 
 
 def _folders(root: str, names: list[str]) -> dict[str, str]:
@@ -150,6 +157,8 @@ def _folders(root: str, names: list[str]) -> dict[str, str]:
     below: dict[str, set[str]] = {format: set() for format, each in FORMATS.items() if each.marker}
     for name in names:
         *above, base = name.split('/')
+        if not (base in _ZARR or '.zarr/' in name.lower() or _matches(base, _MARKED)):
+            continue
         if any(part.startswith('.') for part in above):
             continue
         parents = ['/'.join(above[:depth]) for depth in range(len(above) + 1)]
@@ -160,7 +169,7 @@ def _folders(root: str, names: list[str]) -> dict[str, str]:
             if _matches(name, FORMATS[format].files) and not _matches(name, _NO_DATA):
                 # The files of rosbag2 are in the folder itself.
                 folders.update(parents[-1:] if format == 'mcap' else parents)
-    for name in names:
+    for name in filter(lambda name: name.endswith(_MARKERS), names):
         for format, folders in below.items():
             folder = f'/{name}'.removesuffix(f'/{FORMATS[format].marker}').removeprefix('/')
             if folder != name and folder in folders and not _is_hidden(name):
@@ -174,9 +183,11 @@ def _folders(root: str, names: list[str]) -> dict[str, str]:
 
 def _first_of(name: str, folders: Mapping[str, str]) -> str | None:
     """Returns the container that a file or folder is in."""
+    if not folders:
+        return None
     parts = name.split('/')
     above = ('/'.join(parts[:depth]) for depth in range(len(parts)))
-    return next((folder for folder in above if folder in folders), None) if folders else None
+    return next((folder for folder in above if folder in folders), None)
 
 
 def _is_internal(name: str) -> bool:
@@ -185,13 +196,18 @@ def _is_internal(name: str) -> bool:
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
-    base = name.rpartition('/')[2].lower()
-    return any(fnmatch.fnmatchcase(base, pattern) for pattern in patterns)
+    return _pattern(patterns).match(name.rpartition('/')[2].lower()) is not None
+
+
+@functools.cache
+def _pattern(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """Returns one expression for all patterns, as a folder may have a million files."""
+    return re.compile('|'.join(map(fnmatch.translate, patterns)) or '(?!)')
 
 
 def _formats_of(name: str) -> set[str]:
     """Returns the formats that a file may have by its name."""
-    if _matches(name, (*_NO_DATA, 'limits.*')):
+    if not (is_tar(name) or _matches(name, _ALL)) or _matches(name, _NO_CONTAINERS):
         return set()
     found = {
         format
@@ -266,7 +282,8 @@ def _files(own: list[str], names: list[str], *, keep: bool) -> Detected:
         else:
             own = [name for name in own if not _matches(name, _NO_DATA)]
         own = _without_notes(own)
-    return Detected('folder', own, [name for name in names if name not in set(own)])
+    kept = set(own)
+    return Detected('folder', own, [name for name in names if name not in kept])
 
 
 def _without_notes(names: list[str]) -> list[str]:
@@ -299,19 +316,19 @@ def _containers(
             raise SourceError(root, detail)
     reads = [name for name in names if _matches(name, about.reads) and not _is_hidden(name)]
     own = tuple(filter(None, (about.marker, *about.files, *about.beside)))
+    own += tuple(f'*/{pattern}' for pattern in own)
     left_out: dict[str, None] = {}
+    used, top = {*taken, *reads}, set(taken)
     for name in names:
         folder = _first_of(name, folders)
         if folder is None:
             is_own = _matches(name, about.beside)
-        elif folder in taken:
+        elif folder in top:
             path = name.removeprefix(f'{folder}/').lower()
-            is_own = format == 'zarr' or any(
-                fnmatch.fnmatchcase(path, each) or fnmatch.fnmatchcase(path, f'*/{each}') for each in own
-            )
+            is_own = format == 'zarr' or _pattern(own).match(path) is not None
         else:
             name, is_own = folder, False
-        if not is_own and name not in taken and name not in reads:
+        if not is_own and name not in used:
             left_out[name] = None
     return Detected(format, taken + reads, list(left_out))
 
