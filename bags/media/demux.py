@@ -12,6 +12,7 @@ import numpy as np
 from bags.formats.encoded import BorrowedFile, positioned
 from bags.formats.ffmpeg import Stream, best_stream, describe_stream, has_side_data, import_av, open_container
 from bags.formats.signatures import DEMUXERS, ebml_number, identify_file
+from bags.media.joins import JOINED_FORMATS, JoinedClock, is_join
 from bags.media.mp4 import Track, find_moov, find_track
 from bags.media.packets import NO_PROBING, DemuxedPackets, Packets, new_context
 from bags.media.pictures import REORDERED_CODECS, is_b_frame, nal_length_size, split_vops
@@ -31,6 +32,8 @@ PLAIN_CODECS = {
 MAX_OGG_PAGE_BYTES = 27 + 255 + 255 * 255
 MAX_SKIPPED_VOP_BYTES = 16
 """Packets of MPEG-4 up to this size may be VOPs that are not coded, which repeat a frame."""
+MAX_PACKETS_BEFORE_JOIN = 8
+"""Packets from one that libavformat calls damaged, since some may be missing, up to a join."""
 MAX_CHECKED_PACKETS = 64
 """Packets of an MP4 in which B-frames are searched, in `CHECKED_RANGES` ranges over the file."""
 CHECKED_RANGES = 4
@@ -177,6 +180,8 @@ def _demux(file: BinaryIO, name: str, kind: str, stream_index: int | None, may_c
     is_packed = False
     shift: int | None = None  # Bytes from `packet.pos` to the packet; -1 if it is not stored as one range.
     truncation = _find_truncation(whole, name)
+    clock, doubtful = JoinedClock(), None  # Row and position of a packet after which packets may be missing.
+    raw_times: list[int] = []
     try:
         with open_container(whole, name) as container:
             stream = best_stream(container, kind, stream_index)
@@ -190,20 +195,29 @@ def _demux(file: BinaryIO, name: str, kind: str, stream_index: int | None, may_c
             for packet in container.demux(stream):
                 if not packet.size:
                     continue
-                if packet.is_corrupt:
-                    truncation = truncation or f'packet {len(rows)} is damaged'
-                    break
+                if doubtful and not packet.is_corrupt and (packet.pos or -1) > doubtful[1]:
+                    if packet.is_keyframe and is_join(whole, doubtful[1], packet.pos, name):
+                        doubtful = None
+                    elif len(rows) - doubtful[0] > MAX_PACKETS_BEFORE_JOIN:
+                        break
+                if packet.is_corrupt and not doubtful:
+                    doubtful = len(rows), max(packet.pos or 0, int(max(rows)[0] or 0) if rows else 0)
+                    if name not in JOINED_FORMATS:
+                        break
                 data = bytes(packet)
                 if shift != -1:
                     shift = _find(whole, packet, data, shift)
                 shown = not packet.is_discard and (codec != 'vp8' or bool(data[0] & 0x10))
-                times = packet.pts, packet.dts, packet.duration
+                times = packet.pts, packet.dts, packet.duration or 0
+                if name in JOINED_FORMATS:
+                    times = clock.times(*times)
                 starts = split_vops(data) if codec == 'mpeg4' else [0]
                 if packed and len(starts) == 1 and packet.size <= MAX_SKIPPED_VOP_BYTES:
                     row = packed.pop(0)
                     rows[row] = (*rows[row][:2], *times, *rows[row][5:])
                     continue
                 for begin, end in itertools.pairwise([*starts, packet.size]):
+                    raw_times.append(packet.pts if packet.pts is not None else packet.dts or 0)
                     if begin:
                         is_packed = True
                         packed.append(len(rows))
@@ -222,6 +236,9 @@ def _demux(file: BinaryIO, name: str, kind: str, stream_index: int | None, may_c
         if not rows:
             raise ValueError(f'cannot be read as {name}: {exc}') from exc
         truncation = truncation or f'damaged after packet {len(rows) - 1}: {exc}'
+    if doubtful:
+        truncation = truncation or f'packet {doubtful[0]} is damaged'
+        rows = rows[: doubtful[0]]
     if not rows:
         raise ValueError(truncation or f'expected {kind}, got no packet of it')
     if is_packed and shift == -1:
@@ -233,7 +250,10 @@ def _demux(file: BinaryIO, name: str, kind: str, stream_index: int | None, may_c
         or (name == 'AVI' and is_reordered and codec in ('h264', 'hevc'))
     ):
         table = replace(table, one_frame_each=False, timed=False)
-    return (DemuxedPackets if shift == -1 else Packets)(positioned(file), table, name, index, codec)
+    if shift != -1:
+        return Packets(positioned(file), table, name, index, codec)
+    stored = np.array(raw_times[: len(rows)], np.int64)
+    return DemuxedPackets(positioned(file), table, name, index, codec, stored_times=stored)
 
 
 def _table(

@@ -9,13 +9,14 @@ from __future__ import annotations
 import io
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from bags.formats.encoded import BorrowedFile
 from bags.formats.ffmpeg import import_av, open_container
+from bags.indexing import Int64s
 from bags.media.timeline import PacketTable
 from bags.storage.range_file import PositionedFile
 
@@ -105,10 +106,13 @@ class Packets:
             yield range(start + first, start + number), begin, end
 
 
+@dataclass(eq=False)
 class DemuxedPackets(Packets):
     """Packets that libavformat extracts from the file."""
 
-    _container: Any = None
+    stored_times: Int64s | None = None
+    """(n,): times of the packets in the file, from which those in the table differ behind a join."""
+    _container: Any = field(default=None, init=False, repr=False)
 
     def read(self, start: int, stop: int) -> Iterator[Any]:
         """Yields packets by their numbers."""
@@ -122,14 +126,19 @@ class DemuxedPackets(Packets):
     def _from(self, start: int) -> Iterator[Any]:
         """Yields packets from a number on: after a seek, or from the first one if the seek misses it."""
         table = self.table
-        wanted = (int(table.offsets[start]), int(table.times[start]), int(table.sizes[start]))
+        times = table.times if self.stored_times is None else self.stored_times
+        wanted = (int(table.offsets[start]), int(times[start]), int(table.sizes[start]))
+        if wanted[0] < 0 and not np.array_equal(times, table.times):
+            # Behind a join, times occur again.
+            yield from itertools.islice(self._demux(None), start, None)
+            return
         # After a seek in Ogg, times of audio are estimates: there, packets are counted from the page's first.
         if self._container is None:
             self._open()
         kind = self._container.streams[self.stream].type
         is_counted = kind == 'audio' and self.name.startswith('Ogg')
         ahead = start - int(np.searchsorted(table.offsets, wanted[0]))
-        for time in (int(table.times[start]), None):
+        for time in (wanted[1], None):
             packets, left = self._demux(time), ahead
             for packet in packets:
                 if is_counted and packet.pos == wanted[0]:

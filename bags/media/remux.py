@@ -93,7 +93,13 @@ def _copy_streams(file: BinaryIO, path: str) -> None:
             retimed = {index: video for index, video in videos.items() if not _is_timed(video)}
             demuxed = _shown_packets(source, [stream for stream in streams if stream.index not in retimed])
             turns = heapq.merge(demuxed, *map(_retimed_packets, retimed.values()), key=_seconds)
+            last: dict[int, int] = {}
             for index, packet in turns:
+                if packet.dts is not None and packet.dts < last.get(index, packet.dts):
+                    raise ValueError(
+                        'cannot be copied to MP4: its times go back, as in files that are joined'
+                    )
+                last[index] = packet.dts if packet.dts is not None else last.get(index, 0)
                 packet.stream = copies[index]
                 try:
                     target.mux(packet)

@@ -1,5 +1,8 @@
 """Files of several streams: one is chosen for a reader, and all can be read."""
 
+import io
+
+import av
 import numpy as np
 import pytest
 
@@ -185,3 +188,57 @@ def test_packed_b_frames(format, b_frames, tmp_path):
     with bags.DatasetWriter(tmp_path / 'it', {'film': 'video'}) as writer:
         writer.append({'film': data})
     assert bags.verify(tmp_path / 'it', decode=True) == []
+
+
+def joined(name):
+    codec, options = {
+        'H.264': ('libx264', x264(open_gop=1)),
+        'HEVC': ('libx265', HEVC),
+        'MPEG-2': ('mpeg2video', PARTS),
+        'MPEG-1 in MPEG-PS': ('mpeg1video', PARTS),
+        'H.264 in M2TS': ('libx264', x264(open_gop=1)),
+    }[name]
+    format = 'mpeg' if 'PS' in name else 'mpegts'
+    muxing = {'mpegts_m2ts_mode': '1'} if 'M2TS' in name else None
+    return [
+        film(codec, format=format, options=options, muxing=muxing, numbers=range(first, first + 40))
+        for first in (0, 100, 0)
+    ]
+
+
+@pytest.mark.parametrize('name', ['H.264', 'HEVC', 'MPEG-2', 'MPEG-1 in MPEG-PS', 'H.264 in M2TS'])
+def test_joined_streams(name):
+    """As by `cat`: times begin again, and libavformat calls the packet before the join damaged."""
+    data = b''.join(joined(name))
+    video = Video(data)
+    expected = [*range(40), *range(100, 140), *range(40)]
+    assert [number_of(frame) for frame in decoded(data)[0]] == expected
+    assert [number_of(frame) for frame in video] == expected
+    assert [number_of(video[k]) for k in (-1, 0, 39, 40, 41, 79, 80)] == [39, 0, 39, 100, 101, 139, 0]
+    times = video.timestamps
+    assert np.allclose(np.diff(times), 1 / 25, atol=0.05)
+    assert (np.diff(times) > 0).all()
+    assert number_of(video.at(times[45] + 0.001)) == 105
+    with pytest.raises(ValueError, match='cannot be copied to MP4: its times go back'):
+        bags.remux(data)
+
+
+def test_joined_sound():
+    data = film(count=40, format='mpegts', options=x264(), audio=True) * 2
+    with av.open(io.BytesIO(data)) as container:
+        samples = np.concatenate([frame.to_ndarray() for frame in container.decode(audio=0)], axis=1).T
+    audio = Video(data).audio
+    assert np.array_equal(audio[:], samples)
+    assert np.allclose(audio[20_000:20_100], samples[20_000:20_100], atol=1e-4)
+
+
+def test_packets_that_are_missing_are_no_join():
+    data = film(count=120, format='mpegts', options=x264(open_gop=1))
+    frames = decoded(data)[0]
+    for first in range(40, 160, 6):
+        short = data[: first * 188] + data[(first + 3) * 188 :]
+        if len(Video(short)) == len(frames):
+            assert np.array_equal(Video(short)[:], frames)  # Only tables or padding are missing.
+        else:
+            with pytest.raises(ValueError, match='is damaged'):
+                Video(short)[:]
