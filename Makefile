@@ -32,10 +32,12 @@ format: .venv/ready ## formats the code
 	$(BIN)/ruff format --quiet
 
 slow: .venv/ready ## the tests marked slow, which CI runs too
+	@$(STRACE)
 	$(BIN)/pytest -n auto --maxprocesses 8 -m 'slow and not campaign' $(ARGS)
 
-campaigns: .venv/ready ## the tests marked campaign, which take minutes each
+campaigns: .venv/ready ## the tests marked campaign, which take minutes each; as root, also power cuts of file systems
 	@$(STRACE)
+	@[ "$$(id -u)" -ne 0 ] || tools/debian-packages e2fsprogs xfsprogs || true
 	$(BIN)/pytest -n auto --maxprocesses 8 -m campaign $(ARGS)
 
 fuzz: .venv-fuzz/ready ## coverage-guided fuzzing of parsers of bytes (ARGS='--executions 100000 refs')

@@ -11,6 +11,7 @@ from benchmarks.peers import PEERS, is_installed
 
 PARTS = (
     'records', 'cold', 'datasets', 'loading', 'windows', 'planning', 'scale', 'remote', 'video', 'imports',
+    'durability',
 )  # fmt: skip
 
 
@@ -63,6 +64,10 @@ def main() -> None:
             from benchmarks import planning  # Imports bags, which is not needed for the peers.
 
             planning.main(output, quick=options.quick)
+        elif part == 'durability':
+            from benchmarks import durability  # Imports bags.
+
+            durability.main(output, quick=options.quick)
         else:
             module = {'datasets': datasets, 'loading': loading, 'scale': scale, 'remote': remote}[part]
             module.main(output, quick=options.quick)

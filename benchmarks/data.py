@@ -50,6 +50,16 @@ def warm(path: Path) -> None:
                     pass
 
 
+def sync(path: Path) -> None:
+    """Writes a file, or a folder and all that is in it, to the disk."""
+    for each in [path, path.parent, *(path.rglob('*') if path.is_dir() else ())]:
+        fd = os.open(each, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
 def remove(path: Path) -> None:
     """Removes a file or a folder, if it exists."""
     if path.is_dir():

@@ -54,7 +54,9 @@ def main(output: report.Report, *, quick: bool) -> None:
     compare('scan of an int field', scans, 'bags', dict.fromkeys(with_floors, 4.0))
     for reader in [*readers.values(), *([raw] if raw else [])]:
         reader.close()
-    compare('write', writes(peers), 'bags', dict.fromkeys(with_floors, 1.0))
+    floors = dict.fromkeys(with_floors, 1.0)
+    compare('write', writes(peers, 'none'), 'bags', floors)
+    compare('write, synced', writes(peers, 'close'), 'bags', floors)
     opens = {n: Candidate(lambda _, n=n: peers[n].open(paths[n]).close(), 1) for n in readers}
     output.compare('open', time_interleaved(opens, seconds=seconds), 'bags', {}, unit='ms')
     memory(output, f'{COUNT:,} datapoints', {name: paths[name] for name in readers})
@@ -134,12 +136,21 @@ def batched(
     return Candidate(run, count * BATCH)
 
 
-def writes(peers: dict[str, Peer]) -> dict[str, Candidate]:
-    """Writes and closes a smaller dataset, without waiting for the disk."""
+def writes(peers: dict[str, Peer], durability: str) -> dict[str, Candidate]:
+    """Writes and closes a smaller dataset: with durability 'close', peers sync their files afterwards."""
     rows = [*data.rows(WRITTEN)]
+
+    def write(path: Path, peer: Peer) -> None:
+        if peer.module == 'bags':
+            Bags(durability=durability).write(path, rows)
+            return
+        peer.write(path, rows)
+        if durability == 'close':
+            data.sync(path)
+
     return {
         name: Candidate(
-            lambda path, peer=peers[name]: peer.write(path, rows),
+            lambda path, peer=peers[name]: write(path, peer),
             WRITTEN,
             before=lambda name=name: data.scratch(name.replace(' ', '-').replace(',', '')),
             after=data.remove,

@@ -211,7 +211,7 @@ def measure(output: Report, name: str, folder: Path, *, quick: bool) -> None:
         write(path, count)
     candidates = {
         'bags.convert': Candidate(
-            lambda _: bags.convert(paths[0], target, spec=spec, progress=False),
+            lambda _: bags.convert(paths[0], target, spec=spec, progress=False, durability='none'),
             COUNTS[0],
             after=lambda _: shutil.rmtree(target),
         ),

@@ -29,9 +29,16 @@ DATASET_ROWS = {
     'random batch of id and vector': 'random batch of 256: id and vector',
     'scan of the integers': 'scan of an int field',
     'write': 'write',
+    'write and sync': 'write, synced',
     'open, ms': 'open',
 }
-SUMMARY_ROWS = ('random row', 'random batch of id and text', 'scan of the integers', 'write')
+SUMMARY_ROWS = (
+    'random row',
+    'random batch of id and text',
+    'scan of the integers',
+    'write',
+    'write and sync',
+)
 RECORD_COLUMNS = {
     'one at random': 'single',
     '1,024 at random': 'gather (list)',
@@ -74,6 +81,13 @@ VIDEO_COLUMNS = {
     'torchcodec, approximate': 'torchcodec, approximate',
 }
 IMPORT_COLUMNS = {'import': 'bags.convert', 'one pass with its own library': 'iteration'}
+DURABILITY_COLUMNS = {
+    "bags, `'close'`": 'bags, close',
+    "bags, `'flush'`": 'bags, flush',
+    "bags, `'none'`": 'bags, none',
+    '`cp` and `sync`': 'cp and sync',
+    '`cp`': 'cp',
+}
 WINDOW_COLUMNS = {'bags': 'bags', 'a read of each window by hand': 'by hand'}
 WINDOW_ROWS = ('array(uint8,256,256,3)[]', 'jpeg[]', 'video(30)')
 VIDEO_ROWS = (
@@ -93,7 +107,7 @@ def datasets(result: Result) -> list[str]:
                 for name in DATASET_COLUMNS.values()]
         for label, title in DATASET_ROWS.items()
     }  # fmt: skip
-    return markdown(DATASET_COLUMNS, rows)
+    return markdown(DATASET_COLUMNS, {label: cells for label, cells in rows.items() if any(cells)})
 
 
 def summary(result: Result) -> list[str]:
@@ -157,6 +171,14 @@ def imports(result: Result) -> list[str]:
     )
 
 
+def durability(result: Result) -> list[str]:
+    tables, columns = result['tables'], DURABILITY_COLUMNS.values()
+    return markdown(
+        DURABILITY_COLUMNS,
+        {title.removeprefix('write '): [table(tables, title, name) for name in columns] for title in tables},
+    )
+
+
 def windows(result: Result) -> list[str]:
     columns = WINDOW_COLUMNS.values()
     return markdown(WINDOW_COLUMNS, {
@@ -177,6 +199,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], list[str]]]] = {
     'video': ('video', video),
     'imports': ('imports', imports),
     'windows': ('windows', windows),
+    'durability': ('durability', durability),
 }
 """By the name of a section of the documents: the file of results, and what makes its lines."""
 

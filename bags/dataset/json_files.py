@@ -1,13 +1,12 @@
 """JSON files of a dataset with checksums: each has its XXH3-64 beside it, in `NAME.xxh3`.
 
 The new checksum is written beside the old one, then the file, then the new checksum alone: whenever the
-writer is killed, one of them is that of the file. spec.json is never changed, and has its checksum in that of
-refs.bag too, so that its own is written when the folder is closed.
+writer is killed, one of them is that of the file. A new file is written before its checksum. spec.json is never
+changed, and has its checksum in that of refs.bag too, so that its own is written when the folder is closed.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection
 
 from bags.bag.checksums import checksums_name, digest_function, table_of
@@ -31,13 +30,10 @@ def write_json(store: Store, path: str, data: bytes, checksum: bool) -> None:
         store.replace(path, data)
         return
     digest = digest_function()
-    digests = [digest(data)]
-    with contextlib.suppress(FileNotFoundError):
-        digests.append(digest(store.read(path)))
-    store.replace(checksums_name(path), table_of(digests))
+    if store.exists(path):
+        store.replace(checksums_name(path), table_of([digest(data), digest(store.read(path))]))
     store.replace(path, data)
-    if len(digests) > 1:
-        store.replace(checksums_name(path), table_of(digests[:1]))
+    store.replace(checksums_name(path), table_of([digest(data)]))
 
 
 def write_checksum(store: Store, path: str) -> None:
@@ -47,8 +43,8 @@ def write_checksum(store: Store, path: str) -> None:
 
 def remove_json(store: Store, path: str) -> None:
     """Removes a file and its checksum, if they exist."""
-    store.remove(path)
     store.remove(checksums_name(path))
+    store.remove(path)
 
 
 def check_json(store: Store, path: str, data: bytes, renew: str) -> None:

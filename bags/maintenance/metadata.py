@@ -49,3 +49,4 @@ def set_metadata(
             write_json(store, file, data, store.exists(store.join(folder, checksums_name('refs.bag'))))
         else:
             remove_json(store, file)
+            store.sync_folder(folder)

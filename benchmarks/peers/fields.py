@@ -10,11 +10,17 @@ from benchmarks.peers.protocol import Columns, Indices, Reader, columns
 
 
 class Bags:
-    """bags, an unsharded dataset unless there is a shard length."""
+    """bags, an unsharded dataset unless there is a shard length.
+
+    Args:
+        durability: Of what it writes.
+        **options: Of the reader.
+    """
 
     module, columnar, rows_per_run = 'bags', True, 2000
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, durability: Any = 'none', **options: Any) -> None:
+        self.durability = durability
         self.options = options
 
     def write(self, path: Path, rows: Iterable[Row], shard_length: int | None = None) -> None:
@@ -22,9 +28,11 @@ class Bags:
 
         spec = {'id': 'int(8)', 'text': 'utf8', 'vector': 'array(float32,256)', 'blob': 'bytes'}
         writer = (
-            bags.DatasetWriter(str(path), spec)
+            bags.DatasetWriter(str(path), spec, durability=self.durability)
             if shard_length is None
-            else bags.ShardedDatasetWriter(str(path), spec, shard_length=shard_length)
+            else bags.ShardedDatasetWriter(
+                str(path), spec, shard_length=shard_length, durability=self.durability
+            )
         )
         with writer:
             for row in rows:

@@ -529,6 +529,17 @@ def commands():
         'recover-unsynced-sharded': recovered(synced=False, **SHARDS),
         'edit-metadata': edited(**metadata),
         'edit-metadata-sharded': edited(**metadata, **SHARDS),
+        'edit-metadata-checksum': edited(**metadata, checksum=True),
+        'edit-metadata-removed': edited(
+            lambda path: bags.set_metadata(path, {}),
+            read_metadata,
+            (before, {}),
+            metadata=before,
+            checksum=True,
+        ),
+        'edit-consolidate-checksum': edited(
+            bags.consolidate, os.path.isdir, (True,), **SHARDS, checksum=True
+        ),
         'edit-consolidate': edited(bags.consolidate, os.path.isdir, (True,), **SHARDS),
         'edit-index': edited(
             lambda path: bags.create_index(path, 'id'),
