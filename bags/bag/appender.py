@@ -1,39 +1,25 @@
-"""The files of a bag that is being written: its records, and the limits beside them.
+"""The end of a bag that is being written: appends records and limits, and closes the bag.
 
-While a bag is written, its limits are in `limits.NAME`; `close` copies them to the end of the records and
-removes that file. Records are written before their limits, so that at any moment every limit in the file has
-its record.
-
-After a power cut, only what was synced is certain. A file is therefore synced before it replaces another one,
-before `limits.NAME` is removed, and the folder is synced between two changes of names whose order matters.
-
-Files on object stores cannot grow: there, the limits stay in memory, and the whole bag appears at `close`, in
-place of the one that it replaces or appends to.
+Records are written before their limits, so that at any moment every limit in the file has its record. `close`
+copies the limits to the end of the records, syncs the bag, and removes `limits.NAME`. On object stores the
+whole bag appears at `close`, in place of the one that it replaces or appends to.
 """
 
 from __future__ import annotations
 
 import errno
-import itertools
-import os
-import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from bags.bag.bag_file import BagFile
-from bags.bag.checksums import checksums_name, digest_function, digests_of, table_of
-from bags.bag.journal import Journal, certain_counts, journal_name
+from bags.bag.checksums import checksums_name, digests_of, table_of
+from bags.bag.journal import journal_name
 from bags.bag.limits import ENTRY
-from bags.bag.open import limits_name, open_bag
-from bags.bag.options import LimitsPlacement, ReaderOptions
-from bags.bag.temporary_files import swap_name, temporary_path
-from bags.bag.unsynced import UnsyncedDigest
-from bags.errors import CorruptError
-from bags.indexing import Int64s
-from bags.storage import Lock, Output, Store
-from bags.storage.memory_file import MemoryOutput
+from bags.bag.open import limits_name
+from bags.bag.options import LimitsPlacement
+from bags.bag.temporary_files import swap_name
+from bags.bag.unclosed import UnclosedBag
 from bags.storage.range_file import read_pieces
 
 __all__ = ['BagAppender', 'Chunk']
@@ -49,252 +35,8 @@ def _pieces(source: BinaryIO, size: int) -> Iterator[list[bytes]]:
         yield [piece]
 
 
-class BagAppender:
-    """The end of a bag: appends stored records (frames, if the bag is compressed), then their limits.
-
-    Args:
-        store, path: The bag.
-        placement: Where its limits will be.
-        mode, truncate_to, checksum: As in `bags.bag.Writer`.
-        is_alone: Whether the bag is no part of a dataset, which has one journal for all its bags and syncs
-            its folder once for all of them.
-
-    Raises:
-        FileExistsError, BlockingIOError, CorruptError: As `bags.bag.Writer`.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        path: str,
-        placement: LimitsPlacement,
-        mode: str,
-        truncate_to: int | None,
-        checksum: bool = False,
-        is_alone: bool = True,
-    ) -> None:
-        self.path = path
-        """Where the bag is after `close`."""
-        self.count = 0
-        """Number of records whose limits are written."""
-        self.end = 0
-        """End of the last of these records."""
-        self.replaces = mode == 'overwrite'
-        """Whether it replaces another bag at `close`."""
-        self.unsynced: UnsyncedDigest | None = None
-        """The digest of what `append` writes, from when the caller sets it."""
-        self.before_limits: Callable[[], Callable[[str, int, int], None] | None] = lambda: None
-        """Returns what `append` calls with path, new count and end, before limits make records readable."""
-        self._is_alone = is_alone
-        self._journal: Journal | None = None
-        if is_alone and mode != 'overwrite' and store.durability:
-            self._journal = Journal(store, journal_name(path), placement)
-        self._store = store
-        self._written = path  # Another path than `path` while overwriting.
-        self._placement = placement
-        self._separate = placement is LimitsPlacement.SEPARATE
-        self._lock: Lock | None = None
-        self._data: Output
-        self._limits: Output
-        if mode not in ('create', 'append', 'overwrite'):
-            raise ValueError(f"mode: expected 'create', 'append' or 'overwrite', got {mode!r}")
-        self._sums: Output | None = None
-        self._has_companion = False
-        """Whether the checksum of the bag's companion is saved already."""
-        exists = mode == 'append' and (store.exists(path) or store.exists(limits_name(path)))
-        if mode == 'create' or (mode == 'append' and not exists):
-            self._create(checksum)
-        elif store.is_remote:
-            if mode == 'overwrite':
-                store.remove(checksums_name(path))
-            self._rewrite(checksum, 0 if mode == 'overwrite' else truncate_to)
-        elif mode == 'append':
-            self._append(checksum, truncate_to)
-        else:
-            self._written = temporary_path(self._store, path)
-            self._create(checksum)
-        if self._journal is not None:
-            self._journal.track([weakref.proxy(self)], [self.count])
-
-    def _open_checksums(self, beside: str, table: bytes) -> None:
-        # A new file: readers of more records keep the old one.
-        if self._store.is_remote:
-            self._sums = MemoryOutput(beside)
-            self._sums.write([table])
-        else:
-            self._store.replace(beside, table)
-            self._sums = self._store.resume(beside, len(table))
-
-    def set_companion(self, data: bytes) -> None:
-        """Saves the checksum of the bag's companion, unless it is saved already."""
-        if self._sums is not None and not self._has_companion:
-            rest = self._sums.read(ENTRY, self._sums.size)
-            self._sums.size = 0
-            self._sums.write([table_of([digest_function()(data)]), rest])
-            if self.unsynced is not None:
-                self.unsynced.is_known = False
-
-    def _continue_checksums(self, checksum: bool) -> None:
-        """Continues the checksums of a bag; with `checksum`, computes them if there are none."""
-        beside, size = checksums_name(self.path), ENTRY * (self.count + 1)
-        exists = self._store.exists(beside)
-        if exists and self.count:
-            table = self._store.read(beside)
-            if len(table) < size:
-                raise CorruptError(beside, None, f'expected the checksums of {self.count} records at least')
-            self._has_companion = table[:ENTRY] != table_of([digest_function()(b'')])
-            self._open_checksums(beside, table[:size])
-        elif exists or checksum:
-            bag = self._open_bag() if self.count else None
-            stored = (bag.read(np.array([index]), stored=True)[0] for index in range(self.count) if bag)
-            self._open_checksums(beside, table_of(map(digest_function(), itertools.chain([b''], stored))))
-
-    def _create(self, checksum: bool) -> None:
-        # The limits are created first, because a bag without `limits.NAME` beside it counts as closed, and
-        # the bag last: readers of its checksums find them.
-        if self._store.exists(self._written):
-            raise FileExistsError(errno.EEXIST, 'the bag already exists', self._written)
-        beside = limits_name(self._written)
-        if self._journal is not None:
-            self._journal.create([0])
-        in_memory = self._store.is_remote and not self._separate
-        self._limits = MemoryOutput(beside) if in_memory else self._store.create(beside)
-        self._lock = self._store.lock(beside)
-        try:
-            if checksum:
-                self._open_checksums(checksums_name(self._written), table_of([digest_function()(b'')]))
-            self._data = self._store.create(self._written)
-        except BaseException:
-            if self._sums is not None:
-                self._sums.discard()
-            self._limits.discard()
-            self._lock.release()
-            raise
-
-    def _rewrite(self, checksum: bool, truncate_to: int | None) -> None:
-        """Starts an object that replaces the existing one and begins with the records to keep."""
-        ends = np.empty(0, '<i8')
-        if truncate_to != 0:
-            bag = self._open_bag()
-            ends = self._ends(bag, truncate_to)
-            self._continue_checksums(checksum)
-        elif checksum:
-            self._open_checksums(checksums_name(self.path), table_of([digest_function()(b'')]))
-        self._data = self._store.resume(self.path, self.end)
-        beside = limits_name(self.path)
-        self._limits = self._store.resume(beside, 0) if self._separate else MemoryOutput(beside)
-        self._limits.write([ends.tobytes()])
-
-    def _append(self, checksum: bool, truncate_to: int | None) -> None:
-        beside = limits_name(self.path)
-        if not self._store.exists(beside):
-            if self._separate:
-                raise FileNotFoundError(errno.ENOENT, 'the bag has no separate limits', beside)
-            # Checks that the bag is closed. A damaged bag with limits beside it would count as one that is
-            # being written.
-            open_bag(self._store, self.path, ReaderOptions(limits_placement=self._placement))
-            self._store.create(beside).close()
-        self._lock = self._store.lock(beside)
-        try:
-            if not self._store.exists(self.path):
-                self._data = self._store.create(self.path)
-            self._resume(beside, checksum, truncate_to)
-        except BaseException:
-            self._lock.release()
-            raise
-
-    def _resume(self, beside: str, checksum: bool, truncate_to: int | None) -> None:
-        """Continues at the end of a local bag, under the lock."""
-        store = self._store
-        if self._is_alone:
-            truncate_to = self._certain_count(beside, truncate_to)
-        ends, is_replaced = self._ends_to_keep(beside, truncate_to)
-        self.count, self.end = len(ends), int(ends[-1]) if len(ends) else 0
-        if self._journal is not None:
-            self._journal.create([self.count])
-        elif self._is_alone:
-            store.remove(journal_name(self.path))
-        if is_replaced:
-            # Readers may have mapped the records that are dropped here, or the limits of a closed bag, so
-            # both files are replaced by copies. The limits come first: those that are kept fit the old and
-            # the new records. One byte after them says that the records are not replaced yet.
-            self._replace_limits(beside, ends)
-            store.sync_folder(os.path.dirname(beside))
-            copy = temporary_path(store, self.path)
-            store.clone(self.path, copy, self.end)
-            self._data = store.resume(copy, self.end)
-            self._write_sentinel(self.end)
-            store.rename(copy, self.path)
-            store.sync_folder(os.path.dirname(beside))
-        else:
-            self._limits = store.resume(beside, self.count * ENTRY)
-        # Bytes after the last record stay until `close` truncates the file. The sentinel follows them.
-        size = store.stat(self.path).size
-        self._data = store.resume(self.path, size)
-        self._data.size = self.end
-        self._write_sentinel(size)
-        self._continue_checksums(checksum)
-
-    def _certain_count(self, beside: str, truncate_to: int | None) -> int | None:
-        """Returns the number of records to keep, without those that a power cut may have damaged.
-
-        What is kept is then on disk.
-        """
-        store, path = self._store, self.path
-        counts = certain_counts(store, journal_name(path), [path])
-        for file in (path, beside, checksums_name(path)):
-            if store.exists(file):
-                store.sync(file)
-        store.sync_folder(os.path.dirname(path))
-        return (
-            truncate_to
-            if counts is None
-            else min(counts[0], counts[0] if truncate_to is None else truncate_to)
-        )
-
-    def _ends_to_keep(self, beside: str, truncate_to: int | None) -> tuple[Int64s, bool]:
-        """Returns the ends of the records to keep, and whether the files must be replaced by copies."""
-        if truncate_to is not None:
-            listed = self._store.read(beside)[: truncate_to * ENTRY]
-            if len(listed) == truncate_to * ENTRY:
-                # Valid also after a power cut that lost what follows: then the bag may not look open.
-                return np.frombuffer(listed, '<i8'), True
-        bag = self._open_bag()
-        ends = np.array(bag.span(0, bag.count)[1], '<i8')[:truncate_to]
-        if bag.limits is bag.file:
-            return ends, True
-        return ends, len(ends) < bag.count or bag.limits.size % ENTRY > 0
-
-    def _replace_limits(self, beside: str, ends: Int64s) -> None:
-        """Replaces the file of limits, and takes the lock of the new one."""
-        copy = temporary_path(self._store, beside)
-        self._limits = self._store.create(copy)
-        try:
-            self._limits.write([ends.tobytes(), b'\0'])
-            self._limits.sync()
-            lock, self._lock = self._lock, self._store.lock(copy)
-            self._store.rename(copy, beside)
-        except BaseException:
-            self._limits.discard()
-            raise
-        self._limits.path, self._limits.size = beside, self.count * ENTRY
-        if lock is not None:
-            lock.release()
-
-    def _open_bag(self) -> BagFile:
-        bag = open_bag(self._store, self.path, ReaderOptions(limits_placement=self._placement))
-        if self._separate and bag.file.size and not bag.count:
-            # Limits at the end of the bag would otherwise go unnoticed.
-            other = open_bag(self._store, self.path, ReaderOptions())
-            if other.limits is other.file:
-                raise CorruptError(self.path, None, 'has limits at its end, expected separate ones')
-        return bag
-
-    def _ends(self, bag: BagFile, truncate_to: int | None) -> Int64s:
-        """Returns the ends of the records of an object to keep, and continues after them."""
-        ends = np.array(bag.span(0, bag.count)[1], '<i8')[:truncate_to]
-        self.count, self.end = len(ends), int(ends[-1]) if len(ends) else 0
-        return ends
+class BagAppender(UnclosedBag):
+    """Appends stored records (frames, if the bag is compressed) to the files of a bag, then their limits."""
 
     def append(self, chunks: Iterable[Chunk], sizes: Any, pending: list[Any]) -> None:
         """Writes stored records and their limits.
@@ -373,21 +115,6 @@ class BagAppender:
             if self._sums is not None:
                 self._sums.write([bytes(ENTRY)])
 
-    def _write_sentinel(self, offset: int) -> None:
-        """Writes the byte FF at `offset`, where the bytes written next will end: an open bag ends in FF.
-
-        A reader takes the end of a file for limits if its last 8 bytes, as a number, can be the end of the
-        records. FF makes that number too large. Records are therefore never taken for limits, whatever they
-        contain, wherever writing is interrupted, and however many limits are already appended.
-        """
-        if not self._store.is_remote and not self._separate:
-            size = self._data.size
-            self._data.size = offset
-            try:
-                self._data.write([b'\xff'])
-            finally:
-                self._data.size = size
-
     def sync(self, limits: bool = True) -> None:
         """Writes the records that were appended to the disk, and their limits unless `limits` is False."""
         if self._data.closed:
@@ -442,10 +169,6 @@ class BagAppender:
         self._sync_folder()
         self._release_lock()
 
-    def _sync_folder(self) -> None:
-        if self._is_alone:
-            self._store.sync_folder(os.path.dirname(self.path))
-
     def _append_limits(self) -> None:
         starts, size = self._placement is LimitsPlacement.STARTS, self.count * ENTRY
         if not starts and not size:
@@ -494,7 +217,3 @@ class BagAppender:
         if self._journal is not None:
             self._journal.remove()
         self._release_lock()
-
-    def _release_lock(self) -> None:
-        if self._lock is not None:
-            self._lock.release()

@@ -16,7 +16,7 @@ are unpacked one at a time.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgpack
@@ -104,6 +104,24 @@ class RefsFormat:
         for place, start in enumerate(self._starts):
             table[:, start : start + 4] = rows[:, place, None].astype('>u4').view(np.uint8)
         return table.tobytes()
+
+    def rows_after(self, firsts: Mapping[str, int], refs: Mapping[str, Any]) -> npt.NDArray[np.int64]:
+        """Returns the rows of new datapoints, shape (n, integers of a row).
+
+        Args:
+            firsts: Number of earlier records of each field.
+            refs: For each field, the records relative to these: int64 (n,); for a sequence a pair of them,
+                firsts and counts.
+        """
+        columns: list[Any] = []
+        for name, kind in self.spec.items():
+            if kind.sequence:
+                starts, counts = refs[name]
+                empty = np.where(starts == MISSING, MISSING, 0)
+                columns += [np.where(counts > 0, starts + firsts[name], empty), counts]
+            else:
+                columns.append(np.where(refs[name] == MISSING, MISSING, refs[name] + firsts[name]))
+        return np.stack(columns, 1)
 
     def unpack(self, record: bytes) -> tuple[int, ...]:
         """Returns the row of a record.

@@ -16,7 +16,7 @@ from bags.dataset.field_writer import MAX_RECORDS, Run
 from bags.dataset.identity import CopiedFrom
 from bags.dataset.json_files import remove_json, write_json
 from bags.dataset.listing import dataset_of_shard, shard_numbers
-from bags.dataset.mark import MARK, TEXT, is_mark, mark_name
+from bags.dataset.mark import WriterMark
 from bags.dataset.metadata import METADATA, dump_metadata, read_metadata
 from bags.dataset.options import SHARD_SIZE, DatasetWriteOptions, WriterSettings
 from bags.dataset.reader import DatasetReader
@@ -25,7 +25,7 @@ from bags.dataset.shard_index import INDEX
 from bags.dataset.spec import load_spec, union
 from bags.dataset.writer import DatasetWriter, reopen
 from bags.errors import CorruptError, SpecError
-from bags.storage import Lock, store_for
+from bags.storage import store_for
 from bags.validation import at_least, merge
 
 if TYPE_CHECKING:
@@ -96,11 +96,7 @@ class ShardedDatasetWriter(BaseWriter):
         """The writer of a full shard on an object store, until it is closed."""
         self._upload: Future[None] | None = None
         """Its `close`, running in a thread; None after it failed, to be retried in this thread."""
-        self._mark = store.join(self.directory, mark_name(shard_start, shard_step))
-        """The path of the mark beside the shards, from before the first new shard until `close`."""
-        self._marks: list[str] = []
-        """The marks to remove at `close`, with those of earlier writers; empty before the first new shard."""
-        self._mark_lock: Lock | None = None
+        self._mark = WriterMark(self._store, self.directory, shard_start, shard_step)
         try:
             self._writer = self._open(settings.resume)
         except BaseException:
@@ -129,18 +125,14 @@ class ShardedDatasetWriter(BaseWriter):
         metadata = read_metadata(store, shards[0][1], store.names(shards[0][1])) if shards else {}
         if self._metadata is None:
             self._metadata = metadata or None
-        self._marks += [
-            store.join(self.directory, name)
-            for name in names
-            if is_mark(name) and (self._step == 1 or store.join(self.directory, name) == self._mark)
-        ]
+        self._mark.find(names)
         unfinished = None
         incomplete: list[str] = []
         while shards and store.is_remote and 'refs.bag' not in store.names(shards[-1][1]):  # Uploaded last.
             self._number, path = shards.pop()
             incomplete.append(path)
         if incomplete:
-            self._write_mark()
+            self._mark.set()
         for path in incomplete:
             remove_files(store, path)
         if shards:
@@ -156,15 +148,15 @@ class ShardedDatasetWriter(BaseWriter):
                 types = load_spec(store.read(file), file) if 'spec.json' in names else self._types
                 if types != self._types and union(types, self._types) == self._types:
                     # An existing shard cannot get new fields. The next shard has them.
-                    self._write_mark()
+                    self._mark.set()
                     reopen(path, types, durability=self._settings.durability, **self._storage).close()
                     self._number = last + self._step
                 else:
                     self._number, unfinished = shards.pop()
         for _, path in shards:
             self._count(path)
-        if self._marks:
-            self._write_mark()
+        if self._mark.is_set:
+            self._mark.set()
         if self._metadata is not None and self._metadata != metadata:
             for _, path in shards:
                 data = dump_metadata(self._metadata, self._types)
@@ -192,14 +184,14 @@ class ShardedDatasetWriter(BaseWriter):
         self._past_shards += 1
         self._past_size += reader.size
         self._past_length += len(reader)
-        if reader.unfinished:  # By an earlier version, or a writer of this folder alone.
-            self._marks.append(self._store.join(shard, MARK))
+        if reader.unfinished:
+            self._mark.add_shard(shard)
 
     def _start(self, unfinished: str | None = None) -> DatasetWriter:
         """Starts a shard, or resumes an unfinished one."""
         path = unfinished or self._store.join(self.directory, f'{self._number:06}')
-        was_marked = bool(self._marks)
-        self._write_mark()
+        was_set = self._mark.is_set
+        self._mark.set()
         remove_json(self._store, self._store.join(self.directory, INDEX))  # Out of date with the new shard.
         options = self._settings.of_shard(
             compression=self._compressions, checksum=self._checksum, metadata=self._metadata,
@@ -208,40 +200,10 @@ class ShardedDatasetWriter(BaseWriter):
         try:
             return DatasetWriter(path, self.spec, self._encoders, **options)
         except BaseException:
-            if not was_marked:
+            if not was_set:
                 with contextlib.suppress(OSError):
-                    self._remove_marks()
+                    self._mark.remove(accept)
             raise
-
-    def _write_mark(self) -> None:
-        """Writes the mark beside the shards, if it is not there, and locks it.
-
-        Raises:
-            BlockingIOError: Another writer of the same shards is open.
-        """
-        if self._mark_lock is None:
-            if not self._store.exists(self._mark):
-                self._store.replace(self._mark, TEXT)
-            self._mark_lock = self._store.lock(self._mark)
-        self._marks = list(dict.fromkeys([*self._marks, self._mark]))
-
-    def _remove_marks(self) -> None:
-        """Removes the marks: the dataset is finished."""
-        for path in self._marks:
-            if os.path.dirname(path) != os.path.dirname(self._mark):
-                accept(self._store, os.path.dirname(path))
-            elif path != self._mark:
-                self._store.remove(path)
-        if self._marks:
-            self._store.remove(self._mark)
-            self._store.sync_folder(self.directory)
-        self._marks = []
-        self._release_mark()
-
-    def _release_mark(self) -> None:
-        if self._mark_lock is not None:
-            self._mark_lock.release()
-            self._mark_lock = None
 
     # Properties.
 
@@ -363,7 +325,7 @@ class ShardedDatasetWriter(BaseWriter):
         self._finish_upload()
         if self._writer is not None:
             self._writer.close()
-        self._remove_marks()
+        self._mark.remove(accept)
         if self._replacement is not None:
             self.directory = self._replacement.swap()
         self._closed = True
@@ -384,10 +346,10 @@ class ShardedDatasetWriter(BaseWriter):
             self._closed = True
             if not len(self) and not self._past_shards:
                 remove_json(self._store, self._store.join(self.directory, SOURCE))
-                self._remove_marks()
+                self._mark.remove(accept)
                 self._remove_folder()
         finally:
-            self._release_mark()
+            self._mark.release()
 
     def _remove_folder(self) -> None:
         """Removes the folder if this writer created it, unless another one has shards in it."""

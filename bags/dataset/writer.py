@@ -25,7 +25,7 @@ from bags.dataset.json_files import remove_json, write_checksum, write_json
 from bags.dataset.mark import MARK
 from bags.dataset.metadata import METADATA, dump_metadata
 from bags.dataset.options import DatasetWriteOptions, WriterSettings
-from bags.dataset.refs import MISSING, RefsFormat
+from bags.dataset.refs import RefsFormat
 from bags.dataset.resume import Kept, bag_suffix, is_temporary, records_to_keep, remove_files
 from bags.dataset.spec import FieldType, Spec, dump_spec, load_spec, type_texts
 from bags.errors import CorruptError, SpecError
@@ -278,18 +278,11 @@ class DatasetWriter(BaseWriter):
                 counts. Records are relative to the first new record, so that earlier records are negative.
                 `MISSING` is a missing value.
         """
-        columns: list[Any] = []
+        firsts = {}
         for field in self._fields:
-            first = field.count
+            firsts[field.name] = field.count
             field.write_runs(runs[field.name])
-            if field.kind.sequence:
-                firsts, counts = refs[field.name]
-                empty = np.where(firsts == MISSING, MISSING, 0)
-                columns += [np.where(counts > 0, firsts + first, empty), counts]
-            else:
-                firsts = refs[field.name]
-                columns.append(np.where(firsts == MISSING, MISSING, firsts + first))
-        rows = np.stack(columns, 1)
+        rows = self._format.rows_after(firsts, refs)
         sizes = np.full(len(rows), self._format.stride)
         self._flush_refs([Run([self._format.pack(rows)], sizes, stored=True)])
 
