@@ -41,6 +41,8 @@ from bags.interop.mcap_records import (
 __all__ = ['Survey', 'check_data', 'survey', 'with_end']
 
 _FOOTER = struct.Struct('<QQI')
+MAX_CODE, MIN_PRIVATE_CODE = 15, 128
+"""Codes of records between these are not in use."""
 MIN_ZEROS = 64
 """Number of zeros at the end of a file without an end from which on they are not taken for data."""
 _END_BYTES = HEAD.size + _FOOTER.size + len(MAGIC)
@@ -96,6 +98,8 @@ def survey(file: BinaryIO) -> Survey:
             index.add(code, file.read(length))
         elif code == MESSAGE:
             index.count(file.read(MESSAGE_HEAD.size))
+        elif MAX_CODE < code < MIN_PRIVATE_CODE:
+            raise ValueError(f'expected a record at byte {start}, got one of unknown code {code}')
         stop = start + HEAD.size + length
     if has_magic and not is_whole:
         raise ValueError(f'expected a record at byte {stop}, got other bytes')
@@ -277,7 +281,11 @@ def _written(file: BinaryIO, size: int) -> int:
 
 
 def _lists_all(file: BinaryIO, size: int, chunks: list[Chunk]) -> bool:
-    """Returns whether the own end of a file has an index of all its chunks, of messages of ROS alone."""
+    """Returns whether the own end of a file has an index of all its chunks, of messages of ROS alone.
+
+    Raises:
+        ValueError: It lists a chunk that is not there.
+    """
     file.seek(max(0, size - _END_BYTES))
     end = file.read()
     if len(end) < _END_BYTES or end[:9] != HEAD.pack(FOOTER, _FOOTER.size) or end[-len(MAGIC) :] != MAGIC:
@@ -305,7 +313,10 @@ def _lists_all(file: BinaryIO, size: int, chunks: list[Chunk]) -> bool:
             schemas[struct.unpack_from('<H', record)[0]] = record
         elif code == CHANNEL:
             channels.append(record)
-    if not has_statistics or listed != {chunk.start for chunk in chunks}:
+    starts = {chunk.start for chunk in chunks}
+    if missing := sorted(listed - starts):
+        raise ValueError(f'expected a chunk at byte {missing[0]}, as the index at the end says, got none')
+    if not has_statistics or listed != starts:
         return False
     found = (parse_channel(record, schemas) for record in channels)
     return all(encoding == 'cdr' and language in SCHEMAS for _, encoding, language in found)

@@ -263,6 +263,19 @@ def test_checksums_are_compared(part, tmp_path):
         bags.convert(path, tmp_path / 'out')
 
 
+@pytest.mark.parametrize('code', [7, 0x13, 0x80])
+def test_a_chunk_that_is_not_one_is_an_error(code, tmp_path):
+    path = write_mcap(tmp_path / 'a.mcap')
+    data = bytearray(path.read_bytes())
+    place = data.index(b'lz4') if b'lz4' in data else data.index(b'zstd')
+    start = place - 4 - 28 - 9  # The code of the chunk, before its length and its header.
+    assert data[start] == 6
+    data[start] = code
+    path.write_bytes(data)
+    with pytest.raises(bags.SourceError, match=rf'expected a (chunk|record) at byte {start}'):
+        bags.convert(path, tmp_path / 'out')
+
+
 WIDE = b'wstring w\nint32 n'
 
 
