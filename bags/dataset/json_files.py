@@ -1,8 +1,9 @@
 """JSON files of a dataset with checksums: each has its XXH3-64 beside it, in `NAME.xxh3`.
 
 The new checksum is written beside the old one, then the file, then the new checksum alone: whenever the
-writer is killed, one of them is that of the file. A new file is written before its checksum. spec.json is never
-changed, and has its checksum in that of refs.bag too, so that its own is written when the folder is closed.
+writer is killed, one of them is that of the file. A new file is written before its checksum, and a file is
+removed after it. spec.json is never changed, and has its checksum in that of refs.bag too, so that its own is
+written when the folder is closed.
 """
 
 from __future__ import annotations
