@@ -212,10 +212,13 @@ class ProgressLog:
         self._source = source
         self.state: dict[str, Any] = {}
         """JSON values, stored by `save`."""
+        self.may_be_repaired = False
+        """Whether the run ended at damage of the source, which may be repaired before it is resumed."""
         if resume and store.exists(self._path):
             data = store.read(self._path)
             check_json(store, self._path, data, 'remove it and begin again with mode="overwrite"')
             found = json.loads(data)
+            check_source = check_source and not found.get('may_be_repaired')
             # An earlier version has not written the identity, which replaces the fingerprint.
             ignored = 'fingerprint' if 'identity' in found and 'identity' in source else 'identity'
             for name, value in source.items():
@@ -235,7 +238,10 @@ class ProgressLog:
 
     def save(self) -> None:
         """Writes source and state, atomically."""
-        data = json.dumps({**self._source, 'state': self.state}).encode()
+        found = {**self._source, 'state': self.state}
+        if self.may_be_repaired:
+            found['may_be_repaired'] = True
+        data = json.dumps(found).encode()
         write_json(self._store, self._path, data, self._checksum)
 
 

@@ -20,6 +20,7 @@ from bags.dataset.written import Skipped, Written
 from bags.errors import BagsError, EncodeError, SourceError
 from bags.interop.extensions import KEY
 from bags.interop.files import Entry, FileSource
+from bags.interop.fingerprint import fingerprint_of_files
 from bags.interop.open_source import SourcePath, open_source
 from bags.interop.source import Damaged, Source
 from bags.progress import progress as show_progress
@@ -43,6 +44,7 @@ def convert(
     spec: Mapping[str, str | None] | None = None,
     on_error: Literal['raise', 'skip'] = 'raise',
     encode: bool = False,
+    check_source: bool = True,
     workers: int | None = None,
     progress: bool | None = None,
     source_options: Mapping[str, Any] | None = None,
@@ -63,6 +65,10 @@ def convert(
             that is not compressed, 'skip' keeps the datapoints before the damage.
         encode: Encode media again that a copy would not serve: the episodes of a video file of LeRobot that
             do not begin at a key frame. `notes` of the result lists them.
+        check_source: With `resume`, raise if the source has changed since the earlier run: the names, sizes
+            or contents of its files, of large ones the ends. False continues with its other datapoints. Not
+            after damage, which may have been repaired; and a folder or tars with the field `__key__` are
+            continued after the last key instead.
         workers: Threads that read files; the number of processors unless given.
         progress: Show a bar: True, False, or None for on terminals.
         source_options: As `storage_options`, for a source that is a URL.
@@ -94,7 +100,10 @@ def convert(
             start = len(writer)
             entries = source.entries() if not start else _remaining(source, writer, settings.storage, skipped)
         else:
-            log = ProgressLog(writer, {'kind': source.format, 'length': source.count}, settings.resume)
+            made_from: dict[str, Any] = {'kind': source.format, 'length': source.count}
+            if source.opened_from is not None:
+                made_from['identity'] = fingerprint_of_files(*source.opened_from)
+            log = ProgressLog(writer, made_from, settings.resume, check_source)
             noted: list[list[Any]] = log.state.get('skipped', [])
             start, left_out = resumed(len(writer), noted, lambda entry: int(entry[3]))
             log.state['skipped'] = left_out
@@ -103,7 +112,10 @@ def convert(
             skipped += [Skipped(name, detail) for _, name, detail, _ in left_out]
             entries = source.entries(start)
         loaded = _load(source, entries, workers if source.loads_in_threads else 1)
-        with show_progress('importing', source.count - start, 'datapoints', show=progress) as advance:
+        with (
+            _noting_damage(log),
+            show_progress('importing', source.count - start, 'datapoints', show=progress) as advance,
+        ):
             for name, datapoint in loaded:
                 before = writer.size
                 length = datapoint.length if isinstance(datapoint, Damaged) else 1
@@ -119,6 +131,18 @@ def convert(
                 start += length
                 advance(length, writer.size - before)
     return Written(len(writer), writer.shards, writer.size, writer.spec, skipped, list(source.notes))
+
+
+@contextlib.contextmanager
+def _noting_damage(log: ProgressLog | None) -> Iterator[None]:
+    """Notes in a log that the run ends at damage of the source, which may be repaired."""
+    try:
+        yield
+    except SourceError:
+        if log is not None:
+            log.may_be_repaired = True
+            log.save()
+        raise
 
 
 @contextlib.contextmanager

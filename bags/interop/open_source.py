@@ -73,6 +73,7 @@ def open_source(
         raise ValueError('source: expected a path or several paths, got none')
     left_out = [field for field, kind in (spec or {}).items() if kind is None]
     found = _open(paths, format, layout, storage_options, left_out)
+    found.opened_from = list_paths(paths, storage_options), storage_options
     if on_error == 'raise' and found.damaged:
         raise SourceError(*found.damaged[0])
     return _with_changes(found, spec)

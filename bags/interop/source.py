@@ -72,6 +72,8 @@ class Source(abc.ABC):
     """Whether `load` may encode media again that cannot be stored as they are."""
     left_out: Collection[str] = ()
     """Fields that the import leaves out anyway: `spec={field: None}` accepts them."""
+    opened_from: tuple[list[str], Mapping[str, Any] | None] | None = None
+    """The files and folders that `open_source` was called with, and its `storage_options`."""
     loads_in_threads: bool = True
     """Whether `load` takes long enough for several threads to pay off."""
     records: Sequence[Any] = ()

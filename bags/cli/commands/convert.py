@@ -56,6 +56,9 @@ def import_(
         typer.Option('--encode', help='Encode episodes of videos again that do not begin at a key frame.'),
     ] = False,
     resume: Annotated[bool, typer.Option('--resume', help='Continue an interrupted import.')] = False,
+    other_source: Annotated[
+        bool, typer.Option('--other-source', help='Continue even if the source has changed since.')
+    ] = False,
     overwrite: Overwrite = False,
     durability: Durability = 'close',
     workers: Workers = None,
@@ -111,6 +114,7 @@ def import_(
             target,
             on_error=on_error,
             encode=encode,
+            check_source=not other_source,
             workers=workers,
             resume=resume,
             mode=mode_of(overwrite),
