@@ -15,7 +15,7 @@ from bags.formats.signatures import DEMUXERS, ebml_number, identify_file
 from bags.media.joins import JOINED_FORMATS, JoinedClock, is_join
 from bags.media.mp4 import Track, find_moov, find_track
 from bags.media.packets import NO_PROBING, DemuxedPackets, Packets, new_context
-from bags.media.pictures import REORDERED_CODECS, is_b_frame, nal_length_size, split_vops
+from bags.media.pictures import REORDERED_CODECS, is_b_frame, may_reorder, nal_length_size, split_vops
 from bags.media.skips import Skips
 from bags.media.source import LazyDecoder
 from bags.media.timeline import Bools, PacketTable, are_decoding_times, in_order_packets
@@ -147,8 +147,14 @@ def _checked_times(packets: Packets) -> Packets:
         return packets
     context = packets.new_context()
     codec = context.name
-    if codec not in REORDERED_CODECS:
+    if codec not in REORDERED_CODECS or not may_reorder(codec, context.extradata):
         return packets
+    if codec == 'hevc':
+        context.open(strict=False)
+        if (
+            not context.has_b_frames
+        ):  # The header says so; of H.264, libavcodec reads it with the first frame.
+            return packets
     length_size = nal_length_size(codec, context.extradata)
     b_frames = np.zeros(len(table.times), bool)
     size = MAX_CHECKED_PACKETS // CHECKED_RANGES

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-__all__ = ['REORDERED_CODECS', 'is_b_frame', 'nal_length_size', 'split_vops']
+__all__ = ['REORDERED_CODECS', 'is_b_frame', 'may_reorder', 'nal_length_size', 'split_vops']
 
 REORDERED_CODECS = ('h264', 'hevc', 'mpeg4', 'mpeg1video', 'mpeg2video')
 """Codecs that store frames in another order than they are presented in."""
@@ -49,6 +49,110 @@ def is_b_frame(codec: str, data: bytes, length_size: int = 0) -> bool:
         return False
     at = data.find(start) + (4 if codec == 'mpeg4' else 5)
     return 4 <= at < len(data) and data[at] >> bit & 7 == (2 if codec == 'mpeg4' else 3)
+
+
+def may_reorder(codec: str, extradata: bytes | None) -> bool:
+    """Returns whether frames may be stored in another order; False only if the header of H.264 says so.
+
+    Args:
+        codec: The name of the codec in libavcodec.
+        extradata: The header, as in MP4: one that begins with a parameter set.
+    """
+    if codec != 'h264' or not extradata or extradata[0] != 1 or len(extradata) < 12:
+        return True
+    length = int.from_bytes(extradata[6:8], 'big')
+    data = extradata[9 : 8 + length].replace(b'\0\0\3', b'\0\0')
+    try:
+        return _sps_may_reorder(_Bits(data))
+    except IndexError:
+        return True
+
+
+class _Bits:
+    """Reads a bit string; IndexError behind its end."""
+
+    def __init__(self, data: bytes) -> None:
+        self._bits, self._rest = int.from_bytes(data, 'big'), 8 * len(data)
+
+    def read(self, count: int) -> int:
+        self._rest -= count
+        if self._rest < 0:
+            raise IndexError
+        return self._bits >> self._rest & (1 << count) - 1
+
+    def golomb(self) -> int:
+        """Reads an Exp-Golomb number."""
+        zeros = 0
+        while not self.read(1):
+            zeros += 1
+        return (1 << zeros) - 1 + self.read(zeros)
+
+    def skip(self, *counts: int) -> None:
+        """Skips fields of some bits each; 0 for an Exp-Golomb number."""
+        for count in counts:
+            if count:
+                self.read(count)
+            else:
+                self.golomb()
+
+
+_HIGH_PROFILES = (100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135)
+
+
+def _sps_may_reorder(bits: _Bits) -> bool:
+    """Reads a sequence parameter set of H.264 (7.3.2.1, E.1) up to `max_num_reorder_frames`."""
+    profile = bits.read(8)
+    bits.skip(16, 0)
+    if profile in _HIGH_PROFILES:
+        if bits.golomb() == 3:  # chroma_format_idc
+            bits.skip(1)
+        bits.skip(0, 0, 1)
+        if bits.read(1):
+            return True  # Scaling matrices, which this does not read.
+    bits.skip(0)
+    order = bits.golomb()  # pic_order_cnt_type
+    if order == 2:
+        return False
+    if order == 0:
+        bits.skip(0)
+    elif order == 1:
+        bits.skip(1, 0, 0)
+        bits.skip(*[0] * min(bits.golomb(), 256))
+    bits.skip(0, 1, 0, 0)
+    if not bits.read(1):  # frame_mbs_only_flag
+        bits.skip(1)
+    bits.skip(1)
+    if bits.read(1):  # frame_cropping_flag
+        bits.skip(0, 0, 0, 0)
+    if not bits.read(1):  # vui_parameters_present_flag
+        return True
+    if bits.read(1) and bits.read(8) == 255:  # aspect_ratio_idc
+        bits.skip(32)
+    if bits.read(1):  # overscan_info_present_flag
+        bits.skip(1)
+    if bits.read(1):  # video_signal_type_present_flag
+        bits.skip(4)
+        if bits.read(1):
+            bits.skip(24)
+    if bits.read(1):  # chroma_loc_info_present_flag
+        bits.skip(0, 0)
+    if bits.read(1):  # timing_info_present_flag
+        bits.skip(32, 32, 1)
+    has_buffers = [bits.read(1) and _skip_buffer(bits) for _ in range(2)]
+    if any(has_buffers):
+        bits.skip(1)
+    bits.skip(1)
+    if not bits.read(1):  # bitstream_restriction_flag
+        return True
+    bits.skip(1, 0, 0, 0, 0)
+    return bits.golomb() > 0
+
+
+def _skip_buffer(bits: _Bits) -> bool:
+    """Skips the parameters of a buffer (hrd_parameters)."""
+    count = min(bits.golomb() + 1, 32)
+    bits.skip(8, *[0, 0, 1] * count, 20)
+    return True
 
 
 def split_vops(data: bytes) -> list[int]:

@@ -4,7 +4,7 @@ import av
 import numpy as np
 import pytest
 
-from bags.media.pictures import is_b_frame, nal_length_size, split_vops
+from bags.media.pictures import is_b_frame, may_reorder, nal_length_size, split_vops
 from tests.media.samples import film, packed_b_frames, x264
 
 FILMS = {
@@ -64,3 +64,19 @@ def test_packed_frames_are_split():
     assert {len(each) for each in starts} == {1, 2}
     for (data, _), each in zip(found, starts, strict=True):
         assert all(data[start : start + 4] == b'\0\0\1\xb6' for start in each[1:])
+
+
+@pytest.mark.parametrize(
+    'options',
+    [{}, {'crop_rect': '2,2,2,2'}, {'sar': '4/3'}, {'nal_hrd': 'vbr', 'vbv_maxrate': 900, 'vbv_bufsize': 900},
+     {'overscan': 'show', 'fullrange': 'on', 'colorprim': 'bt709', 'chromaloc': 1}, {'interlaced': 1}],
+    ids=['plain', 'cropped', 'aspect', 'buffer', 'signal', 'interlaced'],
+)  # fmt: skip
+def test_the_header_of_h264_says_whether_frames_are_reordered(options):
+    for b_frames in (0, 1, 3):
+        _, extradata = packets(film(count=10, options=x264(bframes=b_frames, **options)))
+        assert may_reorder('h264', extradata) == (b_frames > 0)
+    for stop in range(len(extradata)):
+        assert may_reorder('h264', extradata[:stop])
+    assert may_reorder('hevc', extradata)
+    assert may_reorder('h264', None)
