@@ -440,3 +440,14 @@ def test_times_and_complex_numbers_are_shown(run, tmp_path):
     output = run('show', tmp_path / 'd', 0, '--json').output
     assert '"2024-01-02T03:04:05.000000"' in output
     assert '(1+2j)' in output
+
+
+def test_an_export_is_replaced_and_notes_of_an_import_are_printed(work, run):
+    run('export', 'dataset', 'tars')
+    check_line(run('export', 'dataset', 'tars', code=1), 'something is there already')
+    check_line(run('export', 'dataset', 'tars', '--resume', code=1), 'holds no unfinished export to resume')
+    run('export', 'dataset', 'tars', '--overwrite', '--durability', 'none')
+    (work / 'tars/README.md').write_text('# Mine')
+    assert "left out: 'README.md'" in run('import', 'tars', 'again').stdout
+    (work / 'tars/.unfinished-export.json').write_text('{}')
+    check_line(run('import', 'tars', 'other', code=1), 'is an unfinished export')

@@ -154,6 +154,7 @@ def export(
     ] = None,
     resume: Annotated[bool, typer.Option('--resume', help='Continue an export that was killed.')] = False,
     overwrite: Overwrite = False,
+    durability: Durability = 'close',
     json: Json = False,
 ) -> None:
     """Writes a dataset as WebDataset tars, a folder of files, Parquet files, or for LeRobot.
@@ -182,5 +183,6 @@ def export(
             key=key,
             resume=resume,
             mode=mode_of(overwrite),
+            durability=durability,
         )
     answer(json, {'target': target, **facts_of(done)}, summary(target, done), *done.notes)
