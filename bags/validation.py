@@ -31,6 +31,7 @@ __all__ = [
     'boolean_or_none',
     'import_optional',
     'integer',
+    'item_count',
     'made_from',
     'merge',
     'one_of',
@@ -192,6 +193,17 @@ def at_least(name: str, value: Any, minimum: int, alternative: str = '') -> int:
     number = integer(name, value, alternative)
     if number < minimum:
         raise ValueError(f'{name}: expected at least {minimum}{alternative}, got {number}')
+    return number
+
+
+def item_count(name: str, value: Any, minimum: int) -> int:
+    """As `at_least`, for numbers of datapoints and items, which are below 2^62.
+
+    Arithmetic with larger ones would overflow int64.
+    """
+    number = at_least(name, value, minimum)
+    if number >= 1 << 62:
+        raise ValueError(f'{name}: expected less than 2^62, got {number}')
     return number
 
 

@@ -126,6 +126,8 @@ def arrow_schema(types: Mapping[str, FieldType], media: Media, metadata: Mapping
 def dtype_of(type: pa.DataType) -> str | None:
     """Returns the name of the NumPy dtype of an Arrow number, bool or time; None for other types."""
     pa = import_pyarrow()
+    if getattr(type, 'extension_name', '') == 'arrow.bool8':
+        return 'bool'
     if pa.types.is_boolean(type) or pa.types.is_integer(type) or pa.types.is_floating(type):
         return FLOATS.get(str(type), str(type))
     if pa.types.is_timestamp(type):
@@ -139,6 +141,8 @@ def type_of(type: pa.DataType) -> str:
     """Returns the field type for values of an Arrow type; `msgpack` for structs and similar types."""
     pa = import_pyarrow()
     if isinstance(type, pa.BaseExtensionType):
+        if type.extension_name == 'arrow.bool8':
+            return 'bool'
         if type.extension_name == 'arrow.fixed_shape_tensor':
             return array_text(dtype_of(type.value_type), tuple(type.shape))
         return type_of(type.storage_type)

@@ -16,13 +16,23 @@ import numpy as np
 from bags.formats.arrays import array_from_parts, array_parts
 from bags.formats.scalars import MAX_VALUE_SIZE, Buffer, check_value_size
 
-__all__ = ['decode_json', 'decode_msgpack', 'decode_tree', 'encode_json', 'encode_msgpack', 'encode_tree']
+__all__ = [
+    'check_json',
+    'decode_json',
+    'decode_msgpack',
+    'decode_tree',
+    'encode_json',
+    'encode_msgpack',
+    'encode_tree',
+]
 
 
 # Approximate bytes in memory of lists, dicts and their items, and maximum bytes of a value for each byte of
 # its record. Values of larger records are counted; of MessagePack while decoding, which takes a third longer.
 LIST_SIZE, DICT_SIZE, ITEM_SIZE, PAIR_SIZE = 88, 184, 40, 120
 MAX_GROWTH = 128
+MAX_DEPTH = 500
+"""Maximum levels of nesting that are written: reading more needs more of Python's stack than there may be."""
 
 
 def encode_msgpack(value: Any) -> bytes:
@@ -52,12 +62,14 @@ def encode_json(value: Any) -> bytes:
     Raises:
         TypeError: It holds something JSON does not support: bytes, arrays, or a dict key that is not a str
             (Python would convert it, so that it would be decoded as another key).
-        ValueError: NaN or infinity, which are not JSON; a lone surrogate; a value that contains itself.
+        ValueError: NaN or infinity, which are not JSON; a lone surrogate; a value that contains itself; more
+            than 500 levels of nesting.
     """
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(',', ':'), default=_plain)
     except RecursionError:
-        raise ValueError('expected a value of fewer levels of nesting') from None
+        raise ValueError(f'expected up to {MAX_DEPTH} levels of nesting, got more') from None
+    _check_depth(text, value)
     for node in _nodes(value):
         if isinstance(node, dict):
             for key in node:
@@ -82,6 +94,19 @@ def decode_json(data: Buffer, *, max_size: int = MAX_VALUE_SIZE) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError('expected JSON of fewer levels of nesting') from None
+
+
+def check_json(text: str) -> None:
+    """Checks the text of a JSON value that is stored as it is.
+
+    Raises:
+        ValueError: It is not JSON, or has more than 500 levels of nesting.
+    """
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError(f'expected up to {MAX_DEPTH} levels of nesting, got more') from None
+    _check_depth(text, value)
 
 
 def encode_tree(value: Any) -> bytes:
@@ -178,6 +203,21 @@ def _restore_array(items: list[Any]) -> Any:
     if len(items) == 4 and type(items[0]) is str and items[0] == '_':
         return array_from_parts(*items[1:])
     return items
+
+
+def _check_depth(text: str, value: Any) -> None:
+    """Raises ValueError if a value, whose JSON is given, has more than `MAX_DEPTH` levels of nesting."""
+    if text.count('[') + text.count('{') <= MAX_DEPTH:
+        return
+    stack = [(value, 1)]
+    while stack:
+        node, depth = stack.pop()
+        parts = node.values() if isinstance(node, dict) else node if isinstance(node, list | tuple) else None
+        if parts is None:
+            continue
+        if depth > MAX_DEPTH:
+            raise ValueError(f'expected up to {MAX_DEPTH} levels of nesting, got more')
+        stack.extend((part, depth + 1) for part in parts)
 
 
 def _nodes(value: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-import json
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from bags.dataset.arrow_types import INTEGERS, MEDIA, import_pyarrow, is_list
 from bags.dataset.registry import bind_encoder
 from bags.dataset.spec import FieldType
 from bags.formats.arrays import array_from_parts, array_type
+from bags.formats.trees import check_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,6 +58,8 @@ def _refuse_item(value: Any) -> Any:
 def _decoded(column: pa.Array) -> pa.Array:
     """Decodes dictionaries, run-end encoding and extension types of a column."""
     pa = import_pyarrow()
+    if getattr(column.type, 'extension_name', '') == 'arrow.bool8':
+        return pa.compute.not_equal(column.storage, 0)
     if isinstance(column.type, pa.BaseExtensionType):
         return _decoded(column.storage)
     if pa.types.is_dictionary(column.type):
@@ -128,7 +130,7 @@ def _file(value: Any) -> bytes:
 
 
 def _checked_json(text: str) -> bytes:
-    json.loads(text)
+    check_json(text)
     return text.encode()
 
 

@@ -22,7 +22,7 @@ from bags.interop.extensions import KEY
 from bags.interop.files import Entry, FileSource
 from bags.interop.fingerprint import fingerprint_of_files
 from bags.interop.open_source import SourcePath, open_source
-from bags.interop.source import Damaged, Source
+from bags.interop.source import Damaged, Source, naming
 from bags.progress import progress as show_progress
 from bags.storage.urls import locate
 from bags.validation import merge, one_of, worker_count
@@ -225,7 +225,8 @@ def _load(
         if isinstance(entry, Damaged):
             return entry
         try:
-            return {name: value for name, value in source.load(entry).items() if name in source.spec}
+            with naming(source.name(entry)):
+                return {name: value for name, value in source.load(entry).items() if name in source.spec}
         except SourceError as exc:
             return Damaged(exc)
 
@@ -243,11 +244,12 @@ def _next_batch(source: Source, entries: Iterator[Any], length: int) -> list[Any
     """Returns up to `length` entries: fewer if they are known to be large, none at the end."""
     batch: list[Any] = []
     size = 0
-    for entry in itertools.islice(entries, length):
-        batch.append(entry)
-        size += 0 if isinstance(entry, Damaged) else source.size(entry)
-        if size >= BATCH_BYTES:
-            break
+    with naming(source.path or source.format):
+        for entry in itertools.islice(entries, length):
+            batch.append(entry)
+            size += 0 if isinstance(entry, Damaged) else source.size(entry)
+            if size >= BATCH_BYTES:
+                break
     return batch
 
 

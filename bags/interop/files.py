@@ -18,7 +18,7 @@ from bags.errors import SourceError
 from bags.formats.audio import find_samples
 from bags.formats.encoded import BufferFile, check_format
 from bags.formats.signatures import FORMATS, IMAGES, check_end, check_whole, identify
-from bags.formats.trees import decode_msgpack
+from bags.formats.trees import check_json, decode_msgpack
 from bags.interop.exported import Exported, is_one_array
 from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, one_image_field, type_of
 from bags.interop.source import RECORD_ENCODERS, Source
@@ -191,7 +191,7 @@ def checked_value(name: str, word: str, data: Any) -> Any:
         elif word == 'utf8':
             return _text(data)
         elif word == 'json':
-            json.loads(_text(data))
+            check_json(_text(data))
         elif word == 'msgpack':
             decode_msgpack(data)
         elif word in _NUMBERS:

@@ -10,15 +10,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NoReturn
 
 from bags.dataset.metadata import MAX_METADATA_BYTES, METADATA, Metadata, load_metadata
+from bags.dataset.spec import parse_spec
 from bags.errors import CorruptError, SourceError, SpecError
 from bags.interop.detect import Detected, detect, detect_exported, format_of, list_some
 from bags.interop.exported import EXPORT, read_exported
 from bags.interop.extensions import KEY
 from bags.interop.files import FileSource
-from bags.interop.folders import FolderSource, list_files
+from bags.interop.folders import LAYOUTS, FolderSource, list_files
 from bags.interop.formats import FORMATS
 from bags.interop.records import open_file, size_of
-from bags.interop.source import Source, find_filesystem, list_paths
+from bags.interop.source import Source, find_filesystem, list_paths, naming
 from bags.interop.target import UNFINISHED
 from bags.interop.webdataset import TarSource, is_tar
 from bags.storage.urls import plain_path
@@ -72,7 +73,17 @@ def open_source(
     if not paths:
         raise ValueError('source: expected a path or several paths, got none')
     left_out = [field for field, kind in (spec or {}).items() if kind is None]
-    found = _open(paths, format, layout, storage_options, left_out)
+    find_filesystem(paths[0], storage_options)  # Checks the options.
+    if layout is not None:
+        one_of('layout', layout, LAYOUTS)
+    where = paths[0] if len(paths) == 1 else f'{paths[0]} and {len(paths) - 1} others'
+    try:
+        with naming(where):
+            found = _open(paths, format, layout, storage_options, left_out)
+            parse_spec(found.spec)
+    except SpecError as exc:  # Of types that the source describes.
+        raise SourceError(where, str(exc)) from exc
+    found.path = where
     found.opened_from = list_paths(paths, storage_options), storage_options
     if on_error == 'raise' and found.damaged:
         raise SourceError(*found.damaged[0])

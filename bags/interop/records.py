@@ -172,6 +172,7 @@ def path_beside(folder: str, name: Any) -> str:
     parts = name.replace('\\', '/').split('/') if isinstance(name, str) else ['']
     if '\0' in str(name) or any(part in ('', '.', '..') for part in parts):
         raise ValueError(f'expected the name of a file in its folder, got {name!r}')
+    name.encode()  # Not lone surrogates.
     return '/'.join((folder, *parts))
 
 

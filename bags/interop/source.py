@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import re
+import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ import numpy as np
 
 from bags.dataset.metadata import Metadata
 from bags.dataset.spec import MAX_NAME_LENGTH, NAME, is_reserved
-from bags.errors import CorruptError, MissingDependencyError, SourceError
+from bags.errors import BagsError, CorruptError, MissingDependencyError, SourceError
 from bags.storage.retry import RetryPolicy
 from bags.storage.urls import SCHEMES
 
@@ -27,6 +28,7 @@ __all__ = [
     'find_filesystem',
     'list_paths',
     'name_fields',
+    'naming',
     'reading',
     'type_of_numbers',
 ]
@@ -61,6 +63,8 @@ class Source(abc.ABC):
     """The type of each field; `convert` drops the fields that are removed here."""
     count: int
     """Datapoints."""
+    path: str = ''
+    """The path or paths that `open_source` got."""
     metadata: Metadata
     """Metadata of the dataset: names of classes, rates, units."""
     notes: list[str]
@@ -175,6 +179,24 @@ class Collecting:
         if isinstance(exc, SourceError):
             self._damaged.append((exc.name, exc.detail))
         return isinstance(exc, SourceError)
+
+
+DAMAGE = (
+    ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError, RuntimeError,
+    MemoryError, EOFError, struct.error,
+)  # fmt: skip
+"""Errors that a damaged source may cause anywhere: what a library or a parser did not expect."""
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Converts errors that a damaged source causes to a SourceError, unless they are of bags or of files."""
+    try:
+        yield
+    except (BagsError, OSError):
+        raise
+    except DAMAGE as exc:
+        raise SourceError(path, f'does not match its format: {type(exc).__name__}: {exc}') from exc
 
 
 @contextmanager

@@ -131,7 +131,10 @@ class Tar:
         if self.is_compressed or (self._is_label(member.name, member.size) and not member.issparse()):
             file = members.extractfile(member)
             assert file is not None
-            return file.read()
+            try:
+                return file.read()
+            except tarfile.TarError as exc:
+                raise ValueError(str(exc)) from exc
         return Stored(member.offset_data, member.size, _parts(member))
 
     def _find_targets(self) -> dict[str, Content]:

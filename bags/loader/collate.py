@@ -12,7 +12,7 @@ import numpy.typing as npt
 from bags.dataset.batch import Ragged
 from bags.errors import StackError
 from bags.indexing import offsets_of
-from bags.validation import at_least
+from bags.validation import at_least, item_count
 
 __all__ = ['CollateField', 'Packed', 'Padded', 'collate_function', 'pack', 'pad', 'stack']
 
@@ -68,7 +68,7 @@ def pad(column: Any, length: int | None = None, *, value: Any = 0, multiple: int
     if isinstance(column, Mapping):
         return _columns(functools.partial(pad, length=length, value=value, multiple=multiple), column)
     multiple = at_least('multiple', multiple, 1)
-    length = None if length is None else at_least('length', length, 0)
+    length = None if length is None else item_count('length', length, 0)
     ragged = _as_ragged(column)
     lengths = ragged.lengths
     longest = int(lengths.max(initial=0))

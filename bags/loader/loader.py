@@ -24,7 +24,7 @@ from bags.loader.state import Cursor, State, cursor_from
 from bags.loader.trace import indices_of_step
 from bags.samplers import Sampler, Sequential, ShardShuffled, Shuffled, shard_lengths
 from bags.samplers.orders import check_sampler
-from bags.validation import at_least, at_least_or_none, integer, one_of, worker_count
+from bags.validation import at_least, at_least_or_none, integer, item_count, one_of, worker_count
 from bags.workers.processes import check_sendable
 
 __all__ = ['Loader', 'check_loader']
@@ -123,7 +123,7 @@ class Loader:
         is_iterable = hasattr(fields, '__iter__') and not isinstance(fields, str | Mapping)
         self.fields: Any = tuple(fields) if is_iterable else fields  # type: ignore[arg-type]
         self.seed = integer('seed', seed)
-        self.batch_size = at_least('batch_size', batch_size, 1)
+        self.batch_size = item_count('batch_size', batch_size, 1)
         self.epochs = at_least_or_none('epochs', epochs, 1)
         self.prefetch = at_least_or_none('prefetch', prefetch, 1)
         if workers is None:
@@ -161,8 +161,8 @@ class Loader:
 
     def _set_rank(self, rank: int, world_size: int) -> None:
         """Sets the rank and the dependent attributes, after checking that batches can be made."""
-        self.world_size = at_least('world_size', world_size, 1)
-        self.rank = at_least('rank', rank, 0)
+        self.world_size = item_count('world_size', world_size, 1)
+        self.rank = item_count('rank', rank, 0)
         if self.rank >= self.world_size:
             raise ValueError(f'rank: expected less than world_size ({self.world_size}), got {rank}')
         self.last_batch: LastBatch = self._last_batch or ('pad' if self.world_size > 1 else 'partial')
@@ -230,7 +230,7 @@ class Loader:
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration begin with this epoch; later iterations continue from there."""
-        epoch = at_least('epoch', epoch, 0)
+        epoch = item_count('epoch', epoch, 0)
         self._next_cursor, self._progress = Cursor(epoch, 0, epoch), None
 
     @property
@@ -286,7 +286,7 @@ class Loader:
         Raises:
             IndexError: The epoch has fewer steps.
         """
-        begin = Cursor(at_least('epoch', epoch, 0), 0, epoch)
+        begin = Cursor(item_count('epoch', epoch, 0), 0, epoch)
         return indices_of_step(self.sampler, self._schedule._replace(begin=begin), step)
 
     def _worker_shard(self, worker: int, workers: int, begin: Cursor | None = None) -> LoaderIterator:

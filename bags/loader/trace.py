@@ -11,7 +11,7 @@ from bags.indexing import Int64s
 from bags.loader.schedule import LastBatch, Schedule, plan_steps
 from bags.loader.state import Cursor
 from bags.samplers import Sampler
-from bags.validation import at_least, one_of
+from bags.validation import item_count, one_of
 
 __all__ = ['indices_of_step', 'trace']
 
@@ -25,7 +25,7 @@ def indices_of_step(sampler: Sampler, schedule: Schedule, step: int) -> Int64s:
     Raises:
         IndexError: The epoch has fewer steps.
     """
-    if at_least('step', step, 0) >= schedule.epoch_steps():
+    if item_count('step', step, 0) >= schedule.epoch_steps():
         raise IndexError(f'step {step} out of range: an epoch has {schedule.epoch_steps()} on this rank')
     return plan_steps(sampler, schedule, step, 1)[0].indices
 
@@ -46,14 +46,14 @@ def trace(state: Any, step: int, epoch: int | None = None) -> list[Int64s]:
     names = ('epoch', 'batch_size', 'world_size', 'last_batch', 'length', 'sampler')
     if not isinstance(state, Mapping) or not set(names) <= state.keys():
         raise ValueError(f'state: expected the state of a loader with {", ".join(names)}, got {state!r:.200}')
-    epoch = at_least('epoch', state['epoch'] if epoch is None else epoch, 0)
+    epoch = item_count('epoch', state['epoch'] if epoch is None else epoch, 0)
     sampler = _sampler(state['sampler'])
     if len(sampler) != state['length']:
         length = state['length']
         raise ValueError(f'state: expected a sampler of {length!r:.40} positions, got {sampler!r:.200}')
     one_of('last_batch', state['last_batch'], get_args(LastBatch))
-    batch_size = at_least('batch_size', state['batch_size'], 1)
-    world_size = at_least('world_size', state['world_size'], 1)
+    batch_size = item_count('batch_size', state['batch_size'], 1)
+    world_size = item_count('world_size', state['world_size'], 1)
     found = []
     for rank in range(world_size):
         schedule = Schedule(

@@ -11,7 +11,7 @@ import numpy as np
 
 from bags.indexing import Int64s, offsets_of
 from bags.samplers.permutation import permuted
-from bags.validation import at_least, integer
+from bags.validation import integer, item_count
 
 __all__ = ['Mixture']
 
@@ -44,13 +44,13 @@ class Mixture:
         shuffle: bool = True,
         samples: int | None = None,
     ) -> None:
-        self.lengths = [at_least('lengths', length, 0) for length in lengths]
+        self.lengths = [item_count('lengths', length, 0) for length in lengths]
         schedule = weights if isinstance(weights, Mapping) else {0: weights}
         if not schedule:
             raise ValueError('weights: expected at least one position, got none')
         found: dict[int, list[int]] = {}
         for position in schedule:
-            at = at_least('weights: position', position, 0)
+            at = item_count('weights: position', position, 0)
             name = f'weights[{position!r}]' if schedule is weights else 'weights'
             found[at] = _integers(self._exact(schedule[position], name), MAX_CYCLE // len(schedule))
         self.counts = found if schedule is weights else found[0]
@@ -67,7 +67,7 @@ class Mixture:
         self.seed = integer('seed', seed)
         self.shuffle = shuffle
         self.datapoints = sum(self.lengths)
-        self.samples = self.datapoints if samples is None else at_least('samples', samples, 1)
+        self.samples = self.datapoints if samples is None else item_count('samples', samples, 1)
         self._firsts = offsets_of(np.array(self.lengths, np.int64))
 
     def _exact(self, weights: Sequence[Any], name: str) -> list[fractions.Fraction]:

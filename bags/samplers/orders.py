@@ -11,7 +11,7 @@ import numpy as np
 from bags.dataset.batch import Ragged
 from bags.indexing import Int64s, offsets_of
 from bags.samplers.permutation import hashed, permuted
-from bags.validation import at_least, integer
+from bags.validation import at_least, integer, item_count
 
 __all__ = [
     'Bucketed',
@@ -74,7 +74,7 @@ class Sequential:
     """Each datapoint once, in order."""
 
     def __init__(self, length: int) -> None:
-        self.length = self.datapoints = at_least('length', length, 0)
+        self.length = self.datapoints = item_count('length', length, 0)
 
     def __len__(self) -> int:
         return self.length
@@ -99,9 +99,9 @@ class Sliding:
     """
 
     def __init__(self, length: int, window: int, stride: int | None = None) -> None:
-        self.length = self.datapoints = at_least('length', length, 1)
+        self.length = self.datapoints = item_count('length', length, 1)
         self.window = at_least('window', window, 1)
-        self.stride = self.window if stride is None else at_least('stride', stride, 1)
+        self.stride = self.window if stride is None else item_count('stride', stride, 1)
 
     def __len__(self) -> int:
         return -(-self.length // self.stride) * self.window
@@ -118,7 +118,7 @@ class Shuffled:
     """Each datapoint once, in an order that depends on the seed and the epoch; needs no memory."""
 
     def __init__(self, length: int, seed: int = 0) -> None:
-        self.length = self.datapoints = at_least('length', length, 0)
+        self.length = self.datapoints = item_count('length', length, 0)
         self.seed = integer('seed', seed)
 
     def __len__(self) -> int:
@@ -202,7 +202,7 @@ class Bucketed:
     def __init__(self, lengths: Any, batch_size: int, seed: int = 0, *, pool: int = POOL_BATCHES) -> None:
         self.lengths = np.array(lengths, np.int64).reshape(-1)
         self.datapoints = len(self.lengths)
-        self.batch_size = at_least('batch_size', batch_size, 1)
+        self.batch_size = item_count('batch_size', batch_size, 1)
         self.seed = integer('seed', seed)
         self.pool = at_least('pool', pool, 1)
         self._last: tuple[tuple[int, int], Int64s] = ((-1, -1), self.lengths)
@@ -249,9 +249,9 @@ class Random:
     """
 
     def __init__(self, length: int, seed: int = 0, samples: int | None = None) -> None:
-        self.length = self.datapoints = at_least('length', length, 1)
+        self.length = self.datapoints = item_count('length', length, 1)
         self.seed = integer('seed', seed)
-        self.samples = self.length if samples is None else at_least('samples', samples, 1)
+        self.samples = self.length if samples is None else item_count('samples', samples, 1)
 
     def __len__(self) -> int:
         return self.samples
@@ -295,7 +295,7 @@ class Weighted:
             raise ValueError(f'weights: expected one above 0, got {len(values)} zeros')
         self.datapoints = len(values)
         self.seed = integer('seed', seed)
-        self.samples = self.datapoints if samples is None else at_least('samples', samples, 1)
+        self.samples = self.datapoints if samples is None else item_count('samples', samples, 1)
         self._mark = zlib.crc32(values.tobytes())
         self._sums = np.cumsum(values / values.max())  # Divided, so that the sum is finite.
 

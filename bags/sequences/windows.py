@@ -27,7 +27,7 @@ from bags.sequences.anchors import NO_BOUNDS, Anchors
 from bags.sequences.clocks import Clock, clock_of
 from bags.sequences.spans import Padding, Span, Steps, Times, check_bounds, positive
 from bags.sequences.time_windows import TimeWindows, WindowsView
-from bags.validation import at_least, one_of
+from bags.validation import item_count, one_of
 
 __all__ = ['Windows', 'windows']
 
@@ -125,7 +125,7 @@ def windows(
     for name, span in spans.items():
         if name not in dataset._types and not isinstance(span, Times | Steps):
             raise TypeError(f'windows: no option or field {name!r}')
-    stride = at_least('stride', stride, 1)
+    stride = item_count('stride', stride, 1)
     if every is not None:
         given = {**(fields if isinstance(fields, Mapping) else {}), **spans}
         if (fields and not isinstance(fields, Mapping)) or length is not None or not drop_last:
@@ -142,7 +142,7 @@ def windows(
     if not names:
         raise ValueError('windows: expected at least one field, got none')
     _expect_items(dataset, names, 'sequences or videos')
-    return Windows(dataset, names, at_least('length', length, 1), stride, bool(drop_last))
+    return Windows(dataset, names, item_count('length', length, 1), stride, bool(drop_last))
 
 
 def _expect_items(dataset: Dataset, names: Iterable[str], expected: str) -> None:

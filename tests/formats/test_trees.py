@@ -235,3 +235,22 @@ def test_json_is_json():
 
 def test_bytes_stay_bytes():
     assert decoders['msgpack'](msgpack.packb({'a': b'\xff', b'k': 'b'})) == {'a': b'\xff', b'k': 'b'}
+
+
+@pytest.mark.parametrize('word', ['json', 'msgpack', 'tree'])
+def test_what_is_nested_too_deep_to_be_read_is_refused_when_written(word):
+    def nested(depth):
+        value = 0
+        for level in range(depth):
+            value = [value] if level % 2 else {'a': value}
+        return value
+
+    for depth in (400, 500, 520, 987, 5000):
+        value = nested(depth)
+        try:
+            data = encoders[word](value)
+        except ValueError:
+            assert depth > 500
+        else:
+            decoders[word](data)
+            assert word != 'json' or depth <= 500

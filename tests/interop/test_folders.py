@@ -662,3 +662,10 @@ def test_media_of_less_common_extensions(tmp_path):
             assert (row[field].rate, len(row[field])) == (44_100, 4410)
         assert row['xyz'] == b'else'
     assert bags.verify(tmp_path / 'dataset', decode=True) == []
+
+
+def test_json_that_is_nested_too_deep_is_refused(tmp_path):
+    (tmp_path / 'in').mkdir()
+    (tmp_path / 'in/a.json').write_text('[' * 987 + ']' * 987)
+    with pytest.raises(bags.SourceError, match=r'a\.json: expected up to 500 levels of nesting'):
+        bags.convert(tmp_path / 'in', tmp_path / 'out')

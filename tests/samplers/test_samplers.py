@@ -261,3 +261,19 @@ def test_all_pairs_of_small_shards():
     for lengths in itertools.product([0, 1, 3], repeat=3):
         sampler = ShardShuffled(lengths, 0, 2)
         assert sorted(sampler.take(0, np.arange(len(sampler))).tolist()) == list(range(sum(lengths)))
+
+
+@pytest.mark.parametrize('big', [1 << 62, 1 << 63, 1 << 70])
+def test_numbers_that_would_overflow_name_the_argument(big, tmp_path):
+    with bags.DatasetWriter(tmp_path / 'dataset', {'a': 'int[]'}) as writer:
+        writer.append({'a': [1, 2]})
+    dataset = bags.open(tmp_path / 'dataset')
+    for name, make in (
+        ('length', lambda: Shuffled(big)),
+        ('samples', lambda: Weighted([1.0], samples=big)),
+        ('batch_size', lambda: bags.Loader(dataset, big)),
+        ('length', lambda: bags.windows(dataset, 'a', length=big)),
+        ('stride', lambda: bags.windows(dataset, 'a', length=1, stride=big)),
+    ):
+        with pytest.raises(ValueError, match=rf'^{name}: expected less than 2\^62, got {big}'):
+            make()

@@ -130,7 +130,7 @@ class ArrowSource(Source):
                 facts.setdefault(field, {})['classes'] = classes
             if getattr(column.type, 'permutation', None):
                 self.notes.append(f'field {field!r}: axes are in the order of storage')
-            if zone := getattr(column.type, 'tz', None):
+            if zone := _zone(column.type):
                 facts.setdefault(field, {})['timezone'] = zone
                 self.notes.append(f'field {field!r}: times are those of UTC; the zone {zone} is in metadata')
             if kind.startswith('msgpack') or pa.types.is_decimal(column.type):
@@ -240,6 +240,15 @@ def _form(type: pa.DataType) -> str:
         if types.is_integer(type)
         else str(type).replace('large_', '').replace('<element:', '<item:')
     )
+
+
+def _zone(type: pa.DataType) -> str | None:
+    """Returns the time zone of times, or of items that are times; None if there is none."""
+    types = import_pyarrow().types
+    if is_list(type) or types.is_dictionary(type) or types.is_run_end_encoded(type):
+        return _zone(type.value_type)
+    zone: str | None = getattr(getattr(type, 'storage_type', type), 'tz', None)
+    return zone
 
 
 def _short(type: pa.DataType) -> str:

@@ -14,6 +14,7 @@ from bags.interop.extensions import KEY
 from bags.interop.files import read_npy_header
 from bags.interop.records import open_file
 from bags.interop.source import check_claim, list_paths, reading
+from bags.interop.zip_files import check_zip
 
 __all__ = ['NpzSource', 'open_source']
 
@@ -41,9 +42,8 @@ class NpzSource(ArraySource):
             np.lib.npyio.NpzFile(file) as arrays,
         ):
             archive: Any = arrays.zip
-            members, count = archive.infolist(), _count_of_members(file)
-            if count not in (len(members), 0xFFFF):
-                raise ValueError(f'expected {count} files in the archive, got {len(members)}')
+            check_zip(archive, file)
+            members = archive.infolist()
             stored = file.seek(0, 2)
             check_claim(sum(member.file_size for member in members), stored, 'the archive')
             found: dict[str, Any] = {KEY: np.asarray(record.rpartition('/')[2].rpartition('.')[0])}
@@ -52,24 +52,11 @@ class NpzSource(ArraySource):
                 if name != member.filename:
                     found[name] = _open_member(arrays, name)
                 elif not member.is_dir():
-                    archive.open(member).close()  # Compares its name, which may be damaged.
                     self._others[member.filename] = None
             yield found
 
 
 open_source = NpzSource
-
-
-def _count_of_members(file: Any) -> int:
-    """Returns the number of files that a zip announces at its end, 65535 if it has more.
-
-    zipfile does not compare it.
-    """
-    start = max(0, file.seek(0, 2) - (1 << 16) - 22)
-    file.seek(start)
-    end = file.read()
-    place = end.rfind(b'PK\x05\x06')
-    return int.from_bytes(end[place + 10 : place + 12], 'little')
 
 
 def _open_member(arrays: Any, name: str) -> _Member | Exception:

@@ -19,6 +19,7 @@ from bags.interop.source import (
     list_paths,
     reading,
 )
+from bags.interop.zip_files import check_zip
 
 __all__ = ['ZarrSource', 'open_source']
 
@@ -105,7 +106,8 @@ def _open(path: str, storage_options: Mapping[str, Any] | None) -> Any:
     import zarr
 
     if path.endswith('.zip'):
-        with zipfile.ZipFile(path) as archive:
+        with open(path, 'rb') as file, zipfile.ZipFile(file) as archive:
+            check_zip(archive, file)
             if (name := archive.testzip()) is not None:  # Zarr may read parts, without the checksum.
                 raise ValueError(f'{name!r:.200} is damaged: expected another checksum')
         root = zarr.open(zarr.storage.ZipStore(path, mode='r'), mode='r')
@@ -160,7 +162,7 @@ def _names(path: Any) -> Iterator[str]:
     async def listed() -> list[str]:
         return [name async for name in path.store.list_dir(path.path)]
 
-    return (name for name in sync(listed()) if name not in _METADATA and not name.startswith('.'))
+    return (name for name in sync(listed()) if name and name not in _METADATA and name[0] != '.')
 
 
 def _check(arrays: Mapping[str, Any], notes: dict[str, None]) -> None:
@@ -189,7 +191,8 @@ def _count_chunks(array: Any) -> int:
 
     async def count() -> int:
         names = path.store.list_prefix(f'{path.path}/' if path.path else '')
-        return len([name async for name in names if name.rpartition('/')[2] not in _METADATA])
+        # A zip may have folders, whose names end with a slash.
+        return len([name async for name in names if name.rpartition('/')[2] not in ('', *_METADATA)])
 
     return int(sync(count()))
 

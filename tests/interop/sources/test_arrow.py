@@ -529,3 +529,16 @@ def test_a_file_without_values_is_named(tmp_path):
         bags.SourceError, match=r"a\.parquet: expected a column with values, got 'x' without any"
     ):
         bags.convert(tmp_path / 'a.parquet', tmp_path / 'out')
+
+
+def test_bool8_and_time_zones_of_items(tmp_path):
+    times = pa.array([[0, 1], [2]], pa.list_(pa.timestamp('us', 'Europe/Berlin')))
+    flags = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([0, 1], pa.int8()))
+    pq.write_table(pa.table({'flag': flags, 'times': times}), tmp_path / 'a.parquet')
+    source = open_source(tmp_path / 'a.parquet')
+    assert source.spec == {'flag': 'bool', 'times': 'array(datetime64[us])[]'}
+    assert source.metadata['fields']['times'] == {'timezone': 'Europe/Berlin'}
+    assert any("field 'times': times are those of UTC" in note for note in source.notes)
+    bags.convert(source, tmp_path / 'out')
+    with bags.open(tmp_path / 'out') as dataset:
+        assert [row['flag'] for row in dataset] == [False, True]

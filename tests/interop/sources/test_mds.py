@@ -175,3 +175,19 @@ def test_a_text_can_get_another_type(tmp_path):
     done, found = converted(GOLDEN / 'mds', tmp_path / 'out', spec={'data': None, 'meta': 'utf8'})
     assert 'data' not in done.spec
     assert json.loads(found[1]['meta']) == {'i': 1, 'list': [1, None]}
+
+
+@pytest.mark.parametrize(
+    ('key', 'value'), [('basename', '\ud800'), ('column_encodings', 'ndarray:int32:3,x'), ('samples', 'x')]
+)
+def test_an_index_of_other_values_is_an_error_that_names_it(key, value, tmp_path):
+    shutil.copytree(GOLDEN / 'mds', tmp_path / 'mds')
+    index = json.loads((tmp_path / 'mds/index.json').read_text())
+    for shard in index['shards']:
+        if key == 'basename':
+            shard['raw_data'][key] = value
+        else:
+            shard[key] = [value] * len(shard[key]) if key == 'column_encodings' else value
+    (tmp_path / 'mds/index.json').write_text(json.dumps(index))
+    with pytest.raises(bags.SourceError, match=r'index\.json'):
+        open_source(tmp_path / 'mds')
