@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
 from bags.bag.bag_file import BagFile
 from bags.bag.checksums import SUFFIX, checksums_name
 from bags.bag.journal import certain_counts
@@ -14,7 +16,7 @@ from bags.bag.options import ReaderOptions
 from bags.dataset.json_files import check_json, remove_json, write_json
 from bags.dataset.mark import MARK, is_mark
 from bags.dataset.metadata import METADATA, STATISTICS
-from bags.dataset.refs import MISSING, RefsFormat
+from bags.dataset.refs import MISSING, RefsFormat, dangling
 from bags.dataset.shard_index import INDEX
 from bags.errors import CorruptError
 from bags.storage import Store
@@ -35,6 +37,8 @@ __all__ = [
 
 _Skipped = TypeVar('_Skipped', bound=Sequence[Any])
 
+ROWS_AT_ONCE = 1 << 18
+"""Rows of refs that are checked at a time."""
 SOURCE = 'source.json'
 """A file beside shards: their source, and the progress in it (`ProgressLog`)."""
 
@@ -174,9 +178,31 @@ def _complete_records(
     keep = refs.count
     while keep and not _is_complete(refs, keep - 1, format, counts):
         keep -= 1
+    keep = min(keep, _first_dangling(refs, keep, format, counts))
     if keep < refs.count and 'limits.refs.bag' not in names:
         raise CorruptError(refs.path, keep, 'its refs lead to records that are missing')
     return Kept({'refs': keep, **counts}, frozenset({'refs'} if keep < refs.count else ()))
+
+
+def _first_dangling(refs: BagFile, count: int, format: RefsFormat, counts: dict[str, int]) -> int:
+    """Returns the first of some rows whose records are missing, or their number.
+
+    A kill loses records of the last row only; a power cut may lose limits that earlier rows need.
+    """
+    for start in range(0, count, ROWS_AT_ONCE):
+        stop = min(start + ROWS_AT_ONCE, count)
+        data = refs.file.fetch(start * format.stride, stop * format.stride)
+        table = np.frombuffer(data, np.uint8).reshape(-1, format.stride)
+        if int(refs.ends[stop - 1 : stop][0]) != stop * format.stride or not format.has_tags(table):
+            return count  # Of another writer, which has no marks.
+        for name, found in format.columns(data, stop - start, slice(None), list(format.spec)).items():
+            firsts, lengths = found if format.spec[name].sequence else (found, None)
+            bad = dangling(format.spec[name], firsts, lengths, counts[name])
+            if bad.any():
+                count = min(count, start + int(bad.argmax()))
+        if count < stop:
+            return count
+    return count
 
 
 def _is_complete(refs: BagFile, index: int, format: RefsFormat, counts: dict[str, int]) -> bool:

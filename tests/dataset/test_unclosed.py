@@ -1,10 +1,13 @@
 """Writers that are neither closed nor used in a `with` block."""
 
 import gc
+import os
 
+import numpy as np
 import pytest
 
 import bags
+from tests.dataset.killed import leave_open
 
 SPEC = {'id': 'int(8)'}
 
@@ -104,3 +107,22 @@ for writer in writers:
     writer.append({'id': 0}, flush=False)
 """
     assert kit.python(code, tmp_path / 'a') == b'1\n'
+
+
+def test_limits_are_lost_that_an_earlier_datapoint_needs(tmp_path):
+    """After a power cut, the last datapoint may have all its records, and one before it may not."""
+    rows = [
+        {'id': index, 'nums': np.arange(count) + 10 * index} for index, count in enumerate((0, 1, 2, 3, 0))
+    ]
+    writer = bags.DatasetWriter(tmp_path / 'a', {'id': 'int(4)', 'nums': 'int(8)[]'})
+    for row in rows:
+        writer.append(row, flush=True)
+    leave_open(writer)
+    del writer
+    os.truncate(tmp_path / 'a' / 'limits.nums.bag', 4 * 8)
+    with bags.DatasetWriter(tmp_path / 'a', {'id': 'int(4)', 'nums': 'int(8)[]'}, resume=True) as writer:
+        assert len(writer) == 3
+        for row in rows[3:]:
+            writer.append(row)
+    with bags.open(tmp_path / 'a') as reader:
+        assert [row['nums'].tolist() for row in reader] == [row['nums'].tolist() for row in rows]
