@@ -199,6 +199,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], list[str]]]] = {
     'video': ('video', video),
     'imports': ('imports', imports),
     'windows': ('windows', windows),
+    'durability': ('durability', durability),
 }
 """By the name of a section of the documents: the file of results, and what makes its lines."""
 
