@@ -228,7 +228,11 @@ def certain_counts(store: Store, journal: str, bags: Sequence[str]) -> list[int]
         options = ReaderOptions(limits_placement=LimitsPlacement(placement))
         lost = any(state.flushed > state.synced and not store.exists(path)
                    for path, state in zip(bags, states, strict=True))  # fmt: skip
-        if not lost and all(_matches(store, bags[each], states[each], options) for each in unclosed):
+        if lost:
+            continue
+        missing = [_missing_limits(store, bags[each], states[each], options) for each in unclosed]
+        # A killed writer leaves the limits of one bag incomplete: those that it was writing.
+        if None not in missing and sum(map(bool, missing)) <= 1:
             if all(_is_whole(store, bags[each], states[each], options) for each in unclosed):
                 return None
             return [state.flushed for state in states]
@@ -249,24 +253,24 @@ def check_certain(store: Store, journal: str, bags: Sequence[str], locked: str) 
             raise CorruptError(bags[0], None, detail)
 
 
-def _matches(store: Store, path: str, state: BagState, options: ReaderOptions) -> bool:
-    """Returns whether a bag has the records of an entry."""
+def _missing_limits(store: Store, path: str, state: BagState, options: ReaderOptions) -> int | None:
+    """Returns how many limits of the records of an entry a bag lacks; None if it has other records."""
     synced, flushed, end = state.synced, state.flushed, state.end
     if flushed == synced:
-        return True
+        return 0
     try:
         ends = _ends(store, path, flushed, options)
         if len(ends) < synced or valid_count(ends, end) < len(ends):
-            return False
+            return None
         start = int(ends[synced - 1]) if synced else 0
         if digest_of(store, path, synced, start, end, flushed) != state.records:
-            return False
+            return None
     except (CorruptError, OSError, EOFError):
-        return False
+        return None
     limits = UnsyncedDigest(synced)
     limits.add_limits(ends[synced:].tobytes())
-    # A killed writer may have written some of the limits, which then are right.
-    return len(ends) < flushed or limits.values()[1] == state.limits
+    is_equal = len(ends) < flushed or limits.values()[1] == state.limits
+    return flushed - len(ends) if is_equal else None
 
 
 def _ends(store: Store, path: str, count: int, options: ReaderOptions) -> Int64s:
