@@ -20,7 +20,7 @@ def row(index):
     return {
         'a': index,
         'b': f'text {index}',
-        'c': [0.5] * index,
+        'c': np.full(index, 0.5, np.float32),
         'd': None if index % 2 else b'bytes',
         'e': np.full(4, index, 'uint8'),
         'f': {'index': index},

@@ -61,7 +61,7 @@ def test_errors_arrive_and_nothing_stays(script):
         assert (kind, text) == ('FileNotFoundError', 'gone') and 'taken over' in notes, (kind, text)
         assert count <= 7  # It is met for all of the batches that were made together.
         count, kind, text, notes = error_of(loader(transform=sudden))
-        assert kind == 'RuntimeError' and 'exit code -9' in text
+        assert kind == 'WorkerDiedError' and 'exit code -9' in text
         batches = iter(loader(transform=slow))
         next(batches)
         os.kill(active_children()[0].pid, signal.SIGKILL)

