@@ -244,3 +244,12 @@ def test_a_dataset_that_is_replaced_while_it_is_opened(tmp_path, monkeypatch):
         with pytest.raises(bags.CorruptError, match='was replaced by another while it was opened'):
             bags.open(path)
     assert first_of(path) == 100
+
+
+def test_the_longest_name_of_a_field(tmp_path):
+    name = 'f' * 200
+    for mode in ('create', 'overwrite'):
+        with bags.DatasetWriter(tmp_path / 'new', {name: 'utf8'}, checksum=True, mode=mode) as writer:
+            writer.append({name: mode})
+    with bags.open(tmp_path / 'new', checksum=True) as dataset:
+        assert dataset[0] == {name: 'overwrite'}
