@@ -9,15 +9,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-__all__ = [
-    'CPU_COUNT',
-    'ClosedHandle',
-    'FifoCache',
-    'cached_attribute',
-    'map_concurrently',
-    'max_open_bags',
-]
-
 Item = TypeVar('Item')
 Result = TypeVar('Result')
 Key = TypeVar('Key')

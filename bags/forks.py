@@ -19,8 +19,6 @@ import threading
 import time
 from typing import Any
 
-__all__ = ['PACKAGES', 'make_forks_wait']
-
 PACKAGES = sys.stdlib_module_names | {
     'PIL', 'adlfs', 'aiobotocore', 'aiohttp', 'apache_beam', 'array_record', 'av', 'bags', 'botocore',
     'fsspec', 'gcsfs', 'google', 'google_crc32c', 'grain', 'h5py', 'huggingface_hub', 'jax', 'lz4',

@@ -11,8 +11,6 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ['Int64s', 'as_indices', 'as_integers', 'check_index', 'offsets_of', 'split_by_bytes']
-
 Int64s = npt.NDArray[np.int64]
 
 _MASK = 'expected integers, got a mask of bools; numpy.flatnonzero makes indices of it'

@@ -12,8 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-__all__ = ['Advance', 'progress']
-
 Advance = Callable[..., None]
 """`advance(count=1, size=0)` adds to the number of finished things, and to their bytes."""
 LINE_SECONDS = 0.2  # Seconds between two lines in a notebook, which keeps all output.

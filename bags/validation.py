@@ -21,27 +21,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, get_type_h
 
 from bags.errors import MissingDependencyError
 
-__all__ = [
-    'Option',
-    'Options',
-    'as_record',
-    'at_least',
-    'at_least_or_none',
-    'boolean',
-    'boolean_or_none',
-    'import_optional',
-    'integer',
-    'item_count',
-    'made_from',
-    'merge',
-    'one_of',
-    'positive',
-    'positive_or_none',
-    'refuse_unknown',
-    'unchecked',
-    'worker_count',
-]
-
 RENAMED = {
     'shardsize': 'shard_size (bytes) or shard_length (datapoints)',
     'shardlen': 'shard_length (datapoints)',

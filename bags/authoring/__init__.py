@@ -1,3 +1,1 @@
 """Writing datasets: from inputs with many workers, from other datasets, from arrays."""
-
-__all__: list[str] = []

@@ -23,8 +23,6 @@ from bags.dataset.spec import check_names, parse_spec
 from bags.storage import Store
 from bags.validation import merge
 
-__all__ = ['begin', 'check_absent', 'check_options', 'commit', 'shard_names']
-
 
 def check_options(
     spec: Mapping[str, str],

@@ -30,8 +30,6 @@ from bags.storage.urls import plain_path
 from bags.validation import at_least, merge, one_of, worker_count
 from bags.workers.pool import WorkerPool
 
-__all__ = ['copy']
-
 
 def copy(
     dataset: Any,

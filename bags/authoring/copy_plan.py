@@ -18,8 +18,6 @@ from bags.dataset.spec import FieldType, Spec
 from bags.errors import CorruptError, DecodeError, SpecError
 from bags.indexing import Int64s, offsets_of
 
-__all__ = ['ByteRanges', 'Chunk', 'CopyPlan', 'LastCopied', 'Planner', 'copied_type']
-
 MAX_CHUNK_BYTES = 1 << 25
 MAX_CHUNK_DATAPOINTS = 1 << 16
 MAX_CHUNK_RECORDS = 1 << 22  # Maximum number of records of a field in a chunk.

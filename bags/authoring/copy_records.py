@@ -13,7 +13,7 @@ from bags.authoring.copy_plan import ByteRanges, Chunk, CopyPlan
 from bags.bag.bag_file import BagFile
 from bags.bag.checksums import checksums_name
 from bags.bag.open import open_bag
-from bags.bag.options import CompressionZstd, ReaderOptions, merge
+from bags.bag.options import CompressionZstd, ReaderOptions
 from bags.bag.zstd import Zstd
 from bags.concurrency import FifoCache, max_open_bags
 from bags.dataset.base import Dataset
@@ -26,8 +26,7 @@ from bags.dataset.spec import Spec
 from bags.errors import CorruptError
 from bags.indexing import Int64s, offsets_of
 from bags.storage.range_file import RangeFile
-
-__all__ = ['ChunkReader', 'ComputedFields', 'has_checksums']
+from bags.validation import merge
 
 MIN_FILE_COPY_BYTES = 1 << 17
 """Mean bytes of ranges from which the system copies them from file to file."""

@@ -22,8 +22,6 @@ from bags.formats.arrays import is_small_float
 from bags.progress import progress as show_progress
 from bags.validation import merge
 
-__all__ = ['from_numpy']
-
 BLOCK_BYTES = 1 << 23  # Bytes that are written at a time.
 
 

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 from bags.dataset.resume import ProgressLog
 from bags.workers.outcome import Outcome
 
-__all__ = ['MAX_INPUTS', 'Inputs', 'Task', 'WrittenInputs']
-
 MIN_SECONDS, MAX_SECONDS = 0.03, 0.2
 """Target range of the duration of a task; outside of it, the size of the next tasks changes."""
 MAX_INPUTS = 256

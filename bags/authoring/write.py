@@ -25,8 +25,6 @@ from bags.workers.outcome import Outcome, Partial
 from bags.workers.pool import WorkerPool
 from bags.workers.processes import check_main, check_sendable
 
-__all__ = ['write']
-
 MAX_HELD_BYTES = 1 << 28
 """Maximum bytes of finished records that wait for earlier ones."""
 MAX_TASKS_AHEAD = 256

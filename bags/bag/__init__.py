@@ -9,8 +9,6 @@ A bag is one file, or several as one sequence; `bags.open` opens datasets.
 
 from bags.bag.index import Index, MultiIndex
 from bags.bag.options import (
-    AccessPattern,
-    CachePolicy,
     CompressionAutoDetect,
     CompressionNone,
     CompressionZstd,
@@ -20,6 +18,7 @@ from bags.bag.options import (
 )
 from bags.bag.reader import Reader
 from bags.bag.writer import Writer
+from bags.storage.base import AccessPattern, CachePolicy
 
 __all__ = [
     'AccessPattern',

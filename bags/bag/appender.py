@@ -22,8 +22,6 @@ from bags.bag.temporary_files import swap_name
 from bags.bag.unclosed import UnclosedBag
 from bags.storage.range_file import read_pieces
 
-__all__ = ['BagAppender', 'Chunk']
-
 COPY_BYTES = 1 << 22
 
 Chunk = tuple[list[Any] | BinaryIO, int]

@@ -22,8 +22,6 @@ from bags.indexing import Int64s, check_index
 from bags.storage import File
 from bags.storage.mmap_file import gather, share
 
-__all__ = ['BagFile']
-
 MAX_ITEM = 1 << 13  # Consecutive records of one size, up to this, are created by one NumPy call.
 CHECKED_BYTES = 1 << 22  # Bytes read at a time to compare a record with its checksum.
 

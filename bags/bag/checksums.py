@@ -17,8 +17,6 @@ from bags.errors import CorruptError
 from bags.indexing import Int64s
 from bags.storage import Store
 
-__all__ = ['SUFFIX', 'Checksums', 'checksums_name', 'digest_function', 'digests_of', 'table_of']
-
 SUFFIX = '.xxh3'
 
 

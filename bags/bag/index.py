@@ -18,8 +18,6 @@ from bags.bag.reader import Reader
 from bags.concurrency import cached_attribute
 from bags.validation import as_record
 
-__all__ = ['Index', 'MultiIndex']
-
 Default = TypeVar('Default')
 
 

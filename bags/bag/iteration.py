@@ -12,8 +12,6 @@ from bags.bag.shards import Indices, Shards, global_indices
 from bags.errors import BagsError
 from bags.indexing import as_indices, check_index
 
-__all__ = ['in_batches', 'iterate']
-
 MAX_BATCH_RECORDS = 4096
 REMOTE_READ_AHEAD_FACTOR = 16
 READ_ERRORS = (BagsError, LookupError, TypeError, ValueError, OSError)

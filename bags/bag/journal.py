@@ -33,8 +33,6 @@ from bags.errors import CorruptError
 from bags.indexing import Int64s
 from bags.storage import Durability, Output, Store
 
-__all__ = ['Journal', 'certain_counts', 'check_certain', 'journal_name', 'placement_in']
-
 TEXT = b'This is being written, or its writer ended early: resume=True, or mode append, continues it.\n'
 ENTRIES_OFFSET = 128
 MAX_UNSYNCED_BYTES = 1 << 28

@@ -20,8 +20,6 @@ import numpy.typing as npt
 from bags.indexing import Int64s
 from bags.storage import File
 
-__all__ = ['ENTRY', 'BlockTable', 'describe_invalid', 'invalid_ranges', 'valid_count']
-
 ENTRY = 8
 """Bytes of one limit."""
 BLOCK_ENTRIES = 1 << 13

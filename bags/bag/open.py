@@ -15,8 +15,6 @@ from bags.bag.zstd import codec_for
 from bags.errors import CorruptError
 from bags.storage import File, Hints, Stat, Store
 
-__all__ = ['limits_name', 'open_bag', 'parse_tail']
-
 ATTEMPTS = 8
 MAX_LIMIT = 1 << 48
 """A larger number at the end of a file is not a limit."""

@@ -15,34 +15,10 @@ from bags.validation import (
     boolean,
     boolean_or_none,
     made_from,
-    merge,
     positive,
     positive_or_none,
     unchecked,
 )
-
-__all__ = [
-    'AccessPattern',
-    'CachePolicy',
-    'Compression',
-    'CompressionAutoDetect',
-    'CompressionNone',
-    'CompressionTrained',
-    'CompressionZstd',
-    'Durability',
-    'GiB',
-    'LimitsPlacement',
-    'LimitsStorage',
-    'ReaderKeywords',
-    'ReaderOptions',
-    'ReadingKeywords',
-    'ShardingLayout',
-    'StorageKeywords',
-    'WriterKeywords',
-    'WriterOptions',
-    'WritingKeywords',
-    'merge',
-]
 
 GiB = 1 << 30
 

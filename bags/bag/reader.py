@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self, SupportsIndex, Unpack, overload
 
 from bags.bag.iteration import in_batches, iterate
-from bags.bag.options import ReaderKeywords, ReaderOptions, ShardingLayout, merge
+from bags.bag.options import ReaderKeywords, ReaderOptions, ShardingLayout
 from bags.bag.sharding import expand
 from bags.bag.shards import Indices, Shards, global_indices
 from bags.bag.zstd import Buffer
@@ -17,9 +17,7 @@ from bags.concurrency import ClosedHandle
 from bags.indexing import as_indices, check_index
 from bags.storage import store_for
 from bags.storage.urls import plain_path
-from bags.validation import as_record
-
-__all__ = ['Reader']
+from bags.validation import as_record, merge
 
 
 class Reader(Sequence[bytes]):

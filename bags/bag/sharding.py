@@ -26,8 +26,6 @@ import numpy as np
 
 from bags.indexing import Int64s
 
-__all__ = ['Concatenated', 'Interleaved', 'expand', 'shard_name']
-
 SPECIAL = re.compile(r'[@*?[]')
 SHARDED = re.compile(r'(?P<stem>.*)@(?P<count>[0-9]+|\*)(?P<suffix>\.[^@/]*)?')
 

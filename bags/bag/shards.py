@@ -11,14 +11,13 @@ from bags.bag.bag_file import BagFile
 from bags.bag.journal import check_certain, journal_name
 from bags.bag.limits import ENTRY
 from bags.bag.open import limits_name, open_bag
-from bags.bag.options import CachePolicy, ReaderOptions, ShardingLayout
+from bags.bag.options import ReaderOptions, ShardingLayout
 from bags.bag.sharding import Concatenated, Interleaved
 from bags.bag.zstd import Buffer
 from bags.concurrency import CPU_COUNT, FifoCache, map_concurrently, max_open_bags
 from bags.errors import CorruptError
 from bags.indexing import Int64s
-
-__all__ = ['Indices', 'Shards', 'global_indices']
+from bags.storage.base import CachePolicy
 
 Indices = range | Int64s
 Group = tuple[int, Indices]

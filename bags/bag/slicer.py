@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ['make_slicer']
-
 
 def make_slicer(
     bag: Any, buffer: Any, record: Callable[[int], Any], decode: Callable[[Any], bytes] | None = None

@@ -17,8 +17,6 @@ import zstandard
 
 from bags.indexing import Int64s
 
-__all__ = ['decompress_batch']
-
 MAGIC = 0xFD2FB528
 HEADER_BYTES = 32  # More than the headers of a frame and of its first block.
 MAX_CONTENT = 1 << 17  # Maximum content of a frame of one block.

@@ -15,8 +15,6 @@ from bags.bag.checksums import SUFFIX
 from bags.bag.open import limits_name
 from bags.storage import Store
 
-__all__ = ['leftovers', 'remove_leftovers', 'remove_tree', 'swap_name', 'temporary_path']
-
 NAME = re.compile(r'(?:limits\.)?\.(.+)\.[0-9a-f]{8}\.(?:new|old|swap)' + f'(?:{re.escape(SUFFIX)})?')
 
 

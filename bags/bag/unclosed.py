@@ -30,8 +30,6 @@ from bags.indexing import Int64s
 from bags.storage import Lock, Output, Store
 from bags.storage.memory_file import MemoryOutput
 
-__all__ = ['UnclosedBag']
-
 
 class UnclosedBag:
     """The files of a bag that is being written: its records, the limits beside them, and checksums.

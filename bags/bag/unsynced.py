@@ -8,8 +8,6 @@ from bags.bag.checksums import checksums_name
 from bags.bag.limits import ENTRY
 from bags.storage import Hints, Store
 
-__all__ = ['UnsyncedDigest', 'digest_of']
-
 READ_BYTES = 1 << 22
 
 

@@ -8,8 +8,6 @@ import numpy as np
 
 from bags.indexing import Int64s
 
-__all__ = ['SHIFT', 'VERIFIED', 'VerifiedBlocks', 'as_slice']
-
 SHIFT = 9  # A block is 2**9 rows: a page of memory, for a table of limits.
 MAX_BLOCKS = 16  # Maximum number of blocks verified by one call, so that a batch takes the same on any bag.
 UNKNOWN, BAD, VERIFIED = 0, 1, 2

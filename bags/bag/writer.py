@@ -11,14 +11,12 @@ import numpy as np
 
 from bags.bag.appender import BagAppender, Chunk
 from bags.bag.limits import ENTRY
-from bags.bag.options import LimitsPlacement, WriterKeywords, WriterOptions, merge
+from bags.bag.options import LimitsPlacement, WriterKeywords, WriterOptions
 from bags.bag.temporary_files import remove_leftovers
 from bags.bag.zstd import Zstd, codec_for
 from bags.storage import Durability, store_for
 from bags.storage.range_file import read_pieces
-from bags.validation import as_record
-
-__all__ = ['Writer']
+from bags.validation import as_record, merge
 
 JOIN_BYTES = 1 << 12
 """Mean size of buffers below which joining them takes less time than a vectored write."""

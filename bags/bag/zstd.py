@@ -25,16 +25,6 @@ from bags.concurrency import map_concurrently
 from bags.errors import CorruptError
 from bags.indexing import Int64s
 
-__all__ = [
-    'MAX_TRAINING_BYTES',
-    'MIN_TRAINING_RECORDS',
-    'Buffer',
-    'Zstd',
-    'check_dictionary',
-    'codec_for',
-    'train_dictionary',
-]
-
 Buffer = bytes | bytearray | memoryview
 
 FRAME_MAGIC = b'\x28\xb5\x2f\xfd'

@@ -13,8 +13,6 @@ from bags.authoring.commit import begin, commit
 from bags.indexing import split_by_bytes
 from bags.storage import Store, store_for
 
-__all__ = ['FolderSink', 'Output', 'SequenceSource']
-
 
 class SequenceSource(iobase.BoundedSource, abc.ABC):  # type: ignore[misc]
     """Base of the sources of records and of datapoints. Pickled without the open sequence."""

@@ -13,7 +13,7 @@ from apache_beam.transforms.display import DisplayDataItem
 
 from bags.authoring.commit import check_absent, check_options, shard_names
 from bags.beam.bundles import FolderSink, Output, SequenceSource
-from bags.dataset.base import Datapoint
+from bags.dataset.address import Datapoint
 from bags.dataset.open import open as open_dataset
 from bags.dataset.options import OpenOptions, WriteOptions, WriterSettings
 from bags.dataset.selection import Fields, select_fields
@@ -21,8 +21,6 @@ from bags.dataset.writer import DatasetWriter
 from bags.storage import Store
 from bags.storage.urls import plain_path
 from bags.validation import refuse_unknown
-
-__all__ = ['ReadDataset', 'WriteDataset']
 
 READ_BYTES = 1 << 22  # Approximate bytes of the datapoints that are read at a time.
 MAX_READ_DATAPOINTS = 1024

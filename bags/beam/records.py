@@ -15,20 +15,12 @@ from apache_beam.transforms.display import DisplayDataItem
 
 from bags import bag
 from bags.bag.open import limits_name
-from bags.bag.options import (
-    LimitsPlacement,
-    ReaderKeywords,
-    ReaderOptions,
-    WriterKeywords,
-    WriterOptions,
-    merge,
-)
+from bags.bag.options import LimitsPlacement, ReaderKeywords, ReaderOptions, WriterKeywords, WriterOptions
 from bags.bag.sharding import shard_name
 from bags.beam.bundles import FolderSink, Output, SequenceSource
 from bags.storage import Store
 from bags.storage.urls import plain_path
-
-__all__ = ['ReadFromBag', 'ReadFromBagz', 'WriteToBag', 'WriteToBagz']
+from bags.validation import merge
 
 SHARDED = re.compile(r'(?P<stem>.*)@(?P<count>[0-9]+|\*)(?P<suffix>[._].+)?')
 SINGLE = re.compile(r'(?P<stem>.+)(?P<suffix>\.bagz?)@0')

@@ -12,8 +12,6 @@ The library does the work; the commands call it and print.
 
 from __future__ import annotations
 
-__all__ = ['main']
-
 
 def main() -> None:
     """Runs the command with the arguments of this process, and exits."""

@@ -17,8 +17,6 @@ from bags.cli.commands.verify import recover, verify
 from bags.cli.commands.view import view
 from bags.cli.errors import exits_with_code
 
-__all__ = ['build_app']
-
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     'Show': (cat, head, info, metadata, show, statistics, tail, trace, view),
     'Copy and convert': (consolidate, copy, export, import_, index, prefetch),

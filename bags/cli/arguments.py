@@ -10,28 +10,6 @@ import typer
 
 from bags.cli.errors import UsageError
 
-__all__ = [
-    'SHARD_SIZE',
-    'Durability',
-    'Fields',
-    'Json',
-    'Overwrite',
-    'Path',
-    'Rows',
-    'ShardSize',
-    'Workers',
-    'argument',
-    'check_field',
-    'mode_of',
-    'option',
-    'parse_byte_count',
-    'parse_compression',
-    'parse_fields',
-    'parse_item',
-    'parse_rows',
-    'select_rows',
-]
-
 
 def argument(metavar: str, help: str) -> Any:
     """Returns an argument whose default is not shown."""

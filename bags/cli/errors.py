@@ -19,8 +19,6 @@ import typer
 
 from bags.errors import BagsError
 
-__all__ = ['FAILED', 'UsageError', 'exits_with_code', 'fail']
-
 FAILED = 1
 USAGE = 2
 INTERRUPTED = 130

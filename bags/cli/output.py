@@ -11,21 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bags.dataset.written import Written
 
-__all__ = [
-    'answer',
-    'as_text',
-    'byte_count',
-    'facts_of',
-    'histogram',
-    'plural',
-    'print_json',
-    'print_rich',
-    'say',
-    'summary',
-    'table',
-    'with_path_as_given',
-]
-
 PIPE_COLUMNS = 10_000
 """Width of output that is not a terminal, so that nothing is truncated or wrapped."""
 BARS = '▁▂▃▄▅▆▇█'

@@ -17,17 +17,6 @@ from bags.dataset.spec import FieldType
 from bags.errors import BagsError
 from bags.formats.signatures import DEMUXERS, EXTENSIONS, FORMATS, HEAD_BYTES, identify
 
-__all__ = [
-    'Shown',
-    'is_undecoded',
-    'media_info',
-    'open_records',
-    'open_to_show',
-    'show_file',
-    'show_value',
-    'to_json',
-]
-
 UNDECODED = frozenset([*FORMATS, 'image', 'video', 'audio', 'bytes'])
 """Words whose records are described by their headers instead of decoded."""
 IMAGES = frozenset(['JPEG', 'PNG', 'WebP', 'AVIF', 'GIF', 'BMP', 'TIFF', 'JPEG 2000'])

@@ -22,20 +22,6 @@ from bags.dataset.selection import PerRowItems, Selection, divide
 from bags.dataset.spec import Spec
 from bags.indexing import Int64s, check_index, offsets_of
 
-__all__ = [
-    'Absent',
-    'Address',
-    'Addressable',
-    'Datapoint',
-    'RecordRanges',
-    'Source',
-    'divide_fields',
-    'group_by_part',
-    'merge_columns',
-    'merge_ranges',
-    'row_of_part',
-]
-
 Datapoint = dict[str, Any]
 """A value for each field."""
 

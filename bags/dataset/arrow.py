@@ -32,8 +32,6 @@ from bags.validation import at_least_or_none, one_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ['arrow_dataset', 'read_batches']
-
 BATCH_BYTES = 1 << 24
 """Approximate bytes of a record batch."""
 MAX_BATCH = 1 << 16

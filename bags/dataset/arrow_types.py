@@ -18,24 +18,6 @@ from bags.validation import import_optional
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    'INTEGERS',
-    'MEDIA',
-    'METADATA_KEY',
-    'Media',
-    'array_text',
-    'arrow_field',
-    'arrow_schema',
-    'dtype_of',
-    'element_type',
-    'import_pyarrow',
-    'is_list',
-    'item_type',
-    'shape_of',
-    'stores_location',
-    'type_of',
-]
-
 Media = Literal['bytes', 'location'] | None
 """How images, videos and recordings are represented in Arrow."""
 METADATA_KEY = b'bags'

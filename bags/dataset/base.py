@@ -26,8 +26,6 @@ from bags.dataset.spec import Spec
 from bags.indexing import Int64s, as_indices, check_index
 from bags.storage import Store
 
-__all__ = ['Datapoint', 'Dataset', 'Indices', 'Select', 'View', 'check_dataset']
-
 Indices = Sequence[SupportsIndex] | npt.NDArray[np.integer[Any]]
 """Several datapoints: a list, a range or an array of integers."""
 SHOWN_ROWS = 3

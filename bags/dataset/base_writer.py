@@ -22,9 +22,6 @@ from bags.dataset.resume import is_derived, is_file_of_dataset
 from bags.dataset.spec import check_names, parse_spec, type_texts
 from bags.storage import Lock, Store, store_for
 
-__all__ = ['BaseWriter', 'remove_derived']
-
-
 _open_writers: weakref.WeakValueDictionary[int, BaseWriter] = weakref.WeakValueDictionary()
 """Writers by `id`, in order of creation: a sharded writer precedes the writer of its current shard."""
 

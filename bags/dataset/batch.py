@@ -15,8 +15,6 @@ import numpy.typing as npt
 
 from bags.indexing import offsets_of
 
-__all__ = ['Column', 'Ragged', 'as_list', 'convert', 'join_columns', 'spread', 'take']
-
 
 @dataclasses.dataclass(eq=False)
 class Ragged:

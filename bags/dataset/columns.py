@@ -20,8 +20,6 @@ from bags.dataset.selection import FrameSelection, Items, PerRowItems, select_ma
 from bags.formats.arrays import encode_array
 from bags.indexing import Int64s, offsets_of
 
-__all__ = ['read_column', 'read_records', 'read_rows', 'read_stored', 'read_values']
-
 Asked = Items | Literal[True]
 Values = npt.NDArray[Any] | list[Any]
 

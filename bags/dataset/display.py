@@ -18,8 +18,6 @@ from bags.formats.scalars import check_value_size
 from bags.formats.signatures import DEMUXERS, IMAGES, identify_file
 from bags.indexing import Int64s
 
-__all__ = ['as_html', 'as_text', 'heading', 'thumbnails']
-
 SIDE = 96
 """Length in pixels of the longer side of a thumbnail."""
 MAX_PIXELS = 1 << 26

@@ -13,8 +13,6 @@ from bags.dataset import registry
 from bags.dataset.spec import FieldType, Spec
 from bags.errors import BagsError, EncodeError, SpecError
 
-__all__ = ['Encoder', 'bind_encoders', 'close_files', 'collect']
-
 
 class Encoder:
     """Encodes datapoints of a spec. Raises the errors of `bind_encoders`."""

@@ -23,8 +23,6 @@ from bags.indexing import Int64s
 from bags.media.video import JoinedVideos, Video, decode_video
 from bags.storage.range_file import RangeFile
 
-__all__ = ['Field', 'Record']
-
 MAX_SINGLE_ITEMS = 4  # More items are read as a batch.
 MAX_SINGLE_BYTES = 1 << 14  # Larger items of a fixed size are read as a batch.
 MAX_SINGLE_RECORDS = 8  # More records are read by one call.

@@ -23,8 +23,6 @@ from bags.indexing import Int64s, as_indices, check_index
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ['FieldAccess', 'Records']
-
 
 class Records(Sequence[Any]):
     """The records of one field over a dataset, read on demand.

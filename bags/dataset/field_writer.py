@@ -18,15 +18,6 @@ from bags.dataset.refs import MISSING, RefsFormat
 from bags.dataset.spec import FieldType, Spec, parse_type
 from bags.errors import EncodeError, SpecError
 
-__all__ = [
-    'MAX_RECORDS',
-    'Compressed',
-    'FieldWriter',
-    'RefsWriter',
-    'Run',
-    'field_compressions',
-]
-
 MAX_RECORDS = 0xFFFFFFFE
 """Maximum number of records in a bag of a dataset folder. The next larger number marks missing values."""
 

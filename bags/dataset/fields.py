@@ -16,8 +16,6 @@ from bags.dataset.schema import Decoders, Schema
 from bags.dataset.spec import FieldType
 from bags.errors import CorruptError
 
-__all__ = ['OpenFields']
-
 
 class OpenFields(dict[str, Field]):
     """Fields by name, opened on first read. Opening a damaged field raises. Granular has no `refs`."""

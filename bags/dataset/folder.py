@@ -18,7 +18,6 @@ from bags.bag.options import (
     LimitsPlacement,
     LimitsStorage,
     ReaderOptions,
-    merge,
 )
 from bags.bag.zstd import check_dictionary, codec_for
 from bags.concurrency import cached_attribute, map_concurrently
@@ -32,8 +31,7 @@ from bags.dataset.spec import Spec, load_spec
 from bags.errors import BagsError, CorruptError, SpecError
 from bags.storage import Hints, Store
 from bags.storage.memory_file import MemoryFile
-
-__all__ = ['Folder']
+from bags.validation import merge
 
 MAX_REFS_IN_MEMORY = 1 << 28  # Maximum bytes of remote refs that are read as a whole.
 

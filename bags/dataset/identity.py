@@ -27,8 +27,6 @@ from bags.dataset.resume import SOURCE
 from bags.dataset.shard_index import Shard
 from bags.storage import Store
 
-__all__ = ['IDENTITY', 'REMOVE_IDENTITY', 'CopiedFrom', 'Identity', 'new_id', 'read_identity']
-
 IDENTITY = SOURCE
 """The name of the file."""
 REMOVE_IDENTITY = 'remove it, and its checksum: the dataset is then identified by its data'

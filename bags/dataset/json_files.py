@@ -15,8 +15,6 @@ from bags.bag.limits import ENTRY
 from bags.errors import CorruptError
 from bags.storage import Store
 
-__all__ = ['check_json', 'has_checksums', 'remove_json', 'write_checksum', 'write_json']
-
 MAX_CHECKSUMS = 2
 
 

@@ -43,20 +43,6 @@ from bags.storage import File, Hints
 from bags.storage.base import Buffer
 from bags.storage.memory_file import MemoryFile
 
-__all__ = [
-    'INDEX_SUFFIX',
-    'KEY_TYPES',
-    'KeyIndex',
-    'Matches',
-    'check_key_field',
-    'dump_key_index',
-    'find_keys',
-    'index_in_memory',
-    'open_key_index',
-    'read_keys',
-    'sort_matches',
-]
-
 INDEX_SUFFIX = '.index'
 MAGIC = b'bags key index 1'
 FOOTER = struct.Struct('<16s24sQQQ')

@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from bags.dataset.address import Absent, Address
-from bags.dataset.base import Datapoint, Dataset, Select
+from bags.dataset.address import Absent, Address, Datapoint
+from bags.dataset.base import Dataset, Select
 from bags.dataset.batch import Column, spread
 from bags.dataset.field import Field
 from bags.dataset.key_index import KEY_TYPES, Matches, check_key_field, index_in_memory, read_keys
 from bags.dataset.selection import Selection, divide
 from bags.dataset.spec import FieldType, parse_type
 from bags.indexing import Int64s, check_index
-
-__all__ = ['Matched', 'join_by_key']
 
 
 class Matched(Select):

@@ -21,20 +21,6 @@ from bags.dataset.spec import Spec
 from bags.errors import BagsError, CorruptError
 from bags.storage import Stat, Store
 
-__all__ = [
-    'ShardList',
-    'dataset_of_shard',
-    'files_below',
-    'is_being_made',
-    'length_by_size',
-    'list_local_shards',
-    'list_remote_shards',
-    'names_in',
-    'not_a_folder',
-    'root_names',
-    'shard_numbers',
-]
-
 FIRST_SHARDS = 8
 """Number of shards in the first round of requests; it doubles every round, until a shard is missing."""
 MAX_SHARDS = 1 << 16

@@ -16,8 +16,6 @@ from collections.abc import Callable, Collection
 
 from bags.storage import Lock, Store
 
-__all__ = ['MARK', 'TEXT', 'WriterMark', 'is_mark', 'is_marked']
-
 MARK = 'unfinished'
 TEXT = b'This dataset is being written, or its writer ended early: resume=True continues it.\n'
 

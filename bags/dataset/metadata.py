@@ -22,21 +22,6 @@ from bags.dataset.spec import Spec
 from bags.errors import CorruptError
 from bags.storage import Store
 
-__all__ = [
-    'MAX_METADATA_BYTES',
-    'METADATA',
-    'RENEW_STATISTICS',
-    'STATISTICS',
-    'Metadata',
-    'check_facts',
-    'dump_metadata',
-    'load_metadata',
-    'merge_metadata',
-    'metadata_of_fields',
-    'metadata_to_store',
-    'read_metadata',
-]
-
 METADATA = 'metadata.json'
 STATISTICS = 'statistics.json'
 """Statistics of the fields, which `bags.statistics` writes."""

@@ -17,8 +17,6 @@ from bags.dataset.sharded_reader import ShardedDatasetReader
 from bags.dataset.views import join
 from bags.storage.urls import plain_path
 
-__all__ = ['open', 'open_with_known_decoders']
-
 
 def open(
     directory: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],

@@ -28,18 +28,6 @@ from bags.validation import (
     unchecked,
 )
 
-__all__ = [
-    'SHARD_SIZE',
-    'Compression',
-    'DatasetWriteOptions',
-    'FolderOptions',
-    'OpenOptions',
-    'ReadOptions',
-    'WriteOptions',
-    'WriterSettings',
-    'open_store',
-]
-
 SHARD_SIZE = 10 * GiB
 """Bytes at which a shard is full, by default."""
 

@@ -19,8 +19,6 @@ from bags.bag.verified import SHIFT, VERIFIED
 from bags.dataset.field import Field
 from bags.dataset.refs_reader import RefsReader
 
-__all__ = ['make_row_function']
-
 MAX_SPAN_BYTES = 1 << 16
 """Maximum bytes of items of a sequence that are copied from the map without announcing them to the kernel."""
 

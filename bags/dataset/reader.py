@@ -10,10 +10,10 @@ from typing import Any, Self, Unpack
 import numpy as np
 
 from bags.bag.limits import ENTRY
-from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions, merge
+from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions
 from bags.concurrency import ClosedHandle, map_concurrently
-from bags.dataset.address import Address, RecordRanges, Source
-from bags.dataset.base import Datapoint, Dataset
+from bags.dataset.address import Address, Datapoint, RecordRanges, Source
+from bags.dataset.base import Dataset
 from bags.dataset.batch import Column
 from bags.dataset.field import Field
 from bags.dataset.fields import OpenFields
@@ -29,8 +29,7 @@ from bags.dataset.selection import PerRowItems, Selection, select_fields
 from bags.errors import CorruptError
 from bags.indexing import Int64s
 from bags.storage import Store
-
-__all__ = ['DatasetReader']
+from bags.validation import merge
 
 MAX_ROW_FUNCTIONS = 16  # Sets of fields with a generated function.
 

@@ -25,8 +25,6 @@ import numpy.typing as npt
 
 from bags.dataset.spec import FieldType, Spec
 
-__all__ = ['MISSING', 'BadRef', 'RefsFormat', 'dangling']
-
 MISSING = 0xFFFFFFFF
 """The record index of a missing value."""
 

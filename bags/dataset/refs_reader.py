@@ -15,8 +15,6 @@ from bags.dataset.refs import RefsFormat
 from bags.errors import CorruptError
 from bags.indexing import Int64s
 
-__all__ = ['RefsReader']
-
 MAX_FIELD_SETS = 16  # Sets of fields for which identity refs are remembered.
 
 

@@ -19,17 +19,6 @@ from bags.formats.scalars import Buffer, check_count
 from bags.media import audio, video
 from bags.media import encoders as media_encoders
 
-__all__ = [
-    'bind_decoder',
-    'bind_encoder',
-    'check_type',
-    'decoders',
-    'encoders',
-    'fixed_dtype',
-    'is_built_in',
-    'known_types',
-]
-
 _Function = Callable[..., Any]
 
 

@@ -21,20 +21,6 @@ from bags.dataset.shard_index import INDEX
 from bags.errors import CorruptError
 from bags.storage import Store
 
-__all__ = [
-    'SOURCE',
-    'Kept',
-    'ProgressLog',
-    'accept',
-    'bag_suffix',
-    'is_derived',
-    'is_file_of_dataset',
-    'is_temporary',
-    'records_to_keep',
-    'remove_files',
-    'resumed',
-]
-
 _Skipped = TypeVar('_Skipped', bound=Sequence[Any])
 
 ROWS_AT_ONCE = 1 << 18

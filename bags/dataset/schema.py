@@ -16,8 +16,6 @@ from bags.dataset.spec import FieldType, Spec, load_spec
 from bags.errors import SpecError
 from bags.formats.scalars import MAX_VALUE_SIZE, decode_legacy_int
 
-__all__ = ['Decoder', 'Decoders', 'Schema', 'parse_schema']
-
 SMALL = 64  # Values of one size, up to this, are decoded faster from bytes than from a buffer.
 
 

@@ -14,23 +14,6 @@ from bags.dataset.refs import MISSING
 from bags.dataset.spec import Spec
 from bags.indexing import Int64s, as_integers
 
-__all__ = [
-    'AUDIO_WORDS',
-    'IMAGE_WORDS',
-    'VIDEO_WORDS',
-    'Fields',
-    'FrameSelection',
-    'Items',
-    'PerRowItems',
-    'Selection',
-    'divide',
-    'frames',
-    'select_fields',
-    'select_items',
-    'select_many',
-    'select_whole',
-]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PerRowItems:

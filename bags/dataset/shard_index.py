@@ -22,8 +22,6 @@ from typing import Any, NamedTuple, TypeGuard
 from bags.dataset.spec import Spec, parse_spec, type_texts
 from bags.errors import CorruptError
 
-__all__ = ['INDEX', 'Shard', 'dump_index', 'load_index', 'numbered']
-
 INDEX = 'shards.json'
 FORMAT = 'bags shards 1'
 MAX_NUMBER = (1 << 63) - 1

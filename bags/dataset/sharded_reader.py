@@ -13,8 +13,16 @@ from typing import Any, Self, Unpack
 from bags.bag.options import ReaderOptions
 from bags.bag.sharding import Concatenated
 from bags.concurrency import ClosedHandle, FifoCache, cached_attribute, map_concurrently, max_open_bags
-from bags.dataset.address import Absent, Address, RecordRanges, divide_fields, group_by_part, row_of_part
-from bags.dataset.base import Datapoint, Dataset
+from bags.dataset.address import (
+    Absent,
+    Address,
+    Datapoint,
+    RecordRanges,
+    divide_fields,
+    group_by_part,
+    row_of_part,
+)
+from bags.dataset.base import Dataset
 from bags.dataset.batch import Column
 from bags.dataset.field import Field
 from bags.dataset.fingerprint import fingerprint_of_folders
@@ -32,8 +40,6 @@ from bags.errors import BagsError, CorruptError, SpecError
 from bags.indexing import Int64s, check_index
 from bags.storage import Store
 from bags.validation import at_least
-
-__all__ = ['ShardedDatasetReader']
 
 STATE = (
     *('directory', '_options', '_decoders', '_shards', '_share', '_first', '_last', '_after'),

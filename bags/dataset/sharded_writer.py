@@ -31,8 +31,6 @@ from bags.validation import at_least, merge
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-__all__ = ['ShardedDatasetWriter']
-
 MAX_DATAPOINT_RECORDS = 1 << 24
 """A shard is full if a bag has no room for this many more records, the maximum of one datapoint."""
 

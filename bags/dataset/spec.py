@@ -13,20 +13,6 @@ from typing import Any, NamedTuple
 
 from bags.errors import SpecError
 
-__all__ = [
-    'FieldType',
-    'Spec',
-    'check_names',
-    'dump_spec',
-    'is_reserved',
-    'load_spec',
-    'parse_spec',
-    'parse_type',
-    'type_texts',
-    'union',
-    'unite',
-]
-
 TYPE = re.compile(
     r'(?P<word>[A-Za-z0-9_+.-]+)'
     r'(\((?P<args>(?:[^()\[\]]|\[\w*\])*)\))?'  # Arguments may have brackets, as in datetime64[us].

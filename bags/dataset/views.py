@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from bags.bag.sharding import Concatenated
 from bags.concurrency import map_concurrently
-from bags.dataset.address import Absent, Address, divide_fields, group_by_part, row_of_part
-from bags.dataset.base import Datapoint, Dataset, Select, View, check_dataset
+from bags.dataset.address import Absent, Address, Datapoint, divide_fields, group_by_part, row_of_part
+from bags.dataset.base import Dataset, Select, View, check_dataset
 from bags.dataset.key_index import INTEGERS, KEY_TYPES, Matches, read_keys, sort_matches
 from bags.dataset.key_join import join_by_key
 from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
@@ -20,8 +20,6 @@ from bags.dataset.selection import Fields, Selection, select_fields
 from bags.dataset.spec import unite
 from bags.indexing import Int64s, as_indices, check_index, offsets_of
 from bags.validation import one_of, worker_count
-
-__all__ = ['Concat', 'Join', 'concat', 'filter', 'join', 'select']
 
 DATAPOINTS_AT_ONCE = 256
 KEYS_AT_ONCE = 1 << 13

@@ -31,8 +31,6 @@ from bags.dataset.spec import FieldType, Spec, dump_spec, load_spec, type_texts
 from bags.errors import CorruptError, SpecError
 from bags.validation import at_least_or_none, merge
 
-__all__ = ['DatasetWriter', 'reopen']
-
 MAX_BUFFERED_BYTES = 8 << 20
 MAX_UNFLUSHED_SECONDS = 1.0
 

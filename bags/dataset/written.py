@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import NamedTuple
 
-__all__ = ['Skipped', 'Written']
-
 
 class Skipped(NamedTuple):
     """A datapoint that was left out because of an error."""

@@ -4,5 +4,3 @@
 bytes or a memoryview and returns a value that owns its memory. Both raise ValueError for damaged data or a
 value out of range, and TypeError for a value of the wrong type. `bags.dataset.registry` lists them.
 """
-
-__all__: list[str] = []

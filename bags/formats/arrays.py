@@ -23,20 +23,6 @@ import numpy as np
 from bags.errors import MissingDependencyError
 from bags.formats.scalars import Buffer, parse_int
 
-__all__ = [
-    'array_decoder',
-    'array_encoder',
-    'array_from_parts',
-    'array_parts',
-    'array_type',
-    'as_array',
-    'decode_array',
-    'encode_array',
-    'fixed_array_type',
-    'invalid_row',
-    'is_small_float',
-]
-
 Array = np.ndarray[Any, np.dtype[Any]]
 
 # Names and codes of unstructured types: no commas or parentheses. 'a' is deprecated.

@@ -33,20 +33,6 @@ from bags.formats.ffmpeg import best_stream, import_av, open_container
 from bags.formats.flac import first_frame, max_samples, read_stream_info
 from bags.formats.scalars import MAX_VALUE_SIZE, Buffer, check_count, check_value_size, parse_int
 
-__all__ = [
-    'OPUS_RATE',
-    'VERIFY_CHECKSUMS',
-    'decode_flac',
-    'decode_opus',
-    'decode_wav',
-    'encode_flac',
-    'encode_opus',
-    'encode_wav',
-    'find_samples',
-    'opus_bitrate',
-    'samples_of',
-]
-
 Samples = np.ndarray[Any, np.dtype[Any]]
 
 _PCM, _IEEE, _EXTENSIBLE = 1, 3, 0xFFFE

@@ -15,17 +15,6 @@ from bags.formats.scalars import MAX_VALUE_SIZE, Buffer
 from bags.formats.signatures import IMAGES, check_end, check_whole, identify, identify_file
 from bags.storage.range_file import PositionedFile
 
-__all__ = [
-    'BorrowedFile',
-    'BufferFile',
-    'Encoded',
-    'already_encoded',
-    'check_file',
-    'check_format',
-    'decodes',
-    'positioned',
-]
-
 Encoded = bytes | BinaryIO
 """A record: its bytes, or an open file that the writer copies without loading it, and closes."""
 

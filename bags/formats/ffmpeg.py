@@ -9,16 +9,6 @@ from typing import Any
 from bags.errors import MissingDependencyError
 from bags.formats.signatures import DEMUXERS
 
-__all__ = [
-    'Stream',
-    'best_stream',
-    'describe_stream',
-    'has_side_data',
-    'import_av',
-    'one_thread',
-    'open_container',
-]
-
 
 def import_av() -> Any:
     """Returns the package av; MissingDependencyError if it is not installed."""

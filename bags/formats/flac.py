@@ -9,8 +9,6 @@ import numpy as np
 
 from bags.formats.scalars import Buffer, Sliceable
 
-__all__ = ['StreamInfo', 'check_frames', 'first_frame', 'max_samples', 'read_stream_info']
-
 BLOCK_LENGTHS = (0, 192, 576, 1152, 2304, 4608, 256, 65536, *(1 << n for n in range(8, 16)))
 """Samples of a frame, or their maximum, by the code in its header."""
 CHANNELS = (1, 2, 3, 4, 5, 6, 7, 8, 2, 2, 2, 0, 0, 0, 0, 0)

@@ -50,24 +50,6 @@ from bags.formats.scalars import (
 from bags.formats.signatures import IMAGES, identify
 from bags.validation import at_least
 
-__all__ = [
-    'decode_avif',
-    'decode_image',
-    'decode_jpeg',
-    'decode_png',
-    'decode_webp',
-    'encode_avif',
-    'encode_image',
-    'encode_jpeg',
-    'encode_png',
-    'encode_webp',
-    'image_mode',
-    'image_quality',
-    'png_options',
-    'reduced',
-    'webp_quality',
-]
-
 MODES = {'gray': ('L', ()), 'rgb': ('RGB', (3,)), 'rgba': ('RGBA', (4,))}
 """The modes of `image(mode)`: Pillow's name of each, and the last dimensions of its shape."""
 

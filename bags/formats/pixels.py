@@ -15,22 +15,6 @@ import numpy.typing as npt
 from bags.formats.ffmpeg import import_av, one_thread
 from bags.formats.scalars import Buffer, parse_bool
 
-__all__ = [
-    'COLORS',
-    'PIXEL_OPTIONS',
-    'UPRIGHT',
-    'FrameKind',
-    'Orientation',
-    'PixelConverter',
-    'PixelOptions',
-    'Pixels',
-    'exif_orientation',
-    'frame_kind',
-    'jpeg_orientation',
-    'matrix_orientation',
-    'pixel_dtype',
-]
-
 Pixels = np.ndarray[Any, np.dtype[np.unsignedinteger[Any]]]
 """uint8, or uint16 for more than 8 bits."""
 

@@ -27,39 +27,6 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-__all__ = [
-    'MAX_VALUE_SIZE',
-    'Buffer',
-    'Sliceable',
-    'check_count',
-    'check_value_size',
-    'decode_bool',
-    'decode_bytes',
-    'decode_float',
-    'decode_i64',
-    'decode_int',
-    'decode_legacy_int',
-    'decode_uint',
-    'decode_utf8',
-    'encode_bool',
-    'encode_bytes',
-    'encode_float',
-    'encode_int',
-    'encode_uint',
-    'encode_utf8',
-    'float_decoder',
-    'float_encoder',
-    'float_size',
-    'int_decoder',
-    'int_encoder',
-    'int_size',
-    'parse_bool',
-    'parse_int',
-    'split_options',
-    'uint_decoder',
-    'uint_encoder',
-]
-
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 

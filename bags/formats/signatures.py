@@ -16,22 +16,6 @@ from typing import Any, BinaryIO
 from bags.formats.flac import check_frames
 from bags.formats.scalars import Buffer, Sliceable
 
-__all__ = [
-    'DEMUXERS',
-    'EXTENSIONS',
-    'FORMATS',
-    'HEAD_BYTES',
-    'IMAGES',
-    'SIGNATURES',
-    'box_header',
-    'check_end',
-    'check_whole',
-    'ebml_number',
-    'identify',
-    'identify_file',
-    'starts_with',
-]
-
 HEAD_BYTES = 512
 """Bytes from the start of a file that `identify` needs."""
 

@@ -16,17 +16,6 @@ import numpy as np
 from bags.formats.arrays import array_from_parts, array_parts
 from bags.formats.scalars import MAX_VALUE_SIZE, Buffer, check_value_size
 
-__all__ = [
-    'check_json',
-    'decode_json',
-    'decode_msgpack',
-    'decode_tree',
-    'encode_json',
-    'encode_msgpack',
-    'encode_tree',
-]
-
-
 # Approximate bytes in memory of lists, dicts and their items, and maximum bytes of a value for each byte of
 # its record. Values of larger records are counted; of MessagePack while decoding, which takes a third longer.
 LIST_SIZE, DICT_SIZE, ITEM_SIZE, PAIR_SIZE = 88, 184, 40, 120

@@ -52,24 +52,6 @@ from bags.formats.scalars import (
 if TYPE_CHECKING:
     from fractions import Fraction
 
-__all__ = [
-    'MP4',
-    'WEBM',
-    'Codec',
-    'Frames',
-    'checked_frames',
-    'decode_mkv',
-    'decode_mp4',
-    'decode_webm',
-    'encode_mkv',
-    'encode_mp4',
-    'encode_webm',
-    'mkv_options',
-    'parse_fps',
-    'video_options',
-    'write_frames',
-]
-
 Frames = np.ndarray[Any, np.dtype[np.uint8]]
 
 DEFAULT_FPS = '30'

@@ -1,3 +1,1 @@
 """Import and export of other formats: folders of media files, and WebDataset tars."""
-
-__all__: list[str] = []

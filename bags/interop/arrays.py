@@ -25,8 +25,6 @@ from bags.formats.scalars import MAX_VALUE_SIZE, check_value_size
 from bags.formats.signatures import HEAD_BYTES, identify
 from bags.interop.source import Collecting, Source, name_fields, type_of_numbers
 
-__all__ = ['ArraySource', 'Episode', 'image_type', 'natural_order', 'split_episodes', 'type_of_arrays']
-
 BLOCK_BYTES = 1 << 24
 """Bytes of an array that are read at a time, if its rows are items."""
 ITEMS = {'utf8', 'bytes', 'jpeg', 'png'}

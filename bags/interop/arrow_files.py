@@ -12,8 +12,6 @@ from bags.interop.source import Collecting, find_filesystem, reading
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ['LITDATA_END', 'Table', 'open_table']
-
 BATCH_BYTES = 1 << 22
 """Approximate bytes of the rows that are read from a Parquet file at a time."""
 PARQUET_BUFFER = 1 << 16

@@ -20,8 +20,6 @@ from bags.formats.trees import check_json
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ['values_of']
-
 
 def values_of(column: pa.Array, kind: FieldType) -> list[Any]:
     """Converts a column to values of a field, None for nulls; for json, msgpack and tree, to records.

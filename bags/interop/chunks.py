@@ -26,15 +26,6 @@ from bags.interop.files import checked_value
 from bags.interop.records import Record, RecordSource, array_from, open_file, size_of
 from bags.interop.source import Damaged, name_fields, reading, type_of_numbers
 
-__all__ = [
-    'Chunk',
-    'ChunkSource',
-    'Column',
-    'numbers',
-    'split_images',
-    'split_pixels',
-]
-
 _MAX_CHUNK_BYTES = 1 << 32
 """Maximum size of a chunk: offsets have four bytes."""
 _HASHED_BYTES = 1 << 20

@@ -17,8 +17,6 @@ import zstandard
 
 from bags.interop.source import check_expanded
 
-__all__ = ['CODECS', 'Decompressed', 'codec_of']
-
 CODECS: dict[str, tuple[bytes, Callable[[], Any]]] = {
     'gz': (b'\x1f\x8b\x08', lambda: zlib.decompressobj(wbits=31)),
     'bz2': (b'BZh', bz2.BZ2Decompressor),

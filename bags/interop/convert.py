@@ -27,8 +27,6 @@ from bags.progress import progress as show_progress
 from bags.storage.urls import locate
 from bags.validation import merge, one_of, worker_count
 
-__all__ = ['convert']
-
 MAX_BATCH = 64
 """Maximum number of datapoints that are loaded at a time."""
 BATCH_BYTES = 1 << 26

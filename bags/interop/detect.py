@@ -20,9 +20,6 @@ from bags.interop.formats import FORMATS, SPLITS, Format
 from bags.interop.metadata import NAMES as TABLES
 from bags.interop.webdataset import is_tar
 
-__all__ = ['Detected', 'detect', 'detect_exported', 'format_of', 'list_some']
-
-
 _ORDER = (*FORMATS, 'webdataset')
 _NEED_MARKER = ('mds', 'litdata', 'lerobot')
 _ZARR = ('zarr.json', '.zgroup', '.zarray', '.zmetadata')

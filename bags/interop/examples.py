@@ -24,8 +24,6 @@ from bags.interop.records import Bytes, Read, Record, RecordSource, array_from
 from bags.interop.source import Source, name_fields
 from bags.interop.tfds_features import ExampleColumn, read_features
 
-__all__ = ['open_examples']
-
 SAMPLES = 1000
 """Number of records from which types are inferred, unless fewer have this many bytes:"""
 SAMPLE_BYTES = 1 << 25

@@ -35,8 +35,6 @@ from bags.storage import Durability
 from bags.storage.urls import plain_path
 from bags.validation import one_of, positive_or_none
 
-__all__ = ['export']
-
 KEYS = ('utf8', 'int', 'uint', 'i64', 'u64')
 BATCH_BYTES = 1 << 24
 """Approximate bytes that are read at a time."""

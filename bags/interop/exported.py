@@ -23,17 +23,6 @@ from bags.interop.extensions import (
     type_of,
 )
 
-__all__ = [
-    'EXPORT',
-    'NUMBERS',
-    'Exported',
-    'FileNames',
-    'is_one_array',
-    'names_of',
-    'names_tell_types',
-    'read_exported',
-]
-
 EXPORT = '__export__'
 NUMBERS = ('int', 'uint', 'float', 'bool', 'i64', 'u64')
 

@@ -7,24 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from bags.formats.signatures import EXTENSIONS, FORMATS
 
-__all__ = [
-    'IMAGE_TYPES',
-    'KEY',
-    'LABELS',
-    'WRITTEN_EXTENSIONS',
-    'escape_key',
-    'extension_of',
-    'field_of',
-    'file_name',
-    'one_image_field',
-    'split_key',
-    'split_name',
-    'type_of',
-    'unescape_key',
-    'written_extensions',
-    'written_extensions_in_tar',
-]
-
 KEY = '__key__'
 """The field with the common name of a datapoint's files, without extensions, as in WebDataset."""
 

@@ -24,17 +24,6 @@ from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, one_image_field, ty
 from bags.interop.source import RECORD_ENCODERS, Source
 from bags.media.encoders import AUDIO_FORMATS, VIDEO_FORMATS
 
-__all__ = [
-    'MEDIA_FORMATS',
-    'Entry',
-    'FileSource',
-    'Kind',
-    'check_columns',
-    'checked_value',
-    'group_exported',
-    'read_npy_header',
-]
-
 
 class Entry(NamedTuple):
     """The files of a datapoint. The values of `files` depend on the source."""

@@ -7,8 +7,6 @@ from typing import Any
 
 from bags.interop.source import find_filesystem
 
-__all__ = ['fingerprint_of_files']
-
 MAX_BYTES = 1 << 26
 """Bytes of files that are read as a whole; of later ones, in the order of their names, only the ends."""
 END_BYTES = 1 << 16

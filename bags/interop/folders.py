@@ -28,8 +28,6 @@ from bags.interop.metadata import Metadata, join, read_metadata
 from bags.interop.source import find_filesystem
 from bags.validation import one_of
 
-__all__ = ['LAYOUTS', 'FolderSource', 'find_layout', 'group', 'list_files']
-
 STREAMED_BYTES = 1 << 24
 """Local videos and audio of this size or more are copied without loading them into memory."""
 LAYOUTS = ('files', 'stems', 'classes', 'episodes')

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ['FORMATS', 'SPLITS', 'Format']
-
 
 class Format(NamedTuple):
     """A format, and the library that reads it."""

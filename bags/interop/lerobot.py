@@ -31,8 +31,6 @@ from bags.validation import import_optional
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ['write_lerobot']
-
 FILES = 1000
 """Number of files in a folder."""
 TOLERANCE = 1e-4

@@ -9,8 +9,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ['TOLERANCE', 'Part', 'find_frames']
-
 TOLERANCE = 1e-4
 """Seconds by which a frame may be off in LeRobot (`tolerance_s`)."""
 

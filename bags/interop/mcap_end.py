@@ -38,8 +38,6 @@ from bags.interop.mcap_records import (
     walk,
 )
 
-__all__ = ['Survey', 'check_data', 'survey', 'with_end']
-
 _FOOTER = struct.Struct('<QQI')
 MAX_CODE, MIN_PRIVATE_CODE = 15, 128
 """Codes of records between these are not in use."""

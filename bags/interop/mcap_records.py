@@ -11,30 +11,6 @@ import zstandard
 
 from bags.interop.source import check_expanded
 
-__all__ = [
-    'ATTACHMENT',
-    'BLOCK',
-    'CHANNEL',
-    'CHUNK',
-    'CHUNK_INDEX',
-    'DATA_END',
-    'FOOTER',
-    'HEAD',
-    'MAGIC',
-    'MESSAGE',
-    'MESSAGE_HEAD',
-    'SCHEMA',
-    'SCHEMAS',
-    'STATISTICS',
-    'Chunk',
-    'make_record',
-    'parse_channel',
-    'read_attachment',
-    'read_chunk',
-    'read_chunk_head',
-    'walk',
-]
-
 MAGIC = b'\x89MCAP0\r\n'
 FOOTER, SCHEMA, CHANNEL, MESSAGE, CHUNK = 2, 3, 4, 5, 6
 CHUNK_INDEX, ATTACHMENT, STATISTICS, DATA_END = 8, 9, 11, 15

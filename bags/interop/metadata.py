@@ -17,8 +17,6 @@ from typing import Any
 from bags.errors import SourceError
 from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, field_of
 
-__all__ = ['INTEGER', 'NAMES', 'Metadata', 'join', 'read_metadata']
-
 NAMES = ('metadata.csv', 'metadata.jsonl')
 FILE_NAME = 'file_name'
 

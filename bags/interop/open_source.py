@@ -25,8 +25,6 @@ from bags.interop.webdataset import TarSource, is_tar
 from bags.storage.urls import plain_path
 from bags.validation import import_optional, one_of
 
-__all__ = ['SourcePath', 'open_source']
-
 SourcePath = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 _BRACES = re.compile(r'\{(?:(\d+)\.\.(\d+)(?:\.\.(-?\d+))?|([^{},]*(?:,[^{},]*)+))\}')

@@ -19,8 +19,6 @@ from bags.progress import Advance
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ['read_features', 'type_of_feature', 'write_parquet']
-
 KEY = b'huggingface'
 """Key in the metadata of an Arrow schema."""
 ROW_GROUP_BYTES = 1 << 25

@@ -16,19 +16,6 @@ from bags.errors import BagsError, SourceError, SpecError
 from bags.interop.files import MEDIA_FORMATS, checked_value
 from bags.interop.source import RECORD_ENCODERS, Damaged, Source, find_filesystem, reading
 
-__all__ = [
-    'Bytes',
-    'Read',
-    'Record',
-    'RecordSource',
-    'array_from',
-    'open_file',
-    'path_beside',
-    'read_blocks',
-    'read_json',
-    'size_of',
-]
-
 FIELD = 'record'
 """The field for records of unknown structure."""
 MAX_JSON_BYTES = 1 << 28

@@ -17,22 +17,6 @@ from bags.errors import BagsError, CorruptError, MissingDependencyError, SourceE
 from bags.storage.retry import RetryPolicy
 from bags.storage.urls import SCHEMES
 
-__all__ = [
-    'MAX_EXPANDED_BYTES',
-    'RECORD_ENCODERS',
-    'Collecting',
-    'Damaged',
-    'Source',
-    'check_claim',
-    'check_expanded',
-    'find_filesystem',
-    'list_paths',
-    'name_fields',
-    'naming',
-    'reading',
-    'type_of_numbers',
-]
-
 MAX_EXPANDED_BYTES = 1 << 30
 """Maximum bytes of a value that its source stores in fewer: compressed, or with holes."""
 MAX_RATIO = 1 << 12

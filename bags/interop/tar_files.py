@@ -12,8 +12,6 @@ from bags.interop.compressed import Decompressed, codec_of
 from bags.interop.records import open_file
 from bags.interop.source import check_expanded, find_filesystem
 
-__all__ = ['Content', 'Stored', 'Tar', 'content_size']
-
 _END_BYTES = 1 << 16
 """Bytes after the last file that are compared at a time."""
 

@@ -23,8 +23,6 @@ from bags.storage import Durability
 from bags.storage.local import LocalStore
 from bags.storage.urls import plain_path
 
-__all__ = ['UNFINISHED', 'Target']
-
 UNFINISHED = '.unfinished-export.json'
 """The file in the folder of an unfinished export."""
 _OWN = re.compile(rf'[0-9]{{6,}}\.(tar|parquet)|{re.escape(METADATA)}|meta|data|videos')

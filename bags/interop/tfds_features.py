@@ -14,8 +14,6 @@ from bags.dataset.metadata import Metadata
 from bags.interop.records import open_file, read_json, size_of
 from bags.interop.source import name_fields, type_of_numbers
 
-__all__ = ['ExampleColumn', 'read_features']
-
 _MAX_LABELS_BYTES = 1 << 26
 
 

@@ -21,8 +21,6 @@ from bags.interop.metadata import INTEGER, NAMES, Metadata, join, read_metadata
 from bags.interop.source import Collecting, check_expanded, list_paths
 from bags.interop.tar_files import Content, Tar, content_size
 
-__all__ = ['TarSource', 'is_tar']
-
 Member = tuple[str, str, str, Content]
 """A file of a tar: the key of its datapoint, the rest of its name, its name, and its content."""
 MAX_LABEL_BYTES = 64

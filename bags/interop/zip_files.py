@@ -5,8 +5,6 @@ from __future__ import annotations
 import zipfile
 from typing import BinaryIO
 
-__all__ = ['check_zip']
-
 _END = b'PK\x05\x06'
 _END_BYTES = (1 << 16) + 22
 """Maximum bytes of the end of a zip, with a comment."""

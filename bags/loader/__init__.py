@@ -1,3 +1,1 @@
 """Batches for training, from any dataset."""
-
-__all__: list[str] = []

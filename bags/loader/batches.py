@@ -22,19 +22,6 @@ from bags.loader.schedule import PLAN_STEPS, PlannedStep, Schedule, Step, plan_s
 from bags.samplers import Sampler
 from bags.workers.outcome import Partial, WorkerDiedError
 
-__all__ = [
-    'BIN',
-    'DATAPOINT',
-    'MASK',
-    'BatchMaker',
-    'Made',
-    'OnError',
-    'Skipped',
-    'retries_of',
-    'takes_rng',
-    'types_of',
-]
-
 MASK = '_mask'
 """Column that marks repeats with False, unless another name is given."""
 DATAPOINT, BIN = '_datapoint', '_bin'

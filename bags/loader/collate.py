@@ -14,8 +14,6 @@ from bags.errors import StackError
 from bags.indexing import offsets_of
 from bags.validation import at_least, item_count
 
-__all__ = ['CollateField', 'Packed', 'Padded', 'collate_function', 'pack', 'pad', 'stack']
-
 Array = npt.NDArray[Any]
 NUMBERS = (int, float, complex, np.generic)
 CollateField = Callable[[Any], Any] | Literal['pad', 'stack', 'pack']

@@ -14,8 +14,6 @@ from bags.loader.state import Cursor, State
 from bags.workers.pool import WorkerPool
 from bags.workers.signals import delay_interrupts
 
-__all__ = ['LoaderIterator', 'Source']
-
 MALLOC_THRESHOLD = (1 << 25) - (1 << 13)
 """Bytes of the largest allocation that raises the mmap threshold of glibc: 32 MiB with its header."""
 

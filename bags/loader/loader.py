@@ -27,8 +27,6 @@ from bags.samplers.orders import check_sampler
 from bags.validation import at_least, at_least_or_none, integer, item_count, one_of, worker_count
 from bags.workers.processes import check_sendable
 
-__all__ = ['Loader', 'check_loader']
-
 REMOTE_WORKERS = 16  # Default number of threads for a remote dataset, which mostly wait.
 
 

@@ -14,8 +14,6 @@ from bags.dataset.batch import Ragged
 from bags.maintenance.statistics import FieldStatistics
 from bags.validation import one_of
 
-__all__ = ['Normalize', 'normalize']
-
 Array = npt.NDArray[Any]
 
 

@@ -10,8 +10,6 @@ from bags.loader.shared_memory import SharedMemoryTransport
 from bags.workers.outcome import Outcome, WorkerDiedError, do
 from bags.workers.pool import WorkerPool
 
-__all__ = ['make_ahead', 'make_inline']
-
 TASK_SECONDS = 0.0005  # Handing over a task takes 0.05 ms.
 
 

@@ -10,8 +10,6 @@ import numpy as np
 from bags.dataset.selection import Fields
 from bags.indexing import Int64s
 
-__all__ = ['MapStyle', 'RowBatches', 'columns_of', 'rows_of']
-
 
 class MapStyle(Protocol):
     """Rows by index; `__getitems__`, PyTorch's method for a list of indices, is optional."""

@@ -24,8 +24,6 @@ from bags.indexing import Int64s
 from bags.loader.state import Cursor
 from bags.samplers import Sampler
 
-__all__ = ['PLAN_STEPS', 'LastBatch', 'PlannedStep', 'Progress', 'Schedule', 'Step', 'plan_steps']
-
 LastBatch = Literal['pad', 'drop', 'partial']
 PLAN_STEPS = 64
 """Number of steps whose datapoints are sampled with one call, which takes at least 50 us."""

@@ -24,8 +24,6 @@ import numpy as np
 
 from bags.workers.processes import TASKS_PER_WORKER
 
-__all__ = ['SharedMemory', 'SharedMemoryTransport']
-
 ALIGNMENT = 64  # Bytes; a cache line.
 GROWTH_STEP = 1 << 20
 

@@ -6,8 +6,6 @@ import operator
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-__all__ = ['Cursor', 'State', 'cursor_from']
-
 State = dict[str, Any]
 """The position of a run, as integers and strings."""
 

@@ -13,8 +13,6 @@ from bags.loader.state import Cursor
 from bags.samplers import Sampler
 from bags.validation import item_count, one_of
 
-__all__ = ['indices_of_step', 'trace']
-
 MAX_SAMPLER_LENGTH = 1 << 16
 """Maximum number of characters of a sampler's repr."""
 

@@ -1,3 +1,1 @@
 """Checking, repairing and describing datasets."""
-
-__all__: list[str] = []

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ['QUANTILES', 'Accumulator']
-
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 VALUES_AT_ONCE = 1 << 16
 """Number of values that fit the processor's cache, over which several passes are made."""

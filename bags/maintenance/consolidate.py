@@ -24,8 +24,6 @@ from bags.maintenance.location import Location, locate
 from bags.progress import progress as show_progress
 from bags.storage import Store
 
-__all__ = ['consolidate', 'describe_shards', 'index_damage']
-
 UNFINISHED = (
     'expected a finished dataset, got one that is being written, or whose writer ended early (bags.recover '
     'accepts it as it is)'

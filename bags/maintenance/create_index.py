@@ -11,8 +11,6 @@ from bags.dataset.open import open as open_dataset
 from bags.progress import progress as show_progress
 from bags.storage.memory_file import MemoryFile
 
-__all__ = ['create_index']
-
 
 def create_index(
     directory: str | os.PathLike[str],

@@ -28,8 +28,6 @@ from bags.dataset.refs_reader import RefsReader
 from bags.indexing import Int64s
 from bags.maintenance.location import Location, locate
 
-__all__ = ['BagInfo', 'DatasetInfo', 'Distribution', 'FieldInfo', 'info']
-
 SAMPLED_SHARDS = 64
 SAMPLED_RECORDS = 1 << 20
 """Sampled records of each field in each of these shards, from the middle."""

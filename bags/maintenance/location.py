@@ -12,8 +12,6 @@ from bags.dataset.listing import root_names, shard_numbers
 from bags.storage import Store, store_for
 from bags.storage.urls import plain_path
 
-__all__ = ['Location', 'locate']
-
 
 class Location(NamedTuple):
     """The kind of a path, and its parts."""

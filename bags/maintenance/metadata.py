@@ -12,8 +12,6 @@ from bags.dataset.metadata import METADATA, dump_metadata
 from bags.dataset.spec import load_spec
 from bags.maintenance.location import locate
 
-__all__ = ['set_metadata']
-
 
 def set_metadata(
     path: str | os.PathLike[str],

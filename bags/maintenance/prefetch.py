@@ -16,8 +16,6 @@ from bags.dataset.selection import Fields, select_whole
 from bags.progress import progress as show_progress
 from bags.storage.cache.store import CachedStore
 
-__all__ = ['prefetch']
-
 CONCURRENT_FILES = 8
 """Number of files downloaded at the same time, each over several connections."""
 

@@ -27,8 +27,6 @@ from bags.maintenance.recover_cut import keep_readable as keep_readable_datapoin
 from bags.maintenance.recover_cut import ranges_of
 from bags.storage import Store, store_for
 
-__all__ = ['Recovery', 'recover', 'recover_each']
-
 ACCEPTED = 'was unfinished, and is accepted as it is'
 SENTINEL_BYTES = 1
 """Bytes that writers append after the last record while a bag is not closed."""

@@ -42,8 +42,6 @@ from bags.formats.signatures import FORMATS, starts_with
 from bags.storage import File, Hints, Store
 from bags.storage.memory_file import MemoryFile
 
-__all__ = ['Kept', 'keep_readable', 'ranges_of']
-
 MAYBE_EMPTY = ('array', 'bytes', 'utf8')
 """Words of built-in types whose records may be empty."""
 MAX_FALSE_LIMITS = 16

@@ -35,8 +35,6 @@ from bags.storage import Store
 from bags.storage.urls import plain_path
 from bags.validation import at_least, worker_count
 
-__all__ = ['FieldStatistics', 'as_json', 'statistics']
-
 FORMAT = 'bags statistics 1'
 CHUNK_BYTES = 1 << 24
 """Bytes of values that a thread reads at once."""

@@ -36,8 +36,6 @@ from bags.storage import Hints
 from bags.storage.urls import plain_path
 from bags.validation import worker_count
 
-__all__ = ['find_damage', 'verify']
-
 STEPS_PER_WORKER = 8
 """Number of checks handed to each thread at a time."""
 

@@ -16,8 +16,6 @@ from bags.errors import CorruptError, DecodeError, MissingDependencyError
 from bags.formats.signatures import identify, starts_with
 from bags.indexing import Int64s
 
-__all__ = ['Check', 'Damage', 'Expected', 'Finding', 'Note', 'Result', 'bag_checks']
-
 MAX_RECORDS = 1 << 20
 """Number of records in a check of limits and sizes."""
 MAX_READ_RECORDS = 1 << 14

@@ -15,7 +15,7 @@ from bags.bag.checksums import SUFFIX, checksums_name
 from bags.bag.journal import check_certain, journal_name
 from bags.bag.limits import invalid_ranges
 from bags.bag.open import limits_name, open_bag
-from bags.bag.options import ReaderOptions, merge
+from bags.bag.options import ReaderOptions
 from bags.concurrency import map_concurrently
 from bags.dataset.folder import Folder
 from bags.dataset.identity import IDENTITY, REMOVE_IDENTITY
@@ -33,8 +33,7 @@ from bags.formats.signatures import FORMATS
 from bags.indexing import Int64s
 from bags.maintenance.verify_bag import Check, Damage, Expected, Finding, Note, Result, bag_checks
 from bags.storage import Store
-
-__all__ = ['TEMPORARY', 'UNFINISHED', 'folder_checks', 'lone_bag_checks', 'missing_shards']
+from bags.validation import merge
 
 TEMPORARY = 'was left by a writer that was killed, or belongs to a running one; `bags recover` removes it'
 UNFINISHED = (

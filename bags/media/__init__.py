@@ -1,3 +1,1 @@
 """Video and audio read by range: lazy values, decoders, clips."""
-
-__all__: list[str] = []

@@ -18,8 +18,6 @@ from bags.media.frames import as_seconds, needed_stop
 from bags.media.source import LazyDecoder
 from bags.storage.range_file import RangeFile
 
-__all__ = ['Audio', 'decode_audio']
-
 Times = Sequence[float] | npt.NDArray[Any]
 
 MAX_SECONDS = 1e9

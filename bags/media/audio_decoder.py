@@ -42,8 +42,6 @@ from bags.media.packets import DemuxedPackets, Packets
 from bags.media.skips import SKIP_MANUAL
 from bags.media.timeline import PacketTable
 
-__all__ = ['AnyAudioDecoder', 'Samples', 'open_audio']
-
 Samples = npt.NDArray[np.float32]
 
 EQUAL_SLICES = {

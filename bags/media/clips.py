@@ -32,8 +32,6 @@ from bags.media.source import FileSource, Source
 from bags.media.video import Video
 from bags.media.video_decoder import VideoDecoder, open_video
 
-__all__ = ['ClipRange', 'EncodedClip', 'cut_clips', 'plan_clips']
-
 CODECS = {
     'h264': MP4,
     'hevc': Codec('mp4', 'libx265', {'crf': '24', 'g': MP4.options['g'], 'x265-params': 'log-level=none'}),

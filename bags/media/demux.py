@@ -20,8 +20,6 @@ from bags.media.skips import Skips
 from bags.media.source import LazyDecoder
 from bags.media.timeline import Bools, PacketTable, are_decoding_times, in_order_packets
 
-__all__ = ['open_packets', 'streams_of']
-
 HANDLERS = {'video': b'vide', 'audio': b'soun'}
 PLAIN_CODECS = {
     b'avc1', b'avc3', b'hvc1', b'hev1', b'vp09', b'av01', b'mp4v', b'FFV1',

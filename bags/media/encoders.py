@@ -21,8 +21,6 @@ from bags.formats.videos import encode_mp4, video_options
 from bags.media.remux import RemuxedFile, remux
 from bags.media.source import LazyDecoder
 
-__all__ = ['audio_options', 'encode_audio', 'encode_video', 'reading_options', 'stored_video_options']
-
 VIDEO_FORMATS = (
     'MP4', 'QuickTime', 'Matroska', 'WebM', 'AVI', 'MPEG-TS', 'M2TS', 'MPEG-PS', 'MPEG video', 'FLV',
     'ASF', 'Ogg', 'GIF',

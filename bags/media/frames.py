@@ -13,8 +13,6 @@ import numpy.typing as npt
 from bags.formats.pixels import Pixels
 from bags.indexing import Int64s
 
-__all__ = ['FrameSequence', 'FrameTimes', 'Frames', 'Pixels', 'Seconds', 'as_seconds', 'needed_stop']
-
 Seconds = npt.NDArray[np.float64]
 
 

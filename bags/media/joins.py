@@ -10,8 +10,6 @@ import numpy as np
 
 from bags.formats.encoded import BorrowedFile
 
-__all__ = ['JOINED_FORMATS', 'JoinedClock', 'is_join']
-
 JOINED_FORMATS = ('MPEG-TS', 'M2TS', 'MPEG-PS')
 """Formats whose files can be joined, and whose times therefore may begin again."""
 MAX_SEARCHED_BYTES = 1 << 20

@@ -31,8 +31,6 @@ from bags.formats.signatures import box_header
 from bags.indexing import Int64s
 from bags.media.timeline import Bools, PacketTable
 
-__all__ = ['Track', 'find_moov', 'find_track']
-
 MAX_MOOV_BYTES = 1 << 30
 MAX_EQUAL_SAMPLES = 1 << 24
 """Maximum number of samples of one size, of which a header can claim any number. PCM audio has more."""

@@ -20,8 +20,6 @@ from bags.indexing import Int64s
 from bags.media.timeline import PacketTable
 from bags.storage.range_file import PositionedFile
 
-__all__ = ['NO_PROBING', 'DemuxedPackets', 'Packets', 'new_context']
-
 NO_PROBING = {'probesize': '32', 'analyzeduration': '0'}
 """Options of libavformat to open a file without decoding its start."""
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-__all__ = ['REORDERED_CODECS', 'is_b_frame', 'may_reorder', 'nal_length_size', 'split_vops']
-
 REORDERED_CODECS = ('h264', 'hevc', 'mpeg4', 'mpeg1video', 'mpeg2video')
 """Codecs that store frames in another order than they are presented in."""
 MAX_HEADER_BYTES = 24

@@ -23,8 +23,6 @@ from bags.media.demux import MAX_SKIPPED_VOP_BYTES
 from bags.media.source import FileSource
 from bags.media.video_decoder import VideoDecoder, open_video
 
-__all__ = ['FrameCopier', 'RemuxedFile', 'copy_frames', 'copy_obstacle', 'remux']
-
 MP4_CODECS = {'h264', 'hevc', 'vp9', 'av1', 'mpeg4', 'mjpeg'}
 """Codecs that MP4 supports, with one frame in each packet."""
 

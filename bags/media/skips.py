@@ -16,8 +16,6 @@ import numpy.typing as npt
 
 from bags.formats.ffmpeg import has_side_data, import_av
 
-__all__ = ['SKIP_MANUAL', 'Skips']
-
 SKIP_MANUAL = 1 << 29
 """A flag of libavcodec: the decoder keeps priming and padding."""
 

@@ -12,8 +12,6 @@ from typing import Any, BinaryIO, Generic, NoReturn, Protocol, TypeVar, runtime_
 from bags.errors import BagsError
 from bags.formats.encoded import BorrowedFile, BufferFile
 
-__all__ = ['FileSource', 'LazyDecoder', 'Source']
-
 
 @runtime_checkable
 class Source(Protocol):
@@ -71,6 +69,8 @@ def _as_source(value: Any) -> Source:
 
 
 class Closable(Protocol):
+    """Something that has to be closed."""
+
     def close(self) -> None: ...
 
 

@@ -22,18 +22,6 @@ import numpy.typing as npt
 
 from bags.indexing import Int64s
 
-__all__ = [
-    'Bools',
-    'PacketTable',
-    'Run',
-    'Timeline',
-    'are_decoding_times',
-    'in_order_packets',
-    'make_timeline',
-    'monotonic',
-    'plan',
-]
-
 Bools = npt.NDArray[np.bool_]
 
 

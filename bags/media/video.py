@@ -16,17 +16,15 @@ import numpy.typing as npt
 
 from bags.concurrency import map_concurrently
 from bags.formats.ffmpeg import Stream
-from bags.formats.pixels import COLORS, PixelOptions, pixel_dtype
+from bags.formats.pixels import COLORS, PixelOptions, Pixels, pixel_dtype
 from bags.indexing import Int64s
 from bags.media.audio import Audio
 from bags.media.demux import streams_of
 from bags.media.encoders import reading_options
-from bags.media.frames import FrameSequence, FrameTimes, Pixels
+from bags.media.frames import FrameSequence, FrameTimes
 from bags.media.source import LazyDecoder, Source
 from bags.media.timeline import Timeline
 from bags.media.video_decoder import open_video
-
-__all__ = ['JoinedVideos', 'Video', 'VideoOptions', 'decode_video']
 
 
 class VideoOptions(TypedDict, total=False):

@@ -21,8 +21,6 @@ from bags.media.demux import open_packets
 from bags.media.packets import Packets
 from bags.media.timeline import PacketTable, Timeline, make_timeline, monotonic, plan
 
-__all__ = ['VideoDecoder', 'open_video']
-
 MIN_THREADED_PACKETS = 96
 """Runs of at least this many packets are decoded on all cores by default. Each thread delays frames by one,
 so that shorter runs are faster on one thread."""

@@ -29,8 +29,6 @@ from bags.formats.arrays import array_type, is_small_float
 from bags.formats.scalars import int_size
 from bags.indexing import Int64s
 
-__all__ = ['as_datapoint', 'to_table']
-
 
 def to_table(dataset: Dataset, indices: Int64s, fields: tuple[str, ...]) -> pa.Table:
     """Reads datapoints as a block of Ray.

@@ -23,8 +23,6 @@ from bags.storage import store_for
 from bags.storage.urls import plain_path
 from bags.validation import refuse_unknown
 
-__all__ = ['DatasetSource', 'read']
-
 READ_BYTES = 1 << 24
 """Approximate bytes on disk that a task reads at a time. Ray divides them into its blocks."""
 SAMPLES = 16

@@ -21,8 +21,6 @@ from bags.storage import Store, store_for
 from bags.storage.urls import plain_path
 from bags.validation import positive_or_none
 
-__all__ = ['DatasetSink', 'write']
-
 
 def write(
     directory: str | os.PathLike[str],

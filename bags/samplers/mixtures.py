@@ -13,8 +13,6 @@ from bags.indexing import Int64s, offsets_of
 from bags.samplers.permutation import permuted
 from bags.validation import integer, item_count
 
-__all__ = ['Mixture']
-
 MAX_CYCLE = 1 << 22  # Approximate maximum length of a cycle; of all cycles of a mixture together.
 
 

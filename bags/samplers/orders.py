@@ -13,19 +13,6 @@ from bags.indexing import Int64s, offsets_of
 from bags.samplers.permutation import hashed, permuted
 from bags.validation import at_least, integer, item_count
 
-__all__ = [
-    'Bucketed',
-    'Random',
-    'Sampler',
-    'Sequential',
-    'ShardShuffled',
-    'Shuffled',
-    'Sliding',
-    'Weighted',
-    'check_sampler',
-    'shard_lengths',
-]
-
 POOL_BATCHES = 64
 
 

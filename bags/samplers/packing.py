@@ -25,8 +25,6 @@ from bags.indexing import Int64s, offsets_of
 from bags.samplers.permutation import permuted
 from bags.validation import at_least, integer
 
-__all__ = ['Packed', 'pack_bins']
-
 Floats = npt.NDArray[np.float64]
 
 KEYS = 1 << 16  # Arrays of 16-bit keys are sorted in linear time.

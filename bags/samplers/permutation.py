@@ -21,8 +21,6 @@ import numpy.typing as npt
 
 from bags.indexing import Int64s
 
-__all__ = ['MAX_LENGTH', 'hashed', 'keys_from', 'permuted']
-
 UInt64s = npt.NDArray[np.uint64]
 
 MAX_LENGTH = 2**63 - 1

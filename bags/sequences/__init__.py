@@ -1,3 +1,1 @@
 """Windows over sequences, by steps or by time, and the clips of a datapoint as one video."""
-
-__all__: list[str] = []

@@ -16,8 +16,6 @@ from bags.indexing import Int64s, offsets_of
 from bags.sequences.clocks import EPSILON, Clock, RateClock, Recordings, Seconds, count_items
 from bags.sequences.spans import Padding, Span, Steps, Times
 
-__all__ = ['NO_BOUNDS', 'Anchors', 'Located', 'no_items']
-
 NO_BOUNDS = (-math.inf, math.inf)
 MAX_WINDOWS = 1 << 53
 ROWS_AT_ONCE = 1024

@@ -14,8 +14,6 @@ from bags.indexing import check_index
 from bags.media.encoders import reading_options
 from bags.media.video import JoinedVideos, Video, VideoOptions
 
-__all__ = ['ClipSequence']
-
 MAX_OPEN_CLIPS = 16
 """Number of clips that stay open."""
 

@@ -22,8 +22,6 @@ from bags.dataset.selection import VIDEO_WORDS, FrameSelection
 from bags.dataset.views import Concat
 from bags.indexing import Int64s
 
-__all__ = ['EPSILON', 'Clock', 'RateClock', 'Recordings', 'Seconds', 'TableClock', 'clock_of', 'count_items']
-
 Seconds = npt.NDArray[np.float64]
 
 EPSILON = 1e-6

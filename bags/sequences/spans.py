@@ -13,8 +13,6 @@ from bags.dataset.selection import IMAGE_WORDS, VIDEO_WORDS
 from bags.dataset.spec import FieldType, parse_type
 from bags.validation import integer, one_of
 
-__all__ = ['Padding', 'Span', 'Steps', 'Times', 'check_bounds', 'positive', 'steps', 'times', 'types_of']
-
 Fill = Literal['nearest', 'previous', 'linear', 'exact']
 Padding = Literal['edge', 'zero', 'drop']
 

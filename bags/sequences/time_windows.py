@@ -32,8 +32,6 @@ from bags.sequences.anchors import NO_BOUNDS, Anchors, Located, no_items
 from bags.sequences.clocks import Seconds
 from bags.sequences.spans import Times, types_of
 
-__all__ = ['TimeWindows', 'WindowsView']
-
 
 class WindowsView(View):
     """A view whose datapoints are windows of the datapoints of a dataset, as `bags.windows` returns it."""

@@ -29,8 +29,6 @@ from bags.sequences.spans import Padding, Span, Steps, Times, check_bounds, posi
 from bags.sequences.time_windows import TimeWindows, WindowsView
 from bags.validation import item_count, one_of
 
-__all__ = ['Windows', 'windows']
-
 
 class Windows(WindowsView):
     """Windows of consecutive items, without padding, as `bags.windows` returns them."""

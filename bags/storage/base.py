@@ -13,11 +13,6 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from bags.storage.retry import RetryCounter
 
-__all__ = [
-    'AccessPattern', 'Buffer', 'CachePolicy', 'Choice', 'Durability', 'File', 'Hints', 'Lock', 'Offsets',
-    'Output', 'Stat', 'Store',
-]  # fmt: skip
-
 Buffer = bytes | bytearray | memoryview
 Offsets = npt.NDArray[np.int64]
 

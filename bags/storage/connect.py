@@ -17,8 +17,6 @@ from bags.errors import MissingDependencyError
 from bags.storage.object_client import ObjectClient
 from bags.storage.retry import RetryPolicy
 
-__all__ = ['Clients', 'clients_for']
-
 _FORKED: set[int] = set()  # Processes that were forked when obstore was loaded.
 
 

@@ -11,8 +11,6 @@ from bags.concurrency import map_concurrently
 from bags.storage.base import Hints
 from bags.storage.pread_file import PreadFile
 
-__all__ = ['DirectFile']
-
 ALIGNMENT = 4096  # Bytes. A random read takes 38 us, and 51 with 512, which some devices accept.
 MAX_KEPT_BUFFER = 1 << 20  # Bytes of the aligned buffer that a thread keeps between reads.
 QUEUE_DEPTH = 24  # Reads at the same time: 4 KB take 34 us each with 2, 24 with 12, 21 with 24.

@@ -8,21 +8,6 @@ from typing import Any
 
 from bags.errors import CorruptError
 
-__all__ = [
-    'FSSPEC_HINT',
-    'PreconditionError',
-    'RangeError',
-    'StorageTimeoutError',
-    'TransientError',
-    'UnsupportedError',
-    'changed_error',
-    'encoded_error',
-    'error_for_status',
-    'map_fsspec_error',
-    'map_obstore_error',
-    'no_ranges_error',
-]
-
 
 class TransientError(Exception):
     """A transient failure: the request is retried."""

@@ -9,8 +9,6 @@ from bags.errors import MissingDependencyError
 from bags.storage.obstore_options import fsspec_options
 from bags.storage.retry import RetryPolicy
 
-__all__ = ['ONE_ATTEMPT', 'copied', 'filesystem_options', 'make_filesystem', 'usable_here']
-
 ONE_ATTEMPT = {'total_max_attempts': 1}
 """Botocore's option for no retries, since `with_retries` retries."""
 PACKAGES = {

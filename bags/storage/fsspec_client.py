@@ -35,8 +35,6 @@ from bags.storage.object_client import ObjectClient, web_version
 from bags.storage.retry import RetryPolicy
 from bags.storage.upload import PART_SIZE
 
-__all__ = ['FsspecClient']
-
 VERSION_KEYS = (
     'generation', 'etag', 'ETag', 'e_tag', 'version', 'created', 'mtime', 'last_modified', 'LastModified',
     'Last-Modified',

@@ -15,8 +15,6 @@ from bags.storage.pread_file import PreadFile, version_of
 from bags.storage.range_file import RangeFile, read_pieces
 from bags.storage.sync import exchange, start_writing_back, sync_file, sync_folder
 
-__all__ = ['LocalOutput', 'LocalStore']
-
 MAX_VECTORS = 1024  # Maximum of one writev on Linux and macOS.
 MAX_WRITE = 1 << 30  # Bytes in one call: Linux writes up to 2 GiB of them, macOS refuses more.
 WRITE_BACK_BYTES = 1 << 25

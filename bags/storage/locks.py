@@ -8,8 +8,6 @@ import time
 import weakref
 from collections.abc import Callable
 
-__all__ = ['PathLock', 'is_at', 'is_locked']
-
 ATTEMPTS = 5
 """Attempts to lock, as a reader may hold the lock for the moment in which it asks whether it is free."""
 

@@ -8,8 +8,6 @@ from typing import BinaryIO
 
 from bags.storage.base import Buffer, Offsets
 
-__all__ = ['MemoryFile', 'MemoryOutput']
-
 
 class MemoryOutput:
     """An output that is never stored."""

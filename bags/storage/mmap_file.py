@@ -13,8 +13,6 @@ import numpy.typing as npt
 from bags.storage.base import Buffer, Hints, Offsets
 from bags.storage.pread_file import PARALLEL_SIZE, PreadFile
 
-__all__ = ['MappedFile', 'SharedArray', 'gather', 'share']
-
 MAX_GATHERED = 1 << 13  # Ranges of one length, up to this, are copied by NumPy; longer ones are sliced.
 
 

@@ -15,8 +15,6 @@ from bags.storage.errors import PreconditionError, RangeError, TransientError, U
 from bags.storage.retry import RetryPolicy, with_retries
 from bags.storage.upload import StreamedUpload
 
-__all__ = ['ObjectClient', 'web_version']
-
 MAX_COMPARED_BYTES = 1 << 16
 """Bytes at the end of an object that are compared after an upload in parts."""
 

@@ -20,8 +20,6 @@ from bags.storage.ranges import merge
 from bags.storage.retry import RetryCounter, with_retries
 from bags.storage.upload import PART_SIZE, StreamedUpload, part_size
 
-__all__ = ['NoLock', 'RemoteFile', 'RemoteOutput', 'RemoteStore']
-
 Listing = TypeVar('Listing', list[str], dict[str, Stat])
 
 TAIL_SIZE = 1 << 16  # Bytes read at open: small bags, or their limits, come with the object's size.

@@ -30,8 +30,6 @@ try:
 except ImportError as exc:
     raise MissingDependencyError('obstore', 's3') from exc
 
-__all__ = ['ObstoreClient']
-
 CHUNK_SIZE = 4 * PART_SIZE  # Bytes of each part of an upload of unknown size.
 UPLOAD_CONCURRENCY = 4
 

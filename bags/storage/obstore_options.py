@@ -7,8 +7,6 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ['ObstoreSettings', 'fsspec_options', 'obstore_settings']
-
 S3_NAMES = {
     'key': 'access_key_id',
     'username': 'access_key_id',

@@ -14,8 +14,6 @@ from bags.concurrency import CPU_COUNT, map_concurrently
 from bags.storage.base import AccessPattern, Buffer, CachePolicy, Hints, Offsets
 from bags.storage.ranges import merge
 
-__all__ = ['PARALLEL_SIZE', 'PreadFile', 'advise', 'version_of']
-
 MERGE_GAP = 1 << 14  # Bytes that are cheaper to read than to skip with another hint or read.
 PARALLEL_SIZE = 1 << 17  # Ranges of this size or more are read by threads.
 MAX_THREADS = 32  # Number of these threads; one per processor if the page cache holds the ranges.

@@ -12,8 +12,6 @@ import numpy as np
 from bags.storage.base import File
 from bags.storage.mmap_file import MappedFile
 
-__all__ = ['PositionedFile', 'RangeFile', 'read_pieces']
-
 MIN_READ_AHEAD = 1 << 16  # Bytes of the first read of a remote file, and of reads that are not sequential.
 MAX_READ_AHEAD = 1 << 23
 MAX_KEPT_READS = 4

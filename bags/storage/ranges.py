@@ -9,9 +9,6 @@ import numpy as np
 
 from bags.indexing import Int64s
 
-__all__ = ['Runs', 'merge']
-
-
 Bytes = TypeVar('Bytes', bytes, memoryview)
 
 

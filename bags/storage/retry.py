@@ -17,8 +17,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from bags.storage.errors import StorageTimeoutError, TransientError
 
-__all__ = ['RetryCounter', 'RetryPolicy', 'with_retries']
-
 logger = logging.getLogger('bags.storage')
 logger.addHandler(logging.NullHandler())  # Programs without logging print nothing.
 

@@ -8,8 +8,6 @@ import os
 import sys
 from typing import Any
 
-__all__ = ['exchange', 'start_writing_back', 'sync_file', 'sync_folder']
-
 REFUSALS = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF}
 """Errors of file systems that cannot sync folders."""
 AT_FDCWD = -100

@@ -7,8 +7,6 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 
-__all__ = ['PART_SIZE', 'StreamedUpload', 'part_size']
-
 MiB = 1 << 20
 PART_SIZE = 8 * MiB
 EQUAL_PARTS = 1000  # Number of parts of an upload before their size grows.

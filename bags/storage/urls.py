@@ -9,8 +9,6 @@ import os
 import re
 from typing import Any
 
-__all__ = ['SCHEMES', 'locate', 'plain_path']
-
 URL = re.compile(r'/?(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<slashes>/*)(?P<rest>.*)', re.DOTALL)
 
 SCHEMES = {

@@ -4,5 +4,3 @@ server    serves the page and one dataset on loopback, and nothing else
 page      the location of the built page, and its export
 notebook  `bags.view`
 """
-
-__all__: list[str] = []

@@ -15,8 +15,6 @@ from bags.indexing import check_index
 from bags.maintenance.location import Location
 from bags.viewer.server import ViewServer
 
-__all__ = ['DatapointTable', 'DatasetPage', 'view']
-
 ROWS = 12
 """Number of datapoints in the table of a view."""
 

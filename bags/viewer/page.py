@@ -6,8 +6,6 @@ import errno
 import os
 import shutil
 
-__all__ = ['PAGE', 'export_page', 'find_page']
-
 PAGE = os.path.join(os.path.dirname(__file__), 'static')
 
 

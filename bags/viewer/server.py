@@ -21,8 +21,6 @@ from bags.maintenance.location import Location, locate
 from bags.storage import File, Hints, store_for
 from bags.viewer.page import find_page
 
-__all__ = ['ViewServer']
-
 HOST = '127.0.0.1'
 CHUNK = 1 << 20
 """Bytes that are read and sent at a time."""

@@ -5,5 +5,3 @@ outcome     a task with its result or error
 processes   workers that are processes: how they start, get tasks, die and are replaced
 signals     Ctrl-C while workers start and end
 """
-
-__all__: list[str] = []

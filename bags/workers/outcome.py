@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ['Outcome', 'Partial', 'WorkerDiedError', 'do']
-
 
 class WorkerDiedError(RuntimeError):
     """A worker process ended during a task."""

@@ -16,8 +16,6 @@ from bags.workers.outcome import Outcome, do
 from bags.workers.processes import TASKS_PER_WORKER, Processes, Transport
 from bags.workers.signals import delay_interrupts
 
-__all__ = ['WorkerPool']
-
 END_SECONDS = 10.0  # Maximum time that `close` waits for threads in the middle of a task.
 
 

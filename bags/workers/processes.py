@@ -20,8 +20,6 @@ from typing import Any, Protocol
 from bags.workers.outcome import Outcome, WorkerDiedError, do
 from bags.workers.signals import block_interrupts, delay_interrupts, reset_signals
 
-__all__ = ['TASKS_PER_WORKER', 'Processes', 'Transport', 'check_main', 'check_sendable']
-
 TASKS_PER_WORKER = 2
 """Maximum number of tasks of a worker: the current one and the next, so that it never waits for a task."""
 LIVENESS_SECONDS = 0.25  # Interval of the checks whether silent workers are alive.

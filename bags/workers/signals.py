@@ -6,8 +6,6 @@ import contextlib
 import signal
 from collections.abc import Iterator
 
-__all__ = ['block_interrupts', 'delay_interrupts', 'reset_signals']
-
 
 @contextlib.contextmanager
 def delay_interrupts() -> Iterator[None]:

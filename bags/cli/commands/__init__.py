@@ -3,5 +3,3 @@
 The docstring of a function is the help of its command, and ends with examples. Modules that take long to
 import are imported in the function.
 """
-
-__all__: list[str] = []

@@ -25,8 +25,6 @@ from bags.cli.arguments import (
 from bags.cli.errors import UsageError, fail
 from bags.cli.output import answer, facts_of, plural, summary
 
-__all__ = ['export', 'import_']
-
 Layout = Literal['files', 'stems', 'classes', 'episodes']
 Format = Literal['webdataset', 'files', 'parquet', 'lerobot']
 

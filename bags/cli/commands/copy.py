@@ -25,8 +25,6 @@ from bags.cli.arguments import (
 )
 from bags.cli.output import answer, byte_count, facts_of, plural, say, summary
 
-__all__ = ['consolidate', 'copy', 'index', 'prefetch']
-
 
 def copy(
     source: Annotated[str, argument('SOURCE', 'A dataset; also a URL.')],

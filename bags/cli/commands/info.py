@@ -22,8 +22,6 @@ from bags.cli.output import (
     with_path_as_given,
 )
 
-__all__ = ['info', 'metadata', 'statistics']
-
 MAX_FACTS = 32
 """Lines of metadata."""
 MAX_FACT = 160

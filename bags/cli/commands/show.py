@@ -25,8 +25,6 @@ from bags.cli.arguments import (
 from bags.cli.errors import UsageError
 from bags.cli.output import as_text, print_json, print_rich, say, table
 
-__all__ = ['cat', 'head', 'show', 'tail']
-
 Count = Annotated[int, typer.Option('--count', '-n', min=0, help='How many.')]
 Index = Annotated[
     str, argument('[INDEX]', '7, -1, 10:20, ::100, or several separated by commas; by default the first.')

@@ -11,8 +11,6 @@ import typer
 from bags.cli.arguments import Json, argument
 from bags.cli.output import answer
 
-__all__ = ['trace']
-
 
 def trace(
     state: Annotated[str, argument('STATE', 'A JSON file of `Loader.state_dict()`.')],

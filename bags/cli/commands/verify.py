@@ -11,8 +11,6 @@ from bags.cli.arguments import Json, Path, Workers
 from bags.cli.errors import FAILED
 from bags.cli.output import plural, print_json, say, with_path_as_given
 
-__all__ = ['recover', 'verify']
-
 
 def verify(
     path: Path,

@@ -13,8 +13,6 @@ from bags.cli.arguments import Json, argument, option
 from bags.cli.errors import UsageError
 from bags.cli.output import answer, print_json, say
 
-__all__ = ['view']
-
 
 def view(
     path: Annotated[str, argument('PATH', 'A dataset; also a URL.')],

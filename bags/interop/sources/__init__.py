@@ -1,3 +1,1 @@
 """The formats that `bags.convert` reads through other libraries, one module each."""
-
-__all__: list[str] = []

@@ -10,8 +10,6 @@ from bags.interop.examples import open_examples
 from bags.interop.records import read_blocks
 from bags.interop.source import Collecting, Damaged, Source, list_paths, reading
 
-__all__ = ['open_source']
-
 _BLOCK = 64
 """Number of records that are read at a time."""
 

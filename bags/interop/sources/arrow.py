@@ -23,8 +23,6 @@ from bags.interop.source import RECORD_ENCODERS, Collecting, Damaged, Source, li
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ['ArrowSource', 'open_source']
-
 _PARTITION = re.compile(r'/([^/=]+)=[^/]*(?=/)')
 """A folder of a partitioned dataset: `label=cat`."""
 _SHARD = re.compile(r'(.+)-\d{5}-of-\d{5}(-[0-9a-f]+)?\.\w+')

@@ -11,8 +11,6 @@ from bags.interop.source import Collecting, Damaged, Source, list_paths, reading
 from bags.interop.sources import mcap
 from bags.validation import import_optional
 
-__all__ = ['open_source']
-
 _BLOCK_BYTES = 1 << 22
 
 

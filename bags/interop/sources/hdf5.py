@@ -14,8 +14,6 @@ from bags.interop.extensions import KEY
 from bags.interop.records import open_file
 from bags.interop.source import Collecting, check_claim, list_paths, reading
 
-__all__ = ['HDF5Source', 'open_source']
-
 MAX_MASK_BYTES = 1 << 20
 MAX_NAMES = 1 << 20
 MAX_DEPTH = 64

@@ -28,7 +28,6 @@ from bags.media.video_decoder import VideoDecoder, open_video
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ['LeRobotSource', 'open_source']
 INFO = 'meta/info.json'
 MAX_TABLE_BYTES = 1 << 32
 """Maximum bytes of the values in a file; LeRobot begins a new file after 100 MB."""

@@ -22,8 +22,6 @@ from bags.interop.source import Source
 from bags.interop.sources import arrow
 from bags.validation import at_least
 
-__all__ = ['open_source']
-
 # NumPy dtypes by their numbers in LitData.
 _NUMPY: dict[int, str] = dict(
     enumerate(('i1', 'i2', 'i4', 'i8', 'u1', 'u2', 'u4', 'u8', 'f2', 'f4', 'f8', 'c8', 'c16', '?'))

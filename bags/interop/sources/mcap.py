@@ -24,8 +24,6 @@ from bags.interop.detect import list_some
 from bags.interop.mcap_end import Survey, check_data, survey, with_end
 from bags.interop.source import Collecting, Source, list_paths, name_fields, reading
 
-__all__ = ['McapSource', 'open_source']
-
 IMAGE = 'sensor_msgs/msg/Image'
 MAX_FIELDS = 4096
 """Maximum number of fields in the messages of a topic, including nested messages."""

@@ -14,8 +14,6 @@ from bags.interop.chunks import Chunk, ChunkSource, Column, numbers, split_image
 from bags.interop.records import array_from, path_beside, read_json, size_of
 from bags.validation import at_least
 
-__all__ = ['open_source']
-
 _COLUMNS = 'column_names', 'column_encodings', 'column_sizes'
 _DTYPES = {
     8: 'u1', 9: 'i1', 16: 'u2', 17: 'i2', 18: 'f2', 32: 'u4', 33: 'i4', 34: 'f4',

@@ -16,8 +16,6 @@ from bags.interop.records import open_file
 from bags.interop.source import check_claim, list_paths, reading
 from bags.interop.zip_files import check_zip
 
-__all__ = ['NpzSource', 'open_source']
-
 
 class NpzSource(ArraySource):
     """The arrays of each file as a datapoint."""

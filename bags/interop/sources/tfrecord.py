@@ -17,8 +17,6 @@ from bags.interop.examples import open_examples
 from bags.interop.records import open_file
 from bags.interop.source import Collecting, Damaged, Source, list_paths
 
-__all__ = ['open_source']
-
 _HEAD = 12
 """Bytes before the data; 4 follow it."""
 _MAX_BYTES = 1 << 31

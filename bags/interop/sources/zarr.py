@@ -21,8 +21,6 @@ from bags.interop.source import (
 )
 from bags.interop.zip_files import check_zip
 
-__all__ = ['ZarrSource', 'open_source']
-
 ENDS = 'meta/episode_ends'
 MAX_EPISODES = 1 << 24
 _METADATA = ('zarr.json', '.zarray', '.zgroup', '.zattrs', '.zmetadata')

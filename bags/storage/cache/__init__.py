@@ -1,3 +1,1 @@
 """A local cache of remote files."""
-
-__all__: list[str] = []

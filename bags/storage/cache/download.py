@@ -12,8 +12,6 @@ from bags.concurrency import map_concurrently
 from bags.storage.base import File
 from bags.storage.cache.eviction import CacheSpace, wait_for_lock
 
-__all__ = ['CHUNK_SIZE', 'CacheWriteError', 'NotACopyError', 'PartialCopy', 'download']
-
 CHUNK_SIZE = 1 << 23  # Bytes of a request; a chunk that was cut short is downloaded again.
 MAX_CONNECTIONS = 8
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from bags.storage.locks import PathLock, is_at
 
-__all__ = ['CacheSpace', 'mark_in_use', 'wait_for_lock']
-
 LOCK_POLL = 0.01  # Seconds between two attempts to lock.
 MIN_LISTING_INTERVAL = 20  # Times the duration of a listing: at most a twentieth of the time is spent on it.
 

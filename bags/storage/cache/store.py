@@ -17,8 +17,6 @@ from bags.storage.local import LocalStore
 from bags.storage.pread_file import PreadFile
 from bags.storage.retry import RetryCounter
 
-__all__ = ['CachedStore']
-
 
 class CachedStore:
     """Reads files of another store through copies in a local folder.
