@@ -38,8 +38,8 @@ class BagsError(Exception):
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
-def _rebuild(kind: type[BagsError], args: tuple[object, ...], facts: dict[str, object]) -> BagsError:
-    error = kind.__new__(kind, *args)
+def _rebuild(error_type: type[BagsError], args: tuple[object, ...], facts: dict[str, object]) -> BagsError:
+    error = error_type.__new__(error_type, *args)
     error.args = args
     error.__dict__.update(facts)
     return error

@@ -66,8 +66,8 @@ def as_indices(indices: Iterable[SupportsIndex], count: int, name: str = 'indice
     """
     if isinstance(indices, range):
         if indices and not all(-count <= end < count for end in (indices[0], indices[-1])):
-            place = next(place for place, index in enumerate(indices) if not -count <= index < count)
-            raise IndexError(f'{name}[{place}] = {indices[place]} out of range [{-count}, {count})')
+            position = next(position for position, index in enumerate(indices) if not -count <= index < count)
+            raise IndexError(f'{name}[{position}] = {indices[position]} out of range [{-count}, {count})')
         chosen = np.arange(indices.start, indices.stop, indices.step, dtype=np.int64)
     elif isinstance(indices, np.ndarray):
         if indices.dtype == bool and indices.ndim == 1 and len(indices):
@@ -104,8 +104,8 @@ def as_indices(indices: Iterable[SupportsIndex], count: int, name: str = 'indice
 def _check_range(indices: npt.NDArray[Any], start: int, stop: int, name: str) -> None:
     bad = (indices < start) | (indices >= stop)
     if np.count_nonzero(bad):
-        place = int(bad.argmax())
-        raise IndexError(f'{name}[{place}] = {indices[place]} out of range [{-stop}, {stop})')
+        position = int(bad.argmax())
+        raise IndexError(f'{name}[{position}] = {indices[position]} out of range [{-stop}, {stop})')
 
 
 def offsets_of(counts: Int64s) -> Int64s:

@@ -116,8 +116,8 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
         self.tensors = tensors
         torch = import_optional('torch')
         # In shared memory: the process with the loader does not learn of iterations, only its workers do.
-        if not isinstance(self.loader._place, torch.Tensor):
-            self.loader._place = torch.tensor(list(self.loader._place)).share_memory_()
+        if not isinstance(self.loader.cursor_numbers, torch.Tensor):
+            self.loader.cursor_numbers = torch.tensor(list(self.loader.cursor_numbers)).share_memory_()
         self._begun = torch.zeros((MAX_ITERATIONS, 5), dtype=torch.int64).share_memory_()
         """For the newest iterations of workers: the key, the number of workers that began it, its cursor."""
         self._lock, self._iterations = _new_lock(), 0
@@ -156,15 +156,15 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
             )
         try:
             rows = self._begun.tolist()
-            place = next(
+            number = next(
                 (p for p, row in enumerate(rows) if row[0] == key and row[1] < info.num_workers), None
             )
-            if place is None:
-                place = -1
+            if number is None:
+                number = -1
                 rows = [*rows[1:], [key, 0, *self.loader._begin()]]
-            rows[place][1] += 1
+            rows[number][1] += 1
             self._begun.copy_(self._begun.new_tensor(rows))
-            return Cursor(*rows[place][2:])
+            return Cursor(*rows[number][2:])
         finally:
             self._lock.release()
 

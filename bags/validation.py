@@ -91,7 +91,7 @@ def made_from(keywords: Any, *first: str) -> Callable[[type[Made]], type[Made]]:
 
 
 def merge(
-    kind: type[Made],
+    options_type: type[Made],
     options: Made | None,
     keywords: Mapping[str, object],
     known: Collection[str] = (),
@@ -100,7 +100,7 @@ def merge(
     """Returns a copy of `options`, or of the defaults, updated with the keyword arguments.
 
     Args:
-        kind: The type of the options.
+        options_type: The type of the options.
         options: Of this type.
         keywords: Options by name.
         known: Names of the options that may be given; all unless given.
@@ -110,10 +110,10 @@ def merge(
         TypeError: A keyword that is not an option, or an option of another type.
         ValueError: An invalid option.
     """
-    if options is not None and not isinstance(options, kind):
-        raise TypeError(f'options: expected {kind.__name__}, got {type(options).__name__}')
-    refuse_unknown(keywords, known or kind.declared, function)
-    merged: Made = copy.copy(options or kind.defaults)
+    if options is not None and not isinstance(options, options_type):
+        raise TypeError(f'options: expected {options_type.__name__}, got {type(options).__name__}')
+    refuse_unknown(keywords, known or options_type.declared, function)
+    merged: Made = copy.copy(options or options_type.defaults)
     for name, value in keywords.items():
         if value is not vars(merged)[name]:
             setattr(merged, name, value)

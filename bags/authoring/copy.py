@@ -90,7 +90,7 @@ def copy(
     types = {
         name: copied_type(source._types[name], name in firsts and firsts[name].unsigned) for name in names
     }
-    spec = {name: kind.text for name, kind in sorted({**types, **new}.items())}
+    spec = {name: field_type.text for name, field_type in sorted({**types, **new}.items())}
     every = parse_spec(spec)
     compressions, recompressed = _compressions(settings.compression, every, firsts)
     skips = on_error == 'skip'
@@ -112,7 +112,7 @@ def copy(
     with ShardedDatasetWriter(
         directory,
         spec,
-        {kind.word: bytes for kind in every.values()},  # Never called.
+        {field_type.word: bytes for field_type in every.values()},  # Never called.
         **changed,
     ) as writer:
         made_from = {'kind': 'copy', 'fields': spec, 'length': len(source), **source_fingerprints(source)}
@@ -160,7 +160,7 @@ def _added(add: Any) -> tuple[Spec, dict[str, Callable[[Mapping[str, Any]], Any]
     for name, pair in pairs.items():
         if not (isinstance(pair, tuple | list) and len(pair) == 2 and callable(pair[1])):
             raise TypeError(f'add: expected a type and a function for field {name!r}, got {pair!r}')
-    types = parse_spec({name: kind for name, (kind, _) in pairs.items()})
+    types = parse_spec({name: field_type for name, (field_type, _) in pairs.items()})
     return types, {name: function for name, (_, function) in pairs.items()}
 
 

@@ -25,11 +25,11 @@ FIRST_CHUNK_DATAPOINTS = 1 << 10
 BEYOND_RECORDS = 1 << 33  # More than the maximum number of records in a bag.
 
 
-def copied_type(kind: FieldType, unsigned: bool) -> FieldType:
+def copied_type(field_type: FieldType, unsigned: bool) -> FieldType:
     """Returns the type of a field in a copy: integers of Bags 0.x are unsigned, whatever their type."""
-    if not unsigned or kind.word != 'int':
-        return kind
-    return kind._replace(word='uint', text=f'u{kind.text}')
+    if not unsigned or field_type.word != 'int':
+        return field_type
+    return field_type._replace(word='uint', text=f'u{field_type.text}')
 
 
 # Of one field.
@@ -94,8 +94,8 @@ def plan_field(ranges: RecordRanges, last: LastCopied | None = None) -> CopyPlan
     stops = reached[np.append(heads[1:], len(present)) - 1]
     if last is not None:
         starts[0] = last.stop  # The beginning of the first range is already copied.
-    places = offsets_of(stops - starts)[:-1]
-    firsts[present] = places[range_of] + begins - starts[range_of]
+    positions = offsets_of(stops - starts)[:-1]
+    firsts[present] = positions[range_of] + begins - starts[range_of]
     sources = which[heads]
     start = last.start if last is not None and len(heads) == 1 else int(begins[heads[-1]])
     new = LastCopied(ranges.sources[int(sources[-1])].bag, start, int(stops[-1]))
@@ -131,11 +131,11 @@ def byte_ranges(plan: CopyPlan) -> ByteRanges:
         bag, mine = plan.sources[which].bag, np.flatnonzero(plan.which == which)
         if len(mine) == 1:
             starts, stops = bag.span(int(plan.starts[mine[0]]), int(plan.stops[mine[0]]))
-            places: Any = slice(int(offsets[mine[0]]), int(offsets[mine[0] + 1]))
+            positions: Any = slice(int(offsets[mine[0]]), int(offsets[mine[0] + 1]))
         else:
             starts, stops = bag.ranges(spread(plan.starts[mine], lengths[mine]))
-            places = spread(offsets[mine], lengths[mine])
-        begins[places], sizes[places], sources[places] = starts, stops - starts, which
+            positions = spread(offsets[mine], lengths[mine])
+        begins[positions], sizes[positions], sources[positions] = starts, stops - starts, which
     ends = begins + sizes
     breaks = np.ones(len(sizes), bool)
     breaks[1:] = (sources[1:] != sources[:-1]) | (begins[1:] != ends[:-1])
@@ -233,14 +233,14 @@ class Planner:
     def _chunk(self, start: int, stop: int, last: Mapping[str, LastCopied], begins_shard: bool) -> Chunk:
         indices = np.arange(start, stop)
         chunk = Chunk(start, stop, begins_shard, {}, {}, len(indices) * self.row_size, 0)
-        for name, kind in self.types.items():
+        for name, field_type in self.types.items():
             ranges = self.dataset._record_ranges(indices, name)
             if ranges is None:
                 chunk.fields[name] = None
                 continue
             for source in ranges.sources:
-                if copied_type(self.dataset._types[name], source.unsigned) != kind:
-                    raise SpecError(name, f'{kind.text} in all parts', 'unsigned integers in some')
+                if copied_type(self.dataset._types[name], source.unsigned) != field_type:
+                    raise SpecError(name, f'{field_type.text} in all parts', 'unsigned integers in some')
             plan = plan_field(ranges, last.get(name))
             found = byte_ranges(plan)
             chunk.fields[name] = plan, found

@@ -165,14 +165,14 @@ class ChunkReader:
             return loaded
         records = ChunkRecords({}, {})
         indices = np.arange(chunk.start, chunk.stop)
-        for name, kind in self.types.items():
+        for name, field_type in self.types.items():
             found = chunk.fields[name]
             if found is None:
                 records.runs[name], records.refs[name] = _read_values(self.dataset, indices, name)
                 continue
             plan, ranges = found
             records.runs[name] = self._runs(name, plan, ranges)
-            records.refs[name] = (plan.firsts, plan.counts) if kind.sequence else plan.firsts
+            records.refs[name] = (plan.firsts, plan.counts) if field_type.sequence else plan.firsts
         if self.computed is not None:
             for name, (runs, refs) in self.computed.compute(indices).items():
                 records.runs[name], records.refs[name] = runs, refs
@@ -207,8 +207,8 @@ class ChunkReader:
             mine = np.flatnonzero(plan.which == which)
             bag, indices = self._bag(plan.sources[which].bag), spread(plan.starts[mine], lengths[mine])
             found = bag.read(indices, self.threads, stored)
-            for place, record in zip(spread(offsets[mine], lengths[mine]).tolist(), found, strict=True):
-                records[place] = record
+            for position, record in zip(spread(offsets[mine], lengths[mine]).tolist(), found, strict=True):
+                records[position] = record
         return records
 
 
@@ -271,8 +271,8 @@ def _read_bytes(ranges: ByteRanges, bags: Sequence[BagFile]) -> list[bytes]:
             found = bags[source].file.read_many(starts[mine], stops[mine])
         except EOFError as exc:
             raise CorruptError(bags[source].path, None, str(exc)) from exc
-        for place, data in zip(mine.tolist(), found, strict=True):
-            buffers[place] = data
+        for position, data in zip(mine.tolist(), found, strict=True):
+            buffers[position] = data
     return buffers
 
 

@@ -293,8 +293,8 @@ class BagFile:
             expected = np.arange(start + 1, stop + 1) * length
             holds = bool((ends[start:stop] == expected).all())
             if holds and checksums is not None and buffer is not None:
-                places = range(start * length, stop * length, length)
-                return checksums.holds(start, [buffer[place : place + length] for place in places])
+                offsets = range(start * length, stop * length, length)
+                return checksums.holds(start, [buffer[place : place + length] for place in offsets])
             return holds
 
         return VerifiedBlocks(self.count, has_length)

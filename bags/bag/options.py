@@ -98,14 +98,14 @@ class CompressionTrained(CompressionZstd):
 Compression = CompressionAutoDetect | CompressionNone | CompressionZstd
 
 
-def _choice(kind: type[Choice]) -> Callable[[str, Any], Choice]:
+def _choice(choices: type[Choice]) -> Callable[[str, Any], Choice]:
     """Returns the check of an option that is a member of an enum, or its name or number."""
 
     def check(name: str, value: Any) -> Choice:
         try:
-            return kind(value)
+            return choices(value)
         except ValueError:
-            known = ' or '.join(repr(choice.lower()) for choice in kind.__members__)
+            known = ' or '.join(repr(choice.lower()) for choice in choices.__members__)
             raise ValueError(f'{name}: expected {known}, got {value!r}') from None
 
     return check

@@ -27,12 +27,12 @@ PARALLEL_BYTES = 1 << 20
 # first block.
 _BYTES = np.arange(256)
 _IS_SINGLE_SEGMENT = _BYTES >> 5 & 1  # Such a frame has no window descriptor.
-_SIZE_PLACE = 6 - _IS_SINGLE_SEGMENT + np.array([0, 1, 2, 4])[_BYTES & 3]  # After the dictionary id.
+_SIZE_OFFSET = 6 - _IS_SINGLE_SEGMENT + np.array([0, 1, 2, 4])[_BYTES & 3]  # After the dictionary id.
 _SIZE_FLAG = _BYTES >> 6
 _SIZE_WIDTH = np.where(_SIZE_FLAG == 0, _IS_SINGLE_SEGMENT, 1 << _SIZE_FLAG)
 _SIZE_MASK = np.array([0, 0xFF, 0xFFFF, 0, 0xFFFFFFFF, 0, 0, 0, 0xFFFFFFFFFFFFFFFF], np.uint64)[_SIZE_WIDTH]
 _SIZE_ADDED = np.where(_SIZE_WIDTH == 2, 256, 0).astype(np.uint64)
-_BLOCK_PLACE = _SIZE_PLACE + _SIZE_WIDTH
+_BLOCK_OFFSET = _SIZE_OFFSET + _SIZE_WIDTH
 _CHECKSUM_WIDTH = (_BYTES >> 2 & 1) * 4
 _IS_RESERVED = (_BYTES >> 3 & 1).astype(bool)
 
@@ -65,9 +65,9 @@ def decompress_batch(
     if sizes is None or int(sizes.max()) > min(max_content, MAX_CONTENT):
         return None
     threads = parallelism if int(sizes.sum()) >= PARALLEL_BYTES else 1
-    places = np.stack((starts, lengths), 1).astype(np.uint64)
+    segment_ranges = np.stack((starts, lengths), 1).astype(np.uint64)
     try:
-        segments = zstandard.BufferWithSegments(data, places.data.cast('B'))
+        segments = zstandard.BufferWithSegments(data, segment_ranges.data.cast('B'))
         found = decompressor.multi_decompress_to_buffer(segments, sizes.data.cast('B'), threads)
     except (zstandard.ZstdError, MemoryError):
         return None
@@ -83,13 +83,13 @@ def _content_sizes(data: bytes, starts: Int64s, stops: Int64s) -> Int64s | None:
     words = np.ndarray((len(data) - 7,), '<u8', data, 0, (1,))  # The eight bytes at every offset.
     heads = words[starts]
     descriptors = (heads >> np.uint64(32)).astype(np.uint8)
-    blocks = starts + _BLOCK_PLACE[descriptors]
+    blocks = starts + _BLOCK_OFFSET[descriptors]
     headers = words[blocks].astype(np.int64) & 0xFFFFFF
-    is_last, kind = headers & 1, headers & 6
-    block_sizes = np.where(kind == 2, 1, headers >> 3)  # A block of type 1 is one byte, repeated.
+    is_last, block_type = headers & 1, headers & 6
+    block_sizes = np.where(block_type == 2, 1, headers >> 3)  # A block of type 1 is one byte, repeated.
     ends = blocks + 3 + block_sizes + _CHECKSUM_WIDTH[descriptors]
     masks = _SIZE_MASK[descriptors]
-    contents = ((words[starts + _SIZE_PLACE[descriptors]] & masks) + _SIZE_ADDED[descriptors]).view(np.int64)
+    contents = ((words[starts + _SIZE_OFFSET[descriptors]] & masks) + _SIZE_ADDED[descriptors]).view(np.int64)
     bad = (ends != stops) | (is_last == 0) | (contents <= 0) | (masks == 0) | _IS_RESERVED[descriptors]
     bad |= heads.astype(np.uint32) != MAGIC
     return None if np.count_nonzero(bad) else contents

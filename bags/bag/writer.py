@@ -230,12 +230,14 @@ class Writer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if kind is not None and self._bag.replaces:
+    def __exit__(
+        self, exc_type: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        if exc_type is not None and self._bag.replaces:
             self.discard()  # An incomplete bag must not replace a complete one.
             return
         try:
             self.close()
         except OSError:
-            if kind is None:
+            if exc_type is None:
                 raise  # Otherwise the first error is raised; mode 'append' finds the flushed records.

@@ -41,9 +41,9 @@ def open_to_show(path: str) -> Dataset:
     return open_with_known_decoders(path, undecoded=UNDECODED)
 
 
-def is_undecoded(kind: FieldType) -> bool:
+def is_undecoded(field_type: FieldType) -> bool:
     """Returns whether records of a type are described by their headers instead of decoded."""
-    return kind.word in UNDECODED or kind.word not in decoders
+    return field_type.word in UNDECODED or field_type.word not in decoders
 
 
 class Shown(NamedTuple):
@@ -55,17 +55,17 @@ class Shown(NamedTuple):
 
 def show_value(dataset: Dataset, index: int, field: str) -> Shown:
     """Returns the value of a field, or its error if it cannot be read."""
-    kind = dataset._types[field]
+    field_type = dataset._types[field]
     try:
-        if not is_undecoded(kind):
-            if kind.sequence:
+        if not is_undecoded(field_type):
+            if field_type.sequence:
                 return _show_items(dataset, index, field)
             value = dataset[index, field][field]
             return Shown(_cut_off(_as_text(value)), to_json(value))
-        if kind.sequence and dataset[index, {field: range(0)}][field] is None:
+        if field_type.sequence and dataset[index, {field: range(0)}][field] is None:
             return Shown('None', None)
         found = [show_file(file) for file in itertools.islice(open_records(dataset, index, field), MAX_ITEMS)]
-        if not kind.sequence:
+        if not field_type.sequence:
             return found[0] if found else Shown('None', None)
         count = _item_count(dataset, index, field)
         text = _listed(count, [shown.text for shown in found])
@@ -96,15 +96,15 @@ def _cut_off(text: str) -> str:
 
 def open_records(dataset: Dataset, index: int, field: str) -> Iterator[BinaryIO]:
     """Yields the record of a field, or those of its items, as files; nothing for a missing value."""
-    kind = dataset._types[field]
-    if kind.sequence:
+    field_type = dataset._types[field]
+    if field_type.sequence:
         for item in range(_item_count(dataset, index, field)):
             yield dataset.file(index, field, item)
         return
     try:
         file = dataset.file(index, field)
     except ValueError as exc:
-        if isinstance(exc, BagsError) or not kind.optional:
+        if isinstance(exc, BagsError) or not field_type.optional:
             raise
         return  # The value is missing.
     yield file

@@ -35,12 +35,12 @@ class Address(NamedTuple):
     """The rows to read, shape (n,)."""
     selection: Selection
     """The fields and items to read."""
-    places: Int64s | None
+    positions: Int64s | None
     """Positions of the rows in the result, shape (n,); None if the rows are the whole result, in order."""
 
-    def at(self, places: Int64s) -> Address:
-        """Returns the address for a larger result, which has this result at the positions `places`."""
-        return self._replace(places=places if self.places is None else places[self.places])
+    def at(self, positions: Int64s) -> Address:
+        """Returns the address for a larger result, which has this result at these positions."""
+        return self._replace(positions=positions if self.positions is None else positions[self.positions])
 
 
 class Source(NamedTuple):
@@ -70,11 +70,11 @@ def group_by_part(
     parts, within = layout.many(indices)
     order = np.argsort(parts, kind='stable')
     cuts = np.flatnonzero(np.diff(parts[order])) + 1
-    places = np.split(order, cuts) if len(order) else []
-    shares = divide(selection, places)
+    positions = np.split(order, cuts) if len(order) else []
+    shares = divide(selection, positions)
     return [
-        (int(parts[place[0]]), within[place], share, place)
-        for place, share in zip(places, shares, strict=True)
+        (int(parts[position[0]]), within[position], share, position)
+        for position, share in zip(positions, shares, strict=True)
     ]
 
 
@@ -99,7 +99,7 @@ class Absent:
         missing, columns = np.full(len(rows), MISSING, np.int64), {}
         for name, items in selection.items():
             field = self._field_of(name)
-            refs = (missing, np.zeros_like(missing)) if field.kind.sequence else missing
+            refs = (missing, np.zeros_like(missing)) if field.type.sequence else missing
             columns[name] = read(field, refs, items)
         return columns
 
@@ -123,26 +123,28 @@ def merge_columns(
     addresses: Sequence[Address], found: Sequence[dict[str, Column]], names: Sequence[str]
 ) -> dict[str, Column]:
     """Merges the columns of all addresses, in the order of the requested datapoints."""
-    if len(found) == 1 and addresses[0].places is None:
+    if len(found) == 1 and addresses[0].positions is None:
         return found[0]
     merged: dict[str, Column] = {}
     for name in names:
         parts = [
-            (columns[name], address.places)
+            (columns[name], address.positions)
             for address, columns in zip(addresses, found, strict=True)
             if name in columns
         ]
         column = join_columns([column for column, _ in parts])
-        places = [places for _, places in parts if places is not None]
-        merged[name] = take(column, _inverse(np.concatenate(places))) if places else column
+        positions = [positions for _, positions in parts if positions is not None]
+        merged[name] = take(column, _inverse(np.concatenate(positions))) if positions else column
     return merged
 
 
 def merge_ranges(addresses: Sequence[Address], found: Sequence[RecordRanges]) -> RecordRanges:
     """Merges the record ranges of all addresses, in the order of the requested datapoints."""
-    if len(found) == 1 and addresses[0].places is None:
+    if len(found) == 1 and addresses[0].positions is None:
         return found[0]
-    order = _inverse(np.concatenate([address.places for address in addresses if address.places is not None]))
+    order = _inverse(
+        np.concatenate([address.positions for address in addresses if address.positions is not None])
+    )
     sources: list[Source] = []
     which = []
     for part in found:
@@ -156,9 +158,9 @@ def merge_ranges(addresses: Sequence[Address], found: Sequence[RecordRanges]) ->
     )
 
 
-def _inverse(places: Int64s) -> Int64s:
-    order = np.empty(len(places), np.int64)
-    order[places] = np.arange(len(places))
+def _inverse(positions: Int64s) -> Int64s:
+    order = np.empty(len(positions), np.int64)
+    order[positions] = np.arange(len(positions))
     return order
 
 

@@ -73,24 +73,24 @@ def _batches(
 
 def _read_column(dataset: Any, indices: Int64s, name: str, items: Any, media: Media) -> pa.Array:
     """Returns the values of a field as an Arrow array."""
-    kind: FieldType = dataset._types[name]
+    field_type: FieldType = dataset._types[name]
     read: Callable[..., Any] = read_stored
-    found = shape_of(kind)
-    if stores_location(kind, media):
+    found = shape_of(field_type)
+    if stores_location(field_type, media):
         read = _read_locations
     elif found is not None and -1 not in found[1]:
         read = read_column
-    elif kind.word in ('array', *INTEGERS):
+    elif field_type.word in ('array', *INTEGERS):
         read = read_values
     column = dataset._read(indices, {name: items}, read)[name]
     try:
-        return _as_arrow(column, kind, media)
+        return _as_arrow(column, field_type, media)
     # The exceptions of pyarrow are subclasses of these.
     except (ValueError, TypeError, OverflowError, NotImplementedError) as exc:
         detail = f'{type(exc).__name__}: {exc}'
         raise ValueError(
-            f'{dataset!r}, field {name!r} of type {kind.text}, datapoints {indices[0]} to {indices[-1]}: '
-            f'cannot be Arrow: {detail}'
+            f'{dataset!r}, field {name!r} of type {field_type.text}, '
+            f'datapoints {indices[0]} to {indices[-1]}: cannot be Arrow: {detail}'
         ) from exc
 
 
@@ -113,42 +113,42 @@ def _read_locations(field: Field, refs: Any, items: Any) -> list[Any]:
 # Conversion.
 
 
-def _as_arrow(column: Any, kind: FieldType, media: Media) -> pa.Array:
+def _as_arrow(column: Any, field_type: FieldType, media: Media) -> pa.Array:
     """Converts a column from `read_column`, or a list of values or of sequences, to an Arrow array."""
     pa = import_pyarrow()
     values: npt.NDArray[Any] | list[Any]
     if isinstance(column, Ragged):
         values, offsets, present = column.values, column.offsets, column.present
     elif isinstance(column, np.ndarray):
-        return _items(column, kind, media)
+        return _items(column, field_type, media)
     else:
         present = np.fromiter((value is not None for value in column), bool, len(column))
-        if not kind.sequence:
-            found = _items([value for value in column if value is not None], kind, media)
-            places = pa.array(np.cumsum(present) - 1, mask=~present)
-            return found if present.all() else found.take(places)
+        if not field_type.sequence:
+            found = _items([value for value in column if value is not None], field_type, media)
+            positions = pa.array(np.cumsum(present) - 1, mask=~present)
+            return found if present.all() else found.take(positions)
         offsets = offsets_of(np.array([len(value or ()) for value in column], np.int64))
         values = [item for value in column if value is not None for item in value]
     mask = None if present is None or present.all() else pa.array(~present)
-    found = _items(values, kind, media)
+    found = _items(values, field_type, media)
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), found, mask=mask)
 
 
-def _items(values: npt.NDArray[Any] | list[Any], kind: FieldType, media: Media) -> pa.Array:
+def _items(values: npt.NDArray[Any] | list[Any], field_type: FieldType, media: Media) -> pa.Array:
     """Converts values to an Arrow array. No value may be missing."""
     pa = import_pyarrow()
-    found = shape_of(kind)
-    if isinstance(values, np.ndarray) and found is None and kind.word == 'array':
+    found = shape_of(field_type)
+    if isinstance(values, np.ndarray) and found is None and field_type.word == 'array':
         values = list(values)  # Windows of a video, whose type has no shape.
     if isinstance(values, np.ndarray):
         return _nest(values.reshape(-1), len(values), values.shape[1:], [])
-    wanted = item_type(kind, media)
-    if stores_location(kind, media):
+    wanted = item_type(field_type, media)
+    if stores_location(field_type, media):
         return pa.array(values, wanted)
-    if found is None and kind.word not in ('array', *INTEGERS):
+    if found is None and field_type.word not in ('array', *INTEGERS):
         return pa.array(values, pa.binary()).cast(wanted)  # Checks UTF-8.
     if values and type(values[0]) in (bytes, memoryview):  # From a reader with `raw=True`.
-        values = list(map(bind_decoder(kind.word, kind.args), values))
+        values = list(map(bind_decoder(field_type.word, field_type.args), values))
     if found is not None:
         dtype, shape = found
         if not shape:
@@ -157,7 +157,7 @@ def _items(values: npt.NDArray[Any] | list[Any], kind: FieldType, media: Media) 
         lengths = [array.shape[shape.index(-1)] for array in arrays] if -1 in shape else []
         flat = np.concatenate([array.reshape(-1) for array in arrays]) if arrays else np.empty(0, dtype)
         return _nest(flat, len(arrays), shape, lengths)
-    if kind.word == 'array':
+    if field_type.word == 'array':
         parts = [dict(zip(('dtype', 'shape', 'data'), array_parts(value), strict=True)) for value in values]
         return pa.array(parts, wanted)
     return pa.array(list(map(str, values)) if pa.types.is_string(wanted) else values, wanted)
@@ -174,16 +174,16 @@ def _nest(flat: npt.NDArray[Any], count: int, shape: Sequence[int], lengths: Seq
     """
     pa = import_pyarrow()
     nested = _elements(flat)
-    for place in reversed(range(len(shape))):
-        outer = [length for length in shape[:place] if length != -1]
-        rows = math.prod(outer) * (sum(lengths) if len(outer) < place else count)
-        if shape[place] < 1:
-            sizes = np.asarray(lengths if shape[place] else np.zeros(rows), np.int64)
-            offsets = offsets_of(np.repeat(sizes, math.prod(outer) if shape[place] else 1))
+    for axis in reversed(range(len(shape))):
+        outer = [length for length in shape[:axis] if length != -1]
+        rows = math.prod(outer) * (sum(lengths) if len(outer) < axis else count)
+        if shape[axis] < 1:
+            sizes = np.asarray(lengths if shape[axis] else np.zeros(rows), np.int64)
+            offsets = offsets_of(np.repeat(sizes, math.prod(outer) if shape[axis] else 1))
             nested = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), nested)
         else:
-            kind = pa.list_(nested.type, shape[place])
-            nested = pa.Array.from_buffers(kind, rows, [None], children=[nested])
+            list_type = pa.list_(nested.type, shape[axis])
+            nested = pa.Array.from_buffers(list_type, rows, [None], children=[nested])
     return nested
 
 

@@ -36,16 +36,20 @@ def import_pyarrow() -> Any:
     return import_optional('pyarrow', 'arrow')
 
 
-def stores_location(kind: FieldType, media: Media) -> bool:
+def stores_location(field_type: FieldType, media: Media) -> bool:
     """Returns whether Arrow data has the locations of a field's records instead of their bytes."""
     if media is None:
-        return bool(getattr(decoders.get(kind.word), 'lazy', False))
-    return media == 'location' and kind.word in MEDIA
+        return bool(getattr(decoders.get(field_type.word), 'lazy', False))
+    return media == 'location' and field_type.word in MEDIA
 
 
-def shape_of(kind: FieldType) -> tuple[np.dtype[Any], Shape] | None:
+def shape_of(field_type: FieldType) -> tuple[np.dtype[Any], Shape] | None:
     """Returns dtype and shape of a type's values, -1 for a varying length; None without a fixed dtype."""
-    return array_type(*kind.args) if kind.word == 'array' else fixed_dtype(kind.word, kind.args)
+    return (
+        array_type(*field_type.args)
+        if field_type.word == 'array'
+        else fixed_dtype(field_type.word, field_type.args)
+    )
 
 
 def element_type(dtype: np.dtype[Any]) -> pa.DataType:
@@ -66,33 +70,33 @@ def element_type(dtype: np.dtype[Any]) -> pa.DataType:
     return pa.float32() if dtype == np.float16 else pa.from_numpy_dtype(dtype.newbyteorder('='))
 
 
-def item_type(kind: FieldType, media: Media) -> pa.DataType:
+def item_type(field_type: FieldType, media: Media) -> pa.DataType:
     """Returns the Arrow type of a value of a plain field, or of an item of a sequence."""
     pa = import_pyarrow()
-    if stores_location(kind, media):
+    if stores_location(field_type, media):
         return pa.struct({'path': pa.string(), 'offset': pa.int64(), 'length': pa.int64()})
-    found = shape_of(kind)
+    found = shape_of(field_type)
     if found is not None:
         dtype, shape = found
         nested = element_type(dtype)
         for length in reversed(shape):
             nested = pa.list_(nested, length or -1)  # -1 is any size. Polars fails for size 0.
         return nested
-    if kind.word == 'array':
+    if field_type.word == 'array':
         return pa.struct({'dtype': pa.string(), 'shape': pa.list_(pa.int64()), 'data': pa.binary()})
-    if kind.word in INTEGERS:
-        size = int_size(*kind.args)
-        return pa.string() if size > 8 else pa.int64() if kind.word == 'int' else pa.uint64()
-    return pa.string() if kind.word in ('utf8', 'json') else pa.binary()
+    if field_type.word in INTEGERS:
+        size = int_size(*field_type.args)
+        return pa.string() if size > 8 else pa.int64() if field_type.word == 'int' else pa.uint64()
+    return pa.string() if field_type.word in ('utf8', 'json') else pa.binary()
 
 
-def arrow_field(name: str, kind: FieldType, media: Media) -> pa.Field:
+def arrow_field(name: str, field_type: FieldType, media: Media) -> pa.Field:
     """Returns the field of an Arrow schema for a field of a dataset."""
     pa = import_pyarrow()
-    item = item_type(kind, media)
-    if kind.sequence:
-        return pa.field(name, pa.list_(item), nullable=kind.optional)
-    return pa.field(name, item, nullable=kind.optional or pa.types.is_temporal(item))  # NaT is null.
+    item = item_type(field_type, media)
+    if field_type.sequence:
+        return pa.field(name, pa.list_(item), nullable=field_type.optional)
+    return pa.field(name, item, nullable=field_type.optional or pa.types.is_temporal(item))  # NaT is null.
 
 
 def arrow_schema(types: Mapping[str, FieldType], media: Media, metadata: Mapping[str, Any]) -> pa.Schema:
@@ -100,7 +104,7 @@ def arrow_schema(types: Mapping[str, FieldType], media: Media, metadata: Mapping
     pa = import_pyarrow()
     facts = {'spec': type_texts(dict(types)), 'metadata': metadata}
     return pa.schema(
-        [arrow_field(name, kind, media) for name, kind in types.items()],
+        [arrow_field(name, field_type, media) for name, field_type in types.items()],
         {METADATA_KEY: json.dumps(facts, ensure_ascii=False).encode()},
     )
 

@@ -285,9 +285,9 @@ class Select(View):
     def _match(self, field: str, keys: list[bytes | None]) -> Matches:
         owners, rows = self._datasets[0]._match(field, keys)
         if isinstance(self._indices, range):
-            places, rest = np.divmod(rows - self._indices.start, self._indices.step)
-            there = (rest == 0) & (places >= 0) & (places < len(self._indices))
-            return sort_matches(owners[there], places[there])
+            positions, rest = np.divmod(rows - self._indices.start, self._indices.step)
+            there = (rest == 0) & (positions >= 0) & (positions < len(self._indices))
+            return sort_matches(owners[there], positions[there])
         known: tuple[Int64s, Int64s] | None = vars(self).get('_known_places')
         if known is None:
             order = np.argsort(self._indices, kind='stable')

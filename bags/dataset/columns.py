@@ -32,14 +32,14 @@ def read_column(field: Field, refs: Any, items: Asked) -> Column:
         found = _frames(field, refs, items)
         shapes = {np.shape(frames) if frames is not None else None for frames in found}
         return np.stack(found) if len(shapes) == 1 and None not in shapes else found
-    if field.kind.sequence:
+    if field.type.sequence:
         members, counts, present = _members(field, refs, items)
         values = _values(field, members, items)
         if isinstance(values, np.ndarray):
-            return Ragged(values, offsets_of(counts), present if field.kind.optional else None)
+            return Ragged(values, offsets_of(counts), present if field.type.optional else None)
         return _cut(values, counts, present)
     field.check(refs, None)
-    if field.kind.optional:
+    if field.type.optional:
         return _where_present(refs, field.decoded)
     return field.values(refs)
 
@@ -48,7 +48,7 @@ def read_values(field: Field, refs: Any, items: Asked) -> list[Any]:
     """Returns the value of each row; a sequence of fixed-size items is one array (n, *shape)."""
     if items is not True and _are_frames(items):
         return _frames(field, refs, items)
-    if not field.kind.sequence:
+    if not field.type.sequence:
         return read_rows(field, refs, items, field.decoded)
     members, counts, present = _members(field, refs, items)
     return _cut(_values(field, members, items), counts, present)
@@ -59,7 +59,7 @@ def read_records(field: Field, refs: Any, items: Asked) -> list[bytes | None]:
     found = read_stored(field, refs, items)
     if _are_frames(items):
         return [bytes(encode_array(frames)) for frames in found]
-    return [record for records in found for record in records] if field.kind.sequence else found
+    return [record for records in found for record in records] if field.type.sequence else found
 
 
 def read_stored(field: Field, refs: Any, items: Asked) -> list[Any]:
@@ -71,11 +71,11 @@ def read_stored(field: Field, refs: Any, items: Asked) -> list[Any]:
 
 def read_rows(field: Field, refs: Any, items: Asked, read: Callable[[Int64s], list[Any]]) -> list[Any]:
     """Calls `read` for the records of all rows; a missing value is None, and a sequence a list."""
-    if field.kind.sequence:
+    if field.type.sequence:
         members, counts, present = _members(field, refs, items)
         return _cut(read(members), counts, present)
     field.check(refs, None)
-    return _where_present(refs, read) if field.kind.optional else read(refs)
+    return _where_present(refs, read) if field.type.optional else read(refs)
 
 
 def _where_present(refs: Int64s, read: Callable[[Int64s], list[Any]]) -> list[Any]:
@@ -118,7 +118,7 @@ def _values(field: Field, members: Int64s, items: Asked) -> Values:
     values = field.values(indices)
     if isinstance(values, np.ndarray):
         return values[back]
-    found = [values[place] for place in back.tolist()]
+    found = [values[position] for position in back.tolist()]
     repeated = np.ones(len(members), bool)
     repeated[first] = False
     # Windows do not share values: writing to one must not change another.
@@ -147,18 +147,18 @@ def _are_frames(items: Asked) -> bool:
 
 def _frames(field: Field, refs: Any, items: Any) -> list[Any]:
     """Returns frames of many rows; frames of one video are decoded together."""
-    firsts, counts = refs if field.kind.sequence else (refs, np.ones(len(refs), np.int64))
-    field.check(firsts, counts if field.kind.sequence else None)
+    firsts, counts = refs if field.type.sequence else (refs, np.ones(len(refs), np.int64))
+    field.check(firsts, counts if field.type.sequence else None)
     if isinstance(items, FrameSelection):
         rows = zip(firsts.tolist(), counts.tolist(), strict=True)
         return map_concurrently(lambda row: field.frames(*row, items), list(rows), field.bag.is_remote)
     found: list[Any] = [None] * len(firsts)
-    places, starts = items.places, np.cumsum(items.counts) - items.counts
+    positions, starts = items.numbers, np.cumsum(items.counts) - items.counts
     videos, which = np.unique(np.stack([firsts, counts], 1), axis=0, return_inverse=True)
 
     def read(video: int) -> None:
         rows = np.flatnonzero(which.reshape(-1) == video)
-        wanted = places[spread(starts[rows], items.counts[rows])]
+        wanted = positions[spread(starts[rows], items.counts[rows])]
         first, count = videos[video].tolist()
         frames = field.frames(first, count, FrameSelection(wanted))
         if frames is None:

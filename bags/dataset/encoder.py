@@ -33,12 +33,12 @@ class Encoder:
             self._check_keys(datapoint)
         records: list[Any] = []
         try:
-            for name, kind, function, is_sequence in self._steps:
+            for name, field_type, function, is_sequence in self._steps:
                 value = datapoint.get(name)
-                if value is None and kind.optional:
+                if value is None and field_type.optional:
                     record = None
                 elif is_sequence:
-                    record = _encode_items(name, kind, function, value)
+                    record = _encode_items(name, field_type, function, value)
                 else:
                     record = function(value)
                     if type(record) is not bytes:
@@ -48,7 +48,7 @@ class Encoder:
             close_files(records)
             if isinstance(exc, BagsError) or not isinstance(exc, Exception):
                 raise
-            raise _encode_error(name, kind, exc) from exc
+            raise _encode_error(name, field_type, exc) from exc
         return records
 
     def encode_field(self, field: str, value: Any) -> Any:
@@ -61,10 +61,10 @@ class Encoder:
             raise TypeError(
                 f'datapoint: expected a mapping of fields to values, got {type(datapoint).__name__}'
             )
-        for name, kind in self._types.items():
-            if name not in datapoint and not kind.optional:
+        for name, field_type in self._types.items():
+            if name not in datapoint and not field_type.optional:
                 names = ', '.join(map(repr, datapoint))
-                raise EncodeError(name, kind.text, f'is missing; the datapoint has {names}')
+                raise EncodeError(name, field_type.text, f'is missing; the datapoint has {names}')
         for name in datapoint:
             if name not in self._types:
                 names = ', '.join(map(repr, self._types))
@@ -72,7 +72,7 @@ class Encoder:
 
 
 def _encode(
-    name: str, kind: FieldType, function: Callable[[Any], Any], value: Any, item: int | None = None
+    name: str, field_type: FieldType, function: Callable[[Any], Any], value: Any, item: int | None = None
 ) -> Any:
     try:
         record = function(value)
@@ -80,7 +80,7 @@ def _encode(
     except BagsError:
         raise
     except Exception as exc:
-        raise _encode_error(name, kind, exc, item) from exc
+        raise _encode_error(name, field_type, exc, item) from exc
 
 
 def _as_record(value: Any) -> Any:
@@ -92,28 +92,30 @@ def _as_record(value: Any) -> Any:
         raise TypeError(f'expected bytes from the encoder, got {type(value).__name__}') from None
 
 
-def _encode_error(name: str, kind: FieldType, exc: Exception, item: int | None = None) -> EncodeError:
-    return EncodeError(name, kind.text, f'{type(exc).__name__}: {exc}', item)
+def _encode_error(name: str, field_type: FieldType, exc: Exception, item: int | None = None) -> EncodeError:
+    return EncodeError(name, field_type.text, f'{type(exc).__name__}: {exc}', item)
 
 
-def _encode_items(name: str, kind: FieldType, function: Callable[[Any], Any], values: Any) -> Iterator[Any]:
+def _encode_items(
+    name: str, field_type: FieldType, function: Callable[[Any], Any], values: Any
+) -> Iterator[Any]:
     try:
         if isinstance(values, str | bytes | bytearray | memoryview | Mapping):
             raise TypeError
         items = iter(values)
     except TypeError:
         detail = f'expected an iterable of items, got {type(values).__name__}'
-        raise EncodeError(name, kind.text, detail) from None
+        raise EncodeError(name, field_type.text, detail) from None
     except Exception as exc:
-        raise _encode_error(name, kind, exc) from exc
+        raise _encode_error(name, field_type, exc) from exc
     item = -1
     try:
         for item, value in enumerate(items):
-            yield _encode(name, kind, function, value, item)
+            yield _encode(name, field_type, function, value, item)
     except BagsError:
         raise
     except Exception as exc:
-        exc.add_note(f'from the iterable of field {name!r} of type {kind.text}, at item {item + 1}')
+        exc.add_note(f'from the iterable of field {name!r} of type {field_type.text}, at item {item + 1}')
         raise
 
 
@@ -147,13 +149,13 @@ def bind_encoders(
     if not isinstance(functions, Mapping):
         raise TypeError(f'encoders: expected a mapping of words to functions, got {functions!r:.80}')
     bound = {}
-    for name, kind in spec.items():
+    for name, field_type in spec.items():
         try:
-            bound[name] = registry.bind_encoder(kind.word, kind.args, functions)
+            bound[name] = registry.bind_encoder(field_type.word, field_type.args, functions)
         except KeyError:
-            raise SpecError(name, registry.known_types(kind, functions), kind.text) from None
+            raise SpecError(name, registry.known_types(field_type, functions), field_type.text) from None
         except ValueError as exc:
-            raise SpecError.of_type(name, kind.text, exc) from exc
+            raise SpecError.of_type(name, field_type.text, exc) from exc
     return bound
 
 

@@ -30,12 +30,14 @@ MAX_OPEN_VIDEOS = 16
 
 
 class Field:
-    """The values of one field. `place` is the position of its first ref in a row of refs."""
+    """The values of one field. `position` is that of its first ref in a row."""
 
-    def __init__(self, name: str, kind: FieldType, place: int, bag: BagFile, decoder: Decoder) -> None:
+    def __init__(
+        self, name: str, field_type: FieldType, position: int, bag: BagFile, decoder: Decoder
+    ) -> None:
         self.name = name
-        self.kind = kind
-        self.place = place
+        self.type = field_type
+        self.position = position
         self.bag = bag
         self.decoder = decoder
         self.table = _table(bag, decoder)
@@ -44,28 +46,28 @@ class Field:
         Verify the limits of a record before using its value in this array."""
         self._get: Callable[[int], Any] = bag.get_view if decoder.accepts_view else bag.get
         if decoder.lazy:
-            self._get = lambda index: Record(bag, index, name, kind.text)
+            self._get = lambda index: Record(bag, index, name, field_type.text)
         self._video_lengths: dict[int, int] = {}
 
     # One row, by its refs. If this fails, the reader reads the row as a batch, which raises the real error.
 
     def read(self, refs: Sequence[int]) -> Any:
         """Returns the value of a row; None if it is missing."""
-        first = refs[self.place]
-        if not self.kind.sequence:
-            return None if self.kind.optional and first == MISSING else self.value(first)
-        count = refs[self.place + 1]
-        if self.kind.optional and first == MISSING and not count:
+        first = refs[self.position]
+        if not self.type.sequence:
+            return None if self.type.optional and first == MISSING else self.value(first)
+        count = refs[self.position + 1]
+        if self.type.optional and first == MISSING and not count:
             return None
         return self.values(self._records(first, count))
 
     def read_items(self, refs: Sequence[int], items: range | slice | list[int] | FrameSelection) -> Any:
         """Returns some items of a row's sequence, or some frames; None if the value is missing."""
-        first = refs[self.place]
-        count = refs[self.place + 1] if self.kind.sequence else 1
+        first = refs[self.position]
+        count = refs[self.position + 1] if self.type.sequence else 1
         if isinstance(items, FrameSelection):
             return self.frames(first, count, items)
-        if self.kind.optional and first == MISSING and not count:
+        if self.type.optional and first == MISSING and not count:
             return None
         if first == MISSING or (count and first + count > self.bag.count):
             raise IndexError(first)
@@ -97,7 +99,7 @@ class Field:
         if count > self.decoder.max_items and self.bag.codec is not None:
             size, limit = self.decoder.length, self.decoder.max_items
             detail = f'{count} items of {size} bytes exceed max_value_size, which allows {limit} items'
-            raise DecodeError(self.name, first, self.kind.text, detail, self.bag.path)
+            raise DecodeError(self.name, first, self.type.text, detail, self.bag.path)
 
     def _fail(self, index: int, exc: Exception) -> None:
         """Raises the error of a record whose decoder failed."""
@@ -106,7 +108,7 @@ class Field:
             exc.add_note(f'in the decoder of field {self.name!r}, record {index} of {self.bag.path}')
             raise exc
         detail = f'{type(exc).__name__}: {exc}'
-        raise DecodeError(self.name, index, self.kind.text, detail, self.bag.path) from exc
+        raise DecodeError(self.name, index, self.type.text, detail, self.bag.path) from exc
 
     # Many records, by their indices in the bag.
 
@@ -121,7 +123,7 @@ class Field:
         ends = firsts if counts is None else firsts + counts - 1
         if int(np.maximum.reduce(ends)) < self.bag.count and (counts is None or MISSING not in firsts):
             return
-        bad = dangling(self.kind, firsts, counts, self.bag.count)
+        bad = dangling(self.type, firsts, counts, self.bag.count)
         if np.count_nonzero(bad):
             position = int(bad.argmax())
             last = int(firsts[position] if counts is None else firsts[position] + counts[position] - 1)
@@ -193,9 +195,10 @@ class Field:
 
     @cached_attribute
     def _videos(self) -> FifoCache[int, Video]:
-        name, kind, bag = self.name, self.kind, self.bag  # Not self: a cycle would keep the file open.
+        name, field_type, bag = self.name, self.type, self.bag  # Not self: a cycle would keep the file open.
         return FifoCache(
-            lambda index: decode_video(Record(bag, index, name, kind.text), *kind.args), MAX_OPEN_VIDEOS
+            lambda index: decode_video(Record(bag, index, name, field_type.text), *field_type.args),
+            MAX_OPEN_VIDEOS,
         )
 
     def frames(self, first: int, count: int, selection: FrameSelection) -> Any:
@@ -203,7 +206,7 @@ class Field:
 
         The most recently opened videos stay open.
         """
-        if self.kind.optional and first == MISSING and not (self.kind.sequence and count):
+        if self.type.optional and first == MISSING and not (self.type.sequence and count):
             return None
         records = self._records(first, count)
         video = JoinedVideos(
@@ -211,10 +214,10 @@ class Field:
             lambda clip: self._videos[records[clip]],
             lambda clip: self._video_length(records[clip]),
             self.bag.is_remote,
-            f'{self.bag.path}, field {self.name!r} of type {self.kind.text}',
+            f'{self.bag.path}, field {self.name!r} of type {self.type.text}',
         )
         if isinstance(selection.key, str):
-            if self.kind.sequence:
+            if self.type.sequence:
                 return video.timestamps  # Times of consecutive clips, starting at 0.
             len(video)  # Raises if the file is truncated.
             return self._videos[first].timestamps

@@ -84,7 +84,7 @@ class FieldWriter(bag.Writer):
 
     Args:
         name: The field.
-        kind: The type of the field.
+        field_type: The type of the field.
         path, options, **keywords: As in `bag.Writer`.
         save_dictionary: Function that saves the dictionary trained on the first records; None: no training.
         companion: The content of the file that reading the bag needs: spec.json, or a dictionary.
@@ -95,7 +95,7 @@ class FieldWriter(bag.Writer):
     def __init__(
         self,
         name: str,
-        kind: FieldType,
+        field_type: FieldType,
         path: str,
         options: WriterOptions,
         save_dictionary: Callable[[bytes], None] | None = None,
@@ -106,7 +106,7 @@ class FieldWriter(bag.Writer):
         self.appender = self._bag
         """The files of the bag."""
         self.name = name
-        self.kind = kind
+        self.type = field_type
         self.count = len(self)
         """Number of records, including buffered ones."""
         if companion:
@@ -143,7 +143,7 @@ class FieldWriter(bag.Writer):
         return index
 
     def _error(self, detail: str) -> EncodeError:
-        return EncodeError(self.name, self.kind.text, detail)
+        return EncodeError(self.name, self.type.text, detail)
 
     def write_items(self, records: Iterable[Any] | None) -> tuple[int, int]:
         """Appends the items of a sequence. Besides the buffer, one item is in memory at a time.

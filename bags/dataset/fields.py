@@ -27,15 +27,15 @@ class OpenFields(dict[str, Field]):
         self._refs = refs
 
     def __missing__(self, name: str) -> Field:
-        schema, kind = self._schema, self._schema.types[name]
-        decoder = self._decoders.get(name, kind, self._folder.starts, self._folder.path)
+        schema, field_type = self._schema, self._schema.types[name]
+        decoder = self._decoders.get(name, field_type, self._folder.starts, self._folder.path)
         bag = self._folder.open_bag(name)
         length = decoder.length
         if length and length != bag.length and bag.codec is None:
-            _check_size(kind, bag, length)
+            _check_size(field_type, bag, length)
         if not self._folder.store.is_remote:
             _check_last_ref(schema.format, name, bag, self._last_row)
-        field = self[name] = Field(name, kind, schema.format.places[name], bag, decoder)
+        field = self[name] = Field(name, field_type, schema.format.positions[name], bag, decoder)
         return field
 
     def while_opening(self, names: Iterable[str], work: Callable[[], Any]) -> Any:
@@ -75,7 +75,7 @@ def _check_last_ref(format: RefsFormat, name: str, bag: BagFile, row: tuple[int,
     """
     if not row:
         return
-    place = format.places[name]
+    place = format.positions[name]
     count = row[place + 1] if format.spec[name].sequence else int(row[place] != MISSING)
     last = row[place] + count - 1
     if not count or last < bag.count or not bag.count or bag.limits is not bag.file or bag.offset < ENTRY:

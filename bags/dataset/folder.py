@@ -132,9 +132,9 @@ class Folder:
         except SpecError:
             load_spec(data, path)  # Raises an error that has the path.
             raise
-        for name, kind in schema.types.items():
-            if (kind.sequence or kind.optional) and self.granular:
-                raise SpecError(name, 'a plain type, as Granular has no other', kind.text, self.path)
+        for name, field_type in schema.types.items():
+            if (field_type.sequence or field_type.optional) and self.granular:
+                raise SpecError(name, 'a plain type, as Granular has no other', field_type.text, self.path)
         return schema
 
     def open_refs(self) -> BagFile | None:

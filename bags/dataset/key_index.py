@@ -80,12 +80,13 @@ def check_key_field(dataset: Any, field: str) -> FieldType:
         TypeError: The field is a sequence, or has a type whose values cannot be keys.
     """
     select_whole(field, dataset._types, 'key')
-    kind: FieldType = dataset._types[field]
-    if kind.sequence or kind.word not in KEY_TYPES:
+    field_type: FieldType = dataset._types[field]
+    if field_type.sequence or field_type.word not in KEY_TYPES:
         raise TypeError(
-            f'field {field!r} of type {kind.text}: expected keys: utf8, bytes, int or uint, not a sequence'
+            f'field {field!r} of type {field_type.text}: '
+            'expected keys: utf8, bytes, int or uint, not a sequence'
         )
-    return kind
+    return field_type
 
 
 def _as_key(value: Any) -> bytes:
@@ -98,8 +99,8 @@ def _read_built_in(field: Field, refs: Any, items: Any) -> list[Any]:
     """As `read_values`, with built-in decoders instead of those that the dataset was opened with."""
     options = field.bag.options
     is_legacy = options is not None and options.limits_placement is LimitsPlacement.STARTS
-    decoder = Decoders(None).get(field.name, field.kind, is_legacy, field.bag.path)
-    return read_values(Field(field.name, field.kind, field.place, field.bag, decoder), refs, items)
+    decoder = Decoders(None).get(field.name, field.type, is_legacy, field.bag.path)
+    return read_values(Field(field.name, field.type, field.position, field.bag, decoder), refs, items)
 
 
 def read_keys(
@@ -236,19 +237,19 @@ class KeyIndex:
             value = dataset._row(one[0], {field: True})[field] if len(one) == 1 else None
             if isinstance(value, KEY_TYPES[dataset._types[field].word]) and _as_key(value) == keys[0]:
                 return np.zeros(1, np.int64), np.array(one, np.int64)
-        places, rows = [], []
+        positions, rows = [], []
         for start in range(0, len(keys), MAX_CHUNK):
             asked: dict[bytes | None, list[int]] = defaultdict(list)
-            for place, key in enumerate(keys[start : start + MAX_CHUNK], start):
+            for position, key in enumerate(keys[start : start + MAX_CHUNK], start):
                 if key is not None:
-                    asked[key].append(place)
+                    asked[key].append(position)
             hashes = np.unique(np.fromiter(map(self._digest, asked), np.uint64, len(asked)))
             for some, found in read_keys(dataset, field, self._candidates(hashes), MAX_CHUNK):
                 for row, key in zip(some.tolist(), found, strict=True):
-                    for place in asked.get(key, ()):
-                        places.append(place)
+                    for position in asked.get(key, ()):
+                        positions.append(position)
                         rows.append(row)
-        return sort_matches(np.array(places, np.int64), np.array(rows, np.int64))
+        return sort_matches(np.array(positions, np.int64), np.array(rows, np.int64))
 
 
 def index_in_memory(dataset: Any, field: str) -> KeyIndex:
@@ -289,20 +290,20 @@ def _is_of(dataset: Any, field: str, index: KeyIndex, folder: Folder) -> bool:
 
 def find_keys(dataset: Any, field: str, keys: Iterable[Any]) -> Int64s:
     """Returns the first datapoint that has each key; raises the errors of `Dataset.find`."""
-    kind = check_key_field(dataset, field)
+    field_type = check_key_field(dataset, field)
     asked = list(keys)
     for key in asked:
-        if not isinstance(key, KEY_TYPES[kind.word]) or isinstance(key, bool):
+        if not isinstance(key, KEY_TYPES[field_type.word]) or isinstance(key, bool):
             raise TypeError(
-                f'field {field!r} of type {kind.text}: expected a key of this type, got {key!r:.80}'
+                f'field {field!r} of type {field_type.text}: expected a key of this type, got {key!r:.80}'
             )
     found: Matches = dataset._match(field, list(map(_as_key, asked)))
-    places, rows = found
+    positions, rows = found
     if len(asked) == len(rows) == 1:  # `find` of a unique key.
         return rows
-    missing = np.flatnonzero(np.bincount(places, minlength=len(asked)) == 0)
+    missing = np.flatnonzero(np.bincount(positions, minlength=len(asked)) == 0)
     if len(missing):
         some = f'{asked[missing[0]]!r:.80}' + (f' and {len(missing) - 1} others' * (len(missing) > 1))
         raise KeyError(f'{dataset!r}: field {field!r}: no datapoint has the key {some}')
-    firsts: Int64s = rows[places.searchsorted(np.arange(len(asked)))]
+    firsts: Int64s = rows[positions.searchsorted(np.arange(len(asked)))]
     return firsts

@@ -65,13 +65,13 @@ class _Present:
         return columns
 
 
-def _optional(kind: FieldType) -> FieldType:
-    return kind if kind.optional else parse_type(f'{kind.text}?')
+def _optional(field_type: FieldType) -> FieldType:
+    return field_type if field_type.optional else parse_type(f'{field_type.text}?')
 
 
 def _optional_field(field: Field) -> Field:
     field = copy.copy(field)
-    field.kind = _optional(field.kind)
+    field.type = _optional(field.type)
     return field
 
 
@@ -90,8 +90,8 @@ def join_by_key(datasets: Sequence[Dataset], on: str, keep: bool, many: bool) ->
     """
     first, *others = datasets
     if len({KEY_TYPES[check_key_field(dataset, on).word] for dataset in datasets}) > 1:
-        kinds = [dataset.spec[on] for dataset in datasets]
-        raise TypeError(f'join: field {on!r}: expected keys of one type in all datasets, got {kinds}')
+        types = [dataset.spec[on] for dataset in datasets]
+        raise TypeError(f'join: field {on!r}: expected keys of one type in all datasets, got {types}')
     keys = [key for _, some in read_keys(first, on) for key in some]
     lefts = np.arange(len(first))
     columns: list[Int64s] = []
@@ -99,9 +99,9 @@ def join_by_key(datasets: Sequence[Dataset], on: str, keep: bool, many: bool) ->
         owners, rows = _match(dataset, on, keys)
         counts = np.bincount(owners, minlength=len(keys))
         if not many and (counts > 1).any():
-            place = int(counts.argmax())
-            pair = ' and '.join(map(str, rows[owners == place][:2].tolist()))
-            key = (keys[place] or b'').decode(errors='backslashreplace')
+            position = int(counts.argmax())
+            pair = ' and '.join(map(str, rows[owners == position][:2].tolist()))
+            key = (keys[position] or b'').decode(errors='backslashreplace')
             raise ValueError(
                 f'join: key {key!r:.80} of field {on!r} is in datapoints {pair} of dataset {number} '
                 f'(many=True takes a datapoint for each)'

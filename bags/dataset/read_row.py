@@ -36,7 +36,7 @@ def make_row_function(fields: Sequence[Field], refs: RefsReader, has_items: bool
     places = sum(1 + kind.sequence for kind in refs.format.spec.values())
     scope: dict[str, Any] = {'count': refs.count}
     lines = ['if not 0 <= index < count: return None']
-    numbers = [f'r{place}' for place in range(places)]
+    numbers = [f'r{position}' for position in range(places)]
     if refs.bag is None:
         lines.append(' = '.join([*numbers, 'index']))
     else:
@@ -62,7 +62,7 @@ def make_row_function(fields: Sequence[Field], refs: RefsReader, has_items: bool
                 f'v{number} = read{number}({row}) if items is True else read_items{number}({row}, items)',
             ]
         else:
-            lines += _lines(field, number, f'r{field.place}', f'read{number}({row})', scope)
+            lines += _lines(field, number, f'r{field.position}', f'read{number}({row})', scope)
     values = ', '.join(f'name{number}: v{number}' for number in range(len(fields)))
     function: RowFunction = _maker(tuple(scope), (*lines, f'return {{{values}}}'))(**scope)
     return function
@@ -78,15 +78,16 @@ def _lines(field: Field, i: int, r: str, read: str, scope: dict[str, Any]) -> li
         scope: Names that the lines can use.
     """
     bag, decoder = field.bag, field.decoder
-    table, n = field.table, f'r{field.place + 1}'
+    table, n = field.table, f'r{field.position + 1}'
     scope |= {f'count{i}': bag.count, f'table{i}': table}
     if table is not None:
         blocks = bag.verified
         scope |= {f'states{i}': blocks.states, f'verify{i}': blocks.verify, f'item{i}': table.item}
-    if table is not None and field.kind.sequence:
+    if table is not None and field.type.sequence:
         most = min(1 << SHIFT, MAX_SPAN_BYTES // decoder.length)
         verified = ' and '.join(
-            f'(states{i}[{place} >> {SHIFT}] == {VERIFIED} or verify{i}({place}))' for place in (r, 'last')
+            f'(states{i}[{position} >> {SHIFT}] == {VERIFIED} or verify{i}({position}))'
+            for position in (r, 'last')
         )
         return [
             f'last = {r} + {n} - 1',
@@ -94,7 +95,7 @@ def _lines(field: Field, i: int, r: str, read: str, scope: dict[str, Any]) -> li
             f'    v{i} = table{i}[{r}:last + 1].copy()',
             f'else: v{i} = {read}',
         ]
-    is_plain = not field.kind.sequence and not field.kind.optional and not decoder.lazy
+    is_plain = not field.type.sequence and not field.type.optional and not decoder.lazy
     if is_plain and table is not None:
         return [
             f'if {r} >= count{i}: return None',

@@ -198,7 +198,7 @@ class DatasetReader(Dataset):
     def _checked_refs(self, rows: Int64s, field: str) -> tuple[Int64s, Int64s | None]:
         """Returns the first records of datapoints, and for a sequence their numbers of records."""
         refs = self._fields.while_opening([field], lambda: self._refs.of(rows, [field]))[field]
-        firsts, counts = refs if self._fields[field].kind.sequence else (refs, None)
+        firsts, counts = refs if self._fields[field].type.sequence else (refs, None)
         try:
             self._fields[field].check(firsts, counts)
         except BadRef as exc:
@@ -218,7 +218,7 @@ class DatasetReader(Dataset):
             firsts, counts = firsts + items.starts, items.counts
         elif counts is None:
             counts = np.ones(len(rows), np.int64)
-            if reader.kind.optional:
+            if reader.type.optional:
                 counts[firsts == MISSING] = 0
         source = Source(reader.bag, self._folder.starts)
         return RecordRanges([source], np.zeros(len(rows), np.int64), firsts, counts)
@@ -232,7 +232,7 @@ class DatasetReader(Dataset):
             total = self._refs.bag.where(index)[0] + index * ENTRY
         for name in names:
             field, bag = self._fields[name], self._fields[name].bag
-            firsts, counts = refs[name] if field.kind.sequence else (refs[name], np.ones(1))
+            firsts, counts = refs[name] if field.type.sequence else (refs[name], np.ones(1))
             if firsts[0] >= bag.count or not counts[0]:  # It has no record.
                 total += bag.size * index // self._length
             else:

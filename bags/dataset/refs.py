@@ -33,23 +33,23 @@ PAIR = b'\x92'
 
 
 def dangling(
-    kind: FieldType, firsts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64] | None, records: int
+    field_type: FieldType, firsts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64] | None, records: int
 ) -> npt.NDArray[np.bool_]:
     """Returns which refs of a field are outside its bag.
 
     Args:
-        kind: The type of the field.
+        field_type: The type of the field.
         firsts, counts: Its refs; `counts` is None for a plain field.
         records: Number of records in the bag.
     """
     last = firsts if counts is None else firsts + counts - 1
     bad: npt.NDArray[np.bool_] = last >= records  # Includes MISSING, which is larger than any index.
-    if kind.optional or counts is not None:
+    if field_type.optional or counts is not None:
         missing = firsts == MISSING
         if counts is not None:
             bad &= counts > 0
             missing &= counts == 0
-        bad = bad & ~missing if kind.optional else bad | missing
+        bad = bad & ~missing if field_type.optional else bad | missing
     return bad
 
 
@@ -70,7 +70,7 @@ class RefsFormat:
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
         header = msgpack.Packer().pack_array_header(len(spec))
-        self.places: dict[str, int] = {}
+        self.positions: dict[str, int] = {}
         """Position of each field's first integer in a row."""
         self.tags: list[bytes] = []
         """The bytes before each integer of a row."""
@@ -78,10 +78,10 @@ class RefsFormat:
         """Offset of each integer in the bytes of a row."""
         self.stride = 0
         """Bytes of a row."""
-        for name, kind in spec.items():
-            self.places[name] = len(self.tags)
-            for number in range(1 + kind.sequence):
-                tag = PAIR + UINT32 if kind.sequence and not number else UINT32
+        for name, field_type in spec.items():
+            self.positions[name] = len(self.tags)
+            for number in range(1 + field_type.sequence):
+                tag = PAIR + UINT32 if field_type.sequence and not number else UINT32
                 self.tags.append(tag if self.tags else header + tag)
                 self._starts.append(self.stride + len(self.tags[-1]))
                 self.stride += len(self.tags[-1]) + 4
@@ -99,8 +99,8 @@ class RefsFormat:
         """Returns the concatenated records of rows, shape (n, integers of a row)."""
         table = np.empty((len(rows), self.stride), np.uint8)
         table[:, self._tag_bytes] = self._expected
-        for place, start in enumerate(self._starts):
-            table[:, start : start + 4] = rows[:, place, None].astype('>u4').view(np.uint8)
+        for position, start in enumerate(self._starts):
+            table[:, start : start + 4] = rows[:, position, None].astype('>u4').view(np.uint8)
         return table.tobytes()
 
     def rows_after(self, firsts: Mapping[str, int], refs: Mapping[str, Any]) -> npt.NDArray[np.int64]:
@@ -112,8 +112,8 @@ class RefsFormat:
                 firsts and counts.
         """
         columns: list[Any] = []
-        for name, kind in self.spec.items():
-            if kind.sequence:
+        for name, field_type in self.spec.items():
+            if field_type.sequence:
                 starts, counts = refs[name]
                 empty = np.where(starts == MISSING, MISSING, 0)
                 columns += [np.where(counts > 0, starts + firsts[name], empty), counts]
@@ -141,14 +141,16 @@ class RefsFormat:
         if not isinstance(entries, list) or len(entries) != len(self.spec):
             raise ValueError(f'expected an array of {len(self.spec)} refs, got {entries!r:.80}')
         row: list[int] = []
-        for (name, kind), entry in zip(self.spec.items(), entries, strict=True):
-            numbers = ((entry or [0, 0]) if isinstance(entry, list) else None) if kind.sequence else [entry]
+        for (name, field_type), entry in zip(self.spec.items(), entries, strict=True):
+            numbers = (
+                ((entry or [0, 0]) if isinstance(entry, list) else None) if field_type.sequence else [entry]
+            )
             if (
                 numbers is None
-                or len(numbers) != 1 + kind.sequence
+                or len(numbers) != 1 + field_type.sequence
                 or any(type(number) is not int or not 0 <= number <= MISSING for number in numbers)
             ):
-                shape = '[first, count]' if kind.sequence else 'an index'
+                shape = '[first, count]' if field_type.sequence else 'an index'
                 raise ValueError(f'field {name!r}: expected {shape}, got {entry!r:.80}')
             row.extend(numbers)
         return tuple(row)
@@ -172,10 +174,10 @@ class RefsFormat:
             For a plain field int64 (n,); for a sequence a pair of them, firsts and counts.
         """
 
-        def column(place: int) -> npt.NDArray[np.int64]:
+        def column(position: int) -> npt.NDArray[np.int64]:
             if not count:
                 return np.empty(0, np.int64)
-            numbers = np.ndarray((count,), '>u4', buffer, self._starts[place], (self.stride,))
+            numbers = np.ndarray((count,), '>u4', buffer, self._starts[position], (self.stride,))
             return numbers[chosen].astype(np.int64)
 
         return self._by_field(column, names)
@@ -188,8 +190,10 @@ class RefsFormat:
     def _by_field(self, column: Callable[[int], Any], names: Sequence[str]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name in names:
-            place = self.places[name]
-            found[name] = (column(place), column(place + 1)) if self.spec[name].sequence else column(place)
+            position = self.positions[name]
+            found[name] = (
+                (column(position), column(position + 1)) if self.spec[name].sequence else column(position)
+            )
         return found
 
     def is_identity(self, buffer: Any, count: int, rows: slice, names: Sequence[str]) -> bool:

@@ -185,9 +185,9 @@ def fixed_dtype(
     return reader(*args)  # type: ignore[no-any-return]
 
 
-def _number(kind: str, size: Callable[..., int], *args: str) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+def _number(word: str, size: Callable[..., int], *args: str) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
     width = size(*args)
-    return (np.dtype(f'<{kind}{width}'), ()) if width in (1, 2, 4, 8) else None
+    return (np.dtype(f'<{word}{width}'), ()) if width in (1, 2, 4, 8) else None
 
 
 _FIXED: dict[_Function, Callable[..., tuple[np.dtype[Any], tuple[int, ...]] | None]] = {

@@ -196,10 +196,10 @@ def _is_complete(refs: BagFile, index: int, format: RefsFormat, counts: dict[str
         row = format.unpack(refs.record(index))
     except (CorruptError, ValueError):
         return False
-    for name, kind in format.spec.items():
-        place = format.places[name]
-        first, count = row[place], row[place + 1] if kind.sequence else 1
-        if count and first + count > counts[name] and not (kind.optional and first == MISSING):
+    for name, field_type in format.spec.items():
+        position = format.positions[name]
+        first, count = row[position], row[position + 1] if field_type.sequence else 1
+        if count and first + count > counts[name] and not (field_type.optional and first == MISSING):
             return False
     return True
 

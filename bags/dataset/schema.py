@@ -65,10 +65,10 @@ def _size(fixed: Any) -> int:
     return int(fixed[0].itemsize * np.prod(fixed[1], dtype=np.int64)) if fixed else 0
 
 
-def _decoder_for(kind: FieldType, function: Callable[..., Any], max_value_size: int) -> Decoder:
-    functions = {kind.word: function}
-    fixed = registry.fixed_dtype(kind.word, kind.args, functions)
-    decode: Any = registry.bind_decoder(kind.word, kind.args, functions, max_value_size)
+def _decoder_for(field_type: FieldType, function: Callable[..., Any], max_value_size: int) -> Decoder:
+    functions = {field_type.word: function}
+    fixed = registry.fixed_dtype(field_type.word, field_type.args, functions)
+    decode: Any = registry.bind_decoder(field_type.word, field_type.args, functions, max_value_size)
     if getattr(function, 'lazy', False):
         return Decoder(decode, None, False, lazy=True)
     if function is registry.decoders['utf8']:
@@ -81,11 +81,11 @@ def _decoder_for(kind: FieldType, function: Callable[..., Any], max_value_size: 
     return decoder
 
 
-def _raw_decoder(kind: FieldType, functions: Mapping[str, Callable[..., Any]]) -> Decoder:
+def _raw_decoder(field_type: FieldType, functions: Mapping[str, Callable[..., Any]]) -> Decoder:
     decoder = Decoder(None, None, True)
     # In raw mode an invalid type argument does not prevent reading.
     with contextlib.suppress(ValueError, ImportError):
-        decoder.length = _size(registry.fixed_dtype(kind.word, kind.args, functions))
+        decoder.length = _size(registry.fixed_dtype(field_type.word, field_type.args, functions))
     return decoder
 
 
@@ -113,7 +113,7 @@ class Decoders:
         self.raw = raw
         self.max_value_size = max_value_size
 
-    def get(self, name: str, kind: FieldType, legacy: bool, where: object) -> Decoder:
+    def get(self, name: str, field_type: FieldType, legacy: bool, where: object) -> Decoder:
         """Returns the decoder of a field. `legacy`: Bags 0.x wrote the folder, so every `int` is unsigned.
 
         Raises:
@@ -121,18 +121,20 @@ class Decoders:
         """
         functions = registry.decoders if self.functions is None else self.functions
         if self.raw:
-            return _raw_decoder(kind, functions)
+            return _raw_decoder(field_type, functions)
         try:
-            function = functions[kind.word]
+            function = functions[field_type.word]
         except KeyError:
-            raise SpecError(name, registry.known_types(kind, functions), kind.text, where) from None
-        if legacy and kind.word == 'int' and function is registry.decoders['int']:
+            raise SpecError(
+                name, registry.known_types(field_type, functions), field_type.text, where
+            ) from None
+        if legacy and field_type.word == 'int' and function is registry.decoders['int']:
             function = decode_legacy_int
         make = _built_in_decoder if registry.is_built_in(function) else _decoder_for
         try:
-            return make(kind, function, self.max_value_size)
+            return make(field_type, function, self.max_value_size)
         except ValueError as exc:
-            raise SpecError.of_type(name, kind.text, exc, where) from exc
+            raise SpecError.of_type(name, field_type.text, exc, where) from exc
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Decoders, (self.functions, self.raw, self.max_value_size)

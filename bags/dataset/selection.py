@@ -29,7 +29,7 @@ class PerRowItems:
     """Whether the items are frames of a video, or of a sequence of clips as one video."""
 
     @property
-    def places(self) -> Int64s:
+    def numbers(self) -> Int64s:
         """The items row after row, each in `range` of its sequence."""
         if self.listed is not None:
             return self.listed
@@ -41,7 +41,7 @@ class PerRowItems:
         if self.starts is not None:
             is_beyond = self.starts + self.counts > counts
         else:
-            is_beyond = self.places >= np.repeat(counts, self.counts)
+            is_beyond = self.numbers >= np.repeat(counts, self.counts)
         if is_beyond.any():
             raise IndexError('items that a view takes of a sequence do not exist any more')
 
@@ -51,7 +51,7 @@ class PerRowItems:
         if self.starts is not None:
             return PerRowItems(self.starts[rows], counts, None, self.are_frames)
         firsts = (np.cumsum(self.counts) - self.counts)[rows]
-        return PerRowItems(None, counts, self.places[spread(firsts, counts)], self.are_frames)
+        return PerRowItems(None, counts, self.numbers[spread(firsts, counts)], self.are_frames)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -199,7 +199,7 @@ def select_many(items: Items, firsts: Int64s, counts: Int64s) -> tuple[Int64s, I
     assert not isinstance(items, FrameSelection)
     if isinstance(items, PerRowItems):
         items.expect_within(counts)
-        return np.repeat(firsts, items.counts) + items.places, items.counts
+        return np.repeat(firsts, items.counts) + items.numbers, items.counts
     parts = [
         first + np.asarray(select_items(items, count) if count or first != MISSING else [], np.int64)
         for first, count in zip(firsts.tolist(), counts.tolist(), strict=True)

@@ -128,16 +128,16 @@ def union(first: Spec, other: Spec) -> Spec | None:
     if first == other:
         return first
     both = dict(sorted({**first, **other}.items()))
-    for name, kind in both.items():
+    for name, field_type in both.items():
         found = first.get(name), other.get(name)
-        if found != (kind, kind) and not (kind.optional and None in found):
+        if found != (field_type, field_type) and not (field_type.optional and None in found):
             return None
     return both
 
 
 def type_texts(spec: Spec) -> dict[str, str]:
     """Returns the text of each type."""
-    return {name: kind.text for name, kind in spec.items()}
+    return {name: field_type.text for name, field_type in spec.items()}
 
 
 def dump_spec(spec: Spec) -> bytes:

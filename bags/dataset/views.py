@@ -45,13 +45,13 @@ class Concat(View):
             asked = [(self._owner(name), {name: items}) for name, items in selection.items()]
             return [address for owner, share in asked for address in owner._resolve(indices, share)]
         addresses = []
-        for part, within, share, places in group_by_part(self._layout, indices, selection):
+        for part, within, share, positions in group_by_part(self._layout, indices, selection):
             there, rest = divide_fields(share, self._datasets[part]._types)
             if there or not rest:
                 found = self._datasets[part]._resolve(within, there)
-                addresses += [address.at(places) for address in found]
+                addresses += [address.at(positions) for address in found]
             if rest:
-                addresses.append(Address(Absent(self._field), within, rest, places))
+                addresses.append(Address(Absent(self._field), within, rest, positions))
         return addresses
 
     def _match(self, field: str, keys: list[bytes | None]) -> Matches:

@@ -248,7 +248,7 @@ class DatasetWriter(BaseWriter):
                 raise ValueError(f'{self!r} is closed')
             for field, record in zip(self._fields, records, strict=True):
                 before.append(field.count)
-                if field.kind.sequence:
+                if field.type.sequence:
                     row += field.write_items(record)
                 else:
                     row.append(field.write_record(record))
@@ -366,5 +366,5 @@ class DatasetWriter(BaseWriter):
 
 def reopen(path: str, types: Spec, **options: Any) -> DatasetWriter:
     """Resumes a folder with its spec, only to close it."""
-    encoders = {kind.word: bytes for kind in types.values()}
+    encoders = {field_type.word: bytes for field_type in types.values()}
     return DatasetWriter(path, type_texts(types), encoders, resume=True, **options)

@@ -97,7 +97,7 @@ def encode_wav(value: Any) -> Encoded:
         chunks = [(b'fmt ', form + b'\0\0'), (b'fact', struct.pack('<I', len(samples))), (b'data', data)]
     if channels * width >= 2**16 or len(data) >= 2**32 - 100:
         raise ValueError(f'expected samples that WAV can hold, got {samples.shape} of {samples.dtype}')
-    body = b''.join(part for kind, chunk in chunks for part in (kind, struct.pack('<I', len(chunk)), chunk))
+    body = b''.join(part for name, chunk in chunks for part in (name, struct.pack('<I', len(chunk)), chunk))
     return b'RIFF' + struct.pack('<I', 4 + len(body)) + b'WAVE' + body
 
 

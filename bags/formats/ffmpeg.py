@@ -57,7 +57,7 @@ class Stream:
     language: str | None
 
 
-def best_stream(container: Any, kind: str, index: int | None = None) -> Any:
+def best_stream(container: Any, media_type: str, index: int | None = None) -> Any:
     """Returns the stream of a kind, `video` or `audio`: by its index, or else the one that players choose.
 
     The default depends on what was probed: choose once, in a file opened with the usual options.
@@ -66,14 +66,14 @@ def best_stream(container: Any, kind: str, index: int | None = None) -> Any:
         ValueError: There is no such stream, or none with a codec that can be decoded.
     """
     streams = container.streams
-    stream = streams.best(kind) if index is None else streams[index] if index < len(streams) else None
+    stream = streams.best(media_type) if index is None else streams[index] if index < len(streams) else None
     # Decoding a stream without a context crashes av before 18.1.
-    if stream is None or stream.type != kind or stream.codec_context is None:
+    if stream is None or stream.type != media_type or stream.codec_context is None:
         found = ', '.join(
             f'{other.index} {other.type} ({getattr(other.codec_context, "name", "unknown codec")})'
             for other in streams
         )
-        expected = kind if index is None else f'stream {index} of {kind}'
+        expected = media_type if index is None else f'stream {index} of {media_type}'
         raise ValueError(f'expected {expected}, got streams: {found or "none"}')
     return stream
 
@@ -81,7 +81,7 @@ def best_stream(container: Any, kind: str, index: int | None = None) -> Any:
 def describe_stream(stream: Any) -> Stream:
     """Describes a stream of a container."""
     context, type = stream.codec_context, str(stream.type)
-    is_video, is_audio = (type == kind and context is not None for kind in ('video', 'audio'))
+    is_video, is_audio = (type == media_type and context is not None for media_type in ('video', 'audio'))
     rate = stream.average_rate if is_video else context.sample_rate if is_audio else None
     return Stream(
         stream.index,

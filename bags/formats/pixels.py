@@ -77,8 +77,8 @@ def exif_orientation(data: Buffer) -> Orientation:
         (start,) = struct.unpack_from(order + 'I', tiff, 4)
         (count,) = struct.unpack_from(order + 'H', tiff, start)
         for number in range(count):
-            tag, kind, _, value = struct.unpack_from(order + 'HHIH', tiff, start + 2 + 12 * number)
-            if (tag, kind) == (0x112, 3):
+            tag, value_type, _, value = struct.unpack_from(order + 'HHIH', tiff, start + 2 + 12 * number)
+            if (tag, value_type) == (0x112, 3):
                 return _OF_EXIF[value]
     except (KeyError, struct.error):
         pass
@@ -96,7 +96,7 @@ def jpeg_orientation(data: Buffer) -> Orientation:
     return UPRIGHT
 
 
-class FrameKind(NamedTuple):
+class FrameFormat(NamedTuple):
     """The common properties of all frames of a video."""
 
     height: int
@@ -107,13 +107,13 @@ class FrameKind(NamedTuple):
     orientation: Orientation = UPRIGHT
 
 
-def frame_kind(frame: Any, orientation: Orientation | None = None) -> FrameKind:
-    """Returns the kind of a frame; `orientation` is that of the video, if known."""
+def frame_format(frame: Any, orientation: Orientation | None = None) -> FrameFormat:
+    """Returns the format of a frame; `orientation` is that of the video, if known."""
     if orientation is None:  # Side data and its frame refer to one another: the collector would free them.
         orientation = matrix_orientation(frame.side_data.get('DISPLAYMATRIX'))
     components = frame.format.components
     is_deep_gray = len(components) <= 2 and components[0].bits > 8  # 2: with alpha
-    return FrameKind(frame.height, frame.width, is_deep_gray, orientation)
+    return FrameFormat(frame.height, frame.width, is_deep_gray, orientation)
 
 
 COLORS = {'rgb': (3, 'rgb24', 'rgb48le'), 'gray': (1, 'gray', 'gray16le')}
@@ -134,11 +134,11 @@ class PixelOptions(NamedTuple):
     rotate: bool = True
     """Whether frames are rotated as the file specifies."""
 
-    def result(self, kind: FrameKind) -> tuple[tuple[int, int, int], np.dtype[Any]]:
+    def result(self, stored: FrameFormat) -> tuple[tuple[int, int, int], np.dtype[Any]]:
         """Returns the shape (height, width, channels) and the dtype of the pixels of a frame."""
-        is_turned = self.rotate and kind.orientation.transpose
-        height, width = self.size or (kind[1::-1] if is_turned else kind[:2])
-        default = np.uint16 if kind.is_deep_gray else np.uint8
+        is_turned = self.rotate and stored.orientation.transpose
+        height, width = self.size or (stored[1::-1] if is_turned else stored[:2])
+        default = np.uint16 if stored.is_deep_gray else np.uint8
         return (height, width, COLORS[self.color][0]), np.dtype(self.dtype or default)
 
 
@@ -146,14 +146,14 @@ class PixelConverter:
     """Converts the frames of one video to pixels.
 
     Args:
-        kind: The kind of its frames.
+        stored: The format of its frames.
         options: Options of the returned pixels.
     """
 
-    def __init__(self, kind: FrameKind, options: PixelOptions) -> None:
-        self.kind, self.options = kind, options
-        (self._height, self._width, self._channels), self._dtype = options.result(kind)
-        self._orientation = kind.orientation if options.rotate else UPRIGHT
+    def __init__(self, stored: FrameFormat, options: PixelOptions) -> None:
+        self.frame_format, self.options = stored, options
+        (self._height, self._width, self._channels), self._dtype = options.result(stored)
+        self._orientation = stored.orientation if options.rotate else UPRIGHT
         if self._orientation.transpose:
             self._height, self._width = self._width, self._height
         self._format: tuple[int, int, str] | None = None
@@ -168,7 +168,7 @@ class PixelConverter:
         """Returns the pixels of a frame, in most cases without a copy.
 
         Raises:
-            ValueError: The frame is of another kind.
+            ValueError: The frame is of another format.
         """
         format = frame.height, frame.width, frame.format.name
         if format != self._format:
@@ -187,7 +187,7 @@ class PixelConverter:
 
     def _set_format(self, frame: Any) -> None:
         """Checks a frame with a new size or format, and chooses the format to convert it to."""
-        expected, found = self.kind, frame_kind(frame, self.kind.orientation)
+        expected, found = self.frame_format, frame_format(frame, self.frame_format.orientation)
         name = frame.format.name
         if found != expected:
             depth = f' of {name}' if found.is_deep_gray != expected.is_deep_gray else ''

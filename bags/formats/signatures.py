@@ -101,7 +101,7 @@ _ELEMENTS = {
     _EBML,
     _SEGMENT,
     *_WITH_CHECKSUM,
-    # Void, checksum; in clusters: timestamp, silent tracks, position, previous size, blocks of three kinds.
+    # Void, checksum; in clusters: timestamp, silent tracks, position, previous size, blocks of three types.
     *map(bytes.fromhex, ('ec', 'bf', 'e7', '5854', 'a7', 'ab', 'a3', 'a0', 'af')),
 }
 
@@ -179,14 +179,14 @@ def _check(data: Sliceable, name: str, check: Callable[[Any], object] | None) ->
 
 def _check_png(data: Sliceable, *, verify: bool = True) -> None:
     """Walks the chunks to IEND. Verifying their checksums finds any damage, at 3 GB/s."""
-    start, kind = 8, b''
-    while kind != b'IEND':
-        length, kind = struct.unpack('>I4s', data[start : start + 8])
+    start, chunk_type = 8, b''
+    while chunk_type != b'IEND':
+        length, chunk_type = struct.unpack('>I4s', data[start : start + 8])
         if start + 12 + length > len(data):
             raise struct.error
         checksum = int.from_bytes(data[start + 8 + length : start + 12 + length], 'big')
         if verify and zlib.crc32(data[start + 4 : start + 8 + length]) != checksum:
-            raise ValueError(f'PNG chunk {kind!r} at byte {start} does not match its checksum')
+            raise ValueError(f'PNG chunk {chunk_type!r} at byte {start} does not match its checksum')
         start += 12 + length
 
 
@@ -208,15 +208,15 @@ def _check_riff(data: Sliceable) -> None:
 
 
 def _check_boxes(data: Sliceable) -> set[bytes]:
-    """Walks the top-level boxes; returns their kinds."""
-    start, kinds = 0, set()
+    """Walks the top-level boxes; returns their types."""
+    start, types = 0, set()
     while start + 8 <= len(data):  # Fewer bytes are not a box: some programs append zeros.
-        kind, header, size = box_header(data[start : start + 16], 0, len(data) - start)
+        box_type, header, size = box_header(data[start : start + 16], 0, len(data) - start)
         if size < header or start + size > len(data):
             raise struct.error
-        kinds.add(kind)
+        types.add(box_type)
         start += size
-    return kinds
+    return types
 
 
 def _check_movie(data: Sliceable) -> None:
@@ -225,14 +225,14 @@ def _check_movie(data: Sliceable) -> None:
 
 
 def box_header(data: Buffer, start: int, rest: int) -> tuple[bytes, int, int]:
-    """Returns the kind of the MP4 box at `start`, the size of its header, and the size of the box.
+    """Returns the type of the MP4 box at `start`, the size of its header, and the size of the box.
 
     A size of 1 precedes one of 64 bits; 0 means the `rest` of the file.
     """
-    size, kind = struct.unpack_from('>I4s', data, start)
+    size, box_type = struct.unpack_from('>I4s', data, start)
     if size == 1:
-        return kind, 16, struct.unpack_from('>Q', data, start + 8)[0]
-    return kind, 8, size or rest
+        return box_type, 16, struct.unpack_from('>Q', data, start + 8)[0]
+    return box_type, 8, size or rest
 
 
 def _check_ebml(data: memoryview, start: int = 0, stop: int | None = None) -> None:
@@ -244,20 +244,20 @@ def _check_ebml(data: memoryview, start: int = 0, stop: int | None = None) -> No
     stop = len(data) if stop is None else stop
     while start < stop:
         width = 9 - data[start].bit_length()
-        kind = bytes(data[start : start + width])
+        element = bytes(data[start : start + width])
         size, body = ebml_number(data, start + width)
         end = body + size
-        if kind in (_SEGMENT, _CLUSTER) and size + 1 == 1 << 7 * (body - start - width):
+        if element in (_SEGMENT, _CLUSTER) and size + 1 == 1 << 7 * (body - start - width):
             end = body  # Unknown size: written to a pipe. Its children follow.
         if end > stop:
             raise struct.error
-        if kind not in _ELEMENTS:
-            raise ValueError(f'expected an element of Matroska at byte {start}, got {kind.hex(" ")}')
-        if kind in _WITH_CHECKSUM and bytes(data[body : body + 2]) == b'\xbf\x84':
+        if element not in _ELEMENTS:
+            raise ValueError(f'expected an element of Matroska at byte {start}, got {element.hex(" ")}')
+        if element in _WITH_CHECKSUM and bytes(data[body : body + 2]) == b'\xbf\x84':
             checksum = int.from_bytes(data[body + 2 : body + 6], 'little')
             if zlib.crc32(data[body + 6 : end]) != checksum:
                 raise ValueError(f'Matroska element at byte {start} does not match its checksum')
-        if kind in (_SEGMENT, _CLUSTER):
+        if element in (_SEGMENT, _CLUSTER):
             _check_ebml(data, body, end)
         start = end
 

@@ -39,7 +39,7 @@ import numpy as np
 from bags.formats.arrays import as_array
 from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
 from bags.formats.ffmpeg import best_stream, import_av, open_container
-from bags.formats.pixels import PIXEL_OPTIONS, PixelConverter, PixelOptions, Pixels, frame_kind
+from bags.formats.pixels import PIXEL_OPTIONS, PixelConverter, PixelOptions, Pixels, frame_format
 from bags.formats.scalars import (
     MAX_VALUE_SIZE,
     Buffer,
@@ -276,7 +276,7 @@ def _decode(data: Buffer, name: str, args: tuple[str, ...], max_size: int) -> Pi
             for frame in packet.decode():
                 if frame.is_corrupt:
                     raise ValueError(f'frame {count} is damaged')
-                convert = convert or PixelConverter(frame_kind(frame), options)
+                convert = convert or PixelConverter(frame_format(frame), options)
                 pixels = convert(frame)
                 if frames is None:
                     length = _expected_frames(stream, pixels.nbytes, max_size)

@@ -32,7 +32,7 @@ ITEMS = {'utf8', 'bytes', 'jpeg', 'png'}
 
 Shape = tuple[int, ...]
 _Facts = tuple[str, Shape, bool]
-"""Kind and shape of an array, and whether its first dimension is the length of its datapoint."""
+"""Type and shape of an array, and whether its first dimension is the length of its datapoint."""
 
 
 class Episode(NamedTuple):
@@ -74,7 +74,7 @@ class ArraySource(Source):
         self.metadata = dict(metadata or {})
         self.metadata.pop('fields', None)  # In a dataset, this key holds facts of fields.
         found: dict[str, Counter[_Facts]] = {}
-        self._kinds: dict[tuple[str, str, int], str] = {}
+        self._item_types: dict[tuple[str, str, int], str] = {}
         self.records: list[Any] = []
         unreadable: set[str] = set()
         for record in records:
@@ -96,9 +96,9 @@ class ArraySource(Source):
             self.records.append(record)
             lengths = Counter(shape[0] for _, shape in shown.values() if shape)
             count, length = max(((lengths[each], each) for each in lengths), default=(0, 0))
-            for name, (kind, shape) in shown.items():
+            for name, (type, shape) in shown.items():
                 has_length = count > 1 and shape[:1] == (length,)
-                found.setdefault(name, Counter())[kind, shape, has_length] += 1
+                found.setdefault(name, Counter())[type, shape, has_length] += 1
         if not found:
             raise SourceError(*self.damaged[0] if self.damaged else (format, 'expected arrays, found none'))
         self.count = len(self.records)
@@ -134,21 +134,21 @@ class ArraySource(Source):
         if dtype.kind in 'biufcmM' and not is_rows:
             return dtype.name, shape
         key = name, dtype.kind, len(shape)
-        if key not in self._kinds and 0 not in shape:
-            self._kinds[key] = _kind_of_items(array)
-        kind = self._kinds.get(key, 'uint8' if is_rows else 'utf8')
-        return kind, shape[:1] if is_rows and kind in ITEMS else shape
+        if key not in self._item_types and 0 not in shape:
+            self._item_types[key] = _type_of_items(array)
+        type = self._item_types.get(key, 'uint8' if is_rows else 'utf8')
+        return type, shape[:1] if is_rows and type in ITEMS else shape
 
     def _value(self, entry: Any, name: str, array: Any) -> Any:
         """Converts an array to the type of its field; a large sequence becomes an iterator over its rows."""
-        kind = self._types[self._fields[name]]
+        field_type = self._types[self._fields[name]]
         try:
-            _check_size(array.shape[kind.sequence :], array.dtype)
-            if not kind.sequence:
-                return _item(array[()], kind.word)
+            _check_size(array.shape[field_type.sequence :], array.dtype)
+            if not field_type.sequence:
+                return _item(array[()], field_type.word)
             if array.dtype.itemsize * math.prod(array.shape) > BLOCK_BYTES:
-                return self._rows(entry, name, kind.word)
-            return [_item(row, kind.word) for row in array[:]] if kind.word in ITEMS else array[:]
+                return self._rows(entry, name, field_type.word)
+            return [_item(row, field_type.word) for row in array[:]] if field_type.word in ITEMS else array[:]
         except ValueError as exc:
             raise SourceError(f'{self.name(entry)}, {name}', str(exc)) from exc
 
@@ -165,7 +165,7 @@ class ArraySource(Source):
                     yield item
 
 
-def _kind_of_items(array: Any) -> str:
+def _type_of_items(array: Any) -> str:
     """Returns the type of the first item, which may be a row of bytes; '' without items."""
     _check_size(array.shape[1:], array.dtype)
     first = np.asarray(array[:1] if array.shape else array[()])
@@ -185,17 +185,17 @@ def _check_size(shape: Shape, dtype: np.dtype[Any]) -> None:
 
 def _type(facts: Counter[_Facts], count: int) -> str:
     """Returns the type of a field from its arrays in `count` datapoints; '' if no type fits."""
-    kinds = {kind for kind, _, _ in facts}
+    types = {type for type, _, _ in facts}
     shapes = {shape for _, shape, _ in facts}
     items, ranks = {shape[1:] for shape in shapes}, {len(shape) for shape in shapes}
-    if kinds & ITEMS:
+    if types & ITEMS:
         is_sequence = ranks == {1}
-        found = kinds.pop() if len(kinds) == 1 and ranks in ({0}, {1}) else ''
+        found = types.pop() if len(types) == 1 and ranks in ({0}, {1}) else ''
     else:
         varies = len(shapes) > 1 and len(items) == 1
         have_length = all(has_length for _, _, has_length in facts)
         is_sequence = len(ranks) == 1 and 0 not in ranks and (have_length or varies)
-        found = '' if '' in kinds else type_of_arrays(kinds, items if is_sequence else shapes)
+        found = '' if '' in types else type_of_arrays(types, items if is_sequence else shapes)
     return found and found + '[]' * is_sequence + '?' * (facts.total() < count)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def values_of(column: pa.Array, kind: FieldType) -> list[Any]:
+def values_of(column: pa.Array, field_type: FieldType) -> list[Any]:
     """Converts a column to values of a field, None for nulls; for json, msgpack and tree, to records.
 
     A value that does not fit the type is replaced by the error that says why.
@@ -29,12 +29,12 @@ def values_of(column: pa.Array, kind: FieldType) -> list[Any]:
     import pyarrow.compute as pc
 
     column = _decoded(column)
-    if not kind.sequence:
-        return _items(column, kind)
+    if not field_type.sequence:
+        return _items(column, field_type)
     if not is_list(column.type):
         return _each(column, _refuse_item)
     lengths = pc.list_value_length(column).to_pylist()
-    items = _items(_decoded(column.flatten()), kind)
+    items = _items(_decoded(column.flatten()), field_type)
     values: list[Any] = []
     start = 0
     for length in lengths:
@@ -82,28 +82,28 @@ def _each(column: pa.Array, convert: Callable[[Any], Any]) -> list[Any]:
     return values
 
 
-def _items(column: pa.Array, kind: FieldType) -> list[Any]:
+def _items(column: pa.Array, field_type: FieldType) -> list[Any]:
     """Converts a column to values of a plain field, or items of a sequence."""
     pa = import_pyarrow()
     is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     is_text = is_text or pa.types.is_string_view(column.type)
-    if kind.word in MEDIA:
+    if field_type.word in MEDIA:
         if is_text or pa.types.is_struct(column.type):
             return _each(column, _file)
-    elif kind.word == 'array':
-        found = array_type(*kind.args)
+    elif field_type.word == 'array':
+        found = array_type(*field_type.args)
         if found is None:
             return _each(column, _restored)
-        arrays = _arrays(column, *found, keeps_nulls=kind.optional and not kind.sequence)
+        arrays = _arrays(column, *found, keeps_nulls=field_type.optional and not field_type.sequence)
         return column.to_pylist() if arrays is None else arrays  # type: ignore[no-any-return, unused-ignore]
-    elif kind.word == 'json':
+    elif field_type.word == 'json':
         return _each(column, _checked_json if is_text else lambda value: bind_encoder('json')(_plain(value)))
-    elif kind.word in ('msgpack', 'tree') and not _is_binary(column.type):
-        encode = bind_encoder(kind.word)
+    elif field_type.word in ('msgpack', 'tree') and not _is_binary(column.type):
+        encode = bind_encoder(field_type.word)
         return _each(column, lambda value: encode(_plain(value)))
-    elif kind.word == 'utf8' and not is_text:
+    elif field_type.word == 'utf8' and not is_text:
         return _each(column, lambda value: str(value, 'utf-8') if isinstance(value, bytes) else str(value))
-    elif kind.word in INTEGERS and is_text:
+    elif field_type.word in INTEGERS and is_text:
         return _each(column, int)
     values: list[Any] = column.to_pylist()
     return values
@@ -169,11 +169,11 @@ def _arrays(
     lengths = (*shape, 2) if dtype.kind == 'c' else shape
     if len(shape) > 1 and is_list(level.type) and not is_list(level.type.value_type):
         lengths = (math.prod(shape),)  # The storage of a fixed_shape_tensor.
-    for place, length in enumerate(lengths):
+    for axis, length in enumerate(lengths):
         if not is_list(level.type) or level.null_count:
             return None
         found = pc.list_value_length(level).to_numpy(zero_copy_only=False)
-        if length == -1 and not place:
+        if length == -1 and not axis:
             sizes = found
         elif (found != length).any():
             return None

@@ -52,7 +52,7 @@ class Chunk(NamedTuple):
 class Column(NamedTuple):
     """A column, and how its bytes become values."""
 
-    kind: str
+    type: str
     """The type of its field."""
     decode: Callable[[bytes], Any] | None = None
     """Function from bytes to a value, or to the files of a sequence; None to keep the bytes."""
@@ -85,23 +85,23 @@ class ChunkSource(RecordSource):
         self.damaged = damaged
         fields = name_fields([name for name, _ in columns], self.notes)
         self._columns = [(fields[name], column) for name, column in columns]
-        self.spec = {field: column.kind for field, column in self._columns}
+        self.spec = {field: column.type for field, column in self._columns}
         self.notes += [f'field {field!r}{column.note}' for field, column in self._columns if column.note]
 
     def decode(self, entry: Record, data: bytes) -> Mapping[str, Any]:
         varying = [field for field, column in self._columns if not column.size]
         sizes = dict(zip(varying, struct.unpack_from(f'<{len(varying)}I', data), strict=True))
-        place, values = 4 * len(varying), {}
+        offset, values = 4 * len(varying), {}
         for field, column in self._columns:
-            part = data[place : (place := place + (column.size or sizes[field]))]
+            part = data[offset : (offset := offset + (column.size or sizes[field]))]
             if field in self.spec:
                 word, name = parse_type(self.spec[field]).word, f'{self.name(entry)}, field {field!r}'
                 value = column.decode(part) if column.decode else checked_value(name, word, part)
                 if isinstance(value, list):
                     value = [checked_value(f'{name}, item {i}', word, item) for i, item in enumerate(value)]
                 values[field] = value
-        if place != len(data):
-            raise ValueError(f'expected a sample of {place} bytes, got {len(data)}')
+        if offset != len(data):
+            raise ValueError(f'expected a sample of {offset} bytes, got {len(data)}')
         return values
 
 
@@ -175,16 +175,16 @@ def _read_frames(
     table = list(_FRAME.iter_unpack(file.read(_FRAME.size * frames)))
     if [first for first, *_ in table] + [count] != [0, *itertools.accumulate(each[1] for each in table)]:
         raise ValueError('expected batches that follow each other')
-    for first, number, place, stored, _ in table:
+    for first, number, offset, stored, _ in table:
         stop = first + number
         if stop <= start:
             continue
         ends = (offsets[start : stop + 1] - offsets[first]).tolist()
         try:
             with reading(f'{path}, records {start} to {stop - 1}', codec):
-                if place + stored > size:
-                    raise ValueError(f'expected {stored} bytes at {place}, got a file of {size}')
-                file.seek(place)
+                if offset + stored > size:
+                    raise ValueError(f'expected {stored} bytes at {offset}, got a file of {size}')
+                file.seek(offset)
                 data = _inflated(io.BytesIO(file.read(stored)), codec)
                 if len(data) != offsets[stop] - offsets[first] or ends != sorted(ends):
                     raise ValueError(f'expected other offsets in {len(data)} bytes')

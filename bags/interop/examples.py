@@ -89,7 +89,7 @@ class ExampleSource(RecordSource):
         columns: Mapping[str, ExampleColumn],
         looked_at: int | None,
     ) -> None:
-        super().__init__(format, {field: column.kind for field, column in columns.items()}, files, read)
+        super().__init__(format, {field: column.field_type for field, column in columns.items()}, files, read)
         self._columns = columns
         self._looked_at = looked_at
         self._splits: dict[str, str] = {}
@@ -115,15 +115,15 @@ class ExampleSource(RecordSource):
         values: dict[str, Any] = {'split': self._splits[entry.path]} if self._splits else {}
         for field, column in self._columns.items():
             if field in self.spec:
-                kind = parse_type(self.spec[field])
+                field_type = parse_type(self.spec[field])
                 where = f'field {field!r}'
                 try:
-                    value = _value(example, column, kind.word, f'{self.name(entry)}, {where}')
+                    value = _value(example, column, field_type.word, f'{self.name(entry)}, {where}')
                 except SourceError:
                     raise
                 except (ValueError, TypeError, OverflowError, zlib.error) as exc:
                     raise ValueError(f'{where}: {exc}') from exc
-                if value is None and not kind.optional:
+                if value is None and not field_type.optional:
                     raise ValueError(f'{where}: expected a value, got none; a type with ? may have none')
                 values[field] = value
         return values
@@ -188,9 +188,9 @@ def _infer(where: str, records: Iterable[bytes], notes: list[str]) -> tuple[dict
         if not found:
             notes.append(f'feature {key!r}, without a value in the first records, is left out')
             continue
-        kinds = {type(values[0]).__name__ for values in found}
-        if len(kinds) > 1:
-            got = ', '.join(sorted(kinds))
+        types = {type(values[0]).__name__ for values in found}
+        if len(types) > 1:
+            got = ', '.join(sorted(types))
             raise SourceError(
                 where, f'feature {key!r}: expected values of one type in all records, got {got}'
             )
@@ -257,14 +257,14 @@ def _message() -> Any:
     for name, fields in _MESSAGES.items():
         message = file.message_type.add(name=name)
         for number, field in enumerate(fields.split(', '), 1):
-            word, _, kind = field.partition(': ')
-            scalar = kind.strip('*') not in _MESSAGES
+            word, _, scalar_type = field.partition(': ')
+            scalar = scalar_type.strip('*') not in _MESSAGES
             message.field.add(
                 name=word,
                 number=number,
-                label='LABEL_REPEATED' if kind.endswith('*') else 'LABEL_OPTIONAL',
-                type=f'TYPE_{kind.strip("*")}' if scalar else 'TYPE_MESSAGE',
-                type_name=None if scalar else f'.bags.{kind.strip("*")}',
+                label='LABEL_REPEATED' if scalar_type.endswith('*') else 'LABEL_OPTIONAL',
+                type=f'TYPE_{scalar_type.strip("*")}' if scalar else 'TYPE_MESSAGE',
+                type_name=None if scalar else f'.bags.{scalar_type.strip("*")}',
             )
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)

@@ -46,23 +46,25 @@ class FileNames(NamedTuple):
         return re.escape(self.stem or 'data') + number + re.escape(self.suffix) + media
 
 
-def is_one_array(kind: FieldType) -> bool:
+def is_one_array(field_type: FieldType) -> bool:
     """Returns whether a sequence becomes one array (n, *shape), as its items have a fixed size."""
-    return kind.word in NUMBERS or (kind.word == 'array' and bool(kind.args) and '?' not in kind.args)
+    return field_type.word in NUMBERS or (
+        field_type.word == 'array' and bool(field_type.args) and '?' not in field_type.args
+    )
 
 
-def names_of(field: str, kind: FieldType) -> FileNames:
+def names_of(field: str, field_type: FieldType) -> FileNames:
     """Returns the file names of a field: `photo.jpg`, `frames.000003.jpg`."""
-    is_array = kind.sequence and is_one_array(kind)
-    name = extension_of(field, 'array' if is_array else kind.word)
+    is_array = field_type.sequence and is_one_array(field_type)
+    name = extension_of(field, 'array' if is_array else field_type.word)
     # The format of these types depends on the content, unless the field is named after a format.
-    named = (kind.word, *IMAGE_TYPES) if kind.word == 'image' else (kind.word,)
-    is_media = kind.word in ('image', 'video', 'audio') and type_of(name) not in named
-    if not kind.sequence or is_array:
+    named = (field_type.word, *IMAGE_TYPES) if field_type.word == 'image' else (field_type.word,)
+    is_media = field_type.word in ('image', 'video', 'audio') and type_of(name) not in named
+    if not field_type.sequence or is_array:
         return FileNames(name, is_media=is_media)
     # `frames` of jpeg is frames.000003.jpg, and `jpg` jpg.000003.jpg.
     stem, _, extension = name.rpartition('.')
-    if is_media or (type_of(extension) == 'bytes' and kind.word != 'array'):
+    if is_media or (type_of(extension) == 'bytes' and field_type.word != 'array'):
         return FileNames(name or field, '', True, is_media)
     return FileNames(stem or extension, f'.{extension}', True, is_media)
 
@@ -72,11 +74,11 @@ def names_tell_types(types: Spec, fields: Collection[str]) -> bool:
     return KEY in types and all(_name_tells(field, types[field], types) for field in fields)
 
 
-def _name_tells(field: str, kind: FieldType, types: Spec) -> bool:
-    text = kind.text.removesuffix('?')
+def _name_tells(field: str, field_type: FieldType, types: Spec) -> bool:
+    text = field_type.text.removesuffix('?')
     if field == 'image' and text == 'image':
         return WRITTEN_EXTENSIONS in types  # Merged from fields of several formats.
-    extension = extension_of(field, kind.word)
+    extension = extension_of(field, field_type.word)
     is_label = field in LABELS and text == 'int(8)'
     return field_of(extension) == field and (is_label or text == type_of(extension))
 
@@ -91,7 +93,7 @@ class Exported:
 
     def __init__(self, spec: Spec, key: str) -> None:
         self.spec, self.key = spec, key
-        names = {field: names_of(field, kind) for field, kind in spec.items() if field != key}
+        names = {field: names_of(field, field_type) for field, field_type in spec.items() if field != key}
         # Fields of media last: `image.txt` is not the image of a field `image`.
         self._fields = sorted(names, key=lambda field: names[field].is_media)
         self._pattern = re.compile('|'.join(f'({names[field].pattern})' for field in self._fields))
@@ -105,8 +107,8 @@ class Exported:
         found = self._pattern.fullmatch(name) if self._fields else None
         if found is None:
             raise ValueError(f'expected a file of {", ".join(self._fields)}, got {name!r:.80}')
-        place = next(place for place in range(1, 2 * len(self._fields), 2) if found[place] is not None)
-        return self._fields[place // 2], int(found[place + 1]) if found[place + 1] else None
+        number = next(number for number in range(1, 2 * len(self._fields), 2) if found[number] is not None)
+        return self._fields[number // 2], int(found[number + 1]) if found[number + 1] else None
 
     def has(self, name: str) -> bool:
         """Returns whether a file, given the part of its name after the key, belongs to a field."""

@@ -30,7 +30,7 @@ _BY_TYPE = {
 LABELS = ('cls', 'cls2', 'class', 'count', 'index', 'inx', 'id')
 """The extensions of files with an integer, as in WebDataset."""
 IMAGE_TYPES = ('jpeg', 'png', 'webp', 'avif', 'image')
-_TYPES = {extension: kind for kind, names in _BY_TYPE.items() for extension in names.split()}
+_TYPES = {extension: type for type, names in _BY_TYPE.items() for extension in names.split()}
 _EXTENSIONS = {word: EXTENSIONS[format] for word, format in FORMATS.items()} | {
     'opus': 'ogg', 'json': 'json', 'msgpack': 'msgpack', 'tree': 'msgpack', 'utf8': 'txt', 'array': 'npy',
 }  # fmt: skip

@@ -39,11 +39,11 @@ class Entry(NamedTuple):
     """The original extension of each field for which an export would write another one."""
 
     @property
-    def kind(self) -> Kind:
+    def layout(self) -> Layout:
         return frozenset(self.files), frozenset(self.columns), bool(self.extensions)
 
 
-Kind = tuple[frozenset[str], frozenset[str], bool]
+Layout = tuple[frozenset[str], frozenset[str], bool]
 """The fields of files and of columns that a datapoint has, and whether it has `extensions`."""
 
 
@@ -61,33 +61,36 @@ class FileSource(Source):
         self.key_field = KEY
         if exported is not None:
             self.key_field = exported.key
-            self.spec = {field: kind.text for field, kind in exported.spec.items()}
+            self.spec = {field: field_type.text for field, field_type in exported.spec.items()}
             # Files of types that the author defined are the records.
-            own = {kind.word for kind in exported.spec.values()} - encoders.keys()
+            own = {field_type.word for field_type in exported.spec.values()} - encoders.keys()
             self.encoders = RECORD_ENCODERS | dict.fromkeys(own, lambda value, *_args: value)
         self.rename: Callable[[str], str] = str
         """Maps the field named after an extension to the field in the dataset."""
 
-    def infer(self, kinds: Counter[Kind], types: Mapping[str, str]) -> None:
-        """Sets spec and count by the number of datapoints of each kind; `types` are types unknown by name."""
-        self.count = kinds.total()
+    def infer(self, layouts: Counter[Layout], types: Mapping[str, str]) -> None:
+        """Sets spec and count by the number of datapoints of each layout.
+
+        `types` are types unknown by name.
+        """
+        self.count = layouts.total()
         if self.layout != 'episodes':
-            self.rename = one_image_field(files | columns for files, columns, _ in kinds)
+            self.rename = one_image_field(files | columns for files, columns, _ in layouts)
         present: Counter[str] = Counter()
         named: set[str] = set()
         in_tables: set[str] = set()
-        for (files, columns, _), count in kinds.items():
+        for (files, columns, _), count in layouts.items():
             present.update(dict.fromkeys([*map(self.rename, files), *columns], count))
             named |= files
             in_tables |= columns
-        has_extensions = any(found for *_, found in kinds) or not present.keys() <= named | in_tables
+        has_extensions = any(found for *_, found in layouts) or not present.keys() <= named | in_tables
         self.spec = {KEY: 'utf8', WRITTEN_EXTENSIONS: 'json?'} if has_extensions else {KEY: 'utf8'}
         for field, count in sorted(present.items(), key=lambda each: (each[0] in in_tables, each)):
             if field in (KEY, WRITTEN_EXTENSIONS):
                 raise SourceError(f'*.{field}', 'expected another extension, this field is reserved')
-            kind = types.get(field, type_of(field)) if field in named | in_tables else 'image'
-            self.spec[field] = kind + '?' * (count < self.count)
-            if kind == 'bytes' and field in named and field != 'data':
+            field_type = types.get(field, type_of(field)) if field in named | in_tables else 'image'
+            self.spec[field] = field_type + '?' * (count < self.count)
+            if field_type == 'bytes' and field in named and field != 'data':
                 self.notes.append(f'files *.{field} are stored as bytes: no type is known for this extension')
 
     def name(self, entry: Entry) -> str:
@@ -101,25 +104,25 @@ class FileSource(Source):
         """Returns the datapoint of an entry, with undecoded values: bytes or str."""
         datapoint: dict[str, Any] = {}
         for field, text in self.spec.items():
-            kind = parse_type(text)
+            field_type = parse_type(text)
             if field == self.key_field:
                 name, key = f'{entry.origin}: {entry.key}', entry.key.encode('utf-8', 'surrogatepass')
-                is_text = kind.word == 'utf8'
-                datapoint[field] = entry.key if is_text else checked_value(name, kind.word, key)
+                is_text = field_type.word == 'utf8'
+                datapoint[field] = entry.key if is_text else checked_value(name, field_type.word, key)
             elif self.exported is not None:
                 if field in entry.files:
-                    is_array = kind.sequence and is_one_array(self.exported.spec[field])
-                    datapoint[field] = self.read(entry, field, 'array' if is_array else kind.word)
-                elif kind.sequence and not kind.optional:
+                    is_array = field_type.sequence and is_one_array(self.exported.spec[field])
+                    datapoint[field] = self.read(entry, field, 'array' if is_array else field_type.word)
+                elif field_type.sequence and not field_type.optional:
                     datapoint[field] = []
             elif field == WRITTEN_EXTENSIONS:
                 datapoint[field] = json.dumps(entry.extensions).encode() if entry.extensions else None
             elif field in entry.columns:
                 name = f'{entry.origin}: {entry.key}, column {field!r}'
                 column = entry.columns[field].encode('utf-8', 'surrogatepass')
-                datapoint[field] = checked_value(name, kind.word, column)
+                datapoint[field] = checked_value(name, field_type.word, column)
             elif field in entry.files:
-                datapoint[field] = self.read(entry, field, kind.word)
+                datapoint[field] = self.read(entry, field, field_type.word)
         return datapoint
 
 
@@ -149,9 +152,9 @@ def group_exported(exported: Exported, files: Iterable[tuple[str, Any]]) -> dict
     }
 
 
-def check_columns(name: str, kinds: Iterable[Kind]) -> None:
+def check_columns(name: str, layouts: Iterable[Layout]) -> None:
     """Raises SourceError if a column of the table `name` is also a field of files."""
-    files, columns = (set().union(*parts) for parts in list(zip(*kinds, strict=True))[:2] or ((), ()))
+    files, columns = (set().union(*parts) for parts in list(zip(*layouts, strict=True))[:2] or ((), ()))
     for field in sorted(files & columns):
         raise SourceError(name, f'column {field!r} is a field of the files already')
 

@@ -103,10 +103,10 @@ class FolderSource(FileSource):
         self._has_labels = self.layout == 'classes' and 'label' not in fields
         if self._has_labels:
             types['label'] = 'utf8'
-        kinds = Counter(entry.kind for entry in self.entries())
+        layouts = Counter(entry.layout for entry in self.entries())
         if metadata.tables:
-            check_columns(f'{root.rstrip("/")}/{metadata.tables[0]}', kinds)
-        self.infer(kinds, types)
+            check_columns(f'{root.rstrip("/")}/{metadata.tables[0]}', layouts)
+        self.infer(layouts, types)
 
     def _group_exported(self, exported: Exported, names: list[str]) -> list[Group]:
         found: dict[str, list[tuple[str, str]]] = {}
@@ -213,33 +213,33 @@ def _episodes(names: list[str]) -> list[Group]:
             raise SourceError(name, 'expected a folder for each episode, got a file outside of any')
         prefix, number, extension = _split_numbered(rest)
         found[folder][prefix, extension, bool(number)].append((int(number or 0), name))
-    kinds = {kind for episode in found.values() for kind in episode}
-    fields = _fields(kinds)
+    groups = {group for episode in found.values() for group in episode}
+    fields = _fields(groups)
     return [
         (
             folder,
             {
-                fields[kind]: [name for _, name in sorted(files)] if kind[2] else files[0][1]
-                for kind, files in episode.items()
+                fields[group]: [name for _, name in sorted(files)] if group[2] else files[0][1]
+                for group, files in episode.items()
             },
         )
         for folder, episode in sorted(found.items())
     ]
 
 
-def _fields(kinds: set[tuple[str, str, bool]]) -> dict[tuple[str, str, bool], str]:
+def _fields(groups: set[tuple[str, str, bool]]) -> dict[tuple[str, str, bool], str]:
     """Names the fields of episodes after the subfolder, the part before the number, or the extension."""
     names = {}
-    for prefix, extension, numbered in kinds:
+    for prefix, extension, numbered in groups:
         folder, _, rest = prefix.strip('/').rpartition('/')
         plain = '_'.join(filter(None, (folder.replace('/', '_'), rest.strip(' _-.'))))
         names[prefix, extension, numbered] = field_of(plain) if plain else field_of(extension)
     many = Counter(name.lower() for name in names.values())
-    for kind, name in names.items():
+    for group, name in names.items():
         if many[name.lower()] > 1:
-            names[kind] = f'{name}.{field_of(kind[1])}'
+            names[group] = f'{name}.{field_of(group[1])}'
     again = Counter(name.lower() for name in names.values())
-    for kind, name in names.items():
+    for group, name in names.items():
         if again[name.lower()] > 1:
-            raise SourceError(f'{kind[0]}….{kind[1]}', f'two kinds of files would both be field {name!r}')
+            raise SourceError(f'{group[0]}….{group[1]}', f'two groups of files would both be field {name!r}')
     return names

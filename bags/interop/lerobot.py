@@ -18,7 +18,7 @@ from bags.dataset.base import Dataset
 from bags.dataset.registry import decoders, fixed_dtype
 from bags.dataset.selection import VIDEO_WORDS
 from bags.errors import SourceError
-from bags.formats.pixels import frame_kind
+from bags.formats.pixels import frame_format
 from bags.formats.signatures import identify
 from bags.interop.extensions import IMAGE_TYPES
 from bags.interop.target import Target
@@ -59,21 +59,21 @@ def write_lerobot(target: Target, dataset: Dataset, names: list[str], advance: A
 
 def _feature(name: str, dataset: Dataset) -> dict[str, Any]:
     """Returns the feature of a field; the shape of images is added later."""
-    kind = dataset._types[name]
-    fixed = fixed_dtype(kind.word, kind.args, decoders)
+    field_type = dataset._types[name]
+    fixed = fixed_dtype(field_type.word, field_type.args, decoders)
     feature: dict[str, Any] = {'names': dataset.metadata.get('fields', {}).get(name, {}).get('names')}
-    if not kind.optional:
-        if kind.word in VIDEO_WORDS and not kind.sequence:
+    if not field_type.optional:
+        if field_type.word in VIDEO_WORDS and not field_type.sequence:
             return feature | {'dtype': 'video', 'shape': [], 'names': PIXELS}
-        if kind.sequence and kind.word in (*IMAGE_TYPES, 'jpg'):
+        if field_type.sequence and field_type.word in (*IMAGE_TYPES, 'jpg'):
             return feature | {'dtype': 'image', 'shape': [], 'names': PIXELS}
-        if kind.word == 'utf8' and (kind.sequence or name in TASKS):
+        if field_type.word == 'utf8' and (field_type.sequence or name in TASKS):
             return feature | {'dtype': 'string', 'shape': [1]}
-        if fixed is not None and kind.sequence and fixed[0].kind in 'biuf' and len(fixed[1]) <= 5:
+        if fixed is not None and field_type.sequence and fixed[0].kind in 'biuf' and len(fixed[1]) <= 5:
             return feature | {'dtype': fixed[0].name, 'shape': list(fixed[1]) or [1]}
     raise TypeError(
         f'export: field {name!r}: expected numbers, texts, images or a video for each frame, as '
-        f'LeRobot has them, got type {kind.text}; leave it out with fields='
+        f'LeRobot has them, got type {field_type.text}; leave it out with fields='
     )
 
 
@@ -117,16 +117,16 @@ class _Writer:
             size += len(record)
             times, end = self._add_video(f'{where}, field {name!r}', name, index, record)
             lengths[name] = len(times)
-            place = {**_place(index), 'from_timestamp': float(times[0]), 'to_timestamp': end}
-            facts |= {f'videos/{name}/{key}': value for key, value in place.items()}
+            file = {**_file_of(index), 'from_timestamp': float(times[0]), 'to_timestamp': end}
+            facts |= {f'videos/{name}/{key}': value for key, value in file.items()}
         if len(set(lengths.values())) != 1 or 0 in lengths.values():
             detail = ', '.join(f'{count} in {name!r}' for name, count in lengths.items())
             raise SourceError(where, f'expected fields of one length, got {detail or "none"}')
         count = next(iter(lengths.values()))
         tasks = self._tasks_of(where, values, count)
         table = self._table(index, count, values, tasks)
-        self._write_table(DATA_PATH.format(**_place(index)), table)
-        facts |= {f'data/{key}': value for key, value in _place(index).items()}
+        self._write_table(DATA_PATH.format(**_file_of(index)), table)
+        facts |= {f'data/{key}': value for key, value in _file_of(index).items()}
         self._episodes.append({
             **facts, 'episode_index': index, 'tasks': list(dict.fromkeys(tasks)), 'length': count,
             'dataset_from_index': self._frames, 'dataset_to_index': self._frames + count,
@@ -165,7 +165,7 @@ class _Writer:
                 detail = f'expected {self._fps} frames per second, got one that is {late:.4f} s off'
                 raise ValueError(timeline.truncation or detail)
             ((_, frame),) = decoder.frames(np.array([0]))
-            bits = frame.format.components[0].bits if frame_kind(frame).is_deep_gray else 8
+            bits = frame.format.components[0].bits if frame_format(frame).is_deep_gray else 8
             if bits > MAX_DEPTH_BITS:
                 raise ValueError(f'expected grey of {MAX_DEPTH_BITS} bits at most, got {bits}')
         except ValueError as exc:
@@ -181,7 +181,7 @@ class _Writer:
         if feature['shape'] not in ([], shape):
             raise SourceError(where, f'expected frames of shape {feature["shape"]}, got {shape}')
         feature |= {'shape': shape, 'info': info}
-        self._target.write(VIDEO_PATH.format(video_key=name, **_place(index)), record)
+        self._target.write(VIDEO_PATH.format(video_key=name, **_file_of(index)), record)
         return times, timeline.end * timeline.time_base[0] / timeline.time_base[1]
 
     def _table(self, index: int, count: int, values: dict[str, Any], tasks: list[str]) -> pa.Table:
@@ -215,8 +215,14 @@ class _Writer:
         tasks = pa.table({'task_index': list(self._tasks.values()), 'task': list(self._tasks)})
         # LeRobot looks tasks up in the index that pandas creates from the column.
         columns = [
-            {'name': name, 'field_name': name, 'pandas_type': kind, 'numpy_type': dtype, 'metadata': None}
-            for name, kind, dtype in (('task_index', 'int64', 'int64'), ('task', 'unicode', 'object'))
+            {
+                'name': name,
+                'field_name': name,
+                'pandas_type': pandas_type,
+                'numpy_type': dtype,
+                'metadata': None,
+            }
+            for name, pandas_type, dtype in (('task_index', 'int64', 'int64'), ('task', 'unicode', 'object'))
         ]
         about = {'index_columns': ['task'], 'column_indexes': [], 'columns': columns}
         self._write_table('meta/tasks.parquet', tasks.replace_schema_metadata({'pandas': json.dumps(about)}))
@@ -260,7 +266,7 @@ class _Writer:
         self._target.write(path, file.getvalue())
 
 
-def _place(number: int) -> dict[str, Any]:
+def _file_of(number: int) -> dict[str, Any]:
     """Returns the folder of a file and its number in the folder."""
     return {'chunk_index': number // FILES, 'file_index': number % FILES}
 
@@ -269,9 +275,9 @@ def _arrow_type(dtype: str, shape: list[int]) -> pa.DataType:
     """Returns the type of a column of numbers."""
     import pyarrow as pa
 
-    kind = pa.from_numpy_dtype(np.dtype(dtype))
+    arrow_type = pa.from_numpy_dtype(np.dtype(dtype))
     if len(shape) == 1:
-        return kind if shape == [1] else pa.list_(kind, shape[0])
+        return arrow_type if shape == [1] else pa.list_(arrow_type, shape[0])
     for _ in shape:
-        kind = pa.list_(kind)
-    return kind
+        arrow_type = pa.list_(arrow_type)
+    return arrow_type

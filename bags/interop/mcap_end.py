@@ -202,8 +202,8 @@ class _Index:
     def add_chunk(self, chunk: Chunk, content: bytes) -> None:
         """Adds a chunk, all of whose records are whole.
 
-        rosbags derives the number of messages of a channel from the places of their index, and reads nothing
-        else of it, so that the places need not be those in the file.
+        rosbags derives the number of messages of a channel from the offsets of their index, and reads nothing
+        else of it, so that the offsets need not be those in the file.
         """
         counts: Counter[int] = Counter()
         times = []
@@ -219,17 +219,17 @@ class _Index:
                 times.append(time)
         if stop != len(content):
             raise ValueError(f'expected whole records up to byte {len(content)}, got those up to {stop}')
-        place = chunk.start + chunk.length
-        places = b''
+        offset = chunk.start + chunk.length
+        offsets = b''
         for channel, count in counts.items():
-            places += struct.pack('<HQ', channel, place)
-            place += 15 + 16 * count
+            offsets += struct.pack('<HQ', channel, offset)
+            offset += 15 + 16 * count
         codec = chunk.codec.encode()
         self._chunks.append(
             struct.pack('<QQQQ', min(times, default=0), max(times, default=0), chunk.start, chunk.length)
-            + struct.pack('<I', len(places))
-            + places
-            + struct.pack('<QI', place - chunk.start - chunk.length, len(codec))
+            + struct.pack('<I', len(offsets))
+            + offsets
+            + struct.pack('<QI', offset - chunk.start - chunk.length, len(codec))
             + codec
             + struct.pack('<QQ', chunk.stored, chunk.size)
         )
@@ -303,8 +303,8 @@ def _lists_all(file: BinaryIO, size: int, chunks: list[Chunk]) -> bool:
         record = content.read(length)
         has_statistics |= code == STATISTICS
         if code == CHUNK_INDEX:
-            begin, places = struct.unpack_from('<QQI', record, 16)[::2]
-            if not places:
+            begin, offsets = struct.unpack_from('<QQI', record, 16)[::2]
+            if not offsets:
                 return False  # rosbags takes a chunk without an index of messages for an empty one.
             listed.add(begin)
         elif code == SCHEMA:

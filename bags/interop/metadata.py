@@ -109,15 +109,15 @@ def _parse(path: str, data: bytes) -> list[tuple[int, Any]] | None:
 
 def _type_of(values: list[Any], is_csv: bool) -> str:
     """Returns the type of a column; texts of CSV may all be numbers."""
-    kinds = set(map(type, values))
-    if kinds == {str}:
+    types = set(map(type, values))
+    if types == {str}:
         if not is_csv:
             return 'utf8'
         if all(map(INTEGER.fullmatch, values)):
             return 'int(8)'
         return 'float(8)' if all(map(_FLOAT.fullmatch, values)) else 'utf8'
-    if kinds == {bool}:
+    if types == {bool}:
         return 'bool'
-    if kinds == {int} and all(-(2**63) <= value < 2**63 for value in values):
+    if types == {int} and all(-(2**63) <= value < 2**63 for value in values):
         return 'int(8)'
-    return 'float(8)' if kinds <= {int, float} else 'json'
+    return 'float(8)' if types <= {int, float} else 'json'

@@ -70,7 +70,7 @@ def open_source(
     paths = [path for part in parts for path in _expand_braces(os.fspath(plain_path(part)), storage_options)]
     if not paths:
         raise ValueError('source: expected a path or several paths, got none')
-    left_out = [field for field, kind in (spec or {}).items() if kind is None]
+    left_out = [field for field, type in (spec or {}).items() if type is None]
     find_filesystem(paths[0], storage_options)  # Checks the options.
     if layout is not None:
         one_of('layout', layout, LAYOUTS)
@@ -221,15 +221,15 @@ def _read_metadata(path: str, storage_options: Mapping[str, Any] | None) -> Meta
 
 
 def _with_changes(source: Source, changes: Mapping[str, str | None] | None) -> Source:
-    for field, kind in (changes or {}).items():
-        if kind is None and field not in source.spec and field in source.left_out:
+    for field, type in (changes or {}).items():
+        if type is None and field not in source.spec and field in source.left_out:
             continue
         if field not in source.spec:
             raise SpecError(field, f'one of the fields {", ".join(source.spec)}', field)
-        if field == KEY and isinstance(source, FileSource) and kind != 'utf8':
-            raise SpecError(field, 'utf8, from which an interrupted import is resumed', str(kind))
-        if kind is None:
+        if field == KEY and isinstance(source, FileSource) and type != 'utf8':
+            raise SpecError(field, 'utf8, from which an interrupted import is resumed', str(type))
+        if type is None:
             del source.spec[field]
         else:
-            source.spec[field] = kind
+            source.spec[field] = type
     return source

@@ -44,18 +44,18 @@ def type_of_feature(feature: Any, type: pa.DataType) -> tuple[str, list[str] | N
     pa = import_pyarrow()
     if isinstance(feature, list) and len(feature) == 1:  # The form before version 4.
         feature = {'_type': 'List', 'feature': feature[0]}
-    kind = feature.get('_type') if isinstance(feature, dict) else None
-    if not isinstance(kind, str):
+    feature_type = feature.get('_type') if isinstance(feature, dict) else None
+    if not isinstance(feature_type, str):
         return type_of(type), None
-    if kind in _MEDIA:
-        return _MEDIA[kind], None
-    if kind == 'ClassLabel' and isinstance(feature.get('names'), list):
+    if feature_type in _MEDIA:
+        return _MEDIA[feature_type], None
+    if feature_type == 'ClassLabel' and isinstance(feature.get('names'), list):
         return type_of(type), feature['names']
-    if kind in ('Array2D', 'Array3D', 'Array4D', 'Array5D'):
+    if feature_type in ('Array2D', 'Array3D', 'Array4D', 'Array5D'):
         text = _array_type(feature.get('shape'), type)
         return (type_of(type) if text is None else text), None
     is_list = pa.types.is_list(type) or pa.types.is_large_list(type)
-    if kind in _SEQUENCES and is_list and isinstance(feature.get('feature'), dict):
+    if feature_type in _SEQUENCES and is_list and isinstance(feature.get('feature'), dict):
         inner, classes = type_of_feature(feature['feature'], type.value_type)
         if '_type' in feature['feature'] and feature['feature']['_type'] not in _SEQUENCES:
             return f'{inner}[]', classes
@@ -143,12 +143,12 @@ def _with_features(schema: pa.Schema, types: Spec, metadata: Metadata) -> pa.Sch
     pa = import_pyarrow()
     features, columns = {}, []
     for column in schema:
-        kind, facts = types[column.name], metadata.get('fields', {}).get(column.name, {})
+        field_type, facts = types[column.name], metadata.get('fields', {}).get(column.name, {})
         classes = facts.get('classes') if isinstance(facts, dict) else None
-        item = column.type.value_type if kind.sequence else column.type
-        feature, stored = _feature_of(kind, item, classes)
+        item = column.type.value_type if field_type.sequence else column.type
+        feature, stored = _feature_of(field_type, item, classes)
         extension = None
-        if kind.sequence:
+        if field_type.sequence:
             feature, stored = {'feature': feature, '_type': 'List'}, pa.list_(stored)
         elif '_type' in feature and 'shape' in feature:
             name = f'datasets.features.features.{feature["_type"]}ExtensionType'
@@ -175,16 +175,16 @@ def _as_stored(column: pa.Array, type: pa.DataType) -> pa.Array:
     return column.cast(type)
 
 
-def _feature_of(kind: FieldType, type: pa.DataType, classes: Any) -> tuple[dict[str, Any], pa.DataType]:
+def _feature_of(field_type: FieldType, type: pa.DataType, classes: Any) -> tuple[dict[str, Any], pa.DataType]:
     """Returns the feature of a value, or of an item, and the Arrow type to store it as."""
     pa = import_pyarrow()
-    if kind.word in MEDIA:
-        is_image = kind.word in (*IMAGE_TYPES, 'jpg')
-        name = 'Image' if is_image else 'Video' if kind.word in VIDEO_WORDS else 'Audio'
+    if field_type.word in MEDIA:
+        is_image = field_type.word in (*IMAGE_TYPES, 'jpg')
+        name = 'Image' if is_image else 'Video' if field_type.word in VIDEO_WORDS else 'Audio'
         return {'_type': name}, pa.struct({'bytes': pa.binary(), 'path': pa.string()})
     if isinstance(classes, list) and pa.types.is_integer(type):
         return {'names': list(map(str, classes)), '_type': 'ClassLabel'}, pa.int64()
-    if (found := _array_shape(kind)) is not None:
+    if (found := _array_shape(field_type)) is not None:
         element = type
         while is_list(element):
             element = element.value_type
@@ -194,10 +194,10 @@ def _feature_of(kind: FieldType, type: pa.DataType, classes: Any) -> tuple[dict[
     return _of_arrow(type), pa.binary() if pa.types.is_fixed_size_binary(type) else type
 
 
-def _array_shape(kind: FieldType) -> tuple[int, ...] | None:
+def _array_shape(field_type: FieldType) -> tuple[int, ...] | None:
     """Returns the shape of arrays with a feature (`Array2D` and others); None for other types."""
-    found = shape_of(kind)
-    if found is None or kind.sequence or found[0].kind not in 'biuf' or not 2 <= len(found[1]) <= 5:
+    found = shape_of(field_type)
+    if found is None or field_type.sequence or found[0].kind not in 'biuf' or not 2 <= len(found[1]) <= 5:
         return None
     return None if 0 in found[1] or -1 in found[1][1:] else found[1]
 

@@ -90,13 +90,13 @@ class Bytes(RecordSource):
         )
 
     def decode(self, entry: Record, data: bytes) -> Mapping[str, Any]:
-        kind = parse_type(self.spec[FIELD])
-        if kind.sequence:
-            raise SpecError(FIELD, 'a type of one record, without []', kind.text)
-        if kind.word in MEDIA_FORMATS:
-            checked_value(self.name(entry), kind.word, data)
+        field_type = parse_type(self.spec[FIELD])
+        if field_type.sequence:
+            raise SpecError(FIELD, 'a type of one record, without []', field_type.text)
+        if field_type.word in MEDIA_FORMATS:
+            checked_value(self.name(entry), field_type.word, data)
         else:
-            bind_decoder(kind.word, kind.args)(data)
+            bind_decoder(field_type.word, field_type.args)(data)
         return {FIELD: data}
 
 

@@ -159,7 +159,7 @@ class Collecting:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: object, exc: BaseException | None, traceback: object) -> bool:
+    def __exit__(self, exc_type: object, exc: BaseException | None, traceback: object) -> bool:
         if isinstance(exc, SourceError):
             self._damaged.append((exc.name, exc.detail))
         return isinstance(exc, SourceError)

@@ -145,7 +145,7 @@ class Target:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: object, exc: BaseException | None, traceback: object) -> None:
+    def __exit__(self, exc_type: object, exc: BaseException | None, traceback: object) -> None:
         if exc is None:
             self._sync()
             self._fs.rm_file(posixpath.join(self._root, UNFINISHED))
@@ -236,7 +236,7 @@ class Target:
             self._store.sync_folder(posixpath.join(self._root, folder))
 
     def _swap(self) -> None:
-        """Moves a new export to the place of the one that it replaces."""
+        """Moves a new export to the path of the one that it replaces."""
         if not self._store or not self._replaced:
             return
         old = self._root.removesuffix('.new') + '.old'

@@ -37,10 +37,10 @@ class ExampleColumn(NamedTuple):
     """Whether some examples lack the feature."""
 
     @property
-    def kind(self) -> str:
+    def field_type(self) -> str:
         """The type of the field."""
-        kind = self.word or type_of_numbers(np.dtype(self.dtype), self.shape)
-        return kind + '[]' * self.is_sequence + '?' * self.optional
+        field_type = self.word or type_of_numbers(np.dtype(self.dtype), self.shape)
+        return field_type + '[]' * self.is_sequence + '?' * self.optional
 
 
 def read_features(
@@ -113,9 +113,9 @@ def _column(key: str, feature: Mapping[str, Any], levels: int) -> ExampleColumn:
         elif np.dtype(facts['dtype']).kind in 'biuf':
             dtype = facts['dtype']
     if not (word or dtype) or levels > 1 or shape.count(-1) > (levels == 0):
-        kind = str(feature.get('pythonClassName', 'feature')).rpartition('.')[2]
+        name = str(feature.get('pythonClassName', 'feature')).rpartition('.')[2]
         raise ValueError(
-            f'feature {key!r}: a {kind} of shape {shape} in {levels} sequences cannot be a field; '
+            f'feature {key!r}: a {name} of shape {shape} in {levels} sequences cannot be a field; '
             'to import the others, take it out of this file'
         )
     return ExampleColumn(key, word, dtype, shape, levels == 1, encoding)

@@ -16,7 +16,7 @@ from typing import Any
 from bags.errors import SourceError
 from bags.interop.exported import Exported
 from bags.interop.extensions import LABELS, field_of, split_key, written_extensions_in_tar
-from bags.interop.files import Entry, FileSource, Kind, check_columns, checked_value, group_exported
+from bags.interop.files import Entry, FileSource, Layout, check_columns, checked_value, group_exported
 from bags.interop.metadata import INTEGER, NAMES, Metadata, join, read_metadata
 from bags.interop.source import Collecting, check_expanded, list_paths
 from bags.interop.tar_files import Content, Tar, content_size
@@ -51,34 +51,34 @@ class TarSource(FileSource):
             raise FileNotFoundError(errno.ENOENT, 'no tars to import', ', '.join(tars))
         self._open = {path: Tar(path, self.storage_options, _is_label, _is_left_out) for path in self.tars}
         self._types: dict[str, dict[str, str]] = {}  # Types of table columns, by tar.
-        kinds: Counter[Kind] = Counter()
+        layouts: Counter[Layout] = Counter()
         texts: set[str] = set()
         columns: dict[str, str] = {}
         for tar in self.tars:
-            kinds += self._scan(tar, texts)
-            for field, kind in self._types.get(tar, {}).items():
-                known = columns.setdefault(field, kind)
-                if {known, kind} == {'int(8)', 'float(8)'}:
+            layouts += self._scan(tar, texts)
+            for field, field_type in self._types.get(tar, {}).items():
+                known = columns.setdefault(field, field_type)
+                if {known, field_type} == {'int(8)', 'float(8)'}:
                     columns[field] = 'float(8)'
-                elif known != kind:
+                elif known != field_type:
                     expected = f'expected {known}, as in other tars'
-                    raise SourceError(tar, f'column {field!r}: {expected}, got {kind}')
+                    raise SourceError(tar, f'column {field!r}: {expected}, got {field_type}')
         self.notes += [
             f'{path}: {count} {members} are left out'
             for path, tar in self._open.items()
             for members, count in tar.left_out.items()
         ]
         if exported is not None:
-            self.count = kinds.total()
+            self.count = layouts.total()
         else:
-            self.infer(kinds, dict.fromkeys(set(LABELS) - texts, 'int(8)') | columns)
+            self.infer(layouts, dict.fromkeys(set(LABELS) - texts, 'int(8)') | columns)
 
-    def _scan(self, tar: str, texts: set[str]) -> Counter[Kind]:
-        """Returns the number of datapoints of each kind.
+    def _scan(self, tar: str, texts: set[str]) -> Counter[Layout]:
+        """Returns the number of datapoints of each layout.
 
         Adds labels that are not all integers to `texts`. Reads a tar with a table of metadata twice.
         """
-        kinds: Counter[Kind] = Counter()
+        layouts: Counter[Layout] = Counter()
         found = len(self.damaged)
         with Collecting(self.damaged):
             for entry in self._entries_of(tar):
@@ -90,14 +90,14 @@ class TarSource(FileSource):
                 ):
                     self._types[tar] = {}
                     return self._scan(tar, texts)
-                kinds[entry.kind] += 1
+                layouts[entry.layout] += 1
                 for field in entry.files.keys() & set(LABELS):
                     data = entry.files[field]
                     if not isinstance(data, bytes) or not INTEGER.fullmatch(str(data, 'latin-1').strip()):
                         texts.add(field)
-            check_columns(tar, kinds)
+            check_columns(tar, layouts)
         is_left_out = self._open[tar].is_compressed and len(self.damaged) > found
-        return Counter() if is_left_out else kinds
+        return Counter() if is_left_out else layouts
 
     def _metadata_of(self, tar: str) -> Metadata:
         """Returns the tables among the files of a tar: `metadata.csv` and `metadata.jsonl`."""

@@ -101,8 +101,8 @@ class BatchMaker:
                 self._plan = first, plan  # One assignment, as other threads read it.
             planned = plan[numbers.start - first : numbers.stop - first]
             together = self._read_together([each.indices for each in planned]) if len(planned) > 1 else None
-            for place, each in enumerate(planned):
-                made.append(self._make(*each, None if together is None else together[place]))
+            for number, each in enumerate(planned):
+                made.append(self._make(*each, None if together is None else together[number]))
         except Exception as exc:
             return Partial(made, exc)
         if made:
@@ -163,8 +163,8 @@ class BatchMaker:
             chosen = indices[readable]
             if self.on_error == 'replace':
                 chosen = indices.copy()
-                for place in np.flatnonzero(~readable).tolist():
-                    chosen[place] = self._replacement(epoch, int(positions[place]))
+                for row in np.flatnonzero(~readable).tolist():
+                    chosen[row] = self._replacement(epoch, int(positions[row]))
             elif not len(chosen):
                 return readable, chosen, None
             elif fills:
@@ -190,9 +190,9 @@ class BatchMaker:
 
     def _skips(self, error: Exception) -> bool:
         """Returns whether a datapoint with this error is left out; not e.g. for an error of the network."""
-        kinds = Exception if isinstance(self.dataset, RowBatches) else (CorruptError, DecodeError)
+        error_types = Exception if isinstance(self.dataset, RowBatches) else (CorruptError, DecodeError)
         is_memory = isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError)
-        return self.on_error != 'raise' and isinstance(error, kinds) and not is_memory
+        return self.on_error != 'raise' and isinstance(error, error_types) and not is_memory
 
     def _read_together(self, parts: list[Int64s]) -> list[Batch] | None:
         """Reads several batches with one call; None if they must be read one at a time."""
@@ -206,8 +206,13 @@ class BatchMaker:
         except Exception:
             return None  # Reading one at a time finds the batch that cannot be read.
         for name, column in columns.items():
-            kind = self.types.get(name)
-            if isinstance(column, list) and kind is not None and kind.word in NUMBERS and not kind.optional:
+            field_type = self.types.get(name)
+            if (
+                isinstance(column, list)
+                and field_type is not None
+                and field_type.word in NUMBERS
+                and not field_type.optional
+            ):
                 return None  # Bags 0.x: the numbers of only some batches fit an array.
         ranges = list(itertools.pairwise(itertools.accumulate(map(len, parts), initial=0)))
         values = [
@@ -223,12 +228,12 @@ class BatchMaker:
     ) -> Any:
         """Calls `transform` for each datapoint of a batch; returns the columns of the results."""
         # The datapoints of a position with several are numbered.
-        places = (
+        within = (
             np.zeros_like(positions) if bins is None else np.arange(len(bins)) - np.searchsorted(bins, bins)
         )
         rows = []
         for row, *key, index in zip(
-            rows_of(batch, len(indices)), positions.tolist(), places.tolist(), indices.tolist(), strict=True
+            rows_of(batch, len(indices)), positions.tolist(), within.tolist(), indices.tolist(), strict=True
         ):
             try:
                 rows.append(self._call_transform(row, epoch, *key))

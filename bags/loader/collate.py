@@ -174,12 +174,12 @@ def _can_be_array(column: Any, *, numbers: bool) -> bool:
         return True
     if not isinstance(column, list):
         return False
-    kinds = (np.ndarray, *NUMBERS) if numbers else np.ndarray
+    types = (np.ndarray, *NUMBERS) if numbers else np.ndarray
     present = [value for value in column if value is not None]
     return bool(present) and all(
         all(isinstance(item, (np.ndarray, *NUMBERS)) for item in value)
         if isinstance(value, list)
-        else isinstance(value, kinds)
+        else isinstance(value, types)
         for value in present
     )
 

@@ -147,7 +147,7 @@ class Loader:
         self.to_device, self.mask_column = to_device, mask_column
         check_sampler(self.sampler, len(dataset))
         self._set_rank(rank, world_size)
-        self._place: MutableSequence[int] = [*Cursor()]
+        self.cursor_numbers: MutableSequence[int] = [*Cursor()]
         """The numbers of `_next_cursor`."""
         self._progress: Progress | None = None
         self._retries = -retries_of(self.dataset)
@@ -208,7 +208,11 @@ class Loader:
     def on_rank(self, rank: int, world_size: int) -> Loader:
         """Returns this loader for another rank."""
         other = copy.copy(self)
-        other._place, other._progress, other._unreadable = [*self._next_cursor], None, dict(self._left_out)
+        other.cursor_numbers, other._progress, other._unreadable = (
+            [*self._next_cursor],
+            None,
+            dict(self._left_out),
+        )
         other._retries = -retries_of(self.dataset)
         other._set_rank(rank, world_size)
         return other
@@ -234,12 +238,12 @@ class Loader:
     @property
     def _next_cursor(self) -> Cursor:
         """Returns where the next iteration begins."""
-        return Cursor(*map(int, self._place))
+        return Cursor(*map(int, self.cursor_numbers))
 
     @_next_cursor.setter
     def _next_cursor(self, cursor: Cursor) -> None:
-        for place, number in enumerate(cursor):
-            self._place[place] = number
+        for position, number in enumerate(cursor):
+            self.cursor_numbers[position] = number
 
     def _begin(self, cursor: Cursor | None = None) -> Cursor:
         """Returns where an iteration begins; the one after it begins with the next epoch."""

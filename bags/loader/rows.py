@@ -85,23 +85,25 @@ def columns_of(rows: list[Any], indices: list[int], fields: Iterable[str] | None
         KeyError: No such field.
         ValueError: Dicts or tuples of different form.
     """
-    kind = next((kind for kind in (Mapping, tuple) if rows and isinstance(rows[0], kind)), object)
-    if kind is object:
+    row_type = next(
+        (row_type for row_type in (Mapping, tuple) if rows and isinstance(rows[0], row_type)), object
+    )
+    if row_type is object:
         return _column(rows)
-    forms = [_form(row, kind) for row in rows]
+    forms = [_form(row, row_type) for row in rows]
     for index, form in zip(indices, forms, strict=True):
         if form != forms[0]:
             raise ValueError(f'datapoint {index}: expected {forms[0]:.200} as in this batch, got {form:.200}')
-    if kind is tuple:
+    if row_type is tuple:
         return tuple(map(_column, map(list, zip(*rows, strict=True))))
     return {name: _column([row[name] for row in rows]) for name in fields or rows[0]}
 
 
-def _form(row: Any, kind: Any) -> str:
+def _form(row: Any, row_type: Any) -> str:
     """Describes the form of a row, which must be equal in a batch."""
-    if not isinstance(row, kind):
+    if not isinstance(row, row_type):
         return type(row).__name__
-    return f'fields {", ".join(sorted(map(repr, row)))}' if kind is Mapping else f'a tuple of {len(row)}'
+    return f'fields {", ".join(sorted(map(repr, row)))}' if row_type is Mapping else f'a tuple of {len(row)}'
 
 
 def _column(values: list[Any]) -> Any:

@@ -114,8 +114,8 @@ class Schedule(NamedTuple):
             if start + size > self.length and self.last_batch != 'pad':
                 first, stop = self._share(self.length - start)
             # The same for all ranks, including one without any of the last positions.
-            place = (epoch, start + size) if start + size + next_step <= self.length else (epoch + 1, 0)
-            found.append(Step(epoch, start + first, start + stop, Cursor(*place, self.begin.first)))
+            reached = (epoch, start + size) if start + size + next_step <= self.length else (epoch + 1, 0)
+            found.append(Step(epoch, start + first, start + stop, Cursor(*reached, self.begin.first)))
         return found
 
     def _share(self, rest: int) -> tuple[int, int]:

@@ -131,8 +131,8 @@ class Accumulator:
         for element, values, counts in self._distributions():
             low, high = self.low[element], self.high[element]
             if np.isfinite([low, high]).all():
-                places = (values - low) * bins / max(high - low, np.finfo(float).tiny)
-                found[element] = np.bincount(np.minimum(places, bins - 1).astype(np.int64), counts, bins)
+                positions = (values - low) * bins / max(high - low, np.finfo(float).tiny)
+                found[element] = np.bincount(np.minimum(positions, bins - 1).astype(np.int64), counts, bins)
         return found
 
     def _distributions(self) -> Iterator[tuple[int, Array, Array]]:

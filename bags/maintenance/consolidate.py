@@ -58,7 +58,7 @@ def consolidate(
         CorruptError: A shard cannot be read.
     """
     location = locate(directory, filesystem, storage_options)
-    if location.kind != 'shards':
+    if location.type != 'shards':
         detail = 'no shard folder here: expected 000000, 000001, …'
         raise FileNotFoundError(errno.ENOENT, detail, location.path)
     if is_marked(location.store, location.path):

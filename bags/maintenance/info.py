@@ -144,7 +144,7 @@ def info(
         CorruptError, SpecError: Damaged data.
     """
     location = locate(path, filesystem, storage_options)
-    if location.kind == 'bags':
+    if location.type == 'bags':
         return _bag_info(location)
     return _dataset_info(location, path, {'filesystem': filesystem, 'storage_options': storage_options})
 
@@ -242,11 +242,11 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
             if name == checksums_name('refs.bag'):
                 checked.add(path)
     fields = {}
-    for name, kind in types.items():
+    for name, field_type in types.items():
         sample = samples[name]
         names = [f'{stem}.{end}' for stem in (name, f'limits.{name}') for end in ('bag', 'bagz')]
         fields[name] = FieldInfo(
-            kind.text,
+            field_type.text,
             sum(totals[file] for file in [*names, f'{name}.idx']),
             f'{name}.bagz' in totals,
             sample.ratio(),
@@ -274,7 +274,7 @@ def _sample_folder(folder: Folder, samples: dict[str, _Sample]) -> None:
     schema = folder.schema()
     count = folder.shortest(schema.types) if refs_bag is None else refs_bag.count
     rows = np.array(_middle(count), np.int64)
-    names = [name for name, kind in schema.types.items() if kind.sequence or kind.optional]
+    names = [name for name, field_type in schema.types.items() if field_type.sequence or field_type.optional]
     refs = RefsReader(folder.path, refs_bag, schema.format, count).of(rows, names) if names and count else {}
     for name, ref in refs.items():
         if schema.types[name].sequence:

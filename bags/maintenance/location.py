@@ -1,4 +1,4 @@
-"""Detects the kind of a path: a dataset folder, a sharded dataset, or bags."""
+"""Detects the type of a path: a dataset folder, a sharded dataset, or bags."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from bags.storage.urls import plain_path
 
 
 class Location(NamedTuple):
-    """The kind of a path, and its parts."""
+    """The type of a path, and its parts."""
 
-    kind: Literal['folder', 'shards', 'bags']
+    type: Literal['folder', 'shards', 'bags']
     store: Store
     path: str
     """The path in its store; for bags, the file spec as given."""
@@ -27,7 +27,7 @@ class Location(NamedTuple):
 def locate(
     path: str | os.PathLike[str], filesystem: Any = None, storage_options: Mapping[str, Any] | None = None
 ) -> Location:
-    """Detects the kind of a path.
+    """Detects the type of a path.
 
     Args:
         path: A dataset, a bag, or a spec of several bags, such as `name@*.bagz`; also as a URL.

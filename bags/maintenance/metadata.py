@@ -36,7 +36,7 @@ def set_metadata(
         TypeError: Not a mapping, or values that JSON cannot hold.
     """
     location = locate(path, filesystem, storage_options)
-    if location.kind == 'bags':
+    if location.type == 'bags':
         raise ValueError(f'{location.path}: expected a dataset, got a bag')
     store = location.store
     spec = store.join(location.parts[0], 'spec.json')

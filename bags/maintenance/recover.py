@@ -98,19 +98,19 @@ def recover_each(
     store, where = store_for(path, **storage)
     removed = remove_leftovers(store, where)
     location = locate(path, filesystem, storage_options)
-    if location.kind == 'shards':
+    if location.type == 'shards':
         removed += _remove_temporary(store, where, store.names(where))
     for other in removed:
         yield Recovery(other, 'removed', 0, 0, 0, 'removed: a writer that was killed left it')
     marks = []
-    if location.kind == 'shards':
+    if location.type == 'shards':
         # Locked until the shards are recovered.
         marks = [store.join(where, name) for name in store.names(where) if is_mark(name)]
     locks = [store.lock(mark) for mark in marks]
     kept = 0
     for part in location.parts:
-        recover_part = _recover_bag if location.kind == 'bags' else _recover_folder
-        if keep_readable and location.kind != 'bags':
+        recover_part = _recover_bag if location.type == 'bags' else _recover_folder
+        if keep_readable and location.type != 'bags':
             recover_part = _recover_cut_folder
         recovery = recover_part(location.store, part, storage)
         if recovery.action == 'kept':

@@ -112,9 +112,9 @@ class CutFolder(Folder):
         if name not in self.names:
             empty = MemoryFile(self.store.join(self.path, name), b'')
             return BagFile(empty.path, empty, empty, 0, 0, 0, None, False)
-        kind = self.schema().types[field]
+        field_type = self.schema().types[field]
         codec = self._codec(field) if name.endswith('.bagz') else None
-        length = Decoders(None, raw=True).get(field, kind, False, self.path).length
+        length = Decoders(None, raw=True).get(field, field_type, False, self.path).length
         digests: list[int] | None = None
         if checksums_name(name) in self.names:
             path = self.store.join(self.path, checksums_name(name))
@@ -124,9 +124,9 @@ class CutFolder(Folder):
             return self._rebuilt(name, lambda file: _equal_sizes(file, length, digests))
         if digests is not None:
             return self._rebuilt(name, lambda file: _sizes_by_checksum(file, digests), codec)
-        if codec is not None and kind.word in builtin_decoders and kind.word not in MAYBE_EMPTY:
+        if codec is not None and field_type.word in builtin_decoders and field_type.word not in MAYBE_EMPTY:
             return self._rebuilt(name, lambda file: _sizes_of_frames(file, codec), codec)
-        return self._rebuilt(name, lambda file: _sizes_by_limits(file, kind, codec), codec)
+        return self._rebuilt(name, lambda file: _sizes_by_limits(file, field_type, codec), codec)
 
     def _codec(self, field: str) -> Zstd | None:
         path = self.store.join(self.path, f'{field}.zdict')
@@ -177,7 +177,7 @@ def _sizes_by_checksum(file: File, digests: list[int]) -> Iterator[int]:
         start = stop
 
 
-def _sizes_by_limits(file: File, kind: FieldType, codec: Zstd | None) -> Sequence[int]:
+def _sizes_by_limits(file: File, field_type: FieldType, codec: Zstd | None) -> Sequence[int]:
     """Returns the sizes of the records whose limits were not cut off, if a part of the limits was."""
     found: list[list[int]] = []
     for rest in range(ENTRY):  # Bytes of a limit that was cut in two.
@@ -190,24 +190,24 @@ def _sizes_by_limits(file: File, kind: FieldType, codec: Zstd | None) -> Sequenc
         for first in range(min(len(table), MAX_FALSE_LIMITS)):
             ends = table[first:].astype(np.int64)
             end = stop - len(ends) * ENTRY
-            if ends[0] > 0 and ends[-1] <= end and _are_of_type(file, ends, kind, codec):
+            if ends[0] > 0 and ends[-1] <= end and _are_of_type(file, ends, field_type, codec):
                 found.append(np.diff(ends, prepend=0).tolist())
                 break
     return max(found, key=len, default=[])
 
 
-def _are_of_type(file: File, ends: npt.NDArray[np.int64], kind: FieldType, codec: Zstd | None) -> bool:
+def _are_of_type(file: File, ends: npt.NDArray[np.int64], field_type: FieldType, codec: Zstd | None) -> bool:
     """Returns whether all records with these ends have the format of a type; not if any bytes have it."""
-    if codec is None and (kind.word == 'bytes' or kind.word not in builtin_decoders):
+    if codec is None and (field_type.word == 'bytes' or field_type.word not in builtin_decoders):
         return False
-    decode = Decoders(None).get('', kind, False, '').decode
+    decode = Decoders(None).get('', field_type, False, '').decode
     try:
         for start, stop in itertools.pairwise([0, *ends.tolist()]):
             record = file.read(start, stop)
             if codec is not None:
                 record = codec.decode(record)
-            elif kind.word in FORMATS:
-                if not starts_with(record, FORMATS[kind.word]):
+            elif field_type.word in FORMATS:
+                if not starts_with(record, FORMATS[field_type.word]):
                     return False
             elif decode is not None:
                 decode(bytes(record))
@@ -294,9 +294,9 @@ def _have_records(reader: DatasetReader, bags: Mapping[str, BagFile]) -> Iterato
         rows = np.arange(start, min(start + ROWS, len(reader)))
         are_there = np.ones(len(rows), bool)
         for name, found in reader._refs.of(rows, list(bags)).items():
-            kind = reader._types[name]
-            firsts, counts = found if kind.sequence else (found, np.ones(len(rows), np.int64))
-            is_missing = (firsts == MISSING) & kind.optional
+            field_type = reader._types[name]
+            firsts, counts = found if field_type.sequence else (found, np.ones(len(rows), np.int64))
+            is_missing = (firsts == MISSING) & field_type.optional
             are_there &= is_missing | (counts == 0) | (firsts + counts <= bags[name].count)
         yield from are_there.tolist()
 

@@ -155,16 +155,18 @@ def _numeric_fields(dataset: Dataset, fields: Any) -> list[str]:
     chosen = select_whole(fields, dataset._types, 'statistics')
     found = []
     for name in chosen:
-        kind = dataset._types[name]
-        if kind.word in (*IMAGE_WORDS, *VIDEO_WORDS) or _dtype_of(kind) is not None:
+        field_type = dataset._types[name]
+        if field_type.word in (*IMAGE_WORDS, *VIDEO_WORDS) or _dtype_of(field_type) is not None:
             found.append(name)
         elif fields is not None:
-            raise TypeError(f'statistics: field {name!r} of type {kind.text} has no numbers of one shape')
+            raise TypeError(
+                f'statistics: field {name!r} of type {field_type.text} has no numbers of one shape'
+            )
     return found
 
 
-def _dtype_of(kind: FieldType) -> Fixed | None:
-    fixed = fixed_dtype(kind.word, kind.args)
+def _dtype_of(field_type: FieldType) -> Fixed | None:
+    fixed = fixed_dtype(field_type.word, field_type.args)
     return fixed if fixed is not None and fixed[0].kind in 'biuf' else None
 
 
@@ -266,7 +268,7 @@ def _result(accumulator: Accumulator, shape: tuple[int, ...], sampled: int | Non
     quantiles: dict[float, Array] = {}
     if accumulator.bits:
         found = accumulator.quantiles()
-        quantiles = {wanted: shaped(found[place]) for place, wanted in enumerate(QUANTILES)}
+        quantiles = {wanted: shaped(found[position]) for position, wanted in enumerate(QUANTILES)}
     return FieldStatistics(
         shaped(accumulator.count),
         shaped(accumulator.nans),

@@ -117,14 +117,14 @@ def _do_all(steps: Iterable[Finding | Check]) -> Result:
 def _steps(location: Location, decode: bool, decoders: Decoders) -> Iterator[Finding | Check]:
     """Yields findings, and further checks to run."""
     store, options = location.store, ReaderOptions()
-    beside = location.parts if location.kind == 'bags' else [location.path]
+    beside = location.parts if location.type == 'bags' else [location.path]
     for path in itertools.chain.from_iterable(leftovers(store, path) for path in beside):
         yield Note(path, None, TEMPORARY)
-    if location.kind == 'bags':
+    if location.type == 'bags':
         for path in location.parts:
             yield from lone_bag_checks(store, path, options, decode)
         return
-    if location.kind == 'shards':
+    if location.type == 'shards':
         detail = index_damage(location)
         if detail is not None:
             yield Damage(store.join(location.path, INDEX), None, None, detail)

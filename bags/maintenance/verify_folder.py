@@ -188,27 +188,27 @@ def _field_checks(
 
 
 def _expected(
-    folder: Folder, kind: FieldType, name: str, cache: Decoders, decode: bool
+    folder: Folder, field_type: FieldType, name: str, cache: Decoders, decode: bool
 ) -> Generator[Finding, None, Expected]:
     """Yields damage in the type of a field; returns the expected properties of its records."""
-    function = (decoders if cache.functions is None else cache.functions).get(kind.word)
+    function = (decoders if cache.functions is None else cache.functions).get(field_type.word)
     try:
-        decoder = cache.get(name, kind, folder.starts, folder.path)
+        decoder = cache.get(name, field_type, folder.starts, folder.path)
     except SpecError as exc:
         if function is not None:
             path = folder.store.join(folder.path, 'spec.json')
             yield Damage(path, name, None, str(exc).split(': ', 2)[-1])
         elif decode:
-            detail = f'values of {kind.text} are not decoded: there is no decoder for them'
+            detail = f'values of {field_type.text} are not decoded: there is no decoder for them'
             yield Note(folder.path, name, detail)
-        return Expected(name, kind.text)
+        return Expected(name, field_type.text)
     # Integers of Bags 0.x and Granular may have other lengths than their type.
-    any_length = kind.word == 'int' and (folder.starts or not kind.args)
+    any_length = field_type.word == 'int' and (folder.starts or not field_type.args)
     return Expected(
         name,
-        kind.text,
+        field_type.text,
         0 if any_length else decoder.length,
-        FORMATS.get(kind.word) if function is decoders.get(kind.word) else None,
+        FORMATS.get(field_type.word) if function is decoders.get(field_type.word) else None,
         decoder.decode if decode and decoder.decode is not bytes else None,
         decoder.lazy,
     )
@@ -222,12 +222,12 @@ def _check_refs(refs: BagFile, format: RefsFormat, bags: dict[str, BagFile]) -> 
         rows, columns, damage = _read_refs(refs, format, start, min(start + REFS_ROWS, refs.count))
         findings += damage
         for name, bag in bags.items():
-            kind = format.spec[name]
-            firsts, counts = columns[name] if kind.sequence else (columns[name], None)
-            bad = dangling(kind, firsts, counts, bag.count)
+            field_type = format.spec[name]
+            firsts, counts = columns[name] if field_type.sequence else (columns[name], None)
+            bad = dangling(field_type, firsts, counts, bag.count)
             if counts is not None:
                 # Empty sequences can be read wherever they start, but no writer starts one beyond the end.
-                bad |= (counts == 0) & (firsts > bag.count) & ~((firsts == MISSING) & kind.optional)
+                bad |= (counts == 0) & (firsts > bag.count) & ~((firsts == MISSING) & field_type.optional)
             lasts = firsts if counts is None else firsts + np.maximum(counts - 1, 0)
             for row in np.flatnonzero(bad).tolist():
                 is_missing = firsts[row] == MISSING

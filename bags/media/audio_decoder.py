@@ -287,10 +287,10 @@ AnyAudioDecoder = WavReader | AudioDecoder
 
 def as_float(samples: npt.NDArray[Any]) -> Samples:
     """Returns samples as float32 from -1 to 1."""
-    kind = samples.dtype.name
-    if kind == 'uint8':
+    dtype = samples.dtype.name
+    if dtype == 'uint8':
         return (samples.astype(np.float32) - 128) / np.float32(128)
-    if kind in ('int16', 'int32'):
+    if dtype in ('int16', 'int32'):
         return samples.astype(np.float32) / np.float32(2 ** (8 * samples.dtype.itemsize - 1))
     return samples.astype(np.float32)
 

@@ -37,32 +37,32 @@ MAX_CHECKED_PACKETS = 64
 CHECKED_RANGES = 4
 
 
-def open_packets(file: BinaryIO, kind: str, stream: int | None = None) -> Packets:
+def open_packets(file: BinaryIO, media_type: str, stream: int | None = None) -> Packets:
     """Finds the packets of a file's video or audio.
 
     Args:
         file: A seekable binary file.
-        kind: `video` or `audio`.
+        media_type: `video` or `audio`.
         stream: The index of the stream; by default, the one that players choose.
 
     Raises:
-        ValueError: Not a media file, no stream of the kind, or an unknown codec.
+        ValueError: Not a media file, no stream of the type, or an unknown codec.
     """
     file.seek(0)
     name = identify_file(file)
     if name not in DEMUXERS:
-        raise ValueError(f'expected {kind}, got {name}')
+        raise ValueError(f'expected {media_type}, got {name}')
     track = None
     if name in ('MP4', 'QuickTime'):
         moov = find_moov(file)
-        track = find_track(moov, HANDLERS[kind]) if stream is None else None
+        track = find_track(moov, HANDLERS[media_type]) if stream is None else None
         if track is None:
             with _opened(file, name) as container:
-                stream = best_stream(container, kind, stream).index
-            track = find_track(moov, HANDLERS[kind], stream)
+                stream = best_stream(container, media_type, stream).index
+            track = find_track(moov, HANDLERS[media_type], stream)
         if track is not None and track.codec in PLAIN_CODECS and len(track.table.sizes):
             table = track.table
-            if kind == 'video':
+            if media_type == 'video':
                 table = replace(table, shown=table.shown & (table.sizes > 0))
                 packets = Packets(positioned(file), table, name, track.index, None, track.header)
                 if track.codec != b'mp4v' or int(table.sizes.min()) > MAX_SKIPPED_VOP_BYTES:
@@ -70,7 +70,7 @@ def open_packets(file: BinaryIO, kind: str, stream: int | None = None) -> Packet
                 stream = track.index  # Of packed B-frames, a packet holds several.
             elif audio := _audio_packets(file, track, name):
                 return audio
-    return _demux(file, name, kind, stream, track is None)
+    return _demux(file, name, media_type, stream, track is None)
 
 
 def streams_of(decoder: LazyDecoder[Any]) -> tuple[Stream, ...]:
@@ -166,11 +166,11 @@ def _checked_times(packets: Packets) -> Packets:
     return packets
 
 
-def _demux(file: BinaryIO, name: str, kind: str, stream_index: int | None, may_change: bool) -> Packets:
+def _demux(file: BinaryIO, name: str, media_type: str, stream_index: int | None, may_change: bool) -> Packets:
     """Reads the file once and records the packets of a stream.
 
     Args:
-        file, name, kind, stream_index: As of `open_packets`.
+        file, name, media_type, stream_index: As of `open_packets`.
         may_change: Whether an MP4 or Ogg may have several headers for a stream.
 
     Raises:
@@ -188,12 +188,12 @@ def _demux(file: BinaryIO, name: str, kind: str, stream_index: int | None, may_c
     raw_times: list[int] = []
     try:
         with open_container(whole, name) as container:
-            stream = best_stream(container, kind, stream_index)
+            stream = best_stream(container, media_type, stream_index)
             index, is_reordered = stream.index, bool(getattr(stream.codec_context, 'has_b_frames', 0))
             codec = stream.codec_context.name
             time_base = stream.time_base.numerator, stream.time_base.denominator
             length_size = nal_length_size(codec, stream.codec_context.extradata)
-            skips = Skips(lambda: new_context(BorrowedFile(file), name, index, codec), kind == 'audio')
+            skips = Skips(lambda: new_context(BorrowedFile(file), name, index, codec), media_type == 'audio')
             if not has_side_data() and _has_side_data(stream, name, may_change):
                 shift = -1
             for packet in container.demux(stream):
@@ -244,7 +244,7 @@ def _demux(file: BinaryIO, name: str, kind: str, stream_index: int | None, may_c
         truncation = truncation or f'packet {doubtful[0]} is damaged'
         rows = rows[: doubtful[0]]
     if not rows:
-        raise ValueError(truncation or f'expected {kind}, got no packet of it')
+        raise ValueError(truncation or f'expected {media_type}, got no packet of it')
     if is_packed and shift == -1:
         raise ValueError(f'the B-frames of MPEG-4 are packed, and the {name} does not store packets whole')
     table, b_frames = _table(rows, codec, shift or 0, time_base, truncation)

@@ -6,7 +6,7 @@
         edts/elst          which part of the track is shown, and when
         mdia
           mdhd             ticks per second, for samples
-          hdlr             the kind of the track
+          hdlr             the type of the track
           minf/stbl
             stsd           the codec
             stts, ctts     durations of samples, and the delay from decoding to presentation
@@ -67,10 +67,10 @@ def find_moov(file: BinaryIO) -> bytes:
     while start + 8 <= size:
         file.seek(start)
         head = file.read(16)
-        kind, header, length = box_header(head.ljust(16, b'\0'), 0, size - start)
+        box_type, header, length = box_header(head.ljust(16, b'\0'), 0, size - start)
         if length < header:
             raise ValueError(f'expected a box of MP4 at byte {start}, got {head[:8].hex(" ")}')
-        if kind == b'moov':
+        if box_type == b'moov':
             if start + length > size or length > MAX_MOOV_BYTES:
                 raise ValueError(f'MP4 is cut off after {size} bytes, within the header')
             file.seek(start + header)
@@ -82,20 +82,20 @@ def find_moov(file: BinaryIO) -> bytes:
 
 
 def _boxes(data: memoryview) -> Iterator[tuple[bytes, memoryview, memoryview]]:
-    """Yields the kind, the content, and all bytes of each box."""
+    """Yields the type, the content, and all bytes of each box."""
     start = 0
     while start + 8 <= len(data):
-        kind, header, length = box_header(data, start, len(data) - start)
+        box_type, header, length = box_header(data, start, len(data) - start)
         if length < header or start + length > len(data):
             return
-        yield kind, data[start + header : start + length], data[start : start + length]
+        yield box_type, data[start + header : start + length], data[start : start + length]
         start += length
 
 
 def _children(data: memoryview) -> dict[bytes, memoryview]:
     found: dict[bytes, memoryview] = {}
-    for kind, content, _ in _boxes(data):
-        found.setdefault(kind, content)
+    for box_type, content, _ in _boxes(data):
+        found.setdefault(box_type, content)
     return found
 
 
@@ -104,8 +104,8 @@ def find_track(moov: bytes, handler: bytes, index: int | None = None) -> Track |
 
     Args:
         moov: The content of the box.
-        handler: The kind of the track, `vide` or `soun`.
-        index: The index among all tracks; None for the only one of the kind. With several, returns None.
+        handler: The type of the track, `vide` or `soun`.
+        index: The index among all tracks; None for the only one of the type. With several, returns None.
 
     Raises:
         ValueError: Its tables contradict each other.
@@ -115,7 +115,7 @@ def find_track(moov: bytes, handler: bytes, index: int | None = None) -> Track |
     if b'mvex' in top:
         return None  # Fragmented.
     try:
-        tracks = [content for kind, content, _ in _boxes(view) if kind == b'trak']
+        tracks = [content for type, content, _ in _boxes(view) if type == b'trak']
         found = [
             number
             for number, content in enumerate(tracks)
@@ -267,12 +267,13 @@ def _offsets(stbl: dict[bytes, memoryview], sizes: Int64s) -> Int64s:
     return offsets
 
 
-def _box(kind: bytes, content: bytes) -> bytes:
-    return struct.pack('>I4s', 8 + len(content), kind) + content
+def _box(box_type: bytes, content: bytes) -> bytes:
+    return struct.pack('>I4s', 8 + len(content), box_type) + content
 
 
 _NO_SAMPLES = b''.join(
-    _box(kind, bytes(size)) for kind, size in ((b'stts', 8), (b'stsc', 8), (b'stsz', 12), (b'stco', 8))
+    _box(box_type, bytes(size))
+    for box_type, size in ((b'stts', 8), (b'stsc', 8), (b'stsz', 12), (b'stco', 8))
 )
 
 
@@ -281,17 +282,17 @@ def _header(moov: memoryview, track: memoryview) -> bytes:
 
     def rebuild(content: memoryview) -> bytes:
         parts = []
-        for kind, inner, whole in _boxes(content):
-            if kind in (b'mdia', b'minf'):
-                parts.append(_box(kind, rebuild(inner)))
-            elif kind == b'stbl':
-                parts.append(_box(kind, only(inner, b'stsd') + _NO_SAMPLES))
-            elif kind not in (b'edts', b'udta', b'meta', b'tref', b'uuid', b'free'):
+        for box_type, inner, whole in _boxes(content):
+            if box_type in (b'mdia', b'minf'):
+                parts.append(_box(box_type, rebuild(inner)))
+            elif box_type == b'stbl':
+                parts.append(_box(box_type, only(inner, b'stsd') + _NO_SAMPLES))
+            elif box_type not in (b'edts', b'udta', b'meta', b'tref', b'uuid', b'free'):
                 parts.append(bytes(whole))
         return b''.join(parts)
 
     def only(content: memoryview, wanted: bytes) -> bytes:
-        return b''.join(bytes(whole) for kind, _, whole in _boxes(content) if kind == wanted)
+        return b''.join(bytes(whole) for box_type, _, whole in _boxes(content) if box_type == wanted)
 
     trak = _box(b'trak', rebuild(track))
     return _box(b'ftyp', b'isom\0\0\x02\0isomiso2') + _box(b'moov', only(moov, b'mvhd') + trak)

@@ -133,8 +133,8 @@ class DemuxedPackets(Packets):
         # After a seek in Ogg, times of audio are estimates: there, packets are counted from the page's first.
         if self._container is None:
             self._open()
-        kind = self._container.streams[self.stream].type
-        is_counted = kind == 'audio' and self.name.startswith('Ogg')
+        media_type = self._container.streams[self.stream].type
+        is_counted = media_type == 'audio' and self.name.startswith('Ogg')
         ahead = start - int(np.searchsorted(table.offsets, wanted[0]))
         for time in (wanted[1], None):
             packets, left = self._demux(time), ahead

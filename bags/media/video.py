@@ -104,7 +104,7 @@ class Video(FrameSequence):
     def rotation(self) -> int:
         """Rotation of the stored frames in degrees clockwise: 0, 90, 180 or 270, also with `rotate=False`."""
         with self._decoder.use() as decoder:
-            return decoder.kind.orientation.rotation
+            return decoder.frame_format.orientation.rotation
 
     @property
     def source(self) -> Source:
@@ -152,7 +152,7 @@ class Video(FrameSequence):
 
     def _frame_type(self) -> tuple[tuple[int, int, int], np.dtype[Any]]:
         with self._decoder.use() as decoder:
-            return self._options.result(decoder.kind)
+            return self._options.result(decoder.frame_format)
 
     def _decode(self, numbers: Int64s) -> Pixels:
         found: Pixels | None = None
@@ -161,8 +161,8 @@ class Video(FrameSequence):
                 pixels = decoder.pixels(number, frame, self._options)
                 if found is None:
                     found = np.empty((len(numbers), *pixels.shape), pixels.dtype)
-                for place in np.flatnonzero(numbers == number):
-                    found[place] = pixels
+                for position in np.flatnonzero(numbers == number):
+                    found[position] = pixels
         return self._no_frames() if found is None else found
 
     def __iter__(self) -> Iterator[Pixels]:

@@ -15,7 +15,7 @@ import numpy as np
 from bags.concurrency import cached_attribute
 from bags.formats.encoded import positioned
 from bags.formats.ffmpeg import import_av
-from bags.formats.pixels import FrameKind, PixelConverter, PixelOptions, Pixels, frame_kind
+from bags.formats.pixels import FrameFormat, PixelConverter, PixelOptions, Pixels, frame_format
 from bags.indexing import Int64s
 from bags.media.demux import open_packets
 from bags.media.packets import Packets
@@ -54,22 +54,22 @@ class VideoDecoder:
         return _new_context(self.packets, 1)
 
     @cached_attribute
-    def kind(self) -> FrameKind:
-        """The kind of the frames; decodes frame 0 unless it is known. Not for use while decoding frames."""
+    def frame_format(self) -> FrameFormat:
+        """The format of the frames; decodes frame 0 unless it is known. Not for use while decoding frames."""
         ((_, frame),) = self.frames(np.array([0]))
-        return frame_kind(frame)
+        return frame_format(frame)
 
     def pixels(self, number: int, frame: Any, options: PixelOptions) -> Pixels:
         """Returns the pixels of a frame, in most cases without a copy.
 
         Raises:
-            ValueError: It is of another kind than the first frame that was decoded.
+            ValueError: It is of another format than the first frame that was decoded.
         """
         convert = self._convert
         if convert is None or convert.options != options:
-            if 'kind' not in vars(self):
-                self.kind = frame_kind(frame)
-            convert = self._convert = PixelConverter(self.kind, options)
+            if 'frame_format' not in vars(self):
+                self.frame_format = frame_format(frame)
+            convert = self._convert = PixelConverter(self.frame_format, options)
         try:
             return convert(frame)
         except ValueError as exc:

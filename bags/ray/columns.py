@@ -46,28 +46,28 @@ def to_table(dataset: Dataset, indices: Int64s, fields: tuple[str, ...]) -> pa.T
     return pa.table({name: _to_arrow(name, types[name], columns[name]) for name in fields})
 
 
-def _to_arrow(name: str, kind: FieldType, column: Column) -> pa.Array:
+def _to_arrow(name: str, field_type: FieldType, column: Column) -> pa.Array:
     try:
-        return _convert(kind, column)
+        return _convert(field_type, column)
     except (ValueError, TypeError, OverflowError) as exc:  # Arrow's and Ray's errors are ValueErrors.
         raise TypeError(
-            f'field {name!r} of type {kind.text}: its values are not those of the type ({exc!s:.200}); '
+            f'field {name!r} of type {field_type.text}: its values are not those of the type ({exc!s:.200}); '
             'a dataset for Ray is opened without raw and with the built-in decoders'
         ) from exc
 
 
-def _convert(kind: FieldType, column: Column) -> pa.Array:
-    found = _element_type(kind)
+def _convert(field_type: FieldType, column: Column) -> pa.Array:
+    found = _element_type(field_type)
     if found is None:
         return ArrowPythonObjectArray.from_objects([*column])
     element, shape = found
-    is_frames = kind.word in MEDIA and any(isinstance(value, np.ndarray) for value in column)
-    if is_frames or (shape and not kind.optional and not (kind.sequence and -1 in shape)):
+    is_frames = field_type.word in MEDIA and any(isinstance(value, np.ndarray) for value in column)
+    if is_frames or (shape and not field_type.optional and not (field_type.sequence and -1 in shape)):
         if isinstance(column, np.ndarray):
             return ArrowTensorArray.from_numpy(_native(column))
         values = [_native(value) for value in column]
         if not values:
-            ndim = len(shape) + kind.sequence
+            ndim = len(shape) + field_type.sequence
             return ArrowVariableShapedTensorArray.from_numpy(
                 [np.zeros((0,) * ndim, element.to_pandas_dtype())]
             )[:0]
@@ -81,19 +81,23 @@ def _convert(kind: FieldType, column: Column) -> pa.Array:
         return pa.LargeListArray.from_arrays(
             pa.array(column.offsets), pa.array(column.values, element), mask=mask
         )
-    return pa.array(column, pa.large_list(element) if kind.sequence else element)
+    return pa.array(column, pa.large_list(element) if field_type.sequence else element)
 
 
-def _element_type(kind: FieldType) -> tuple[pa.DataType, tuple[int, ...]] | None:
+def _element_type(field_type: FieldType) -> tuple[pa.DataType, tuple[int, ...]] | None:
     """Returns the Arrow type of the elements of a field and the shape of its arrays; None if it has none."""
-    if kind.word in MEDIA or kind.word == 'bytes':
+    if field_type.word in MEDIA or field_type.word == 'bytes':
         return pa.large_binary(), ()
-    if kind.word == 'utf8':
+    if field_type.word == 'utf8':
         return pa.large_string(), ()
-    if kind.word in ('int', 'uint') and int_size(*kind.args) <= 8:
-        size = next(size for size in (1, 2, 4, 8) if size >= int_size(*kind.args))
-        return pa.from_numpy_dtype(np.dtype(f'{kind.word[0]}{size}')), ()
-    found = array_type(*kind.args) if kind.word == 'array' else fixed_dtype(kind.word, kind.args)
+    if field_type.word in ('int', 'uint') and int_size(*field_type.args) <= 8:
+        size = next(size for size in (1, 2, 4, 8) if size >= int_size(*field_type.args))
+        return pa.from_numpy_dtype(np.dtype(f'{field_type.word[0]}{size}')), ()
+    found = (
+        array_type(*field_type.args)
+        if field_type.word == 'array'
+        else fixed_dtype(field_type.word, field_type.args)
+    )
     if found is None or found[0].kind not in 'biuf' or found[0].itemsize > 8 or is_small_float(found[0]):
         return None
     return pa.from_numpy_dtype(found[0].newbyteorder('=')), found[1]
@@ -113,20 +117,24 @@ def as_datapoint(row: Mapping[str, Any], types: Spec) -> dict[str, Any]:
     return {name: _from_row(types.get(name), value) for name, value in row.items()}
 
 
-def _from_row(kind: FieldType | None, value: Any) -> Any:
-    if kind is None:
+def _from_row(field_type: FieldType | None, value: Any) -> Any:
+    if field_type is None:
         return value  # The writer raises: there is no such field.
     # pandas has NaN for a missing value.
-    if kind.optional and kind.word != 'float' and isinstance(value, float) and value != value:  # noqa: PLR0124
+    if field_type.optional and field_type.word != 'float' and isinstance(value, float) and value != value:  # noqa: PLR0124
         return None
-    if kind.word != 'array' or not isinstance(value, list):
+    if field_type.word != 'array' or not isinstance(value, list):
         return value
-    return [_as_array(kind, item) for item in value] if kind.sequence else _as_array(kind, value)
+    return (
+        [_as_array(field_type, item) for item in value]
+        if field_type.sequence
+        else _as_array(field_type, value)
+    )
 
 
-def _as_array(kind: FieldType, value: Any) -> Any:
+def _as_array(field_type: FieldType, value: Any) -> Any:
     """Converts an empty nested list to an array of the shape of the type, which the list does not tell."""
-    found = array_type(*kind.args)
+    found = array_type(*field_type.args)
     if found is None or not isinstance(value, list) or np.size(value):
         return value
     dtype, shape = found

@@ -90,7 +90,7 @@ class Mixture:
     def __len__(self) -> int:
         return self.samples
 
-    def place(self, epoch: int, positions: Int64s) -> tuple[Int64s, Int64s]:
+    def locate(self, epoch: int, positions: Int64s) -> tuple[Int64s, Int64s]:
         """Returns the dataset at each position, and the number of its earlier positions in all epochs."""
         positions = positions + epoch * self.samples
         numbers = np.searchsorted(self._starts, positions, 'right') - 1
@@ -104,7 +104,7 @@ class Mixture:
         return owners, counts
 
     def take(self, epoch: int, positions: Int64s) -> Int64s:
-        owners, counts = self.place(epoch, positions)
+        owners, counts = self.locate(epoch, positions)
         found = np.empty(np.shape(positions), np.int64)
         for owner in np.unique(owners).tolist():
             chosen = owners == owner

@@ -160,9 +160,9 @@ class ShardShuffled:
         for number in np.unique(numbers).tolist():
             chosen = numbers == number
             start, stop = int(windows[number]), int(windows[number + 1])
-            place = start + permuted(positions[chosen] - start, stop - start, self.seed, epoch, number)
-            shard = np.searchsorted(starts, place, 'right') - 1
-            found[chosen] = self._starts[order[shard]] + place - starts[shard]
+            shuffled = start + permuted(positions[chosen] - start, stop - start, self.seed, epoch, number)
+            shard = np.searchsorted(starts, shuffled, 'right') - 1
+            found[chosen] = self._starts[order[shard]] + shuffled - starts[shard]
         return found
 
     def __repr__(self) -> str:
@@ -274,9 +274,9 @@ class Weighted:
         values = given.astype(np.float64)
         wrong = ~((values >= 0) & (values < np.inf))
         if wrong.any():
-            place = int(wrong.argmax())
+            index = int(wrong.argmax())
             raise ValueError(
-                f'weights: expected finite numbers of at least 0, got {given[place]} for datapoint {place}'
+                f'weights: expected finite numbers of at least 0, got {given[index]} for datapoint {index}'
             )
         if not values.any():
             raise ValueError(f'weights: expected one above 0, got {len(values)} zeros')

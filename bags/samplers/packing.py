@@ -31,7 +31,7 @@ KEYS = 1 << 16  # Arrays of 16-bit keys are sorted in linear time.
 SKEW_LEVELS = 8
 """Number of groups of similar skew in a round. More groups balance the budgets better, and the bins worse."""
 PASSES = 8
-MIN_PLACED = 0.1  # Share of the remaining datapoints that a pass must place for another pass to follow.
+MIN_PACKED = 0.1  # Share of the remaining datapoints that a pass must place for another pass to follow.
 MAX_ROUNDS = 256
 """Mean number of datapoints in a bin above which small ones are packed several at a time."""
 MAX_EXCEEDING = 1 / 16
@@ -44,7 +44,7 @@ class Packed:
 
     A position is a bin, so the `batch_size` of a loader counts bins. All bins are planned when the sampler is
     created, from the lengths alone, which takes a second for a million datapoints. In each epoch the bins
-    come in another random order, and datapoints of equal lengths change places.
+    come in another random order, and datapoints of equal lengths change positions.
 
     The loader adds two columns to each batch: `_datapoint`, the index of each datapoint, int64 (n,), and
     `_bin`, its bin within the batch, int32 (n,).
@@ -98,9 +98,8 @@ class Packed:
         fill = [total / (limit * max(1, self.bins)) for limit, total in zip(limits, totals, strict=True)]
         self.fill = dict(zip(budgets, fill, strict=True)) if isinstance(budget, Mapping) else fill[0]
         """Mean share of the budget that the bins use; a mapping for several budgets."""
-        # Places are positions in the order of lengths. An epoch shuffles datapoints of equal lengths among
-        # their places.
-        self._places = mixed[np.argsort(bins[mixed], kind='stable')]
+        # Positions in the order of lengths. An epoch shuffles datapoints of equal lengths among theirs.
+        self._positions = mixed[np.argsort(bins[mixed], kind='stable')]
         self._offsets = offsets_of(np.bincount(bins, minlength=self.bins))
         self._last: tuple[int, Int64s] = (-1, bins)
 
@@ -108,7 +107,7 @@ class Packed:
         return self.bins
 
     def _members(self, epoch: int) -> Int64s:
-        """Returns the datapoint at each place."""
+        """Returns the datapoint at each position."""
         known, found = self._last
         if known != epoch:
             order = permuted(np.arange(self.datapoints), self.datapoints, self.seed, epoch)
@@ -120,8 +119,8 @@ class Packed:
         """Returns the datapoints of the bins at some positions of an epoch."""
         bins = permuted(np.reshape(positions, -1), self.bins, self.seed, epoch, 1)
         counts = self._offsets[bins + 1] - self._offsets[bins]
-        places = self._places[spread(self._offsets[bins], counts)]
-        return Ragged(self._members(epoch)[places], offsets_of(counts))
+        chosen = self._positions[spread(self._offsets[bins], counts)]
+        return Ragged(self._members(epoch)[chosen], offsets_of(counts))
 
     def __repr__(self) -> str:
         return f'Packed({self.budget}, {self.datapoints} lengths #{self._mark:08x}, seed={self.seed})'
@@ -139,8 +138,8 @@ def _checked(name: str, lengths: Any, budget: int) -> Int64s:
         (values > budget, f'at most the budget of {budget}'),
     ):
         if wrong.any():
-            place = int(wrong.argmax())
-            raise ValueError(f'{name}: expected {expected}, got {values[place]} for datapoint {place}')
+            index = int(wrong.argmax())
+            raise ValueError(f'{name}: expected {expected}, got {values[index]} for datapoint {index}')
     return values.astype(np.int64)
 
 
@@ -192,8 +191,8 @@ def _best_fit(lengths: Int64s, budget: int) -> tuple[Int64s, int]:
 
     for length, count in zip(values[::-1].tolist(), counts[::-1].tolist(), strict=True):
         while length and count:
-            place = bisect_left(spaces, length)
-            if place == len(spaces):
+            position = bisect_left(spaces, length)
+            if position == len(spaces):
                 each = budget // length
                 for items, new in ((each, count // each), (count % each, 1)):
                     if items and new:
@@ -201,13 +200,13 @@ def _best_fit(lengths: Int64s, budget: int) -> tuple[Int64s, int]:
                         keep(budget - items * length, (total, new))
                         total += new
                 break
-            space = spaces[place]
+            space = spaces[position]
             first, number = bins[space].pop()
             taken = min(number, count)
             if taken < number:
                 bins[space].append((first + taken, number - taken))
             elif not bins[space]:
-                del bins[space], spaces[place]
+                del bins[space], spaces[position]
             runs.append((first, taken))
             keep(space - length, (first, taken))
             count -= taken
@@ -274,7 +273,7 @@ def _fill(lengths: Int64s, budgets: Int64s, count: int) -> Int64s:
             found[chosen] = bins
             space[bins] -= lengths[chosen]
         before, left = len(left), np.flatnonzero(found < 0)
-        if len(left) > (1 - MIN_PLACED) * before:
+        if len(left) > (1 - MIN_PACKED) * before:
             break
     return found
 

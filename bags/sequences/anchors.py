@@ -120,8 +120,8 @@ class Anchors:
             if not self._is_by_index(name):
                 assert clock is not None
                 anchors = clock.before(rows, moments[:, None] - 2 * EPSILON)[:, 0] + 1
-            places = anchors[:, None] + np.arange(span.start, span.stop)
-            return Located(np.clip(places, 0, counts - 1), (places < 0) | (places >= counts))
+            positions = anchors[:, None] + np.arange(span.start, span.stop)
+            return Located(np.clip(positions, 0, counts - 1), (positions < 0) | (positions >= counts))
         assert clock is not None
         wanted = moments[:, None] + np.array(span.offsets)
         before = clock.before(rows, wanted)
@@ -132,10 +132,10 @@ class Anchors:
         is_pad = (counts == 0) | (wanted < start[:, None] - slack) | (wanted > stop[:, None] + slack)
         if span.fill == 'previous':
             is_pad |= before < 0
-            places, gap = low, wanted - low_times
+            positions, gap = low, wanted - low_times
         else:
             is_low = wanted - low_times <= high_times - wanted + EPSILON
-            places = np.where(is_low | (before == counts - 1), low, high)
+            positions = np.where(is_low | (before == counts - 1), low, high)
             gap = np.minimum(abs(wanted - low_times), abs(high_times - wanted))
         if span.tolerance is not None:
             missing = ~is_pad & (gap > slack)
@@ -147,12 +147,12 @@ class Anchors:
                 )
             is_pad |= missing
         if span.fill != 'linear':
-            return Located(np.where(counts > 0, places, -1), is_pad)
+            return Located(np.where(counts > 0, positions, -1), is_pad)
         distance = high_times - low_times
         is_between = (distance > 0) & (wanted - low_times > EPSILON)  # Otherwise there is no interpolation.
         weights = np.divide(wanted - low_times, distance, out=np.zeros_like(wanted), where=is_between)
-        places = np.where(counts > 0, np.concatenate([low, high], 1), -1)
-        return Located(places, is_pad, np.clip(weights, 0, 1))
+        positions = np.where(counts > 0, np.concatenate([low, high], 1), -1)
+        return Located(positions, is_pad, np.clip(weights, 0, 1))
 
     def _is_by_index(self, name: str) -> bool:
         """Returns whether item i of a field belongs to anchor i."""

@@ -91,9 +91,9 @@ class RateClock(Clock):
         return np.where(is_there, self._starts[rows, None] + items / self._rate, np.nan)
 
     def before(self, rows: Int64s, times: Seconds) -> Int64s:
-        places = (times - self._starts[rows, None] + EPSILON) * self._rate
+        positions = (times - self._starts[rows, None] + EPSILON) * self._rate
         last = self.counts(rows)[:, None] - 1
-        found: Int64s = np.floor(np.clip(places, -1, last + 0.5)).astype(np.int64)
+        found: Int64s = np.floor(np.clip(positions, -1, last + 0.5)).astype(np.int64)
         return found
 
 
@@ -118,10 +118,10 @@ class TableClock(Clock):
 
     def _expect(self, rows: Int64s, counts: Int64s, others: Int64s) -> None:
         if (counts != others).any():
-            place = int((counts != others).argmax())
+            position = int((counts != others).argmax())
             raise ValueError(
-                f'windows: datapoint {rows[place]}: expected a time in {self._times!r} for each of the '
-                f'{counts[place]} items of {self.field!r}, got {others[place]}'
+                f'windows: datapoint {rows[position]}: expected a time in {self._times!r} for each of the '
+                f'{counts[position]} items of {self.field!r}, got {others[position]}'
             )
 
     def _tables(self, rows: Int64s) -> dict[int, Seconds]:

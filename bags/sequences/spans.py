@@ -133,30 +133,30 @@ def positive(what: str, value: Any, unit: str) -> float:
     return number
 
 
-def types_of(name: str, kind: FieldType, span: Span, padding: Padding) -> tuple[FieldType, FieldType]:
+def types_of(name: str, field_type: FieldType, span: Span, padding: Padding) -> tuple[FieldType, FieldType]:
     """Returns the types of a field of windows and of its mask.
 
     Raises:
         TypeError: The field cannot have such windows.
     """
-    if kind.word == 'audio' and not kind.sequence:
+    if field_type.word == 'audio' and not field_type.sequence:
         offsets = span.offsets if isinstance(span, Times) and span.fill == 'nearest' else ()
         if len(offsets) != 2 or offsets[0] >= offsets[1]:
             raise TypeError(f'windows: field {name!r} of type audio: expected times(start, stop), got {span}')
         return parse_type('array'), parse_type('array')
     mask = parse_type(f'array(bool,{span.count})')
-    fixed = fixed_dtype(kind.word, kind.args)
+    fixed = fixed_dtype(field_type.word, field_type.args)
     if isinstance(span, Times) and span.fill == 'linear' and (fixed is None or fixed[0].kind != 'f'):
-        raise TypeError(f'windows: field {name!r} of type {kind.text}: linear fill needs floats')
-    if kind.word in VIDEO_WORDS:
+        raise TypeError(f'windows: field {name!r} of type {field_type.text}: linear fill needs floats')
+    if field_type.word in VIDEO_WORDS:
         return parse_type('array'), mask
     if fixed is not None and fixed[0].kind in 'biufc':
         shape = ','.join(map(str, (fixed[0].newbyteorder('=').name, span.count, *fixed[1])))
         return parse_type(f'array({shape})'), mask
-    if padding == 'zero' and fixed is None and kind.word not in ('array', *IMAGE_WORDS):
-        raise TypeError(f"windows: field {name!r} of type {kind.text}: padding='zero' needs arrays")
-    args = f'({",".join(kind.args)})' if kind.args else ''
-    return parse_type(f'{kind.word}{args}[]'), mask
+    if padding == 'zero' and fixed is None and field_type.word not in ('array', *IMAGE_WORDS):
+        raise TypeError(f"windows: field {name!r} of type {field_type.text}: padding='zero' needs arrays")
+    args = f'({",".join(field_type.args)})' if field_type.args else ''
+    return parse_type(f'{field_type.word}{args}[]'), mask
 
 
 def check_bounds(value: Any) -> tuple[float, float]:

@@ -130,7 +130,7 @@ class TimeWindows(WindowsView):
             return self._datasets[0]._read(places[0], {name: items}, read_records)[name]
         if isinstance(items, PerRowItems):
             where = self._anchors.locate(name, *places)
-            chosen = np.repeat(np.arange(len(indices)), items.counts), items.places
+            chosen = np.repeat(np.arange(len(indices)), items.counts), items.numbers
             if self._anchors.padding == 'zero' and where.is_pad[chosen].any():
                 raise TypeError(f"field {name!r}: no record is zeros: copy windows with padding='edge'")
             below = PerRowItems(None, items.counts, where.places[chosen])

@@ -1,7 +1,7 @@
 """Local files and object stores: the only part of the library that touches the operating system or a network.
 
 There are two interfaces: a `File` is the bytes of one file as they were when it was opened, and a `Store`
-holds files by path. Code above this package works with any store. A new kind of store is a module here and a
+holds files by path. Code above this package works with any store. A new type of store is a module here and a
 line in `store_for`.
 """
 

@@ -47,9 +47,11 @@ class Clients:
         }
         self.given = scheme, copied
         self.policy, self.options = RetryPolicy.from_options(options)
-        self.kind = self.options.pop('client', 'auto')
-        if self.kind not in ('auto', 'obstore', 'fsspec'):
-            raise ValueError(f"storage option 'client': expected auto, obstore or fsspec, got {self.kind!r}")
+        self.client = self.options.pop('client', 'auto')
+        if self.client not in ('auto', 'obstore', 'fsspec'):
+            raise ValueError(
+                f"storage option 'client': expected auto, obstore or fsspec, got {self.client!r}"
+            )
         # Clients of other processes are kept: a forked child must not close its parent's connections.
         self._readers: dict[int, ObjectClient] = {}
         self._writers: dict[int, ObjectClient] = {}
@@ -66,7 +68,7 @@ class Clients:
         return self._writers.get(process) or self._writers.setdefault(process, self._make_writer())
 
     def _make_reader(self) -> ObjectClient:
-        if self.filesystem is None and self.kind != 'fsspec' and os.getpid() not in _FORKED:
+        if self.filesystem is None and self.client != 'fsspec' and os.getpid() not in _FORKED:
             from bags.storage.obstore_options import obstore_settings
 
             settings = obstore_settings(self.scheme, self.options)
@@ -76,16 +78,16 @@ class Clients:
 
                     return ObstoreClient(settings, self.policy)
                 except MissingDependencyError:
-                    if self.kind == 'obstore':
+                    if self.client == 'obstore':
                         extra = 'gcs' if self.scheme == 'gs' else 's3'
                         raise MissingDependencyError('obstore', extra) from None
-            elif self.kind == 'obstore':
+            elif self.client == 'obstore':
                 raise ValueError(f'{self.scheme} with {", ".join(self.options)}: not known to obstore')
         return self._make_fsspec()
 
     def _make_writer(self) -> ObjectClient:
         reader = self.reader()
-        if self.scheme == 'gs' and reader.version_kind == 'etag':
+        if self.scheme == 'gs' and reader.version_type == 'etag':
             # obstore writes to GCS through its XML interface, which emulators do not have.
             with contextlib.suppress(MissingDependencyError):
                 return self._make_fsspec()

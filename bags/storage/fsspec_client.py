@@ -72,14 +72,14 @@ class FsspecClient(ObjectClient):
         self.filesystem = filesystem
         protocols = filesystem.protocol if isinstance(filesystem.protocol, tuple) else (filesystem.protocol,)
         if hasattr(filesystem, 'call_s3'):
-            self.version_kind = 'etag'
+            self.version_type = 'etag'
         elif 'gs' in protocols and hasattr(filesystem, 'call'):
-            self.version_kind = 'generation'
+            self.version_type = 'generation'
         elif 'http' in protocols and hasattr(filesystem, 'set_session'):
-            self.version_kind, self.is_web = 'web', True
+            self.version_type, self.is_web = 'web', True
         else:
-            self.version_kind = 'info'
-        self.is_conditional = self.version_kind in ('etag', 'generation')
+            self.version_type = 'info'
+        self.is_conditional = self.version_type in ('etag', 'generation')
 
     def _inner(self, path: str) -> str:
         """Returns a path in the file system's own form."""
@@ -101,7 +101,7 @@ class FsspecClient(ObjectClient):
         if self.is_conditional:
             byte_range = f'bytes=-{stop}' if start is None else f'bytes={start}-{stop - 1}'
             with self.semaphore:
-                if self.version_kind == 'etag':
+                if self.version_type == 'etag':
                     return self._get_from_s3(path, byte_range, version)
                 return self._get_from_gcs(path, byte_range, version)
         if start is None:

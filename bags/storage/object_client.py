@@ -34,8 +34,8 @@ class ObjectClient(abc.ABC):
 
     merge_gap: int
     """Bytes between two ranges that are cheaper to read than to skip with another request."""
-    version_kind: str
-    """Versions of one object are comparable between clients of the same kind."""
+    version_type: str
+    """Versions of one object are comparable between clients of the same type."""
     max_object_size: int
     """Maximum bytes of an upload of unknown size."""
     is_web: bool = False

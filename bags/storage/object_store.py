@@ -47,7 +47,7 @@ class RemoteFile:
         self.version = head.version
         self.tail = tail
         self.cached_from = head.size - len(tail)
-        self._version_kind = clients.reader().version_kind
+        self._version_type = clients.reader().version_type
 
     def read(self, start: int, stop: int) -> Buffer:
         first = self.cached_from
@@ -78,12 +78,12 @@ class RemoteFile:
     def _fetch(self, starts: Offsets, stops: Offsets) -> list[bytes]:
         """Requests merged ranges, long ones in pieces, at the same time."""
         client = self.clients.reader()
-        if client.version_kind != self._version_kind:
-            # In a forked child another client takes over, with versions of another kind.
+        if client.version_type != self._version_type:
+            # In a forked child another client takes over, with versions of another type.
             head = client.head(self.path)
             if head.size != self.size:
                 raise changed_error(self.path, f'{self.size} bytes', head.size)
-            self.head, self._version_kind = head, client.version_kind
+            self.head, self._version_type = head, client.version_type
         runs = merge(starts, stops, client.merge_gap, REQUEST_SIZE)
         firsts: list[int] = []
         lasts: list[int] = []

@@ -54,8 +54,8 @@ class ObstoreClient(ObjectClient):
     def __init__(self, settings: ObstoreSettings, policy: RetryPolicy) -> None:
         super().__init__(policy)
         self._settings = settings
-        self.is_web = settings.kind == 'HTTPStore'
-        self.version_kind = 'web' if self.is_web else 'etag'
+        self.is_web = settings.store_class == 'HTTPStore'
+        self.version_type = 'web' if self.is_web else 'etag'
         self._stores: dict[tuple[str, Purpose], Any] = {}
 
     def _store(self, path: str, purpose: Purpose = 'read') -> tuple[Any, str]:
@@ -82,7 +82,7 @@ class ObstoreClient(ObjectClient):
             'max_retries': policy.retries if purpose == 'stream' else 0,
             'retry_timeout': timedelta(seconds=policy.timeout),
         }
-        make = getattr(stores, self._settings.kind)
+        make = getattr(stores, self._settings.store_class)
         if make is stores.HTTPStore:
             url = f'{path.partition("://")[0]}://{bucket}'
             client_options['default_headers'] = {'Accept-Encoding': 'identity'}

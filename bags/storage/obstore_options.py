@@ -57,7 +57,7 @@ S3FS_NAMES = {known: name for name, known in reversed(S3_NAMES.items())}
 class ObstoreSettings(NamedTuple):
     """How obstore opens a bucket, a container, or a web server."""
 
-    kind: str
+    store_class: str
     """The class of `obstore.store`."""
     config: dict[str, Any]
     """Its arguments after the name of the bucket."""
@@ -144,7 +144,7 @@ def _gcs_settings(config: dict[str, Any]) -> ObstoreSettings | None:
     elif isinstance(token, str) and os.path.exists(token):
         config['application_credentials'] = token
     elif token not in (None, 'google_default'):
-        return None  # gcsfs knows more kinds of tokens.
+        return None  # gcsfs knows more types of tokens.
     return ObstoreSettings('GCSStore', config, str(config.get('base_url')).startswith('http://'))
 
 

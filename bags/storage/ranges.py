@@ -25,8 +25,8 @@ class Runs(NamedTuple):
         """Returns the original ranges, as slices of the bytes of each run."""
         offsets = self.starts[self.owner]
         firsts, lasts = (starts - offsets).tolist(), (stops - offsets).tolist()
-        places = zip(self.owner.tolist(), firsts, lasts, strict=True)
-        return [data[run][first:last] for run, first, last in places]
+        slices = zip(self.owner.tolist(), firsts, lasts, strict=True)
+        return [data[run][first:last] for run, first, last in slices]
 
 
 def merge(starts: Int64s, stops: Int64s, gap: int, max_size: int = 1 << 23) -> Runs:

@@ -61,7 +61,7 @@ class ViewServer:
         if not isinstance(dataset, Location):
             dataset = _locate(dataset, filesystem, storage_options)
         self.location = dataset
-        if self.location.kind == 'bags':
+        if self.location.type == 'bags':
             raise ValueError(f'{self.location.path}: expected a dataset, which is a folder, got a bag')
         self._files: FifoCache[str, File] = FifoCache(self._open, OPEN_FILES)
         self._index: bytes | None = None
@@ -124,15 +124,15 @@ class ViewServer:
             return None
         store, folder = self.location.store, self.location.path
         full = store.join(store.join(folder, match['shard']) if match['shard'] else folder, match['name'])
-        kind = 'application/json' if match['name'] in JSON else 'application/octet-stream'
+        content_type = 'application/json' if match['name'] in JSON else 'application/octet-stream'
         if not store.is_remote and not _is_inside(full, folder):
             return None
         try:
             # Local files may grow or be replaced; remote ones take a request to open.
-            return (self._files[full] if store.is_remote else self._open(full)), kind
+            return (self._files[full] if store.is_remote else self._open(full)), content_type
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            index = self._make_index() if path == INDEX and self.location.kind == 'shards' else b''
-            return (index, kind) if index else None
+            index = self._make_index() if path == INDEX and self.location.type == 'shards' else b''
+            return (index, content_type) if index else None
 
     def _open(self, path: str) -> File:
         return self.location.store.open(path, Hints(mapped=False))
@@ -199,7 +199,7 @@ class _Handler(BaseHTTPRequestHandler):
         if found is None:
             self._refuse(HTTPStatus.NOT_FOUND, 'not a file of the page or the dataset')
             return
-        content, kind = found
+        content, content_type = found
         size = len(content) if isinstance(content, bytes) else content.size
         text = self.headers.get('Range')
         span = _parse_range(text, size) if text else range(size)
@@ -212,7 +212,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(HTTPStatus.PARTIAL_CONTENT if text else HTTPStatus.OK)
         if text:
             self.send_header('Content-Range', f'bytes {span.start}-{span.stop - 1}/{size}')
-        self.send_header('Content-Type', kind)
+        self.send_header('Content-Type', content_type)
         self.send_header('Content-Length', str(len(span)))
         self.send_header('Accept-Ranges', 'bytes')
         self.send_header('Cache-Control', 'no-cache')

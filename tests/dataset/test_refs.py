@@ -78,7 +78,7 @@ def test_columns_are_the_rows_turned(given_):
     for found in (whole, form.gather(rows, list(spec))):
         assert list(found) == list(spec)
         for name, kind in spec.items():
-            place = form.places[name]
+            place = form.positions[name]
             parts = found[name] if kind.sequence else (found[name],)
             for offset, part in enumerate(parts):
                 assert part.dtype == np.int64

@@ -130,7 +130,7 @@ def _print(json: bool, facts: dict[str, Any]) -> None:
         json,
         facts,
         f'{plural(facts["datapoints"], "datapoint")}, from {facts["layout"]}',
-        *(f'  {field:{width}}  {kind}' for field, kind in facts['spec'].items()),
+        *(f'  {field:{width}}  {type}' for field, type in facts['spec'].items()),
         *facts['notes'],
         *([f'{len(skipped):,} left out:'] if skipped else []),
         *(f'  {each["datapoint"]}: {each["error"]}' for each in skipped),

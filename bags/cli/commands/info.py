@@ -173,13 +173,13 @@ def statistics(
     rows: list[list[str]] = []
     for name, each in found.items():
         elements = list(np.ndindex(np.shape(each.mean)))
-        for place in elements[:MAX_ELEMENTS]:
-            label = f'{name}[{",".join(map(str, place))}]' if place else name
-            middle = each.quantiles[0.5][place] if each.quantiles else float('nan')
-            numbers = (each.min[place], middle, each.max[place], each.mean[place], each.std[place])
-            bars = histogram(each.histogram[place].reshape(-1, 2).sum(1).tolist())
+        for element in elements[:MAX_ELEMENTS]:
+            label = f'{name}[{",".join(map(str, element))}]' if element else name
+            middle = each.quantiles[0.5][element] if each.quantiles else float('nan')
+            numbers = (each.min[element], middle, each.max[element], each.mean[element], each.std[element])
+            bars = histogram(each.histogram[element].reshape(-1, 2).sum(1).tolist())
             rows.append(
-                [label, f'{int(each.count[place]):,}', *(f'{number:.4g}' for number in numbers), bars]
+                [label, f'{int(each.count[element]):,}', *(f'{number:.4g}' for number in numbers), bars]
             )
         if len(elements) > MAX_ELEMENTS:
             rows.append([f'… {len(elements) - MAX_ELEMENTS} more of {name}', *[''] * 7])

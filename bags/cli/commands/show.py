@@ -67,7 +67,7 @@ def tail(path: Path, count: Count = 5, fields: Fields = None, json: Json = False
 def _show(path: str, rows: str, fields: str | None, save: str | None, json: bool) -> None:
     from bags.maintenance.location import locate
 
-    if locate(path).kind != 'bags':
+    if locate(path).type != 'bags':
         found = _show_datapoints(path, rows, fields, save)
     elif fields is None:
         found = _show_records(path, rows, save)
@@ -124,10 +124,10 @@ def _save_media(folder: str, dataset: Any, index: int, names: list[str]) -> list
 
     saved = []
     for name in names:
-        kind = dataset._types[name]
-        if is_undecoded(kind):
+        field_type = dataset._types[name]
+        if is_undecoded(field_type):
             for item, file in enumerate(open_records(dataset, index, name)):
-                stem = f'{index:06}.{name}' + (f'.{item:04}' if kind.sequence else '')
+                stem = f'{index:06}.{name}' + (f'.{item:04}' if field_type.sequence else '')
                 saved.append(_save_file(folder, stem, file))
     return saved
 
@@ -180,7 +180,7 @@ def _open_record(path: str, index: int, field: str, item: int | None) -> Any:
     from bags.cli.values import open_to_show
     from bags.maintenance.location import locate
 
-    if locate(path).kind == 'bags':
+    if locate(path).type == 'bags':
         if field or item is not None:
             raise UsageError(f'{path}: a bag has no fields and no items, got {field or item!r}')
         with bags.bag.Reader(path) as reader:

@@ -53,7 +53,7 @@ def _export(path: str, folder: str, *, json: bool) -> None:
     from bags.viewer.page import export_page
 
     is_web = urllib.parse.urlsplit(path).scheme in ('http', 'https')
-    if not is_web and locate(path).kind == 'bags':
+    if not is_web and locate(path).type == 'bags':
         raise UsageError(f'{path}: expected a dataset, which is a folder, got a bag')
     files = export_page(folder)
     data = urllib.parse.quote(path, safe='') if is_web else 'URL'

@@ -122,8 +122,8 @@ class ArrowSource(Source):
             if _is_type_of(spec.get(name), column):
                 self.spec[field] = spec[name]
                 continue
-            kind, classes = type_of_feature(features.get(name), column.type)
-            self.spec[field] = kind + '?' * (name in with_nulls)
+            field_type, classes = type_of_feature(features.get(name), column.type)
+            self.spec[field] = field_type + '?' * (name in with_nulls)
             if classes is not None:
                 facts.setdefault(field, {})['classes'] = classes
             if getattr(column.type, 'permutation', None):
@@ -131,11 +131,11 @@ class ArrowSource(Source):
             if zone := _zone(column.type):
                 facts.setdefault(field, {})['timezone'] = zone
                 self.notes.append(f'field {field!r}: times are those of UTC; the zone {zone} is in metadata')
-            if kind.startswith('msgpack') or pa.types.is_decimal(column.type):
-                self.notes.append(f'field {field!r}: {_short(column.type)} becomes {kind}')
+            if field_type.startswith('msgpack') or pa.types.is_decimal(column.type):
+                self.notes.append(f'field {field!r}: {_short(column.type)} becomes {field_type}')
             elif pa.types.is_dictionary(column.type):
                 self.notes.append(
-                    f'field {field!r}: a dictionary of {_short(column.type.value_type)} becomes {kind}'
+                    f'field {field!r}: a dictionary of {_short(column.type.value_type)} becomes {field_type}'
                 )
         if facts:
             known = self.metadata.get('fields', {})
@@ -152,7 +152,7 @@ class ArrowSource(Source):
 
     def _rows(self, path: str, parts: Mapping[int, int], row: int) -> Iterator[Entry | Damaged]:
         """Yields the rows of a file, starting at `row`; of a damaged part, those before the damage."""
-        kinds = {field: parse_type(kind) for field, kind in self.spec.items()}
+        types = {field: parse_type(text) for field, text in self.spec.items()}
         table, stop = None, 0
         for number, count in parts.items():
             first, stop = stop, stop + count
@@ -161,9 +161,9 @@ class ArrowSource(Source):
             try:
                 with reading(path, self.format):
                     table = table or open_table(path, self._storage_options)
-                    for values in self._values(table, number, kinds, row - first):
+                    for values in self._values(table, number, types, row - first):
                         if row < stop:
-                            yield path, row, dict(zip(kinds, values, strict=True))
+                            yield path, row, dict(zip(types, values, strict=True))
                             row += 1
                     if row < stop:
                         raise ValueError(f'expected {count} rows, got {row - first}')
@@ -172,13 +172,13 @@ class ArrowSource(Source):
                 row = stop
 
     def _values(
-        self, table: Table, number: int, kinds: Mapping[str, FieldType], skip: int
+        self, table: Table, number: int, types: Mapping[str, FieldType], skip: int
     ) -> Iterator[tuple[Any, ...]]:
         """Yields the values of the rows of a part after the first `skip`."""
-        names = [self._fields[field].name for field in kinds]
+        names = [self._fields[field].name for field in types]
         for batch in table.read(number, names):
             columns = map(batch.slice(skip).column, names)
-            yield from zip(*map(values_of, columns, kinds.values()), strict=True)
+            yield from zip(*map(values_of, columns, types.values()), strict=True)
             skip = max(0, skip - batch.num_rows)
 
     def load(self, entry: Entry) -> Mapping[str, Any]:
@@ -217,8 +217,10 @@ def _read_facts(schema: pa.Schema) -> tuple[dict[str, Any], Metadata]:
 def _is_type_of(text: Any, column: pa.Field) -> bool:
     """Returns whether a column has the Arrow type that `export` writes for a field type."""
     try:
-        kind = parse_type(text)
-        return kind.word in encoders and _form(arrow_field('', kind, 'bytes').type) == _form(column.type)
+        field_type = parse_type(text)
+        return field_type.word in encoders and _form(arrow_field('', field_type, 'bytes').type) == _form(
+            column.type
+        )
     except (TypeError, ValueError):
         return False
 

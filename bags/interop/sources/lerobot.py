@@ -72,7 +72,7 @@ class LeRobotSource(Source):
         self._episodes = self._read_episodes()
         super().__init__('lerobot', {}, len(self._episodes))
         with reading(f'{self._root}/{INFO}', 'metadata of LeRobot'):
-            types = {name: kind for name in info['features'] if (kind := self._type(name))}
+            types = {name: field_type for name in info['features'] if (field_type := self._type(name))}
             types = {'tasks': 'utf8[]', **types, 'episode_index': 'int(8)'}
             self._fields = name_fields(types, self.notes)
             self.spec = {field: types[name] for name, field in self._fields.items()}
@@ -82,18 +82,18 @@ class LeRobotSource(Source):
     def name(self, entry: Episode) -> str:
         return f'{self._root}, episode {entry.number}'
 
-    def _path(self, key: str, facts: Mapping[str, Any], place: str, video_key: str = '') -> str:
+    def _path(self, key: str, facts: Mapping[str, Any], prefix: str, video_key: str = '') -> str:
         """Returns the path of a file of an episode, by the template `key`.
 
-        In version 3, the columns that begin with `place` have its numbers.
+        In version 3, the columns that begin with `prefix` have its numbers.
         """
         template, number = str(self._info.get(key)), facts['episode_index']
         with reading(f'{self._root}/{INFO}', 'LeRobot'):
             if _PLACES.sub('', template):
                 raise ValueError(f'{key}: expected placeholders like {{file_index:03d}}, got {template:.80}')
-            places = {f'{name}_index': facts.get(f'{place}/{name}_index') for name in ('chunk', 'file')}
-            places['episode_chunk'] = number // self._info.get('chunks_size', 1000)
-            path = template.format(episode_index=number, video_key=video_key, **places)
+            numbers = {f'{name}_index': facts.get(f'{prefix}/{name}_index') for name in ('chunk', 'file')}
+            numbers['episode_chunk'] = number // self._info.get('chunks_size', 1000)
+            path = template.format(episode_index=number, video_key=video_key, **numbers)
             if '\\' in path or any(part in ('', '.', '..') for part in path.split('/')):
                 raise ValueError(f'{key}: expected paths in the dataset, got {path!r}')
         return f'{self._root}/{path}'

@@ -83,9 +83,9 @@ class _Member:
             return self._arrays[self._name][key]
         start, stop, _ = key.indices(self.shape[0])
         row = self.dtype.itemsize * math.prod(self.shape[1:])
-        place = self._start + start * row
-        if self._file is None or self._file.tell() > place:
+        offset = self._start + start * row
+        if self._file is None or self._file.tell() > offset:
             self._file = self._arrays.zip.open(f'{self._name}.npy')
-        self._file.read(place - self._file.tell())  # `seek` would skip the comparison of the checksum.
+        self._file.read(offset - self._file.tell())  # `seek` would skip the comparison of the checksum.
         data = self._file.read((stop - start) * row)
         return np.frombuffer(data, self.dtype).reshape(stop - start, *self.shape[1:])
