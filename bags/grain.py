@@ -77,7 +77,7 @@ def _map_dataset(loader: Loader) -> grain.MapDataset[Any]:
 
         def __init__(self) -> None:
             super().__init__()
-            self._maker = loader._batch_maker(loader._schedule._replace(epochs=None))
+            self._maker = loader.batch_maker(loader.schedule._replace(epochs=None))
 
         def __len__(self) -> int:
             return len(loader)
@@ -116,7 +116,7 @@ def iter_dataset(loader: Loader) -> grain.IterDataset[Any]:
         TypeError: Not a loader.
     """
     check_loader(loader)
-    return _iter_dataset(loader, 0, 1, loader._next_cursor)
+    return _iter_dataset(loader, 0, 1, loader.next_cursor)
 
 
 def _iter_dataset(loader: Loader, worker: int, workers: int, begin: Cursor) -> grain.IterDataset[Any]:
@@ -149,7 +149,7 @@ def _iter_dataset(loader: Loader, worker: int, workers: int, begin: Cursor) -> g
 
         def __init__(self, worker: int, workers: int) -> None:
             super().__init__()
-            self._batches = loader._worker_shard(worker, workers, begin)
+            self._batches = loader.worker_shard(worker, workers, begin)
 
         def __next__(self) -> Any:
             self._assert_not_closed()

@@ -134,13 +134,13 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
     def __iter__(self) -> Iterator[Any]:
         info = import_optional('torch').utils.data.get_worker_info()
         if info is None:
-            batches = self.loader._worker_shard(0, 1, self.loader._begin())
+            batches = self.loader.worker_shard(0, 1, self.loader.begin())
         else:
-            loader = self.loader._without_workers()
-            batches = loader._worker_shard(info.id, info.num_workers, self._begin(info))
+            loader = self.loader.without_workers()
+            batches = loader.worker_shard(info.id, info.num_workers, self.begin(info))
         return Tensors(batches) if self.tensors else batches
 
-    def _begin(self, info: Any) -> Cursor:
+    def begin(self, info: Any) -> Cursor:
         """Returns where a worker begins. The first worker of an iteration advances the loader.
 
         Raises:
@@ -161,7 +161,7 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
             )
             if number is None:
                 number = -1
-                rows = [*rows[1:], [key, 0, *self.loader._begin()]]
+                rows = [*rows[1:], [key, 0, *self.loader.begin()]]
             rows[number][1] += 1
             self._begun.copy_(self._begun.new_tensor(rows))
             return Cursor(*rows[number][2:])

@@ -85,10 +85,10 @@ def copy(
     batch_size = at_least('batch_size', batch_size, 1)
     workers = worker_count(workers)
     new, functions = _added(add)
-    names = [name for name in select_whole(fields, source._types, 'copy') if name not in new]
+    names = [name for name in select_whole(fields, source.types, 'copy') if name not in new]
     firsts = _first_sources(source, names)
     types = {
-        name: copied_type(source._types[name], name in firsts and firsts[name].unsigned) for name in names
+        name: copied_type(source.types[name], name in firsts and firsts[name].unsigned) for name in names
     }
     spec = {name: field_type.text for name, field_type in sorted({**types, **new}.items())}
     every = parse_spec(spec)
@@ -117,8 +117,8 @@ def copy(
     ) as writer:
         made_from = {'kind': 'copy', 'fields': spec, 'length': len(source), **source_fingerprints(source)}
         log = ProgressLog(writer, made_from, settings.resume, check_source)
-        if not any(name in source._types for name in new):  # Else datapoints have other values.
-            writer._origin = fingerprint(source, of_origin=True), len(source)
+        if not any(name in source.types for name in new):  # Else datapoints have other values.
+            writer.origin = fingerprint(source, of_origin=True), len(source)
         noted = log.state.get('skipped', [])
         position, skipped = resumed(len(writer), [Skipped(*entry) for entry in noted])
         log.state['skipped'] = skipped
@@ -130,9 +130,9 @@ def copy(
             # Before later datapoints are written: to resume, the position is derived from their number.
             log.save()
 
-        shard = writer._totals
+        shard = writer.totals
         planner = Planner(
-            source, types, RefsFormat(every).stride + ENTRY, writer._is_full, shard, settings.shard_length,
+            source, types, RefsFormat(every).stride + ENTRY, writer.is_full, shard, settings.shard_length,
             reader.load if skips else None, skip,
         )  # fmt: skip
         planned, before = 0, writer.size
@@ -143,9 +143,9 @@ def copy(
             for outcome in pool.run(planner.plan(position), ahead=workers + 1):
                 records, chunk = outcome.get(), outcome.task
                 if chunk.begins_shard:
-                    writer._end_shard()
+                    writer.end_shard()
                 size = writer.size
-                writer._shard_writer()._append_runs(records.runs, records.refs)
+                writer.shard_writer().append_runs(records.runs, records.refs)
                 advance(chunk.stop - chunk.start, writer.size - size)
                 planned += chunk.size
                 planner.scale = (writer.size - before) / planned
@@ -168,7 +168,7 @@ def _first_sources(dataset: Dataset, fields: list[str]) -> dict[str, Source]:
     """Returns the source of the first record of each field, if there is one and it is in a bag."""
     if not len(dataset):
         return {}
-    found = {name: dataset._record_ranges(np.arange(1), name) for name in fields}
+    found = {name: dataset.record_ranges(np.arange(1), name) for name in fields}
     return {name: ranges.sources[0] for name, ranges in found.items() if ranges is not None}
 
 

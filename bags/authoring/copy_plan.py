@@ -234,12 +234,12 @@ class Planner:
         indices = np.arange(start, stop)
         chunk = Chunk(start, stop, begins_shard, {}, {}, len(indices) * self.row_size, 0)
         for name, field_type in self.types.items():
-            ranges = self.dataset._record_ranges(indices, name)
+            ranges = self.dataset.record_ranges(indices, name)
             if ranges is None:
                 chunk.fields[name] = None
                 continue
             for source in ranges.sources:
-                if copied_type(self.dataset._types[name], source.unsigned) != field_type:
+                if copied_type(self.dataset.types[name], source.unsigned) != field_type:
                     raise SpecError(name, f'{field_type.text} in all parts', 'unsigned integers in some')
             plan = plan_field(ranges, last.get(name))
             found = byte_ranges(plan)

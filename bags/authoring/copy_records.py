@@ -108,22 +108,22 @@ class LazyBatch(Mapping[str, Column]):
 
     def __getitem__(self, name: str) -> Column:
         if name not in self._columns:
-            if name not in self._dataset._types:
-                raise KeyError(f'no field {name!r}; there are {", ".join(map(repr, self._dataset._types))}')
-            self._columns |= self._dataset._read(self._indices, {name: True}, read_column)
+            if name not in self._dataset.types:
+                raise KeyError(f'no field {name!r}; there are {", ".join(map(repr, self._dataset.types))}')
+            self._columns |= self._dataset.read_selection(self._indices, {name: True}, read_column)
         return self._columns[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._dataset._types
+        return name in self._dataset.types
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._dataset._types)
+        return iter(self._dataset.types)
 
     def __len__(self) -> int:
-        return len(self._dataset._types)
+        return len(self._dataset.types)
 
     def __repr__(self) -> str:
-        return f'{len(self._indices)} datapoints of {", ".join(self._dataset._types)}'
+        return f'{len(self._indices)} datapoints of {", ".join(self._dataset.types)}'
 
 
 @dataclasses.dataclass(eq=False)
@@ -278,7 +278,7 @@ def _read_bytes(ranges: ByteRanges, bags: Sequence[BagFile]) -> list[bytes]:
 
 def _read_values(dataset: Dataset, indices: Int64s, field: str) -> tuple[list[Run], Any]:
     """Returns the records of a field without a bag, and their refs, relative to the first of them."""
-    kind = dataset._types[field]
+    kind = dataset.types[field]
     if not kind.sequence:
         return _joined(dataset._records(indices, field, None), False)
     entries: list[Any] = list(dataset._item_records(indices, field))

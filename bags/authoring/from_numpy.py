@@ -80,7 +80,7 @@ def from_numpy(
                 stop = min(stop, start + shard_length - start % shard_length)
             count = stop - start
             runs = {name: [_run(array, start, stop)] for name, array in fields.items()}
-            writer._append_runs(runs, dict.fromkeys(fields, np.arange(count)))
+            writer.append_runs(runs, dict.fromkeys(fields, np.arange(count)))
             del runs
             for array in fields.values():
                 _release_pages(array)

@@ -142,7 +142,7 @@ def write(
     with contextlib.ExitStack() as stack:
         writer = stack.enter_context(ShardedDatasetWriter(directory, spec, encoders, **options))
         log = ProgressLog(writer, made_from, settings.resume, check_source)
-        ordered = (ordered or writer._store.is_remote) and not log.state.get('ledger')
+        ordered = (ordered or writer.store.is_remote) and not log.state.get('ledger')
         written = None if ordered else WrittenInputs(log, len(writer))
         done = [(0, len(writer))] if written is None else written.done
         total = made_from['length']
@@ -190,7 +190,7 @@ def _write_all(
         if written is None:
             writer.flush()
         else:
-            writer._sync()  # The log relies on datapoints before the last checkpoint, also after a power cut.
+            writer.sync()  # The log relies on datapoints before the last checkpoint, also after a power cut.
             written.flushed()
 
     try:
@@ -199,7 +199,7 @@ def _write_all(
             for number, records in enumerate(outcome.result or (), outcome.task.first):
                 if written is not None and writer._is_due:
                     checkpoint()  # The end of a shard flushes it.
-                writer._append_records(records, False if written is not None else None)
+                writer.append_records(records, False if written is not None else None)
                 if written is not None:
                     written.append(number, 1)
             advance(len(outcome.result or ()), outcome.size)

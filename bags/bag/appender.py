@@ -46,28 +46,28 @@ class BagAppender(UnclosedBag):
             sizes: Bytes of each record; None for one record of all bytes.
             pending: The buffer of these records. They are removed from it when they count as written.
         """
-        if self._journal is not None:
-            self._journal.sync_if_due()
+        if self.journal is not None:
+            self.journal.sync_if_due()
         table = np.empty(0, '<i8')
         try:
-            if self._sums is None and self.unsynced is None:
+            if self.sums is None and self.unsynced is None:
                 for source, size in chunks:
-                    self._write_sentinel(self._data.size + size)
+                    self.write_sentinel(self.data.size + size)
                     if isinstance(source, list):
-                        self._data.write(source)
+                        self.data.write(source)
                     else:
-                        self._data.copy(source, size)
-            elif self._sums is None:
+                        self.data.copy(source, size)
+            elif self.sums is None:
                 for _ in self._write_pieces(chunks):
                     pass
             else:
                 pieces = self._write_pieces(chunks)
                 sums = table_of(digests_of(pieces, None if sizes is None else sizes.tolist()))
-                self._sums.write([sums])
+                self.sums.write([sums])
                 if self.unsynced is not None:
                     self.unsynced.add_checksums(sums)
             if sizes is None:
-                table = np.array([self._data.size], '<i8')
+                table = np.array([self.data.size], '<i8')
             else:
                 table = np.cumsum(sizes, dtype='<i8')
                 table += self.end
@@ -76,11 +76,11 @@ class BagAppender(UnclosedBag):
                 self.unsynced.add_limits(table.tobytes())
             if (save := self.before_limits()) is not None:
                 save(self.path, count, end)
-            self._limits.write([table.tobytes()])
+            self.limits.write([table.tobytes()])
             # One statement, which Ctrl-C cannot interrupt.
             self.count, self.end, pending[:] = count, end, ()
         except BaseException:
-            table = table[: self._limits.stored() // ENTRY - self.count]
+            table = table[: self.limits.stored() // ENTRY - self.count]
             if len(table):
                 self.count, self.end, pending[: len(table)] = self.count + len(table), int(table[-1]), ()
             if self.unsynced is not None:
@@ -91,10 +91,10 @@ class BagAppender(UnclosedBag):
     def _write_pieces(self, chunks: Iterable[Chunk]) -> Iterator[Any]:
         """Writes chunks; yields each piece after it is written."""
         for source, size in chunks:
-            self._write_sentinel(self._data.size + size)
+            self.write_sentinel(self.data.size + size)
             pieces: Iterable[list[Any]] = [source] if isinstance(source, list) else _pieces(source, size)
             for buffers in pieces:
-                self._data.write(buffers)
+                self.data.write(buffers)
                 if self.unsynced is not None:
                     for buffer in buffers:
                         self.unsynced.add_records(buffer)
@@ -102,116 +102,116 @@ class BagAppender(UnclosedBag):
 
     def _roll_back(self) -> None:
         """Drops the bytes of a failed write. The sentinel stays."""
-        self._data.size = self.end
-        self._limits.size = self.count * ENTRY
-        if self._sums is not None:
-            self._sums.size = ENTRY * (self.count + 1)
-        if self._data.size != self.end:
+        self.data.size = self.end
+        self.limits.size = self.count * ENTRY
+        if self.sums is not None:
+            self.sums.size = ENTRY * (self.count + 1)
+        if self.data.size != self.end:
             # The bytes are already uploaded to an object store. They become a record that nothing refers to.
-            self._limits.write([np.array([self._data.size], '<i8').tobytes()])
-            self.count, self.end = self.count + 1, self._data.size
-            if self._sums is not None:
-                self._sums.write([bytes(ENTRY)])
+            self.limits.write([np.array([self.data.size], '<i8').tobytes()])
+            self.count, self.end = self.count + 1, self.data.size
+            if self.sums is not None:
+                self.sums.write([bytes(ENTRY)])
 
     def sync(self, limits: bool = True) -> None:
         """Writes the records that were appended to the disk, and their limits unless `limits` is False."""
-        if self._data.closed:
+        if self.data.closed:
             return
-        if self._sums is not None:
-            self._sums.sync()
-        self._data.sync()
+        if self.sums is not None:
+            self.sums.sync()
+        self.data.sync()
         if limits:
-            self._limits.sync()
+            self.limits.sync()
 
     def sync_flush(self) -> None:
         """Writes what was flushed to the disk."""
-        if self._journal is None:
+        if self.journal is None:
             self.sync()
         else:
-            self._journal.after_flush()
+            self.journal.after_flush()
 
     def finish(self) -> None:
         """Appends the limits and syncs the bag. Until `close`, it still counts as open.
 
         Can be called again on error.
         """
-        if self._data.closed:  # By an earlier call.
+        if self.data.closed:  # By an earlier call.
             return
-        self._data.size = self.end
-        if self._data.size != self.end:
-            raise OSError(errno.EIO, 'cannot be closed: its limits were uploaded in part', self._written)
+        self.data.size = self.end
+        if self.data.size != self.end:
+            raise OSError(errno.EIO, 'cannot be closed: its limits were uploaded in part', self.written)
         try:
-            if not self._separate:
+            if not self.separate:
                 self._append_limits()
-            if self._sums is not None and self._store.is_remote:
-                self._store.replace(checksums_name(self.path), self._sums.read(0, self._sums.size))
-            elif self._sums is not None:
-                self._sums.close()
-            self._data.close()
+            if self.sums is not None and self.store.is_remote:
+                self.store.replace(checksums_name(self.path), self.sums.read(0, self.sums.size))
+            elif self.sums is not None:
+                self.sums.close()
+            self.data.close()
         except BaseException:
-            self._data.size = self.end
+            self.data.size = self.end
             raise
 
     def close(self) -> None:
         """Finishes the bag, and moves its files into place. Can be called again on error."""
         self.finish()
-        if self._separate:
-            self._limits.close()
-        self._sync_folder()
+        if self.separate:
+            self.limits.close()
+        self.sync_folder()
         self._move_into_place()
-        if not self._separate:
-            self._limits.discard()
-        if self._journal is not None:
-            self._sync_folder()  # Without the journal, the bag has to be closed.
-            self._journal.remove()
-        self._sync_folder()
-        self._release_lock()
+        if not self.separate:
+            self.limits.discard()
+        if self.journal is not None:
+            self.sync_folder()  # Without the journal, the bag has to be closed.
+            self.journal.remove()
+        self.sync_folder()
+        self.release_lock()
 
     def _append_limits(self) -> None:
-        starts, size = self._placement is LimitsPlacement.STARTS, self.count * ENTRY
+        starts, size = self.placement is LimitsPlacement.STARTS, self.count * ENTRY
         if not starts and not size:
             return
         # The last limit is written last, and its last byte replaces the sentinel: the file never gets
         # shorter, as readers may have mapped it.
-        self._write_sentinel(self.end + starts * ENTRY + size - 1)
+        self.write_sentinel(self.end + starts * ENTRY + size - 1)
         if starts:
-            self._data.write([bytes(ENTRY)])
+            self.data.write([bytes(ENTRY)])
         last = max(0, size - ENTRY)
         for start in range(0, last, COPY_BYTES):
-            self._data.write([self._limits.read(start, min(start + COPY_BYTES, last))])
+            self.data.write([self.limits.read(start, min(start + COPY_BYTES, last))])
         if size:
-            self._data.write([self._limits.read(last, size)])
+            self.data.write([self.limits.read(last, size)])
 
     def _move_into_place(self) -> None:
         """Moves the files of a bag that replaces another one to their paths."""
-        store, limits = self._store, limits_name(self.path)
-        if self._written == self.path or store.is_remote:
+        store, limits = self.store, limits_name(self.path)
+        if self.written == self.path or store.is_remote:
             return
-        if self._separate:
+        if self.separate:
             # From here on, `remove_leftovers` completes the replacement. Between the two renames the records
             # have no limits rather than wrong ones.
-            store.rename(self._limits.path, swap_name(self._written))
-            self._sync_folder()
+            store.rename(self.limits.path, swap_name(self.written))
+            self.sync_folder()
             store.remove(limits)
         store.remove(checksums_name(self.path))
-        self._sync_folder()
-        store.rename(self._written, self.path)
-        self._sync_folder()
-        if self._sums is not None:
-            store.rename(self._sums.path, checksums_name(self.path))
-        if self._separate:
-            store.rename(swap_name(self._written), limits)
+        self.sync_folder()
+        store.rename(self.written, self.path)
+        self.sync_folder()
+        if self.sums is not None:
+            store.rename(self.sums.path, checksums_name(self.path))
+        if self.separate:
+            store.rename(swap_name(self.written), limits)
         else:
             store.remove(limits)
         store.remove(journal_name(self.path))  # Of the bag that was replaced.
-        self._sync_folder()
+        self.sync_folder()
 
     def discard(self) -> None:
         """Removes the files that were written."""
-        self._data.discard()
-        self._limits.discard()
-        if self._sums is not None:
-            self._sums.discard()
-        if self._journal is not None:
-            self._journal.remove()
-        self._release_lock()
+        self.data.discard()
+        self.limits.discard()
+        if self.sums is not None:
+            self.sums.discard()
+        if self.journal is not None:
+            self.journal.remove()
+        self.release_lock()

@@ -164,7 +164,7 @@ def _is_closed(file: File, limits: File, starts: bool) -> bool:
 
     Raises:
         CorruptError: The bag ends with a complete table that differs from the one beside it. Writers of this
-            library never leave such a bag (`BagAppender._write_sentinel`).
+            library never leave such a bag (`BagAppender.write_sentinel`).
     """
     try:
         end, count = parse_tail(file, starts)

@@ -67,20 +67,20 @@ class UnclosedBag:
         """The digest of what `append` writes, from when the caller sets it."""
         self.before_limits: Callable[[], Callable[[str, int, int], None] | None] = lambda: None
         """Returns what `append` calls with path, new count and end, before limits make records readable."""
-        self._is_alone = is_alone
-        self._journal: Journal | None = None
+        self.is_alone = is_alone
+        self.journal: Journal | None = None
         if is_alone and mode != 'overwrite' and store.durability:
-            self._journal = Journal(store, journal_name(path), placement)
-        self._store = store
-        self._written = path  # Another path than `path` while overwriting.
-        self._placement = placement
-        self._separate = placement is LimitsPlacement.SEPARATE
+            self.journal = Journal(store, journal_name(path), placement)
+        self.store = store
+        self.written = path  # Another path than `path` while overwriting.
+        self.placement = placement
+        self.separate = placement is LimitsPlacement.SEPARATE
         self._lock: Lock | None = None
-        self._data: Output
-        self._limits: Output
+        self.data: Output
+        self.limits: Output
         if mode not in ('create', 'append', 'overwrite'):
             raise ValueError(f"mode: expected 'create', 'append' or 'overwrite', got {mode!r}")
-        self._sums: Output | None = None
+        self.sums: Output | None = None
         self._has_companion = False
         """Whether the checksum of the bag's companion is saved already."""
         exists = mode == 'append' and (store.exists(path) or store.exists(limits_name(path)))
@@ -93,35 +93,35 @@ class UnclosedBag:
         elif mode == 'append':
             self._append(checksum, truncate_to)
         else:
-            self._written = temporary_path(self._store, path)
+            self.written = temporary_path(self.store, path)
             self._create(checksum)
-        if self._journal is not None:
-            self._journal.track([weakref.proxy(self)], [self.count])
+        if self.journal is not None:
+            self.journal.track([weakref.proxy(self)], [self.count])
 
     def _open_checksums(self, beside: str, table: bytes) -> None:
         # A new file: readers of more records keep the old one.
-        if self._store.is_remote:
-            self._sums = MemoryOutput(beside)
-            self._sums.write([table])
+        if self.store.is_remote:
+            self.sums = MemoryOutput(beside)
+            self.sums.write([table])
         else:
-            self._store.replace(beside, table)
-            self._sums = self._store.resume(beside, len(table))
+            self.store.replace(beside, table)
+            self.sums = self.store.resume(beside, len(table))
 
     def set_companion(self, data: bytes) -> None:
         """Saves the checksum of the bag's companion, unless it is saved already."""
-        if self._sums is not None and not self._has_companion:
-            rest = self._sums.read(ENTRY, self._sums.size)
-            self._sums.size = 0
-            self._sums.write([table_of([digest_function()(data)]), rest])
+        if self.sums is not None and not self._has_companion:
+            rest = self.sums.read(ENTRY, self.sums.size)
+            self.sums.size = 0
+            self.sums.write([table_of([digest_function()(data)]), rest])
             if self.unsynced is not None:
                 self.unsynced.is_known = False
 
     def _continue_checksums(self, checksum: bool) -> None:
         """Continues the checksums of a bag; with `checksum`, computes them if there are none."""
         beside, size = checksums_name(self.path), ENTRY * (self.count + 1)
-        exists = self._store.exists(beside)
+        exists = self.store.exists(beside)
         if exists and self.count:
-            table = self._store.read(beside)
+            table = self.store.read(beside)
             if len(table) < size:
                 raise CorruptError(beside, None, f'expected the checksums of {self.count} records at least')
             self._has_companion = table[:ENTRY] != table_of([digest_function()(b'')])
@@ -134,22 +134,22 @@ class UnclosedBag:
     def _create(self, checksum: bool) -> None:
         # The limits are created first, because a bag without `limits.NAME` beside it counts as closed, and
         # the bag last: readers of its checksums find them.
-        if self._store.exists(self._written):
-            raise FileExistsError(errno.EEXIST, 'the bag already exists', self._written)
-        beside = limits_name(self._written)
-        if self._journal is not None:
-            self._journal.create([0])
-        in_memory = self._store.is_remote and not self._separate
-        self._limits = MemoryOutput(beside) if in_memory else self._store.create(beside)
-        self._lock = self._store.lock(beside)
+        if self.store.exists(self.written):
+            raise FileExistsError(errno.EEXIST, 'the bag already exists', self.written)
+        beside = limits_name(self.written)
+        if self.journal is not None:
+            self.journal.create([0])
+        in_memory = self.store.is_remote and not self.separate
+        self.limits = MemoryOutput(beside) if in_memory else self.store.create(beside)
+        self._lock = self.store.lock(beside)
         try:
             if checksum:
-                self._open_checksums(checksums_name(self._written), table_of([digest_function()(b'')]))
-            self._data = self._store.create(self._written)
+                self._open_checksums(checksums_name(self.written), table_of([digest_function()(b'')]))
+            self.data = self.store.create(self.written)
         except BaseException:
-            if self._sums is not None:
-                self._sums.discard()
-            self._limits.discard()
+            if self.sums is not None:
+                self.sums.discard()
+            self.limits.discard()
             self._lock.release()
             raise
 
@@ -162,24 +162,24 @@ class UnclosedBag:
             self._continue_checksums(checksum)
         elif checksum:
             self._open_checksums(checksums_name(self.path), table_of([digest_function()(b'')]))
-        self._data = self._store.resume(self.path, self.end)
+        self.data = self.store.resume(self.path, self.end)
         beside = limits_name(self.path)
-        self._limits = self._store.resume(beside, 0) if self._separate else MemoryOutput(beside)
-        self._limits.write([ends.tobytes()])
+        self.limits = self.store.resume(beside, 0) if self.separate else MemoryOutput(beside)
+        self.limits.write([ends.tobytes()])
 
     def _append(self, checksum: bool, truncate_to: int | None) -> None:
         beside = limits_name(self.path)
-        if not self._store.exists(beside):
-            if self._separate:
+        if not self.store.exists(beside):
+            if self.separate:
                 raise FileNotFoundError(errno.ENOENT, 'the bag has no separate limits', beside)
             # Checks that the bag is closed. A damaged bag with limits beside it would count as one that is
             # being written.
-            open_bag(self._store, self.path, ReaderOptions(limits_placement=self._placement))
-            self._store.create(beside).close()
-        self._lock = self._store.lock(beside)
+            open_bag(self.store, self.path, ReaderOptions(limits_placement=self.placement))
+            self.store.create(beside).close()
+        self._lock = self.store.lock(beside)
         try:
-            if not self._store.exists(self.path):
-                self._data = self._store.create(self.path)
+            if not self.store.exists(self.path):
+                self.data = self.store.create(self.path)
             self._resume(beside, checksum, truncate_to)
         except BaseException:
             self._lock.release()
@@ -187,14 +187,14 @@ class UnclosedBag:
 
     def _resume(self, beside: str, checksum: bool, truncate_to: int | None) -> None:
         """Continues at the end of a local bag, under the lock."""
-        store = self._store
-        if self._is_alone:
+        store = self.store
+        if self.is_alone:
             truncate_to = self._certain_count(beside, truncate_to)
         ends, is_replaced = self._ends_to_keep(beside, truncate_to)
         self.count, self.end = len(ends), int(ends[-1]) if len(ends) else 0
-        if self._journal is not None:
-            self._journal.create([self.count])
-        elif self._is_alone:
+        if self.journal is not None:
+            self.journal.create([self.count])
+        elif self.is_alone:
             store.remove(journal_name(self.path))
         if is_replaced:
             # Readers may have mapped the records that are dropped here, or the limits of a closed bag, so
@@ -204,17 +204,17 @@ class UnclosedBag:
             store.sync_folder(os.path.dirname(beside))
             copy = temporary_path(store, self.path)
             store.clone(self.path, copy, self.end)
-            self._data = store.resume(copy, self.end)
-            self._write_sentinel(self.end)
+            self.data = store.resume(copy, self.end)
+            self.write_sentinel(self.end)
             store.rename(copy, self.path)
             store.sync_folder(os.path.dirname(beside))
         else:
-            self._limits = store.resume(beside, self.count * ENTRY)
+            self.limits = store.resume(beside, self.count * ENTRY)
         # Bytes after the last record stay until `close` truncates the file. The sentinel follows them.
         size = store.stat(self.path).size
-        self._data = store.resume(self.path, size)
-        self._data.size = self.end
-        self._write_sentinel(size)
+        self.data = store.resume(self.path, size)
+        self.data.size = self.end
+        self.write_sentinel(size)
         self._continue_checksums(checksum)
 
     def _certain_count(self, beside: str, truncate_to: int | None) -> int | None:
@@ -222,7 +222,7 @@ class UnclosedBag:
 
         What is kept is then on disk.
         """
-        store, path = self._store, self.path
+        store, path = self.store, self.path
         counts = certain_counts(store, journal_name(path), [path])
         for file in (path, beside, checksums_name(path)):
             if store.exists(file):
@@ -237,7 +237,7 @@ class UnclosedBag:
     def _ends_to_keep(self, beside: str, truncate_to: int | None) -> tuple[Int64s, bool]:
         """Returns the ends of the records to keep, and whether the files must be replaced by copies."""
         if truncate_to is not None:
-            listed = self._store.read(beside)[: truncate_to * ENTRY]
+            listed = self.store.read(beside)[: truncate_to * ENTRY]
             if len(listed) == truncate_to * ENTRY:
                 # Valid also after a power cut that lost what follows: then the bag may not look open.
                 return np.frombuffer(listed, '<i8'), True
@@ -249,25 +249,25 @@ class UnclosedBag:
 
     def _replace_limits(self, beside: str, ends: Int64s) -> None:
         """Replaces the file of limits, and takes the lock of the new one."""
-        copy = temporary_path(self._store, beside)
-        self._limits = self._store.create(copy)
+        copy = temporary_path(self.store, beside)
+        self.limits = self.store.create(copy)
         try:
-            self._limits.write([ends.tobytes(), b'\0'])
-            self._limits.sync()
-            lock, self._lock = self._lock, self._store.lock(copy)
-            self._store.rename(copy, beside)
+            self.limits.write([ends.tobytes(), b'\0'])
+            self.limits.sync()
+            lock, self._lock = self._lock, self.store.lock(copy)
+            self.store.rename(copy, beside)
         except BaseException:
-            self._limits.discard()
+            self.limits.discard()
             raise
-        self._limits.path, self._limits.size = beside, self.count * ENTRY
+        self.limits.path, self.limits.size = beside, self.count * ENTRY
         if lock is not None:
             lock.release()
 
     def _open_bag(self) -> BagFile:
-        bag = open_bag(self._store, self.path, ReaderOptions(limits_placement=self._placement))
-        if self._separate and bag.file.size and not bag.count:
+        bag = open_bag(self.store, self.path, ReaderOptions(limits_placement=self.placement))
+        if self.separate and bag.file.size and not bag.count:
             # Limits at the end of the bag would otherwise go unnoticed.
-            other = open_bag(self._store, self.path, ReaderOptions())
+            other = open_bag(self.store, self.path, ReaderOptions())
             if other.limits is other.file:
                 raise CorruptError(self.path, None, 'has limits at its end, expected separate ones')
         return bag
@@ -278,25 +278,25 @@ class UnclosedBag:
         self.count, self.end = len(ends), int(ends[-1]) if len(ends) else 0
         return ends
 
-    def _write_sentinel(self, offset: int) -> None:
+    def write_sentinel(self, offset: int) -> None:
         """Writes the byte FF at `offset`, where the bytes written next will end: an open bag ends in FF.
 
         A reader takes the end of a file for limits if its last 8 bytes, as a number, can be the end of the
         records. FF makes that number too large. Records are therefore never taken for limits, whatever they
         contain, wherever writing is interrupted, and however many limits are already appended.
         """
-        if not self._store.is_remote and not self._separate:
-            size = self._data.size
-            self._data.size = offset
+        if not self.store.is_remote and not self.separate:
+            size = self.data.size
+            self.data.size = offset
             try:
-                self._data.write([b'\xff'])
+                self.data.write([b'\xff'])
             finally:
-                self._data.size = size
+                self.data.size = size
 
-    def _sync_folder(self) -> None:
-        if self._is_alone:
-            self._store.sync_folder(os.path.dirname(self.path))
+    def sync_folder(self) -> None:
+        if self.is_alone:
+            self.store.sync_folder(os.path.dirname(self.path))
 
-    def _release_lock(self) -> None:
+    def release_lock(self) -> None:
         if self._lock is not None:
             self._lock.release()

@@ -54,7 +54,7 @@ class Writer:
     ) -> None:
         self.buffered = 0
         """Bytes of records and limits in memory."""
-        self._pending: list[Any] = []
+        self.pending: list[Any] = []
         self._closed = True  # Until the bag is open.
         self._options = options = merge(WriterOptions, options, keywords)
         self._buffer_size = options.buffer_size
@@ -63,12 +63,12 @@ class Writer:
         store, path = store_for(
             filename, options.filesystem, options.storage_options, durability=options.durability
         )
-        self._syncs_flushes = self._is_alone and store.durability is Durability.FLUSH
+        self.syncs_flushes = self._is_alone and store.durability is Durability.FLUSH
         self._codec: Zstd | None = codec_for(path, options.compression, options.max_record_size)
         self._max_size = options.max_record_size if self._codec is not None else sys.maxsize
         if mode != 'create':
             remove_leftovers(store, path)
-        self._bag = BagAppender(
+        self.appender = BagAppender(
             store, path, options.limits_placement, mode, truncate_to, bool(options.checksum), self._is_alone
         )
         self._closed = False
@@ -76,7 +76,7 @@ class Writer:
     # Properties.
 
     def __len__(self) -> int:
-        return self._bag.count + len(self._pending)
+        return self.appender.count + len(self.pending)
 
     def __bool__(self) -> bool:
         return True
@@ -84,11 +84,11 @@ class Writer:
     @property
     def size(self) -> int:
         """Bytes of the bag so far, with its limits; buffered records count uncompressed."""
-        return self._bag.end + self._bag.count * ENTRY + self.buffered
+        return self.appender.end + self.appender.count * ENTRY + self.buffered
 
     @property
     def path(self) -> str:
-        return self._bag.path
+        return self.appender.path
 
     @property
     def options(self) -> WriterOptions:
@@ -118,7 +118,7 @@ class Writer:
         size = len(record)
         if size > self._max_size or self._closed:
             self._check(size)
-        self._pending.append(record)
+        self.pending.append(record)
         self.buffered += size + ENTRY
         if self.buffered >= self._buffer_size:
             self.flush()
@@ -142,9 +142,9 @@ class Writer:
         file.seek(start)
         self._check(size)
         if self._codec is None:
-            self._bag.append([(file, size)], None, self._pending)
+            self.appender.append([(file, size)], None, self.pending)
         else:
-            self._bag.append(self._compressed(self._codec, file, size), None, self._pending)
+            self.appender.append(self._compressed(self._codec, file, size), None, self.pending)
 
     def _compressed(self, codec: Zstd, file: BinaryIO, size: int) -> Iterator[Chunk]:
         if not size:
@@ -181,7 +181,7 @@ class Writer:
                 data = [b''.join(data)]
         self.flush()
         if len(sizes):
-            self._bag.append([(data, total)], sizes, self._pending)
+            self.appender.append([(data, total)], sizes, self.pending)
 
     def flush(self) -> None:
         """Makes all records readable by other processes, and safe if this process is killed.
@@ -193,21 +193,21 @@ class Writer:
         """
         if self._closed:
             self._check()
-        records = self._pending
+        records = self.pending
         if records:
             frames = records if self._codec is None else self._codec.encode_many(records)
             sizes = np.fromiter(map(len, frames), np.int64, len(frames))
             total = int(sizes.sum())
             buffers = [b''.join(frames)] if total < JOIN_BYTES * len(frames) else frames
-            self._bag.append([(buffers, total)], sizes, records)
+            self.appender.append([(buffers, total)], sizes, records)
         self.buffered = 0
-        if self._syncs_flushes:
-            self._bag.sync_flush()
+        if self.syncs_flushes:
+            self.appender.sync_flush()
 
     def finish(self) -> None:
         """Does the part of `close` that takes long: flushes, appends the limits and syncs the files."""
         self.flush()
-        self._bag.finish()
+        self.appender.finish()
 
     def close(self) -> None:
         """Flushes, appends the limits, and closes the file. Unless `durability='none'`, it is then on disk.
@@ -219,13 +219,13 @@ class Writer:
         if self._closed:
             return
         self.flush()
-        self._bag.close()
+        self.appender.close()
         self._closed = True
 
     def discard(self) -> None:
         """Stops writing, and removes the bag."""
-        self._bag.discard()
-        self._closed, self._pending, self.buffered = True, [], 0
+        self.appender.discard()
+        self._closed, self.pending, self.buffered = True, [], 0
 
     def __enter__(self) -> Self:
         return self
@@ -233,7 +233,7 @@ class Writer:
     def __exit__(
         self, exc_type: type[BaseException] | None, error: BaseException | None, trace: object
     ) -> None:
-        if exc_type is not None and self._bag.replaces:
+        if exc_type is not None and self.appender.replaces:
             self.discard()  # An incomplete bag must not replace a complete one.
             return
         try:

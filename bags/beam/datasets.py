@@ -59,13 +59,13 @@ class DatasetSource(SequenceSource):
         return open_dataset(self._directory, **self._options)
 
     def bytes_before(self, index: int) -> int:
-        before: int = self.sequence()._bytes_before(index)
+        before: int = self.sequence().bytes_before(index)
         return before
 
     def read(self, range_tracker: range_trackers.OffsetRangeTracker) -> Iterator[Datapoint]:
         start, stop = range_tracker.start_position(), range_tracker.stop_position()
         dataset = self.sequence()
-        selection = select_fields(self._fields, dataset._types)
+        selection = select_fields(self._fields, dataset.types)
         mean = dataset.size // max(1, len(dataset))
         step = max(1, min(MAX_READ_DATAPOINTS, READ_BYTES // max(1, mean)))
         for first in range(start, stop, step):
@@ -134,4 +134,4 @@ class DatasetSink(FolderSink):
         return Output(path, writer, writer.append, self._settings.is_full)
 
     def display_data(self) -> dict[str, Any]:
-        return {'directory': DisplayDataItem(self._folder, label='Dataset')}
+        return {'directory': DisplayDataItem(self.folder, label='Dataset')}

@@ -149,7 +149,7 @@ class BagSink(FolderSink):
         return moves
 
     def display_data(self) -> dict[str, Any]:
-        path = f'{os.path.join(self._folder, self._stem)}@{"*" if self._shards is None else self._shards}'
+        path = f'{os.path.join(self.folder, self._stem)}@{"*" if self._shards is None else self._shards}'
         return {'file_path': DisplayDataItem(path + self._suffix, label='File Path')}
 
 

@@ -55,7 +55,7 @@ class Shown(NamedTuple):
 
 def show_value(dataset: Dataset, index: int, field: str) -> Shown:
     """Returns the value of a field, or its error if it cannot be read."""
-    field_type = dataset._types[field]
+    field_type = dataset.types[field]
     try:
         if not is_undecoded(field_type):
             if field_type.sequence:
@@ -96,7 +96,7 @@ def _cut_off(text: str) -> str:
 
 def open_records(dataset: Dataset, index: int, field: str) -> Iterator[BinaryIO]:
     """Yields the record of a field, or those of its items, as files; nothing for a missing value."""
-    field_type = dataset._types[field]
+    field_type = dataset.types[field]
     if field_type.sequence:
         for item in range(_item_count(dataset, index, field)):
             yield dataset.file(index, field, item)
@@ -111,7 +111,7 @@ def open_records(dataset: Dataset, index: int, field: str) -> Iterator[BinaryIO]
 
 
 def _item_count(dataset: Dataset, index: int, field: str) -> int:
-    return int(dataset._lengths(np.array([index]), field)[0])
+    return int(dataset.item_counts(np.array([index]), field)[0])
 
 
 def _listed(count: int, items: list[str]) -> str:

@@ -95,7 +95,9 @@ class Absent:
     def __init__(self, field_of: Callable[[str], Field]) -> None:
         self._field_of = field_of
 
-    def _read(self, rows: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:
+    def read_selection(
+        self, rows: Int64s, selection: Selection, read: Callable[..., Column]
+    ) -> dict[str, Column]:
         missing, columns = np.full(len(rows), MISSING, np.int64), {}
         for name, items in selection.items():
             field = self._field_of(name)
@@ -115,7 +117,7 @@ class Absent:
 def row_of_part(part: Any, index: int, selection: Selection | None, types: Spec) -> Datapoint:
     """Returns a datapoint of a part that lacks some of the fields in `types`."""
     asked = dict.fromkeys(types, True) if selection is None else selection
-    found = part._row(index, divide_fields(asked, part._types)[0])
+    found = part.read_row(index, divide_fields(asked, part.types)[0])
     return {name: found.get(name) for name in asked}
 
 
@@ -170,7 +172,7 @@ class Addressable(abc.ABC):
     A read resolves datapoints to addresses, reads each folder, and puts the results in order.
     """
 
-    _types: Spec
+    types: Spec
     """The type of each field, parsed."""
     is_remote: bool = False
     """Whether reads wait for a network."""
@@ -179,51 +181,53 @@ class Addressable(abc.ABC):
     def __len__(self) -> int: ...
 
     @abc.abstractmethod
-    def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         """Returns the addresses of datapoints, without reading records."""
 
     @abc.abstractmethod
-    def _field(self, name: str) -> Field:
+    def open_field(self, name: str) -> Field:
         """Returns a field from a folder that has it."""
 
-    def _read(self, indices: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:
+    def read_selection(
+        self, indices: Int64s, selection: Selection, read: Callable[..., Column]
+    ) -> dict[str, Column]:
         """Calls `read`, a function of `bags.dataset.columns`, for each field."""
-        addresses = self._resolve(indices, selection)
+        addresses = self.resolve(indices, selection)
         found = map_concurrently(
-            lambda address: address.reader._read(address.rows, address.selection, read),
+            lambda address: address.reader.read_selection(address.rows, address.selection, read),
             addresses,
             self.is_remote,
         )
         return merge_columns(addresses, found, list(selection))
 
     def _rows(self, indices: Int64s, selection: Selection) -> list[Datapoint]:
-        columns = self._read(indices, selection, read_values)
+        columns = self.read_selection(indices, selection, read_values)
         if not columns:
             return [{} for _ in range(len(indices))]
         return [dict(zip(selection, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
-    def _row(self, index: int, selection: Selection | None) -> Datapoint:
+    def read_row(self, index: int, selection: Selection | None) -> Datapoint:
         """Returns one datapoint. Subclasses may override this with a faster implementation."""
         index = check_index(index, len(self))
-        asked = dict.fromkeys(self._types, True) if selection is None else selection
+        asked = dict.fromkeys(self.types, True) if selection is None else selection
         return self._rows(np.array([index], np.int64), asked)[0]
 
     def _records(self, indices: Int64s, field: str, items: Int64s | None) -> list[bytes | None]:
         """Returns the undecoded records of a plain field, or of one item of each sequence."""
         asked = True if items is None else PerRowItems(items, np.ones(len(items), np.int64))
-        found: Any = self._read(indices, {field: asked}, read_records)[field]
+        found: Any = self.read_selection(indices, {field: asked}, read_records)[field]
         return list(found)
 
     def _item_records(self, indices: Int64s, field: str) -> list[list[Any]]:
         """Returns the undecoded records of each sequence; none for a missing one."""
-        counts = self._lengths(indices, field)
+        counts = self.item_counts(indices, field)
         items = spread(np.zeros(len(counts), np.int64), counts)
         records = iter(self._records(np.repeat(indices, counts), field, items))
         return [list(itertools.islice(records, count)) for count in counts.tolist()]
 
-    def _lengths(self, indices: Int64s, field: str) -> Int64s:
+    def item_counts(self, indices: Int64s, field: str) -> Int64s:
         """Returns the number of items of each sequence, without reading records."""
-        addresses = self._resolve(indices, {field: True})
+        addresses = self.resolve(indices, {field: True})
         found = map_concurrently(
             lambda address: {
                 field: address.reader._item_counts(address.rows, field, address.selection[field])
@@ -235,11 +239,11 @@ class Addressable(abc.ABC):
         assert isinstance(lengths, np.ndarray)
         return lengths
 
-    def _record_ranges(self, indices: Int64s, field: str) -> RecordRanges | None:
+    def record_ranges(self, indices: Int64s, field: str) -> RecordRanges | None:
         """Returns the locations of the records of a field; None if its values are decoded frames."""
         if not len(indices):
             return None
-        addresses = self._resolve(indices, {field: True})
+        addresses = self.resolve(indices, {field: True})
         found = [
             address.reader._ranges_of(address.rows, field, address.selection[field]) for address in addresses
         ]
@@ -249,22 +253,22 @@ class Addressable(abc.ABC):
         """Returns the number of items before each datapoint, followed by the total; cached."""
         known: dict[str, Int64s] = vars(self).setdefault('_known_offsets', {})
         if field not in known:
-            known[field] = offsets_of(self._lengths(np.arange(len(self)), field))
+            known[field] = offsets_of(self.item_counts(np.arange(len(self)), field))
         return known[field]
 
     # Keys.
 
-    def _match(self, field: str, keys: list[bytes | None]) -> Matches:
+    def match_keys(self, field: str, keys: list[bytes | None]) -> Matches:
         """Looks up the datapoints of each key in the key index."""
         return self._key_index(field).match(self, field, keys)
 
     def _key_index(self, field: str) -> KeyIndex:
         known: dict[str, KeyIndex] = vars(self).setdefault('_key_indexes', {})
         if field not in known:
-            known[field] = open_key_index(self, field, self._index_folder())
+            known[field] = open_key_index(self, field, self.index_folder())
         return known[field]
 
-    def _index_folder(self) -> Folder:
+    def index_folder(self) -> Folder:
         """Returns the folder that contains the key indexes and statistics of the whole dataset."""
         raise TypeError(
             f'find: {self!r:.200} has no keys of its own: use find of the dataset that it is made of'

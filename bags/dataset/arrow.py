@@ -46,11 +46,11 @@ def read_batches(dataset: Any, fields: Fields, media: Media, batch_size: int | N
     if media is not None:
         one_of('media', media, ('bytes', 'location'))
     batch_size = at_least_or_none('batch_size', batch_size, 1)
-    selection = select_fields(fields, dataset._types)
+    selection = select_fields(fields, dataset.types)
     for name, items in selection.items():
         if isinstance(items, FrameSelection):
             raise TypeError(f'to_arrow: expected fields, or items of sequences, got frames of {name!r}')
-    schema = arrow_schema({name: dataset._types[name] for name in selection}, media, dataset.metadata)
+    schema = arrow_schema({name: dataset.types[name] for name in selection}, media, dataset.metadata)
     batches = _batches(dataset, selection, schema, media, batch_size)
     return pa.RecordBatchReader.from_batches(schema, batches)
 
@@ -73,7 +73,7 @@ def _batches(
 
 def _read_column(dataset: Any, indices: Int64s, name: str, items: Any, media: Media) -> pa.Array:
     """Returns the values of a field as an Arrow array."""
-    field_type: FieldType = dataset._types[name]
+    field_type: FieldType = dataset.types[name]
     read: Callable[..., Any] = read_stored
     found = shape_of(field_type)
     if stores_location(field_type, media):
@@ -82,7 +82,7 @@ def _read_column(dataset: Any, indices: Int64s, name: str, items: Any, media: Me
         read = read_column
     elif field_type.word in ('array', *INTEGERS):
         read = read_values
-    column = dataset._read(indices, {name: items}, read)[name]
+    column = dataset.read_selection(indices, {name: items}, read)[name]
     try:
         return _as_arrow(column, field_type, media)
     # The exceptions of pyarrow are subclasses of these.
@@ -224,12 +224,12 @@ class Scan:
     def __init__(self, dataset: Any, columns: Sequence[str] | None, filter: Any, media: Media) -> None:
         if not isinstance(columns, list | tuple | None):
             raise TypeError(f'columns: expected a list of names, got {columns!r:.80}')
-        names = list(dataset._types) if columns is None else list(select_fields(columns, dataset._types))
+        names = list(dataset.types) if columns is None else list(select_fields(columns, dataset.types))
         # The text of an expression has the names of all columns that it uses.
-        used = [] if filter is None else [name for name in dataset._types if name in str(filter)]
+        used = [] if filter is None else [name for name in dataset.types if name in str(filter)]
         self._dataset, self._names, self._filter, self._media = dataset, names, filter, media
-        self._read = list(dict.fromkeys([*names, *used])) or list(dataset._types)[:1]
-        types = {name: dataset._types[name] for name in names}
+        self._read = list(dict.fromkeys([*names, *used])) or list(dataset.types)[:1]
+        types = {name: dataset.types[name] for name in names}
         self.projected_schema = arrow_schema(types, media, dataset.metadata)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
@@ -282,7 +282,7 @@ def arrow_dataset(dataset: Any, media: Media) -> Any:
 
         @property
         def schema(self) -> pa.Schema:
-            return arrow_schema(dataset._types, media, dataset.metadata)
+            return arrow_schema(dataset.types, media, dataset.metadata)
 
         def scanner(self, columns: Any = None, filter: Any = None, **options: Any) -> Any:
             return Scan(dataset, columns, filter, media)

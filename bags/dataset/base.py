@@ -73,7 +73,7 @@ class Dataset(FieldAccess):
         """Closes the files. Values that were read stay valid."""
 
     @abc.abstractmethod
-    def _fingerprint(self, fields: Sequence[str], of_origin: bool) -> str:
+    def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
         """Returns the fingerprint of some fields; see `bags.dataset.fingerprint`."""
 
     @property
@@ -93,11 +93,11 @@ class Dataset(FieldAccess):
     def _directories(self) -> list[str]:
         """Returns the paths of the underlying datasets, without duplicates."""
 
-    def _part_lengths(self) -> list[int]:
+    def part_lengths(self) -> list[int]:
         """Returns the number of datapoints of each shard, or of each dataset of a `concat`."""
         return [len(self)]
 
-    def _bytes_before(self, index: int, fields: tuple[str, ...] | None = None) -> int:
+    def bytes_before(self, index: int, fields: tuple[str, ...] | None = None) -> int:
         """Returns the approximate bytes on disk of the datapoints before an index, for some or all fields.
 
         Views assume that all datapoints have the same size.
@@ -140,7 +140,7 @@ class Dataset(FieldAccess):
         - `dataset[10:20]`, `dataset[10:20, ('id', 'image')]`: a view, which reads nothing.
         """
         if type(key) is int:
-            return self._row(key, None)
+            return self.read_row(key, None)
         fields: Fields = None
         if type(key) is tuple:
             if len(key) != 2:
@@ -157,15 +157,15 @@ class Dataset(FieldAccess):
                 f'index: expected an integer, got {key!r} '
                 f'(dataset.batch(range(len(dataset)), {key!r}) reads a whole column)'
             )
-        selection = None if fields is None else select_fields(fields, self._types)
-        return self._row(key if type(key) is int else check_index(key, len(self)), selection)
+        selection = None if fields is None else select_fields(fields, self.types)
+        return self.read_row(key if type(key) is int else check_index(key, len(self)), selection)
 
     def __iter__(self) -> Iterator[Datapoint]:
-        return map(self._row, range(len(self)), itertools.repeat(None))
+        return map(self.read_row, range(len(self)), itertools.repeat(None))
 
     def __getitems__(self, indices: Iterable[SupportsIndex]) -> list[Datapoint]:
         """Returns datapoints as a list, read together (PyTorch's fetchers call this)."""
-        return self._rows(as_indices(indices, len(self)), dict.fromkeys(self._types, True))
+        return self._rows(as_indices(indices, len(self)), dict.fromkeys(self.types, True))
 
     def _getitems(self, indices: Iterable[SupportsIndex]) -> list[Datapoint]:
         """Returns `__getitems__(indices)`; Grain calls this name."""
@@ -198,119 +198,119 @@ class View(Dataset):
     """A dataset over other datasets. Creating it reads nothing."""
 
     def __init__(self, datasets: Sequence[Dataset], types: Spec) -> None:
-        self._datasets = list(datasets)
-        self._types = types
+        self.datasets = list(datasets)
+        self.types = types
         self.is_remote = any(dataset.is_remote for dataset in datasets)
 
     @property
     def size(self) -> int:
-        return sum(dataset.size for dataset in self._datasets)
+        return sum(dataset.size for dataset in self.datasets)
 
     @property
     def shards(self) -> int:
-        return sum(dataset.shards for dataset in self._datasets)
+        return sum(dataset.shards for dataset in self.datasets)
 
     @property
     def metadata(self) -> Metadata:
-        return metadata_of_fields(merge_metadata(each.metadata for each in self._datasets), self._types)
+        return metadata_of_fields(merge_metadata(each.metadata for each in self.datasets), self.types)
 
     def _is_unfinished(self) -> bool:
-        return any(dataset.unfinished for dataset in self._datasets)
+        return any(dataset.unfinished for dataset in self.datasets)
 
     def close(self) -> None:
-        for dataset in self._datasets:
+        for dataset in self.datasets:
             dataset.close()
 
-    def _fingerprint(self, fields: Sequence[str], of_origin: bool) -> str:
+    def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
         below = [
-            dataset._fingerprint([name for name in fields if name in dataset._types], of_origin)
-            for dataset in self._datasets
+            dataset.fingerprint_of([name for name in fields if name in dataset.types], of_origin)
+            for dataset in self.datasets
         ]
-        spec = [(name, self._types[name].text) for name in fields]
-        return digest_of(type(self).__name__, self._fingerprint_options(), spec, below)
+        spec = [(name, self.types[name].text) for name in fields]
+        return digest_of(type(self).__name__, self.fingerprint_options(), spec, below)
 
-    def _fingerprint_options(self) -> object:
+    def fingerprint_options(self) -> object:
         """Returns numbers, strings and tuples of them that say how the view is made of its datasets."""
         return ()
 
-    def _owner(self, field: str) -> Dataset:
+    def dataset_of(self, field: str) -> Dataset:
         """Returns a dataset that has a field."""
-        return next(dataset for dataset in self._datasets if field in dataset._types)
+        return next(dataset for dataset in self.datasets if field in dataset.types)
 
-    def _field(self, name: str) -> Field:
-        return self._owner(name)._field(name)
+    def open_field(self, name: str) -> Field:
+        return self.dataset_of(name).open_field(name)
 
     def _stores(self) -> list[Store]:
-        return [store for dataset in self._datasets for store in dataset._stores()]
+        return [store for dataset in self.datasets for store in dataset._stores()]
 
     def _directories(self) -> list[str]:
-        return list(dict.fromkeys(path for dataset in self._datasets for path in dataset._directories()))
+        return list(dict.fromkeys(path for dataset in self.datasets for path in dataset._directories()))
 
 
 class Select(View):
     """A view of some datapoints and fields of a dataset: the result of `bags.select` and of slices."""
 
     def __init__(self, dataset: Dataset, indices: range | Int64s, fields: Fields = None) -> None:
-        names = sorted(select_whole(fields, dataset._types, 'select'))
+        names = sorted(select_whole(fields, dataset.types, 'select'))
         if isinstance(dataset, Select) and isinstance(indices, range):
-            below: range | Int64s = dataset._indices
+            below: range | Int64s = dataset.indices
             if isinstance(below, range):  # A slice of a slice is a slice of the underlying dataset.
-                dataset, indices = dataset._datasets[0], below[_as_slice(indices)]
-        super().__init__([dataset], {name: dataset._types[name] for name in names})
-        self._indices: range | Int64s = indices
+                dataset, indices = dataset.datasets[0], below[_as_slice(indices)]
+        super().__init__([dataset], {name: dataset.types[name] for name in names})
+        self.indices: range | Int64s = indices
 
-    def _below(self, indices: Int64s) -> Int64s:
+    def source_indices(self, indices: Int64s) -> Int64s:
         """Converts indices to indices of the underlying dataset."""
-        if isinstance(self._indices, range):
-            return self._indices.start + self._indices.step * indices
-        return self._indices[indices]
+        if isinstance(self.indices, range):
+            return self.indices.start + self.indices.step * indices
+        return self.indices[indices]
 
     def __len__(self) -> int:
-        return len(self._indices)
+        return len(self.indices)
 
-    def _fingerprint(self, fields: Sequence[str], of_origin: bool) -> str:
-        below = self._datasets[0]
-        if type(self) is Select and isinstance(self._indices, range) and self._indices == range(len(below)):
-            return below._fingerprint(fields, of_origin)
-        return super()._fingerprint(fields, of_origin)
+    def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
+        below = self.datasets[0]
+        if type(self) is Select and isinstance(self.indices, range) and self.indices == range(len(below)):
+            return below.fingerprint_of(fields, of_origin)
+        return super().fingerprint_of(fields, of_origin)
 
-    def _fingerprint_options(self) -> object:
-        if isinstance(self._indices, range):
-            return self._indices.start, self._indices.stop, self._indices.step
-        return hashlib.blake2b(self._indices.astype('<i8').tobytes(), digest_size=16).hexdigest()
+    def fingerprint_options(self) -> object:
+        if isinstance(self.indices, range):
+            return self.indices.start, self.indices.stop, self.indices.step
+        return hashlib.blake2b(self.indices.astype('<i8').tobytes(), digest_size=16).hexdigest()
 
-    def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
-        return self._datasets[0]._resolve(self._below(indices), selection)
+    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+        return self.datasets[0].resolve(self.source_indices(indices), selection)
 
-    def _match(self, field: str, keys: list[bytes | None]) -> Matches:
-        owners, rows = self._datasets[0]._match(field, keys)
-        if isinstance(self._indices, range):
-            positions, rest = np.divmod(rows - self._indices.start, self._indices.step)
-            there = (rest == 0) & (positions >= 0) & (positions < len(self._indices))
+    def match_keys(self, field: str, keys: list[bytes | None]) -> Matches:
+        owners, rows = self.datasets[0].match_keys(field, keys)
+        if isinstance(self.indices, range):
+            positions, rest = np.divmod(rows - self.indices.start, self.indices.step)
+            there = (rest == 0) & (positions >= 0) & (positions < len(self.indices))
             return sort_matches(owners[there], positions[there])
         known: tuple[Int64s, Int64s] | None = vars(self).get('_known_places')
         if known is None:
-            order = np.argsort(self._indices, kind='stable')
-            known = self._known_places = self._indices[order], order
+            order = np.argsort(self.indices, kind='stable')
+            known = self._known_places = self.indices[order], order
         starts = known[0].searchsorted(rows, 'left')
         counts = known[0].searchsorted(rows, 'right') - starts
         return sort_matches(np.repeat(owners, counts), known[1][spread(starts, counts)])
 
-    def _row(self, index: int, selection: Selection | None) -> Datapoint:
-        below = self._datasets[0]
-        if selection is None and len(self._types) < len(below._types):
-            selection = dict.fromkeys(self._types, True)
-        return below._row(int(self._indices[check_index(index, len(self._indices))]), selection)
+    def read_row(self, index: int, selection: Selection | None) -> Datapoint:
+        below = self.datasets[0]
+        if selection is None and len(self.types) < len(below.types):
+            selection = dict.fromkeys(self.types, True)
+        return below.read_row(int(self.indices[check_index(index, len(self.indices))]), selection)
 
     def __repr__(self) -> str:
-        below = self._datasets[0]
-        fields = '' if len(self._types) == len(below._types) else f', fields={list(self._types)}'
-        if isinstance(self._indices, range):
-            part = f'[{self._indices.start}:{self._indices.stop}:{self._indices.step}]'
+        below = self.datasets[0]
+        fields = '' if len(self.types) == len(below.types) else f', fields={list(self.types)}'
+        if isinstance(self.indices, range):
+            part = f'[{self.indices.start}:{self.indices.stop}:{self.indices.step}]'
             return f'bags.select({below!r}{part}{fields})' if fields else f'{below!r}{part}'
         # The checksum of the indices distinguishes selections.
-        mark = zlib.crc32(self._indices.tobytes())
-        return f'bags.select({below!r}, {len(self._indices)} indices #{mark:08x}{fields})'
+        mark = zlib.crc32(self.indices.tobytes())
+        return f'bags.select({below!r}, {len(self.indices)} indices #{mark:08x}{fields})'
 
 
 def _as_slice(part: range) -> slice:

@@ -29,7 +29,7 @@ _open_writers: weakref.WeakValueDictionary[int, BaseWriter] = weakref.WeakValueD
 class BaseWriter(ABC):
     """Base class of the writers of single-folder and sharded datasets."""
 
-    _closed = True  # Until the folder is open.
+    closed = True  # Until the folder is open.
 
     def __init__(
         self,
@@ -38,36 +38,32 @@ class BaseWriter(ABC):
         encoders: Mapping[str, Callable[..., Any]] | None,
         settings: WriterSettings,
     ) -> None:
-        self._process = os.getpid()
+        self.process_id = os.getpid()
         _open_writers[id(self)] = self
-        self._types = parse_spec(spec)
-        check_names(self._types)
-        self._compressions = field_compressions(settings.compression, self._types)
-        self._metadata: dict[str, Any] | None = None
+        self.types = parse_spec(spec)
+        check_names(self.types)
+        self.compressions = field_compressions(settings.compression, self.types)
+        self.metadata: dict[str, Any] | None = None
         if settings.metadata is not None:
-            self._metadata = json.loads(dump_metadata(settings.metadata, self._types))
-        self._encoder = Encoder(self._types, encoders)
-        self._settings = settings
-        self._checksum = bool(settings.checksum)
+            self.metadata = json.loads(dump_metadata(settings.metadata, self.types))
+        self._encoder = Encoder(self.types, encoders)
+        self.settings = settings
+        self.checksum = bool(settings.checksum)
         self._storage = settings.storage
-        self._store, self.directory = store_for(directory, **self._storage, durability=settings.durability)
-        self._replacement: Replacement | None = None
+        self.store, self.directory = store_for(directory, **self._storage, durability=settings.durability)
+        self.replacement: Replacement | None = None
         if settings.mode == 'overwrite':
             if settings.resume:
                 raise ValueError("mode: expected 'create' with resume=True, got 'overwrite'")
-            self._replacement = Replacement(self._store, self.directory)
-            self.directory = self._replacement.path
-        self._made_folder = not self._store.is_remote and not self._store.exists(self.directory)
-        self._store.make_folder(self.directory)
+            self.replacement = Replacement(self.store, self.directory)
+            self.directory = self.replacement.path
+        self.made_folder = not self.store.is_remote and not self.store.exists(self.directory)
+        self.store.make_folder(self.directory)
 
     @property
     def spec(self) -> dict[str, str]:
         """The type of each field, sorted by field."""
-        return type_texts(self._types)
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
+        return type_texts(self.types)
 
     def __bool__(self) -> bool:
         return True
@@ -92,10 +88,10 @@ class BaseWriter(ABC):
             EncodeError: A field is missing or unknown, or a value cannot be encoded.
             OSError: E.g. the disk is full; nothing was appended.
         """
-        return self._append_records(self._encoder.encode(datapoint), flush)
+        return self.append_records(self._encoder.encode(datapoint), flush)
 
     @abstractmethod
-    def _append_records(self, records: list[Any], flush: bool | None = None) -> int:
+    def append_records(self, records: list[Any], flush: bool | None = None) -> int:
         """Appends a datapoint encoded by `Encoder.encode`; see `append`."""
 
     @abstractmethod
@@ -113,7 +109,7 @@ class BaseWriter(ABC):
         """
 
     @abstractmethod
-    def _abandon(self) -> None:
+    def abandon(self) -> None:
         """Closes the dataset as unfinished. Removes it if it is new and empty, or replaces another one."""
 
     def __enter__(self) -> Self:
@@ -124,15 +120,15 @@ class BaseWriter(ABC):
             self.close()
             return
         with contextlib.suppress(OSError):  # The error of the `with` block is raised instead.
-            self._abandon()
+            self.abandon()
 
     def __del__(self) -> None:
         # Not in a forked process: the files belong to the parent. Not on object stores: their clients start
         # threads, which is impossible while the process ends.
-        if not self._closed and self._process == os.getpid() and not self._store.is_remote:
+        if not self.closed and self.process_id == os.getpid() and not self.store.is_remote:
             # E.g. the disk is full: what was flushed stays, and the dataset is unfinished.
             with contextlib.suppress(OSError):
-                self._abandon()
+                self.abandon()
 
 
 @atexit.register
@@ -161,7 +157,7 @@ class Replacement:
                 f"{target}: mode='overwrite' needs a local folder, as object stores cannot rename folders: "
                 f'write to another folder, then remove this one'
             )
-        self._store = store
+        self.store = store
         self._target = os.path.realpath(target)  # A symbolic link would be renamed instead of its target.
         remove_leftovers(store, self._target)
         self._locks = [_check(store, self._target)] if store.exists(self._target) else []
@@ -175,7 +171,7 @@ class Replacement:
 
         Readers find the old or the new dataset, where the system can exchange two folders in one step.
         """
-        store, target = self._store, self._target
+        store, target = self.store, self._target
         remains = self.path
         """What is left to remove: the old dataset."""
         if store.exists(target):
@@ -196,7 +192,7 @@ class Replacement:
     def release(self) -> None:
         """Unlocks the dataset; removes the new one if it was not moved into place."""
         with contextlib.suppress(OSError):
-            remove_tree(self._store, self.path)
+            remove_tree(self.store, self.path)
         for lock in self._locks:
             lock.release()
 

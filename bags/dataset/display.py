@@ -62,24 +62,24 @@ def as_html(heading: str, spec: Mapping[str, str], columns: Mapping[str, Mapping
 class Readable(Protocol):
     """The part of `Dataset` that thumbnails need."""
 
-    _types: Spec
+    types: Spec
 
     def __getitem__(self, key: Any) -> Any: ...
     def file(self, index: int, field: str, item: int | None = None) -> BinaryIO: ...
-    def _lengths(self, indices: Int64s, field: str) -> Int64s: ...
+    def item_counts(self, indices: Int64s, field: str) -> Int64s: ...
 
 
 def thumbnails(dataset: Readable, rows: Iterable[int]) -> dict[str, dict[str, str]]:
     """Returns HTML by field for each datapoint. A value that cannot be read is shown as its error."""
-    return {str(row): {name: _thumbnail(dataset, row, name) for name in dataset._types} for row in rows}
+    return {str(row): {name: _thumbnail(dataset, row, name) for name in dataset.types} for row in rows}
 
 
 def _thumbnail(dataset: Readable, row: int, field: str) -> str:
     from html import escape
 
-    kind = dataset._types[field]
+    kind = dataset.types[field]
     try:
-        count = int(dataset._lengths(np.array([row]), field)[0]) if kind.sequence else 1
+        count = int(dataset.item_counts(np.array([row]), field)[0]) if kind.sequence else 1
         note = f'{count} × ' if kind.sequence else ''
         if not count:
             return escape(str(dataset[row, field][field]))
@@ -98,7 +98,7 @@ def _thumbnail(dataset: Readable, row: int, field: str) -> str:
 
 
 def _media(dataset: Readable, row: int, field: str, word: str) -> str:
-    with dataset.file(row, field, 0 if dataset._types[field].sequence else None) as file:
+    with dataset.file(row, field, 0 if dataset.types[field].sequence else None) as file:
         size = file.seek(0, io.SEEK_END)
         file.seek(0)
         try:

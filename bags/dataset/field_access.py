@@ -34,8 +34,8 @@ class Records(Sequence[Any]):
 
     def __init__(self, dataset: Any, field: str) -> None:
         self._dataset = dataset
-        self._field = field
-        self._offsets = dataset._item_offsets(field) if dataset._types[field].sequence else None
+        self.open_field = field
+        self._offsets = dataset._item_offsets(field) if dataset.types[field].sequence else None
 
     def __len__(self) -> int:
         return len(self._dataset) if self._offsets is None else int(self._offsets[-1])
@@ -60,7 +60,7 @@ class Records(Sequence[Any]):
         if self._offsets is not None:
             rows = np.searchsorted(self._offsets, chosen, 'right') - 1
             items = chosen - self._offsets[rows]
-        records: list[Any] = self._dataset._records(rows, self._field, items)
+        records: list[Any] = self._dataset._records(rows, self.open_field, items)
         return records
 
     def __iter__(self) -> Iterator[Any]:
@@ -74,7 +74,7 @@ class Records(Sequence[Any]):
             step = min(2 * step, 1024) if size < 1 << 20 else max(1, step // 2)
 
     def __repr__(self) -> str:
-        return f'{self._dataset!r}[{self._field!r}]'
+        return f'{self._dataset!r}[{self.open_field!r}]'
 
 
 class FieldAccess(Addressable):
@@ -83,7 +83,7 @@ class FieldAccess(Addressable):
     @property
     def spec(self) -> dict[str, str]:
         """The type of each field, sorted by field."""
-        return type_texts(self._types)
+        return type_texts(self.types)
 
     def batch(self, indices: Iterable[SupportsIndex], fields: Fields = None) -> dict[str, Any]:
         """Returns columns of values.
@@ -101,7 +101,9 @@ class FieldAccess(Addressable):
             IndexError, KeyError, TypeError: No such datapoint, field or selection.
             CorruptError, DecodeError: Damaged data.
         """
-        return self._read(as_indices(indices, len(self)), select_fields(fields, self._types), read_column)
+        return self.read_selection(
+            as_indices(indices, len(self)), select_fields(fields, self.types), read_column
+        )
 
     def column(self, field: str) -> Any:
         """Returns the values of a field of all datapoints, as `batch` returns them."""
@@ -114,7 +116,7 @@ class FieldAccess(Addressable):
         It is 0 for a missing sequence.
         """
         self._expect(field, is_sequence=True)
-        return self._lengths(np.arange(len(self)), field)
+        return self.item_counts(np.arange(len(self)), field)
 
     def field(self, field: str) -> Records:
         """Returns the records of a plain field as a sequence of bytes, one per datapoint (None: missing)."""
@@ -143,8 +145,8 @@ class FieldAccess(Addressable):
             TypeError: `item` is given for a plain field, or missing for a sequence.
             ValueError: The value is missing.
         """
-        select_fields(field, self._types)
-        kind, number = self._types[field], check_index(index, len(self))
+        select_fields(field, self.types)
+        kind, number = self.types[field], check_index(index, len(self))
         if kind.sequence != (item is not None):
             what = 'an item, as it is a sequence' if kind.sequence else 'no item, as it is not a sequence'
             raise TypeError(f'field {field!r} of type {kind.text}: expected {what}')
@@ -156,7 +158,7 @@ class FieldAccess(Addressable):
 
     def _record(self, index: int, field: str, item: int | None) -> Record | None:
         """Returns the record of a field, or of an item of a sequence; None for frames of windows."""
-        (address,) = self._resolve(np.array([index], np.int64), {field: True})
+        (address,) = self.resolve(np.array([index], np.int64), {field: True})
         items = address.selection[field]
         ranges = address.reader._ranges_of(address.rows, field, items)
         if ranges is None:
@@ -168,7 +170,7 @@ class FieldAccess(Addressable):
             raise ValueError(f'datapoint {index}: field {field!r} has no value')
         if item is not None:
             first += select_items([item], count)[0]
-        return Record(ranges.sources[0].bag, first, field, self._types[field].text)
+        return Record(ranges.sources[0].bag, first, field, self.types[field].text)
 
     # Arrow.
 
@@ -255,9 +257,9 @@ class FieldAccess(Addressable):
 
     def _expect(self, field: str, *, is_sequence: bool) -> None:
         self._expect_name(field)
-        select_fields(field, self._types)
-        if self._types[field].sequence != is_sequence:
+        select_fields(field, self.types)
+        if self.types[field].sequence != is_sequence:
             what, instead = ('a sequence', 'field()') if is_sequence else ('a plain', 'items()')
             raise TypeError(
-                f'field {field!r} of type {self._types[field].text}: expected {what} field; see {instead}'
+                f'field {field!r} of type {self.types[field].text}: expected {what} field; see {instead}'
             )

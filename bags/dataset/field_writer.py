@@ -103,14 +103,14 @@ class FieldWriter(bag.Writer):
         **keywords: Any,
     ) -> None:
         super().__init__(path, options, **keywords)
-        self.appender = self._bag
+        self.appender = self.appender
         """The files of the bag."""
         self.name = name
         self.type = field_type
         self.count = len(self)
         """Number of records, including buffered ones."""
         if companion:
-            self._bag.set_companion(companion)
+            self.appender.set_companion(companion)
         self._save_dictionary = save_dictionary
         self._samples: list[bytes] = []
 
@@ -135,14 +135,14 @@ class FieldWriter(bag.Writer):
             else:
                 self.write_file(record)
         except (ValueError, EOFError) as exc:
-            raise self._error(str(exc)) from exc
+            raise self.error(str(exc)) from exc
         finally:
             if type(record) is not bytes:
                 record.close()
         self.count = index + 1
         return index
 
-    def _error(self, detail: str) -> EncodeError:
+    def error(self, detail: str) -> EncodeError:
         return EncodeError(self.name, self.type.text, detail)
 
     def write_items(self, records: Iterable[Any] | None) -> tuple[int, int]:
@@ -170,7 +170,7 @@ class FieldWriter(bag.Writer):
         """
         for data, sizes, stored in runs:
             if self.count + len(sizes) > MAX_RECORDS:
-                raise self._error(f'expected at most {MAX_RECORDS} records in a folder')
+                raise self.error(f'expected at most {MAX_RECORDS} records in a folder')
             if isinstance(data, Sequence) and self._codec is not None and not stored:
                 joined, start = b''.join(data), 0
                 for stop in np.cumsum(sizes).tolist():
@@ -187,17 +187,17 @@ class FieldWriter(bag.Writer):
         """Makes all records readable; first trains the dictionary, if there are enough records."""
         if self._save_dictionary is not None:
             self._train(self._save_dictionary)
-        if self._pending:
+        if self.pending:
             super().flush()
 
     def _train(self, save: Callable[[bytes], None]) -> None:
-        self._samples += self._pending
+        self._samples += self.pending
         if len(self._samples) < MIN_TRAINING_RECORDS and sum(map(len, self._samples)) < MAX_TRAINING_BYTES:
             return
         dictionary = train_dictionary(self._samples)
         if dictionary is not None and self._codec is not None:
             save(dictionary)  # Before the first frame that needs it.
-            self._bag.set_companion(dictionary)
+            self.appender.set_companion(dictionary)
             options = dataclasses.replace(self._codec.options, dictionary=dictionary)
             self._codec = Zstd(options, self._codec.max_record_size)
         self._save_dictionary, self._samples = None, []
@@ -207,8 +207,8 @@ class FieldWriter(bag.Writer):
 
         Records that are already in the bag stay there, without refs that point to them.
         """
-        del self._pending[max(0, count - self._bag.count) :]
-        self.buffered = sum(map(len, self._pending)) + ENTRY * len(self._pending)
+        del self.pending[max(0, count - self.appender.count) :]
+        self.buffered = sum(map(len, self.pending)) + ENTRY * len(self.pending)
         self.count = len(self)
 
     def close(self, *, keep: bool = True) -> None:
@@ -242,20 +242,20 @@ class RefsWriter(FieldWriter):
             EncodeError: The bag is full.
         """
         if self.count >= MAX_RECORDS:
-            raise self._error(f'expected at most {MAX_RECORDS} records in a folder')
-        self._pending.append(row)
+            raise self.error(f'expected at most {MAX_RECORDS} records in a folder')
+        self.pending.append(row)
         self.buffered += self._row_bytes
         self.count += 1
 
     def flush(self) -> None:
-        rows = self._pending
+        rows = self.pending
         if rows:
             data = self._format.pack(np.array(rows, np.int64))
             sizes = np.full(len(rows), self._format.stride)
-            self._bag.append([([data], len(data))], sizes, rows)
+            self.appender.append([([data], len(data))], sizes, rows)
         self.buffered = 0
 
     def rollback(self, count: int) -> None:
-        del self._pending[max(0, count - self._bag.count) :]
-        self.buffered = self._row_bytes * len(self._pending)
+        del self.pending[max(0, count - self.appender.count) :]
+        self.buffered = self._row_bytes * len(self.pending)
         self.count = len(self)

@@ -50,9 +50,9 @@ def fingerprint(dataset: Any, fields: Sequence[str] | None = None, *, of_origin:
     Raises:
         OSError: A file cannot be read.
     """
-    if not hasattr(dataset, '_fingerprint'):
+    if not hasattr(dataset, 'fingerprint_of'):
         return digest_of(type(dataset).__name__, len(dataset))
-    found: str = dataset._fingerprint(tuple(dataset._types if fields is None else fields), of_origin)
+    found: str = dataset.fingerprint_of(tuple(dataset.types if fields is None else fields), of_origin)
     return found
 
 
@@ -97,14 +97,14 @@ def fingerprint_of_folders(
     is_small = size <= SMALL_DATASET_BYTES and len(folders) <= MAX_SMALL_FOLDERS
     hashed = set(fields)
     if len(whole) < len(identities):
-        names = [name for name in fields if name in dataset._types]
+        names = [name for name in fields if name in dataset.types]
         hashed = {name for name in names if _size_of(folders, name) <= MAX_RECORDS_BYTES}
     parts: list[Any] = []
     for number, identity in enumerate(identities):
         parts.append(None if identity is None else (identity.id, sorted(identity.sizes.items())))
         if identity is None or (is_small and len(whole) == len(identities)):
             parts.append(_digest_of_folder(reader_of(number), fields, hashed))
-    spec = {name: kind.text for name, kind in dataset._types.items() if name in fields}
+    spec = {name: kind.text for name, kind in dataset.types.items() if name in fields}
     return digest_of('dataset', sorted(spec.items()), parts)
 
 
@@ -126,13 +126,13 @@ def _size_of(folders: Sequence[Folder], field: str) -> int:
 
 def _digest_of_folder(reader: Any, fields: Sequence[str], hashed: Collection[str]) -> str:
     """Returns a digest of the files of some fields of a folder; of the records of the fields in `hashed`."""
-    folder, types = reader._folder, reader._types
+    folder, types = reader.folder, reader.types
     names = [name for name in fields if name in types]
 
     def digest(name: str | None) -> tuple[str, ...]:
         # Damage has a digest too: a loader may leave out what cannot be read.
         try:
-            bag = reader._refs.bag if name is None else reader._field(name).bag
+            bag = reader.refs.bag if name is None else reader.open_field(name).bag
         except (CorruptError, SpecError):
             return ('damaged',)
         if bag is None:
@@ -186,7 +186,7 @@ def legacy_fingerprint(dataset: Any, fields: Sequence[str] | None = None) -> str
     """
     digest = hashlib.blake2b(digest_size=12)
     length = len(dataset)
-    if getattr(dataset, '_types', None) is None:
+    if getattr(dataset, 'types', None) is None:
         digest.update(repr((type(dataset).__name__, length)).encode())
         return digest.hexdigest()
     spec = dataset.spec if fields is None else {name: dataset.spec[name] for name in fields}
@@ -206,8 +206,8 @@ def _head(dataset: Any, index: int, field: str) -> bytes:
     # A record that is missing or cannot be read adds nothing.
     with contextlib.suppress(Exception):
         item = None
-        if dataset._types[field].sequence:
-            count = int(dataset._lengths(np.array([index]), field)[0])
+        if dataset.types[field].sequence:
+            count = int(dataset.item_counts(np.array([index]), field)[0])
             head = b'%d:' % count
             if not count:
                 return head

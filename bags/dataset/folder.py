@@ -48,7 +48,7 @@ class Folder:
         if known is not None and known.sizes and (known.counts is not None or store.can_list):
             self.known = known
         self._spec: bytes | None = None
-        self._refs: BagFile | None = None
+        self.refs: BagFile | None = None
         """The refs of a remote folder, once they are open."""
         self._version: str | None = None
         """The version of its spec.json, if it is local and was read by `load`."""
@@ -95,7 +95,7 @@ class Folder:
             if name == 'refs.bag':
                 # Only a reader of the whole folder needs all limits in memory.
                 options = merge(ReaderOptions, self.options, {'limits_storage': LimitsStorage.ON_DISK})
-                self._refs = open_bag(self.store, path, options)
+                self.refs = open_bag(self.store, path, options)
             elif name:
                 self._spec = self.store.read(path)
             else:
@@ -148,7 +148,7 @@ class Folder:
         if self.options.cache is not None:
             self.learn()
         try:
-            refs = self._refs or open_bag(self.store, path, self.options)
+            refs = self.refs or open_bag(self.store, path, self.options)
             if self.store.is_remote:
                 self._check_known(refs)
         except NotADirectoryError:
@@ -171,7 +171,7 @@ class Folder:
             self.starts = True
             refs = open_bag(self.store, path, self.options)
             if self.store.is_remote:
-                self._refs = refs
+                self.refs = refs
         if not refs.count:
             # Uses the files opened above: the writer may have closed the folder since.
             if refs.limits.path != refs.file.path or self.names & {'limits.refs.bag', MARK}:

@@ -79,8 +79,8 @@ def check_key_field(dataset: Any, field: str) -> FieldType:
         KeyError: No such field.
         TypeError: The field is a sequence, or has a type whose values cannot be keys.
     """
-    select_whole(field, dataset._types, 'key')
-    field_type: FieldType = dataset._types[field]
+    select_whole(field, dataset.types, 'key')
+    field_type: FieldType = dataset.types[field]
     if field_type.sequence or field_type.word not in KEY_TYPES:
         raise TypeError(
             f'field {field!r} of type {field_type.text}: '
@@ -110,7 +110,7 @@ def read_keys(
     rows, start = np.arange(len(dataset)) if rows is None else rows, 0
     while start < len(rows):
         some = rows[start : start + step]
-        values: Any = dataset._read(some, {field: True}, _read_built_in)[field]
+        values: Any = dataset.read_selection(some, {field: True}, _read_built_in)[field]
         keys = [None if value is None else _as_key(value) for value in values]
         yield some, keys
         start += len(some)
@@ -234,8 +234,8 @@ class KeyIndex:
         if len(keys) == 1 and keys[0] is not None and not dataset.is_remote:
             # Reading a row takes 1 us, and 60 us as a batch. User decoders may return other values.
             one = self._candidate(self._digest(keys[0]))
-            value = dataset._row(one[0], {field: True})[field] if len(one) == 1 else None
-            if isinstance(value, KEY_TYPES[dataset._types[field].word]) and _as_key(value) == keys[0]:
+            value = dataset.read_row(one[0], {field: True})[field] if len(one) == 1 else None
+            if isinstance(value, KEY_TYPES[dataset.types[field].word]) and _as_key(value) == keys[0]:
                 return np.zeros(1, np.int64), np.array(one, np.int64)
         positions, rows = [], []
         for start in range(0, len(keys), MAX_CHUNK):
@@ -297,7 +297,7 @@ def find_keys(dataset: Any, field: str, keys: Iterable[Any]) -> Int64s:
             raise TypeError(
                 f'field {field!r} of type {field_type.text}: expected a key of this type, got {key!r:.80}'
             )
-    found: Matches = dataset._match(field, list(map(_as_key, asked)))
+    found: Matches = dataset.match_keys(field, list(map(_as_key, asked)))
     positions, rows = found
     if len(asked) == len(rows) == 1:  # `find` of a unique key.
         return rows

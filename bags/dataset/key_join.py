@@ -26,27 +26,29 @@ class Matched(Select):
 
     def __init__(self, dataset: Dataset, rows: Int64s, fields: Sequence[str]) -> None:
         super().__init__(dataset, rows, fields)
-        self._types = {name: _optional(kind) for name, kind in self._types.items()}
+        self.types = {name: _optional(kind) for name, kind in self.types.items()}
 
-    def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
-        rows = self._below(indices)
+    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+        rows = self.source_indices(indices)
         there, missing = np.flatnonzero(rows >= 0), np.flatnonzero(rows < 0)
         shares = divide(selection, [there, missing])
         addresses = []
         if len(there):
-            found = self._datasets[0]._resolve(rows[there], shares[0])
+            found = self.datasets[0].resolve(rows[there], shares[0])
             addresses = [each._replace(reader=_Present(each.reader)).at(there) for each in found]
         if not addresses or len(missing):
-            addresses.append(Address(Absent(self._field), missing, shares[1], missing if len(rows) else None))
+            addresses.append(
+                Address(Absent(self.open_field), missing, shares[1], missing if len(rows) else None)
+            )
         return addresses
 
-    def _field(self, name: str) -> Field:
-        return _optional_field(super()._field(name))
+    def open_field(self, name: str) -> Field:
+        return _optional_field(super().open_field(name))
 
-    def _row(self, index: int, selection: Selection | None) -> Datapoint:
-        asked = dict.fromkeys(self._types, True) if selection is None else selection
-        row = int(self._indices[check_index(index, len(self._indices))])
-        return self._datasets[0]._row(row, asked) if row >= 0 else dict.fromkeys(asked)
+    def read_row(self, index: int, selection: Selection | None) -> Datapoint:
+        asked = dict.fromkeys(self.types, True) if selection is None else selection
+        row = int(self.indices[check_index(index, len(self.indices))])
+        return self.datasets[0].read_row(row, asked) if row >= 0 else dict.fromkeys(asked)
 
 
 class _Present:
@@ -58,8 +60,10 @@ class _Present:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reader, name)
 
-    def _read(self, rows: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:
-        columns: dict[str, Column] = self._reader._read(
+    def read_selection(
+        self, rows: Int64s, selection: Selection, read: Callable[..., Column]
+    ) -> dict[str, Column]:
+        columns: dict[str, Column] = self._reader.read_selection(
             rows, selection, lambda field, *asked: read(_optional_field(field), *asked)
         )
         return columns
@@ -113,13 +117,13 @@ def join_by_key(datasets: Sequence[Dataset], on: str, keep: bool, many: bool) ->
         columns.append(np.append(rows, -1)[spread(starts, counts)])
         lefts = np.repeat(lefts, counts)
     kind = Matched if keep else Select
-    fields = [[name for name in dataset._types if name != on] for dataset in others]
+    fields = [[name for name in dataset.types if name != on] for dataset in others]
     return [Select(first, lefts), *map(kind, others, columns, fields)]
 
 
 def _match(dataset: Dataset, field: str, keys: list[bytes | None]) -> Matches:
     """Looks up the datapoints of each key in the index of the dataset, or else in one made in memory."""
     try:
-        return dataset._match(field, keys)
+        return dataset.match_keys(field, keys)
     except (FileNotFoundError, TypeError):
         return index_in_memory(dataset, field).match(dataset, field, keys)

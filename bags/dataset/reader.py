@@ -72,11 +72,11 @@ class DatasetReader(Dataset):
         if self.is_remote and in_memory and refs is not None:
             refs = folder.keep(refs)
         schema = folder.schema()
-        self._types = schema.types
-        self._folder = folder
+        self.types = schema.types
+        self.folder = folder
         self._decoders = decoders
-        self._length = folder.shortest(self._types) if refs is None else refs.count
-        self._refs: Any = RefsReader(
+        self._length = folder.shortest(self.types) if refs is None else refs.count
+        self.refs: Any = RefsReader(
             folder.path if refs is None else refs.path, refs, schema.format, self._length
         )
         self._fields: Any = OpenFields(folder, schema, decoders, refs)
@@ -91,7 +91,7 @@ class DatasetReader(Dataset):
 
     @property
     def size(self) -> int:
-        return self._folder.size()
+        return self.folder.size()
 
     @property
     def shards(self) -> int:
@@ -100,29 +100,29 @@ class DatasetReader(Dataset):
     @property
     def directory(self) -> str:
         """The folder."""
-        return self._folder.path
+        return self.folder.path
 
     @property
     def metadata(self) -> Metadata:
-        return copy.deepcopy(self._folder.metadata)
+        return copy.deepcopy(self.folder.metadata)
 
     def __repr__(self) -> str:
         state = ', unfinished' if self.unfinished else ''
-        return f'bags.DatasetReader({self._folder.path!r}, {self.spec}, {self._length} datapoints{state})'
+        return f'bags.DatasetReader({self.folder.path!r}, {self.spec}, {self._length} datapoints{state})'
 
     def _is_unfinished(self) -> bool:
-        return self._folder.is_unfinished()
+        return self.folder.is_unfinished()
 
-    def _fingerprint(self, fields: Sequence[str], of_origin: bool) -> str:
-        folders, lengths = [self._folder], [self._length]
+    def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
+        folders, lengths = [self.folder], [self._length]
         return fingerprint_of_folders(self, folders, lengths, lambda _: self, fields, of_origin)
 
-    def _index_folder(self) -> Folder:
-        folder: Folder = self._folder
+    def index_folder(self) -> Folder:
+        folder: Folder = self.folder
         return folder
 
     def close(self) -> None:
-        self._refs = self._fields = ClosedHandle(f'bags.DatasetReader({self._folder.path!r})')
+        self.refs = self._fields = ClosedHandle(f'bags.DatasetReader({self.folder.path!r})')
         self._key_indexes = self._fields
         self._row_functions = self._item_functions = {}
 
@@ -136,24 +136,24 @@ class DatasetReader(Dataset):
             if datapoint is not None:
                 return datapoint
         if type(index) is int:
-            return self._row(index, None if fields is None else select_fields(fields, self._types))
+            return self.read_row(index, None if fields is None else select_fields(fields, self.types))
         return super().__getitem__(key)
 
-    def _row(self, index: int, selection: Selection | None) -> Datapoint:
+    def read_row(self, index: int, selection: Selection | None) -> Datapoint:
         if self.is_remote:
-            return super()._row(index, selection)
+            return super().read_row(index, selection)
         names = None if selection is None else tuple(selection)
         if selection is None or list(selection.values()).count(True) == len(selection):
             function = self._row_functions.get(names) or self._row_function(names)
         else:
             function = self._item_functions.get(names) or self._row_function(names, has_items=True)
         datapoint = function(index, selection)
-        return super()._row(index, selection) if datapoint is None else datapoint
+        return super().read_row(index, selection) if datapoint is None else datapoint
 
     def _row_function(self, fields: str | tuple[str, ...] | None, has_items: bool = False) -> RowFunction:
         """Returns the row function of some fields, made on first use."""
-        names = select_fields(fields, self._types)
-        function = make_row_function([self._fields[name] for name in names], self._refs, has_items)
+        names = select_fields(fields, self.types)
+        function = make_row_function([self._fields[name] for name in names], self.refs, has_items)
         known = self._item_functions if has_items else self._row_functions
         if len(known) < MAX_ROW_FUNCTIONS:
             known[fields] = function
@@ -162,47 +162,49 @@ class DatasetReader(Dataset):
     # Many rows: refs, then each field.
 
     def _stores(self) -> list[Store]:
-        return [self._folder.store]
+        return [self.folder.store]
 
     def _directories(self) -> list[str]:
         return [self.directory]
 
-    def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         return [Address(self, indices, selection, None)]
 
-    def _field(self, name: str) -> Field:
+    def open_field(self, name: str) -> Field:
         field: Field = self._fields[name]
         return field
 
-    def _read(self, indices: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:
+    def read_selection(
+        self, indices: Int64s, selection: Selection, read: Callable[..., Column]
+    ) -> dict[str, Column]:
         try:
             if self.is_remote:  # Reads the refs while fields are opened, then all fields at once.
-                refs = self._fields.while_opening(selection, lambda: self._refs.of(indices, selection))
+                refs = self._fields.while_opening(selection, lambda: self.refs.of(indices, selection))
                 found = map_concurrently(
                     lambda name: read(self._fields[name], refs[name], selection[name]), list(selection), True
                 )
                 return dict(zip(selection, found, strict=True))
-            refs, columns = self._refs.of(indices, selection), {}
+            refs, columns = self.refs.of(indices, selection), {}
             for name, items in selection.items():
                 columns[name] = read(self._fields[name], refs[name], items)
         except BadRef as exc:
-            raise CorruptError(self._refs.path, int(indices[exc.position]), exc.detail) from None
+            raise CorruptError(self.refs.path, int(indices[exc.position]), exc.detail) from None
         return columns
 
     def _item_counts(self, rows: Int64s, field: str, items: Any) -> Int64s:
         if isinstance(items, PerRowItems):
             return items.counts
-        counts: Int64s = self._refs.of(rows, [field])[field][1]
+        counts: Int64s = self.refs.of(rows, [field])[field][1]
         return counts
 
     def _checked_refs(self, rows: Int64s, field: str) -> tuple[Int64s, Int64s | None]:
         """Returns the first records of datapoints, and for a sequence their numbers of records."""
-        refs = self._fields.while_opening([field], lambda: self._refs.of(rows, [field]))[field]
+        refs = self._fields.while_opening([field], lambda: self.refs.of(rows, [field]))[field]
         firsts, counts = refs if self._fields[field].type.sequence else (refs, None)
         try:
             self._fields[field].check(firsts, counts)
         except BadRef as exc:
-            raise CorruptError(self._refs.path, int(rows[exc.position]), exc.detail) from None
+            raise CorruptError(self.refs.path, int(rows[exc.position]), exc.detail) from None
         return firsts, counts
 
     def _ranges_of(self, rows: Int64s, field: str, items: Any) -> RecordRanges | None:
@@ -220,16 +222,16 @@ class DatasetReader(Dataset):
             counts = np.ones(len(rows), np.int64)
             if reader.type.optional:
                 counts[firsts == MISSING] = 0
-        source = Source(reader.bag, self._folder.starts)
+        source = Source(reader.bag, self.folder.starts)
         return RecordRanges([source], np.zeros(len(rows), np.int64), firsts, counts)
 
-    def _bytes_before(self, index: int, fields: tuple[str, ...] | None = None) -> int:
+    def bytes_before(self, index: int, fields: tuple[str, ...] | None = None) -> int:
         if index >= self._length:
-            return self._folder.size(fields)
-        names, total = tuple(self._types if fields is None else fields), 0
-        refs = self._refs.of(np.array([index]), names)
-        if self._refs.bag is not None:
-            total = self._refs.bag.where(index)[0] + index * ENTRY
+            return self.folder.size(fields)
+        names, total = tuple(self.types if fields is None else fields), 0
+        refs = self.refs.of(np.array([index]), names)
+        if self.refs.bag is not None:
+            total = self.refs.bag.where(index)[0] + index * ENTRY
         for name in names:
             field, bag = self._fields[name], self._fields[name].bag
             firsts, counts = refs[name] if field.type.sequence else (refs[name], np.ones(1))
@@ -242,7 +244,7 @@ class DatasetReader(Dataset):
     # Other processes.
 
     def __getstate__(self) -> dict[str, Any]:
-        folder = self._folder
+        folder = self.folder
         return {
             'path': folder.path,
             'options': merge(ReaderOptions, folder.options, {'limits_placement': LimitsPlacement.TAIL}),
@@ -253,14 +255,14 @@ class DatasetReader(Dataset):
     def __setstate__(self, state: dict[str, Any]) -> None:
         options = state['options']
         self._over(Folder(options.store_of(state['path']), state['path'], options), state['decoders'])
-        self._pin(state['length'])
+        self.pin_length(state['length'])
 
-    def _pin(self, length: int) -> None:
+    def pin_length(self, length: int) -> None:
         """Sets the length to one seen earlier, also if the dataset has grown since.
 
         Raises:
             CorruptError: The dataset has become shorter.
         """
         if self._length < length:
-            raise CorruptError(self._folder.path, None, f'had {length} datapoints before, now {self._length}')
-        self._length = self._refs.count = length
+            raise CorruptError(self.folder.path, None, f'had {length} datapoints before, now {self._length}')
+        self._length = self.refs.count = length

@@ -218,9 +218,9 @@ class ProgressLog:
     """
 
     def __init__(self, writer: Any, source: dict[str, Any], resume: bool, check_source: bool = True) -> None:
-        self._store = store = writer._store
+        self._store = store = writer.store
         self._path = store.join(writer.directory, SOURCE)
-        self._checksum: bool = writer._checksum
+        self.checksum: bool = writer.checksum
         self._source = source
         self.state: dict[str, Any] = {}
         """JSON values, stored by `save`."""
@@ -254,7 +254,7 @@ class ProgressLog:
         if self.may_be_repaired:
             found['may_be_repaired'] = True
         data = json.dumps(found).encode()
-        write_json(self._store, self._path, data, self._checksum)
+        write_json(self._store, self._path, data, self.checksum)
 
 
 def resumed(

@@ -42,8 +42,8 @@ from bags.storage import Store
 from bags.validation import at_least
 
 STATE = (
-    *('directory', '_options', '_decoders', '_shards', '_share', '_first', '_last', '_after'),
-    *('_unfinished', '_types', '_lengths_of_shards'),
+    *('directory', '_options', '_decoders', '_shards', 'share', '_first', '_last', '_after'),
+    *('_unfinished', 'types', '_lengths_of_shards'),
 )
 """Attributes of a reader that other processes need."""
 
@@ -107,16 +107,16 @@ class ShardedDatasetReader(Dataset):
         self.directory, self._options, self._decoders = path, options, decoders
         # With more workers than shards, some have no shard; they still have the spec.
         self._shards = listed.shards[shard_start::shard_step]
-        self._share = shard_start, shard_step
+        self.share = shard_start, shard_step
         self._first, self._last, self._after = listed.shards[0], listed.shards[-1], listed.after
         self._unfinished = listed.is_unfinished or None
         self._set_store(store)
         if listed.types is not None:
-            self._types = listed.types
+            self.types = listed.types
             self._lengths_of_shards = [shard.length or 0 for shard in self._shards]
         else:
             try:
-                self._types, self._lengths_of_shards = self._inspect_shards()
+                self.types, self._lengths_of_shards = self._inspect_shards()
             except FileNotFoundError as exc:
                 raise _missing_file(exc) from exc
         if inode is not None and _inode(path) != inode:
@@ -124,7 +124,7 @@ class ShardedDatasetReader(Dataset):
         return self
 
     def _set_store(self, store: Store) -> None:
-        self._store, self.is_remote = store, store.is_remote
+        self.store, self.is_remote = store, store.is_remote
         self._sizes: dict[tuple[str, ...] | None, list[int]] = {}
         self._known_fields: Any = {}
         path, options, first = self.directory, self._options, self._first
@@ -136,17 +136,17 @@ class ShardedDatasetReader(Dataset):
         def folder_of(shard: Shard) -> Folder:
             return root if shard is first else Folder(store, store.join(path, shard.name), options, shard)
 
-        self._folder = folder_of
+        self.folder = folder_of
 
     def _inspect_shards(self) -> tuple[Spec, list[int]]:
         """Returns the fields of all shards, and the datapoints of each that is read."""
         root, first, last = self._root, self._first, self._last
-        is_remote = self._store.is_remote
+        is_remote = self.store.is_remote
         root.load()
         types, format = root.schema()
         # Later shards may have more fields, which are optional; then their spec.json is longer.
         if last.sizes.get('spec.json', -1) != first.sizes.get('spec.json'):
-            folder = self._folder(last)
+            folder = self.folder(last)
             folder.load(refs=False)
             with contextlib.suppress(OSError, BagsError):  # Raised when the shard is read.
                 other = folder.schema().types
@@ -157,7 +157,7 @@ class ShardedDatasetReader(Dataset):
             sample, folder = first, root
             if not first.sizes.get('refs.bag'):
                 sample = next((shard for shard in self._shards if shard.sizes.get('refs.bag')), first)
-                folder = self._folder(sample)
+                folder = self.folder(sample)
             refs = folder.open_refs()
             by_size = refs is None or (not folder.starts and refs.count == length_by_size(sample, format))
         lengths: list[Any] = [None] * len(self._shards)
@@ -165,7 +165,7 @@ class ShardedDatasetReader(Dataset):
             lengths = list(map(length_by_size, self._shards, itertools.repeat(format)))
         if None in lengths:
             shards = [shard for shard, length in zip(self._shards, lengths, strict=True) if length is None]
-            counted = iter(map_concurrently(lambda shard: self._folder(shard).length(), shards, is_remote))
+            counted = iter(map_concurrently(lambda shard: self.folder(shard).length(), shards, is_remote))
             lengths = [next(counted) if length is None else length for length in lengths]
         return types, lengths
 
@@ -175,10 +175,10 @@ class ShardedDatasetReader(Dataset):
         return Concatenated(self._lengths_of_shards)
 
     @cached_attribute
-    def _readers(self) -> Any:
+    def readers(self) -> Any:
         """The readers of shards by number, each opened on first read."""
-        store, path, decoders, folder_of = self._store, self.directory, self._decoders, self._folder
-        root, types, lengths, shards = self._root, self._types, self._lengths_of_shards, self._shards
+        store, path, decoders, folder_of = self.store, self.directory, self._decoders, self.folder
+        root, types, lengths, shards = self._root, self.types, self._lengths_of_shards, self._shards
         unseen = [self._after] if self._after is not None else []
 
         def make(number: int) -> DatasetReader:
@@ -188,14 +188,14 @@ class ShardedDatasetReader(Dataset):
                 works.append(lambda: _check_after(store, path, unseen))
             reader: DatasetReader = map_concurrently(lambda work: work(), works, True)[0]
             root.check_pinned()
-            folder = reader._folder
-            if union(types, reader._types) != types:
+            folder = reader.folder
+            if union(types, reader.types) != types:
                 raise SpecError(
                     None, f'that of the other shards, {type_texts(types)}', reader.spec, folder.path
                 )
             if store.is_remote and len(reader) != lengths[number]:
                 folder.raise_changed(f'expected {lengths[number]} datapoints, got {len(reader)}')
-            reader._pin(lengths[number])
+            reader.pin_length(lengths[number])
             return reader
 
         return FifoCache(make, max_open_bags() // (len(types) + 1))
@@ -209,7 +209,7 @@ class ShardedDatasetReader(Dataset):
 
     def _shard_sizes(self, fields: tuple[str, ...] | None = None) -> list[int]:
         if fields not in self._sizes:
-            self._sizes[fields] = [self._folder(shard).size(fields) for shard in self._shards]
+            self._sizes[fields] = [self.folder(shard).size(fields) for shard in self._shards]
         return self._sizes[fields]
 
     @property
@@ -221,52 +221,52 @@ class ShardedDatasetReader(Dataset):
         return copy.deepcopy(self._root.metadata)
 
     def _stores(self) -> list[Store]:
-        return [self._store]
+        return [self.store]
 
     def _directories(self) -> list[str]:
         return [self.directory]
 
-    def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         if not len(indices):
-            return [Address(Absent(self._field), indices, selection, None)]
+            return [Address(Absent(self.open_field), indices, selection, None)]
         return [
             Address(_Shard(self, part), within, share, places)
             for part, within, share, places in group_by_part(self._layout, indices, selection)
         ]
 
-    def _field(self, name: str) -> Field:
+    def open_field(self, name: str) -> Field:
         if name not in self._known_fields:
             # This reader may have no shard with the field, or no shard at all.
-            folders = map(self._folder, (self._last, self._first, *self._shards))
+            folders = map(self.folder, (self._last, self._first, *self._shards))
             folder = next(folder for folder in folders if name in folder.schema().types)
-            self._known_fields[name] = _open_shard(folder, self._decoders)._field(name)
+            self._known_fields[name] = _open_shard(folder, self._decoders).open_field(name)
         field: Field = self._known_fields[name]
         return field
 
-    def _part_lengths(self) -> list[int]:
+    def part_lengths(self) -> list[int]:
         return self._lengths_of_shards
 
-    def _row(self, index: int, selection: Selection | None) -> Datapoint:
+    def read_row(self, index: int, selection: Selection | None) -> Datapoint:
         part, within = self._layout.one(check_index(index, self._layout.total))
-        reader = self._readers[part]
-        if len(reader._types) == len(self._types):
-            row: Datapoint = reader._row(within, selection)
+        reader = self.readers[part]
+        if len(reader.types) == len(self.types):
+            row: Datapoint = reader.read_row(within, selection)
             return row
-        return row_of_part(reader, within, selection, self._types)
+        return row_of_part(reader, within, selection, self.types)
 
-    def _bytes_before(self, index: int, fields: tuple[str, ...] | None = None) -> int:
+    def bytes_before(self, index: int, fields: tuple[str, ...] | None = None) -> int:
         sizes = self._shard_sizes(fields)
         if index >= len(self):
             return sum(sizes)
         shard, within = self._layout.one(index)
-        reader = self._readers[shard]
+        reader = self.readers[shard]
         # A shard may lack optional fields.
-        own = None if fields is None else tuple(name for name in fields if name in reader._types)
-        before: int = reader._bytes_before(within, own)
+        own = None if fields is None else tuple(name for name in fields if name in reader.types)
+        before: int = reader.bytes_before(within, own)
         return sum(sizes[:shard]) + before
 
     def __repr__(self) -> str:
-        start, step = self._share
+        start, step = self.share
         which = '' if (start, step) == (0, 1) else f' [{start}::{step}]'
         return (
             f'bags.ShardedDatasetReader({self.directory!r}, {self.spec}, {len(self._shards)} shards{which}, '
@@ -274,25 +274,25 @@ class ShardedDatasetReader(Dataset):
         )
 
     def _is_unfinished(self) -> bool:
-        return is_marked(self._store, self.directory) or any(
-            self._folder(shard).is_unfinished() for shard in (self._first, *self._shards)
+        return is_marked(self.store, self.directory) or any(
+            self.folder(shard).is_unfinished() for shard in (self._first, *self._shards)
         )
 
-    def _fingerprint(self, fields: Sequence[str], of_origin: bool) -> str:
-        folders, readers = [self._folder(shard) for shard in self._shards], self._readers
+    def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
+        folders, readers = [self.folder(shard) for shard in self._shards], self.readers
         lengths = self._lengths_of_shards
         return fingerprint_of_folders(self, folders, lengths, readers.__getitem__, fields, of_origin)
 
-    def _index_folder(self) -> Folder:
-        if self._share != (0, 1):
+    def index_folder(self) -> Folder:
+        if self.share != (0, 1):
             raise TypeError(f'find: {self!r:.200}: expected all shards, as the index of a field is of all')
         # Not beside the shards, where Bags 0.x and Granular would take the file for a shard.
         return self._root
 
     def close(self) -> None:
         closed = ClosedHandle(f'bags.ShardedDatasetReader({self.directory!r})')
-        self._readers = self._key_indexes = self._known_fields = closed
-        self._root._refs = None
+        self.readers = self._key_indexes = self._known_fields = closed
+        self._root.refs = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: vars(self)[name] for name in STATE}
@@ -313,19 +313,21 @@ class _Shard:
         self._number = number
 
     @property
-    def _folder(self) -> Folder:
-        return self._dataset._folder(self._dataset._shards[self._number])
+    def folder(self) -> Folder:
+        return self._dataset.folder(self._dataset._shards[self._number])
 
     def _of(self, field: str) -> Any:
-        reader = self._dataset._readers[self._number]
-        return reader if field in reader._types else Absent(self._dataset._field)
+        reader = self._dataset.readers[self._number]
+        return reader if field in reader.types else Absent(self._dataset.open_field)
 
-    def _read(self, rows: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:
-        reader = self._dataset._readers[self._number]
-        there, rest = divide_fields(selection, reader._types)
-        columns: dict[str, Column] = reader._read(rows, there, read)
+    def read_selection(
+        self, rows: Int64s, selection: Selection, read: Callable[..., Column]
+    ) -> dict[str, Column]:
+        reader = self._dataset.readers[self._number]
+        there, rest = divide_fields(selection, reader.types)
+        columns: dict[str, Column] = reader.read_selection(rows, there, read)
         if rest:
-            columns |= Absent(self._dataset._field)._read(rows, rest, read)
+            columns |= Absent(self._dataset.open_field).read_selection(rows, rest, read)
         return columns
 
     def _item_counts(self, rows: Int64s, field: str, items: Any) -> Int64s:

@@ -87,24 +87,24 @@ class ShardedDatasetWriter(BaseWriter):
             raise FileExistsError(errno.EEXIST, f'the name is that of a shard of the dataset {whole}', path)
         super().__init__(directory, spec, encoders, settings)
         self._encoders = encoders
-        self._origin: tuple[str, int] | None = None
+        self.origin: tuple[str, int] | None = None
         """The fingerprint and the length of the dataset of which all datapoints are copied, in order."""
         self._past_shards = self._past_size = self._past_length = 0
         self._uploading: DatasetWriter | None = None
         """The writer of a full shard on an object store, until it is closed."""
         self._upload: Future[None] | None = None
         """Its `close`, running in a thread; None after it failed, to be retried in this thread."""
-        self._mark = WriterMark(self._store, self.directory, shard_start, shard_step)
+        self._mark = WriterMark(self.store, self.directory, shard_start, shard_step)
         try:
             self._writer = self._open(settings.resume)
         except BaseException:
             self._remove_folder()
             raise
-        self._closed = False
+        self.closed = False
 
     def _open(self, resume: bool) -> DatasetWriter | None:
         """Counts existing shards and opens the one to write to, unless its first datapoint creates it."""
-        store, start = self._store, self._number
+        store, start = self.store, self._number
         names = store.names(self.directory)
         for name in filter(is_temporary, list(names) if resume and self._step == 1 else ()):
             store.remove(store.join(self.directory, name))
@@ -121,8 +121,8 @@ class ShardedDatasetWriter(BaseWriter):
         if shards and not resume:
             raise FileExistsError(errno.EEXIST, 'the shard exists already', shards[0][1])
         metadata = read_metadata(store, shards[0][1], store.names(shards[0][1])) if shards else {}
-        if self._metadata is None:
-            self._metadata = metadata or None
+        if self.metadata is None:
+            self.metadata = metadata or None
         self._mark.find(names)
         unfinished = None
         incomplete: list[str] = []
@@ -138,16 +138,16 @@ class ShardedDatasetWriter(BaseWriter):
             self._find_dictionaries(path)
             names = store.names(path)
             checksums = store.join(shards[0][1], f'refs.bag{SUFFIX}')  # The last shard may not have them yet.
-            self._checksum = self._checksum or f'refs.bag{SUFFIX}' in names or store.exists(checksums)
+            self.checksum = self.checksum or f'refs.bag{SUFFIX}' in names or store.exists(checksums)
             if store.is_remote or ('refs.bag' in names and 'limits.refs.bag' not in names):
                 self._number = last + self._step
             else:
                 file = store.join(path, 'spec.json')
-                types = load_spec(store.read(file), file) if 'spec.json' in names else self._types
-                if types != self._types and union(types, self._types) == self._types:
+                types = load_spec(store.read(file), file) if 'spec.json' in names else self.types
+                if types != self.types and union(types, self.types) == self.types:
                     # An existing shard cannot get new fields. The next shard has them.
                     self._mark.set()
-                    reopen(path, types, durability=self._settings.durability, **self._storage).close()
+                    reopen(path, types, durability=self.settings.durability, **self._storage).close()
                     self._number = last + self._step
                 else:
                     self._number, unfinished = shards.pop()
@@ -155,20 +155,20 @@ class ShardedDatasetWriter(BaseWriter):
             self._count(path)
         if self._mark.is_set:
             self._mark.set()
-        if self._metadata is not None and self._metadata != metadata:
+        if self.metadata is not None and self.metadata != metadata:
             for _, path in shards:
-                data = dump_metadata(self._metadata, self._types)
-                write_json(store, store.join(path, METADATA), data, self._checksum)
+                data = dump_metadata(self.metadata, self.types)
+                write_json(store, store.join(path, METADATA), data, self.checksum)
         # After complete shards, the next one is created by its first datapoint, if there is one.
         return self._start(unfinished) if unfinished is not None or not shards else None
 
     def _find_dictionaries(self, shard: str) -> None:
         """Reuses the dictionaries that were trained for a shard."""
-        for name, how in self._compressions.items():
-            path = self._store.join(shard, f'{name}.zdict')
-            if how.trained and not how.dictionary and self._store.exists(path):
-                dictionary = check_dictionary(self._store.read(path), path)
-                self._compressions[name] = how._replace(dictionary=dictionary)
+        for name, how in self.compressions.items():
+            path = self.store.join(shard, f'{name}.zdict')
+            if how.trained and not how.dictionary and self.store.exists(path):
+                dictionary = check_dictionary(self.store.read(path), path)
+                self.compressions[name] = how._replace(dictionary=dictionary)
 
     def _count(self, shard: str) -> None:
         """Adds a shard to the counts of written shards."""
@@ -176,7 +176,7 @@ class ShardedDatasetWriter(BaseWriter):
             reader = DatasetReader(shard, raw=True, **self._storage)
         except FileNotFoundError as exc:
             raise CorruptError(shard, None, 'shard without spec.json') from exc
-        if union(self._types, reader._types) != self._types:
+        if union(self.types, reader.types) != self.types:
             expected = f'that of the other shards, {reader.spec}, and any optional fields'
             raise SpecError(None, expected, self.spec, shard)
         self._past_shards += 1
@@ -187,12 +187,12 @@ class ShardedDatasetWriter(BaseWriter):
 
     def _start(self, unfinished: str | None = None) -> DatasetWriter:
         """Starts a shard, or resumes an unfinished one."""
-        path = unfinished or self._store.join(self.directory, f'{self._number:06}')
+        path = unfinished or self.store.join(self.directory, f'{self._number:06}')
         was_set = self._mark.is_set
         self._mark.set()
-        remove_json(self._store, self._store.join(self.directory, INDEX))  # Out of date with the new shard.
-        options = self._settings.of_shard(
-            compression=self._compressions, checksum=self._checksum, metadata=self._metadata,
+        remove_json(self.store, self.store.join(self.directory, INDEX))  # Out of date with the new shard.
+        options = self.settings.of_shard(
+            compression=self.compressions, checksum=self.checksum, metadata=self.metadata,
             resume=unfinished is not None, mode='create',
         )  # fmt: skip
         try:
@@ -219,7 +219,7 @@ class ShardedDatasetWriter(BaseWriter):
         return self._past_length + (len(self._writer) if self._writer is not None else 0)
 
     def __repr__(self) -> str:
-        state = 'closed' if self._closed else 'open'
+        state = 'closed' if self.closed else 'open'
         return (
             f'bags.ShardedDatasetWriter({self.directory!r}, {self.spec}, {self.shards} shards, '
             f'{len(self)} datapoints, {state})'
@@ -227,59 +227,59 @@ class ShardedDatasetWriter(BaseWriter):
 
     # Writing.
 
-    def _append_records(self, records: list[Any], flush: bool | None = None) -> int:
+    def append_records(self, records: list[Any], flush: bool | None = None) -> int:
         try:
             writer = self._next_writer()
         except BaseException:
             close_files(records)
             raise
-        return self._past_length + writer._append_records(records, flush)
+        return self._past_length + writer.append_records(records, flush)
 
-    def _append_runs(self, runs: Mapping[str, Sequence[Run]], refs: Mapping[str, Any]) -> None:
-        """Appends many datapoints, all to one shard; see `DatasetWriter._append_runs`."""
-        self._next_writer()._append_runs(runs, refs)
+    def append_runs(self, runs: Mapping[str, Sequence[Run]], refs: Mapping[str, Any]) -> None:
+        """Appends many datapoints, all to one shard; see `DatasetWriter.append_runs`."""
+        self._next_writer().append_runs(runs, refs)
 
     def _next_writer(self) -> DatasetWriter:
         """Returns the writer of the shard that the next datapoint goes to."""
-        if self._closed:
+        if self.closed:
             raise ValueError(f'{self!r} is closed')
         if self._uploading is not None and (self._upload is None or self._upload.done()):
             self._finish_upload()
         if self._is_due:
             # Ended by the next datapoint, not by the one that fills it: if closing fails, none was appended.
-            self._end_shard()
-        return self._shard_writer()
+            self.end_shard()
+        return self.shard_writer()
 
-    def _shard_writer(self) -> DatasetWriter:
+    def shard_writer(self) -> DatasetWriter:
         """Returns the writer of the current shard, even if it is full; starts a shard if there is none."""
         if self._writer is None:
             self._writer = self._start()
-        if self._origin is not None:
-            fingerprint, total = self._origin
-            self._writer._copied_from = CopiedFrom(fingerprint, self._past_length, total)
+        if self.origin is not None:
+            fingerprint, total = self.origin
+            self._writer.copied_from = CopiedFrom(fingerprint, self._past_length, total)
         return self._writer
 
     @property
-    def _totals(self) -> tuple[int, int, int]:
+    def totals(self) -> tuple[int, int, int]:
         """Returns bytes, datapoints, and records of the largest bag of the current shard."""
-        return (0, 0, 0) if self._writer is None else self._writer._totals
+        return (0, 0, 0) if self._writer is None else self._writer.totals
 
     @property
     def _is_due(self) -> bool:
         """Returns whether the next datapoint starts another shard."""
-        return self._writer is not None and self._is_full(*self._writer._totals)
+        return self._writer is not None and self.is_full(*self._writer.totals)
 
-    def _is_full(self, size: int, length: int, records: int) -> bool:
+    def is_full(self, size: int, length: int, records: int) -> bool:
         """Returns whether a shard with these bytes, datapoints, and records of a field is full."""
-        return self._settings.is_full(size, length) or records >= MAX_RECORDS - MAX_DATAPOINT_RECORDS
+        return self.settings.is_full(size, length) or records >= MAX_RECORDS - MAX_DATAPOINT_RECORDS
 
-    def _end_shard(self) -> None:
+    def end_shard(self) -> None:
         """Ends the current shard, if there is one."""
         writer = self._writer
         if writer is None:
             return
         self._finish_upload()
-        if self._store.is_remote:
+        if self.store.is_remote:
             writer.flush()
         else:
             writer.close()
@@ -289,7 +289,7 @@ class ShardedDatasetWriter(BaseWriter):
         self._past_length += len(writer)
         self._number += self._step
         self._writer = None
-        if self._store.is_remote:
+        if self.store.is_remote:
             from concurrent.futures import ThreadPoolExecutor
 
             self._uploading = writer
@@ -312,38 +312,38 @@ class ShardedDatasetWriter(BaseWriter):
         if self._writer is not None:
             self._writer.flush()
 
-    def _sync(self) -> None:
+    def sync(self) -> None:
         """Makes all datapoints survive a power cut, too, unless `durability='none'`."""
         if self._writer is not None:
-            self._writer._sync()
+            self._writer.sync()
 
     def close(self) -> None:
-        if self._closed:
+        if self.closed:
             return
         self._finish_upload()
         if self._writer is not None:
             self._writer.close()
         self._mark.remove(accept)
-        if self._replacement is not None:
-            self.directory = self._replacement.swap()
-        self._closed = True
+        if self.replacement is not None:
+            self.directory = self.replacement.swap()
+        self.closed = True
 
-    def _abandon(self) -> None:
-        if self._closed:
+    def abandon(self) -> None:
+        if self.closed:
             return
         try:
-            if self._replacement is not None:
-                self._closed = True
+            if self.replacement is not None:
+                self.closed = True
                 if self._writer is not None:
-                    self._writer._abandon(is_kept=False)
-                self._replacement.release()
+                    self._writer.abandon(is_kept=False)
+                self.replacement.release()
                 return
             self._finish_upload()
             if self._writer is not None:
-                self._writer.close() if len(self._writer) else self._writer._abandon()
-            self._closed = True
+                self._writer.close() if len(self._writer) else self._writer.abandon()
+            self.closed = True
             if not len(self) and not self._past_shards:
-                remove_json(self._store, self._store.join(self.directory, SOURCE))
+                remove_json(self.store, self.store.join(self.directory, SOURCE))
                 self._mark.remove(accept)
                 self._remove_folder()
         finally:
@@ -351,8 +351,8 @@ class ShardedDatasetWriter(BaseWriter):
 
     def _remove_folder(self) -> None:
         """Removes the folder if this writer created it, unless another one has shards in it."""
-        if self._replacement is not None:
-            self._replacement.release()
-        elif self._made_folder:
+        if self.replacement is not None:
+            self.replacement.release()
+        elif self.made_folder:
             with contextlib.suppress(OSError):
-                self._store.remove_folder(self.directory)
+                self.store.remove_folder(self.directory)

@@ -33,47 +33,47 @@ class Concat(View):
     """The datapoints of several datasets, one after the other, as `bags.concat` returns them."""
 
     def __init__(self, datasets: Sequence[Dataset]) -> None:
-        named = ((f'dataset {number}', dataset._types) for number, dataset in enumerate(datasets))
+        named = ((f'dataset {number}', dataset.types) for number, dataset in enumerate(datasets))
         super().__init__(datasets, unite(named, 'the datasets before it'))
         self._layout = Concatenated([len(dataset) for dataset in datasets])
 
     def __len__(self) -> int:
         return self._layout.total
 
-    def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         if not len(indices):
-            asked = [(self._owner(name), {name: items}) for name, items in selection.items()]
-            return [address for owner, share in asked for address in owner._resolve(indices, share)]
+            asked = [(self.dataset_of(name), {name: items}) for name, items in selection.items()]
+            return [address for owner, share in asked for address in owner.resolve(indices, share)]
         addresses = []
         for part, within, share, positions in group_by_part(self._layout, indices, selection):
-            there, rest = divide_fields(share, self._datasets[part]._types)
+            there, rest = divide_fields(share, self.datasets[part].types)
             if there or not rest:
-                found = self._datasets[part]._resolve(within, there)
+                found = self.datasets[part].resolve(within, there)
                 addresses += [address.at(positions) for address in found]
             if rest:
-                addresses.append(Address(Absent(self._field), within, rest, positions))
+                addresses.append(Address(Absent(self.open_field), within, rest, positions))
         return addresses
 
-    def _match(self, field: str, keys: list[bytes | None]) -> Matches:
+    def match_keys(self, field: str, keys: list[bytes | None]) -> Matches:
         parts = []
-        for dataset, start in zip(self._datasets, offsets_of(np.array(self._part_lengths())), strict=False):
-            if field in dataset._types:
-                owners, rows = dataset._match(field, keys)
+        for dataset, start in zip(self.datasets, offsets_of(np.array(self.part_lengths())), strict=False):
+            if field in dataset.types:
+                owners, rows = dataset.match_keys(field, keys)
                 parts.append((owners, rows + start))
         return sort_matches(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def _part_lengths(self) -> list[int]:
-        return [len(dataset) for dataset in self._datasets]
+    def part_lengths(self) -> list[int]:
+        return [len(dataset) for dataset in self.datasets]
 
-    def _row(self, index: int, selection: Selection | None) -> Datapoint:
+    def read_row(self, index: int, selection: Selection | None) -> Datapoint:
         part, within = self._layout.one(check_index(index, self._layout.total))
-        dataset = self._datasets[part]
-        if len(dataset._types) == len(self._types):
-            return dataset._row(within, selection)
-        return row_of_part(dataset, within, selection, self._types)
+        dataset = self.datasets[part]
+        if len(dataset.types) == len(self.types):
+            return dataset.read_row(within, selection)
+        return row_of_part(dataset, within, selection, self.types)
 
     def __repr__(self) -> str:
-        return f'bags.concat({self._datasets!r})'
+        return f'bags.concat({self.datasets!r})'
 
 
 class Join(View):
@@ -92,25 +92,25 @@ class Join(View):
                     f'join: expected datasets of one length, got {len(datasets[0])} datapoints in the first '
                     f'and {len(dataset)} in dataset {number} (on= joins by a field of keys)'
                 )
-            for name in dataset._types:
+            for name in dataset.types:
                 if name in self._owners and not replace:
                     _expect_equal(name, self._owners[name], dataset, number)
                 self._owners[name] = dataset
-        super().__init__(datasets, {name: self._owners[name]._types[name] for name in sorted(self._owners)})
+        super().__init__(datasets, {name: self._owners[name].types[name] for name in sorted(self._owners)})
 
     @property
     def metadata(self) -> Metadata:
         owned = {
             id(dataset): [name for name in self._owners if self._owners[name] is dataset]
-            for dataset in self._datasets
+            for dataset in self.datasets
         }
-        return merge_metadata(metadata_of_fields(each.metadata, owned[id(each)]) for each in self._datasets)
+        return merge_metadata(metadata_of_fields(each.metadata, owned[id(each)]) for each in self.datasets)
 
     def __len__(self) -> int:
-        return len(self._datasets[0])
+        return len(self.datasets[0])
 
-    def _fingerprint_options(self) -> object:
-        numbers = {id(dataset): number for number, dataset in enumerate(self._datasets)}
+    def fingerprint_options(self) -> object:
+        numbers = {id(dataset): number for number, dataset in enumerate(self.datasets)}
         return [(name, numbers[id(owner)]) for name, owner in self._owners.items()]
 
     def _shares(self, selection: Selection) -> list[tuple[Dataset, Selection]]:
@@ -121,29 +121,29 @@ class Join(View):
             shares.setdefault(id(owner), (owner, {}))[1][name] = items
         return list(shares.values())
 
-    def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         return [
-            address for owner, share in self._shares(selection) for address in owner._resolve(indices, share)
+            address for owner, share in self._shares(selection) for address in owner.resolve(indices, share)
         ]
 
-    def _owner(self, field: str) -> Dataset:
+    def dataset_of(self, field: str) -> Dataset:
         return self._owners[field]
 
-    def _match(self, field: str, keys: list[bytes | None]) -> Matches:
-        return self._owners[field]._match(field, keys)
+    def match_keys(self, field: str, keys: list[bytes | None]) -> Matches:
+        return self._owners[field].match_keys(field, keys)
 
-    def _row(self, index: int, selection: Selection | None) -> Datapoint:
+    def read_row(self, index: int, selection: Selection | None) -> Datapoint:
         if self.is_remote:
-            return super()._row(index, selection)  # All datasets at once.
+            return super().read_row(index, selection)  # All datasets at once.
         index = check_index(index, len(self))
-        asked = dict.fromkeys(self._types, True) if selection is None else selection
+        asked = dict.fromkeys(self.types, True) if selection is None else selection
         found: Datapoint = {}
         for owner, share in self._shares(asked):
-            found |= owner._row(index, share)
+            found |= owner.read_row(index, share)
         return {name: found[name] for name in asked}
 
     def __repr__(self) -> str:
-        return f'bags.join({self._datasets!r}, replace={self._replace})'
+        return f'bags.join({self.datasets!r}, replace={self._replace})'
 
 
 def _expect_equal(field: str, first: Dataset, second: Dataset, number: int) -> None:
@@ -153,8 +153,8 @@ def _expect_equal(field: str, first: Dataset, second: Dataset, number: int) -> N
         ValueError: The values differ, or are of types that are not compared. `number` is of the second.
     """
     again = 'replace=True takes the later'
-    words = {first._types[field].word, second._types[field].word}
-    is_plain = not (first._types[field].sequence or second._types[field].sequence)
+    words = {first.types[field].word, second.types[field].word}
+    is_plain = not (first.types[field].sequence or second.types[field].sequence)
     if not is_plain or not (words == {'utf8'} or words <= INTEGER_WORDS):
         raise ValueError(f'join: field {field!r} of dataset {number} is in an earlier one too ({again})')
     for start in range(0, len(first), KEYS_AT_ONCE):
@@ -241,7 +241,7 @@ def filter(
     """
     check_dataset('filter', dataset)
     workers = worker_count(workers)
-    selection = select_fields(fields, dataset._types)
+    selection = select_fields(fields, dataset.types)
     if not callable(function):
         raise TypeError(f'filter: expected a function of a datapoint, got {function!r:.80}')
 

@@ -95,7 +95,7 @@ class DatasetWriter(BaseWriter):
         if truncate_to is not None and not resume:
             raise ValueError(f'truncate_to: expected resume=True with it, got resume={resume!r}')
         super().__init__(directory, spec, encoders, settings)
-        self._format = RefsFormat(self._types)
+        self._format = RefsFormat(self.types)
         self._fields: list[FieldWriter] = []
         """The writers of the fields, sorted by field, the order of the refs."""
         self._bags: list[FieldWriter] = []
@@ -104,10 +104,10 @@ class DatasetWriter(BaseWriter):
         """Whether the folder was empty."""
         self._found_identity: tuple[int, bytes] | None = None
         """With `resume` of a closed folder, the number of datapoints, and its identity file."""
-        self._copied_from: CopiedFrom | None = None
+        self.copied_from: CopiedFrom | None = None
         """The origin of the datapoints, if all were copied from another dataset."""
-        self._mark = Journal(self._store, self._store.join(self.directory, MARK))
-        self._lock = self._replacement or self._store.lock(self.directory)
+        self._mark = Journal(self.store, self.store.join(self.directory, MARK))
+        self._lock = self.replacement or self.store.lock(self.directory)
         try:
             self._open(resume, truncate_to)
         except BaseException:
@@ -122,13 +122,13 @@ class DatasetWriter(BaseWriter):
             self._lock.release()
             raise
         self._flushed = time.monotonic()
-        self._closed = False
+        self.closed = False
 
     def _open(self, resume: bool, truncate_to: int | None) -> None:
         """Opens the bags. The order of creation is spec.json, mark, refs, fields: `resume` relies on it."""
-        store, path = self._store, self.directory
+        store, path = self.store, self.directory
         names = set(store.names(path))
-        self._checksum = self._checksum or f'refs.bag{SUFFIX}' in names
+        self.checksum = self.checksum or f'refs.bag{SUFFIX}' in names
         has_shards = 'spec.json' not in names and any(name.isdigit() for name in names)
         if has_shards or (names and not resume):
             detail = 'the folder is not empty (resume=True appends to a dataset)'
@@ -138,16 +138,16 @@ class DatasetWriter(BaseWriter):
         spec_path = store.join(path, 'spec.json')
         if 'spec.json' in names:
             found = load_spec(store.read(spec_path), spec_path)
-            if found != self._types:
+            if found != self.types:
                 raise SpecError(None, f'that of the folder, {type_texts(found)}', self.spec, path)
         elif any(name.endswith(('.bag', '.bagz')) for name in names):
             raise CorruptError(path, None, 'has bags, but no spec.json')
         else:
             self._is_new = not names
-            store.replace(spec_path, dump_spec(self._types))
-        if self._metadata is not None:
-            data = dump_metadata(self._metadata, self._types)
-            write_json(store, store.join(path, METADATA), data, self._checksum)
+            store.replace(spec_path, dump_spec(self.types))
+        if self.metadata is not None:
+            data = dump_metadata(self.metadata, self.types)
+            write_json(store, store.join(path, METADATA), data, self.checksum)
         mode: Literal['create', 'append', 'overwrite'] = 'create'
         kept = None
         if resume:
@@ -160,20 +160,20 @@ class DatasetWriter(BaseWriter):
         kept = kept or Kept({})
         for name in filter(is_temporary, names):
             store.remove(store.join(path, name))  # Left by a killed writer, as the folder is locked.
-        counts = [kept.counts.get(name, 0) for name in ['refs', *self._types]]
+        counts = [kept.counts.get(name, 0) for name in ['refs', *self.types]]
         self._mark.create(counts)
         if IDENTITY in names:
             if truncate_to is None and not kept.dropping:
                 self._found_identity = counts[0], store.read(store.join(path, IDENTITY))
             remove_json(store, store.join(path, IDENTITY))
         refs_path = store.join(path, 'refs.bag')
-        options = self._settings.of_bags(buffer_size=1 << 62, checksum=self._checksum)
-        spec = store.read(spec_path) if self._checksum else b''
+        options = self.settings.of_bags(buffer_size=1 << 62, checksum=self.checksum)
+        spec = store.read(spec_path) if self.checksum else b''
         self._refs = RefsWriter(
             self._format, refs_path, options, companion=spec, mode=mode, truncate_to=kept.limit('refs')
         )
         self._bags.append(self._refs)
-        for name, kind in self._types.items():
+        for name, kind in self.types.items():
             self._bags.append(self._open_field(name, kind, names, mode, kept.limit(name)))
         self._fields = self._bags[1:]
         self._mark.track([bag.appender for bag in self._bags], counts)
@@ -186,12 +186,12 @@ class DatasetWriter(BaseWriter):
         mode: Literal['create', 'append', 'overwrite'],
         truncate_to: int | None,
     ) -> FieldWriter:
-        store, path = self._store, self._store.join(self.directory, name)
-        how = self._compressions.get(name)
+        store, path = self.store, self.store.join(self.directory, name)
+        how = self.compressions.get(name)
         begun = [end for end in ('.bag', '.bagz') if f'limits.{name}{end}' in names]  # By a killed writer.
         suffix = bag_suffix(self.directory, name, names) or [*begun, '.bagz' if how else '.bag'][0]
-        options = self._settings.of_bags(
-            compression=CompressionNone(), buffer_size=MAX_BUFFERED_BYTES, checksum=self._checksum
+        options = self.settings.of_bags(
+            compression=CompressionNone(), buffer_size=MAX_BUFFERED_BYTES, checksum=self.checksum
         )
         if suffix == '.bag':
             return FieldWriter(name, kind, path + suffix, options, mode=mode, truncate_to=truncate_to)
@@ -216,10 +216,10 @@ class DatasetWriter(BaseWriter):
     @property
     def size(self) -> int:
         """Bytes of the dataset so far; buffered records count uncompressed."""
-        return self._totals[0]
+        return self.totals[0]
 
     @property
-    def _totals(self) -> tuple[int, int, int]:
+    def totals(self) -> tuple[int, int, int]:
         """Returns bytes, datapoints, and records of the largest bag, each of which is limited in a shard."""
         size, records = self._refs.size, self._refs.count
         for field in self._fields:
@@ -233,18 +233,18 @@ class DatasetWriter(BaseWriter):
         return 1
 
     def __repr__(self) -> str:
-        state = 'closed' if self._closed else 'open'
+        state = 'closed' if self.closed else 'open'
         return f'bags.DatasetWriter({self.directory!r}, {self.spec}, {len(self)} datapoints, {state})'
 
     # Writing.
 
-    def _append_records(self, records: list[Any], flush: bool | None = None) -> int:
+    def append_records(self, records: list[Any], flush: bool | None = None) -> int:
         refs, index = self._refs, self._refs.count
         before: list[int] = []
         row: list[int] = []
         buffered = refs.buffered
         try:
-            if self._closed:
+            if self.closed:
                 raise ValueError(f'{self!r} is closed')
             for field, record in zip(self._fields, records, strict=True):
                 before.append(field.count)
@@ -267,7 +267,7 @@ class DatasetWriter(BaseWriter):
             raise
         return index
 
-    def _append_runs(self, runs: Mapping[str, Sequence[Run]], refs: Mapping[str, Any]) -> None:
+    def append_runs(self, runs: Mapping[str, Sequence[Run]], refs: Mapping[str, Any]) -> None:
         """Appends many datapoints, given as runs of records, and flushes.
 
         Args:
@@ -285,7 +285,7 @@ class DatasetWriter(BaseWriter):
         self._flush_refs([Run([self._format.pack(rows)], sizes, stored=True)])
 
     def flush(self) -> None:
-        if self._closed:
+        if self.closed:
             raise ValueError(f'{self!r} is closed')
         for field in self._fields:
             field.flush()
@@ -299,7 +299,7 @@ class DatasetWriter(BaseWriter):
         self._mark.after_flush()
         self._flushed = time.monotonic()
 
-    def _sync(self) -> None:
+    def sync(self) -> None:
         """Makes all datapoints survive a power cut, too, unless `durability='none'`."""
         self.flush()
         self._mark.sync()
@@ -308,12 +308,12 @@ class DatasetWriter(BaseWriter):
         self._close(is_finished=True)
 
     def _close(self, is_finished: bool) -> None:
-        if self._closed:
+        if self.closed:
             return
         self.flush()
         for bag in self._bags:
             bag.finish()
-        self._store.sync_folder(self.directory)  # Before the limits beside the bags are removed.
+        self.store.sync_folder(self.directory)  # Before the limits beside the bags are removed.
         for field in self._fields:
             # Without datapoints, all records are from failed appends. They are dropped, because readers treat
             # empty refs beside records as damage.
@@ -322,46 +322,46 @@ class DatasetWriter(BaseWriter):
         self._save_identity()  # Syncs the folder: without the mark, all bags have to be closed.
         if is_finished:
             self._mark.remove()
-        self._store.sync_folder(self.directory)
-        if is_finished and self._replacement is not None:
-            self.directory = self._replacement.swap()
+        self.store.sync_folder(self.directory)
+        if is_finished and self.replacement is not None:
+            self.directory = self.replacement.swap()
         self._lock.release()
-        self._closed = True
+        self.closed = True
 
     def _save_identity(self) -> None:
         """Gives the closed folder another id, unless nothing has changed since it was opened."""
-        store, path, length = self._store, self.directory, len(self)
-        id = self._settings.id
+        store, path, length = self.store, self.directory, len(self)
+        id = self.settings.id
         if self._found_identity is not None and self._found_identity[0] == length and id is None:
             data = self._found_identity[1]
         else:
             sizes = {os.path.basename(bag.path): bag.size if length else 0 for bag in self._bags}
-            data = Identity(id or new_id(), length, sizes, self._copied_from).dump()
-        write_json(store, store.join(path, IDENTITY), data, self._checksum)
-        if self._checksum:
+            data = Identity(id or new_id(), length, sizes, self.copied_from).dump()
+        write_json(store, store.join(path, IDENTITY), data, self.checksum)
+        if self.checksum:
             write_checksum(store, store.join(path, 'spec.json'))
 
-    def _abandon(self, is_kept: bool = True) -> None:
-        if self._closed or (is_kept and self._replacement is None and (len(self) or not self._is_new)):
+    def abandon(self, is_kept: bool = True) -> None:
+        if self.closed or (is_kept and self.replacement is None and (len(self) or not self._is_new)):
             self._close(is_finished=False)
             return
         try:
             self._discard()
         finally:
             self._lock.release()
-            self._closed = True
+            self.closed = True
 
     def __del__(self) -> None:
         super().__del__()
-        if not self._closed and self._process == os.getpid():  # Writes to an object store.
+        if not self.closed and self.process_id == os.getpid():  # Writes to an object store.
             warnings.warn(f'{self!r} was not closed: its datapoints are lost', RuntimeWarning, stacklevel=1)
 
     def _discard(self) -> None:
         while self._bags:
             self._bags.pop().discard()
-        remove_files(self._store, self.directory)
-        if self._made_folder:
-            self._store.remove_folder(self.directory)
+        remove_files(self.store, self.directory)
+        if self.made_folder:
+            self.store.remove_folder(self.directory)
 
 
 def reopen(path: str, types: Spec, **options: Any) -> DatasetWriter:

@@ -119,15 +119,15 @@ def export(
     shard_size = positive_or_none('shard_size', shard_size) or sys.maxsize
     shard_length = positive_or_none('shard_length', shard_length)
     if key is not None:
-        select_whole(key, dataset._types, 'key')
-        if (kind := dataset._types[key]).word not in KEYS or kind.sequence:
+        select_whole(key, dataset.types, 'key')
+        if (kind := dataset.types[key]).word not in KEYS or kind.sequence:
             raise TypeError(f'key: expected a field of texts or integers, got {key!r} of type {kind.text}')
         if format == 'parquet':
             raise TypeError(f'key: expected none for Parquet, whose columns are the fields, got {key!r}')
     one_of('mode', mode, ('create', 'overwrite'))
     if resume and mode == 'overwrite':
         raise ValueError("mode: expected 'create' with resume=True, got 'overwrite'")
-    names = select_whole(fields, dataset._types, 'export')
+    names = select_whole(fields, dataset.types, 'export')
     facts = {
         'format': format, 'extension': {'webdataset': 'tar'}.get(format, format), 'key': key,
         'spec': {name: dataset.spec[name] for name in names}, 'shard_size': shard_size,
@@ -170,7 +170,7 @@ def _write_media(
     advance: Advance,
 ) -> int:
     """Writes files named by keys, in tars or in a folder; returns the number of tars, or 1."""
-    metadata = metadata_of_fields(metadata_to_store(dataset.metadata, dataset._types), names)
+    metadata = metadata_of_fields(metadata_to_store(dataset.metadata, dataset.types), names)
     key = key or KEY
     files = [name for name in names if name != key]
     is_told = key == KEY and _names_tell(dataset, files)
@@ -180,7 +180,7 @@ def _write_media(
         spec = {name: dataset.spec[name] for name in names}
         metadata = {**metadata, EXPORT: {'spec': spec, 'key': key if key in names else ''}}
     if metadata:
-        folder.write(METADATA, dump_metadata(metadata, dataset._types))
+        folder.write(METADATA, dump_metadata(metadata, dataset.types))
     samples = _samples(dataset, files, key, is_told, advance, folder.start)
     if format == 'webdataset':
         return _write_tars(folder, samples, shard_size, shard_length)
@@ -191,11 +191,11 @@ def _write_media(
 def _names_tell(dataset: Dataset, fields: list[str]) -> bool:
     """Returns whether an import can tell the fields by the names of their files."""
     others = [name for name in fields if name != WRITTEN_EXTENSIONS]
-    if 'label' in others and dataset._types['label'].text == 'utf8' and KEY in dataset._types:
+    if 'label' in others and dataset.types['label'].text == 'utf8' and KEY in dataset.types:
         # The label of class folders is the first part of the key.
         others.remove('label')
         columns = (
-            dataset._read(indices, {'label': True, KEY: True}, read_values)
+            dataset.read_selection(indices, {'label': True, KEY: True}, read_values)
             for indices in np.split(np.arange(len(dataset)), range(MAX_LABELS, len(dataset), MAX_LABELS))
         )
         rows = (
@@ -203,20 +203,20 @@ def _names_tell(dataset: Dataset, fields: list[str]) -> bool:
         )
         if any(key.split('/', maxsplit=1)[0] != label for label, key in rows):
             return False
-    return names_tell_types(dataset._types, others)
+    return names_tell_types(dataset.types, others)
 
 
 def _samples(
     dataset: Dataset, fields: list[str], key_field: str, is_told: bool, advance: Advance, start: int
 ) -> Iterator[Sample]:
     """Yields the files of each datapoint from `start` on; reports the previous one as written."""
-    names = {name: True for name in (key_field, WRITTEN_EXTENSIONS) if name in dataset._types}
+    names = {name: True for name in (key_field, WRITTEN_EXTENSIONS) if name in dataset.types}
     previous = None
     step = 1
     while start < len(dataset):
         indices = np.arange(start, min(start + step, len(dataset)))
         columns = {field: _column(dataset, field, indices) for field in fields}
-        found: dict[str, Any] = dataset._read(indices, names, read_values)
+        found: dict[str, Any] = dataset.read_selection(indices, names, read_values)
         keys = found.get(key_field) or [f'{index:09}' for index in indices.tolist()]
         extensions = (is_told and found.get(WRITTEN_EXTENSIONS)) or [None] * len(indices)
         batch_size = 0
@@ -253,7 +253,7 @@ def _samples(
 
 def _column(dataset: Dataset, field: str, indices: Int64s) -> list[list[File]]:
     """Returns the files of a field, for each datapoint."""
-    kind = dataset._types[field]
+    kind = dataset.types[field]
     stem, suffix, is_numbered, is_media = names_of(field, kind)
 
     def file(data: bytes, number: str = '') -> File:
@@ -270,9 +270,9 @@ def _column(dataset: Dataset, field: str, indices: Int64s) -> list[list[File]]:
 
 def _contents(dataset: Dataset, field: str, indices: Int64s) -> list[Any]:
     """Returns the content of the file of each datapoint, or a list of contents for a sequence."""
-    kind = dataset._types[field]
+    kind = dataset.types[field]
     if kind.word in NUMBERS or kind.word == 'array':
-        values = dataset._read(indices, {field: True}, read_values)[field]
+        values = dataset.read_selection(indices, {field: True}, read_values)[field]
         if kind.sequence and not is_one_array(kind):
             return [list(map(_as_npy, items or ())) for items in values]
         as_file = _as_npy if kind.sequence or kind.word == 'array' else _as_text

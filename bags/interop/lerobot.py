@@ -59,7 +59,7 @@ def write_lerobot(target: Target, dataset: Dataset, names: list[str], advance: A
 
 def _feature(name: str, dataset: Dataset) -> dict[str, Any]:
     """Returns the feature of a field; the shape of images is added later."""
-    field_type = dataset._types[name]
+    field_type = dataset.types[name]
     fixed = fixed_dtype(field_type.word, field_type.args, decoders)
     feature: dict[str, Any] = {'names': dataset.metadata.get('fields', {}).get(name, {}).get('names')}
     if not field_type.optional:
@@ -108,7 +108,7 @@ class _Writer:
         if wanted := [name for name in self._fields if name not in videos]:
             (batch,) = self._dataset[index : index + 1].to_arrow(wanted, media='bytes')
             for name, column in zip(wanted, batch.columns, strict=True):
-                values[name] = column.flatten() if self._dataset._types[name].sequence else column
+                values[name] = column.flatten() if self._dataset.types[name].sequence else column
                 if name not in TASKS[1:]:
                     lengths[name] = len(values[name])
         for name in videos:

@@ -90,7 +90,7 @@ def write_parquet(
     pa = import_pyarrow()
     import pyarrow.parquet as pq
 
-    types = {name: dataset._types[name] for name in fields}
+    types = {name: dataset.types[name] for name in fields}
     rest = dataset[target.start :] if target.start else dataset
     reader = rest.to_arrow(fields, media='bytes')
     schema = _with_features(reader.schema, types, dataset.metadata)

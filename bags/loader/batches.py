@@ -312,7 +312,7 @@ def _add_columns(batch: Any, columns: Batch, whose: str) -> None:
 def types_of(dataset: Any) -> Spec | None:
     """Returns the types of a dataset's fields; None for an object without a spec."""
     if isinstance(dataset, Dataset):
-        return dataset._types
+        return dataset.types
     spec = getattr(dataset, 'spec', None)
     return None if spec is None else parse_spec(spec)
 

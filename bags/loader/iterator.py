@@ -26,19 +26,19 @@ class Source(Protocol):
     prefetch: int | None
     to_device: Callable[[Any], Any] | None
     epochs: int | None
-    _schedule: Schedule
-    _next_cursor: Cursor
-    _progress: Progress | None
-    _unreadable: dict[int, Skipped]
+    schedule: Schedule
+    next_cursor: Cursor
+    progress: Progress | None
+    unreadable: dict[int, Skipped]
     _retries: int
 
-    def _begin(self, cursor: Cursor) -> Cursor: ...
+    def begin(self, cursor: Cursor) -> Cursor: ...
 
-    def _batch_maker(self, schedule: Schedule) -> BatchMaker: ...
+    def batch_maker(self, schedule: Schedule) -> BatchMaker: ...
 
-    def _state_at(self, cursor: Cursor) -> State: ...
+    def state_at(self, cursor: Cursor) -> State: ...
 
-    def _cursor_from(self, state: Any, check_dataset: bool = True) -> Cursor: ...
+    def cursor_from(self, state: Any, check_dataset: bool = True) -> Cursor: ...
 
 
 class LoaderIterator(Iterator[Any]):
@@ -57,7 +57,7 @@ class LoaderIterator(Iterator[Any]):
     def __init__(self, loader: Source, begin: Cursor, worker: int = 0, workers: int = 1) -> None:
         self._loader = loader
         self._next_epoch = begin.epoch + 1
-        self._progress = Progress(loader._schedule._replace(begin=begin, skip=worker, stride=workers))
+        self.progress = Progress(loader.schedule._replace(begin=begin, skip=worker, stride=workers))
         self._failed_steps = 0
         """1 after an error: the next call leaves out the failed step."""
         self._batches: Iterator[Made] | None = None
@@ -65,9 +65,9 @@ class LoaderIterator(Iterator[Any]):
         self._pool: WorkerPool | None = None
         self._is_closed = False
 
-    def _start(self) -> None:
+    def start(self) -> None:
         """Starts to make the batches that are due; else the next call does."""
-        loader, progress = self._loader, self._progress
+        loader, progress = self._loader, self.progress
         # Added only now: the state after an error is that before the failed batch.
         progress.delivered += self._failed_steps
         self._failed_steps = 0
@@ -75,7 +75,7 @@ class LoaderIterator(Iterator[Any]):
         # 4 KiB, unless it has seen an allocation of this size freed. An epoch of arrays of 4 KB, in batches
         # of 1 MB, takes 0.73 us an array, and 1.19 without this.
         np.empty(MALLOC_THRESHOLD, np.uint8)
-        maker = loader._batch_maker(progress.schedule)
+        maker = loader.batch_maker(progress.schedule)
         try:
             if not loader.workers:
                 self._batches = make_inline(maker, progress.delivered)
@@ -84,7 +84,7 @@ class LoaderIterator(Iterator[Any]):
                     self._pool, self._batches = make_ahead(
                         maker, progress.delivered, loader.workers, loader.processes, loader.prefetch
                     )
-            loader._progress = progress  # This iterator is the newest.
+            loader.progress = progress  # This iterator is the newest.
         except BaseException:
             self._stop()
             raise
@@ -93,12 +93,12 @@ class LoaderIterator(Iterator[Any]):
         return self
 
     def __next__(self) -> Any:
-        before = self._progress.delivered, self._failed_steps
+        before = self.progress.delivered, self._failed_steps
         try:
             if self._is_closed:
                 raise StopIteration
             if self._batches is None:
-                self._start()
+                self.start()
                 assert self._batches is not None
             made = next(self._batches)
             if self._loader.processes and self._loader.workers:
@@ -111,18 +111,18 @@ class LoaderIterator(Iterator[Any]):
                     batch = self._loader.to_device(batch)
                 except StopIteration as exc:  # Otherwise it would end the loop silently.
                     raise RuntimeError('to_device raised StopIteration') from exc
-            self._progress.delivered += 1
+            self.progress.delivered += 1
             if made.epoch >= self._next_epoch:
                 self._begin_epoch(made.epoch)
             return batch  # noqa: TRY300 - here an interrupt still takes the count back
         except StopIteration:
-            progress = self._progress
+            progress = self.progress
             progress.is_finished |= progress.delivered == progress.schedule.total
             self.close()
             raise
         except KeyboardInterrupt:
             self._stop()
-            self._progress.delivered, self._failed_steps = before
+            self.progress.delivered, self._failed_steps = before
             raise
         except BaseException:
             self._failed_steps = int(self._batches is not None)
@@ -138,12 +138,12 @@ class LoaderIterator(Iterator[Any]):
         empty_steps = 0
         while True:
             for each in made.skipped:
-                self._loader._unreadable[each.datapoint] = each
+                self._loader.unreadable[each.datapoint] = each
             if made.batch is not None:
                 return made
-            self._progress.delivered += 1
+            self.progress.delivered += 1
             empty_steps += 1
-            if empty_steps >= self._progress.schedule.epoch_steps():
+            if empty_steps >= self.progress.schedule.epoch_steps():
                 raise ValueError(
                     f'no datapoint of {empty_steps} batches in a row can be read: {made.skipped[-1]}'
                 )
@@ -156,8 +156,8 @@ class LoaderIterator(Iterator[Any]):
         """
         loader, before = self._loader, self._next_epoch
         self._next_epoch = epoch + 1
-        if loader.epochs is None and loader._next_cursor == (before, 0, before):
-            loader._next_cursor = Cursor(epoch + 1, 0, epoch + 1)
+        if loader.epochs is None and loader.next_cursor == (before, 0, before):
+            loader.next_cursor = Cursor(epoch + 1, 0, epoch + 1)
 
     def _stop(self) -> None:
         """Ends the workers."""
@@ -182,8 +182,8 @@ class LoaderIterator(Iterator[Any]):
 
         The state of one of several workers also has the number of batches of the loader to skip.
         """
-        progress, workers = self._progress, self._progress.schedule.stride
-        state = self._loader._state_at(progress.cursor)
+        progress, workers = self.progress, self.progress.schedule.stride
+        state = self._loader.state_at(progress.cursor)
         return state if workers == 1 else {**state, 'skip': progress.skip, 'workers': workers}
 
     def load_state_dict(self, state: State, *, check_dataset: bool = True) -> None:
@@ -195,15 +195,15 @@ class LoaderIterator(Iterator[Any]):
         Raises:
             ValueError: As `Loader.load_state_dict`; or the state is for another number of workers.
         """
-        cursor, own = self._loader._cursor_from(state, check_dataset), self._progress.schedule
+        cursor, own = self._loader.cursor_from(state, check_dataset), self.progress.schedule
         skip, workers = int(state.get('skip', 0)), int(state.get('workers', 1))
         if workers != own.stride:
             raise ValueError(f'state: expected that of {own.stride} workers, got that of {workers}')
         self._stop()
         self._next_epoch = cursor.epoch + 1
-        self._loader._begin(cursor)
-        self._progress.schedule = own._replace(begin=cursor, skip=skip)
-        self._progress.delivered, self._progress.is_finished = 0, False
+        self._loader.begin(cursor)
+        self.progress.schedule = own._replace(begin=cursor, skip=skip)
+        self.progress.delivered, self.progress.is_finished = 0, False
         self._failed_steps, self._is_closed = 0, False
 
     # The names Grain uses.

@@ -117,7 +117,7 @@ class Loader:
                 f'processes: expected True or False, got {processes!r:.200}; workers= is their number'
             )
         self.dataset = dataset if isinstance(dataset, Dataset) else RowBatches(dataset)
-        self._types = types_of(self.dataset)
+        self.types = types_of(self.dataset)
         is_iterable = hasattr(fields, '__iter__') and not isinstance(fields, str | Mapping)
         self.fields: Any = tuple(fields) if is_iterable else fields  # type: ignore[arg-type]
         self.seed = integer('seed', seed)
@@ -142,14 +142,14 @@ class Loader:
         self.per, self.on_error = per, on_error
         left_out = as_indices(skip, len(dataset), 'skip')
         self._left_out = {index: Skipped(index, None, 'in skip') for index in left_out.tolist()}
-        self._unreadable: dict[int, Skipped] = dict(self._left_out)
+        self.unreadable: dict[int, Skipped] = dict(self._left_out)
         """Datapoints to leave out, or that could not be read, by index."""
         self.to_device, self.mask_column = to_device, mask_column
         check_sampler(self.sampler, len(dataset))
         self._set_rank(rank, world_size)
         self.cursor_numbers: MutableSequence[int] = [*Cursor()]
         """The numbers of `_next_cursor`."""
-        self._progress: Progress | None = None
+        self.progress: Progress | None = None
         self._retries = -retries_of(self.dataset)
         """Requests retried by worker processes, less those that were retried before."""
         if self.processes and self.workers:
@@ -165,7 +165,7 @@ class Loader:
             raise ValueError(f'rank: expected less than world_size ({self.world_size}), got {rank}')
         self.last_batch: LastBatch = self._last_batch or ('pad' if self.world_size > 1 else 'partial')
         length = len(self.sampler)
-        self._schedule = Schedule(
+        self.schedule = Schedule(
             length, self.batch_size, self.rank, self.world_size, self.last_batch, self.epochs
         )
         if not len(self.dataset):
@@ -183,9 +183,9 @@ class Loader:
                 f'batch_size: expected at most the {most} datapoints there are{each}, got {self.batch_size} '
                 "(last_batch='partial' gives smaller batches)"
             )
-        self._schedule.check_equal_steps()
+        self.schedule.check_equal_steps()
         self._mask = self.mask_column or (MASK if self.last_batch == 'pad' else None)
-        if self._types is not None and self._mask in select_fields(self.fields, self._types):
+        if self.types is not None and self._mask in select_fields(self.fields, self.types):
             raise ValueError(f'mask_column: expected a name that is not a field, got {self._mask!r}')
 
     def __len__(self) -> int:
@@ -194,7 +194,7 @@ class Loader:
         Raises:
             TypeError: The loader is endless.
         """
-        total = self._schedule.total
+        total = self.schedule.total
         if total is None:
             raise TypeError('a loader with epochs=None has no end, and so no length')
         return total
@@ -208,8 +208,8 @@ class Loader:
     def on_rank(self, rank: int, world_size: int) -> Loader:
         """Returns this loader for another rank."""
         other = copy.copy(self)
-        other.cursor_numbers, other._progress, other._unreadable = (
-            [*self._next_cursor],
+        other.cursor_numbers, other.progress, other.unreadable = (
+            [*self.next_cursor],
             None,
             dict(self._left_out),
         )
@@ -217,7 +217,7 @@ class Loader:
         other._set_rank(rank, world_size)
         return other
 
-    def _without_workers(self) -> Loader:
+    def without_workers(self) -> Loader:
         """Returns this loader with `workers=0`; both have the same next epoch."""
         other = copy.copy(self)
         other.workers = 0
@@ -226,36 +226,36 @@ class Loader:
     # Iteration.
 
     def __iter__(self) -> LoaderIterator:
-        iterator = LoaderIterator(self, self._begin())
-        iterator._start()
+        iterator = LoaderIterator(self, self.begin())
+        iterator.start()
         return iterator
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration begin with this epoch; later iterations continue from there."""
         epoch = item_count('epoch', epoch, 0)
-        self._next_cursor, self._progress = Cursor(epoch, 0, epoch), None
+        self.next_cursor, self.progress = Cursor(epoch, 0, epoch), None
 
     @property
-    def _next_cursor(self) -> Cursor:
+    def next_cursor(self) -> Cursor:
         """Returns where the next iteration begins."""
         return Cursor(*map(int, self.cursor_numbers))
 
-    @_next_cursor.setter
-    def _next_cursor(self, cursor: Cursor) -> None:
+    @next_cursor.setter
+    def next_cursor(self, cursor: Cursor) -> None:
         for position, number in enumerate(cursor):
             self.cursor_numbers[position] = number
 
-    def _begin(self, cursor: Cursor | None = None) -> Cursor:
+    def begin(self, cursor: Cursor | None = None) -> Cursor:
         """Returns where an iteration begins; the one after it begins with the next epoch."""
-        begin = self._next_cursor if cursor is None else cursor
+        begin = self.next_cursor if cursor is None else cursor
         epoch = begin.epoch + 1 if self.epochs is None else begin.first + self.epochs
-        self._next_cursor = Cursor(epoch, 0, epoch)
+        self.next_cursor = Cursor(epoch, 0, epoch)
         return begin
 
     @property
     def spec(self) -> dict[str, str]:
         """The type of each field that is read; empty for a dataset without a `spec`."""
-        types = self._types or {}
+        types = self.types or {}
         return type_texts({name: types[name] for name in select_fields(self.fields, types)} if types else {})
 
     @property
@@ -264,7 +264,7 @@ class Loader:
 
         Sorted by index, without duplicates. Datapoints skipped in workers of PyTorch or Grain are not here.
         """
-        return [self._unreadable[index] for index in sorted(self._unreadable.keys() - self._left_out.keys())]
+        return [self.unreadable[index] for index in sorted(self.unreadable.keys() - self._left_out.keys())]
 
     @property
     def retries(self) -> int:
@@ -289,9 +289,9 @@ class Loader:
             IndexError: The epoch has fewer steps.
         """
         begin = Cursor(item_count('epoch', epoch, 0), 0, epoch)
-        return indices_of_step(self.sampler, self._schedule._replace(begin=begin), step)
+        return indices_of_step(self.sampler, self.schedule._replace(begin=begin), step)
 
-    def _worker_shard(self, worker: int, workers: int, begin: Cursor | None = None) -> LoaderIterator:
+    def worker_shard(self, worker: int, workers: int, begin: Cursor | None = None) -> LoaderIterator:
         """Returns every `workers`-th batch, from batch `worker` on, for one worker of another library.
 
         One batch of each worker in turn gives the batches of the loader. Nothing is started before the first
@@ -301,15 +301,15 @@ class Loader:
             worker, workers: The index of the worker, and the number of workers.
             begin: Where to begin; unless given, where the next iteration begins, which does not change.
         """
-        loader = self if workers == 1 else self._without_workers()
-        return LoaderIterator(loader, self._next_cursor if begin is None else begin, worker, workers)
+        loader = self if workers == 1 else self.without_workers()
+        return LoaderIterator(loader, self.next_cursor if begin is None else begin, worker, workers)
 
-    def _batch_maker(self, schedule: Schedule) -> BatchMaker:
+    def batch_maker(self, schedule: Schedule) -> BatchMaker:
         """Returns the maker of the batches of a schedule."""
         return BatchMaker(
-            self.dataset, self._types or {}, self.fields, self.sampler, schedule, self.seed, self.transform,
+            self.dataset, self.types or {}, self.fields, self.sampler, schedule, self.seed, self.transform,
             self.collate, self._mask, self.per == 'datapoint', self._takes_rng, self.on_error,
-            dict(self._unreadable),
+            dict(self.unreadable),
         )  # fmt: skip
 
     # State.
@@ -320,9 +320,9 @@ class Loader:
         Batches made ahead do not count. Any number of ranks can resume from this one state, with any batch
         size and workers. After the last batch of an iteration, it is the beginning of the next one.
         """
-        return self._state_at(self._next_cursor if self._progress is None else self._progress.cursor)
+        return self.state_at(self.next_cursor if self.progress is None else self.progress.cursor)
 
-    def _state_at(self, cursor: Cursor) -> State:
+    def state_at(self, cursor: Cursor) -> State:
         """Returns the state at a cursor."""
         return {
             'seed': self.seed,
@@ -353,17 +353,17 @@ class Loader:
         Raises:
             ValueError: The state belongs to another dataset, seed or sampler, or is not a state.
         """
-        cursor = self._cursor_from(state, check_dataset)
+        cursor = self.cursor_from(state, check_dataset)
         is_end = self.epochs is not None and cursor[:2] == (cursor.first + self.epochs, 0)
-        self._next_cursor = cursor._replace(first=cursor.epoch) if is_end else cursor
-        self._progress = None
+        self.next_cursor = cursor._replace(first=cursor.epoch) if is_end else cursor
+        self.progress = None
 
-    def _cursor_from(self, state: Any, check_dataset: bool = True) -> Cursor:
+    def cursor_from(self, state: Any, check_dataset: bool = True) -> Cursor:
         """Returns the cursor of a state, after checking that it belongs to this run."""
         dataset = self.fingerprint if check_dataset else None
         own = {'seed': self.seed, 'sampler': repr(self.sampler), 'dataset': dataset}
         cursor = cursor_from(state, own, len(self.sampler), self.epochs)
-        self._schedule._replace(begin=cursor).check_equal_steps()
+        self.schedule._replace(begin=cursor).check_equal_steps()
         return cursor
 
 

@@ -46,7 +46,7 @@ def create_index(
     """
     with open_dataset(directory, filesystem=filesystem, storage_options=storage_options) as dataset:
         check_key_field(dataset, field)
-        folder = dataset._index_folder()
+        folder = dataset.index_folder()
         folder.store.make_folder(folder.path)  # Raises for a web server before any key is read.
         if dataset.unfinished:
             detail = 'expected a finished dataset, got one that is being written, or whose writer ended early'

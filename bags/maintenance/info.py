@@ -222,7 +222,7 @@ def _bag_info(location: Location) -> BagInfo:
 
 def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> DatasetInfo:
     with open_dataset(path, raw=True, **storage) as dataset:
-        types, datapoints, metadata = dataset._types, len(dataset), dataset.metadata
+        types, datapoints, metadata = dataset.types, len(dataset), dataset.metadata
         paths = location.parts[: dataset.shards]  # Without shards that are being created.
     samples = {name: _Sample() for name in types}
     sampled = _evenly_spaced(paths, SAMPLED_SHARDS)

@@ -39,7 +39,7 @@ def prefetch(dataset: Any, fields: Fields = None, *, progress: bool | None = Non
         OSError: A file cannot be downloaded, or the disk is full. Downloaded files stay.
     """
     check_dataset('prefetch', dataset)
-    folders = _folders(dataset, select_whole(fields, dataset._types, 'prefetch'))
+    folders = _folders(dataset, select_whole(fields, dataset.types, 'prefetch'))
     cached = [found for found in folders if isinstance(found[0].store, CachedStore)]
     for folder, _ in folders:
         if not cached or (folder.store.is_remote and not isinstance(folder.store, CachedStore)):
@@ -71,8 +71,8 @@ def prefetch(dataset: Any, fields: Fields = None, *, progress: bool | None = Non
 def _folders(dataset: Dataset, fields: list[str]) -> list[tuple[Folder, list[str]]]:
     """Returns the folders that contain the datapoints of a dataset, each with its fields."""
     found: dict[str, tuple[Folder, list[str]]] = {}
-    for address in dataset._resolve(np.arange(len(dataset)), dict.fromkeys(fields, True)):
-        folder, names = address.reader._folder, list(address.selection)
+    for address in dataset.resolve(np.arange(len(dataset)), dict.fromkeys(fields, True)):
+        folder, names = address.reader.folder, list(address.selection)
         if folder is None:
             continue  # These datapoints do not have these fields.
         _, known = found.get(folder.path, (folder, []))

@@ -293,8 +293,8 @@ def _have_records(reader: DatasetReader, bags: Mapping[str, BagFile]) -> Iterato
     for start in range(0, len(reader), ROWS):
         rows = np.arange(start, min(start + ROWS, len(reader)))
         are_there = np.ones(len(rows), bool)
-        for name, found in reader._refs.of(rows, list(bags)).items():
-            field_type = reader._types[name]
+        for name, found in reader.refs.of(rows, list(bags)).items():
+            field_type = reader.types[name]
             firsts, counts = found if field_type.sequence else (found, np.ones(len(rows), np.int64))
             is_missing = (firsts == MISSING) & field_type.optional
             are_there &= is_missing | (counts == 0) | (firsts + counts <= bags[name].count)

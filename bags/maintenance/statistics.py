@@ -115,7 +115,7 @@ def statistics(
         return _compute(dataset, _numeric_fields(dataset, fields), samples, workers, progress)
     with open_dataset(dataset, filesystem=filesystem, storage_options=storage_options) as opened:
         names = _numeric_fields(opened, fields)
-        folder = opened._index_folder()
+        folder = opened.index_folder()
         store, file = folder.store, folder.store.join(folder.path, STATISTICS)
         made_from = {'format': FORMAT, 'fingerprint': fingerprint(opened), 'bytes': opened.size}
         kept: Any = {}
@@ -152,10 +152,10 @@ def _load(store: Store, file: str) -> Any:
 
 
 def _numeric_fields(dataset: Dataset, fields: Any) -> list[str]:
-    chosen = select_whole(fields, dataset._types, 'statistics')
+    chosen = select_whole(fields, dataset.types, 'statistics')
     found = []
     for name in chosen:
-        field_type = dataset._types[name]
+        field_type = dataset.types[name]
         if field_type.word in (*IMAGE_WORDS, *VIDEO_WORDS) or _dtype_of(field_type) is not None:
             found.append(name)
         elif fields is not None:
@@ -176,7 +176,7 @@ def _compute(
     sampled = np.unique(np.linspace(0, len(dataset) - 1, min(samples, len(dataset))).astype(np.int64))
     jobs: dict[str, tuple[Read, list[tuple[int, int]], Array]] = {}
     for name in names:
-        fixed = _dtype_of(dataset._types[name])
+        fixed = _dtype_of(dataset.types[name])
         read: Read = functools.partial(_pixels, dataset, name)
         chunks, pivot = [(index, index + 1) for index in sampled.tolist()], np.full(1, 127.0)
         if fixed is not None:
@@ -188,7 +188,7 @@ def _compute(
     total = sum(len(chunks) for _, chunks, _ in jobs.values())
     with show_progress('reading', total, 'parts', show=progress) as advance:
         for name, job in jobs.items():
-            fixed = _dtype_of(dataset._types[name])
+            fixed = _dtype_of(dataset.types[name])
             merged = _accumulate(*job, workers, advance)
             if len(merged) > 1:
                 text = f'expected one number of channels in all images, got {sorted(merged)}'
@@ -225,8 +225,8 @@ def _accumulate(
 def _chunks(dataset: Dataset, name: str, fixed: Fixed) -> list[tuple[int, int]]:
     """Splits a dataset into ranges of datapoints with about `CHUNK_BYTES` of a field."""
     counts = np.ones(len(dataset), np.int64)
-    if dataset._types[name].sequence:
-        counts = dataset._lengths(np.arange(len(dataset)), name)
+    if dataset.types[name].sequence:
+        counts = dataset.item_counts(np.arange(len(dataset)), name)
     size = max(1, fixed[0].itemsize * math.prod(fixed[1]))
     numbers = (np.cumsum(counts) - counts) * size // CHUNK_BYTES
     bounds = np.flatnonzero(np.diff(numbers, prepend=-1, append=-1)).tolist()
@@ -247,15 +247,15 @@ def _pixels(dataset: Dataset, name: str, start: int, stop: int) -> list[Array]:
     """Returns the pixels of the images or frames of some datapoints, each as an array (pixels, channels)."""
 
     def read(asked: Any) -> Any:
-        return dataset._read(np.arange(start, stop), {name: asked}, read_values)[name]
+        return dataset.read_selection(np.arange(start, stop), {name: asked}, read_values)[name]
 
-    if dataset._types[name].word in VIDEO_WORDS:
+    if dataset.types[name].word in VIDEO_WORDS:
         frames = [
             np.linspace(0, count - 1, FRAMES).astype(int) for count in read(FrameSelection(None)) if count
         ]
         values = read(FrameSelection(np.unique(frames))) if frames else []
     else:
-        values = read(True) if dataset._types[name].sequence else [read(True)]
+        values = read(True) if dataset.types[name].sequence else [read(True)]
     images = [each for value in values if value is not None for each in value if each is not None]
     return [each.reshape(-1, each.shape[2] if each.ndim == 3 else 1) for each in images]
 

@@ -41,32 +41,32 @@ class Audio:
     """
 
     def __init__(self, source: Any, *, exact: bool = False, stream: int | None = None) -> None:
-        self._decoder = LazyDecoder(source, open_audio, stream)
+        self.decoder = LazyDecoder(source, open_audio, stream)
         self._exact = exact
 
     def options(self, *, exact: bool) -> Audio:
         """Returns the same recording with another option. Both share the open file."""
         other = object.__new__(Audio)
-        other._decoder, other._exact = self._decoder, exact
+        other.decoder, other._exact = self.decoder, exact
         return other
 
     def __len__(self) -> int:
-        return self._decoder.get().length
+        return self.decoder.get().length
 
     @property
     def streams(self) -> tuple[Stream, ...]:
         """The streams of the file: audio, video and others. Opens the file once more."""
-        return streams_of(self._decoder)
+        return streams_of(self.decoder)
 
     @property
     def rate(self) -> int:
         """Sample rate in Hz."""
-        return self._decoder.get().rate
+        return self.decoder.get().rate
 
     @property
     def channels(self) -> int:
         """Number of channels."""
-        return self._decoder.get().channels
+        return self.decoder.get().channels
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -81,12 +81,12 @@ class Audio:
     @property
     def start(self) -> float:
         """The time of the first sample in seconds; not 0 if the file delays it, e.g. beside video."""
-        return self._decoder.get().begin
+        return self.decoder.get().begin
 
     def __repr__(self) -> str:
-        name = f'bags.Audio({self._decoder.source.name!r}'
+        name = f'bags.Audio({self.decoder.source.name!r}'
         try:
-            decoder = self._decoder.peek()
+            decoder = self.decoder.peek()
         except Exception as exc:
             return f'{name}, cannot be read: {type(exc).__name__})'
         if decoder is None:
@@ -104,7 +104,7 @@ class Audio:
             IndexError: No such sample.
             DecodeError: It is damaged (`ValueError` if the recording is not from a dataset).
         """
-        with self._decoder.use() as decoder:
+        with self.decoder.use() as decoder:
             if isinstance(key, slice):
                 _check_complete(decoder, needed_stop(key))
                 numbers = range(decoder.length)[key]
@@ -117,7 +117,7 @@ class Audio:
                 raise TypeError(f'expected a sample number or a slice, got {type(key).__name__}') from None
             if not -decoder.length <= number < decoder.length:
                 bounds = f'[{-decoder.length}, {decoder.length})'
-                raise IndexError(f'{self._decoder.source.name}: sample {number} out of range {bounds}')
+                raise IndexError(f'{self.decoder.source.name}: sample {number} out of range {bounds}')
             number %= decoder.length
             sample: Samples = decoder.read(number, number + 1, self._exact)[0]
             return sample
@@ -138,16 +138,16 @@ class Audio:
         times = [min(max(as_seconds(time), -MAX_SECONDS), MAX_SECONDS) for time in (start, stop)]
         if math.isnan(sum(times)):
             raise ValueError(f'expected times in seconds, got {start!r} and {stop!r}')
-        with self._decoder.use() as decoder:
+        with self.decoder.use() as decoder:
             low, high = (math.ceil(round((time - decoder.begin) * decoder.rate, 6)) for time in times)
             low = min(max(low, 0), decoder.length)
             high = max(high, low)
             _check_complete(decoder, high)
             return decoder.read(low, min(high, decoder.length), self._exact)
 
-    def _expect(self, slices: Iterable[tuple[int, int]]) -> None:
+    def expect(self, slices: Iterable[tuple[int, int]]) -> None:
         """Announces slices (start, stop) to read next: those of a remote file are read together."""
-        with self._decoder.use() as decoder:
+        with self.decoder.use() as decoder:
             if isinstance(decoder.file, RangeFile) and not self._exact:
                 decoder.file.expect([part for bounds in slices for part in decoder.ranges(*bounds)])
 
@@ -158,7 +158,7 @@ class Audio:
         exact = self.options(exact=True)  # Each block continues after the previous one.
         for start in range(0, len(self), length):
             yield exact[start : min(start + length, len(self))]
-        with self._decoder.use() as decoder:
+        with self.decoder.use() as decoder:
             _check_complete(decoder, None)
 
     __iter__ = None
@@ -166,7 +166,7 @@ class Audio:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
-            name = self._decoder.source.name
+            name = self.decoder.source.name
             raise ValueError(f'{name}: samples are decoded: expected copy=None or True, got False')
         samples = self[:]
         return samples if dtype is None else samples.astype(dtype, copy=False)

@@ -113,7 +113,7 @@ def cut_clips(
         raise ValueError(f'cut_clips: expected a codec of {", ".join(CODECS)}, got {codec!r}')
     encoder = CODECS[codec or 'h264'].with_options(crf, gop)
     opened = _source_of(source)
-    stream = source._decoder.stream if isinstance(source, Video) else None
+    stream = source.decoder.stream if isinstance(source, Video) else None
     if opened is not None:
         if fps is not None:
             raise TypeError('cut_clips: expected no fps for a source that has timestamps')

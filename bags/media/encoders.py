@@ -108,7 +108,7 @@ def encode_audio(value: Any, *args: str) -> Encoded:
 def _stored(value: Any, formats: tuple[str, ...], options: dict[str, Any]) -> Encoded | None:
     """Checks the format of a value that is a file, and returns it; None for any other value."""
     if _is_read_with(value, options):
-        return check_file(value._decoder.source.open(), formats)  # type: ignore[no-any-return]
+        return check_file(value.decoder.source.open(), formats)  # type: ignore[no-any-return]
     if hasattr(value, 'read') and hasattr(value, 'seek'):
         # The writer closes the returned file, which must not be the file of the caller.
         file = value if isinstance(value, RemuxedFile) else BorrowedFile(value)
@@ -118,8 +118,8 @@ def _stored(value: Any, formats: tuple[str, ...], options: dict[str, Any]) -> En
 
 def _is_read_with(value: Any, options: dict[str, Any]) -> bool:
     """Returns whether a value is a `bags.Video` or `bags.Audio` that is read with these options."""
-    decoder = getattr(value, '_decoder', None)
+    decoder = getattr(value, 'decoder', None)
     if not isinstance(decoder, LazyDecoder) or decoder.stream != options.get('stream'):
         return False
     expected = PixelOptions(dtype=options.get('dtype'), rotate=options.get('rotate', True))
-    return getattr(value, '_options', expected) == expected
+    return getattr(value, 'pixel_options', expected) == expected

@@ -82,7 +82,7 @@ class FrameSequence(ABC):
         """The dtype of frames: uint8; uint16 for grey of more than 8 bits, or by the option `dtype`."""
         return self._frame_type()[1]
 
-    def _no_frames(self) -> Pixels:
+    def no_frames(self) -> Pixels:
         shape, dtype = self._frame_type()
         return np.empty((0, *shape), dtype)
 

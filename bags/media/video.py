@@ -66,7 +66,7 @@ class Video(FrameSequence):
         threads: int | None = None,
         stream: int | None = None,
     ) -> None:
-        self._decoder = LazyDecoder(source, open_video, stream)
+        self.decoder = LazyDecoder(source, open_video, stream)
         self._set(size, color, dtype, rotate, threads)
 
     def _set(self, size: Any, color: str, dtype: Any, rotate: bool, threads: int | None) -> None:
@@ -80,20 +80,20 @@ class Video(FrameSequence):
             raise ValueError(f'expected rotate to be True or False, got {rotate!r}')
         if threads is not None and (type(threads) is not int or not 0 <= threads <= 256):
             raise ValueError(f'expected a number of threads, got {threads!r}')
-        self._options = PixelOptions(size, color, None if dtype is None else pixel_dtype(dtype), rotate)
+        self.pixel_options = PixelOptions(size, color, None if dtype is None else pixel_dtype(dtype), rotate)
         self._threads = threads
 
     def options(self, **options: Unpack[VideoOptions]) -> Video:
         """Returns the same video with other options, all but `stream`. Both share the open file."""
         other = copy.copy(self)
-        own = self._options._asdict() | {'threads': self._threads}
+        own = self.pixel_options._asdict() | {'threads': self._threads}
         other._set(**{**own, **options})
         return other
 
     @property
     def streams(self) -> tuple[Stream, ...]:
         """The streams of the file: video, audio and others. Opens the file once more."""
-        return streams_of(self._decoder)
+        return streams_of(self.decoder)
 
     @property
     def audio(self) -> Audio:
@@ -103,18 +103,18 @@ class Video(FrameSequence):
     @property
     def rotation(self) -> int:
         """Rotation of the stored frames in degrees clockwise: 0, 90, 180 or 270, also with `rotate=False`."""
-        with self._decoder.use() as decoder:
+        with self.decoder.use() as decoder:
             return decoder.frame_format.orientation.rotation
 
     @property
     def source(self) -> Source:
         """The source of the file: a record, or a path or bytes."""
-        return self._decoder.source
+        return self.decoder.source
 
     @property
     def _timeline(self) -> Timeline:
         """The packet and the presentation time of each frame."""
-        return self._decoder.get().timeline
+        return self.decoder.get().timeline
 
     def _length(self) -> tuple[int, Exception | None]:
         """Returns the number of frames, and an error if more are missing at the end of the file."""
@@ -123,13 +123,13 @@ class Video(FrameSequence):
 
     @property
     def _name(self) -> str:
-        return self._decoder.source.name
+        return self.decoder.source.name
 
     def __repr__(self) -> str:
         """Returns length, size and rate. Opens a local file for these, but not a remote one."""
         name = f'bags.Video({self._name!r}'
         try:
-            if self._decoder.peek() is None:
+            if self.decoder.peek() is None:
                 return f'{name})'
             count, height, width, _ = self.shape
             text = f'{count} frames, {height} x {width}, {self.fps:.6g} fps, {self.duration:.6g} s'
@@ -138,7 +138,7 @@ class Video(FrameSequence):
         return f'{name}, {text})'
 
     def _count(self, stop: int | None, strict: bool = False) -> int:
-        with self._decoder.use() as decoder:
+        with self.decoder.use() as decoder:
             count, truncation = len(decoder.timeline.ticks), decoder.timeline.truncation
             if truncation and strict and (stop is None or stop > count):
                 raise ValueError(f'{truncation}; the first {count} frames are there')
@@ -151,32 +151,32 @@ class Video(FrameSequence):
         return FrameTimes(timeline.seconds(timeline.ticks), timeline.end * numerator / denominator, duration)
 
     def _frame_type(self) -> tuple[tuple[int, int, int], np.dtype[Any]]:
-        with self._decoder.use() as decoder:
-            return self._options.result(decoder.frame_format)
+        with self.decoder.use() as decoder:
+            return self.pixel_options.result(decoder.frame_format)
 
     def _decode(self, numbers: Int64s) -> Pixels:
         found: Pixels | None = None
-        with self._decoder.use() as decoder:
+        with self.decoder.use() as decoder:
             for number, frame in decoder.frames(np.unique(numbers), self._threads):
-                pixels = decoder.pixels(number, frame, self._options)
+                pixels = decoder.pixels(number, frame, self.pixel_options)
                 if found is None:
                     found = np.empty((len(numbers), *pixels.shape), pixels.dtype)
                 for position in np.flatnonzero(numbers == number):
                     found[position] = pixels
-        return self._no_frames() if found is None else found
+        return self.no_frames() if found is None else found
 
     def __iter__(self) -> Iterator[Pixels]:
         """Yields all frames in order, a few of them in memory, with a separate decoder."""
-        with self._decoder.use() as shared:
+        with self.decoder.use() as shared:
             decoder = shared.over(self.source.open())
         try:
             yield from decoder.in_order(
-                0, lambda k, frame: decoder.pixels(k, frame, self._options).copy(), self._threads
+                0, lambda k, frame: decoder.pixels(k, frame, self.pixel_options).copy(), self._threads
             )
             if decoder.timeline.truncation:
                 raise ValueError(decoder.timeline.truncation)
         except Exception as exc:
-            self._decoder.fail(exc)
+            self.decoder.fail(exc)
         finally:
             decoder.close()
 
@@ -275,7 +275,7 @@ class JoinedVideos(FrameSequence):
 
     def _decode(self, numbers: Int64s) -> Pixels:
         if not len(numbers):
-            return self._no_frames()
+            return self.no_frames()
         starts = np.append(0, self._ends())
         videos = np.searchsorted(starts, numbers, 'right') - 1
 

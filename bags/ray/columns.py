@@ -36,12 +36,12 @@ def to_table(dataset: Dataset, indices: Int64s, fields: tuple[str, ...]) -> pa.T
     Raises:
         TypeError: A value does not have the type of its field, e.g. because of `raw=True`.
     """
-    types = dataset._types
+    types = dataset.types
     stored = [name for name in fields if types[name].word in MEDIA]
     values = [name for name in fields if types[name].word not in MEDIA]
     columns = {
-        **dataset._read(indices, dict.fromkeys(values, True), read_column),
-        **dataset._read(indices, dict.fromkeys(stored, True), read_stored),
+        **dataset.read_selection(indices, dict.fromkeys(values, True), read_column),
+        **dataset.read_selection(indices, dict.fromkeys(stored, True), read_stored),
     }
     return pa.table({name: _to_arrow(name, types[name], columns[name]) for name in fields})
 

@@ -68,7 +68,7 @@ def read(
         if options:
             raise TypeError(f'bags.ray.read: {next(iter(options))} has no effect on a dataset that is open')
         opened = dataset
-    names = tuple(select_whole(fields, opened._types, 'bags.ray.read'))
+    names = tuple(select_whole(fields, opened.types, 'bags.ray.read'))
     found = ray.data.read_datasource(
         DatasetSource(opened, names), override_num_blocks=override_num_blocks, concurrency=concurrency
     )
@@ -112,7 +112,7 @@ class DatasetSource(Datasource):  # type: ignore[misc]
     ) -> list[ReadTask]:
         fields, dataset = self._fields, self._dataset
         (size, schema), shared = self._sample(fields), ray.put(dataset)
-        before = functools.partial(dataset._bytes_before, fields=fields)
+        before = functools.partial(dataset.bytes_before, fields=fields)
         length = len(dataset)
         total = max(1, before(length))
         tasks = []
@@ -127,6 +127,6 @@ class DatasetSource(Datasource):  # type: ignore[misc]
 
 def _read(shared: Any, fields: tuple[str, ...], start: int, stop: int) -> Iterator[pa.Table]:
     dataset: Dataset = ray.get(shared)
-    before = functools.partial(dataset._bytes_before, fields=fields)
+    before = functools.partial(dataset.bytes_before, fields=fields)
     for first, last, _ in split_by_bytes(start, stop, READ_BYTES, before) if stop else [(0, 0, 0)]:
         yield to_table(dataset, np.arange(first, last), fields)

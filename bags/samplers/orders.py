@@ -303,5 +303,5 @@ class Weighted:
 
 def shard_lengths(dataset: Any) -> Int64s:
     """Returns the number of datapoints of each shard of a reader, or of each dataset of a `concat`."""
-    lengths = dataset._part_lengths() if hasattr(dataset, '_part_lengths') else [len(dataset)]
+    lengths = dataset.part_lengths() if hasattr(dataset, 'part_lengths') else [len(dataset)]
     return np.array(lengths, np.int64)

@@ -65,7 +65,7 @@ class Anchors:
         self.recordings = {
             name: Recordings(self.dataset, name)
             for name in self.spans
-            if self.dataset._types[name].word == 'audio' and not self.dataset._types[name].sequence
+            if self.dataset.types[name].word == 'audio' and not self.dataset.types[name].sequence
         }
         self._clock = self.clocks.get(self.every) if isinstance(self.every, str) else None
         """The clock of the anchors; None without times, or until `layout` makes it."""
@@ -86,7 +86,7 @@ class Anchors:
                 self._clock = self._make_grid(self.every, blocks)
                 counts = self._clock.counts(rows)
             for name in self.spans:
-                if self._is_by_index(name) and name != self.every:
+                if self.is_by_index(name) and name != self.every:
                     self._expect_counts(name, counts)
             if self.padding != 'drop' and self.bounds == NO_BOUNDS:
                 blocks = [rows]  # Nothing is read.
@@ -95,8 +95,8 @@ class Anchors:
             firsts = -(-firsts // self.stride) * self.stride
             windows = np.maximum((lasts - firsts) // self.stride + 1, 0)
             for name in self.spans:
-                kind = self.dataset._types[name]
-                if kind.sequence and kind.word not in VIDEO_WORDS and not self._is_by_index(name):
+                kind = self.dataset.types[name]
+                if kind.sequence and kind.word not in VIDEO_WORDS and not self.is_by_index(name):
                     self._expect_items(name, rows[windows > 0])
             self._known = Layout(counts, firsts, offsets_of(windows))
         return self._known
@@ -117,7 +117,7 @@ class Anchors:
         if not counts.all():
             self._expect_items(name, rows)
         if isinstance(span, Steps):
-            if not self._is_by_index(name):
+            if not self.is_by_index(name):
                 assert clock is not None
                 anchors = clock.before(rows, moments[:, None] - 2 * EPSILON)[:, 0] + 1
             positions = anchors[:, None] + np.arange(span.start, span.stop)
@@ -154,7 +154,7 @@ class Anchors:
         positions = np.where(counts > 0, np.concatenate([low, high], 1), -1)
         return Located(positions, is_pad, np.clip(weights, 0, 1))
 
-    def _is_by_index(self, name: str) -> bool:
+    def is_by_index(self, name: str) -> bool:
         """Returns whether item i of a field belongs to anchor i."""
         return isinstance(self.spans[name], Steps) and (
             name == self.every or self._clock is None or self.clocks[name] is None
@@ -171,7 +171,7 @@ class Anchors:
 
     def _expect_items(self, name: str, rows: Int64s) -> None:
         """Checks that datapoints have items, unless they can be padded with zeros."""
-        kind = self.dataset._types[name]
+        kind = self.dataset.types[name]
         if self.padding != 'zero' or fixed_dtype(kind.word, kind.args) is None:
             lacking = rows[count_items(self.dataset, name, rows) == 0]
             if len(lacking):
@@ -208,7 +208,7 @@ class Anchors:
                 early = 0.0 if span.fill == 'previous' else slack
                 after = np.maximum(after, first - min(span.offsets) - early)
                 before = np.minimum(before, last - max(span.offsets) + slack)
-            elif clock is None or self._is_by_index(name):
+            elif clock is None or self.is_by_index(name):
                 low, high = np.maximum(low, -span.start), np.minimum(high, counts - span.stop)
             else:
                 # The last item that step 0 must come after, and the last one that it can be.

@@ -36,12 +36,12 @@ class ClipSequence(JoinedVideos):
         self, dataset: Any, index: SupportsIndex, field: str, **options: Unpack[VideoOptions]
     ) -> None:
         check_dataset('ClipSequence', dataset)
-        select_fields(field, dataset._types)
-        kind = dataset._types[field]
+        select_fields(field, dataset.types)
+        kind = dataset.types[field]
         if kind.word not in VIDEO_WORDS:
             raise TypeError(f'ClipSequence: field {field!r} of type {kind.text} is no video')
         row = check_index(index, len(dataset))
-        count = int(dataset._lengths(np.array([row]), field)[0]) if kind.sequence else 1
+        count = int(dataset.item_counts(np.array([row]), field)[0]) if kind.sequence else 1
         self._arguments = (dataset, row, field, options)
         merged: dict[str, Any] = {**reading_options(*kind.args), **options}
         videos: FifoCache[int, Video] = FifoCache(

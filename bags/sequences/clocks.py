@@ -105,9 +105,9 @@ class TableClock(Clock):
         self._times, self._scale = times, scale
         self._known: dict[int, Seconds] = {}
         self._held = 0
-        if times is not None and dataset._types[field].word not in VIDEO_WORDS:
+        if times is not None and dataset.types[field].word not in VIDEO_WORDS:
             rows = np.arange(len(dataset))
-            self._expect(rows, dataset._lengths(rows, field), dataset._lengths(rows, times))
+            self._expect(rows, dataset.item_counts(rows, field), dataset.item_counts(rows, times))
 
     @property
     def options(self) -> object:
@@ -129,7 +129,7 @@ class TableClock(Clock):
         tables = {row: self._known.get(row) for row in np.unique(rows).tolist()}
         missing = [row for row, table in tables.items() if table is None]
         if missing:
-            found = dict(zip(missing, self._read(np.array(missing, np.int64)), strict=True))
+            found = dict(zip(missing, self.read_selection(np.array(missing, np.int64)), strict=True))
             size = sum(map(len, found.values()))
             if self._held + size > MAX_CACHED_TIMES:
                 self._known, self._held = {}, 0
@@ -138,11 +138,11 @@ class TableClock(Clock):
             tables.update(found)
         return tables  # type: ignore[return-value]
 
-    def _read(self, rows: Int64s) -> list[Seconds]:
+    def read_selection(self, rows: Int64s) -> list[Seconds]:
         asked: Any = (
             {self.field: FrameSelection('timestamps')} if self._times is None else {self._times: True}
         )
-        (columns,) = self.dataset._read(rows, asked, read_values).values()
+        (columns,) = self.dataset.read_selection(rows, asked, read_values).values()
         tables = [
             np.append(np.asarray(() if column is None else column, np.float64) * self._scale, np.nan)
             for column in columns
@@ -156,7 +156,7 @@ class TableClock(Clock):
                     f'windows: datapoint {row}: expected times in {self._times!r} that rise, got '
                     f'{table[item]} s as item {item}' + (f' after {table[item - 1]} s' if item else '')
                 )
-        if self._times is not None and self.dataset._types[self.field].word in VIDEO_WORDS:
+        if self._times is not None and self.dataset.types[self.field].word in VIDEO_WORDS:
             counts = np.array([len(table) - 1 for table in tables], np.int64)
             self._expect(rows, count_items(self.dataset, self.field, rows), counts)
         return tables
@@ -191,9 +191,9 @@ def clock_of(dataset: Dataset, field: str, source: str | float | None) -> Clock 
     """
     own = _facts_of(dataset, field, 'rate', 'start', 'times') if source is None else {}
     # A view of some fields may have left out the field that the metadata names.
-    if isinstance(source, str) or own.get('times') in dataset._types:
+    if isinstance(source, str) or own.get('times') in dataset.types:
         times = source or own['times']
-        if times not in dataset._types or not dataset._types[times].sequence:
+        if times not in dataset.types or not dataset.types[times].sequence:
             raise ValueError(f'windows: times of {field!r}: expected a sequence field, got {times!r}')
         unit = _facts_of(dataset, times, 'unit').get('unit', 's')
         if not isinstance(unit, str) or unit not in UNITS:
@@ -204,18 +204,18 @@ def clock_of(dataset: Dataset, field: str, source: str | float | None) -> Clock 
     if source is not None or 'rate' in own:
         rate = own['rate'] if source is None else source
         return RateClock(dataset, field, float(rate), float(own.get('start', 0)))
-    return TableClock(dataset, field) if dataset._types[field].word in VIDEO_WORDS else None
+    return TableClock(dataset, field) if dataset.types[field].word in VIDEO_WORDS else None
 
 
 def _facts_of(dataset: Dataset, field: str, *keys: str) -> Mapping[str, Any]:
     """Returns some of the facts of a field in the metadata, after checking them."""
     if not isinstance(dataset, View):
         facts = dataset.metadata.get('fields', {}).get(field, {})
-        check_facts(field, facts, dataset._types)
+        check_facts(field, facts, dataset.types)
         return {key: facts[key] for key in keys if key in facts}
-    parts = [dataset._owner(field)]
+    parts = [dataset.dataset_of(field)]
     if isinstance(dataset, Concat):
-        parts = [part for part in dataset._datasets if field in part._types]
+        parts = [part for part in dataset.datasets if field in part.types]
     found = [_facts_of(part, field, *keys) for part in parts]
     for other in found:
         if other != found[0]:
@@ -229,9 +229,9 @@ def _facts_of(dataset: Dataset, field: str, *keys: str) -> Mapping[str, Any]:
 def count_items(dataset: Dataset, field: str, rows: Int64s | None = None) -> Int64s:
     """Returns the number of items of sequences, or of frames of videos; of all datapoints unless given."""
     rows = np.arange(len(dataset)) if rows is None else rows
-    if dataset._types[field].word not in VIDEO_WORDS:
-        return dataset._lengths(rows, field)
-    found: Any = dataset._read(rows, {field: FrameSelection(None)}, read_values)[field]
+    if dataset.types[field].word not in VIDEO_WORDS:
+        return dataset.item_counts(rows, field)
+    found: Any = dataset.read_selection(rows, {field: FrameSelection(None)}, read_values)[field]
     return np.array([count or 0 for count in found], np.int64)
 
 
@@ -249,7 +249,9 @@ class Recordings:
         found = {row: known.get(row) for row in np.unique(rows).tolist()}
         missing = [row for row, audio in found.items() if audio is None]
         if missing:
-            new = self.dataset._read(np.array(missing, np.int64), {self.field: True}, read_values)[self.field]
+            new = self.dataset.read_selection(np.array(missing, np.int64), {self.field: True}, read_values)[
+                self.field
+            ]
             found.update(zip(missing, new, strict=True))
             map_concurrently(lambda audio: audio and len(audio), list(new), self.dataset.is_remote)
             recent = [*known.items(), *((row, found[row]) for row in missing)]

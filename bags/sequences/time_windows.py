@@ -43,15 +43,15 @@ class WindowsView(View):
     def __len__(self) -> int:
         return int(self._anchors.layout().offsets[-1])
 
-    def _fingerprint(self, fields: Sequence[str], of_origin: bool) -> str:
+    def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
         # Fields of times, and those that windows begin with, matter too.
-        below = self._datasets[0]
-        names = list(fields), self._fingerprint_options()
-        return digest_of(type(self).__name__, names, below._fingerprint(tuple(below._types), of_origin))
+        below = self.datasets[0]
+        names = list(fields), self.fingerprint_options()
+        return digest_of(type(self).__name__, names, below.fingerprint_of(tuple(below.types), of_origin))
 
-    def _fingerprint_options(self) -> object:
+    def fingerprint_options(self) -> object:
         """Returns what the view is made with, and the clocks of its fields."""
-        options = repr(self).replace(repr(self._datasets[0]), '')
+        options = repr(self).replace(repr(self.datasets[0]), '')
         clocks = [(name, clock and clock.options) for name, clock in self._anchors.clocks.items()]
         return options, clocks
 
@@ -78,10 +78,10 @@ class TimeWindows(WindowsView):
     """Windows of items at offsets in time or in steps, as `bags.windows` returns them."""
 
     def __init__(self, anchors: Anchors) -> None:
-        types: Spec = {**anchors.dataset._types}
+        types: Spec = {**anchors.dataset.types}
         for name, span in anchors.spans.items():
             pad = f'{name}_is_pad'
-            if pad in anchors.dataset._types:
+            if pad in anchors.dataset.types:
                 raise ValueError(f'windows: the dataset has a field {pad!r}, which would be replaced')
             types[name], types[pad] = types_of(name, types[name], span, anchors.padding)
         super().__init__(anchors, {name: types[name] for name in sorted(types)})
@@ -93,7 +93,9 @@ class TimeWindows(WindowsView):
             recordings.close()
         super().close()
 
-    def _read(self, indices: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:
+    def read_selection(
+        self, indices: Int64s, selection: Selection, read: Callable[..., Column]
+    ) -> dict[str, Column]:
         places = self._anchors.places_of(indices)
         if read is read_records and len(selection) == 1:
             ((name, items),) = selection.items()
@@ -115,7 +117,7 @@ class TimeWindows(WindowsView):
         def read_below(field: Any, refs: Any, items: Any) -> Column:
             return (read_column if isinstance(items, PerRowItems) else read)(field, refs, items)
 
-        columns = self._datasets[0]._read(places[0], below, read_below)
+        columns = self.datasets[0].read_selection(places[0], below, read_below)
         for name, where in located.items():
             columns[f'{name}_is_pad'] = where.is_pad
             if name in below:
@@ -127,27 +129,27 @@ class TimeWindows(WindowsView):
     def _records_of(self, name: str, items: Any, indices: Int64s, places: Any) -> Column:
         """Returns the records of a field, for a copy of the windows."""
         if name not in self._spans and name not in self._pads:
-            return self._datasets[0]._read(places[0], {name: items}, read_records)[name]
+            return self.datasets[0].read_selection(places[0], {name: items}, read_records)[name]
         if isinstance(items, PerRowItems):
             where = self._anchors.locate(name, *places)
             chosen = np.repeat(np.arange(len(indices)), items.counts), items.numbers
             if self._anchors.padding == 'zero' and where.is_pad[chosen].any():
                 raise TypeError(f"field {name!r}: no record is zeros: copy windows with padding='edge'")
             below = PerRowItems(None, items.counts, where.places[chosen])
-            return self._datasets[0]._read(places[0], {name: below}, read_records)[name]
-        values = self._read(indices, {name: True}, read_column)[name]
-        encode = encode_array if not self._types[name].args else np.ndarray.tobytes
+            return self.datasets[0].read_selection(places[0], {name: below}, read_records)[name]
+        values = self.read_selection(indices, {name: True}, read_column)[name]
+        encode = encode_array if not self.types[name].args else np.ndarray.tobytes
         return [bytes(encode(np.ascontiguousarray(value))) for value in values]
 
     def _items_of(self, name: str, where: Located) -> PerRowItems:
         places = where.places
         counts = np.where(places[:, 0] < 0, 0, places.shape[1])
-        is_video = self._datasets[0]._types[name].word in VIDEO_WORDS
+        is_video = self.datasets[0].types[name].word in VIDEO_WORDS
         return PerRowItems(None, counts, places[places >= 0], are_frames=is_video)
 
     def _finish(self, name: str, column: Column, where: Located) -> Column:
         """Converts the items that were read to windows: an array (W, n, *shape), or a list of windows."""
-        kind = self._datasets[0]._types[name]
+        kind = self.datasets[0].types[name]
         values: Any = column
         if isinstance(column, Ragged):
             there = where.places[:, 0] >= 0
@@ -195,11 +197,11 @@ class TimeWindows(WindowsView):
             count = max(1, round((span.offsets[1] - span.offsets[0]) * audio.rate))
             wanted = firsts[:, None] + np.arange(count)
             places = wanted.clip(0, len(audio) - 1)
-            audio._expect([(part[0], part[-1] + 1) for part in places.tolist()])
+            audio.expect([(part[0], part[-1] + 1) for part in places.tolist()])
             for window, part, is_pad in zip(windows.tolist(), places, wanted != places, strict=True):
                 found = audio[part[0] : part[-1] + 1][part - part[0]]
                 samples[window], pads[window] = self._fill(found, is_pad), is_pad
-            audio._expect([])
+            audio.expect([])
 
         map_concurrently(read, np.unique(rows).tolist(), self.is_remote)
         shapes = {window.shape for window in samples}
@@ -207,10 +209,10 @@ class TimeWindows(WindowsView):
 
     # For views over this one: fields of windows are read here, others from the underlying dataset.
 
-    def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         own = {name: items for name, items in selection.items() if name in self._spans or name in self._pads}
         below = {name: items for name, items in selection.items() if name not in own}
-        addresses = self._datasets[0]._resolve(self._anchors.places_of(indices)[0], below) if below else []
+        addresses = self.datasets[0].resolve(self._anchors.places_of(indices)[0], below) if below else []
         return [*addresses, Address(self, indices, own, None)] if own else addresses
 
     def _ranges_of(self, indices: Int64s, field: str, items: Any) -> RecordRanges | None:
@@ -224,7 +226,7 @@ class TimeWindows(WindowsView):
         spans = ', '.join(f'{name}={span}' for name, span in self._spans.items())
         more = f', bounds={anchors.bounds}' if anchors.bounds != NO_BOUNDS else ''
         return (
-            f'bags.windows({self._datasets[0]!r}, every={anchors.every!r}, stride={anchors.stride}, '
+            f'bags.windows({self.datasets[0]!r}, every={anchors.every!r}, stride={anchors.stride}, '
             f'padding={anchors.padding!r}{more}, {spans})'
         )
 

@@ -39,14 +39,14 @@ class Windows(WindowsView):
         spans: dict[str, Span] = dict.fromkeys(fields, Steps(0, length))
         padding: Padding = 'drop' if drop_last else 'edge'
         anchors = Anchors(dataset, spans, fields[0], stride, padding)
-        self._video_fields = {name for name in fields if dataset._types[name].word in VIDEO_WORDS}
+        self._video_fields = {name for name in fields if dataset.types[name].word in VIDEO_WORDS}
         frames = dict.fromkeys(self._video_fields, parse_type('array'))
-        super().__init__(anchors, {**dataset._types, **frames})
+        super().__init__(anchors, {**dataset.types, **frames})
         self._fields, self._length, self._drop_last = fields, length, drop_last
         if not self._video_fields:
             anchors.layout()  # Raises for sequences of different lengths; reads no records.
 
-    def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         rows, starts, _ = self._anchors.places_of(indices)
         counts = np.minimum(self._anchors.layout().counts[rows] - starts, self._length)
         below = dict(selection)
@@ -61,11 +61,11 @@ class Windows(WindowsView):
             elif name in self._fields:
                 listed, listed_counts = select_many(items, starts, counts)
                 below[name] = PerRowItems(None, listed_counts, listed)
-        return self._datasets[0]._resolve(rows, below)
+        return self.datasets[0].resolve(rows, below)
 
     def __repr__(self) -> str:
         return (
-            f'bags.windows({self._datasets[0]!r}, {self._fields!r}, {self._length}, '
+            f'bags.windows({self.datasets[0]!r}, {self._fields!r}, {self._length}, '
             f'stride={self._anchors.stride}, drop_last={self._drop_last})'
         )
 
@@ -121,7 +121,7 @@ def windows(
     """
     check_dataset('windows', dataset)
     for name, span in spans.items():
-        if name not in dataset._types and not isinstance(span, Times | Steps):
+        if name not in dataset.types and not isinstance(span, Times | Steps):
             raise TypeError(f'windows: no option or field {name!r}')
     stride = item_count('stride', stride, 1)
     if every is not None:
@@ -136,7 +136,7 @@ def windows(
         return TimeWindows(Anchors(dataset, given, every, stride, padding, limits, clocks))
     if spans or isinstance(fields, Mapping) or bounds is not None or times or padding != 'edge':
         raise TypeError('windows: bounds, padding, times and spans need every=: a field, or seconds')
-    names = tuple(select_fields(fields, dataset._types))
+    names = tuple(select_fields(fields, dataset.types))
     if not names:
         raise ValueError('windows: expected at least one field, got none')
     _expect_items(dataset, names, 'sequences or videos')
@@ -145,7 +145,7 @@ def windows(
 
 def _expect_items(dataset: Dataset, names: Iterable[str], expected: str) -> None:
     for name in names:
-        kind = dataset._types[name]
+        kind = dataset.types[name]
         if not kind.sequence and kind.word not in (*VIDEO_WORDS, *expected.split()):
             raise TypeError(f'windows: expected {expected}, got {name!r} of type {kind.text}')
 
@@ -166,10 +166,10 @@ def _clocks_of(
                 f'windows: field {name!r}: expected bags.times(…) or bags.steps(…), got {span!r:.80}'
             )
     names = list(
-        select_fields([*spans, *sources, *([every] if isinstance(every, str) else [])], dataset._types)
+        select_fields([*spans, *sources, *([every] if isinstance(every, str) else [])], dataset.types)
     )
     _expect_items(dataset, names, 'sequences, videos or audio')
-    if isinstance(every, str) and dataset._types[every].word == 'audio':
+    if isinstance(every, str) and dataset.types[every].word == 'audio':
         raise TypeError(f'windows: every: expected a field of items, or seconds, got {every!r} of type audio')
     for name, source in sources.items():
         if not isinstance(source, str):
@@ -180,7 +180,7 @@ def _clocks_of(
     if isinstance(every, str) and (timed or is_bounded):
         timed.add(every)
     for name in sorted(timed):
-        if clocks[name] is None and dataset._types[name].word != 'audio':
+        if clocks[name] is None and dataset.types[name].word != 'audio':
             raise ValueError(
                 f'windows: field {name!r}: nothing says when its items happen: expected a rate, or a field '
                 f'of times that the dataset has, in its metadata or in times={{{name!r}: …}}'

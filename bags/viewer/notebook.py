@@ -61,10 +61,10 @@ def view(
 def _location_of(dataset: Dataset) -> Location | None:
     """Returns the location of the folder of a reader; None for a view, and for a reader of some shards."""
     if isinstance(dataset, DatasetReader):
-        folder = dataset._folder
+        folder = dataset.folder
         return Location('folder', folder.store, folder.path, [folder.path])
-    if isinstance(dataset, ShardedDatasetReader) and dataset._share == (0, 1):
-        return Location('shards', dataset._store, dataset.directory, [])
+    if isinstance(dataset, ShardedDatasetReader) and dataset.share == (0, 1):
+        return Location('shards', dataset.store, dataset.directory, [])
     return None
 
 

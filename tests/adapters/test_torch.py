@@ -341,7 +341,7 @@ def test_a_stateful_loader_of_batches_goes_on_where_it_was(make, workers):
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
 def test_the_state_of_other_workers_is_refused(make):
     dataset, _ = make('views')
-    shard = loader(dataset)._worker_shard(0, 2)
+    shard = loader(dataset).worker_shard(0, 2)
     next(shard)
     with pytest.raises(ValueError, match='1 workers, got that of 2'):
         iter(iterable(dataset)).load_state_dict(shard.state_dict())

@@ -772,7 +772,7 @@ def test_records_whose_limits_were_written_stay(tmp_path, monkeypatch):
     writer.flush()
     pwritev = os.pwritev
 
-    limits = writer._bag._limits.fd
+    limits = writer.appender.limits.fd
 
     def full(fd, buffers, offset):
         if fd == limits:

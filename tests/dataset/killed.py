@@ -5,4 +5,4 @@ def leave_open(writer):
     """Makes a writer write nothing more when it is deleted: what it did not flush is lost."""
     for each in (writer, getattr(writer, '_writer', None)):
         if each is not None:
-            each._process = None
+            each.process_id = None

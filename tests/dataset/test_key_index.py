@@ -352,7 +352,7 @@ def test_crafted(small):
                 for number in range(0, 700, 50):
                     with contextlib.suppress(KeyError):
                         assert dataset.find('id', f'ep-{number}') == number
-                places, rows = dataset._match('id', [b'ep-%d' % number for number in range(700)])
+                places, rows = dataset.match_keys('id', [b'ep-%d' % number for number in range(700)])
                 assert places.tolist() == rows.tolist()
                 assert len(set(rows.tolist())) == len(rows)
 

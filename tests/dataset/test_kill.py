@@ -46,7 +46,7 @@ def expected(index):
 def append(writer, index, flush):
     """Appends the datapoint of an index; some refer to the records of the one before."""
     inner = getattr(writer, '_writer', writer)
-    full = inner is not writer and inner is not None and writer._is_full(*writer._totals)
+    full = inner is not writer and inner is not None and writer.is_full(*writer.totals)
     if index % SHARED < SHARED - 1 or inner is None or full or not len(inner):
         return writer.append(expected(index), flush)
     writer.flush()

@@ -224,4 +224,4 @@ def test_readers_with_a_cache_are_pickled(dataset, far, tmp_path):
     data = pickle.dumps(reader)
     far.everything = True  # Its paths are those of the store.
     check(pickle.loads(data))
-    assert isinstance(pickle.loads(data)._store, CachedStore)
+    assert isinstance(pickle.loads(data).store, CachedStore)

@@ -54,7 +54,7 @@ def row(index):
 
 
 def records(dataset, name):
-    if not dataset._types[name].sequence:
+    if not dataset.types[name].sequence:
         return list(dataset.field(name))
     present = [value is not None for value in dataset.column(name)]
     return present, dataset.lengths(name).tolist(), list(dataset.items(name))

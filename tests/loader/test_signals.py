@@ -67,7 +67,7 @@ def test_an_iterator_resumes_after_ctrl_c(script, kind):
         kind = {kind!r}
         options = {{'processes': kind == 'processes', 'workers': 2 * (kind in ('threads', 'processes'))}}
         one = loader(epochs=4, transform=augment, **options)
-        batches = one._worker_shard(1, 2) if kind == 'shard' else iter(one)
+        batches = one.worker_shard(1, 2) if kind == 'shard' else iter(one)
         chance = random.Random(0)
         left = chance.randrange(1, 60)
 

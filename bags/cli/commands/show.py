@@ -124,7 +124,7 @@ def _save_media(folder: str, dataset: Any, index: int, names: list[str]) -> list
 
     saved = []
     for name in names:
-        field_type = dataset._types[name]
+        field_type = dataset.types[name]
         if is_undecoded(field_type):
             for item, file in enumerate(open_records(dataset, index, name)):
                 stem = f'{index:06}.{name}' + (f'.{item:04}' if field_type.sequence else '')
