@@ -7,7 +7,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 Item = TypeVar('Item')
 Result = TypeVar('Result')
@@ -111,6 +111,19 @@ class FifoCache(dict[Key, Value]):
         return value
 
 
+class Shareable:
+    """Base of objects that several threads may copy or pickle: the `__dict__` is made with the object.
+
+    Otherwise the first `vars`, `copy` or `pickle` makes it. If garbage is collected meanwhile and another
+    thread does the same, CPython 3.11 makes two, and one of them uses freed memory later.
+    """
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        self = super().__new__(cls)
+        vars(self)
+        return self
+
+
 class cached_attribute(Generic[Value]):  # noqa: N801 - used as a decorator
     """A method that is called once for each object: its result becomes an attribute of the object.
 
@@ -123,8 +136,11 @@ class cached_attribute(Generic[Value]):  # noqa: N801 - used as a decorator
         self.__doc__ = make.__doc__
 
     def __get__(self, instance: Any, owner: type) -> Value:
-        # Without `__set__`, the attribute takes precedence the next time.
-        value: Value = vars(instance).setdefault(self._make.__name__, self._make(instance))
+        if instance is None:  # An access to the class, e.g. by `abc` and `help`.
+            return self  # type: ignore[return-value]
+        value: Value = self._make(instance)
+        # Without `__set__`, the attribute takes precedence the next time. Not through `vars`: see Shareable.
+        object.__setattr__(instance, self._make.__name__, value)
         return value
 
 

@@ -19,6 +19,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, get_type_hints
 
+from bags.concurrency import Shareable
 from bags.errors import MissingDependencyError
 
 RENAMED = {
@@ -41,7 +42,7 @@ class Option(NamedTuple):
     TypeError or ValueError, with the name and the value."""
 
 
-class Options:
+class Options(Shareable):
     """Base of the dataclasses that `made_from` makes. Their fields are checked when they are set.
 
     Raises:

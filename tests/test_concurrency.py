@@ -1,5 +1,7 @@
 """Threads that live for the length of one call, and what threads share."""
 
+import contextlib
+import copy
 import gc
 import os
 import subprocess
@@ -11,7 +13,7 @@ import weakref
 
 import pytest
 
-from bags.concurrency import FifoCache, map_concurrently
+from bags.concurrency import FifoCache, Shareable, cached_attribute, map_concurrently
 
 
 def test_results_come_in_order():
@@ -188,3 +190,63 @@ def test_a_fifo_cache_drops_the_oldest():
     assert [cache[1], cache[2], cache[1], cache[3], cache[1]] == ['1', '2', '1', '3', '1']
     assert made == [1, 2, 3, 1]
     assert list(cache) == [3, 1]
+
+
+@contextlib.contextmanager
+def collecting(work, number):
+    """Collects garbage whenever an object is made, and once does work during it, as another thread may."""
+    threshold, kept = gc.get_threshold(), [{} for _ in range(200)]  # Freed dicts would be used again.
+
+    def callback(phase, info):
+        kept.append(info)
+        if len(kept) == 200 + 2 * number:
+            work()
+
+    gc.callbacks.append(callback)
+    try:
+        gc.set_threshold(1)
+        yield
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(callback)
+
+
+class Lengths(Shareable):
+    def __init__(self):
+        self.made = []
+
+    @cached_attribute
+    def rows(self):
+        self.made.append('rows')
+        return 3
+
+    @cached_attribute
+    def items(self):
+        self.made.append('items')
+        return 30
+
+
+class OwnLengths(Lengths):
+    """With the `__dict__` that objects have otherwise, which is made when it is first used."""
+
+    def __new__(cls):
+        return object.__new__(cls)
+
+
+@pytest.mark.parametrize('made', [Lengths, OwnLengths])
+def test_attributes_that_are_cached_while_garbage_is_collected_stay(made):
+    for number in range(20):
+        lengths = made()
+        with collecting(lambda lengths=lengths: lengths.rows, number):
+            assert (lengths.items, lengths.items, lengths.rows) == (30, 30, 3)
+        assert sorted(lengths.made) == ['items', 'rows']
+
+
+def test_objects_are_copied_while_garbage_is_collected():
+    for number in range(40):
+        lengths = Lengths()
+        with collecting(lambda lengths=lengths: vars(lengths).update(x=1), number):
+            other = copy.copy(lengths)
+            lengths.y = 2
+        assert other.made is lengths.made
+        assert {'made': [], 'y': 2}.items() <= vars(lengths).items() <= {'made': [], 'x': 1, 'y': 2}.items()

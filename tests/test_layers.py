@@ -13,8 +13,8 @@ import bags
 PACKAGE = Path(bags.__file__).parent
 MODULES = sorted(PACKAGE.rglob('*.py'))
 LAYERS = [
-    {'errors', 'forks'},
-    {'validation', 'indexing', 'concurrency', 'progress'},
+    {'concurrency', 'errors', 'forks'},
+    {'validation', 'indexing', 'progress'},
     {'workers'},
     {'storage'},
     {'bag', 'formats'},

@@ -13,6 +13,7 @@ from typing import Any, Self, SupportsIndex, overload
 import numpy as np
 import numpy.typing as npt
 
+from bags.concurrency import Shareable
 from bags.dataset.address import Address, Datapoint
 from bags.dataset.batch import spread
 from bags.dataset.display import as_html, as_text, heading, thumbnails
@@ -32,7 +33,7 @@ SHOWN_ROWS = 3
 """Number of datapoints that notebooks show."""
 
 
-class Dataset(FieldAccess):
+class Dataset(Shareable, FieldAccess):
     """A sequence of datapoints whose fields and items can be read separately: a reader or a view.
 
     Every dataset is a random-access source for Grain and a map-style dataset for PyTorch. It is thread-safe,

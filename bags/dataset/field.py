@@ -12,7 +12,7 @@ import numpy.typing as npt
 from bags.bag.bag_file import BagFile
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
-from bags.concurrency import FifoCache, cached_attribute
+from bags.concurrency import FifoCache, Shareable, cached_attribute
 from bags.dataset.refs import MISSING, BadRef, dangling
 from bags.dataset.schema import Decoder
 from bags.dataset.selection import FrameSelection, select_items
@@ -29,7 +29,7 @@ MAX_SINGLE_RECORDS = 8  # More records are read by one call.
 MAX_OPEN_VIDEOS = 16
 
 
-class Field:
+class Field(Shareable):
     """The values of one field. `position` is that of its first ref in a row."""
 
     def __init__(

@@ -14,7 +14,7 @@ from typing import Any, SupportsIndex, TypedDict, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from bags.concurrency import map_concurrently
+from bags.concurrency import Shareable, map_concurrently
 from bags.formats.ffmpeg import Stream
 from bags.formats.pixels import COLORS, PixelOptions, Pixels, pixel_dtype
 from bags.indexing import Int64s
@@ -37,7 +37,7 @@ class VideoOptions(TypedDict, total=False):
     threads: int | None
 
 
-class Video(FrameSequence):
+class Video(Shareable, FrameSequence):
     """The frames of a video, decoded on access.
 
     Creating it reads nothing. The file is opened on first access and stays open until the last `Video` over
