@@ -187,6 +187,7 @@ class Proxy(LoopbackServer):
         awaited: Requests wait until `most` is this number, or for 10 seconds.
         before: Called before a request is forwarded, with the number of requests before it.
         altered: Returns the body that is forwarded in place of a request's body, given method, path and body.
+        encrypted: Whether ETags of objects are those of a store that encrypts: not made of MD5s.
     """
 
     def __init__(self, upstream: str, delay: float = 0.0, seed: int = 0) -> None:
@@ -198,6 +199,7 @@ class Proxy(LoopbackServer):
         self.arrived = threading.Condition()
         self.before: Callable[[int], object] = int
         self.altered: Callable[[str, str, bytes], bytes] = lambda method, path, body: body
+        self.encrypted = False
         self.random = random.Random(seed)
         super().__init__()
 
@@ -258,6 +260,9 @@ class Proxy(LoopbackServer):
             return
         data = self.altered(handler.command, handler.path, data)
         headers = {name: value for name, value in handler.headers.items() if name.lower() not in HOPS}
+        headers |= {
+            name: self.etag(handler, value) for name, value in headers.items() if name.lower() == 'if-match'
+        }
         handler.upstream = handler.upstream or http.client.HTTPConnection(self.upstream, timeout=60)
         handler.upstream.request(handler.command, handler.path, data or None, headers)
         answer = handler.upstream.getresponse()
@@ -265,7 +270,7 @@ class Proxy(LoopbackServer):
         handler.send_response_only(answer.status, answer.reason)
         for name, value in answer.getheaders():
             if name.lower() not in HOPS:
-                handler.send_header(name, value)
+                handler.send_header(name, self.etag(handler, value) if name.lower() == 'etag' else value)
         length = answer.getheader('Content-Length') if handler.command == 'HEAD' else str(len(body))
         handler.send_header('Content-Length', length or '0')
         handler.end_headers()
@@ -275,6 +280,12 @@ class Proxy(LoopbackServer):
             reset(handler)
             return
         handler.wfile.write(body)
+
+    def etag(self, handler: Any, etag: str) -> str:
+        """Returns another ETag of the same form; of that one, the first again."""
+        if not self.encrypted or handler.command not in ('GET', 'HEAD'):
+            return etag
+        return re.sub('[0-9a-f]{32}', lambda found: found[0][::-1], etag)
 
 
 class WebServer(LoopbackServer):

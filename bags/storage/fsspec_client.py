@@ -7,6 +7,7 @@ after each range, and before and after the first one. Each response of a web ser
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import errno
 import re
@@ -32,7 +33,7 @@ from bags.storage.errors import (
 )
 from bags.storage.filesystem import ONE_ATTEMPT, copied, usable_here
 from bags.storage.object_client import ObjectClient, web_version
-from bags.storage.retry import RetryPolicy
+from bags.storage.retry import RetryPolicy, with_retries
 from bags.storage.upload import PART_SIZE
 
 VERSION_KEYS = (
@@ -45,7 +46,7 @@ CONTENT_RANGE = re.compile(r'bytes (\d{1,18})-(\d{1,18})/(\d{1,18})')
 
 
 class FsspecClient(ObjectClient):
-    """An object store, or another kind of storage, through an fsspec file system.
+    """An object store, or another storage, through an fsspec file system.
 
     Methods of a file system that is not asynchronous are called one at a time: whether several threads may
     use it is not specified.
@@ -64,7 +65,7 @@ class FsspecClient(ObjectClient):
 
     def __init__(self, filesystem: Any, policy: RetryPolicy) -> None:
         super().__init__(policy)
-        self.is_async = getattr(filesystem, 'async_impl', False)
+        self.is_async = self.sends_parts = getattr(filesystem, 'async_impl', False)
         if self.is_async:
             filesystem = usable_here(filesystem)
         else:
@@ -73,8 +74,10 @@ class FsspecClient(ObjectClient):
         protocols = filesystem.protocol if isinstance(filesystem.protocol, tuple) else (filesystem.protocol,)
         if hasattr(filesystem, 'call_s3'):
             self.version_type = 'etag'
+            self.hashed_part_size = PART_SIZE if getattr(filesystem, 'fixed_upload_size', False) else 0
         elif 'gs' in protocols and hasattr(filesystem, 'call'):
             self.version_type = 'generation'
+            self.hashed_part_size = self.max_object_size  # The checksum is of the whole object.
         elif 'http' in protocols and hasattr(filesystem, 'set_session'):
             self.version_type, self.is_web = 'web', True
         else:
@@ -230,6 +233,14 @@ class FsspecClient(ObjectClient):
             return filesystem
         retries = {'mode': 'standard', 'total_max_attempts': self.policy.retries + 1}
         return copied(filesystem, config_kwargs={**filesystem.config_kwargs, 'retries': retries})
+
+    def get_checksum(self, path: str, head: Stat) -> str:
+        if self.version_type != 'generation':
+            return head.version
+        self.filesystem.invalidate_cache()
+        info = with_retries(self.policy, self.map_error, lambda path: self._call('info', path), path)
+        is_same = str(info.get('generation')) == head.version
+        return base64.b64decode(info.get('md5Hash') or '').hex() if is_same else ''
 
     def delete_object(self, path: str) -> None:
         self._call('rm_file', path)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import abc
 import contextlib
 import errno
+import hashlib
+import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -13,10 +15,15 @@ from bags.concurrency import map_concurrently
 from bags.storage.base import Stat
 from bags.storage.errors import PreconditionError, RangeError, TransientError, UnsupportedError, changed_error
 from bags.storage.retry import RetryPolicy, with_retries
-from bags.storage.upload import StreamedUpload
+from bags.storage.upload import SentObject, StreamedUpload, crc32
 
-MAX_COMPARED_BYTES = 1 << 16
-"""Bytes at the end of an object that are compared after an upload in parts."""
+MD5_ETAG = re.compile(r'[0-9a-f]{32}(-[0-9]+)?')
+READ_BACK_BYTES = 1 << 30
+"""Maximum size of an object that is read again to find out how a store makes its checksums."""
+PIECE_BYTES = 1 << 22
+"""Bytes of a request for an object that is read again."""
+PIECES = 16
+"""Number of ranges of such an object that are held at a time."""
 
 
 def web_version(etag: str | None, modified: datetime | None) -> str:
@@ -40,9 +47,16 @@ class ObjectClient(abc.ABC):
     """Maximum bytes of an upload of unknown size."""
     is_web: bool = False
     """Whether it reads from a web server: with GET and Range, and nothing else."""
+    sends_parts: bool = True
+    """Whether an upload of unknown size is several requests."""
+    hashed_part_size: int | None = None
+    """Bytes of the parts of an upload, of whose MD5s the store makes its checksum; 0: the parts as they are
+    given. None if it has no such checksum."""
 
     def __init__(self, policy: RetryPolicy) -> None:
         self.policy = policy
+        self._has_md5: dict[str, bool] = {}
+        """Whether checksums are made of MD5s, for each bucket of which it is known."""
         self.semaphore = threading.Semaphore(policy.concurrency)
 
     # Single attempts.
@@ -131,7 +145,7 @@ class ObjectClient(abc.ABC):
 
     def _get(self, path: str, start: int | None, stop: int, head: Stat | None) -> tuple[Stat, bytes]:
         found, data = self.get_range(path, start, stop, '' if head is None else head.version)
-        if head is not None and found != head:
+        if head is not None and found != (head if head.version else Stat(head.size, found.version)):
             raise changed_error(path, head, found)
         expected = min(stop, found.size) if start is None else stop - start
         if len(data) != expected:
@@ -178,12 +192,13 @@ class ObjectClient(abc.ABC):
         return StreamedUpload(lambda parts: self._send(path, parts, True), lambda: self._check_absent(path))
 
     def _send(self, path: str, parts: Iterator[bytes], create: bool) -> None:
-        size, last, all_sent = 0, b'', False
+        all_sent = False
+        sent = SentObject(self.hashed_part_size if self._has_md5.get(_bucket(path), True) else None)
 
         def counted() -> Iterator[bytes]:
-            nonlocal size, last, all_sent
+            nonlocal all_sent
             for part in parts:
-                size, last = size + len(part), part
+                sent.add(part)
                 yield part
             all_sent = True
 
@@ -192,7 +207,7 @@ class ObjectClient(abc.ABC):
         except Exception as exc:
             # The last request may have succeeded, its response lost.
             with contextlib.suppress(OSError):  # The error of the upload is raised instead.
-                if all_sent and self._difference(path, size, last) is None:
+                if all_sent and self._difference(path, sent) is None:
                     return
             error = self.map_error(path, exc)
             if isinstance(error, PreconditionError):
@@ -200,9 +215,9 @@ class ObjectClient(abc.ABC):
             elif isinstance(error, TransientError):
                 error = OSError(errno.EIO, error.reason, path)
             raise error from exc
-        difference = self._difference(path, size, last)
+        difference = self._difference(path, sent)
         if difference is not None:
-            raise OSError(errno.EIO, f'the object store lost a part: {difference}', path)
+            raise OSError(errno.EIO, f'the object is not what was sent: {difference}', path)
 
     def _check_absent(self, path: str) -> None:
         try:
@@ -211,10 +226,54 @@ class ObjectClient(abc.ABC):
             return
         raise FileExistsError(errno.EEXIST, 'already exists', path)
 
-    def _difference(self, path: str, size: int, last: bytes) -> str | None:
-        """Compares the size and the last bytes of an object with those sent; None if they are equal."""
-        last = last[-MAX_COMPARED_BYTES:]
-        head, found = self.tail(path, len(last))
-        if head.size != size:
-            return f'expected {size} bytes after the upload, got {head.size}'
-        return None if found == last else f'its last {len(last)} bytes are not those sent'
+    # Comparing an object with what was sent.
+
+    def get_checksum(self, path: str, head: Stat) -> str:
+        """Returns the store's checksum of an object: an ETag, or the MD5 of all bytes in hexadecimal."""
+        return head.version
+
+    def _difference(self, path: str, sent: SentObject) -> str | None:
+        """Compares an object with what was sent; returns None if they are equal.
+
+        An ETag that differs may be none of MD5s, as where the store encrypts with a key of its user's: the
+        object is read again to find out, once for each bucket.
+        """
+        head, last = self.tail(path, len(sent.last))
+        if head.size != sent.size:
+            return f'expected {sent.size} bytes after the upload, got {head.size}'
+        if last != sent.last:
+            return f'its last {len(last)} bytes differ'
+        if not self.sends_parts:
+            return None
+        bucket, etags = _bucket(path), sent.etags
+        found = self.get_checksum(path, head).lower() if etags else ''
+        if found in etags:
+            self._has_md5[bucket] = True
+            return None
+        if MD5_ETAG.fullmatch(found) and (self._has_md5.get(bucket) or sent.size <= READ_BACK_BYTES):
+            for start, stop, md5 in sent.parts:
+                if self._md5(path, start, stop, head) != md5:
+                    return f'bytes {start} to {stop} differ: expected ETag {etags[0]}, got {found}'
+            self._has_md5[bucket] = False
+            return None
+        for first in range(0, len(sent.samples), PIECES):
+            samples = sent.samples[first : first + PIECES]
+            ranges = [sample.start for sample in samples], [sample.stop for sample in samples]
+            for sample, data in zip(samples, self.fetch(path, *ranges, head), strict=True):
+                if crc32(data) != sample.checksum:
+                    return f'bytes {sample.start} to {sample.stop} differ'
+        return None
+
+    def _md5(self, path: str, start: int, stop: int, head: Stat) -> bytes:
+        """Returns the MD5 of a range of an object."""
+        digest = hashlib.md5(usedforsecurity=False)
+        cuts = [*range(start, stop, PIECE_BYTES), stop]
+        for first in range(0, len(cuts) - 1, PIECES):
+            some = cuts[first : first + PIECES + 1]
+            for data in self.fetch(path, some[:-1], some[1:], head):
+                digest.update(data)
+        return digest.digest()
+
+
+def _bucket(path: str) -> str:
+    return path.partition('://')[2].partition('/')[0]

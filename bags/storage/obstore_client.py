@@ -56,6 +56,7 @@ class ObstoreClient(ObjectClient):
         self._settings = settings
         self.is_web = settings.store_class == 'HTTPStore'
         self.version_type = 'web' if self.is_web else 'etag'
+        self.hashed_part_size = CHUNK_SIZE if settings.store_class == 'S3Store' else None
         self._stores: dict[tuple[str, Purpose], Any] = {}
 
     def _store(self, path: str, purpose: Purpose = 'read') -> tuple[Any, str]:

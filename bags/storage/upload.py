@@ -1,16 +1,20 @@
-"""Uploads of objects: the sizes of parts, and objects that are sent while they are written."""
+"""Uploads of objects: the sizes and checksums of parts, and objects that are sent while they are written."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import queue
 import threading
+import zlib
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 MiB = 1 << 20
 PART_SIZE = 8 * MiB
 EQUAL_PARTS = 1000  # Number of parts of an upload before their size grows.
 PARTS_PER_STEP = 60  # Number of parts of each size after that.
+SAMPLE_BYTES = 1 << 16  # Bytes at the start of each part, and at the end of an object, that are compared.
 
 
 def part_size(number: int) -> int:
@@ -19,6 +23,73 @@ def part_size(number: int) -> int:
     The first thousand have 8 MiB; then they grow, so that the 10,000 parts that S3 accepts hold 5 TB.
     """
     return PART_SIZE * (1 + max(0, number - EQUAL_PARTS) // PARTS_PER_STEP)
+
+
+class SentRange(NamedTuple):
+    """A byte range of an object that was sent, and its checksum: MD5 of a part, CRC-32 of a sample."""
+
+    start: int
+    stop: int
+    checksum: bytes
+
+
+class SentObject:
+    """What was sent as one object, to compare with what is stored: its size, and checksums of byte ranges.
+
+    Args:
+        part_size: Bytes of the parts whose MD5s are computed, of which the last may be shorter; 0 for parts
+            as they are added, None for no MD5s.
+    """
+
+    def __init__(self, part_size: int | None) -> None:
+        self.size = 0
+        self.last = b''
+        """The last bytes, at most `SAMPLE_BYTES`, and at most those of the last part."""
+        self.samples: list[SentRange] = []
+        """The first bytes of each part that was added."""
+        self._part_size = part_size
+        self._parts: list[SentRange] = []
+        self._md5 = hashlib.md5(usedforsecurity=False)
+        self._start = 0
+
+    def add(self, part: bytes) -> None:
+        if not part:
+            return
+        sample, self.last = part[:SAMPLE_BYTES], part[-SAMPLE_BYTES:]
+        self.samples.append(SentRange(self.size, self.size + len(sample), crc32(sample)))
+        if self._part_size is None:
+            self.size += len(part)
+            return
+        view = memoryview(part)
+        while view:
+            missing = self._start + self._part_size - self.size if self._part_size else len(view)
+            self._md5.update(view[:missing])
+            self.size += min(missing, len(view))
+            if missing <= len(view):
+                self._parts.append(SentRange(self._start, self.size, self._md5.digest()))
+                self._md5, self._start = hashlib.md5(usedforsecurity=False), self.size
+            view = view[missing:]
+
+    @property
+    def parts(self) -> list[SentRange]:
+        """The parts and their MD5s; none if these are not computed."""
+        if self._part_size is None or self._start == self.size:
+            return self._parts
+        return [*self._parts, SentRange(self._start, self.size, self._md5.digest())]
+
+    @property
+    def etags(self) -> list[str]:
+        """The ETags that S3 gives to such an object if it does not encrypt it with a key of its user's."""
+        digests = [part.checksum for part in self.parts]
+        if not digests:
+            return []
+        joined = hashlib.md5(b''.join(digests), usedforsecurity=False).hexdigest()
+        return [f'{joined}-{len(digests)}', *(digest.hex() for digest in digests if len(digests) == 1)]
+
+
+def crc32(data: bytes) -> bytes:
+    """Returns the CRC-32 of bytes, as 4 bytes."""
+    return zlib.crc32(data).to_bytes(4, 'little')
 
 
 class StreamedUpload:

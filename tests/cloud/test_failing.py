@@ -117,6 +117,7 @@ def test_a_server_that_does_not_answer(s3_storage, proxy):
     assert time.monotonic() - begun < 25
 
 
+@pytest.mark.slow(all_but='s3-obstore')
 def test_sending_has_all_the_time(far_storage):
     with Proxy(far_storage.server) as proxy:
         store, path = store_for(
@@ -157,6 +158,7 @@ def test_an_object_that_appears_while_a_large_one_is_sent(far_storage):
     assert store.read(path) == b'of another writer'
 
 
+@pytest.mark.slow(all_but='obstore-PUT')
 @pytest.mark.parametrize('method', ['POST', 'PUT'])
 @pytest.mark.parametrize('client', CLIENTS)
 def test_an_upload_that_fails(s3, client, method):
@@ -189,6 +191,7 @@ def test_an_upload_that_fails(s3, client, method):
         assert store.stat(path).size == 9 << 20
 
 
+@pytest.mark.slow(all_but='s3-obstore-last')
 @pytest.mark.parametrize('lost', ['first', 'last'])
 def test_an_upload_whose_completion_loses_a_part(s3_storage, proxy, lost):
     store, path = store_for(f'{s3_storage.root}/incomplete-{lost}.bin', None, s3_storage.through(proxy))
@@ -208,6 +211,85 @@ def test_an_upload_whose_completion_loses_a_part(s3_storage, proxy, lost):
         output.close()
 
 
+def replace_parts(proxy, change):
+    """Stores other bytes for the first part of an upload, which is not the last if there are several."""
+
+    def replaced(method, asked, body):
+        is_first = method == 'PUT' and 'partNumber=1&' in f'{asked}&'
+        return change(bytearray(body)) if is_first else body
+
+    proxy.altered = replaced
+
+
+def flip_middle(body):
+    body[len(body) // 2] ^= 1
+    return bytes(body)
+
+
+def flip_start(body):
+    # s3fs sends parts in pieces with a line of text before each.
+    body[100] ^= 1
+    return bytes(body)
+
+
+def upload(storage, proxy, name, size):
+    """Uploads random bytes in parts; returns the store, the path and the bytes."""
+    store, path = store_for(f'{storage.root}/{name}.bin', None, storage.through(proxy))
+    data = np.random.default_rng(0).bytes(size)
+    output = store.create(path)
+    output.write([data])
+    output.close()
+    return store, path, data
+
+
+def test_an_upload_of_which_a_part_is_another(s3_storage, proxy):
+    replace_parts(proxy, flip_middle)
+    with pytest.raises(OSError, match=r'not what was sent: bytes 0 to \d+ differ.*ETag.*another\.bin'):
+        upload(s3_storage, proxy, 'another', 40 << 20)
+
+
+def test_uploads_to_a_store_whose_checksums_are_others(s3_storage, proxy):
+    proxy.encrypted = True
+    sizes = []
+    for number in range(2):
+        with proxy.counted() as requests:
+            store, path, data = upload(s3_storage, proxy, f'encrypted{number}', 17 << 20)
+        ranges = [asked[6:].split('-') for method, _, asked in requests if method == 'GET' and asked]
+        sizes.append(sum(int(stop) - int(start) + 1 for start, stop in ranges if start))
+        assert store.read(path) == data
+    # Read again once, to find out.
+    assert sizes == [17 << 20, 3 << 16]
+    replace_parts(proxy, flip_start)
+    with pytest.raises(OSError, match=r'not what was sent: bytes 0 to 65536 differ.*encrypted2'):
+        upload(s3_storage, proxy, 'encrypted2', 17 << 20)
+
+
+def test_an_upload_that_is_damaged_in_a_store_whose_checksums_are_others(s3_storage, proxy):
+    proxy.encrypted = True
+    replace_parts(proxy, flip_middle)
+    with pytest.raises(OSError, match='not what was sent: bytes 0 to'):
+        upload(s3_storage, proxy, 'encrypted', 9 << 20)
+
+
+def test_an_object_that_is_not_what_was_sent(far_storage):
+    """Another object of the same size and with the same end, as a store shows it after the upload."""
+    with Proxy(far_storage.server) as proxy:
+        path = f'{far_storage.root}/not-sent.bin'
+        other = bytearray(np.random.default_rng(0).bytes(9 << 20))
+        other[5 << 20] ^= 1
+        direct, _ = store_for(path, None, far_storage.options)
+
+        def replace(_):
+            method, _, asked = proxy.requests[-1]
+            if method == 'GET' and asked == 'bytes=-65536':
+                direct.replace(path, bytes(other))
+
+        proxy.before = replace
+        with pytest.raises(OSError, match=r'not what was sent: bytes 0 to \d+ differ.*not-sent\.bin'):
+            upload(far_storage, proxy, 'not-sent', 9 << 20)
+
+
+@pytest.mark.slow(all_but='s3-obstore-part-reset')
 @pytest.mark.parametrize('fault', ['refuse', 'reset'])
 @pytest.mark.parametrize('step', ['create', 'part', 'complete'])
 def test_an_upload_of_which_a_request_fails_at_first(s3_storage, proxy, step, fault):
@@ -388,6 +470,7 @@ except bags.MissingDependencyError as exc:
 """
 
 
+@pytest.mark.slow(all_but='*-options1-*')
 @pytest.mark.parametrize(
     ('url', 'options', 'hidden', 'line'),
     [
