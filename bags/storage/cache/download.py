@@ -156,7 +156,8 @@ def download(
                 continue  # Another process has completed it.
         try:
             _complete(part, size, source, advance)
-            with cache_writes():
+            # A listing of the folder may miss a file that is renamed meanwhile.
+            with cache_writes(), space.locked():
                 os.rename(part, target)
         except NotACopyError:
             os.unlink(part)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from bags.storage.locks import PathLock, is_at
 
 LOCK_POLL = 0.01  # Seconds between two attempts to lock.
+TOTAL_FILE = '.total'
 MIN_LISTING_INTERVAL = 20  # Times the duration of a listing: at most a twentieth of the time is spent on it.
 
 
@@ -27,8 +28,10 @@ class CachedEntry(NamedTuple):
 class CacheSpace:
     """The space of a cache folder. Evicts the least recently used files that are not open.
 
-    Several processes may share a folder. Each counts the bytes it adds, and lists the folder now and then for
-    those that others add.
+    Several processes may share a folder. The total bytes of its files are the modification time, in
+    nanoseconds, of an empty file in it: an upper bound, since files may be removed at any time. The folder is
+    listed if the total is unknown, and while it is full: at most a twentieth of the time, and when no file
+    is left to evict.
 
     Args:
         folder: The folder; it holds no other files.
@@ -38,7 +41,7 @@ class CacheSpace:
     def __init__(self, folder: str, limit: int | None) -> None:
         self.folder = folder
         self.limit = limit
-        self.total = 0
+        self._total_file = os.path.join(folder, TOTAL_FILE)
         self._oldest: collections.deque[CachedEntry] = collections.deque()
         self._next_listing = 0.0
 
@@ -54,19 +57,22 @@ class CacheSpace:
     def reserve(self, size: int) -> bool:
         """Removes files until `size` more bytes fit; returns whether they do. The caller holds the lock."""
         if self.limit is None:
+            self._forget_total()
             return True
         if size > self.limit:
             return False
-        if time.monotonic() >= self._next_listing:
-            self._list()
-        if not self._evict(size):
-            self._list()
-            if not self._evict(size):
-                return False
-        self.total += size
-        return True
+        total = self._read_total() if self._next_listing else None
+        if total is None or (total + size > self.limit and time.monotonic() >= self._next_listing):
+            total = self._list()
+        total = self._evict(total, size)
+        if total + size > self.limit:
+            total = self._evict(self._list(), size)
+        is_free = total + size <= self.limit
+        self._write_total(total + size if is_free else total)
+        return is_free
 
-    def _list(self) -> None:
+    def _list(self) -> int:
+        """Lists the folder; returns the bytes of its files."""
         begun = time.monotonic()
         found = []
         with os.scandir(self.folder) as entries:
@@ -74,21 +80,43 @@ class CacheSpace:
                 with contextlib.suppress(FileNotFoundError):
                     stat = entry.stat()
                     # The `st_size` of a file that is being downloaded is its final size.
-                    found.append(CachedEntry(stat.st_mtime_ns, stat.st_size, entry.path))
-        self.total = sum(entry.size for entry in found)
+                    if entry.name != TOTAL_FILE:
+                        found.append(CachedEntry(stat.st_mtime_ns, stat.st_size, entry.path))
         self._oldest = collections.deque(sorted(found))
         now = time.monotonic()
         self._next_listing = now + MIN_LISTING_INTERVAL * (now - begun)
+        return sum(entry.size for entry in found)
 
-    def _evict(self, size: int) -> bool:
+    def _evict(self, total: int, size: int) -> int:
+        """Removes files until `size` more bytes fit, or no file is left to evict; returns the total."""
         assert self.limit is not None
-        while self.total + size > self.limit:
-            if not self._oldest:
-                return False
+        while total + size > self.limit and self._oldest:
             entry = self._oldest.popleft()
             if _remove(entry):
-                self.total -= entry.size
-        return True
+                total -= entry.size
+        return total
+
+    def _read_total(self) -> int | None:
+        """Returns the total that was written last; None if there is none, or it is that of a larger limit."""
+        assert self.limit is not None
+        try:
+            total = os.stat(self._total_file).st_mtime_ns
+        except FileNotFoundError:
+            return None
+        # The process that made the file may have been killed before it set its time: then that is now.
+        return total if total <= self.limit else None
+
+    def _write_total(self, total: int) -> None:
+        with contextlib.suppress(OSError):  # It belongs to another user.
+            os.close(os.open(self._total_file, os.O_CREAT | os.O_RDONLY, 0o666))
+            os.utime(self._total_file, ns=(total, total))
+            if os.stat(self._total_file).st_mtime_ns == total:
+                return
+        self._forget_total()
+
+    def _forget_total(self) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(self._total_file)
 
 
 def _remove(entry: CachedEntry) -> bool:
