@@ -27,6 +27,9 @@ SCHEMES = {
 }
 """Schemes that are recognized with any number of slashes, and their usual names; others need two slashes."""
 
+ARCHIVES = ('zip', 'tar', 'libarchive')
+"""Schemes of fsspec whose paths are in an archive, which the URL or an option names."""
+
 
 def locate(text: str) -> tuple[str, str]:
     """Returns the scheme of a URL in lower case, and the URL in its usual form.
@@ -34,7 +37,7 @@ def locate(text: str) -> tuple[str, str]:
     A local path has the scheme 'file' and is unchanged. In a URL, pathlib may have merged slashes.
 
     Raises:
-        ValueError: The URL names no bucket or host.
+        ValueError: The URL names no bucket or host, or files in an archive.
     """
     match = URL.fullmatch(text)
     if match is None or len(match['scheme']) < 2:
@@ -49,6 +52,11 @@ def locate(text: str) -> tuple[str, str]:
             raise ValueError(f'expected {scheme}://… with a bucket or host, got {text!r}')
         # fsspec's memory file system has no buckets: its paths begin with a slash.
         return scheme, f'{scheme}://{"/" if scheme == "memory" else ""}{path.rstrip("/")}'
+    if scheme in ARCHIVES and len(slashes) > 1:
+        raise ValueError(
+            f'{scheme}:// is not supported: unpack the archive, or open a dataset in it with '
+            f'filesystem=fsspec.filesystem({scheme!r}, fo=ARCHIVE); got {text!r:.200}'
+        )
     if len(slashes) < 2 and not rest.startswith(':'):
         return 'file', text
     return scheme, text.lstrip('/').rstrip('/')

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bags.bag.options import AccessPattern, CachePolicy
 from bags.storage import Hints, store_for
+from bags.storage.base import AccessPattern, CachePolicy
 from bags.storage.direct_file import DirectFile
 from bags.storage.local import LocalStore
 from bags.storage.mmap_file import MappedFile
@@ -363,6 +363,14 @@ def test_a_colon_alone_makes_no_url(name):
 @pytest.mark.parametrize('url', ['s3://', 'S3:/', 'gs:///', 'https://', 'hf://', '/s3:/'])
 def test_a_url_without_a_bucket(url):
     with pytest.raises(ValueError, match='with a bucket or host, got '):
+        store_for(url)
+
+
+@pytest.mark.parametrize(
+    'url', ['zip://::a.zip', 'zip://x::s3://bucket/a.zip', 'ZIP://a.zip', 'tar://x::a.tar']
+)
+def test_urls_of_files_in_an_archive_are_refused(url):
+    with pytest.raises(ValueError, match=r'(zip|tar):// is not supported: unpack the archive, or .* got '):
         store_for(url)
 
 
