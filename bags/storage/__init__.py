@@ -13,7 +13,7 @@ from typing import Any
 
 from bags.storage.base import Durability, File, Hints, Lock, Output, Stat, Store
 from bags.storage.local import LocalStore
-from bags.storage.urls import SCHEMES, locate, plain_path
+from bags.storage.urls import SCHEMES, locate, options_of, plain_path
 
 __all__ = ['Durability', 'File', 'Hints', 'Lock', 'Output', 'Stat', 'Store', 'plain_path', 'store_for']
 
@@ -35,19 +35,20 @@ def store_for(
         filesystem: An fsspec file system that the path belongs to, whatever its form.
         storage_options: Options with the names of s3fs, gcsfs or fsspec, and `timeout`, `connect_timeout`,
             `retries`, `concurrency` (see `RetryPolicy`) and `client` ('obstore' or 'fsspec'; unless given,
-            obstore if it can be used).
+            obstore if it can be used). Or a mapping of prefixes, such as `s3://bucket/`, to such options.
         cache: A local folder, of at most `cache_size` bytes, that keeps files read from an object store.
         durability: When local files that are written are on disk.
 
     Raises:
         TypeError: The path is neither a string nor a path object, or `filesystem` is not of fsspec.
-        ValueError: A URL of a kind that is not supported, or an option of object stores for a local path.
+        ValueError: A URL that is not supported, or an option of object stores for a local path.
     """
     path = plain_path(path)
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f'expected a path or a URL, got {path!r:.80}')
     text = os.fspath(path)
     scheme, url = '', text.rstrip('/') or text
+    storage_options = options_of(storage_options or {}, text)
     if filesystem is None:
         scheme, url = locate(text) if ':' in text else ('file', text)
         if scheme == 'file' or os.path.exists(text):
@@ -67,7 +68,7 @@ def store_for(
     from bags.storage.connect import clients_for
     from bags.storage.object_store import RemoteStore
 
-    store = RemoteStore(clients_for(scheme, filesystem, storage_options or {}))
+    store = RemoteStore(clients_for(scheme, filesystem, storage_options))
     if cache is None:
         return store, url
     from bags.storage.cache.store import CachedStore

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from typing import Any
 
 URL = re.compile(r'/?(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<slashes>/*)(?P<rest>.*)', re.DOTALL)
@@ -60,6 +61,18 @@ def locate(text: str) -> tuple[str, str]:
     if len(slashes) < 2 and not rest.startswith(':'):
         return 'file', text
     return scheme, text.lstrip('/').rstrip('/')
+
+
+def options_of(options: Mapping[str, Any], url: str) -> Mapping[str, Any]:
+    """Returns the storage options of a URL: `options`, or, if these are by prefix, those of the longest one.
+
+    {'s3://bucket': {'anon': True}, 's3://bucket/private/': {'profile': 'mine'}}
+    """
+    if not options or not all('://' in name for name in options):
+        return options
+    prefixes = [prefix for prefix in options if f'{url}/'.startswith(f'{prefix.rstrip("/")}/')]
+    found: Mapping[str, Any] = options[max(prefixes, key=len)] if prefixes else {}
+    return found
 
 
 def plain_path(value: Any) -> Any:
