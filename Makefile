@@ -12,6 +12,9 @@ PIP := -m pip install -qq --disable-pip-version-check --no-input
 # tests/durability records what a process writes.
 STRACE := [ "$$(uname)" != Linux ] || command -v strace > /dev/null || tools/debian-packages strace
 
+# Tests start many processes, each of which would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help test lint format slow campaigns demo bench bench-remote bench-tables docs flows layers test-adapters test-av15 test-cloud test-freethreaded fuzz viewer test-viewer dist clean
 
@@ -20,7 +23,7 @@ help: ## lists the targets
 
 test: lint ## ruff, mypy, and the tests with every example in the docs (ARGS='-k limits' selects tests)
 	@$(STRACE)
-	$(BIN)/pytest -n auto --maxprocesses 8 $(ARGS)
+	$(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal $(ARGS)
 
 lint: .venv/ready ## ruff and mypy --strict
 	$(BIN)/ruff check --quiet --output-format concise

@@ -63,6 +63,7 @@ USES = {
 }
 
 
+@pytest.mark.slow(all_but='bags.dataset.folder')
 @pytest.mark.parametrize('name', USES)
 def test_forks_wait_for_imports(tmp_path, kit, name):
     """Of modules of bags, also inside functions, of their libraries, and inside these."""

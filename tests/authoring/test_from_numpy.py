@@ -94,6 +94,7 @@ def test_the_bytes_are_those_of_append(tmp_path, kit):
         assert (tmp_path / 'x' / '000000' / path.name).read_bytes() == path.read_bytes()
 
 
+@pytest.mark.slow
 def test_memory_stays_the_same(tmp_path, kit):
     with (tmp_path / 'x.npy').open('wb') as file:
         header = {'descr': '<f4', 'fortran_order': False, 'shape': (60_000, 1024)}

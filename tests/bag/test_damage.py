@@ -351,6 +351,7 @@ BAD_FRAMES = {
 }
 
 
+@pytest.mark.slow(all_but='*-mapped')
 @pytest.mark.parametrize('access', ACCESS)
 @pytest.mark.parametrize('name', BAD_FRAMES)
 def test_a_bad_frame(tmp_path, access, name):

@@ -230,7 +230,7 @@ FORMS = {
 }
 
 
-@pytest.mark.slow('plain, separate', 'zstd, separate')
+@pytest.mark.slow('plain, *', 'zstd, *', 'even')
 @pytest.mark.parametrize('form', FORMS)
 def test_every_way_to_read_what_is_damaged(tmp_path, form):
     campaign(tmp_path, *FORMS[form], range(1000, 1040))
@@ -279,6 +279,7 @@ def shards(tmp_path, layout, seeds):
     assert tally['right'] > tally['errors'] > 0
 
 
+@pytest.mark.slow(all_but='interleaved')
 @pytest.mark.parametrize('layout', ['concatenated', 'interleaved'])
 def test_every_way_to_read_shards_of_which_one_is_damaged(tmp_path, layout):
     shards(tmp_path, layout, range(25))

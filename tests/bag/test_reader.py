@@ -644,6 +644,7 @@ def test_empty_bags_and_bags_of_empty_records(tmp_path, placement, access):
                 assert part.read() == [b''] * len(part)
 
 
+@pytest.mark.slow(all_but='700-*')
 @pytest.mark.parametrize('length', [1, 8, 100, 8192, 9000])
 @pytest.mark.parametrize('odd', [None, 0, 700, 1499])
 def test_records_of_one_length_except_perhaps_one(tmp_path, length, odd):
@@ -827,6 +828,7 @@ def test_a_fork_while_a_thread_waits_for_limits(tmp_path, monkeypatch):
         thread.join()
 
 
+@pytest.mark.slow(all_but='interleaved-*')
 @pytest.mark.freethreaded
 @pytest.mark.parametrize('access', ACCESS)
 @pytest.mark.parametrize('compression', COMPRESSIONS)

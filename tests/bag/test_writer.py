@@ -180,6 +180,7 @@ class Killed(BaseException):
     """Simulates a killed process."""
 
 
+@pytest.mark.slow(all_but='16-*')
 @pytest.mark.parametrize('placement', ['tail', 'starts'])
 @pytest.mark.parametrize('mode', ['create', 'append', 'append to an unclosed one'])
 @pytest.mark.parametrize('value', [0, 8, 16, 24, 32])
@@ -588,6 +589,7 @@ def test_records_on_a_full_disk_stay_buffered(tmp_path, monkeypatch):
     assert read(tmp_path / 'x.bag') == [b'one', b'two']
 
 
+@pytest.mark.slow(all_but='separate-*')
 @pytest.mark.parametrize('form', FORMS, ids='-'.join)
 def test_files_as_records(tmp_path, form):
     data = random.Random(0).randbytes(9 << 20)
@@ -732,6 +734,7 @@ def full_disk_code(form, fill, free):
     """
 
 
+@pytest.mark.slow(all_but='separate-plain')
 @pytest.mark.parametrize('form', FORMS, ids='-'.join)
 def test_a_limit_of_the_file_size(tmp_path, form):
     fill = (
@@ -756,6 +759,7 @@ def small_disk(tmp_path):
     subprocess.run(['umount', folder], check=True)
 
 
+@pytest.mark.slow(all_but='tail-zstd')
 @pytest.mark.parametrize('form', FORMS, ids='-'.join)
 def test_a_full_disk(small_disk, form):
     fill = "f = open(sys.argv[1] + '/ballast', 'wb'); f.write(bytes(500_000)); f.close()"

@@ -174,6 +174,7 @@ def test_large_frames_are_decoded_in_threads_with_the_first_error():
 SKIPPABLE = b'\x50\x2a\x4d\x18' + (3).to_bytes(4, 'little') + b'abc'
 
 
+@pytest.mark.slow(all_but='*-15000-*')
 @pytest.mark.parametrize('parallelism', [1, 4])
 @pytest.mark.parametrize('size', [100, 4096, 15_000, 200_000])
 @pytest.mark.parametrize('kind', ['random', 'text', 'same', 'mixed'])

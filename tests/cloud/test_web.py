@@ -108,7 +108,6 @@ def test_shards_without_an_index(web, options, count):
         check(web, 'many', options)
 
 
-@pytest.mark.slow('fsspec-granular-sharded')
 @pytest.mark.parametrize('name', ['bags05-dataset', 'bags05-sharded', 'granular-dataset', 'granular-sharded'])
 @pytest.mark.filterwarnings('ignore::UserWarning')
 def test_old_datasets(options, name):
@@ -260,7 +259,6 @@ def test_names_with_spaces(web, options):
         assert bags.open(f'{web.url}/{path}', **options)[3, 'id']['id'] == 3
 
 
-@pytest.mark.slow('fsspec-many')
 @pytest.mark.parametrize('name', ['one', 'many', 'listed'])
 def test_tools(web, options, tmp_path, name):
     write_folder(web.root / 'one', compression={'words': 'dictionary'}, metadata={'a': 1})

@@ -341,6 +341,7 @@ def disk_row(index):
     }
 
 
+@pytest.mark.slow(all_but='4096-*')
 @pytest.mark.parametrize('kind', ['single', 'sharded'])
 @pytest.mark.parametrize('flush', [None, True, False])
 @pytest.mark.parametrize('compression', [(), ('text', 'words')])

@@ -353,7 +353,7 @@ def test_without_damage(whole, kit):
 # Cut off.
 
 
-@pytest.mark.slow('zstd-*', 'plain-refs')
+@pytest.mark.slow('zstd-*', 'plain-meta', 'plain-nums', 'plain-refs', 'plain-text', 'plain-vec')
 @pytest.mark.parametrize('name', sorted([*SPEC, 'refs', 'spec']))
 def test_cut_off_at_every_length(hurt, kit, name):
     (file,) = [p for p in hurt.iterdir() if p.name.split('.')[0] == name]
@@ -367,7 +367,7 @@ def test_cut_off_at_every_length(hurt, kit, name):
     file.write_bytes(data)
 
 
-@pytest.mark.slow('zstd-*', 'plain-refs')
+@pytest.mark.slow('zstd-*', 'plain-meta', 'plain-nums', 'plain-refs', 'plain-text', 'plain-vec')
 @pytest.mark.parametrize('name', sorted([*SPEC, 'refs']))
 def test_longer_than_it_was(hurt, kit, name):
     (file,) = [p for p in hurt.iterdir() if p.name.split('.')[0] == name]
@@ -382,7 +382,7 @@ def test_longer_than_it_was(hurt, kit, name):
 # Overwritten.
 
 
-@pytest.mark.slow('zstd-*', 'plain-refs')
+@pytest.mark.slow('zstd-*', 'plain-meta', 'plain-nums', 'plain-refs', 'plain-text', 'plain-vec')
 @pytest.mark.parametrize('name', sorted([*SPEC, 'refs', 'spec']))
 def test_every_byte_overwritten(hurt, kit, name):
     overwrite(hurt, kit, name, [0xFF], False)
@@ -422,6 +422,7 @@ def test_a_last_limit_that_is_too_large(tmp_path, kit):
         reader[1]
 
 
+@pytest.mark.slow(all_but='*-0')
 @pytest.mark.parametrize('seed', range(3))
 def test_runs_of_bytes_overwritten(hurt, kit, seed):
     chance = random.Random(seed)

@@ -153,6 +153,7 @@ def campaign(whole, tmp_path, kit, seeds):
     assert min(tally.values()) > len(seeds) // 3
 
 
+@pytest.mark.slow(all_but='zstd')
 def test_one_shard_damaged(whole, tmp_path, kit):
     campaign(whole, tmp_path, kit, range(30))
 
@@ -162,6 +163,7 @@ def test_one_shard_damaged_thoroughly(whole, tmp_path, kit):
     campaign(whole, tmp_path, kit, range(1500))
 
 
+@pytest.mark.slow(all_but='zstd')
 def test_index_over_a_damaged_field(whole, tmp_path):
     """Returns an index over a field, and its lengths: right, or an error."""
     for seed in range(60):

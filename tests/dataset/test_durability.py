@@ -68,6 +68,7 @@ with bags.bag.Writer(sys.argv[1] + '/x.bag', durability={!r}) as writer:
 on_linux = pytest.mark.skipif(sys.platform != 'linux', reason='strace is for Linux')
 
 
+@pytest.mark.slow(all_but='code2-flush-True')
 @on_linux
 @pytest.mark.parametrize(
     ('code', 'durability', 'survives'),

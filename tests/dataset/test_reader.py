@@ -84,8 +84,10 @@ def rows_of(form, rows):
 
 @pytest.fixture(
     scope='module',
-    params=itertools.product(FORMS, ['plain', 'zstd'], ['values', 'raw']),
-    ids='-'.join,
+    params=[
+        pytest.param(each, marks=[pytest.mark.slow] * (each[1:] == ('zstd', 'raw')), id='-'.join(each))
+        for each in itertools.product(FORMS, ['plain', 'zstd'], ['values', 'raw'])
+    ],
 )
 def case(request, kit, tmp_path_factory):
     form, compression, how = request.param
@@ -453,6 +455,7 @@ def test_values_are_owned_and_writable(case, kit):
         assert kit.equal(case.dataset[index], case.rows[index])
 
 
+@pytest.mark.slow(all_but='*-plain-values')
 def test_threads(case, same):
     count = len(case.rows)
 
@@ -470,6 +473,7 @@ def test_threads(case, same):
         list(threads.map(work, range(8)))
 
 
+@pytest.mark.slow(all_but='*-plain-values')
 def test_a_forked_child_reads_on(case, same):
     same(case.dataset[0], case.values[0])
     child = os.fork()
@@ -491,6 +495,7 @@ pickle.dump((repr(dataset), rows), sys.stdout.buffer)
 """
 
 
+@pytest.mark.slow(all_but='shards')
 @pytest.mark.parametrize('form', ['folder', 'shards', 'select', 'concat', 'join', 'live'])
 def test_another_process_reads_on(kit, tmp_path, form):
     where, rows, writer = build(kit, tmp_path, form, ('text', 'words') if form != 'join' else ())
@@ -782,6 +787,7 @@ def test_what_is_not_there(tmp_path):
         bags.open([])
 
 
+@pytest.mark.slow(all_but='zstd')
 @pytest.mark.parametrize('compression', [(), ('array', 'float', 'int', 'own')], ids=['plain', 'zstd'])
 def test_a_sequence_of_fixed_size_is_one_array_in_a_row(tmp_path, kit, compression):
     spec = {'array': 'array(float32,2,3)[]', 'float': 'float(4)[]?', 'int': 'int[]', 'own': 'own[]'}

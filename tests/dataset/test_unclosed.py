@@ -26,6 +26,7 @@ def ids(path):
         return [row['id'] for row in dataset]
 
 
+@pytest.mark.slow(all_but='-*')
 @pytest.mark.parametrize(
     ('kind', 'options'), [('DatasetWriter', ''), ('ShardedDatasetWriter', 'shard_length=4')]
 )
@@ -86,6 +87,7 @@ def collect(objects):
     gc.collect()
 
 
+@pytest.mark.slow(all_but='ShardedDatasetWriter')
 @pytest.mark.parametrize('kind', [bags.DatasetWriter, bags.ShardedDatasetWriter])
 def test_a_writer_to_an_object_store_warns(kind):
     writer = [kind(f'memory://unclosed/{kind.__name__}', SPEC)]

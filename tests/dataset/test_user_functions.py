@@ -165,6 +165,7 @@ def ids(tmp_path):
 WORKERS = [{'workers': 0}, {'workers': 2}, {'workers': 1, 'processes': True}]
 
 
+@pytest.mark.slow("collate-{'workers': 1*")
 @pytest.mark.parametrize('workers', WORKERS, ids=str)
 @pytest.mark.parametrize('stage', ['transform', 'collate'])
 def test_loader_functions_that_stop(ids, workers, stage):

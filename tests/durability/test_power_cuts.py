@@ -26,6 +26,7 @@ def failures(laboratory, count, **options):
     return tried, wrong
 
 
+@pytest.mark.slow(all_but='new')
 @pytest.mark.parametrize('name', BRIEF)
 def test_nothing_is_lost_or_wrong(tmp_path, name):
     tried, wrong = failures(Laboratory(tmp_path, [name]), 16)
@@ -41,6 +42,7 @@ def test_nothing_is_lost_or_wrong_with_all_commands(tmp_path, group):
     assert not wrong, '\n'.join(map(str, wrong))
 
 
+@pytest.mark.slow(all_but='new')
 @pytest.mark.parametrize('name', BRIEF)
 def test_a_missing_sync_is_found(tmp_path, name):
     laboratory = Laboratory(tmp_path, [name])

@@ -164,6 +164,7 @@ def wav_samples(dtype):
     return hnp.arrays(dtype, shapes)
 
 
+@pytest.mark.slow(all_but='int16')
 @pytest.mark.parametrize('dtype', ['int16', 'int32', 'float32', 'float64', '>i2', '>f4'])
 @given(data=st.data())
 def test_wav_is_exact(dtype, data):

@@ -163,6 +163,7 @@ def test_a_recording_without_its_header_is_refused(records):
             encoders['video'](data)
 
 
+@pytest.mark.slow('mp4', 'webm')
 @pytest.mark.parametrize('word', NAMES)
 def test_damage_raises_or_gives_a_value(word, records):
     generator = random.Random(0)

@@ -61,6 +61,7 @@ def test_lossless_webp_is_exact(array):
     assert np.array_equal(decoded, array)
 
 
+@pytest.mark.slow('[!a]*-avif')
 @pytest.mark.parametrize('word', ['jpeg', 'jpg', 'webp', 'avif'])
 @pytest.mark.parametrize('name', ['astronaut', 'coffee', 'cat', 'rocket'])
 def test_photographs(word, name, photograph):

@@ -73,6 +73,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.slow('avif', 'webp')
 @pytest.mark.parametrize('name', BOMBS)
 def test_exactly_the_bytes_of_the_value_are_allowed(name):
     word, record, size = BOMBS[name]()

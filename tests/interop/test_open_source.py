@@ -13,6 +13,7 @@ from bags.interop.open_source import open_source
 GOLDEN = Path(__file__).parent / 'sources' / 'golden'
 
 
+@pytest.mark.slow(all_but='pyarrow-*')
 @pytest.mark.parametrize(
     ('package', 'sample', 'extra'),
     [('h5py', 'aloha', 'hdf5'), ('zarr', 'replay_v3.zarr.zip', 'zarr'), ('rosbags', 'recording.mcap', 'mcap'),

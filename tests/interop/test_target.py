@@ -66,6 +66,7 @@ def content(path):
         return [{name: str(value) for name, value in row.items()} for row in found]
 
 
+@pytest.mark.slow(all_but='webdataset')
 @pytest.mark.parametrize('format', FORMATS)
 def test_a_killed_export_is_resumed_or_replaced(format, dataset, tmp_path):
     options = FORMATS[format]
@@ -96,6 +97,7 @@ def test_a_glob_of_an_unfinished_export_is_refused(dataset, tmp_path):
         bags.convert(tmp_path / 'tars/*.parquet', tmp_path / 'out')
 
 
+@pytest.mark.slow(all_but='dataset')
 @pytest.mark.parametrize('change', ['shard_length', 'fields', 'dataset', 'mark'])
 def test_another_export_is_not_resumed(change, dataset, tmp_path):
     export_killed(dataset, tmp_path / 'tars', 'webdataset', shard_length=7)

@@ -43,6 +43,7 @@ CYCLE = """
 """
 
 
+@pytest.mark.slow('inline-70')
 @pytest.mark.parametrize(
     ('kind', 'count'),
     [

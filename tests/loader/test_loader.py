@@ -127,6 +127,7 @@ def test_repeats_are_marked(dataset):
     )
 
 
+@pytest.mark.slow(all_but='pad')
 @pytest.mark.parametrize('last_batch', ['pad', 'drop', 'partial'])
 def test_ranks_share_an_epoch(dataset, last_batch):
     single = flat(bags.Loader(dataset, 6, epochs=2, last_batch='partial'))
@@ -406,6 +407,7 @@ def test_errors_come_in_their_place(dataset, workers):
     assert has_no_threads()
 
 
+@pytest.mark.slow(all_but='transform-2')
 @pytest.mark.parametrize('workers', [0, 2])
 @pytest.mark.parametrize('where', ['transform', 'to_device'])
 def test_an_error_keeps_no_loader(dataset, workers, where):

@@ -135,6 +135,7 @@ def test_children_of_a_worker_do_not_hide_that_it_was_killed(script):
     assert script(code, functions=functions) == (0, 'done\n', '')
 
 
+@pytest.mark.slow(all_but='True')
 @pytest.mark.parametrize('large', [False, True])
 def test_a_script_without_a_guard_is_told_so(script, large):
     """Also if the message to a process is longer than a pipe's buffer."""
@@ -171,6 +172,7 @@ def test_processes_end_with_a_program_that_ignores_signals(script):
     assert script(code, timeout=60) == (0, 'True\n', '')
 
 
+@pytest.mark.slow(all_but='3')
 @pytest.mark.parametrize('prefetch', [None, 3])
 def test_the_batch_that_ends_a_process_is_named(dataset, prefetch):
     """Also if several batches are one task; those before it and those after it are delivered."""

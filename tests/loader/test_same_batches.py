@@ -151,6 +151,7 @@ def test_ranks_together_take_the_epoch_of_one(view, hosts):
     assert together == single
 
 
+@pytest.mark.slow(all_but='*-3-2')
 @pytest.mark.parametrize('before', [1, 2, 3])
 @pytest.mark.parametrize('after', [1, 2, 3])
 def test_a_run_resumes_with_another_world_size_batch_size_and_workers(view, before, after):

@@ -72,6 +72,7 @@ def check(found, values):
         assert np.array_equal(found.histogram.sum(-1), found.count)
 
 
+@pytest.mark.slow(all_but='True-3')
 @pytest.mark.parametrize('workers', [1, 3])
 def test_statistics_are_those_of_numpy(path, workers, monkeypatch):
     monkeypatch.setattr('bags.maintenance.statistics.CHUNK_BYTES', 1 << 12)

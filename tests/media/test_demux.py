@@ -149,6 +149,7 @@ CONTAINERS = {
 }
 
 
+@pytest.mark.slow(all_but='*-matroska-60')
 @pytest.mark.parametrize('after', [0, 60])
 @pytest.mark.parametrize(
     ('codec', 'format'), [(codec, format) for codec, formats in CONTAINERS.items() for format in formats]

@@ -111,6 +111,7 @@ WRAPPED = {
 }
 
 
+@pytest.mark.slow('*decoding times*', '* in Matroska', 'AV1 in WebM', 'H.264 in M2TS', 'MPEG-4 in MP4', 'VP9')
 @pytest.mark.parametrize('name', WRAPPED)
 def test_copies_have_the_frames_and_increasing_times(name):
     """Also for FFmpeg: `decoded` sorts nothing."""

@@ -53,7 +53,7 @@ def asked(chance, count):
     )
 
 
-@pytest.mark.slow('the demo')
+@pytest.mark.slow('the demo', 'AV1 with forward key frames')
 @pytest.mark.parametrize('kind', KINDS)
 def test_frames_are_those_of_decoding_everything(kind):
     data, frames, times = example(kind)
@@ -225,6 +225,7 @@ def rotated(degrees, mirrored=False):
     return bytes(data)
 
 
+@pytest.mark.slow(all_but='90-*')
 @pytest.mark.parametrize('mirrored', [False, True])
 @pytest.mark.parametrize('degrees', [0, 90, 180, 270])
 def test_frames_are_turned_as_players_do(degrees, mirrored):

@@ -159,6 +159,7 @@ def test_every_frame(recordings, which, padding):
     assert np.array_equal(again.batch([3], 'state')['state'], view.batch([3], 'state')['state'])
 
 
+@pytest.mark.slow('state-linear', 'state-nearest')
 @pytest.mark.parametrize('fill', ['nearest', 'previous', 'linear'])
 @pytest.mark.parametrize('every', ['frame', 'event', 'state', 'action', 0.07])
 def test_fills_and_anchors(recordings, every, fill):

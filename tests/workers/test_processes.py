@@ -95,6 +95,7 @@ def test_functions_of_an_interactive_session_are_refused(kit):
     assert b'interactive session' in kit.python(textwrap.dedent(code))
 
 
+@pytest.mark.slow(all_but='300000')
 @pytest.mark.parametrize('size', [100, 300_000])
 def test_large_tasks_results_and_payloads(size):
     """Larger than the buffers of pipes, in both directions."""

@@ -45,7 +45,7 @@ def attempt(source, target, **options):
         return None, error
 
 
-@pytest.mark.slow('robomimic.hdf5', 'recording.mcap')
+@pytest.mark.slow('robomimic.hdf5', 'recording.mcap', 'litdata-batch', 'lerobot_*')
 @pytest.mark.filterwarnings('ignore:coroutine:RuntimeWarning')  # From zarr, for a damaged group.
 @pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')
 @pytest.mark.parametrize('sample', SAMPLES, ids=lambda path: path.name)

@@ -65,6 +65,7 @@ def test_damage_in_compressed_samples_is_skipped(name, lost, tmp_path):
     assert bags.convert(source, tmp_path / 'out', resume=True).datapoints == 5
 
 
+@pytest.mark.slow
 def test_changed_chunks_are_read_or_named(tmp_path):
     source = shutil.copytree(GOLDEN / 'litdata-batch', tmp_path / 'in')
     chunk = source / 'chunk-0-0.bin'

@@ -134,6 +134,7 @@ def compressed(path, version, **options):
     return image, path / chunk
 
 
+@pytest.mark.slow(all_but='3-options1')
 @pytest.mark.parametrize(('version', 'options'), [(2, {}), (3, {}), (3, {'shards': (20, 8, 8)})])
 def test_a_chunk_of_blosc_that_is_cut_is_an_error(version, options, tmp_path):
     image, chunk = compressed(tmp_path / 'a.zarr', version, **options)
