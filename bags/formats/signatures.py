@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from bags.formats.flac import check_frames
+from bags.formats.mp3 import check_one_file
 from bags.formats.scalars import Buffer, Sliceable
 
 HEAD_BYTES = 512
@@ -163,8 +164,8 @@ def check_whole(data: Buffer, name: str) -> None:
 def check_end(data: Sliceable, name: str) -> None:
     """Raises ValueError if an image, MP4, QuickTime or FLAC file is cut off, by the headers of its parts.
 
-    Also if an Ogg file has streams one after the other, and if a FLAC was cut from a longer one by copying:
-    decoders disagree on their samples.
+    Also if Ogg or MP3 files were joined, and if a FLAC was cut from a longer one by copying: decoders
+    disagree on their samples.
     """
     _check(data, name, _END_CHECKS.get(name))
 
@@ -326,5 +327,5 @@ _CHECKS: dict[str, Callable[[Any], object]] = {
 }  # fmt: skip
 _END_CHECKS: dict[str, Callable[[Any], object]] = {
     **_BOTH_CHECKS, 'JPEG': _check_jpeg, 'PNG': functools.partial(_check_png, verify=False),
-    'FLAC': check_frames, 'Ogg': _check_one_chain, 'Ogg Opus': _check_one_chain,
+    'FLAC': check_frames, 'MP3': check_one_file, 'Ogg': _check_one_chain, 'Ogg Opus': _check_one_chain,
 }  # fmt: skip

@@ -344,6 +344,33 @@ def test_joined_ogg_is_refused(word, sound):
         encoders[word](data + data)
 
 
+def mp3_of(sound, metadata):
+    file, array = io.BytesIO(), (sound[:, 0] * 30_000).astype(np.int16)
+    with av.open(file, 'w', format='mp3') as container:
+        container.metadata.update(metadata)
+        stream = container.add_stream('libmp3lame', rate=48_000, layout='mono')
+        frame = av.AudioFrame.from_ndarray(array[None], format='s16p', layout='mono')
+        frame.sample_rate = 48_000
+        container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    return file.getvalue()
+
+
+def test_joined_mp3_is_refused_where_a_tag_interrupts_it(sound, tmp_path):
+    data = mp3_of(sound, {'title': 'a title'})
+    tag = data[: 10 + int.from_bytes(data[8:10], 'big')]  # Less than 128 bytes.
+    assert (tag[:3], tag[8]) == (b'ID3', 0)
+    for whole in (data, data[len(tag) :], data[len(tag) :] * 2, data + b'TAG' + bytes(125)):
+        assert bytes(encoders['audio'](whole)) == whole
+        with bags.DatasetWriter(tmp_path / 'a', {'x': 'audio'}, mode='overwrite') as writer:
+            writer.append({'x': io.BytesIO(whole)})
+        assert len(bags.open(tmp_path / 'a')[0]['x'][:])
+    for joined in (data + data, data * 200, data + tag):
+        for value in (joined, io.BytesIO(joined)):
+            with pytest.raises(ValueError, match=rf'second ID3v2 tag, at byte {len(data)}: it was joined'):
+                encoders['audio'](value)
+
+
 def test_wav_written_to_a_pipe(sound):
     data = encoders['wav']((sound, 8000))
     place = data.index(b'data') + 4
