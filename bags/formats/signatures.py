@@ -275,7 +275,7 @@ def ebml_number(data: Buffer, start: int) -> tuple[int, int]:
     return int.from_bytes(data[start : start + width], 'big') ^ 1 << 7 * width, start + width
 
 
-def _check_ogg(data: memoryview) -> None:
+def _check_ogg(data: memoryview, *, has_end: bool = True) -> None:
     """Walks the pages: each lists the lengths of its segments, and the last of a stream has flag 4."""
     start, flags = 0, 0
     while start < len(data):
@@ -289,7 +289,7 @@ def _check_ogg(data: memoryview) -> None:
         if _ogg_checksum(data[start : start + 22], bytes(4), data[start + 26 : stop]) != checksum:
             raise ValueError(f'Ogg page at byte {start} does not match its checksum')
         start = stop
-    if not flags & 4:
+    if has_end and not flags & 4:
         raise struct.error
 
 
@@ -324,6 +324,7 @@ _BOTH_CHECKS: dict[str, Callable[[Any], object]] = {
 }  # fmt: skip
 _CHECKS: dict[str, Callable[[Any], object]] = {
     **_BOTH_CHECKS, 'PNG': _check_png, 'WebM': _check_ebml, 'Matroska': _check_ebml, 'Ogg Opus': _check_ogg,
+    'Ogg': functools.partial(_check_ogg, has_end=False),
 }  # fmt: skip
 _END_CHECKS: dict[str, Callable[[Any], object]] = {
     **_BOTH_CHECKS, 'JPEG': _check_jpeg, 'PNG': functools.partial(_check_png, verify=False),
