@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 Frames = np.ndarray[Any, np.dtype[np.uint8]]
 
 DEFAULT_FPS = '30'
+FULL_CHROMA_INPUT = 0x4000
+"""SWS_FULL_CHR_H_INP of libswscale, which PyAV 15 does not name: the chroma of every pixel is computed."""
 KEYFRAME_INTERVAL = 32
 """Frames from one key frame to the next. A slice is decoded from the key frame before it. libx264's default
 of 250 saves about 5% of the bytes and makes slices eight times slower."""
@@ -220,6 +222,8 @@ def write_frames(
             stream = _add_stream(container, shape, codec, fps)
             stream.codec_context.time_base = time_base
             convert = reformatter.VideoReformatter()
+            # Before FFmpeg 8, the chroma of the last column of an odd width is the mean with bytes behind it.
+            interpolation = reformatter.Interpolation.BILINEAR | (FULL_CHROMA_INPUT if shape[1] % 2 else 0)
             for array, start, stop in itertools.chain([first], frames):
                 if array.shape != shape:
                     raise ValueError(f'expected frames of shape {shape}, got {array.shape}')
@@ -228,6 +232,7 @@ def write_frames(
                     frame = convert.reformat(
                         frame,
                         format=stream.pix_fmt,
+                        interpolation=interpolation,
                         src_colorspace=reformatter.Colorspace.ITU709,
                         dst_colorspace=reformatter.Colorspace.ITU709,
                         dst_color_range=reformatter.ColorRange.MPEG,

@@ -36,6 +36,19 @@ def test_any_size(word, size, film):
     assert difference(decoded, frames) < (20 if word != 'mkv' else 1e-9)
 
 
+@pytest.mark.parametrize('word', ['mp4', 'webm'])
+@pytest.mark.parametrize('width', [1, 5, 33, 47])
+def test_the_last_column_of_an_odd_width(word, width):
+    colour = np.array([200, 40, 60], np.uint8)
+    frames = np.broadcast_to(colour, (2, 8, width, 3)).copy()
+    for _ in range(10):
+        # Conversions must not read memory behind the pixels, which may hold anything.
+        unrelated = [np.full(size, 255, np.uint8) for size in range(64, 8192, 64)]
+        del unrelated
+        decoded = decoders[word](encoders[word](frames))
+        assert difference(decoded[:, :, -1:], frames[:, :, -1:]) < 8
+
+
 @pytest.mark.parametrize('word', WORDS)
 @pytest.mark.parametrize('count', [1, 2, 31, 32, 33, 70])
 def test_any_length(word, count):
