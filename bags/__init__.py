@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from bags.dataset.views import concat, filter, join, select
     from bags.dataset.writer import DatasetWriter
     from bags.dataset.written import Skipped, Written
-    from bags.formats.images import reduced
+    from bags.formats.images import draft_decoders
     from bags.interop.convert import convert
     from bags.interop.export import export
     from bags.loader.collate import Packed, Padded, pack, pad, stack
@@ -121,6 +121,7 @@ __all__ = [
     'create_index',
     'cut_clips',
     'decoders',
+    'draft_decoders',
     'encoders',
     'export',
     'filter',
@@ -134,7 +135,6 @@ __all__ = [
     'pad',
     'prefetch',
     'recover',
-    'reduced',
     'remux',
     'samplers',
     'select',
@@ -165,7 +165,7 @@ _HOMES = {
     'dataset.views': ('concat', 'filter', 'join', 'select'),
     'dataset.writer': ('DatasetWriter',),
     'dataset.written': ('Skipped', 'Written'),
-    'formats.images': ('reduced',),
+    'formats.images': ('draft_decoders',),
     'interop.convert': ('convert',),
     'interop.export': ('export',),
     'loader.collate': ('Packed', 'Padded', 'pack', 'pad', 'stack'),

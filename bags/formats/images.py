@@ -14,8 +14,8 @@ without gray reject it, since it would be decoded as RGB.
 
 Images are rotated by their EXIF orientation when they are decoded, as in viewers and browsers. The option
 `rotate=False` of each type returns the stored pixels, to which boxes and masks made with torchvision or
-OpenCV may refer. `min_side=256` decodes JPEGs at a reduced size, see `reduced`. PIL images are rotated when
-they are encoded. Colour profiles and gamma are not applied. The first image of an animation is decoded.
+OpenCV may refer. `min_side=256` decodes JPEGs at a reduced size, see `draft_decoders`. PIL images are rotated
+when they are encoded. Colour profiles and gamma are not applied. The first image of an animation is decoded.
 
 Encoders take pixels, a PIL image, or a file of their format, as bytes or a path, which is stored as it is.
 They raise TypeError for pixels of another dtype, and ValueError for another shape or another format. Decoders
@@ -74,13 +74,13 @@ def _side(text: str) -> int:
     return parse_int(text, 1, MAX_SIDE, 'min_side: pixels')
 
 
-def reduced(min_side: int) -> dict[str, Callable[..., Pixels]]:
+def draft_decoders(min_side: int) -> dict[str, Callable[..., Pixels]]:
     """Returns decoders of `jpeg` and `image` that decode JPEGs at a reduced size, which takes less time.
 
     JPEGs are scaled by 1/8, 1/4, … (n/8) while they are decoded, such that both sides have at least
     `min_side` pixels. Smaller JPEGs, and images of other formats, keep their size.
 
-        dataset = bags.open(path, bags.decoders | bags.reduced(256))
+        dataset = bags.open(path, bags.decoders | bags.draft_decoders(256))
 
     Args:
         min_side: Minimum pixels of both sides.

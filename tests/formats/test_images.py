@@ -545,7 +545,7 @@ def test_jpegs_at_a_reduced_size(word, tmp_path):
     with bags.DatasetWriter(tmp_path / 'x', {'photo': word}) as writer:
         writer.append({'photo': PHOTO})
     for min_side in (1, height // 4, height // 2, height - 1, height, 10 * height):
-        with bags.open(tmp_path / 'x', bags.decoders | bags.reduced(min_side)) as dataset:
+        with bags.open(tmp_path / 'x', bags.decoders | bags.draft_decoders(min_side)) as dataset:
             found = dataset[0]['photo']
         # The smallest n/8 of the size with so many pixels a side.
         scales = [n for n in range(1, 9) if -(-min(height, width) * n // 8) >= min_side]
@@ -556,8 +556,8 @@ def test_jpegs_at_a_reduced_size(word, tmp_path):
     assert decoders[word](PHOTO.read_bytes(), f'min_side={height // 2}').shape[0] == height // 2
     for wrong in (0, -1, 65_536):
         with pytest.raises(ValueError, match='min_side'):
-            bags.reduced(wrong)
-    pickle.loads(pickle.dumps(bags.reduced(9)))  # Loaders pickle it for worker processes.
+            bags.draft_decoders(wrong)
+    pickle.loads(pickle.dumps(bags.draft_decoders(9)))  # Loaders pickle it for worker processes.
 
 
 def test_files_of_a_depth_that_is_not_decoded_are_not_stored(tmp_path):
