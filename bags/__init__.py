@@ -6,6 +6,7 @@
     views      `select`, `concat`, `join`, `windows`: datasets over other datasets
     frameworks `bags.torch`, `bags.grain`, `bags.jax`: batches for PyTorch, Grain and JAX
     pipelines  `bags.beam`, `bags.ray`: sources and sinks for Apache Beam and Ray Data
+    types      `bags.types`: the classes of results and arguments, for annotations
 
 All but the errors are imported on first use, so that importing bags takes almost no time.
 """
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
     from bags import jax as jax
     from bags import ray as ray
     from bags import torch as torch
+    from bags import types as types
     from bags.authoring.copy import copy
     from bags.authoring.from_numpy import from_numpy
     from bags.authoring.write import write
-    from bags.bag import Index, MultiIndex
     from bags.dataset.base import Dataset
     from bags.dataset.batch import Ragged
     from bags.dataset.open import open
@@ -47,29 +48,26 @@ if TYPE_CHECKING:
     from bags.dataset.sharded_writer import ShardedDatasetWriter
     from bags.dataset.views import concat, filter, join, select
     from bags.dataset.writer import DatasetWriter
-    from bags.dataset.written import Skipped, Written
     from bags.formats.images import draft_decoders
     from bags.interop.convert import convert
     from bags.interop.export import export
-    from bags.loader.collate import Packed, Padded, pack, pad, stack
-    from bags.loader.iterator import LoaderIterator
+    from bags.loader.collate import pack, pad, stack
     from bags.loader.loader import Loader
-    from bags.loader.normalize import Normalize, normalize
+    from bags.loader.normalize import normalize
     from bags.maintenance.consolidate import consolidate
     from bags.maintenance.create_index import create_index
-    from bags.maintenance.info import BagInfo, DatasetInfo, Distribution, FieldInfo, info
+    from bags.maintenance.info import info
     from bags.maintenance.metadata import set_metadata
     from bags.maintenance.prefetch import prefetch
-    from bags.maintenance.recover import Recovery, recover
-    from bags.maintenance.statistics import FieldStatistics, statistics
+    from bags.maintenance.recover import recover
+    from bags.maintenance.statistics import statistics
     from bags.maintenance.verify import verify
-    from bags.maintenance.verify_bag import Damage, Note
     from bags.media.audio import Audio
-    from bags.media.clips import EncodedClip, cut_clips
+    from bags.media.clips import cut_clips
     from bags.media.remux import remux
     from bags.media.video import Video
     from bags.sequences.clip_sequence import ClipSequence
-    from bags.sequences.spans import Steps, Times, steps, times
+    from bags.sequences.spans import steps, times
     from bags.sequences.windows import windows
     from bags.viewer.notebook import view
 
@@ -77,42 +75,23 @@ __version__ = '1.0.0'
 
 __all__ = [
     'Audio',
-    'BagInfo',
     'BagsError',
     'ClipSequence',
     'CorruptError',
-    'Damage',
     'Dataset',
-    'DatasetInfo',
     'DatasetReader',
     'DatasetWriter',
     'DecodeError',
-    'Distribution',
     'EncodeError',
-    'EncodedClip',
-    'FieldInfo',
-    'FieldStatistics',
-    'Index',
     'Loader',
-    'LoaderIterator',
     'MissingDependencyError',
-    'MultiIndex',
-    'Normalize',
-    'Note',
-    'Packed',
-    'Padded',
     'Ragged',
-    'Recovery',
     'ShardedDatasetReader',
     'ShardedDatasetWriter',
-    'Skipped',
     'SourceError',
     'SpecError',
     'StackError',
-    'Steps',
-    'Times',
     'Video',
-    'Written',
     'bag',
     'concat',
     'consolidate',
@@ -153,7 +132,6 @@ _HOMES = {
     'authoring.copy': ('copy',),
     'authoring.from_numpy': ('from_numpy',),
     'authoring.write': ('write',),
-    'bag': ('Index', 'MultiIndex'),
     'dataset.base': ('Dataset',),
     'dataset.batch': ('Ragged',),
     'dataset.open': ('open',),
@@ -164,35 +142,32 @@ _HOMES = {
     'dataset.sharded_writer': ('ShardedDatasetWriter',),
     'dataset.views': ('concat', 'filter', 'join', 'select'),
     'dataset.writer': ('DatasetWriter',),
-    'dataset.written': ('Skipped', 'Written'),
     'formats.images': ('draft_decoders',),
     'interop.convert': ('convert',),
     'interop.export': ('export',),
-    'loader.collate': ('Packed', 'Padded', 'pack', 'pad', 'stack'),
-    'loader.iterator': ('LoaderIterator',),
+    'loader.collate': ('pack', 'pad', 'stack'),
     'loader.loader': ('Loader',),
-    'loader.normalize': ('Normalize', 'normalize'),
+    'loader.normalize': ('normalize',),
     'maintenance.consolidate': ('consolidate',),
     'maintenance.create_index': ('create_index',),
-    'maintenance.info': ('BagInfo', 'DatasetInfo', 'Distribution', 'FieldInfo', 'info'),
+    'maintenance.info': ('info',),
     'maintenance.metadata': ('set_metadata',),
     'maintenance.prefetch': ('prefetch',),
-    'maintenance.recover': ('Recovery', 'recover'),
-    'maintenance.statistics': ('FieldStatistics', 'statistics'),
+    'maintenance.recover': ('recover',),
+    'maintenance.statistics': ('statistics',),
     'maintenance.verify': ('verify',),
-    'maintenance.verify_bag': ('Damage', 'Note'),
     'media.audio': ('Audio',),
-    'media.clips': ('EncodedClip', 'cut_clips'),
+    'media.clips': ('cut_clips',),
     'media.remux': ('remux',),
     'media.video': ('Video',),
     'sequences.clip_sequence': ('ClipSequence',),
-    'sequences.spans': ('Steps', 'Times', 'steps', 'times'),
+    'sequences.spans': ('steps', 'times'),
     'sequences.windows': ('windows',),
     'viewer.notebook': ('view',),
 }
 
-# Of these the last four are not in `__all__`: `from bags import *` would hide the packages of these names.
-_MODULES = ('bag', 'beam', 'samplers', 'grain', 'jax', 'ray', 'torch')
+# Of these the first two are in `__all__`; after `from bags import *`, the others would hide packages.
+_MODULES = ('bag', 'samplers', 'beam', 'grain', 'jax', 'ray', 'torch', 'types')
 
 
 if not TYPE_CHECKING:  # A misspelled name is an error for type checkers.

@@ -50,7 +50,7 @@ def author(path: Path, folder: Path) -> None:
 
     copied = []
 
-    def clips() -> Iterator[bags.EncodedClip]:
+    def clips() -> Iterator[bags.types.EncodedClip]:
         # One clip is in memory at a time, however long the recording is.
         for clip in bags.cut_clips(path, frames=64):
             copied.append(clip.copied)

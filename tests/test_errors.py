@@ -95,7 +95,7 @@ def numbers(tmp_path):
         (lambda d, path: bags.open(b'x'), TypeError, 'open: expected a path, or several, got bytes'),
         (lambda d, path: bags.select(d, np.ones(4, bool)), IndexError, 'mask of shape'),
         (lambda d, path: bags.concat(d), TypeError, 'expected several datasets, got a DatasetReader alone'),
-        (lambda d, path: bags.Index(d), TypeError, 'Index: expected records'),
+        (lambda d, path: bags.bag.Index(d), TypeError, 'Index: expected records'),
         (lambda d, path: bags.Loader(d, 3, rank=2), ValueError, 'rank: expected less than world_size'),
         (lambda d, path: bags.Loader(d, 3, transform=3), TypeError, 'transform: expected a function, got 3'),
         (lambda d, path: bags.copy(d, path, add={'x': len}), TypeError, "add: .* for field 'x'"),
@@ -159,7 +159,7 @@ MISTAKES = {
         TypeError,
         'indices: expected several integers, got 5',
     ),
-    'an index': (lambda at: bags.Index(5), TypeError, 'Index: expected records'),
+    'an index': (lambda at: bags.bag.Index(5), TypeError, 'Index: expected records'),
     'two columns': (lambda at: bags.open(at / 'one').column(['id']), TypeError, "field, got ['id']"),
     'two lengths': (lambda at: bags.open(at / 'one').lengths(['words']), TypeError, "field, got ['words']"),
     'a filter': (

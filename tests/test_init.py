@@ -15,7 +15,10 @@ sys.meta_path.insert(0, Missing())
 import bags
 
 members = dict(inspect.getmembers(bags))
-assert members.keys() == set(dir(bags)) >= {*bags.__all__, 'grain', 'torch'}, members.keys() ^ set(dir(bags))
+assert members.keys() == set(dir(bags)), members.keys() ^ set(dir(bags))
+assert members.keys() >= {*bags.__all__, 'grain', 'torch', 'types'}
+assert dict(inspect.getmembers(bags.types)).keys() >= {*bags.types.__all__}
+assert 'Damage' in pydoc.render_doc(bags.types)
 assert 'bags.open(' in rlcompleter.Completer({'bags': bags}).attr_matches('bags.op')
 assert 'Opens a dataset' in pydoc.render_doc(bags)
 """

@@ -28,7 +28,7 @@ class Padded(NamedTuple):
     """Items of each sequence before padding, shape (B,)."""
 
 
-class Packed(NamedTuple):
+class PackedSequences(NamedTuple):
     """The concatenated sequences of a batch, as variable-length attention expects them."""
 
     values: Array
@@ -120,7 +120,7 @@ def stack(column: Any) -> Any:
 @overload
 def pack(column: Mapping[str, Any], *, dtype: npt.DTypeLike = np.int32) -> dict[str, Any]: ...
 @overload
-def pack(column: Ragged | Sequence[Any], *, dtype: npt.DTypeLike = np.int32) -> Packed: ...
+def pack(column: Ragged | Sequence[Any], *, dtype: npt.DTypeLike = np.int32) -> PackedSequences: ...
 def pack(column: Any, *, dtype: npt.DTypeLike = np.int32) -> Any:
     """Concatenates the sequences of a column.
 
@@ -129,8 +129,8 @@ def pack(column: Any, *, dtype: npt.DTypeLike = np.int32) -> Any:
         dtype: Dtype of the offsets and positions.
 
     Returns:
-        A `Packed`: the values (items, *shape), the cumulative lengths (B + 1,), and the position of each item
-        in its sequence (items,). A missing sequence is empty.
+        A `PackedSequences`: the values (items, *shape), the cumulative lengths (B + 1,), and the position of
+        each item in its sequence (items,). A missing sequence is empty.
 
     Raises:
         StackError: Items of different shapes.
@@ -145,7 +145,7 @@ def pack(column: Any, *, dtype: npt.DTypeLike = np.int32) -> Any:
     offsets = ragged.offsets.astype(dtype)
     positions = np.arange(len(ragged.values), dtype=dtype)
     positions -= np.repeat(offsets[:-1], ragged.lengths)
-    return Packed(ragged.values, offsets, positions)
+    return PackedSequences(ragged.values, offsets, positions)
 
 
 def _columns(collate: Callable[[Any], Any], batch: Mapping[str, Any]) -> dict[str, Any]:

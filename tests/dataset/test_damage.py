@@ -790,7 +790,7 @@ def test_frames_that_lie(tmp_path, kit):
                 lambda: list(reader),
                 lambda: list(reader.field('x')),
                 lambda: reader.file(1, 'x').read(),
-                lambda: bags.Index(reader.field('x')),
+                lambda: bags.bag.Index(reader.field('x')),
             ):
                 with pytest.raises(bags.CorruptError, match=r'x\.bagz, record 1'):
                     use()

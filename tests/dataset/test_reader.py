@@ -337,7 +337,7 @@ def test_records_of_plain_fields(case, kit):
             field[len(wanted)]
     with pytest.raises(TypeError, match='items'):
         case.dataset.field('words')
-    index = bags.Index(case.dataset.field('id'))
+    index = bags.bag.Index(case.dataset.field('id'))
     assert case.dataset[index[records[4]['id']]]['id'] == case.dataset[4]['id']
 
 

@@ -24,13 +24,13 @@ def dataset(request, kit, tmp_path):
 
 def test_dataset(dataset):
     found = bags.info(dataset)
-    assert isinstance(found, bags.DatasetInfo)
+    assert isinstance(found, bags.types.DatasetInfo)
     with bags.open(dataset) as reader:
         assert (found.datapoints, found.shards, found.bytes) == (COUNT, reader.shards, reader.size)
         assert {name: field.type for name, field in found.fields.items()} == reader.spec
     assert found.refs_bytes + sum(field.bytes for field in found.fields.values()) == found.bytes
     assert (found.sampled_shards, found.unclosed) == (found.shards, [])
-    assert all(isinstance(field, bags.FieldInfo) for field in found.fields.values())
+    assert all(isinstance(field, bags.types.FieldInfo) for field in found.fields.values())
     note, words = found.fields['note'], found.fields['words']
     assert (note.compressed, note.missing, note.items) == (True, 20, None)
     assert note.ratio > 2
@@ -65,12 +65,12 @@ def test_bags(tmp_path):
             for index in range(10):
                 writer.write(b'text' * 10 * index)
     found = bags.info(tmp_path / 'x@2.bagz')
-    assert isinstance(found, bags.BagInfo)
+    assert isinstance(found, bags.types.BagInfo)
     assert (found.records, found.bags, found.sampled_bags, found.compressed) == (20, 2, 2, True)
     assert found.bytes == sum(path.stat().st_size for path in tmp_path.iterdir())
     assert found.ratio > 3
     assert (found.record_bytes.count, found.record_bytes.min) == (20, 0)
-    assert isinstance(found.record_bytes, bags.Distribution)
+    assert isinstance(found.record_bytes, bags.types.Distribution)
 
 
 def test_missing_paths(tmp_path):

@@ -214,7 +214,7 @@ def test_unclosed_dataset_is_a_note(tmp_path, kit):
         writer.append(row(index))
     writer.flush()
     found = list(bags.verify(path, decode=True, notes=True))
-    assert [type(each) for each in found] == [bags.Note]
+    assert [type(each) for each in found] == [bags.types.Note]
     assert 'not closed' in found[0].detail
     assert damage(path) == []
     writer.close()
@@ -248,7 +248,7 @@ def test_unused_records_are_a_note(tmp_path):
         bag.write(bytes(8))
     found = list(bags.verify(path, decode=True, notes=True))
     assert damage(path) == []
-    assert any(isinstance(each, bags.Note) and '1 record of 3' in each.detail for each in found)
+    assert any(isinstance(each, bags.types.Note) and '1 record of 3' in each.detail for each in found)
 
 
 def test_shared_and_overlapping_records_are_used(tmp_path):

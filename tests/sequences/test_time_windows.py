@@ -71,7 +71,7 @@ def find(times, wanted, fill):
 
 def expected(row, moment, name, span):
     times, values = times_of(row, name), row[name]
-    if isinstance(span, bags.Steps):
+    if isinstance(span, bags.types.Steps):
         base = int((times < moment - 1e-6).sum())
         places = np.arange(base + span.start, base + span.stop)
         pads = (places < 0) | (places >= len(times))

@@ -64,7 +64,7 @@ def spans(draw, name):
 
 def take(times, values, moment, span, *, by_index):
     """Returns the values of a window and which of them are padding, by search."""
-    if isinstance(span, bags.Steps):
+    if isinstance(span, bags.types.Steps):
         first = by_index if by_index is not None else int((times < moment).sum())
         places = range(first + span.start, first + span.stop)
         pads = [not 0 <= place < len(times) for place in places]
@@ -130,7 +130,7 @@ def expected(rows, times, chosen, every, padding, stride, bounds, offset):
                 span = chosen[name]
                 if part is None:
                     beyond = True
-                elif isinstance(span, bags.Steps):
+                elif isinstance(span, bags.types.Steps):
                     beyond |= any(part[1])
                 else:
                     slack = round((span.tolerance or 0) * 1000)
@@ -199,7 +199,7 @@ def check(root, case):
     np.testing.assert_allclose(view.anchor_times(places), moments, rtol=0, atol=1e-6)
     shapes = {'a': (2,), 'b': ()}
     for name, span in chosen.items():
-        count = len(span.offsets) if isinstance(span, bags.Times) else span.stop - span.start
+        count = len(span.offsets) if isinstance(span, bags.types.Times) else span.stop - span.start
         assert batch[f'{name}_is_pad'].shape == (len(places), count)
         if name != 'c':
             assert batch[name].shape == (len(places), count, *shapes[name])

@@ -38,7 +38,7 @@ def info(path: Path, json: Json = False) -> None:
     import bags
 
     found = bags.info(path)
-    is_dataset = isinstance(found, bags.DatasetInfo)
+    is_dataset = isinstance(found, bags.types.DatasetInfo)
     if json:
         print_json({'kind': 'dataset' if is_dataset else 'bag', **dataclasses.asdict(found)})
         return

@@ -34,7 +34,7 @@ def verify(
     damage = 0
     listed: dict[str, list[Any]] = {'damage': [], 'notes': []}
     for finding in find_damage([locate(path)], Decoders(None), decode, workers, None):
-        is_damage = isinstance(finding, bags.Damage)
+        is_damage = isinstance(finding, bags.types.Damage)
         damage += is_damage
         if json:
             listed['damage' if is_damage else 'notes'].append(dataclasses.asdict(finding))

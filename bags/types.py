@@ -1,0 +1,35 @@
+"""The classes of results and arguments, for annotations and `isinstance`."""
+
+from bags.dataset.options import ReadOptions, WriteOptions
+from bags.dataset.written import Skipped, Written
+from bags.loader.collate import PackedSequences, Padded
+from bags.loader.iterator import LoaderIterator
+from bags.loader.normalize import Normalize
+from bags.maintenance.info import BagInfo, DatasetInfo, Distribution, FieldInfo
+from bags.maintenance.recover import Recovery
+from bags.maintenance.statistics import FieldStatistics
+from bags.maintenance.verify_bag import Damage, Note
+from bags.media.clips import EncodedClip
+from bags.sequences.spans import Steps, Times
+
+__all__ = [
+    'BagInfo',
+    'Damage',
+    'DatasetInfo',
+    'Distribution',
+    'EncodedClip',
+    'FieldInfo',
+    'FieldStatistics',
+    'LoaderIterator',
+    'Normalize',
+    'Note',
+    'PackedSequences',
+    'Padded',
+    'ReadOptions',
+    'Recovery',
+    'Skipped',
+    'Steps',
+    'Times',
+    'WriteOptions',
+    'Written',
+]
