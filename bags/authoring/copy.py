@@ -33,7 +33,7 @@ from bags.workers.pool import WorkerPool
 
 def copy(
     dataset: Any,
-    directory: str | os.PathLike[str],
+    path: str | os.PathLike[str],
     *,
     fields: Fields = None,
     add: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] | None = None,
@@ -52,7 +52,7 @@ def copy(
 
     Args:
         dataset: A reader, a view, or the path of a dataset.
-        directory: The folder of the copy: str, path or URL.
+        path: The folder of the copy: str, path or URL.
         fields: Names of the fields to copy; all unless given.
         add: New fields: their type, and a function from a batch to the values of its datapoints, an array or
             a list. The batch is a mapping of the dataset's fields to columns, each read when it is first
@@ -73,9 +73,9 @@ def copy(
             `mode='overwrite'` may overwrite the source.
 
     Raises:
-        FileExistsError: The directory is not empty, and `resume` is not set.
+        FileExistsError: The folder is not empty, and `resume` is not set.
         CorruptError: A record cannot be read. `resume` continues after the datapoints before it.
-        ValueError: With `resume`, the directory is not a copy of this dataset, or the dataset has changed.
+        ValueError: With `resume`, the folder is not a copy of this dataset, or the dataset has changed.
     """
     settings = merge(WriterSettings, None, options, function=copy)
     dataset = plain_path(dataset)
@@ -110,7 +110,7 @@ def copy(
         source, types, compressions, recompressed, skips, workers if skips else 1, computed, checksum
     )
     with ShardedDatasetWriter(
-        directory,
+        path,
         spec,
         {field_type.word: bytes for field_type in every.values()},  # Never called.
         **changed,

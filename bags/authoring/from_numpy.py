@@ -27,7 +27,7 @@ BLOCK_BYTES = 1 << 23  # Bytes that are written at a time.
 
 def from_numpy(
     arrays: Any,
-    directory: str | os.PathLike[str],
+    path: str | os.PathLike[str],
     *,
     check_source: bool = True,
     progress: bool | None = None,
@@ -40,7 +40,7 @@ def from_numpy(
     Args:
         arrays: A mapping of field names to arrays, or to paths of `.npy` files, which are mapped into memory.
             Anything with a shape, a dtype and slices is an array. A single one becomes the field `data`.
-        directory: The folder of the dataset: str, path or URL.
+        path: The folder of the dataset: str, path or URL.
         check_source: With `resume`, compare what was written with the arrays.
         progress: Whether to show a progress bar; None: on a terminal or in a notebook.
         **options: As in `ShardedDatasetWriter`. `resume=True` resumes an earlier run, if there was one, with
@@ -50,7 +50,7 @@ def from_numpy(
         SpecError: An array has no dimension, or a dtype that fields do not support.
         ValueError: Arrays of different lengths, or a file that is not one array; with `resume`, the dataset
             is made from something else.
-        FileExistsError: The directory is not empty, and `resume` is not set.
+        FileExistsError: The folder is not empty, and `resume` is not set.
     """
     settings = merge(WriterSettings, None, options, function=from_numpy)
     shard_length: int | None = settings.shard_length
@@ -66,13 +66,13 @@ def from_numpy(
     row_size = sum(_row_size(array) for array in fields.values())
     block = max(1, min(BLOCK_BYTES, settings.shard_size or BLOCK_BYTES) // max(1, row_size))
     with (
-        ShardedDatasetWriter(directory, spec, **options) as writer,
+        ShardedDatasetWriter(path, spec, **options) as writer,
         show_progress('writing', length - len(writer), 'datapoints', show=progress) as advance,
     ):
         ProgressLog(writer, {'kind': 'arrays', 'length': length, 'fields': spec}, settings.resume)
         start = len(writer)
         if start and check_source:
-            with open_dataset(writer.directory, **settings.storage) as written:
+            with open_dataset(writer.path, **settings.storage) as written:
                 _expect_equal(written, fields, start, block)
         while start < length:
             stop = min(start + block, length)

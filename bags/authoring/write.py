@@ -63,7 +63,7 @@ class Encode:
 
 def write(
     source: Any,
-    directory: str | os.PathLike[str],
+    path: str | os.PathLike[str],
     spec: Mapping[str, str],
     *,
     transform: Callable[[Any], Mapping[str, Any]] | None = None,
@@ -80,7 +80,7 @@ def write(
     Args:
         source: The inputs: a dataset, a sequence, any other iterable, or a map-style dataset of PyTorch:
             anything with `__len__` and `__getitem__`. Workers read the datapoints of datasets themselves.
-        directory: The folder of the dataset: str, path or URL.
+        path: The folder of the dataset: str, path or URL.
         spec: The type of each field.
         transform: Function from an input to its datapoint; unless given, the inputs are the datapoints.
         workers: Number of workers; the number of processors unless given. 1 uses only this process.
@@ -97,7 +97,7 @@ def write(
             the same inputs in the same order: no datapoint is lost or written twice.
 
     Raises:
-        FileExistsError: The directory is not empty, and `resume` is not set.
+        FileExistsError: The folder is not empty, and `resume` is not set.
         EncodeError: A datapoint does not fit the spec; a note names its input. Datapoints of earlier inputs
             are written.
         RuntimeError: A script starts processes outside of `if __name__ == '__main__':`; nothing is written.
@@ -140,7 +140,7 @@ def write(
         **({'fingerprint': None} if dataset is None else source_fingerprints(dataset)),
     }
     with contextlib.ExitStack() as stack:
-        writer = stack.enter_context(ShardedDatasetWriter(directory, spec, encoders, **options))
+        writer = stack.enter_context(ShardedDatasetWriter(path, spec, encoders, **options))
         log = ProgressLog(writer, made_from, settings.resume, check_source)
         ordered = (ordered or writer.store.is_remote) and not log.state.get('ledger')
         written = None if ordered else WrittenInputs(log, len(writer))

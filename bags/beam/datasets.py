@@ -30,20 +30,20 @@ class ReadDataset(beam.PTransform):  # type: ignore[misc]
     """Reads the datapoints of a dataset. Nothing is opened while the pipeline is built.
 
     Args:
-        directory: The dataset: path or URL.
+        path: The dataset: path or URL.
         fields: Which fields to read, as in `reader[i, fields]`; all unless given.
         **options: As in `bags.open`.
     """
 
     def __init__(
         self,
-        directory: str | os.PathLike[str],
+        path: str | os.PathLike[str],
         fields: Fields = None,
         **options: Unpack[OpenOptions],
     ) -> None:
         super().__init__()
         refuse_unknown(options, OpenOptions.__annotations__, ReadDataset)
-        self._source = DatasetSource(os.fspath(plain_path(directory)), fields, options)
+        self._source = DatasetSource(os.fspath(plain_path(path)), fields, options)
 
     def expand(self, pbegin: Any) -> Any:
         return pbegin | iobase.Read(self._source)
@@ -52,11 +52,11 @@ class ReadDataset(beam.PTransform):  # type: ignore[misc]
 class DatasetSource(SequenceSource):
     """A dataset as a source of datapoints."""
 
-    def __init__(self, directory: str, fields: Fields, options: Mapping[str, Any]) -> None:
-        self._directory, self._fields, self._options = directory, fields, dict(options)
+    def __init__(self, path: str, fields: Fields, options: Mapping[str, Any]) -> None:
+        self._path, self._fields, self._options = path, fields, dict(options)
 
     def open(self) -> Any:
-        return open_dataset(self._directory, **self._options)
+        return open_dataset(self._path, **self._options)
 
     def bytes_before(self, index: int) -> int:
         before: int = self.sequence().bytes_before(index)
@@ -76,7 +76,7 @@ class DatasetSource(SequenceSource):
                 yield datapoint
 
     def display_data(self) -> dict[str, Any]:
-        return {'directory': DisplayDataItem(self._directory, label='Dataset')}
+        return {'path': DisplayDataItem(self._path, label='Dataset')}
 
 
 class WriteDataset(beam.PTransform):  # type: ignore[misc]
@@ -85,7 +85,7 @@ class WriteDataset(beam.PTransform):  # type: ignore[misc]
     Each bundle writes a shard, or several if it is larger than one. The order of datapoints is arbitrary.
 
     Args:
-        directory: The dataset, which must not exist: path or URL.
+        path: The dataset, which must not exist: path or URL.
         spec, encoders: As in `bags.DatasetWriter`.
         **options: As in `bags.ShardedDatasetWriter`, but not `resume` and `mode='overwrite'`: the shards of a
             pipeline that fails do not appear, and a dataset can be replaced only by one process.
@@ -97,14 +97,14 @@ class WriteDataset(beam.PTransform):  # type: ignore[misc]
 
     def __init__(
         self,
-        directory: str | os.PathLike[str],
+        path: str | os.PathLike[str],
         spec: Mapping[str, str],
         encoders: Mapping[str, Callable[..., Any]] | None = None,
         **options: Unpack[WriteOptions],
     ) -> None:
         super().__init__()
         settings = check_options(spec, encoders, options, WriteDataset)
-        self._sink = DatasetSink(os.fspath(plain_path(directory)), dict(spec), encoders, settings)
+        self._sink = DatasetSink(os.fspath(plain_path(path)), dict(spec), encoders, settings)
 
     def expand(self, datapoints: Any) -> Any:
         return datapoints | iobase.Write(self._sink)
@@ -115,12 +115,12 @@ class DatasetSink(FolderSink):
 
     def __init__(
         self,
-        directory: str,
+        path: str,
         spec: dict[str, str],
         encoders: Mapping[str, Callable[..., Any]] | None,
         settings: WriterSettings,
     ) -> None:
-        super().__init__(directory, settings.storage)
+        super().__init__(path, settings.storage)
         self._spec, self._encoders, self._settings = spec, encoders, settings
 
     def check_absent(self, store: Store, folder: str) -> None:
@@ -134,4 +134,4 @@ class DatasetSink(FolderSink):
         return Output(path, writer, writer.append, self._settings.is_full)
 
     def display_data(self) -> dict[str, Any]:
-        return {'directory': DisplayDataItem(self.folder, label='Dataset')}
+        return {'path': DisplayDataItem(self.folder, label='Dataset')}

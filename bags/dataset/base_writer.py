@@ -33,7 +33,7 @@ class BaseWriter(ABC):
 
     def __init__(
         self,
-        directory: str | os.PathLike[str],
+        path: str | os.PathLike[str],
         spec: Mapping[str, str],
         encoders: Mapping[str, Callable[..., Any]] | None,
         settings: WriterSettings,
@@ -50,15 +50,15 @@ class BaseWriter(ABC):
         self.settings = settings
         self.checksum = bool(settings.checksum)
         self._storage = settings.storage
-        self.store, self.directory = store_for(directory, **self._storage, durability=settings.durability)
+        self.store, self.path = store_for(path, **self._storage, durability=settings.durability)
         self.replacement: Replacement | None = None
         if settings.mode == 'overwrite':
             if settings.resume:
                 raise ValueError("mode: expected 'create' with resume=True, got 'overwrite'")
-            self.replacement = Replacement(self.store, self.directory)
-            self.directory = self.replacement.path
-        self.made_folder = not self.store.is_remote and not self.store.exists(self.directory)
-        self.store.make_folder(self.directory)
+            self.replacement = Replacement(self.store, self.path)
+            self.path = self.replacement.path
+        self.made_folder = not self.store.is_remote and not self.store.exists(self.path)
+        self.store.make_folder(self.path)
 
     @property
     def spec(self) -> dict[str, str]:

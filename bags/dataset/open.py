@@ -19,7 +19,7 @@ from bags.storage.urls import plain_path
 
 
 def open(
-    directory: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     decoders: Mapping[str, Callable[..., Any]] | None = None,
     cache_index: bool = True,
     *,
@@ -31,7 +31,7 @@ def open(
     """Opens a dataset: one folder, or a folder of shard folders.
 
     Args:
-        directory: The folder: str, path or URL. Several of one length are joined by position, as in
+        path: The folder: str, path or URL. Several of one length are joined by position, as in
             `bags.join([...], replace=replace)`.
         decoders: The functions by word; `bags.decoders` unless given. A mapping is the whole set.
         cache_index: Read limits that are not mapped, as on an object store, as a whole at open and keep them,
@@ -41,7 +41,7 @@ def open(
         shard_start, shard_step: Read the shards `shard_start`, `shard_start + shard_step`, … only, so that
             each of `shard_step` workers reads a separate part.
         **options: `raw=True` returns undecoded records, as buffers that may alias the files, instead of
-            values. `filesystem`: an fsspec file system that `directory` belongs to. `storage_options`: those
+            values. `filesystem`: an fsspec file system that `path` belongs to. `storage_options`: those
             of the object store behind a URL, as s3fs, gcsfs or obstore call them. `cache`: a local folder, of
             at most `cache_size` bytes, that keeps the files that are read from an object store.
             `checksum=True` compares every record that is read with its checksum, which the dataset must have;
@@ -56,10 +56,10 @@ def open(
         TypeError, ValueError: An unknown option, or one without effect here; several folders of different
             lengths, or with a field of different values.
     """
-    directory = plain_path(directory)
-    if isinstance(directory, bytes) or not isinstance(directory, str | os.PathLike | Iterable):
-        raise TypeError(f'open: expected a path, or several, got {type(directory).__name__}')
-    if not isinstance(directory, str | os.PathLike):
+    path = plain_path(path)
+    if isinstance(path, bytes) or not isinstance(path, str | os.PathLike | Iterable):
+        raise TypeError(f'open: expected a path, or several, got {type(path).__name__}')
+    if not isinstance(path, str | os.PathLike):
         parts = [
             open(
                 part,
@@ -69,14 +69,14 @@ def open(
                 shard_step=shard_step,
                 **options,
             )
-            for part in directory
+            for part in path
         ]
         if not parts:
             raise ValueError('open: expected a path, or several, got none')
         return join(parts, replace)
     if replace:
-        raise ValueError(f'replace: has no effect on one folder, got {os.fspath(directory)!r:.80}')
-    store, path, made = open_store(directory, cache_index, options, open)
+        raise ValueError(f'replace: has no effect on one folder, got {os.fspath(path)!r:.80}')
+    store, path, made = open_store(path, cache_index, options, open)
     known = Decoders(decoders, made.raw, made.max_value_size)
     folder, shards = Folder(store, path, made), None
     if store.is_remote:
@@ -104,18 +104,18 @@ def _undecoded(data: Any, *_args: str) -> bytes:
 
 
 def open_with_known_decoders(
-    directory: str | os.PathLike[str],
+    path: str | os.PathLike[str],
     undecoded: Collection[str] = (),
     **options: Unpack[ReadOptions],
 ) -> Dataset:
     """Opens a dataset that may have types defined by its author, whose values are bytes.
 
     Args:
-        directory: The dataset.
+        path: The dataset.
         undecoded: Words of built-in types whose values are bytes as well.
         **options: As in `open`.
     """
     known = _KnownDecoders(
         {word: function for word, function in builtin_decoders.items() if word not in undecoded}
     )
-    return open(directory, known, **options)
+    return open(path, known, **options)

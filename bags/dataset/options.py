@@ -69,7 +69,7 @@ class FolderOptions(ReaderOptions):
 
 
 def open_store(
-    directory: str | os.PathLike[str],
+    path: str | os.PathLike[str],
     cache_index: bool,
     options: ReadOptions,
     function: Callable[..., Any],
@@ -77,7 +77,7 @@ def open_store(
     """Returns the store of a dataset, its path in the store, and the options for its bags.
 
     Args:
-        directory: The dataset.
+        path: The dataset.
         cache_index: As in `bags.open`.
         options: Options by name.
         function: The function that has these options, for errors.
@@ -89,7 +89,7 @@ def open_store(
     made = merge(FolderOptions, None, options, ReadOptions.__annotations__, function)
     if 'cache_size' in options and made.cache is None:
         raise ValueError('cache_size: has no effect without cache')
-    store, path = store_for(directory, made.filesystem, made.storage_options, made.cache, made.cache_size)
+    store, path = store_for(path, made.filesystem, made.storage_options, made.cache, made.cache_size)
     is_local = not store.is_remote or made.cache is not None
     if cache_index and not (is_local and made.mapped):
         made.limits_storage = LimitsStorage.IN_MEMORY

@@ -40,7 +40,7 @@ class DatasetReader(Dataset):
     Written by this library, by Bags 0.x or by Granular; closed, being written, or left by a killed writer.
 
     Args:
-        directory: The folder: str, path or URL.
+        path: The folder: str, path or URL.
         decoders: The functions by word; `bags.decoders` unless given. A mapping is the whole set.
         cache_index: Read limits that are not mapped as a whole at open and keep them, instead of in blocks
             when they are needed.
@@ -55,12 +55,12 @@ class DatasetReader(Dataset):
 
     def __init__(
         self,
-        directory: str | os.PathLike[str],
+        path: str | os.PathLike[str],
         decoders: Mapping[str, Callable[..., Any]] | None = None,
         cache_index: bool = True,
         **options: Unpack[ReadOptions],
     ) -> None:
-        store, path, made = open_store(directory, cache_index, options, DatasetReader)
+        store, path, made = open_store(path, cache_index, options, DatasetReader)
         self._over(Folder(store, path, made), Decoders(decoders, made.raw, made.max_value_size))
 
     def _over(self, folder: Folder, decoders: Decoders) -> Self:
@@ -98,7 +98,7 @@ class DatasetReader(Dataset):
         return 1
 
     @property
-    def directory(self) -> str:
+    def path(self) -> str:
         """The folder."""
         return self.folder.path
 
@@ -165,7 +165,7 @@ class DatasetReader(Dataset):
         return [self.folder.store]
 
     def _directories(self) -> list[str]:
-        return [self.directory]
+        return [self.path]
 
     def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         return [Address(self, indices, selection, None)]

@@ -219,7 +219,7 @@ class ProgressLog:
 
     def __init__(self, writer: Any, source: dict[str, Any], resume: bool, check_source: bool = True) -> None:
         self._store = store = writer.store
-        self._path = store.join(writer.directory, SOURCE)
+        self._path = store.join(writer.path, SOURCE)
         self.checksum: bool = writer.checksum
         self._source = source
         self.state: dict[str, Any] = {}

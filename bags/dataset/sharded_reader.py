@@ -42,7 +42,7 @@ from bags.storage import Store
 from bags.validation import at_least
 
 STATE = (
-    *('directory', '_options', '_decoders', '_shards', 'share', '_first', '_last', '_after'),
+    *('path', '_options', '_decoders', '_shards', 'share', '_first', '_last', '_after'),
     *('_unfinished', 'types', '_lengths_of_shards'),
 )
 """Attributes of a reader that other processes need."""
@@ -52,7 +52,7 @@ class ShardedDatasetReader(Dataset):
     """A dataset of many folders, as they were when it was opened. Folders are opened when first read.
 
     Args:
-        directory: The folder of the shard folders: str, path or URL.
+        path: The folder of the shard folders: str, path or URL.
         decoders, cache_index: As in `DatasetReader`.
         shard_start, shard_step: Read the shards `shard_start`, `shard_start + shard_step`, … only, so that
             each of `shard_step` workers reads a separate part.
@@ -66,14 +66,14 @@ class ShardedDatasetReader(Dataset):
 
     def __init__(
         self,
-        directory: str | os.PathLike[str],
+        path: str | os.PathLike[str],
         decoders: Mapping[str, Callable[..., Any]] | None = None,
         cache_index: bool = True,
         shard_start: int = 0,
         shard_step: int = 1,
         **options: Unpack[ReadOptions],
     ) -> None:
-        store, path, made = open_store(directory, cache_index, options, ShardedDatasetReader)
+        store, path, made = open_store(path, cache_index, options, ShardedDatasetReader)
         known = Decoders(decoders, made.raw, made.max_value_size)
         self._over(store, path, made, known, None, shard_start, shard_step)
 
@@ -104,7 +104,7 @@ class ShardedDatasetReader(Dataset):
             elif store.is_remote and path.endswith(('.bag', '.bagz')):
                 detail += ' (bags.bag.Reader opens a bag alone)'
             raise FileNotFoundError(errno.ENOENT, detail, path)
-        self.directory, self._options, self._decoders = path, options, decoders
+        self.path, self._options, self._decoders = path, options, decoders
         # With more workers than shards, some have no shard; they still have the spec.
         self._shards = listed.shards[shard_start::shard_step]
         self.share = shard_start, shard_step
@@ -127,7 +127,7 @@ class ShardedDatasetReader(Dataset):
         self.store, self.is_remote = store, store.is_remote
         self._sizes: dict[tuple[str, ...] | None, list[int]] = {}
         self._known_fields: Any = {}
-        path, options, first = self.directory, self._options, self._first
+        path, options, first = self.path, self._options, self._first
         root = self._root = Folder(store, store.join(path, first.name), options, first)
         if not store.is_remote:
             root.load()
@@ -177,7 +177,7 @@ class ShardedDatasetReader(Dataset):
     @cached_attribute
     def readers(self) -> Any:
         """The readers of shards by number, each opened on first read."""
-        store, path, decoders, folder_of = self.store, self.directory, self._decoders, self.folder
+        store, path, decoders, folder_of = self.store, self.path, self._decoders, self.folder
         root, types, lengths, shards = self._root, self.types, self._lengths_of_shards, self._shards
         unseen = [self._after] if self._after is not None else []
 
@@ -224,7 +224,7 @@ class ShardedDatasetReader(Dataset):
         return [self.store]
 
     def _directories(self) -> list[str]:
-        return [self.directory]
+        return [self.path]
 
     def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         if not len(indices):
@@ -269,12 +269,12 @@ class ShardedDatasetReader(Dataset):
         start, step = self.share
         which = '' if (start, step) == (0, 1) else f' [{start}::{step}]'
         return (
-            f'bags.ShardedDatasetReader({self.directory!r}, {self.spec}, {len(self._shards)} shards{which}, '
+            f'bags.ShardedDatasetReader({self.path!r}, {self.spec}, {len(self._shards)} shards{which}, '
             f'{len(self)} datapoints{", unfinished" if self.unfinished else ""})'
         )
 
     def _is_unfinished(self) -> bool:
-        return is_marked(self.store, self.directory) or any(
+        return is_marked(self.store, self.path) or any(
             self.folder(shard).is_unfinished() for shard in (self._first, *self._shards)
         )
 
@@ -290,7 +290,7 @@ class ShardedDatasetReader(Dataset):
         return self._root
 
     def close(self) -> None:
-        closed = ClosedHandle(f'bags.ShardedDatasetReader({self.directory!r})')
+        closed = ClosedHandle(f'bags.ShardedDatasetReader({self.path!r})')
         self.readers = self._key_indexes = self._known_fields = closed
         self._root.refs = None
 
@@ -299,7 +299,7 @@ class ShardedDatasetReader(Dataset):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._set_store(self._options.store_of(self.directory))
+        self._set_store(self._options.store_of(self.path))
 
 
 class _Shard:

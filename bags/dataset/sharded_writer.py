@@ -39,7 +39,7 @@ class ShardedDatasetWriter(BaseWriter):
     """Writes a dataset of many folders (shards), one after the other. For one thread at a time.
 
     Args:
-        directory: The folder of the shard folders; created, with those above it.
+        path: The folder of the shard folders; created, with those above it.
         spec, encoders: As in `DatasetWriter`.
         shard_size: Bytes at which a shard is full; None for no limit.
         shard_length: Datapoints at which a shard is full; None for no limit.
@@ -56,7 +56,7 @@ class ShardedDatasetWriter(BaseWriter):
 
     Attributes:
         store: The store of the dataset.
-        directory: Path of the folder.
+        path: Path of the folder.
 
     Raises:
         FileExistsError: Without `resume`, the folder is not empty, or, with a `shard_step`, has shards of
@@ -66,7 +66,7 @@ class ShardedDatasetWriter(BaseWriter):
 
     def __init__(
         self,
-        directory: str | os.PathLike[str],
+        path: str | os.PathLike[str],
         spec: Mapping[str, str],
         encoders: Mapping[str, Callable[..., Any]] | None = None,
         shard_size: int | None = SHARD_SIZE,
@@ -82,10 +82,10 @@ class ShardedDatasetWriter(BaseWriter):
         self._step = at_least('shard_step', shard_step, 1)
         if settings.mode == 'overwrite' and self._step > 1:
             raise ValueError("mode: expected 'create' with a shard_step, got 'overwrite'")
-        store, path = store_for(directory, **settings.storage)
+        store, path = store_for(path, **settings.storage)
         if (whole := dataset_of_shard(store, path)) is not None:
             raise FileExistsError(errno.EEXIST, f'the name is that of a shard of the dataset {whole}', path)
-        super().__init__(directory, spec, encoders, settings)
+        super().__init__(path, spec, encoders, settings)
         self._encoders = encoders
         self.origin: tuple[str, int] | None = None
         """The fingerprint and the length of the dataset of which all datapoints are copied, in order."""
@@ -94,7 +94,7 @@ class ShardedDatasetWriter(BaseWriter):
         """The writer of a full shard on an object store, until it is closed."""
         self._upload: Future[None] | None = None
         """Its `close`, running in a thread; None after it failed, to be retried in this thread."""
-        self._mark = WriterMark(self.store, self.directory, shard_start, shard_step)
+        self._mark = WriterMark(self.store, self.path, shard_start, shard_step)
         try:
             self._writer = self._open(settings.resume)
         except BaseException:
@@ -105,17 +105,17 @@ class ShardedDatasetWriter(BaseWriter):
     def _open(self, resume: bool) -> DatasetWriter | None:
         """Counts existing shards and opens the one to write to, unless its first datapoint creates it."""
         store, start = self.store, self._number
-        names = store.names(self.directory)
+        names = store.names(self.path)
         for name in filter(is_temporary, list(names) if resume and self._step == 1 else ()):
-            store.remove(store.join(self.directory, name))
+            store.remove(store.join(self.path, name))
             names.remove(name)
         if 'spec.json' in names or (names and not resume and self._step == 1):
             raise FileExistsError(
-                errno.EEXIST, 'the folder is not empty (resume=True appends to its shards)', self.directory
+                errno.EEXIST, 'the folder is not empty (resume=True appends to its shards)', self.path
             )
         shards = [
-            (number, store.join(self.directory, name))
-            for number, name in shard_numbers(store, self.directory).items()
+            (number, store.join(self.path, name))
+            for number, name in shard_numbers(store, self.path).items()
             if number >= start and (number - start) % self._step == 0
         ]
         if shards and not resume:
@@ -187,10 +187,10 @@ class ShardedDatasetWriter(BaseWriter):
 
     def _start(self, unfinished: str | None = None) -> DatasetWriter:
         """Starts a shard, or resumes an unfinished one."""
-        path = unfinished or self.store.join(self.directory, f'{self._number:06}')
+        path = unfinished or self.store.join(self.path, f'{self._number:06}')
         was_set = self._mark.is_set
         self._mark.set()
-        remove_json(self.store, self.store.join(self.directory, INDEX))  # Out of date with the new shard.
+        remove_json(self.store, self.store.join(self.path, INDEX))  # Out of date with the new shard.
         options = self.settings.of_shard(
             compression=self.compressions, checksum=self.checksum, metadata=self.metadata,
             resume=unfinished is not None, mode='create',
@@ -221,7 +221,7 @@ class ShardedDatasetWriter(BaseWriter):
     def __repr__(self) -> str:
         state = 'closed' if self.closed else 'open'
         return (
-            f'bags.ShardedDatasetWriter({self.directory!r}, {self.spec}, {self.shards} shards, '
+            f'bags.ShardedDatasetWriter({self.path!r}, {self.spec}, {self.shards} shards, '
             f'{len(self)} datapoints, {state})'
         )
 
@@ -283,7 +283,7 @@ class ShardedDatasetWriter(BaseWriter):
             writer.flush()
         else:
             writer.close()
-        self._find_dictionaries(writer.directory)
+        self._find_dictionaries(writer.path)
         self._past_shards += 1
         self._past_size += writer.size
         self._past_length += len(writer)
@@ -325,7 +325,7 @@ class ShardedDatasetWriter(BaseWriter):
             self._writer.close()
         self._mark.remove(accept)
         if self.replacement is not None:
-            self.directory = self.replacement.swap()
+            self.path = self.replacement.swap()
         self.closed = True
 
     def abandon(self) -> None:
@@ -343,7 +343,7 @@ class ShardedDatasetWriter(BaseWriter):
                 self._writer.close() if len(self._writer) else self._writer.abandon()
             self.closed = True
             if not len(self) and not self._past_shards:
-                remove_json(self.store, self.store.join(self.directory, SOURCE))
+                remove_json(self.store, self.store.join(self.path, SOURCE))
                 self._mark.remove(accept)
                 self._remove_folder()
         finally:
@@ -355,4 +355,4 @@ class ShardedDatasetWriter(BaseWriter):
             self.replacement.release()
         elif self.made_folder:
             with contextlib.suppress(OSError):
-                self.store.remove_folder(self.directory)
+                self.store.remove_folder(self.path)

@@ -43,7 +43,7 @@ class DatasetWriter(BaseWriter):
     writer to a local folder that is never closed does the same when it is deleted or the process ends.
 
     Args:
-        directory: The folder; created, with those above it. An empty one may exist.
+        path: The folder; created, with those above it. An empty one may exist.
         spec: The type of each field.
         encoders: Functions by word; `bags.encoders` unless given. A mapping is the whole set. They return
             bytes, a buffer, or an open binary file, which is copied in pieces and closed.
@@ -69,7 +69,7 @@ class DatasetWriter(BaseWriter):
             `filesystem`, `storage_options`: as in `bags.open`.
 
     Attributes:
-        directory: Path of the folder; with `mode='overwrite'`, of the one beside it until `close`.
+        path: Path of the folder; with `mode='overwrite'`, of the one beside it until `close`.
 
     Raises:
         FileExistsError: The folder is not empty, and `resume` is False; or, with 'overwrite', it holds files
@@ -82,7 +82,7 @@ class DatasetWriter(BaseWriter):
 
     def __init__(
         self,
-        directory: str | os.PathLike[str],
+        path: str | os.PathLike[str],
         spec: Mapping[str, str],
         encoders: Mapping[str, Callable[..., Any]] | None = None,
         *,
@@ -94,7 +94,7 @@ class DatasetWriter(BaseWriter):
         truncate_to = at_least_or_none('truncate_to', truncate_to, 0)
         if truncate_to is not None and not resume:
             raise ValueError(f'truncate_to: expected resume=True with it, got resume={resume!r}')
-        super().__init__(directory, spec, encoders, settings)
+        super().__init__(path, spec, encoders, settings)
         self._format = RefsFormat(self.types)
         self._fields: list[FieldWriter] = []
         """The writers of the fields, sorted by field, the order of the refs."""
@@ -106,8 +106,8 @@ class DatasetWriter(BaseWriter):
         """With `resume` of a closed folder, the number of datapoints, and its identity file."""
         self.copied_from: CopiedFrom | None = None
         """The origin of the datapoints, if all were copied from another dataset."""
-        self._mark = Journal(self.store, self.store.join(self.directory, MARK))
-        self._lock = self.replacement or self.store.lock(self.directory)
+        self._mark = Journal(self.store, self.store.join(self.path, MARK))
+        self._lock = self.replacement or self.store.lock(self.path)
         try:
             self._open(resume, truncate_to)
         except BaseException:
@@ -126,7 +126,7 @@ class DatasetWriter(BaseWriter):
 
     def _open(self, resume: bool, truncate_to: int | None) -> None:
         """Opens the bags. The order of creation is spec.json, mark, refs, fields: `resume` relies on it."""
-        store, path = self.store, self.directory
+        store, path = self.store, self.path
         names = set(store.names(path))
         self.checksum = self.checksum or f'refs.bag{SUFFIX}' in names
         has_shards = 'spec.json' not in names and any(name.isdigit() for name in names)
@@ -186,10 +186,10 @@ class DatasetWriter(BaseWriter):
         mode: Literal['create', 'append', 'overwrite'],
         truncate_to: int | None,
     ) -> FieldWriter:
-        store, path = self.store, self.store.join(self.directory, name)
+        store, path = self.store, self.store.join(self.path, name)
         how = self.compressions.get(name)
         begun = [end for end in ('.bag', '.bagz') if f'limits.{name}{end}' in names]  # By a killed writer.
-        suffix = bag_suffix(self.directory, name, names) or [*begun, '.bagz' if how else '.bag'][0]
+        suffix = bag_suffix(self.path, name, names) or [*begun, '.bagz' if how else '.bag'][0]
         options = self.settings.of_bags(
             compression=CompressionNone(), buffer_size=MAX_BUFFERED_BYTES, checksum=self.checksum
         )
@@ -234,7 +234,7 @@ class DatasetWriter(BaseWriter):
 
     def __repr__(self) -> str:
         state = 'closed' if self.closed else 'open'
-        return f'bags.DatasetWriter({self.directory!r}, {self.spec}, {len(self)} datapoints, {state})'
+        return f'bags.DatasetWriter({self.path!r}, {self.spec}, {len(self)} datapoints, {state})'
 
     # Writing.
 
@@ -313,7 +313,7 @@ class DatasetWriter(BaseWriter):
         self.flush()
         for bag in self._bags:
             bag.finish()
-        self.store.sync_folder(self.directory)  # Before the limits beside the bags are removed.
+        self.store.sync_folder(self.path)  # Before the limits beside the bags are removed.
         for field in self._fields:
             # Without datapoints, all records are from failed appends. They are dropped, because readers treat
             # empty refs beside records as damage.
@@ -322,15 +322,15 @@ class DatasetWriter(BaseWriter):
         self._save_identity()  # Syncs the folder: without the mark, all bags have to be closed.
         if is_finished:
             self._mark.remove()
-        self.store.sync_folder(self.directory)
+        self.store.sync_folder(self.path)
         if is_finished and self.replacement is not None:
-            self.directory = self.replacement.swap()
+            self.path = self.replacement.swap()
         self._lock.release()
         self.closed = True
 
     def _save_identity(self) -> None:
         """Gives the closed folder another id, unless nothing has changed since it was opened."""
-        store, path, length = self.store, self.directory, len(self)
+        store, path, length = self.store, self.path, len(self)
         id = self.settings.id
         if self._found_identity is not None and self._found_identity[0] == length and id is None:
             data = self._found_identity[1]
@@ -359,9 +359,9 @@ class DatasetWriter(BaseWriter):
     def _discard(self) -> None:
         while self._bags:
             self._bags.pop().discard()
-        remove_files(self.store, self.directory)
+        remove_files(self.store, self.path)
         if self.made_folder:
-            self.store.remove_folder(self.directory)
+            self.store.remove_folder(self.path)
 
 
 def reopen(path: str, types: Spec, **options: Any) -> DatasetWriter:

@@ -35,7 +35,7 @@ BATCH_BYTES = 1 << 26
 
 def convert(
     source: SourcePath | Source,
-    directory: str | os.PathLike[str],
+    path: str | os.PathLike[str],
     *,
     format: str | None = None,
     layout: str | None = None,
@@ -57,7 +57,7 @@ def convert(
 
     Args:
         source: A file, a folder, a list or glob of files, or the result of `open_source`.
-        directory: The dataset.
+        path: The dataset.
         format, layout, spec: As in `open_source`.
         on_error: 'raise' stops at the first damaged value, 'skip' leaves out its datapoint. Of a damaged tar
             that is not compressed, 'skip' keeps the datapoints before the damage.
@@ -75,7 +75,7 @@ def convert(
 
     Raises:
         FileNotFoundError: No source.
-        FileExistsError: The directory is not empty.
+        FileExistsError: The folder is not empty.
         SourceError: A file is damaged, or not of the format of its name. `resume` continues there.
         SpecError: An invalid type.
     """
@@ -83,7 +83,7 @@ def convert(
     settings = merge(WriterSettings, None, options, function=convert)
     workers = worker_count(workers)
     if not isinstance(source, Source):
-        with _reading_source(source, directory, bool(settings.storage_options), bool(source_options)):
+        with _reading_source(source, path, bool(settings.storage_options), bool(source_options)):
             source = open_source(
                 source, format=format, layout=layout, spec=spec, storage_options=source_options,
                 on_error=on_error,
@@ -92,7 +92,7 @@ def convert(
     skipped = [Skipped(*each) for each in source.damaged]
     if settings.metadata is None:
         options = {**options, 'metadata': _metadata(source)}
-    with ShardedDatasetWriter(directory, source.spec, {**encoders, **source.encoders}, **options) as writer:
+    with ShardedDatasetWriter(path, source.spec, {**encoders, **source.encoders}, **options) as writer:
         log: ProgressLog | None = None
         if isinstance(source, FileSource) and source.key_field == KEY:
             start = len(writer)
@@ -145,7 +145,7 @@ def _noting_damage(log: ProgressLog | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _reading_source(
-    source: SourcePath, directory: str | os.PathLike[str], has_options: bool, has_source_options: bool
+    source: SourcePath, path: str | os.PathLike[str], has_options: bool, has_source_options: bool
 ) -> Iterator[None]:
     """Says that `source_options` are meant, if the source fails and only those of the dataset are given.
 
@@ -159,7 +159,7 @@ def _reading_source(
         yield
         return
     detail = 'storage_options are those of the dataset; pass source_options= for the source'
-    if locate(str(directory))[0] == 'file':
+    if locate(str(path))[0] == 'file':
         raise ValueError(f'convert: {detail} {parts[0]}')
     try:
         yield
@@ -198,7 +198,7 @@ def _remaining(
     """Returns the entries after the last converted one; adds earlier, unconverted ones to `skipped`."""
     writer.flush()
     entries = source.entries()
-    with open_dataset(writer.directory, **storage) as dataset:
+    with open_dataset(writer.path, **storage) as dataset:
         for row in dataset[:, KEY]:
             for entry in entries:
                 if entry.key == row[KEY]:
@@ -207,7 +207,7 @@ def _remaining(
                 skipped.append(Skipped(source.name(entry), detail))
             else:
                 detail = f'expected a source with its datapoint {row[KEY]!r}, to resume'
-                raise SourceError(writer.directory, detail)
+                raise SourceError(writer.path, detail)
     return entries
 
 

@@ -31,7 +31,7 @@ UNFINISHED = (
 
 
 def consolidate(
-    directory: str | os.PathLike[str],
+    path: str | os.PathLike[str],
     *,
     progress: bool | None = None,
     filesystem: Any = None,
@@ -44,7 +44,7 @@ def consolidate(
     would take it for a shard.
 
     Args:
-        directory: The folder of the shard folders: str, path or URL.
+        path: The folder of the shard folders: str, path or URL.
         progress: Show a bar: True, False, or None for on terminals.
         filesystem, storage_options: As in `bags.open`.
 
@@ -57,7 +57,7 @@ def consolidate(
         SpecError: Shards have different specs.
         CorruptError: A shard cannot be read.
     """
-    location = locate(directory, filesystem, storage_options)
+    location = locate(path, filesystem, storage_options)
     if location.type != 'shards':
         detail = 'no shard folder here: expected 000000, 000001, …'
         raise FileNotFoundError(errno.ENOENT, detail, location.path)

@@ -13,7 +13,7 @@ from bags.storage.memory_file import MemoryFile
 
 
 def create_index(
-    directory: str | os.PathLike[str],
+    path: str | os.PathLike[str],
     field: str,
     *,
     progress: bool | None = None,
@@ -28,7 +28,7 @@ def create_index(
     the same key.
 
     Args:
-        directory: The dataset: str, path or URL.
+        path: The dataset: str, path or URL.
         field: A field of type `utf8`, `bytes`, `int` or `uint`. Missing values are not in the index.
         progress: Show a bar: True, False, or None for on terminals.
         filesystem, storage_options: As in `bags.open`.
@@ -44,7 +44,7 @@ def create_index(
         OSError: The dataset is on a web server.
         CorruptError: A record cannot be read.
     """
-    with open_dataset(directory, filesystem=filesystem, storage_options=storage_options) as dataset:
+    with open_dataset(path, filesystem=filesystem, storage_options=storage_options) as dataset:
         check_key_field(dataset, field)
         folder = dataset.index_folder()
         folder.store.make_folder(folder.path)  # Raises for a web server before any key is read.

@@ -41,7 +41,7 @@ STEPS_PER_WORKER = 8
 
 
 def verify(
-    source: Any,
+    dataset: Any,
     *,
     decode: bool = False,
     notes: bool = False,
@@ -60,7 +60,7 @@ def verify(
     record. On an object store, records are only read with `decode`, because all of them are downloaded.
 
     Args:
-        source: The path of a dataset or a bag (or of several, as `name@*.bagz`), or an open dataset; for a
+        dataset: The path of a dataset or a bag (or of several, as `name@*.bagz`), or an open dataset; for a
             view, the underlying datasets are checked.
         decode: Also read and decode every value, which finds all that checksums and decoders detect.
         notes: Also return notes: datasets that were not closed, records that nothing refers to.
@@ -77,10 +77,10 @@ def verify(
         MissingDependencyError: A package that decoding needs is not installed.
         OSError: A file cannot be read.
     """
-    source = plain_path(source)
-    if not isinstance(source, Dataset | str | os.PathLike):
-        raise TypeError(f'verify: expected a dataset, or the path of one or of a bag, got {source!r:.80}')
-    paths = source._directories() if isinstance(source, Dataset) else [source]
+    dataset = plain_path(dataset)
+    if not isinstance(dataset, Dataset | str | os.PathLike):
+        raise TypeError(f'verify: expected a dataset, or the path of one or of a bag, got {dataset!r:.80}')
+    paths = dataset._directories() if isinstance(dataset, Dataset) else [dataset]
     locations = [locate(path, filesystem, storage_options) for path in paths]
     found = find_damage(locations, Decoders(decoders), decode, workers, progress)
     return [finding for finding in found if notes or not isinstance(finding, Note)]

@@ -23,7 +23,7 @@ from bags.validation import positive_or_none
 
 
 def write(
-    directory: str | os.PathLike[str],
+    path: str | os.PathLike[str],
     spec: Mapping[str, str],
     encoders: Mapping[str, Callable[..., Any]] | None = None,
     *,
@@ -37,7 +37,7 @@ def write(
     is arbitrary, unless `DataContext.execution_options.preserve_order` is set.
 
     Args:
-        directory: The dataset, which must not exist: path or URL. All nodes of a cluster must reach it.
+        path: The dataset, which must not exist: path or URL. All nodes of a cluster must reach it.
         spec, encoders: As in `bags.DatasetWriter`.
         min_rows_per_shard: Approximate number of datapoints that Ray collects for a task; by default, tasks
             get Ray's blocks of 128 MiB.
@@ -50,9 +50,9 @@ def write(
     """
     settings = check_options(spec, encoders, options, write)
     min_rows = positive_or_none('min_rows_per_shard', min_rows_per_shard)
-    store, path = store_for(directory, **settings.storage)
+    store, path = store_for(path, **settings.storage)
     # Workers may have another working directory.
-    folder = os.fspath(plain_path(directory)) if store.is_remote else os.path.abspath(path)
+    folder = os.fspath(plain_path(path)) if store.is_remote else os.path.abspath(path)
     return DatasetSink(folder, dict(spec), encoders, min_rows, settings)
 
 
@@ -97,7 +97,7 @@ class DatasetSink(Datasink):  # type: ignore[misc]
                 for row in BlockAccessor.for_block(block).iter_rows(public_row_format=True):
                     if writer is None:
                         writer = shard.enter_context(self._new_shard())
-                        paths.append(writer.directory)
+                        paths.append(writer.path)
                     writer.append(as_datapoint(row, types))
                     if self._settings.is_full(writer.size, len(writer)):
                         shard.close()
@@ -117,7 +117,7 @@ class DatasetSink(Datasink):  # type: ignore[misc]
             self.on_write_start()
         if not paths:
             with self._new_shard() as writer:
-                paths.append(writer.directory)
+                paths.append(writer.path)
         store, folder = self._store()
         targets = [store.join(folder, name) for name in shard_names(len(paths))]
         # After this, an error leaves the shards in place, as some of them are renamed.

@@ -64,7 +64,7 @@ def _location_of(dataset: Dataset) -> Location | None:
         folder = dataset.folder
         return Location('folder', folder.store, folder.path, [folder.path])
     if isinstance(dataset, ShardedDatasetReader) and dataset.share == (0, 1):
-        return Location('shards', dataset.store, dataset.directory, [])
+        return Location('shards', dataset.store, dataset.path, [])
     return None
 
 

@@ -129,7 +129,7 @@ def test_records_that_are_stored_alike_are_copied_as_they_are(tmp_path, sources)
         for path in (tmp_path / name / '000000').iterdir():
             if path.suffix in ('.bag', '.bagz') and path.name != 'refs.bag':
                 kept = bags.bag.Reader(path, compression='none').read()
-                folder = getattr(source, 'directory', None)
+                folder = getattr(source, 'path', None)
                 shards = sorted(os.listdir(folder)) if name == 'trained' else ['']
                 held = [
                     record
@@ -375,14 +375,14 @@ bags.copy(view, sys.argv[2], shard_length=70, compression={'text': 'dictionary',
 def kill_at_random(kit, tmp_path, source, times, seed):
     chance = random.Random(seed)
     for _ in range(times):
-        process = kit.python(KILLED, source.directory, tmp_path / 'copy', wait=False)
+        process = kit.python(KILLED, source.path, tmp_path / 'copy', wait=False)
         process.stdout.readline()
         time.sleep(chance.random() * 0.4)
         process.send_signal(signal.SIGKILL)
         process.wait()
         process.stdin.close()
         process.stdout.close()
-    kit.python(KILLED, source.directory, tmp_path / 'copy')
+    kit.python(KILLED, source.path, tmp_path / 'copy')
     view = bags.select(bags.concat([source] * 8), [index * 7 % (8 * ROWS) for index in range(8 * ROWS)])
     same(kit, bags.open(tmp_path / 'copy'), list(view))
 

@@ -159,8 +159,8 @@ def test_lengths_items_files_and_copies(made, tmp_path, kit):
 
 def test_finding_in_a_join(made):
     (films, _), (labels, _), _ = made
-    bags.create_index(films.directory, 'id')
-    view = bags.join([bags.open(films.directory), labels], on='id')
+    bags.create_index(films.path, 'id')
+    view = bags.join([bags.open(films.path), labels], on='id')
     ids = view.column('id')
     assert view.find_many('id', ids).tolist() == list(range(len(ids)))
     with pytest.raises(KeyError):

@@ -50,7 +50,7 @@ def append(writer, index, flush):
     if index % SHARED < SHARED - 1 or inner is None or full or not len(inner):
         return writer.append(expected(index), flush)
     writer.flush()
-    last = bags.bag.Reader(os.path.join(inner.directory, 'refs.bag'))[-1]
+    last = bags.bag.Reader(os.path.join(inner.path, 'refs.bag'))[-1]
     inner._refs.write_row(inner._format.unpack(last))
     if flush:
         writer.flush()

@@ -47,7 +47,7 @@ def test_overwrite(tmp_path, old, new):
         for number in range(100, 130):
             writer.append({'id': number, 'text': f'text {number}'})
         assert first_of(path) == 0
-    assert writer.directory == str(path)
+    assert writer.path == str(path)
     assert first_of(path) == 100
     with pytest.raises(ZeroDivisionError):
         write(path, new, 200, fail_at=215, mode='overwrite')
@@ -165,9 +165,9 @@ def test_leftovers_of_a_killed_overwrite(tmp_path):
     found = bags.verify(path, notes=True)
     assert [os.path.basename(note.path) for note in found] == ['.d.0123abcd.new', '.d.4567cdef.old']
     with bags.DatasetWriter(tmp_path / 'd', SPEC, mode='overwrite') as writer:
-        assert {'d', os.path.basename(writer.directory), '.e.0123abcd.new'} == set(os.listdir(tmp_path))
+        assert {'d', os.path.basename(writer.path), '.e.0123abcd.new'} == set(os.listdir(tmp_path))
         (at_work,) = bags.verify(path, notes=True)
-        assert at_work.path == writer.directory
+        assert at_work.path == writer.path
         assert [recovery.action for recovery in bags.recover(path)] == ['nothing'] * 3
         writer.append({'id': 0, 'text': ''})
     shutil.move(path, tmp_path / '.d.0123abcd.old')

@@ -167,7 +167,7 @@ def test_join_adds_and_replaces_fields(source, kit, tmp_path):
     assert list(both[3, ('z', 'id')].items()) == [('z', 3), ('id', 3)]
     assert list(both.batch([3], ('z', 'id'))) == ['z', 'id']
     assert both.file(3, 'text').read() == b'3'
-    assert rows_of(bags.open([base.directory, more.directory], replace=True)) == wanted
+    assert rows_of(bags.open([base.path, more.path], replace=True)) == wanted
     back = bags.join([more, base], replace=True)
     assert [r['text'] for r in back] == [r['text'] for r in rows]
     with pytest.raises(ValueError, match='one length'):
@@ -224,7 +224,7 @@ def test_editing_with_views(source, kit, tmp_path):
     shuffled = np.random.default_rng(0).permutation(12)
     assert [r['id'] for r in bags.select(base, shuffled)] == shuffled.tolist()
     new = kit.fill(tmp_path / 'x', [{'note': 'new'}] * 12, {'note': 'utf8?'})
-    assert {r['note'] for r in bags.open([base.directory, new], replace=True)} == {'new'}
+    assert {r['note'] for r in bags.open([base.path, new], replace=True)} == {'new'}
 
 
 def test_closing_a_view_closes_its_datasets(kit, tmp_path):

@@ -113,7 +113,7 @@ def script(dataset, kit, tmp_path):
         # To files: a pipe ends only when all processes have closed it, also one that was left running.
         with open(tmp_path / 'out', 'w+') as out, open(tmp_path / 'errors', 'w+') as error:
             done = subprocess.run(
-                [sys.executable, '-W', 'error', str(path), dataset.directory, *map(str, args)],
+                [sys.executable, '-W', 'error', str(path), dataset.path, *map(str, args)],
                 env={**os.environ, 'PYTHONPATH': str(kit.ROOT)},
                 cwd=tmp_path,
                 stdout=out,
