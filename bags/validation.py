@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import importlib
 import inspect
 import os
@@ -29,8 +30,19 @@ RENAMED = {
     'shardstep': 'shard_step',
     'shard_stop': 'shard_step',
     'overwrite': "mode='overwrite'",
+    'directory': 'path',
+    'num_workers': 'workers',
+    'prefetch_factor': 'prefetch',
+    'num_replicas': 'world_size',
+    'drop_last': "last_batch='drop' (of a Loader) or padding='drop' (of windows)",
+    'collate_fn': 'collate',
+    'pin_memory': 'to_device',
 }
-"""Options of Bags 0.x, Granular and other libraries, and their replacements."""
+"""Options of Bags 0.x, Granular, PyTorch and other libraries, and their replacements."""
+CALLS = {
+    'windows': "windows(fields, length) is windows(every=FIELD, FIELD=bags.steps(0, length), padding='drop')",
+}
+"""Forms of calls that a function had before, and their replacements."""
 
 
 class Option(NamedTuple):
@@ -69,6 +81,7 @@ class Options(Shareable):
 
 
 Made = TypeVar('Made', bound=Options)
+Called = TypeVar('Called', bound=Callable[..., Any])
 
 
 def made_from(keywords: Any, *first: str) -> Callable[[type[Made]], type[Made]]:
@@ -113,12 +126,42 @@ def merge(
     """
     if options is not None and not isinstance(options, options_type):
         raise TypeError(f'options: expected {options_type.__name__}, got {type(options).__name__}')
-    refuse_unknown(keywords, known or options_type.declared, function)
+    if keywords:
+        refuse_unknown(keywords, known or options_type.declared, function)
     merged: Made = copy.copy(options or options_type.defaults)
     for name, value in keywords.items():
         if value is not vars(merged)[name]:
             setattr(merged, name, value)
     return merged
+
+
+def with_advice(function: Called) -> Called:
+    """Makes a function give advice on options of other libraries, as `refuse_unknown`, and on former calls.
+
+    Its signature stays as it is. Functions with keywords of any name check these themselves.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    takes_any = any(each.kind == inspect.Parameter.VAR_KEYWORD for each in parameters)
+
+    @functools.wraps(function)
+    def call(*args: Any, **keywords: Any) -> Any:
+        for name in () if takes_any else keywords:
+            refuse_renamed(name)
+        try:
+            return function(*args, **keywords)
+        except TypeError as exc:
+            is_of_call = exc.__traceback__ is not None and exc.__traceback__.tb_next is None
+            if is_of_call and function.__name__ in CALLS:
+                raise TypeError(f'{exc}: {CALLS[function.__name__]}') from None
+            raise
+
+    return call  # type: ignore[return-value]
+
+
+def refuse_renamed(name: str) -> None:
+    """Raises TypeError with advice if an option is one of other libraries."""
+    if name in RENAMED:
+        raise TypeError(f'unexpected option {name!r}: use {RENAMED[name]}')
 
 
 def refuse_unknown(
@@ -134,8 +177,7 @@ def refuse_unknown(
     for name in given:
         if name in known:
             continue
-        if name in RENAMED:
-            raise TypeError(f'unexpected option {name!r}: use {RENAMED[name]}')
+        refuse_renamed(name)
         import difflib
 
         names = list(known)

@@ -1,5 +1,6 @@
 """Options of a wrong type or value raise an error with their name, what was expected and what was given."""
 
+import inspect
 import os
 from pathlib import Path
 
@@ -41,6 +42,35 @@ RENAMED = {
     'shardstep': 'shard_step',
     'shard_stop': 'shard_step',
 }
+
+
+OF_OTHERS = [
+    (lambda d: bags.Loader(d, 4, num_workers=2), 'num_workers', 'workers'),
+    (lambda d: bags.Loader(d, 4, drop_last=True), 'drop_last', "last_batch='drop'"),
+    (lambda d: bags.Loader(d, 4, collate_fn=list), 'collate_fn', 'collate'),
+    (lambda d: bags.Loader(d, 4, num_replicas=2), 'num_replicas', 'world_size'),
+    (lambda d: bags.consolidate(directory=d), 'directory', 'path'),
+    (lambda d: bags.create_index(directory=d, field='x'), 'directory', 'path'),
+    (lambda d: bags.export(d, d, overwrite=True), 'overwrite', "mode='overwrite'"),
+    (lambda d: bags.statistics(d, num_workers=2), 'num_workers', 'workers'),
+    (lambda d: bags.open(d, shard_stop=2), 'shard_stop', 'shard_step'),
+    (lambda d: bags.copy(d, d, num_workers=2), 'num_workers', 'workers'),
+]
+
+
+@pytest.mark.parametrize(('call', 'option', 'ours'), OF_OTHERS)
+def test_functions_advise_on_options_of_other_libraries(tmp_path, call, option, ours):
+    with pytest.raises(TypeError, match=f"unexpected option '{option}': use {ours}"):
+        call(tmp_path / 'd')
+    with pytest.raises(TypeError, match=r"missing .* argument: 'path'"):
+        bags.open(directory=tmp_path)
+
+
+@pytest.mark.parametrize('function', [bags.Loader, bags.consolidate, bags.export, bags.open, bags.write])
+def test_signatures_are_those_of_the_functions(function):
+    parameters = inspect.signature(function).parameters
+    assert next(iter(parameters)) in ('dataset', 'path', 'source')
+    assert not {*parameters} & {'args', 'keywords', 'directory'}
 
 
 @pytest.mark.parametrize('option', RENAMED)

@@ -33,7 +33,7 @@ from bags.progress import Advance
 from bags.progress import progress as show_progress
 from bags.storage import Durability
 from bags.storage.urls import plain_path
-from bags.validation import one_of, positive_or_none
+from bags.validation import one_of, positive_or_none, with_advice
 
 KEYS = ('utf8', 'int', 'uint', 'i64', 'u64')
 BATCH_BYTES = 1 << 24
@@ -49,6 +49,7 @@ Sample = tuple[str, list[File], bool]
 """A key, the files of its datapoint, and whether the key may be the whole name of a single file."""
 
 
+@with_advice
 def export(
     dataset: Any,
     target: str | os.PathLike[str],

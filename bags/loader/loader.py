@@ -24,7 +24,7 @@ from bags.loader.state import Cursor, State, cursor_from
 from bags.loader.trace import indices_of_step
 from bags.samplers import Sampler, Sequential, ShardShuffled, Shuffled, shard_lengths
 from bags.samplers.orders import check_sampler
-from bags.validation import at_least, at_least_or_none, integer, item_count, one_of, worker_count
+from bags.validation import at_least, at_least_or_none, integer, item_count, one_of, with_advice, worker_count
 from bags.workers.processes import check_sendable
 
 REMOTE_WORKERS = 16  # Default number of threads for a remote dataset, which mostly wait.
@@ -83,6 +83,7 @@ class Loader:
         TypeError: Not a dataset, an option of the wrong type, or, for processes, one that cannot be pickled.
     """
 
+    @with_advice
     def __init__(
         self,
         dataset: Dataset | MapStyle,

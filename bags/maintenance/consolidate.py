@@ -23,6 +23,7 @@ from bags.errors import BagsError, CorruptError, SpecError
 from bags.maintenance.location import Location, locate
 from bags.progress import progress as show_progress
 from bags.storage import Store
+from bags.validation import with_advice
 
 UNFINISHED = (
     'expected a finished dataset, got one that is being written, or whose writer ended early (bags.recover '
@@ -30,6 +31,7 @@ UNFINISHED = (
 )
 
 
+@with_advice
 def consolidate(
     path: str | os.PathLike[str],
     *,

@@ -10,8 +10,10 @@ from bags.dataset.key_index import INDEX_SUFFIX, KeyIndex, check_key_field, dump
 from bags.dataset.open import open as open_dataset
 from bags.progress import progress as show_progress
 from bags.storage.memory_file import MemoryFile
+from bags.validation import with_advice
 
 
+@with_advice
 def create_index(
     path: str | os.PathLike[str],
     field: str,

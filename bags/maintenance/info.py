@@ -27,6 +27,7 @@ from bags.dataset.refs import MISSING
 from bags.dataset.refs_reader import RefsReader
 from bags.indexing import Int64s
 from bags.maintenance.location import Location, locate
+from bags.validation import with_advice
 
 SAMPLED_SHARDS = 64
 SAMPLED_RECORDS = 1 << 20
@@ -127,6 +128,7 @@ class BagInfo:
     sampled_bags: int
 
 
+@with_advice
 def info(
     path: str | os.PathLike[str],
     *,

@@ -11,8 +11,10 @@ from bags.dataset.json_files import remove_json, write_json
 from bags.dataset.metadata import METADATA, dump_metadata
 from bags.dataset.spec import load_spec
 from bags.maintenance.location import locate
+from bags.validation import with_advice
 
 
+@with_advice
 def set_metadata(
     path: str | os.PathLike[str],
     metadata: Mapping[str, Any],

@@ -26,6 +26,7 @@ from bags.maintenance.location import locate
 from bags.maintenance.recover_cut import keep_readable as keep_readable_datapoints
 from bags.maintenance.recover_cut import ranges_of
 from bags.storage import Store, store_for
+from bags.validation import with_advice
 
 ACCEPTED = 'was unfinished, and is accepted as it is'
 SENTINEL_BYTES = 1
@@ -55,6 +56,7 @@ class Recovery:
         return f'{self.path}: {self.detail}'
 
 
+@with_advice
 def recover(
     path: str | os.PathLike[str],
     *,

@@ -33,7 +33,7 @@ from bags.progress import Advance
 from bags.progress import progress as show_progress
 from bags.storage import Store
 from bags.storage.urls import plain_path
-from bags.validation import at_least, worker_count
+from bags.validation import at_least, with_advice, worker_count
 
 FORMAT = 'bags statistics 1'
 CHUNK_BYTES = 1 << 24
@@ -74,6 +74,7 @@ class FieldStatistics:
     """Number of datapoints whose images were decoded; None if all values were read."""
 
 
+@with_advice
 def statistics(
     dataset: Dataset | str | os.PathLike[str],
     fields: str | Iterable[str] | None = None,

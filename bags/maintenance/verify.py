@@ -34,12 +34,13 @@ from bags.maintenance.verify_folder import (
 from bags.progress import progress as show_progress
 from bags.storage import Hints
 from bags.storage.urls import plain_path
-from bags.validation import worker_count
+from bags.validation import with_advice, worker_count
 
 STEPS_PER_WORKER = 8
 """Number of checks handed to each thread at a time."""
 
 
+@with_advice
 def verify(
     dataset: Any,
     *,
