@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from bags.dataset.resume import ProgressLog
+import msgpack
+import numpy as np
+
 from bags.workers.outcome import Outcome
 
 MIN_SECONDS, MAX_SECONDS = 0.03, 0.2
@@ -15,7 +18,8 @@ MAX_INPUTS = 256
 GOOD_BYTES = 1 << 22
 """Bytes of the records of a task above which tasks do not grow; above twice as many they shrink."""
 
-Ranges = list[tuple[int, int]]
+MAX_HASHED_BYTES = 1 << 26
+"""Bytes of inputs that a fingerprint is computed from."""
 
 
 class Task(NamedTuple):
@@ -35,27 +39,25 @@ class Inputs(Iterator[Task]):
 
     Args:
         source: The inputs.
-        done: Ranges of inputs to leave out, in order.
+        start: Number of inputs to leave out at the beginning.
         max_size: Maximum number of inputs in a task.
     """
 
-    def __init__(self, source: Iterable[Any], done: Ranges, max_size: int = MAX_INPUTS) -> None:
-        self._ranges = _remaining(source, done)
-        self._first = 0
-        self._inputs: Iterator[Any] = iter(())
+    def __init__(self, source: Iterable[Any], start: int, max_size: int = MAX_INPUTS) -> None:
+        self._inputs = _from(source, start)
+        self._first = start
         self._size = 1
         self._max_size = max_size
 
     def __next__(self) -> Task:
         inputs: list[Any] = []
-        while not inputs:
-            try:
-                inputs.extend(itertools.islice(self._inputs, self._size))
-            except Exception as exc:
-                exc.add_note(f'from the source, at input {self._first + len(inputs)}')
-                raise
-            if not inputs:
-                self._first, self._inputs = next(self._ranges)
+        try:
+            inputs.extend(itertools.islice(self._inputs, self._size))
+        except Exception as exc:
+            exc.add_note(f'from the source, at input {self._first + len(inputs)}')
+            raise
+        if not inputs:
+            raise StopIteration
         task = Task(self._first, inputs)
         self._first += len(inputs)
         return task
@@ -69,83 +71,53 @@ class Inputs(Iterator[Task]):
             self._size = max(1, self._size // 2)
 
 
-def _remaining(source: Iterable[Any], done: Ranges) -> Iterator[tuple[int, Iterator[Any]]]:
-    """Yields the ranges of inputs that are not done: the number of the first input, and the inputs.
+def _from(source: Iterable[Any], start: int) -> Iterator[Any]:
+    """Yields the inputs from a position on.
 
     Raises:
-        ValueError: There are fewer inputs than are done.
+        ValueError: There are fewer inputs.
     """
-    starts = [0, *(stop for _, stop in done)]
-    stops = [*(start for start, _ in done), None]
-    iterator = None if isinstance(source, Sequence) else iter(source)
-    position = 0
-    for start, stop in zip(starts, stops, strict=True):
-        if start == stop:
-            continue
-        if iterator is None:
-            assert isinstance(source, Sequence)
-            places = range(start, len(source) if stop is None else stop)
-            yield start, (source[place] for place in places)
-            continue
-        skipped = sum(1 for _ in itertools.islice(iterator, start - position))
-        if skipped < start - position:
-            raise ValueError(
-                f'resume: expected at least {start} inputs, which an earlier run has written, '
-                f'got {position + skipped}'
-            )
-        yield start, itertools.islice(iterator, None if stop is None else stop - start)
-        position = start if stop is None else stop
+    if isinstance(source, Sequence):
+        return (source[index] for index in range(start, len(source)))
+    inputs = iter(source)
+    skipped = sum(1 for _ in itertools.islice(inputs, start))
+    if skipped < start:
+        raise ValueError(
+            f'resume: expected at least {start} inputs, which an earlier run has written, got {skipped}'
+        )
+    return inputs
 
 
-class WrittenInputs:
-    """The inputs that an unordered dataset holds.
+def fingerprint_of_inputs(source: Any) -> str | None:
+    """Returns a hash of the first 64 MiB of a list or array of plain values; None for other inputs.
 
-    After a crash it is unknown how many datapoints the last flush made durable. The log is therefore written
-    before each flush: the inputs that were durable after the previous flush (`length`, `done`), and the order
-    of the datapoints since (`since`). With the length of the dataset, these give the inputs that it holds.
-
-    Args:
-        log: Holds these values, under the key 'ledger'.
-        length: Number of datapoints in the dataset.
+    The items of other sequences may take long to make.
+    Plain values are None, numbers, texts, bytes, paths, ranges, arrays, and lists and mappings of them.
     """
+    if not isinstance(source, list | tuple | range | np.ndarray):
+        return None
+    from xxhash import xxh3_128
 
-    def __init__(self, log: ProgressLog, length: int) -> None:
-        self._log = log
-        saved = log.state.get('ledger', {'length': length, 'done': [(0, length)], 'since': []})
-        self.done: Ranges = [(start, stop) for start, stop in saved['done']]
-        """Ranges of inputs whose datapoints are durable, in order."""
-        unsaved = length - saved['length']
-        for start, stop in saved['since']:
-            if unsaved > 0:
-                self._add(start, min(stop, start + unsaved))
-                unsaved -= stop - start
-        self._length = length
-        self._since: Ranges = []
+    digest, size = xxh3_128(), 0
+    pack = msgpack.Packer(default=_plain, unicode_errors='surrogatepass').pack
+    try:
+        for value in [source] if isinstance(source, range) else source:
+            packed = pack(value)
+            digest.update(packed)
+            size += len(packed)
+            if size > MAX_HASHED_BYTES:
+                break
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return digest.hexdigest()
 
-    def append(self, first: int, count: int) -> None:
-        """Records that the datapoints of inputs were appended."""
-        if self._since and self._since[-1][1] == first:
-            self._since[-1] = self._since[-1][0], first + count
-        else:
-            self._since.append((first, first + count))
 
-    def save(self) -> None:
-        """Writes the appended inputs to the log; called before a flush."""
-        self._log.state['ledger'] = {'length': self._length, 'done': self.done, 'since': self._since}
-        self._log.save()
-
-    def flushed(self) -> None:
-        """Records that all appended inputs are durable."""
-        for start, stop in self._since:
-            self._add(start, stop)
-            self._length += stop - start
-        self._since = []
-
-    def _add(self, start: int, stop: int) -> None:
-        merged: Ranges = []
-        for begin, end in sorted([*self.done, (start, stop)]):
-            if merged and merged[-1][1] == begin:
-                merged[-1] = merged[-1][0], end
-            else:
-                merged.append((begin, end))
-        self.done = merged
+def _plain(value: Any) -> Any:
+    """Returns paths and arrays as values that msgpack has."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, range):
+        return [value.start, value.stop, value.step]
+    if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
+        return [value.dtype.str, value.shape, value.tobytes()]
+    raise TypeError(f'expected a plain value, got {type(value).__name__}')

@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any, Unpack
 
-from bags.authoring.tasks import MAX_INPUTS, Inputs, Task, WrittenInputs
+from bags.authoring.tasks import MAX_INPUTS, Inputs, Task, fingerprint_of_inputs
 from bags.dataset.base import Dataset
 from bags.dataset.encoder import Encoder, collect
 from bags.dataset.fingerprint import source_fingerprints
@@ -28,7 +27,6 @@ from bags.workers.processes import check_main, check_sendable
 MAX_HELD_BYTES = 1 << 28
 """Maximum bytes of finished records that wait for earlier ones."""
 MAX_TASKS_AHEAD = 256
-CHECKPOINT_SECONDS = 1.0
 
 
 @dataclasses.dataclass(eq=False)
@@ -69,7 +67,6 @@ def write(
     transform: Callable[[Any], Mapping[str, Any]] | None = None,
     workers: int | None = None,
     processes: bool | None = None,
-    ordered: bool = True,
     encoders: Mapping[str, Callable[..., Any]] | None = None,
     check_source: bool = True,
     progress: bool | None = None,
@@ -87,11 +84,12 @@ def write(
         processes: True for spawned processes, which must be able to import `transform` and `encoders`; False
             for threads. Unless given, processes if there is a `transform`, `encoders` or a map-style dataset,
             and they can be pickled.
-        ordered: Keep the order of the inputs. If False, datapoints are written in the order of completion.
-            (Object stores keep the order in any case.)
         encoders: As in `DatasetWriter`. They run in the workers.
-        check_source: With `resume`, raise if a source that is a dataset has changed since the earlier run.
-            False continues with its other datapoints.
+        check_source: With `resume`, raise if the source has changed since the earlier run. False continues
+            with its other inputs. Compared are the contents of a dataset, and the first 64 MiB of a list,
+            range or array of plain values: numbers, texts, paths, arrays, and lists and mappings of them. Of
+            any other source only the length is compared, if it has one, and files that inputs name are not
+            read.
         progress: Whether to show a progress bar; None: on a terminal or in a notebook.
         **options: As in `ShardedDatasetWriter`. `resume=True` resumes an earlier run, if there was one, with
             the same inputs in the same order: no datapoint is lost or written twice.
@@ -139,24 +137,23 @@ def write(
         'length': len(source) if isinstance(source, Sized) else None,
         **({'fingerprint': None} if dataset is None else source_fingerprints(dataset)),
     }
+    if dataset is None and (identity := fingerprint_of_inputs(source)) is not None:
+        made_from['identity'] = identity
     with contextlib.ExitStack() as stack:
         writer = stack.enter_context(ShardedDatasetWriter(path, spec, encoders, **options))
-        log = ProgressLog(writer, made_from, settings.resume, check_source)
-        ordered = (ordered or writer.store.is_remote) and not log.state.get('ledger')
-        written = None if ordered else WrittenInputs(log, len(writer))
-        done = [(0, len(writer))] if written is None else written.done
+        ProgressLog(writer, made_from, settings.resume, check_source)
         total = made_from['length']
         advance = stack.enter_context(
             show_progress('writing', total and total - len(writer), 'datapoints', show=progress)
         )
         inputs = Inputs(
-            source if indexed is None else range(len(indexed)), done, MAX_INPUTS if workers else 1
+            source if indexed is None else range(len(indexed)), len(writer), MAX_INPUTS if workers else 1
         )
         pool = stack.enter_context(
             WorkerPool(work, workers, processes=bool(processes), name='bags-write', size_of=_size_of)
         )
-        outcomes = pool.run(inputs, ordered=ordered, ahead=MAX_TASKS_AHEAD, max_held_bytes=MAX_HELD_BYTES)
-        _write_all(outcomes, inputs, writer, written, advance)
+        outcomes = pool.run(inputs, ahead=MAX_TASKS_AHEAD, max_held_bytes=MAX_HELD_BYTES)
+        _write_all(outcomes, inputs, writer, advance)
     return Written(len(writer), writer.shards, writer.size, writer.spec)
 
 
@@ -171,47 +168,18 @@ def _size_of(datapoints: list[list[Any]]) -> int:
 
 
 def _write_all(
-    outcomes: Iterator[Outcome],
-    inputs: Inputs,
-    writer: ShardedDatasetWriter,
-    written: WrittenInputs | None,
-    advance: Advance,
+    outcomes: Iterator[Outcome], inputs: Inputs, writer: ShardedDatasetWriter, advance: Advance
 ) -> None:
     """Writes the results of tasks.
 
     Raises:
         Exception: The error of the first task that failed, after all earlier results are written.
     """
-    flushed = time.monotonic()
-
-    def checkpoint() -> None:
-        if written is not None:
-            written.save()
-        if written is None:
+    for outcome in outcomes:
+        inputs.learn(outcome)
+        for records in outcome.result or ():
+            writer.append_records(records)
+        advance(len(outcome.result or ()), outcome.size)
+        if outcome.error is not None:
             writer.flush()
-        else:
-            writer.sync()  # The log relies on datapoints before the last checkpoint, also after a power cut.
-            written.flushed()
-
-    try:
-        for outcome in outcomes:
-            inputs.learn(outcome)
-            for number, records in enumerate(outcome.result or (), outcome.task.first):
-                if written is not None and writer._is_due:
-                    checkpoint()  # The end of a shard flushes it.
-                writer.append_records(records, False if written is not None else None)
-                if written is not None:
-                    written.append(number, 1)
-            advance(len(outcome.result or ()), outcome.size)
-            if outcome.error is not None:
-                checkpoint()
-                outcome.get()
-            if written is not None and time.monotonic() - flushed >= CHECKPOINT_SECONDS:
-                checkpoint()
-                flushed = time.monotonic()
-        if written is not None:
-            checkpoint()
-    except BaseException:
-        if written is not None:
-            written.save()  # `close` of the writer flushes what it has.
-        raise
+            outcome.get()

@@ -71,18 +71,16 @@ class WorkerPool:
         self,
         tasks: Iterable[Any],
         *,
-        ordered: bool = True,
         ahead: int | None = None,
         max_held_bytes: int | None = None,
     ) -> Iterator[Outcome]:
-        """Runs tasks, taken from the iterable as workers become free, and yields their outcomes.
+        """Runs tasks, taken from the iterable as workers become free, and yields their outcomes in order.
 
         Workers start at once, not when the first outcome is requested. After a task fails, no other starts
         until its outcome has been yielded.
 
         Args:
             tasks: The tasks.
-            ordered: Yield in the order of the tasks; else as they complete, failed ones last.
             ahead: Maximum number of tasks started and not yielded; by default `TASKS_PER_WORKER` per worker.
             max_held_bytes: No task starts while results that were not yielded hold this many bytes.
         """
@@ -110,12 +108,11 @@ class WorkerPool:
 
         def outcomes() -> Iterator[Outcome]:
             while begun:
-                outcome = _next_of(begun, ordered)
-                if outcome is None:
+                if not begun[0].is_done:
                     self._receive(True)
                     begin()
                     continue
-                begun.remove(outcome)
+                outcome = begun.popleft()
                 self._receive(False)
                 begin()  # So that workers have tasks while the caller is busy.
                 yield outcome
@@ -162,14 +159,6 @@ class WorkerPool:
 def _close(backend: _Threads | Processes, process: int) -> None:
     if os.getpid() == process:  # A forked child has no workers.
         backend.close()
-
-
-def _next_of(begun: deque[Outcome], ordered: bool) -> Outcome | None:
-    """Returns the outcome to yield next, or None if that is not done yet."""
-    if ordered:
-        return begun[0] if begun[0].is_done else None
-    succeeded = (outcome for outcome in begun if outcome.is_done and outcome.error is None)
-    return next(succeeded, begun[0] if all(outcome.is_done for outcome in begun) else None)
 
 
 class _Threads:

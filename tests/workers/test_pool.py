@@ -26,25 +26,20 @@ def options(request):
 
 def test_results_come_in_order(options):
     with WorkerPool(samples.uneven, **options) as pool:
-        found = [outcome.get() for outcome in pool.run(range(40))]
+        outcomes = list(pool.run(range(40)))
+        assert all(outcome.seconds > 0.04 for outcome in outcomes if outcome.task % 5 == 0)
+        found = [outcome.get() for outcome in outcomes]
         assert [number for number, _ in found] == list(range(40))
         assert ({pid for _, pid in found} == {os.getpid()}) == ('processes' not in options)
         assert not list(pool.run([]))
+        outcomes = list(pool.run(range(10)))
+        assert not options['workers'] or all(
+            outcome.seconds > 0.04 for outcome in outcomes if outcome.task % 5 == 0
+        )
         assert [outcome.task for outcome in pool.run('ab')] == ['a', 'b']
 
 
-def test_results_come_as_they_are_done(options):
-    with WorkerPool(samples.uneven, **options) as pool:
-        outcomes = list(pool.run(range(40), ordered=False))
-        found = [outcome.get()[0] for outcome in outcomes]
-        assert sorted(found) == list(range(40))
-        if options['workers']:
-            assert found != sorted(found)
-            assert all(outcome.seconds > 0.04 for outcome in outcomes if outcome.task % 5 == 0)
-
-
-@pytest.mark.parametrize('ordered', [True, False])
-def test_the_tasks_at_work_are_bounded(options, ordered):
+def test_the_tasks_at_work_are_bounded(options):
     taken = []
 
     def tasks():
@@ -53,7 +48,7 @@ def test_the_tasks_at_work_are_bounded(options, ordered):
             yield number
 
     with WorkerPool(samples.square, **options) as pool:
-        for count, _ in enumerate(pool.run(tasks(), ordered=ordered), 1):
+        for count, _ in enumerate(pool.run(tasks()), 1):
             assert len(taken) - count <= max(0, 2 * options['workers'])
     assert len(taken) == 40
 
@@ -137,18 +132,6 @@ def test_errors_come_in_their_place(options):
         outcomes = list(pool.run(range(20)))  # Outcomes with errors do not end the run.
     assert [outcome.task for outcome in outcomes if outcome.error is not None] == [7]
     assert [outcome.task for outcome in outcomes] == list(range(20))
-
-
-def test_errors_come_last_where_there_is_no_order(options):
-    with WorkerPool(samples.fails_at_7, **options) as pool:
-        outcomes = []
-        for outcome in pool.run(range(100), ordered=False):
-            outcomes.append(outcome)
-            if outcome.error is not None:
-                break
-        assert outcomes[-1].task == 7
-        done = {outcome.task for outcome in outcomes}
-        assert set(range(8)) <= done == set(range(max(done) + 1))
 
 
 def test_what_was_made_before_an_error(options):
