@@ -29,7 +29,7 @@ import numpy as np
 
 from bags.formats.arrays import as_array
 from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
-from bags.formats.ffmpeg import best_stream, import_av, open_container
+from bags.formats.ffmpeg import best_stream, frame_samples, import_av, open_container
 from bags.formats.flac import first_frame, max_samples, read_stream_info
 from bags.formats.scalars import MAX_VALUE_SIZE, Buffer, check_count, check_value_size, parse_int
 
@@ -313,10 +313,10 @@ def _joined(frames: Iterable[Any], max_size: int) -> tuple[Samples, int]:
     for frame in frames:
         if frame.is_corrupt:
             raise ValueError(f'audio is damaged in block {len(blocks)}')
-        block = frame.to_ndarray()
+        block = frame_samples(frame)
         size += block.nbytes
         check_value_size(size, max_size, f'the first {len(blocks) + 1} blocks of samples')
-        blocks.append(block.T if frame.format.is_planar else block.reshape(-1, frame.layout.nb_channels))
+        blocks.append(block)
         layouts.add((frame.sample_rate, frame.layout.nb_channels))
     if not blocks:
         raise ValueError('expected at least one sample, got none')

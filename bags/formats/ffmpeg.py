@@ -1,10 +1,12 @@
-"""FFmpeg's libraries through the package av: import, opening files of any origin, streams."""
+"""FFmpeg's libraries through the package av: import, files of any origin, streams, decoded samples."""
 
 from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from bags.errors import MissingDependencyError
 from bags.formats.signatures import DEMUXERS
@@ -58,7 +60,7 @@ class Stream:
 
 
 def best_stream(container: Any, media_type: str, index: int | None = None) -> Any:
-    """Returns the stream of a kind, `video` or `audio`: by its index, or else the one that players choose.
+    """Returns a stream of a media type: by its index, or else the one that players choose.
 
     The default depends on what was probed: choose once, in a file opened with the usual options.
 
@@ -93,3 +95,9 @@ def describe_stream(stream: Any) -> Stream:
         context.layout.nb_channels if is_audio else None,
         stream.language,
     )
+
+
+def frame_samples(frame: Any) -> np.ndarray[Any, np.dtype[Any]]:
+    """Returns the samples of a decoded frame of audio, shape (samples, channels), in its own dtype."""
+    samples: np.ndarray[Any, np.dtype[Any]] = frame.to_ndarray()
+    return samples.T if frame.format.is_planar else samples.reshape(-1, frame.layout.nb_channels)

@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from bags.formats.audio import VERIFY_CHECKSUMS, decode_flac, encode_wav, find_samples, samples_of
 from bags.formats.encoded import BufferFile
-from bags.formats.ffmpeg import import_av, open_container
+from bags.formats.ffmpeg import frame_samples, import_av, open_container
 from bags.formats.signatures import identify_file
 from bags.indexing import Int64s
 from bags.media.demux import open_packets
@@ -270,9 +270,8 @@ class AudioDecoder:
                 raise ValueError(f'packet {number} is damaged: {exc}') from exc
             blocks = []
             for frame in frames:
-                block = frame.to_ndarray()
-                channels = frame.layout.nb_channels
-                block = as_float(block.T if frame.format.is_planar else block.reshape(-1, channels))
+                block = as_float(frame_samples(frame))
+                channels = block.shape[1]
                 if not self.rate:
                     self.rate, self.channels = frame.sample_rate, channels
                 if (frame.sample_rate, channels) != (self.rate, self.channels):
@@ -298,7 +297,7 @@ def as_float(samples: npt.NDArray[Any]) -> Samples:
 def _is_contiguous(file: BinaryIO, table: PacketTable) -> bool:
     """Returns whether the packets of a FLAC are contiguous and complete.
 
-    Otherwise libavformat split the file in wrong places: at damage, or (rarely) at samples that look like the
+    Otherwise libavformat split the file wrongly: at damage, or (rarely) at samples that look like the
     header of a frame. Decoding the whole file tells which.
     """
     file.seek(18)
@@ -316,8 +315,7 @@ def _decode_whole(file: BinaryIO, packets: Packets) -> WavReader:
     with file, open_container(file, packets.name) as container:
         stream = container.streams[packets.stream]
         for frame in container.decode(stream):
-            block = frame.to_ndarray()
-            blocks.append(block.T if frame.format.is_planar else block.reshape(-1, frame.layout.nb_channels))
+            blocks.append(frame_samples(frame))
             rate, begin = rate or frame.sample_rate, frame.time if begin is None else begin
     if not blocks:
         raise ValueError('expected at least one sample, got none')

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import struct
 from dataclasses import replace
 from typing import Any, BinaryIO
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from bags.formats.encoded import BorrowedFile, positioned
 from bags.formats.ffmpeg import Stream, best_stream, describe_stream, has_side_data, import_av, open_container
-from bags.formats.signatures import DEMUXERS, ebml_number, identify_file
+from bags.formats.signatures import DEMUXERS, identify_file
 from bags.media.joins import JOINED_FORMATS, JoinedClock, is_join
 from bags.media.mp4 import Track, find_moov, find_track
 from bags.media.packets import NO_PROBING, DemuxedPackets, Packets, new_context
@@ -19,6 +18,7 @@ from bags.media.pictures import REORDERED_CODECS, is_b_frame, may_reorder, nal_l
 from bags.media.skips import Skips
 from bags.media.source import LazyDecoder
 from bags.media.timeline import Bools, PacketTable, are_decoding_times, in_order_packets
+from bags.media.truncation import find_truncation
 
 HANDLERS = {'video': b'vide', 'audio': b'soun'}
 PLAIN_CODECS = {
@@ -27,7 +27,6 @@ PLAIN_CODECS = {
 }  # fmt: skip
 """Codecs of MP4 whose samples are packets as libavcodec decodes them."""
 
-MAX_OGG_PAGE_BYTES = 27 + 255 + 255 * 255
 MAX_SKIPPED_VOP_BYTES = 16
 """Packets of MPEG-4 up to this size may be VOPs that are not coded, which repeat a frame."""
 MAX_PACKETS_BEFORE_JOIN = 8
@@ -183,7 +182,7 @@ def _demux(file: BinaryIO, name: str, media_type: str, stream_index: int | None,
     packed: list[int] = []  # Rows of packed B-frames, for each of which an empty packet follows.
     is_packed = False
     shift: int | None = None  # Bytes from `packet.pos` to the packet; -1 if it is not stored as one range.
-    truncation = _find_truncation(whole, name)
+    truncation = find_truncation(whole, name)
     clock, doubtful = JoinedClock(), None  # Row and position of a packet after which packets may be missing.
     raw_times: list[int] = []
     try:
@@ -316,42 +315,3 @@ def _find(file: BorrowedFile, packet: Any, data: bytes, shift: int | None) -> in
     if shift is None:
         return file.read_at(packet.pos, len(data) + 32).find(data)
     return shift if file.read_at(packet.pos + shift, len(data)) == data else -1
-
-
-def _find_truncation(file: BorrowedFile, name: str) -> str | None:
-    """Describes the missing part of a file whose header gives its length; None if complete."""
-    size, end = file.size(), 0
-    head = file.read_at(0, 64)
-    if name in ('WAV', 'AVI'):
-        end = 8 + int.from_bytes(head[4:8], 'little')
-        end = end if end < 1 << 32 else 0
-    elif name == 'AIFF':
-        end = 8 + int.from_bytes(head[4:8], 'big')
-    elif name == 'AU':
-        start, length = int.from_bytes(head[4:8], 'big'), int.from_bytes(head[8:12], 'big')
-        end = 0 if length == (1 << 32) - 1 else start + length  # It may not be known.
-    elif name in ('WebM', 'Matroska'):
-        try:
-            segment = sum(ebml_number(head, 4))  # After the EBML header.
-            mark = file.read_at(segment, 12)
-            length, begin = ebml_number(mark, 4)
-            if mark[:4] == b'\x18\x53\x80\x67' and length + 1 != 1 << 7 * (begin - 4):
-                end = segment + begin + length
-        except (struct.error, IndexError):
-            pass  # libavformat raises.
-    elif name.startswith('Ogg') and not _ends_with_page(
-        file.read_at(max(0, size - MAX_OGG_PAGE_BYTES), MAX_OGG_PAGE_BYTES)
-    ):
-        return f'cut off: expected the end of an Ogg page, got that of the file at {size} bytes'
-    return f'cut off: expected {end} bytes, got {size}' if end > size else None
-
-
-def _ends_with_page(tail: bytes) -> bool:
-    """Returns whether the last page, which lists the lengths of its segments, ends where the file does."""
-    place = len(tail)
-    while (place := tail.rfind(b'OggS', 0, place)) >= 0:
-        count = tail[place + 26] if place + 26 < len(tail) else 255
-        lengths = tail[place + 27 : place + 27 + count]
-        if len(lengths) == count and place + 27 + count + sum(lengths) == len(tail):
-            return True
-    return False

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bags.formats.ffmpeg import has_side_data, import_av
+from bags.formats.ffmpeg import frame_samples, has_side_data, import_av
 
 SKIP_MANUAL = 1 << 29
 """A flag of libavcodec: the decoder keeps priming and padding."""
@@ -65,9 +65,5 @@ def _decode(context: Any, packet: Any) -> npt.NDArray[Any]:
         frames = context.decode(packet)
     except import_av().FFmpegError:
         frames = []
-    blocks = [
-        block if frame.format.is_planar else block.reshape(-1, frame.layout.nb_channels).T
-        for frame in frames
-        for block in [frame.to_ndarray()]
-    ]
+    blocks = [frame_samples(frame).T for frame in frames]
     return np.concatenate(blocks, axis=1) if blocks else np.empty((1, 0))
