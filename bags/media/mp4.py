@@ -111,11 +111,11 @@ def find_track(moov: bytes, handler: bytes, index: int | None = None) -> Track |
         ValueError: Its tables contradict each other.
     """
     view = memoryview(moov)
-    top = _children(view)
-    if b'mvex' in top:
-        return None  # Fragmented.
     try:
-        tracks = [content for type, content, _ in _boxes(view) if type == b'trak']
+        top = _children(view)
+        if b'mvex' in top:
+            return None  # Fragmented.
+        tracks = [content for box_type, content, _ in _boxes(view) if box_type == b'trak']
         found = [
             number
             for number, content in enumerate(tracks)

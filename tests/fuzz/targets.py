@@ -233,7 +233,15 @@ TARGETS = {
             example_mp4(),
         ],
     ),
-    'mp4': (read_mp4, (ValueError, UnusualTrackError), [example_mp4()]),
+    'mp4': (
+        read_mp4,
+        (ValueError, UnusualTrackError),
+        [
+            example_mp4(),
+            # A size of 64 bits that is cut off.
+            box(b'moov', box(b'free', b'') + struct.pack('>I4s', 1, b'trak')),
+        ],
+    ),
 }
 """By name: the function, the errors it may raise, and examples."""
 
