@@ -122,6 +122,19 @@ def offsets_of(counts: Int64s) -> Int64s:
     return offsets
 
 
+def chunk_length(count: int, size: int, target: int, most: int, growth: int = 2) -> int:
+    """Returns the length of the next chunk of items, so that it has about `target` bytes.
+
+    Args:
+        count: Length of the previous chunk, or of a whole whose mean is that of the chunks.
+        size: Its bytes.
+        target: Bytes that a chunk should have.
+        most: Maximum length.
+        growth: Maximum ratio of the lengths of the next chunk and the previous one.
+    """
+    return max(1, min(most, growth * count, count * target // max(1, size)))
+
+
 def split_by_bytes(
     start: int, stop: int, part_size: int, bytes_before: Callable[[int], int]
 ) -> Iterator[tuple[int, int, int]]:
@@ -151,3 +164,12 @@ def split_by_bytes(
             reached = bytes_before(end)
             yield begin, end, reached - size
             begin, size = end, reached
+
+
+def needed_stop(key: slice) -> int | None:
+    """Returns the end of the elements that a slice needs if it does not depend on the length; else None."""
+    reverse = (key.step or 1) < 0
+    first, last = (key.stop, key.start) if reverse else (key.start, key.stop)
+    if last is None or last < 0 or (first or 0) < 0:
+        return None
+    return operator.index(last) + reverse

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bags.indexing import as_indices, as_integers, check_index, offsets_of, split_by_bytes
+from bags.indexing import as_indices, as_integers, check_index, chunk_length, offsets_of, split_by_bytes
 
 COUNT = 5
 KINDS = {
@@ -97,6 +97,16 @@ def test_parts_cover_every_range():
         found = list(split_by_bytes(start, stop, size, lambda index: index * index))
         assert [index for a, b, _ in found for index in range(a, b)] == list(range(start, stop))
         assert all(a < b for a, b, _ in found)
+
+
+def test_lengths_of_chunks():
+    assert chunk_length(10, 1000, target=5000, most=1000) == 20  # At most twice as many.
+    assert chunk_length(10, 1000, target=5000, most=1000, growth=8) == 50
+    assert chunk_length(10, 1000, target=5000, most=7) == 7
+    assert chunk_length(10, 1000, target=300, most=1000) == 3
+    assert chunk_length(10, 1000, target=1, most=1000) == 1
+    assert chunk_length(10, 0, target=5000, most=1000) == 20
+    assert chunk_length(0, 0, target=5000, most=1000) == 1
 
 
 class Mask:

@@ -14,7 +14,7 @@ import importlib
 import math
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgpack
@@ -27,7 +27,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 # Names and codes of unstructured types: no commas or parentheses. 'a' is deprecated.
 _DTYPE = re.compile(r'(?![<>=|]?a\d*$)[<>=|]?([A-Za-z_]\w*|\?)(\[\w*\])?', re.ASCII)
-_KINDS = 'biufcmMSU'
+_DTYPE_KINDS = 'biufcmMSU'
 _SMALL_FLOAT = re.compile(r'bfloat16|float8_\w+', re.ASCII)
 
 _MAX_HEADER_BYTES = 1024
@@ -64,7 +64,7 @@ def is_small_float(dtype: np.dtype[Any]) -> bool:
 def _check_dtype(dtype: np.dtype[Any]) -> None:
     if is_small_float(dtype):
         return
-    if dtype.kind not in _KINDS or dtype.hasobject or dtype.itemsize == 0:
+    if dtype.kind not in _DTYPE_KINDS or dtype.hasobject or dtype.itemsize == 0:
         raise ValueError(
             f'expected a dtype of bools, numbers, times or fixed-size strings, got {dtype!s} '
             '(objects would need pickle; view structured and extension dtypes as plain ones)'
@@ -94,6 +94,20 @@ def fixed_array_type(*args: str) -> tuple[np.dtype[Any], tuple[int, ...]] | None
     """As `array_type`; None also if a length varies."""
     found = array_type(*args)
     return None if found is None or -1 in found[1] else found
+
+
+def type_text(dtype: np.dtype[Any], shape: Sequence[int] = ()) -> str:
+    """Returns the type of values of a dtype and shape: `float(4)`, `array(uint8,64,?)` if -1 varies."""
+    word = {'b': 'bool', 'i': 'int', 'u': 'uint', 'f': 'float'}.get(dtype.kind)
+    if word and not shape and dtype.itemsize <= 8 and not is_small_float(dtype):
+        return word if word == 'bool' else f'{word}({dtype.itemsize})'
+    return array_text(dtype, shape)
+
+
+def array_text(dtype: np.dtype[Any], shape: Sequence[int]) -> str:
+    """Returns the type `array(dtype,*shape)`."""
+    text = dtype.str[1:] if dtype.kind in 'SU' else dtype.newbyteorder('=').name
+    return f'array({",".join([text, *map(str, shape)])})'.replace('-1', '?')
 
 
 def _shape_text(shape: tuple[int, ...]) -> str:

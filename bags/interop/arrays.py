@@ -21,9 +21,10 @@ import numpy as np
 
 from bags.dataset.spec import parse_spec
 from bags.errors import SourceError
+from bags.formats.arrays import type_text
 from bags.formats.scalars import MAX_VALUE_SIZE, check_value_size
 from bags.formats.signatures import HEAD_BYTES, identify
-from bags.interop.source import Collecting, Source, name_fields, type_of_numbers
+from bags.interop.source import Collecting, Source, name_fields
 
 BLOCK_BYTES = 1 << 24
 """Bytes of an array that are read at a time, if its rows are items."""
@@ -224,7 +225,7 @@ def type_of_arrays(dtypes: set[str], shapes: set[Shape]) -> str:
     if len(varying) > 1 or any(0 in lengths for lengths in varying):
         return 'array'
     shape = [-1 if len(lengths) > 1 else min(lengths) for lengths in dimensions]
-    return type_of_numbers(np.dtype(next(iter(dtypes))), shape)
+    return type_text(np.dtype(next(iter(dtypes))), shape)
 
 
 def natural_order(name: str) -> list[tuple[int, int | str]]:

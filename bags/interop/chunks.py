@@ -21,10 +21,11 @@ import numpy as np
 
 from bags.dataset.spec import parse_type
 from bags.errors import SourceError
+from bags.formats.arrays import type_text
 from bags.interop.compressed import CODECS, Decompressed
 from bags.interop.files import checked_value
 from bags.interop.records import Record, RecordSource, array_from, open_file, size_of
-from bags.interop.source import Damaged, name_fields, reading, type_of_numbers
+from bags.interop.source import Damaged, name_fields, reading
 
 _MAX_CHUNK_BYTES = 1 << 32
 """Maximum size of a chunk: offsets have four bytes."""
@@ -207,7 +208,7 @@ def _inflated(file: BinaryIO, codec: str) -> bytes:
 def numbers(dtype: str, shape: tuple[int, ...] = ()) -> Column:
     """Returns a column of numbers, or of arrays of one dtype and shape; -1 is a length that varies."""
     element = np.dtype(dtype)
-    return Column(type_of_numbers(element, shape), functools.partial(array_from, dtype=element, shape=shape))
+    return Column(type_text(element, shape), functools.partial(array_from, dtype=element, shape=shape))
 
 
 def split_images(data: bytes) -> list[bytes]:

@@ -9,8 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from bags.dataset.metadata import Metadata
 from bags.dataset.spec import MAX_NAME_LENGTH, NAME, is_reserved
 from bags.errors import BagsError, CorruptError, MissingDependencyError, SourceError
@@ -193,14 +191,6 @@ def reading(path: str, format: str) -> Iterator[None]:
     except Exception as exc:  # Libraries raise KeyError, RuntimeError, MemoryError and others.
         detail = exc.detail if isinstance(exc, CorruptError) else str(exc) or type(exc).__name__
         raise SourceError(path, f'cannot be read as {format}: {detail}') from exc
-
-
-def type_of_numbers(dtype: np.dtype[Any], shape: Sequence[int] = ()) -> str:
-    """Returns the field type of numbers, or of arrays with a shape; -1 is a length that varies."""
-    word = {'b': 'bool', 'i': 'int', 'u': 'uint', 'f': 'float'}.get(dtype.kind)
-    if word and not shape and dtype.itemsize <= 8:
-        return word if word == 'bool' else f'{word}({dtype.itemsize})'
-    return f'array({",".join((dtype.name, *map(str, shape)))})'.replace('-1', '?')
 
 
 def name_fields(names: Iterable[str], notes: list[str]) -> dict[str, str]:

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bags.dataset.metadata import Metadata
+from bags.formats.arrays import type_text
 from bags.interop.records import open_file, read_json, size_of
-from bags.interop.source import name_fields, type_of_numbers
+from bags.interop.source import name_fields
 
 _MAX_LABELS_BYTES = 1 << 26
 
@@ -39,8 +40,8 @@ class ExampleColumn(NamedTuple):
     @property
     def field_type(self) -> str:
         """The type of the field."""
-        field_type = self.word or type_of_numbers(np.dtype(self.dtype), self.shape)
-        return field_type + '[]' * self.is_sequence + '?' * self.optional
+        text = self.word or type_text(np.dtype(self.dtype), self.shape)
+        return text + '[]' * self.is_sequence + '?' * self.optional
 
 
 def read_features(

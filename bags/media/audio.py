@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.formats.ffmpeg import Stream
+from bags.indexing import needed_stop
 from bags.media.audio_decoder import AnyAudioDecoder, Samples, open_audio
 from bags.media.demux import streams_of
 from bags.media.encoders import audio_options
-from bags.media.frames import as_seconds, needed_stop
+from bags.media.frames import as_seconds
 from bags.media.source import LazyDecoder
 from bags.storage.range_file import RangeFile
 
@@ -42,6 +43,7 @@ class Audio:
 
     def __init__(self, source: Any, *, exact: bool = False, stream: int | None = None) -> None:
         self.decoder = LazyDecoder(source, open_audio, stream)
+        """The decoder, for this library."""
         self._exact = exact
 
     def options(self, *, exact: bool) -> Audio:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.formats.pixels import Pixels
-from bags.indexing import Int64s
+from bags.indexing import Int64s, needed_stop
 
 Seconds = npt.NDArray[np.float64]
 
@@ -184,15 +184,6 @@ class FrameSequence(ABC):
             raise ValueError(f'{self._name}: frames are decoded: expected copy=None or True, got False')
         frames = self[:]
         return frames if dtype is None else frames.astype(dtype, copy=False)
-
-
-def needed_stop(key: slice) -> int | None:
-    """Returns the end of the elements that a slice needs if it does not depend on the length; else None."""
-    reverse = (key.step or 1) < 0
-    first, last = (key.stop, key.start) if reverse else (key.start, key.stop)
-    if last is None or last < 0 or (first or 0) < 0:
-        return None
-    return operator.index(last) + reverse
 
 
 def as_seconds(value: Any) -> float:
