@@ -13,6 +13,7 @@ All but the errors are imported on first use, so that importing bags takes almos
 
 from typing import TYPE_CHECKING, Any
 
+from bags.dataset.late_binding import FUNCTIONS
 from bags.errors import (
     BagsError,
     CorruptError,
@@ -26,6 +27,14 @@ from bags.errors import (
 from bags.forks import make_forks_wait
 
 make_forks_wait()
+FUNCTIONS.update(
+    arrow_dataset='arrow.batches',
+    read_batches='arrow.batches',
+    dataset_as_html='display.datasets',
+    dataset_as_text='display.datasets',
+    find_keys='keys.index',
+    open_key_index='keys.index',
+)
 
 if TYPE_CHECKING:
     from bags import bag, samplers
@@ -46,16 +55,17 @@ if TYPE_CHECKING:
     from bags.dataset.selection import frames
     from bags.dataset.sharded_reader import ShardedDatasetReader
     from bags.dataset.sharded_writer import ShardedDatasetWriter
-    from bags.dataset.views import concat, filter, join, select
+    from bags.dataset.views import concat, filter, select
     from bags.dataset.writer import DatasetWriter
     from bags.formats.images import draft_decoders
     from bags.interop.convert import convert
     from bags.interop.export import export
+    from bags.keys.index import create_index
+    from bags.keys.join import join
     from bags.loader.collate import pack, pad, stack
     from bags.loader.loader import Loader
     from bags.loader.normalize import normalize
     from bags.maintenance.consolidate import consolidate
-    from bags.maintenance.create_index import create_index
     from bags.maintenance.info import info
     from bags.maintenance.metadata import set_metadata
     from bags.maintenance.prefetch import prefetch
@@ -140,16 +150,17 @@ _HOMES = {
     'dataset.selection': ('frames',),
     'dataset.sharded_reader': ('ShardedDatasetReader',),
     'dataset.sharded_writer': ('ShardedDatasetWriter',),
-    'dataset.views': ('concat', 'filter', 'join', 'select'),
+    'dataset.views': ('concat', 'filter', 'select'),
     'dataset.writer': ('DatasetWriter',),
     'formats.images': ('draft_decoders',),
     'interop.convert': ('convert',),
     'interop.export': ('export',),
+    'keys.index': ('create_index',),
+    'keys.join': ('join',),
     'loader.collate': ('pack', 'pad', 'stack'),
     'loader.loader': ('Loader',),
     'loader.normalize': ('normalize',),
     'maintenance.consolidate': ('consolidate',),
-    'maintenance.create_index': ('create_index',),
     'maintenance.info': ('info',),
     'maintenance.metadata': ('set_metadata',),
     'maintenance.prefetch': ('prefetch',),

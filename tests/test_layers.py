@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import bags
+from bags.dataset.late_binding import FUNCTIONS, late
 
 PACKAGE = Path(bags.__file__).parent
 MODULES = sorted(PACKAGE.rglob('*.py'))
@@ -20,6 +21,7 @@ LAYERS = [
     {'bag', 'formats'},
     {'media'},
     {'dataset'},
+    {'arrow', 'keys', 'display'},
     {'sequences', 'samplers', 'maintenance'},
     {'authoring', 'interop', 'loader', 'viewer'},
     {'torch', 'jax', 'grain', 'beam', 'ray', 'types'},
@@ -79,6 +81,12 @@ def test_imports_point_one_way():
         for other in imports(path):
             if other.startswith('bags.') and other.split('.')[1] != own.split('.')[1]:
                 assert layer_of(other) < layer_of(own), f'{own} imports {other}'
+
+
+def test_functions_that_methods_of_datasets_call_are_above():
+    for name, module in FUNCTIONS.items():
+        assert layer_of(f'bags.{module}') > layer_of('bags.dataset')
+        assert callable(late(name))
 
 
 def test_no_circles():

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from os import environ
 from typing import TYPE_CHECKING, Any
 
+from bags.display.counts import byte_count, plural
+
 if TYPE_CHECKING:
     from bags.dataset.written import Written
 
@@ -74,20 +76,6 @@ def table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> 
     for row in rows:
         made.add_row(*map(as_text, row))
     return made
-
-
-def byte_count(size: float) -> str:
-    """Returns a number of bytes in three digits and a unit: 999 B, 1.2 MB."""
-    for unit in ('B', 'kB', 'MB', 'GB', 'TB'):
-        if size < 999.5:
-            return f'{size:.0f} {unit}' if unit == 'B' or size >= 99.95 else f'{size:.1f} {unit}'
-        size /= 1000
-    return f'{size:,.0f} PB'
-
-
-def plural(number: int, noun: str) -> str:
-    """Returns a number with its noun: 1 shard, 2 shards."""
-    return f'{number:,} {noun}{"" if number == 1 else "s"}'
 
 
 def summary(target: str, done: Written) -> str:

@@ -16,7 +16,8 @@ from bags.dataset.batch import Column, join_columns, spread, take
 from bags.dataset.columns import read_records, read_values
 from bags.dataset.field import Field
 from bags.dataset.folder import Folder
-from bags.dataset.key_index import KeyIndex, Matches, open_key_index
+from bags.dataset.key_values import Matches
+from bags.dataset.late_binding import late
 from bags.dataset.refs import MISSING
 from bags.dataset.selection import PerRowItems, Selection, divide
 from bags.dataset.spec import Spec
@@ -84,7 +85,7 @@ def divide_fields(selection: Selection, names: Any) -> tuple[Selection, Selectio
     return there, {name: items for name, items in selection.items() if name not in names}
 
 
-class Absent:
+class MissingFields:
     """Replaces the `DatasetReader` of a folder without some optional fields: all values are missing.
 
     `field_of` returns the field from another folder. The type of this field determines the empty column.
@@ -260,13 +261,11 @@ class Addressable(abc.ABC):
 
     def match_keys(self, field: str, keys: list[bytes | None]) -> Matches:
         """Looks up the datapoints of each key in the key index."""
-        return self._key_index(field).match(self, field, keys)
-
-    def _key_index(self, field: str) -> KeyIndex:
-        known: dict[str, KeyIndex] = vars(self).setdefault('_key_indexes', {})
+        known: dict[str, Any] = vars(self).setdefault('_key_indexes', {})
         if field not in known:
-            known[field] = open_key_index(self, field, self.index_folder())
-        return known[field]
+            known[field] = late('open_key_index')(self, field, self.index_folder())
+        found: Matches = known[field].match(self, field, keys)
+        return found
 
     def index_folder(self) -> Folder:
         """Returns the folder that contains the key indexes and statistics of the whole dataset."""

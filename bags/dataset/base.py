@@ -16,11 +16,11 @@ import numpy.typing as npt
 from bags.concurrency import Shareable
 from bags.dataset.address import Address, Datapoint
 from bags.dataset.batch import spread
-from bags.dataset.display import as_html, as_text, heading, thumbnails
 from bags.dataset.field import Field
 from bags.dataset.field_access import FieldAccess
 from bags.dataset.fingerprint import digest_of, fingerprint
-from bags.dataset.key_index import Matches, sort_matches
+from bags.dataset.key_values import Matches, sort_matches
+from bags.dataset.late_binding import late
 from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
 from bags.dataset.selection import Fields, Selection, select_fields, select_whole
 from bags.dataset.spec import Spec
@@ -29,8 +29,6 @@ from bags.storage import Store
 
 Indices = Sequence[SupportsIndex] | npt.NDArray[np.integer[Any]]
 """Several datapoints: a list, a range or an array of integers."""
-SHOWN_ROWS = 3
-"""Number of datapoints that notebooks show."""
 
 
 class Dataset(Shareable, FieldAccess):
@@ -174,10 +172,8 @@ class Dataset(Shareable, FieldAccess):
 
     def __str__(self) -> str:
         """Returns a heading and a line for each field; `repr` is one line."""
-        return as_text(self._heading(), self.spec)
-
-    def _heading(self) -> str:
-        return heading(type(self).__name__, len(self), self.shards, self.unfinished)
+        text: str = late('dataset_as_text')(self)
+        return text
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Prints `str` in IPython."""
@@ -185,8 +181,8 @@ class Dataset(Shareable, FieldAccess):
 
     def _repr_html_(self) -> str:
         """Returns the HTML for notebooks: the fields, with their values in the first datapoints."""
-        columns = thumbnails(self, range(min(SHOWN_ROWS, len(self))))
-        return as_html(self._heading(), self.spec, columns)
+        html: str = late('dataset_as_html')(self)
+        return html
 
     def __enter__(self) -> Self:
         return self

@@ -5,16 +5,14 @@ from __future__ import annotations
 import io
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO, SupportsIndex
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, SupportsIndex
 
 import numpy as np
 
 from bags.dataset.address import Addressable
-from bags.dataset.arrow import arrow_dataset, read_batches
-from bags.dataset.arrow_types import Media
 from bags.dataset.columns import read_column
 from bags.dataset.field import Record
-from bags.dataset.key_index import find_keys
+from bags.dataset.late_binding import late
 from bags.dataset.refs import MISSING
 from bags.dataset.selection import Fields, PerRowItems, select_fields, select_items
 from bags.dataset.spec import type_texts
@@ -22,6 +20,9 @@ from bags.indexing import Int64s, as_indices, check_index
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+Media = Literal['bytes', 'location'] | None
+"""How images, videos and recordings are represented in Arrow."""
 
 
 class Records(Sequence[Any]):
@@ -34,7 +35,7 @@ class Records(Sequence[Any]):
 
     def __init__(self, dataset: Any, field: str) -> None:
         self._dataset = dataset
-        self.open_field = field
+        self._field = field
         self._offsets = dataset._item_offsets(field) if dataset.types[field].sequence else None
 
     def __len__(self) -> int:
@@ -60,7 +61,7 @@ class Records(Sequence[Any]):
         if self._offsets is not None:
             rows = np.searchsorted(self._offsets, chosen, 'right') - 1
             items = chosen - self._offsets[rows]
-        records: list[Any] = self._dataset._records(rows, self.open_field, items)
+        records: list[Any] = self._dataset._records(rows, self._field, items)
         return records
 
     def __iter__(self) -> Iterator[Any]:
@@ -74,7 +75,7 @@ class Records(Sequence[Any]):
             step = min(2 * step, 1024) if size < 1 << 20 else max(1, step // 2)
 
     def __repr__(self) -> str:
-        return f'{self._dataset!r}[{self.open_field!r}]'
+        return f'{self._dataset!r}[{self._field!r}]'
 
 
 class FieldAccess(Addressable):
@@ -201,7 +202,8 @@ class FieldAccess(Addressable):
                 support.
             CorruptError: When a batch is read: damaged data.
         """
-        return read_batches(self, fields, media, batch_size)
+        reader: pa.RecordBatchReader = late('read_batches')(self, fields, media, batch_size)
+        return reader
 
     def to_arrow_dataset(self, *, media: Media = None) -> Any:
         """Returns a `pyarrow.dataset.Dataset`. Queries read only the fields that they use.
@@ -215,7 +217,7 @@ class FieldAccess(Addressable):
         Raises:
             MissingDependencyError: pyarrow is not installed.
         """
-        return arrow_dataset(self, media)
+        return late('arrow_dataset')(self, media)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Returns an Arrow stream of all fields as a PyCapsule, Arrow's protocol between libraries."""
@@ -238,7 +240,7 @@ class FieldAccess(Addressable):
             FileNotFoundError: There is no index.
             CorruptError: The index is damaged, or the dataset has changed since it was made.
         """
-        return int(find_keys(self, field, [key])[0])
+        return int(late('find_keys')(self, field, [key])[0])
 
     def find_many(self, field: str, keys: Iterable[str] | Iterable[bytes] | Iterable[int]) -> Int64s:
         """Returns the index of the first datapoint that has each key, int64 (n,). Looks up all keys together.
@@ -249,7 +251,8 @@ class FieldAccess(Addressable):
         """
         if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
             raise TypeError(f'find_many: expected several keys, got {keys!r:.80}')
-        return find_keys(self, field, keys)
+        found: Int64s = late('find_keys')(self, field, keys)
+        return found
 
     def _expect_name(self, field: Any) -> None:
         if not isinstance(field, str):

@@ -14,7 +14,7 @@ from bags.dataset.reader import DatasetReader
 from bags.dataset.registry import decoders as builtin_decoders
 from bags.dataset.schema import Decoders
 from bags.dataset.sharded_reader import ShardedDatasetReader
-from bags.dataset.views import join
+from bags.dataset.views import Join
 from bags.storage.urls import plain_path
 
 
@@ -73,7 +73,7 @@ def open(
         ]
         if not parts:
             raise ValueError('open: expected a path, or several, got none')
-        return join(parts, replace)
+        return Join(parts, replace)
     if replace:
         raise ValueError(f'replace: has no effect on one folder, got {os.fspath(path)!r:.80}')
     store, path, made = open_store(path, cache_index, options, open)

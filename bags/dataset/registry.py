@@ -19,6 +19,13 @@ from bags.formats.scalars import Buffer, check_count
 from bags.media import audio, video
 from bags.media import encoders as media_encoders
 
+IMAGE_WORDS = ('avif', 'image', 'jpeg', 'jpg', 'png', 'webp')
+"""Words of types whose records are images."""
+VIDEO_WORDS = ('mkv', 'mp4', 'video', 'webm')
+"""Words of types whose records are videos."""
+AUDIO_WORDS = ('audio', 'flac', 'opus', 'wav')
+"""Words of types whose records are recordings."""
+
 _Function = Callable[..., Any]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from bags.dataset.batch import spread
 from bags.dataset.refs import MISSING
+from bags.dataset.registry import VIDEO_WORDS
 from bags.dataset.spec import Spec
 from bags.indexing import Int64s, as_integers
 
@@ -66,14 +67,6 @@ class FrameSelection:
             return f'bags.frames({self.key.start}, {self.key.stop}, {self.key.step})'
         return f'bags.frames({self.key!r})'
 
-
-IMAGE_WORDS = ('avif', 'image', 'jpeg', 'jpg', 'png', 'webp')
-"""Words of types whose records are images."""
-VIDEO_WORDS = ('mkv', 'mp4', 'video', 'webm')
-"""Words of types whose records are videos."""
-
-AUDIO_WORDS = ('audio', 'flac', 'opus', 'wav')
-"""Words of types whose records are recordings."""
 
 Items = range | slice | list[int] | PerRowItems | FrameSelection
 Selection = dict[str, Any]

@@ -14,9 +14,9 @@ from bags.bag.options import ReaderOptions
 from bags.bag.sharding import Concatenated
 from bags.concurrency import ClosedHandle, FifoCache, cached_attribute, map_concurrently, max_open_bags
 from bags.dataset.address import (
-    Absent,
     Address,
     Datapoint,
+    MissingFields,
     RecordRanges,
     divide_fields,
     group_by_part,
@@ -228,7 +228,7 @@ class ShardedDatasetReader(Dataset):
 
     def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         if not len(indices):
-            return [Address(Absent(self.open_field), indices, selection, None)]
+            return [Address(MissingFields(self.open_field), indices, selection, None)]
         return [
             Address(_Shard(self, part), within, share, places)
             for part, within, share, places in group_by_part(self._layout, indices, selection)
@@ -318,7 +318,7 @@ class _Shard:
 
     def _of(self, field: str) -> Any:
         reader = self._dataset.readers[self._number]
-        return reader if field in reader.types else Absent(self._dataset.open_field)
+        return reader if field in reader.types else MissingFields(self._dataset.open_field)
 
     def read_selection(
         self, rows: Int64s, selection: Selection, read: Callable[..., Column]
@@ -327,7 +327,7 @@ class _Shard:
         there, rest = divide_fields(selection, reader.types)
         columns: dict[str, Column] = reader.read_selection(rows, there, read)
         if rest:
-            columns |= Absent(self._dataset.open_field).read_selection(rows, rest, read)
+            columns |= MissingFields(self._dataset.open_field).read_selection(rows, rest, read)
         return columns
 
     def _item_counts(self, rows: Int64s, field: str, items: Any) -> Int64s:

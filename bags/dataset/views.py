@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
 from bags.bag.sharding import Concatenated
 from bags.concurrency import map_concurrently
-from bags.dataset.address import Absent, Address, Datapoint, divide_fields, group_by_part, row_of_part
+from bags.dataset.address import Address, Datapoint, MissingFields, divide_fields, group_by_part, row_of_part
 from bags.dataset.base import Dataset, Select, View, check_dataset
-from bags.dataset.key_index import INTEGERS, KEY_TYPES, Matches, read_keys, sort_matches
-from bags.dataset.key_join import join_by_key
+from bags.dataset.key_values import INTEGERS, KEY_TYPES, Matches, read_keys, sort_matches
 from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
 from bags.dataset.selection import Fields, Selection, select_fields
 from bags.dataset.spec import unite
 from bags.indexing import Int64s, as_indices, check_index, offsets_of
-from bags.validation import one_of, worker_count
+from bags.validation import worker_count
 
 DATAPOINTS_AT_ONCE = 256
 KEYS_AT_ONCE = 1 << 13
@@ -51,7 +50,7 @@ class Concat(View):
                 found = self.datasets[part].resolve(within, there)
                 addresses += [address.at(positions) for address in found]
             if rest:
-                addresses.append(Address(Absent(self.open_field), within, rest, positions))
+                addresses.append(Address(MissingFields(self.open_field), within, rest, positions))
         return addresses
 
     def match_keys(self, field: str, keys: list[bytes | None]) -> Matches:
@@ -272,51 +271,11 @@ def concat(datasets: Iterable[Dataset]) -> Concat:
     Raises:
         SpecError: The specs differ in other fields.
     """
-    return Concat(_check_datasets('concat', datasets))
+    return Concat(check_datasets('concat', datasets))
 
 
-def join(
-    datasets: Iterable[Dataset],
-    replace: bool = False,
-    *,
-    on: str | None = None,
-    how: Literal['inner', 'left'] = 'inner',
-    many: bool = False,
-) -> Join:
-    """Returns a view of the fields of several datasets: of one length, or joined by a field of keys.
-
-    With `on`, the keys of the first dataset are read now, and those of the others unless they have an index
-    (`bags.create_index`). Other fields are read on demand. The view is in the order of the first dataset. A
-    datapoint without a key matches no other.
-
-    Args:
-        datasets: The datasets.
-        replace: Read a field that several datasets have from the last of them. Otherwise such a field must be
-            of integers or `utf8`; it is read now, and must have equal values in all of them.
-        on: A field of type `utf8`, `bytes`, `int` or `uint` that all datasets have. Integers of different
-            sizes are equal if their values are.
-        how: 'inner' keeps the datapoints whose key is in all datasets. 'left' keeps all of the first; the
-            fields of the others are then optional.
-        many: Allow several datapoints of a later dataset with one key: the view has a datapoint for each, in
-            their order, and for each combination of several datasets.
-
-    Raises:
-        ValueError: Without `on`, the lengths differ; several datasets have a field, with other values or of
-            another type, and `replace` is not set; with `on`, several datapoints of a later dataset have one
-            key and `many` is not set.
-        KeyError, TypeError: With `on`, no such field, or one that cannot have keys.
-        CorruptError: An index is damaged, or stale.
-    """
-    found = _check_datasets('join', datasets)
-    one_of('how', how, ('inner', 'left'))
-    if on is not None:
-        return Join(join_by_key(found, on, how == 'left', many), replace)
-    if how != 'inner' or many:
-        raise ValueError("join: how='left' and many=True have no effect without on, a field of keys")
-    return Join(found, replace)
-
-
-def _check_datasets(what: str, datasets: Iterable[Any]) -> list[Dataset]:
+def check_datasets(what: str, datasets: Iterable[Any]) -> list[Dataset]:
+    """Returns several datasets as a list; raises if they are none."""
     if isinstance(datasets, Dataset):
         raise TypeError(f'{what}: expected several datasets, got a {type(datasets).__name__} alone')
     if isinstance(datasets, str | os.PathLike) or not isinstance(datasets, Iterable):

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from bags.dataset.arrow_types import import_pyarrow
+from bags.arrow.types import import_pyarrow
 from bags.interop.source import Collecting, find_filesystem, reading
 
 if TYPE_CHECKING:

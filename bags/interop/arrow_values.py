@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from bags.dataset.arrow_types import INTEGERS, MEDIA, import_pyarrow, is_list
+from bags.arrow.types import INTEGERS, MEDIA, import_pyarrow, is_list
 from bags.dataset.registry import bind_encoder
 from bags.dataset.spec import FieldType
 from bags.formats.arrays import array_from_parts, array_type

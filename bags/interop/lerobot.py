@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bags.dataset.base import Dataset
-from bags.dataset.registry import decoders, fixed_dtype
-from bags.dataset.selection import VIDEO_WORDS
+from bags.dataset.registry import VIDEO_WORDS, decoders, fixed_dtype
 from bags.errors import SourceError
 from bags.formats.pixels import frame_format
 from bags.formats.signatures import identify

@@ -7,10 +7,10 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from bags.dataset.arrow_types import MEDIA, array_text, dtype_of, import_pyarrow, is_list, shape_of, type_of
+from bags.arrow.types import MEDIA, array_text, dtype_of, import_pyarrow, is_list, shape_of, type_of
 from bags.dataset.base import Dataset
 from bags.dataset.metadata import Metadata
-from bags.dataset.selection import VIDEO_WORDS
+from bags.dataset.registry import VIDEO_WORDS
 from bags.dataset.spec import FieldType, Spec
 from bags.interop.extensions import IMAGE_TYPES
 from bags.interop.target import Target

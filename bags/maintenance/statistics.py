@@ -25,8 +25,8 @@ from bags.dataset.fingerprint import fingerprint
 from bags.dataset.json_files import check_json, write_json
 from bags.dataset.metadata import RENEW_STATISTICS, STATISTICS
 from bags.dataset.open import open as open_dataset
-from bags.dataset.registry import fixed_dtype
-from bags.dataset.selection import IMAGE_WORDS, VIDEO_WORDS, FrameSelection, select_whole
+from bags.dataset.registry import IMAGE_WORDS, VIDEO_WORDS, fixed_dtype
+from bags.dataset.selection import FrameSelection, select_whole
 from bags.dataset.spec import FieldType
 from bags.maintenance.accumulator import QUANTILES, Accumulator
 from bags.progress import Advance

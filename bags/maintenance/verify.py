@@ -13,7 +13,6 @@ from bags.bag.temporary_files import leftovers
 from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset
 from bags.dataset.folder import Folder
-from bags.dataset.key_index import INDEX_SUFFIX, KeyIndex
 from bags.dataset.listing import names_in, root_names
 from bags.dataset.mark import is_mark
 from bags.dataset.resume import is_temporary
@@ -21,6 +20,7 @@ from bags.dataset.schema import Decoders
 from bags.dataset.shard_index import INDEX
 from bags.dataset.spec import Spec, load_spec
 from bags.errors import CorruptError, SpecError
+from bags.keys.index import INDEX_SUFFIX, KeyIndex
 from bags.maintenance.consolidate import index_damage
 from bags.maintenance.location import Location, locate
 from bags.maintenance.verify_bag import Check, Damage, Finding, Note, Result

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from ray.data.extensions import ArrowPythonObjectArray, ArrowTensorArray, ArrowVariableShapedTensorArray
 
-from bags.dataset.arrow_types import MEDIA
+from bags.arrow.types import MEDIA
 from bags.dataset.base import Dataset
 from bags.dataset.batch import Column, Ragged
 from bags.dataset.columns import read_column, read_stored

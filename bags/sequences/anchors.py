@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.dataset.base import Dataset
-from bags.dataset.registry import fixed_dtype
-from bags.dataset.selection import VIDEO_WORDS
+from bags.dataset.registry import VIDEO_WORDS, fixed_dtype
 from bags.indexing import Int64s, offsets_of
 from bags.sequences.clocks import EPSILON, Clock, RateClock, Recordings, Seconds, count_items
 from bags.sequences.spans import Padding, Span, Steps, Times

@@ -9,7 +9,8 @@ import numpy as np
 
 from bags.concurrency import FifoCache
 from bags.dataset.base import check_dataset
-from bags.dataset.selection import VIDEO_WORDS, select_fields
+from bags.dataset.registry import VIDEO_WORDS
+from bags.dataset.selection import select_fields
 from bags.indexing import check_index
 from bags.media.encoders import reading_options
 from bags.media.video import JoinedVideos, Video, VideoOptions

@@ -18,7 +18,8 @@ from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset, View
 from bags.dataset.columns import read_values
 from bags.dataset.metadata import check_facts
-from bags.dataset.selection import VIDEO_WORDS, FrameSelection
+from bags.dataset.registry import VIDEO_WORDS
+from bags.dataset.selection import FrameSelection
 from bags.dataset.views import Concat
 from bags.indexing import Int64s
 

@@ -8,8 +8,7 @@ from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 
-from bags.dataset.registry import fixed_dtype
-from bags.dataset.selection import IMAGE_WORDS, VIDEO_WORDS
+from bags.dataset.registry import IMAGE_WORDS, VIDEO_WORDS, fixed_dtype
 from bags.dataset.spec import FieldType, parse_type
 from bags.validation import integer, one_of
 

@@ -23,8 +23,8 @@ from bags.dataset.base import View
 from bags.dataset.batch import Column, Ragged
 from bags.dataset.columns import read_column, read_records
 from bags.dataset.fingerprint import digest_of
-from bags.dataset.registry import fixed_dtype
-from bags.dataset.selection import VIDEO_WORDS, PerRowItems, Selection
+from bags.dataset.registry import VIDEO_WORDS, fixed_dtype
+from bags.dataset.selection import PerRowItems, Selection
 from bags.dataset.spec import Spec
 from bags.formats.arrays import encode_array
 from bags.indexing import Int64s, as_indices, check_index

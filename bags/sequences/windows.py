@@ -20,7 +20,8 @@ import numpy as np
 
 from bags.dataset.address import Address
 from bags.dataset.base import Dataset, check_dataset
-from bags.dataset.selection import VIDEO_WORDS, PerRowItems, Selection, select_fields, select_many
+from bags.dataset.registry import VIDEO_WORDS
+from bags.dataset.selection import PerRowItems, Selection, select_fields, select_many
 from bags.dataset.spec import parse_type
 from bags.indexing import Int64s
 from bags.sequences.anchors import NO_BOUNDS, Anchors

@@ -8,9 +8,9 @@ from html import escape
 from typing import Any, Self, SupportsIndex
 
 from bags.dataset.base import Dataset
-from bags.dataset.display import as_html, thumbnails
 from bags.dataset.reader import DatasetReader
 from bags.dataset.sharded_reader import ShardedDatasetReader
+from bags.display.datasets import dataset_as_html
 from bags.indexing import check_index
 from bags.maintenance.location import Location
 from bags.viewer.server import ViewServer
@@ -108,5 +108,4 @@ class DatapointTable:
 
     def _repr_html_(self) -> str:
         """Called by notebooks."""
-        columns = thumbnails(self._dataset, self._rows)
-        return as_html(self._dataset._heading(), self._dataset.spec, columns)
+        return dataset_as_html(self._dataset, self._rows)

@@ -19,7 +19,6 @@ from bags.bag.bag_file import BagFile
 from bags.bag.open import parse_tail
 from bags.bag.options import CompressionZstd
 from bags.bag.zstd import Zstd, check_dictionary
-from bags.dataset.key_index import KeyIndex
 from bags.dataset.metadata import dump_metadata, load_metadata
 from bags.dataset.refs import RefsFormat
 from bags.dataset.registry import decoders, encoders
@@ -28,6 +27,7 @@ from bags.dataset.spec import dump_spec, load_spec, parse_spec
 from bags.formats.audio import find_samples
 from bags.formats.encoded import BufferFile
 from bags.formats.signatures import check_end, check_whole, identify
+from bags.keys.index import KeyIndex
 from bags.media.mp4 import UnusualTrackError, find_moov, find_track
 from bags.storage.memory_file import MemoryFile
 

@@ -23,7 +23,8 @@ from bags.cli.arguments import (
     parse_fields,
 )
 from bags.cli.errors import UsageError, fail
-from bags.cli.output import answer, facts_of, plural, summary
+from bags.cli.output import answer, facts_of, summary
+from bags.display.counts import plural
 
 Layout = Literal['files', 'stems', 'classes', 'episodes']
 Format = Literal['webdataset', 'files', 'parquet', 'lerobot']

@@ -23,7 +23,8 @@ from bags.cli.arguments import (
     parse_fields,
     select_rows,
 )
-from bags.cli.output import answer, byte_count, facts_of, plural, say, summary
+from bags.cli.output import answer, facts_of, say, summary
+from bags.display.counts import byte_count, plural
 
 
 def copy(

@@ -11,16 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from bags.cli.arguments import Fields, Json, Path, argument, option, parse_fields
-from bags.cli.output import (
-    byte_count,
-    histogram,
-    plural,
-    print_json,
-    print_rich,
-    say,
-    table,
-    with_path_as_given,
-)
+from bags.cli.output import histogram, print_json, print_rich, say, table, with_path_as_given
+from bags.display.counts import byte_count, plural
 
 MAX_FACTS = 32
 """Lines of metadata."""
@@ -165,7 +157,7 @@ def statistics(
         names = parse_fields(fields, dataset.spec)
     found = bags.statistics(path, names, samples=samples, again=again)
     if json:
-        from bags.cli.values import to_json
+        from bags.display.values import to_json
         from bags.maintenance.statistics import as_json
 
         print_json(to_json({name: as_json(each) for name, each in found.items()}))

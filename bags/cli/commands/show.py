@@ -88,7 +88,7 @@ Description = tuple[dict[str, Any], list[Any], list[str]]
 
 
 def _show_datapoints(path: str, rows: str, fields: str | None, save: str | None) -> Iterator[Description]:
-    from bags.cli.values import open_to_show, show_value
+    from bags.display.values import open_to_show, show_value
 
     with open_to_show(path) as dataset:
         names = parse_fields(fields, dataset.spec) or list(dataset.spec)
@@ -104,7 +104,7 @@ def _show_datapoints(path: str, rows: str, fields: str | None, save: str | None)
 
 def _show_records(path: str, rows: str, save: str | None) -> Iterator[Description]:
     import bags
-    from bags.cli.values import show_file
+    from bags.display.values import show_file
 
     with bags.bag.Reader(path) as reader:
         for index in parse_rows(rows, len(reader), 'record'):
@@ -120,7 +120,7 @@ def _save_media(folder: str, dataset: Any, index: int, names: list[str]) -> list
     Raises:
         FileExistsError: A file exists.
     """
-    from bags.cli.values import is_undecoded, open_records
+    from bags.display.values import is_undecoded, open_records
 
     saved = []
     for name in names:
@@ -167,7 +167,7 @@ def cat(
             return
         import base64
 
-        from bags.cli.values import media_info
+        from bags.display.values import media_info
 
         facts = media_info(file)
         file.seek(0)
@@ -177,7 +177,7 @@ def cat(
 
 def _open_record(path: str, index: int, field: str, item: int | None) -> Any:
     import bags
-    from bags.cli.values import open_to_show
+    from bags.display.values import open_to_show
     from bags.maintenance.location import locate
 
     if locate(path).type == 'bags':

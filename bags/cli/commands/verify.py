@@ -9,7 +9,8 @@ import typer
 
 from bags.cli.arguments import Json, Path, Workers
 from bags.cli.errors import FAILED
-from bags.cli.output import plural, print_json, say, with_path_as_given
+from bags.cli.output import print_json, say, with_path_as_given
+from bags.display.counts import plural
 
 
 def verify(

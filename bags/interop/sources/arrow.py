@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from bags.dataset.arrow_types import METADATA_KEY, arrow_field, import_pyarrow, is_list
+from bags.arrow.types import METADATA_KEY, arrow_field, import_pyarrow, is_list
 from bags.dataset.metadata import Metadata, metadata_of_fields
 from bags.dataset.registry import encoders
 from bags.dataset.spec import FieldType, parse_type

@@ -78,3 +78,23 @@ def test_only_pictures_of_the_type_image(tmp_path):
     data = io.BytesIO()
     image.new('RGB', (9, 9)).save(data, 'GIF')
     assert '<img' in table(tmp_path / 'GIF', 'image', data.getvalue())
+
+
+def test_values_in_notebooks_read_as_those_of_the_command_line(tmp_path):
+    rows = [{'n': np.arange(9.0, dtype=np.float32), 's': 'a <b>', 'b': b'\x00\x01', 'i': [1, 2], 'l': None}]
+    spec = {'b': 'bytes', 'i': 'int(8)[]', 'l': 'utf8[]?', 'n': 'array(float32,9)', 's': 'utf8'}
+    bags.write(rows, tmp_path / 'x', spec, workers=1)
+    with bags.open(tmp_path / 'x') as dataset:
+        html = dataset._repr_html_()
+    for text in ('float32 (9,) 0 … 8', '&#x27;a &lt;b&gt;&#x27;', '2 B: 00 01', '2 items: 1; 2', 'None'):
+        assert f'>{text}</td>' in html
+    with bags.open(tmp_path / 'x', raw=True) as dataset:
+        assert '>5 B &#x27;a &lt;b&gt;&#x27;</td>' in dataset._repr_html_()
+
+
+def test_notebooks_describe_audio_by_its_header(tmp_path):
+    pytest.importorskip('av')
+    with bags.DatasetWriter(tmp_path / 'x', {'sound': 'wav'}) as writer:
+        writer.append({'sound': (np.zeros((1600, 1), np.int16), 16000)})
+    with bags.open(tmp_path / 'x') as dataset:
+        assert '>WAV pcm_s16le, 16,000 Hz × 1, 0.1 s, 3.2 kB</td>' in dataset._repr_html_()

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from bags.dataset.arrow_types import (
+from bags.arrow.types import (
     INTEGERS,
-    Media,
     arrow_schema,
     element_type,
     import_pyarrow,
@@ -22,6 +21,7 @@ from bags.dataset.arrow_types import (
 from bags.dataset.batch import Ragged
 from bags.dataset.columns import read_column, read_rows, read_stored, read_values
 from bags.dataset.field import Field
+from bags.dataset.field_access import Media
 from bags.dataset.registry import bind_decoder
 from bags.dataset.selection import Fields, FrameSelection, Selection, select_fields
 from bags.dataset.spec import FieldType

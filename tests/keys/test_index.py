@@ -12,7 +12,7 @@ import pytest
 import xxhash
 
 import bags
-from bags.dataset.key_index import BLOCK, FOOTER, MAGIC
+from bags.keys.index import BLOCK, FOOTER, MAGIC
 
 # xxh3_64 multiplies the halves of a key's first 16 bytes, each xor a part of its secret. If the first half
 # equals this part, the product is 0, and the second half has no effect.

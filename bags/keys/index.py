@@ -17,59 +17,39 @@ from __future__ import annotations
 
 import bisect
 import errno
-import operator
+import os
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bags.bag.checksums import digest_function
-from bags.bag.options import LimitsPlacement
 from bags.dataset.batch import spread
-from bags.dataset.columns import read_values
-from bags.dataset.field import Field
 from bags.dataset.fingerprint import fingerprint, legacy_fingerprint, sample
 from bags.dataset.folder import Folder
 from bags.dataset.identity import IDENTITY
-from bags.dataset.schema import Decoders
+from bags.dataset.key_values import KEY_TYPES, MAX_CHUNK, Matches, as_key, read_keys, sort_matches
+from bags.dataset.open import open as open_dataset
 from bags.dataset.selection import select_whole
 from bags.dataset.spec import FieldType
 from bags.errors import CorruptError
 from bags.indexing import Int64s
+from bags.progress import progress as show_progress
 from bags.storage import File, Hints
 from bags.storage.base import Buffer
 from bags.storage.memory_file import MemoryFile
+from bags.validation import with_advice
 
 INDEX_SUFFIX = '.index'
 MAGIC = b'bags key index 1'
 FOOTER = struct.Struct('<16s24sQQQ')
 BLOCK = 256
 BLOCK_BYTES = 16 * BLOCK
-INTEGERS = (int, np.integer)
-KEY_TYPES = {
-    'bytes': (bytes, bytearray, memoryview),
-    'utf8': (str,),
-    **dict.fromkeys(('int', 'uint', 'i64', 'u64'), INTEGERS),
-}
-CHUNK_BYTES = 1 << 22
-"""Bytes of keys that are read at a time."""
-MAX_CHUNK = 1 << 15  # Maximum number of keys that are read at a time.
 
 Hashes = npt.NDArray[np.uint64]
-Matches = tuple[Int64s, Int64s]
-"""Positions in a list of keys, and datapoints with these keys, both (n,); sorted by position, datapoint."""
-
-
-def sort_matches(places: Int64s, rows: Int64s) -> Matches:
-    """Returns sorted matches."""
-    order = np.lexsort((rows, places))
-    return places[order], rows[order]
-
-
-# Keys are converted to bytes; equal values give equal bytes.
 
 
 def check_key_field(dataset: Any, field: str) -> FieldType:
@@ -84,38 +64,9 @@ def check_key_field(dataset: Any, field: str) -> FieldType:
     if field_type.sequence or field_type.word not in KEY_TYPES:
         raise TypeError(
             f'field {field!r} of type {field_type.text}: '
-            'expected keys: utf8, bytes, int or uint, not a sequence'
+            f'expected keys: utf8, bytes, int or uint, not a sequence'
         )
     return field_type
-
-
-def _as_key(value: Any) -> bytes:
-    if isinstance(value, str):
-        return value.encode()
-    return b'%d' % operator.index(value) if isinstance(value, INTEGERS) else bytes(value)
-
-
-def _read_built_in(field: Field, refs: Any, items: Any) -> list[Any]:
-    """As `read_values`, with built-in decoders instead of those that the dataset was opened with."""
-    options = field.bag.options
-    is_legacy = options is not None and options.limits_placement is LimitsPlacement.STARTS
-    decoder = Decoders(None).get(field.name, field.type, is_legacy, field.bag.path)
-    return read_values(Field(field.name, field.type, field.position, field.bag, decoder), refs, items)
-
-
-def read_keys(
-    dataset: Any, field: str, rows: Int64s | None = None, step: int = 256
-) -> Iterator[tuple[Int64s, list[bytes | None]]]:
-    """Yields chunks of `rows` (default: all) and their keys, None if missing; `step` in the first chunk."""
-    rows, start = np.arange(len(dataset)) if rows is None else rows, 0
-    while start < len(rows):
-        some = rows[start : start + step]
-        values: Any = dataset.read_selection(some, {field: True}, _read_built_in)[field]
-        keys = [None if value is None else _as_key(value) for value in values]
-        yield some, keys
-        start += len(some)
-        size = max(1, sum(len(key) for key in keys if key is not None))
-        step = max(1, min(MAX_CHUNK, 4 * step, step * CHUNK_BYTES // size))
 
 
 # The file.
@@ -235,7 +186,7 @@ class KeyIndex:
             # Reading a row takes 1 us, and 60 us as a batch. User decoders may return other values.
             one = self._candidate(self._digest(keys[0]))
             value = dataset.read_row(one[0], {field: True})[field] if len(one) == 1 else None
-            if isinstance(value, KEY_TYPES[dataset.types[field].word]) and _as_key(value) == keys[0]:
+            if isinstance(value, KEY_TYPES[dataset.types[field].word]) and as_key(value) == keys[0]:
                 return np.zeros(1, np.int64), np.array(one, np.int64)
         positions, rows = [], []
         for start in range(0, len(keys), MAX_CHUNK):
@@ -297,7 +248,7 @@ def find_keys(dataset: Any, field: str, keys: Iterable[Any]) -> Int64s:
             raise TypeError(
                 f'field {field!r} of type {field_type.text}: expected a key of this type, got {key!r:.80}'
             )
-    found: Matches = dataset.match_keys(field, list(map(_as_key, asked)))
+    found: Matches = dataset.match_keys(field, list(map(as_key, asked)))
     positions, rows = found
     if len(asked) == len(rows) == 1:  # `find` of a unique key.
         return rows
@@ -307,3 +258,50 @@ def find_keys(dataset: Any, field: str, keys: Iterable[Any]) -> Int64s:
         raise KeyError(f'{dataset!r}: field {field!r}: no datapoint has the key {some}')
     firsts: Int64s = rows[positions.searchsorted(np.arange(len(asked)))]
     return firsts
+
+
+@with_advice
+def create_index(
+    path: str | os.PathLike[str],
+    field: str,
+    *,
+    progress: bool | None = None,
+    filesystem: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> int:
+    """Writes the index of a field of keys, with which `dataset.find` and `find_many` find datapoints.
+
+    It is one file for the whole dataset, `FIELD.index`, with 16 bytes for each key, and replaces an older
+    one. Readers of bags and other libraries ignore it. It is refused after datapoints were added or replaced,
+    and `bags.copy` leaves it out. About 60 bytes of memory are used for each key. Several datapoints may have
+    the same key.
+
+    Args:
+        path: The dataset: str, path or URL.
+        field: A field of type `utf8`, `bytes`, `int` or `uint`. Missing values are not in the index.
+        progress: Show a bar: True, False, or None for on terminals.
+        filesystem, storage_options: As in `bags.open`.
+
+    Returns:
+        The number of datapoints in the index.
+
+    Raises:
+        FileNotFoundError: No such dataset.
+        KeyError: No such field.
+        TypeError: The field is a sequence, or of another type.
+        ValueError: The dataset is unfinished.
+        OSError: The dataset is on a web server.
+        CorruptError: A record cannot be read.
+    """
+    with open_dataset(path, filesystem=filesystem, storage_options=storage_options) as dataset:
+        check_key_field(dataset, field)
+        folder = dataset.index_folder()
+        folder.store.make_folder(folder.path)  # Raises for a web server before any key is read.
+        if dataset.unfinished:
+            detail = 'expected a finished dataset, got one that is being written, or whose writer ended early'
+            raise ValueError(f'{folder.path}: {detail} (bags.recover accepts it as it is)')
+        with show_progress('indexing', len(dataset), 'keys', show=progress) as advance:
+            data = dump_key_index(dataset, field, advance)
+        path = folder.store.join(folder.path, field + INDEX_SUFFIX)
+        folder.store.replace(path, data)
+        return KeyIndex(MemoryFile(path, data)).count

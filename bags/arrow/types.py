@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bags.dataset.registry import decoders, fixed_dtype
-from bags.dataset.selection import AUDIO_WORDS, IMAGE_WORDS, VIDEO_WORDS
+from bags.dataset.field_access import Media
+from bags.dataset.registry import AUDIO_WORDS, IMAGE_WORDS, VIDEO_WORDS, decoders, fixed_dtype
 from bags.dataset.spec import FieldType, type_texts
 from bags.formats.arrays import array_type, is_small_float
 from bags.formats.scalars import int_size
@@ -18,8 +18,6 @@ from bags.validation import import_optional
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Media = Literal['bytes', 'location'] | None
-"""How images, videos and recordings are represented in Arrow."""
 METADATA_KEY = b'bags'
 """Key in the schema metadata. Its value is JSON with the types (`spec`) and `metadata` of the dataset."""
 MEDIA = (*IMAGE_WORDS, *VIDEO_WORDS, *AUDIO_WORDS)

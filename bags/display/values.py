@@ -1,4 +1,4 @@
-"""Values as text and as JSON: media by their headers, arrays by shape and range, others in full."""
+"""Values as text and as JSON: media by their headers, arrays by dtype, shape and range, others in full."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from bags.cli.output import byte_count
 from bags.dataset.base import Dataset
 from bags.dataset.open import open_with_known_decoders
 from bags.dataset.registry import decoders
 from bags.dataset.spec import FieldType
+from bags.display.counts import byte_count
 from bags.errors import BagsError
-from bags.formats.signatures import DEMUXERS, EXTENSIONS, FORMATS, HEAD_BYTES, identify
+from bags.formats.ffmpeg import open_container
+from bags.formats.signatures import DEMUXERS, EXTENSIONS, FORMATS, IMAGES, identify_file
 
 UNDECODED = frozenset([*FORMATS, 'image', 'video', 'audio', 'bytes'])
 """Words whose records are described by their headers instead of decoded."""
-IMAGES = frozenset(['JPEG', 'PNG', 'WebP', 'AVIF', 'GIF', 'BMP', 'TIFF', 'JPEG 2000'])
+WITH_IMAGE_HEADERS = (*IMAGES, 'JPEG 2000')
 """Formats whose headers Pillow reads."""
-STREAMS = {**DEMUXERS, 'FLV': 'flv'}
-"""The demuxer for each format whose header FFmpeg reads."""
 MAX_TEXT = 2000
 """Maximum number of characters of a value in text."""
 MAX_ITEMS = 3
@@ -53,15 +52,23 @@ class Shown(NamedTuple):
     json: Any
 
 
-def show_value(dataset: Dataset, index: int, field: str) -> Shown:
-    """Returns the value of a field, or its error if it cannot be read."""
+def show_value(dataset: Dataset, index: int, field: str, *, has_range: bool = True) -> Shown:
+    """Returns the value of a field, or its error if it cannot be read.
+
+    Args:
+        dataset: The dataset, opened with any decoders: media are described by their headers.
+        index: The datapoint.
+        field: Name of the field.
+        has_range: Whether the text of a long sequence of numbers ends with their range, for which all of it
+            is read.
+    """
     field_type = dataset.types[field]
     try:
         if not is_undecoded(field_type):
             if field_type.sequence:
-                return _show_items(dataset, index, field)
+                return _show_items(dataset, index, field, has_range)
             value = dataset[index, field][field]
-            return Shown(_cut_off(_as_text(value)), to_json(value))
+            return Shown(cut_off(_as_text(value)), to_json(value))
         if field_type.sequence and dataset[index, {field: range(0)}][field] is None:
             return Shown('None', None)
         found = [show_file(file) for file in itertools.islice(open_records(dataset, index, field), MAX_ITEMS)]
@@ -74,7 +81,7 @@ def show_value(dataset: Dataset, index: int, field: str) -> Shown:
         return Shown(f'{type(exc).__name__}: {exc}', {'error': str(exc)})
 
 
-def _show_items(dataset: Dataset, index: int, field: str) -> Shown:
+def _show_items(dataset: Dataset, index: int, field: str, has_range: bool) -> Shown:
     """Shows a sequence of decoded values: of many items the first ones, and the range of all numbers."""
     head = dataset[index, {field: range(MAX_ITEMS_IN_JSON)}][field]
     if head is None:
@@ -82,16 +89,17 @@ def _show_items(dataset: Dataset, index: int, field: str) -> Shown:
     count = _item_count(dataset, index, field)
     is_short = count <= MAX_NUMBERS_IN_TEXT and not (count and isinstance(head[0], np.ndarray))
     text = _listed(count, list(map(_as_text, head if is_short else head[:MAX_ITEMS])))
-    if isinstance(head, np.ndarray) and count > (len(head) if is_short else MAX_ITEMS):
+    if has_range and isinstance(head, np.ndarray) and count > (len(head) if is_short else MAX_ITEMS):
         text += f', range{range_of}' if (range_of := _range_text(dataset[index, field][field])) else ''
     items = [to_json(item) for item in head]
     return Shown(
-        _cut_off(text), items if count == len(items) else {'items': count, 'first': items[:MAX_ITEMS]}
+        cut_off(text), items if count == len(items) else {'items': count, 'first': items[:MAX_ITEMS]}
     )
 
 
-def _cut_off(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else f'{text[:MAX_TEXT]}…'
+def cut_off(text: str, max_length: int = MAX_TEXT) -> str:
+    """Returns a text, or its first characters and `…` if it has more than `max_length`."""
+    return text if len(text) <= max_length else f'{text[:max_length]}…'
 
 
 def open_records(dataset: Dataset, index: int, field: str) -> Iterator[BinaryIO]:
@@ -153,14 +161,13 @@ def media_info(file: BinaryIO) -> dict[str, Any]:
     """
     size = file.seek(0, 2)
     file.seek(0)
-    name = identify(file.read(HEAD_BYTES))
-    file.seek(0)
+    name = identify_file(file)
     facts: dict[str, Any] = {'format': name if name in EXTENSIONS else None, 'bytes': size}
     try:
-        if name in IMAGES:
+        if name in WITH_IMAGE_HEADERS:
             facts |= _image_info(file)
-        elif name in STREAMS:
-            facts |= _stream_info(file, STREAMS[name])
+        elif name in DEMUXERS:
+            facts |= _stream_info(file, name)
     except ImportError:
         pass
     except Exception as exc:  # The errors of decoders have no common class.
@@ -178,12 +185,9 @@ def _image_info(file: BinaryIO) -> dict[str, Any]:
         raise ValueError('damaged header') from None  # The message of Pillow has the file object.
 
 
-def _stream_info(file: BinaryIO, format: str) -> dict[str, Any]:
-    import av
-
+def _stream_info(file: BinaryIO, name: str) -> dict[str, Any]:
     facts: dict[str, Any] = {}
-    container: Any
-    with av.open(file, format=format, metadata_errors='replace') as container:
+    with open_container(file, name) as container:
         if container.duration:
             facts['seconds'] = round(container.duration / 1_000_000, 3)
         for stream in container.streams.video[:1]:
@@ -219,8 +223,8 @@ def _as_text(value: Any) -> str:
         return '{' + ', '.join(f'{key!r}: {_as_text(part)}' for key, part in value.items()) + '}'
     if isinstance(value, list | tuple):
         return '[' + ', '.join(map(_as_text, value)) + ']'
-    if isinstance(value, bytes):
-        return _show_bytes(value[:RECORD_HEAD], len(value)).text
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _show_bytes(bytes(value[:RECORD_HEAD]), len(value)).text
     return repr(value)
 
 

@@ -1,24 +1,68 @@
-"""Joins datasets by a field of keys: each dataset becomes a view of its matching datapoints."""
+"""`bags.join`: by a field of keys, each dataset becomes a view of its matching datapoints first."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
-from bags.dataset.address import Absent, Address, Datapoint
+from bags.dataset.address import Address, Datapoint, MissingFields
 from bags.dataset.base import Dataset, Select
 from bags.dataset.batch import Column, spread
 from bags.dataset.field import Field
-from bags.dataset.key_index import KEY_TYPES, Matches, check_key_field, index_in_memory, read_keys
+from bags.dataset.key_values import KEY_TYPES, Matches, read_keys
 from bags.dataset.selection import Selection, divide
 from bags.dataset.spec import FieldType, parse_type
+from bags.dataset.views import Join, check_datasets
 from bags.indexing import Int64s, check_index
+from bags.keys.index import check_key_field, index_in_memory
+from bags.validation import one_of
 
 
-class Matched(Select):
+def join(
+    datasets: Iterable[Dataset],
+    replace: bool = False,
+    *,
+    on: str | None = None,
+    how: Literal['inner', 'left'] = 'inner',
+    many: bool = False,
+) -> Join:
+    """Returns a view of the fields of several datasets: of one length, or joined by a field of keys.
+
+    With `on`, the keys of the first dataset are read now, and those of the others unless they have an index
+    (`bags.create_index`). Other fields are read on demand. The view is in the order of the first dataset. A
+    datapoint without a key matches no other.
+
+    Args:
+        datasets: The datasets.
+        replace: Read a field that several datasets have from the last of them. Otherwise such a field must be
+            of integers or `utf8`; it is read now, and must have equal values in all of them.
+        on: A field of type `utf8`, `bytes`, `int` or `uint` that all datasets have. Integers of different
+            sizes are equal if their values are.
+        how: 'inner' keeps the datapoints whose key is in all datasets. 'left' keeps all of the first; the
+            fields of the others are then optional.
+        many: Allow several datapoints of a later dataset with one key: the view has a datapoint for each, in
+            their order, and for each combination of several datasets.
+
+    Raises:
+        ValueError: Without `on`, the lengths differ; several datasets have a field, with other values or of
+            another type, and `replace` is not set; with `on`, several datapoints of a later dataset have one
+            key and `many` is not set.
+        KeyError, TypeError: With `on`, no such field, or one that cannot have keys.
+        CorruptError: An index is damaged, or stale.
+    """
+    found = check_datasets('join', datasets)
+    one_of('how', how, ('inner', 'left'))
+    if on is not None:
+        return Join(_join_by_key(found, on, how == 'left', many), replace)
+    if how != 'inner' or many:
+        raise ValueError("join: how='left' and many=True have no effect without on, a field of keys")
+    return Join(found, replace)
+
+
+class _Matched(Select):
     """A view of the datapoints that match those of another dataset; index -1 means no match.
 
     All fields are optional.
@@ -26,7 +70,7 @@ class Matched(Select):
 
     def __init__(self, dataset: Dataset, rows: Int64s, fields: Sequence[str]) -> None:
         super().__init__(dataset, rows, fields)
-        self.types = {name: _optional(kind) for name, kind in self.types.items()}
+        self.types = {name: _optional(field_type) for name, field_type in self.types.items()}
 
     def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         rows = self.source_indices(indices)
@@ -38,7 +82,7 @@ class Matched(Select):
             addresses = [each._replace(reader=_Present(each.reader)).at(there) for each in found]
         if not addresses or len(missing):
             addresses.append(
-                Address(Absent(self.open_field), missing, shares[1], missing if len(rows) else None)
+                Address(MissingFields(self.open_field), missing, shares[1], missing if len(rows) else None)
             )
         return addresses
 
@@ -79,7 +123,7 @@ def _optional_field(field: Field) -> Field:
     return field
 
 
-def join_by_key(datasets: Sequence[Dataset], on: str, keep: bool, many: bool) -> list[Dataset]:
+def _join_by_key(datasets: Sequence[Dataset], on: str, keep: bool, many: bool) -> list[Dataset]:
     """Returns a view of each dataset, all of one length. Datapoints at the same index have the same key.
 
     Args:
@@ -116,9 +160,9 @@ def join_by_key(datasets: Sequence[Dataset], on: str, keep: bool, many: bool) ->
         columns = [np.repeat(column, counts) for column in columns]
         columns.append(np.append(rows, -1)[spread(starts, counts)])
         lefts = np.repeat(lefts, counts)
-    kind = Matched if keep else Select
+    view = _Matched if keep else Select
     fields = [[name for name in dataset.types if name != on] for dataset in others]
-    return [Select(first, lefts), *map(kind, others, columns, fields)]
+    return [Select(first, lefts), *map(view, others, columns, fields)]
 
 
 def _match(dataset: Dataset, field: str, keys: list[bytes | None]) -> Matches:

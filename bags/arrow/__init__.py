@@ -1,0 +1,1 @@
+"""Arrow: datasets as record batches and as pyarrow datasets, and the types of both."""

@@ -1,0 +1,1 @@
+"""Datasets and values as text, and as HTML in notebooks."""

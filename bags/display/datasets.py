@@ -1,0 +1,145 @@
+"""The display of a dataset: a heading, its fields, and in notebooks the first datapoints."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterable
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from bags.dataset.base import Dataset
+from bags.dataset.registry import IMAGE_WORDS, VIDEO_WORDS
+from bags.display.counts import byte_count, plural
+from bags.display.values import cut_off, is_undecoded, open_records, show_value
+from bags.formats.ffmpeg import open_container
+from bags.formats.scalars import check_value_size
+from bags.formats.signatures import DEMUXERS, IMAGES, identify_file
+
+SHOWN_ROWS = 3
+"""Number of datapoints that notebooks show."""
+SIDE = 96
+"""Length in pixels of the longer side of a thumbnail."""
+MAX_PIXELS = 1 << 26
+MAX_BYTES = 1 << 25
+"""Maximum bytes of a record that is decoded. A larger record is shown as its size."""
+MAX_TEXT = 120
+"""Maximum number of characters of a value."""
+
+
+def dataset_as_text(dataset: Dataset) -> str:
+    """Returns a heading and a line for each field."""
+    width = max(map(len, dataset.spec), default=0)
+    lines = [f'  {name:<{width}}  {text}' for name, text in dataset.spec.items()]
+    return '\n'.join([f'{_heading(dataset)}:', *lines])
+
+
+def dataset_as_html(dataset: Dataset, rows: Iterable[int] | None = None) -> str:
+    """Returns the heading and a table of the fields, with their values in some datapoints.
+
+    Args:
+        dataset: The dataset.
+        rows: The datapoints; the first ones unless given. A value that cannot be read is shown as its error.
+    """
+    from html import escape  # Imported here: the import takes 3 ms.
+
+    rows = range(min(SHOWN_ROWS, len(dataset))) if rows is None else rows
+    columns = {str(row): {name: _cell(dataset, row, name) for name in dataset.types} for row in rows}
+    left = '<td style="text-align:left;vertical-align:top">'
+    head = ''.join(f'<th style="text-align:left">{escape(name)}</th>' for name in ('', '', *columns))
+    cells = ''.join(
+        f'<tr>{left}{escape(name)}</td>{left}<code>{escape(text)}</code></td>'
+        + ''.join(f'{left}{column[name]}</td>' for column in columns.values())
+        + '</tr>'
+        for name, text in dataset.spec.items()
+    )
+    head = f'<tr>{head}</tr>' if columns else ''
+    return f'<p>{escape(_heading(dataset))}</p><table>{head}{cells}</table>'
+
+
+def _heading(dataset: Dataset) -> str:
+    """Returns e.g. `DatasetReader of 1,000 datapoints in 4 shards`."""
+    where = f' in {dataset.shards:,} shards' if dataset.shards != 1 else ''
+    state = ', unfinished' if dataset.unfinished else ''
+    return f'{type(dataset).__name__} of {plural(len(dataset), "datapoint")}{where}{state}'
+
+
+# Values in a table: images and first frames as thumbnails, others as text.
+
+
+def _cell(dataset: Dataset, row: int, field: str) -> str:
+    """Returns the value of a field as HTML, or its error if it cannot be read."""
+    from html import escape
+
+    field_type = dataset.types[field]
+    try:
+        if field_type.word in (*IMAGE_WORDS, *VIDEO_WORDS) and (found := _thumbnail(dataset, row, field)):
+            return found
+        if not field_type.sequence and not is_undecoded(field_type):
+            for file in open_records(dataset, row, field):
+                with file:
+                    if (size := file.seek(0, io.SEEK_END)) > MAX_BYTES:
+                        return byte_count(size)
+        text = show_value(dataset, row, field, has_range=False).text
+    except Exception as exc:  # Shown in place of the value.
+        text = f'{type(exc).__name__}: {exc}'
+    return escape(cut_off(text, MAX_TEXT))
+
+
+def _thumbnail(dataset: Dataset, row: int, field: str) -> str | None:
+    """Returns an image or the first frame of a video, of a sequence its first item; None if there is none."""
+    field_type = dataset.types[field]
+    file = next(open_records(dataset, row, field), None)
+    if file is None:
+        return None
+    with file:
+        is_image = field_type.word in IMAGE_WORDS
+        if is_image and file.seek(0, io.SEEK_END) > MAX_BYTES:
+            return None
+        file.seek(0)
+        try:
+            image = _image(file) if is_image else _first_frame(file)
+        except ImportError:
+            return None
+    count = f'{int(dataset.item_counts(np.array([row]), field)[0])} × ' if field_type.sequence else ''
+    return count + image
+
+
+def _image(file: BinaryIO) -> str:
+    from PIL import Image
+
+    # Other plugins of Pillow are excluded: the one for PostScript starts a program.
+    with Image.open(file, formats=[name.upper() for name in IMAGES]) as image:
+        check_value_size(image.width * image.height, MAX_PIXELS, 'an image')
+        image.draft('RGB', (SIDE, SIDE))  # Reads a JPEG at a reduced size.
+        return _as_html(image)
+
+
+def _first_frame(file: BinaryIO) -> str:
+    from PIL import Image
+
+    if (name := identify_file(file)) not in DEMUXERS:
+        raise ValueError(f'expected a video, got {name}')
+    with open_container(file, name) as container:
+        stream = container.streams.video[0]
+        check_value_size(stream.width * stream.height, MAX_PIXELS, 'a frame')
+        frame = next(container.decode(stream))
+        scale = SIDE / max(frame.width, frame.height, 1)
+        small = frame.reformat(
+            max(1, round(frame.width * scale)), max(1, round(frame.height * scale)), 'rgb24'
+        )
+        return _as_html(Image.fromarray(small.to_ndarray()))
+
+
+def _as_html(image: Any) -> str:
+    if image.mode.startswith('I') or image.mode == 'F':  # Depth images with more than 8 bits.
+        from PIL import Image
+
+        values = np.asarray(image, np.float32)
+        low, high = float(values.min(initial=0)), float(values.max(initial=0))
+        image = Image.fromarray(((values - low) * (255 / max(high - low, 1))).astype(np.uint8))
+    image.thumbnail((SIDE, SIDE))
+    buffer = io.BytesIO()
+    image.convert('RGB').save(buffer, 'JPEG', quality=80)
+    return f'<img src="data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}">'
