@@ -6,39 +6,26 @@ is never a value itself. Other files beside containers, such as README.md, are l
 
 from __future__ import annotations
 
-import fnmatch
-import functools
-import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from bags.errors import SourceError
 from bags.interop.exported import Exported
-from bags.interop.extensions import IMAGE_TYPES, split_key, split_name, type_of
+from bags.interop.extensions import split_name, type_of
 from bags.interop.folders import find_layout
 from bags.interop.formats import FORMATS, SPLITS, Format
+from bags.interop.ignored_files import MEDIA, NO_DATA, is_beside, is_hidden, matches, pattern_of
 from bags.interop.metadata import NAMES as TABLES
+from bags.interop.source import list_some
 from bags.interop.webdataset import is_tar
 
 _ORDER = (*FORMATS, 'webdataset')
 _NEED_MARKER = ('mds', 'litdata', 'lerobot')
 _ZARR = ('zarr.json', '.zgroup', '.zarray', '.zmetadata')
-_JUNK = ('__macosx', 'thumbs.db', 'ehthumbs.db', 'desktop.ini', '$recycle.bin', 'system volume information',
-         'lost+found', '@eadir', '__pycache__')  # fmt: skip
-"""Files and folders of operating systems, in lower case."""
-_DOCUMENTS = ('readme', 'readme.*', 'license', 'license.*', 'licence', 'licence.*', 'license-*', 'copying',
-              'copying.*', 'notice', 'notice.*', 'citation.*', 'changelog*', 'contributing.*', 'authors*',
-              'dataset_info.json', 'dataset_infos.json', 'dataset_dict.json')  # fmt: skip
-"""Files at the top of a folder that describe it."""
-_NO_DATA = ('*.md5', '*.sha1', '*.sha256', '*.sha512', '*.crc', '*.crc32', '*.xxh3', '*.sfv', '*.asc',
-            '*.sig', 'md5sum*', 'sha*sum*', 'checksum*', 'manifest-md5.txt', 'manifest-sha*.txt', '_success',
-            '_metadata', '_common_metadata', '_started_*', '_committed_*', '*.part', '*.partial', '*.tmp',
-            '*.crdownload', '*.incomplete', '*.lock')  # fmt: skip
-"""Checksums, marks of other libraries, and files whose transfer has not ended."""
 _ALL = tuple(pattern for each in FORMATS.values() for pattern in each.files)
 _MARKERS = tuple(each.marker for each in FORMATS.values() if each.marker)
 _MARKED = tuple(pattern for each in FORMATS.values() if each.marker for pattern in each.files)
-_NO_CONTAINERS = (*_NO_DATA, 'limits.*')
+_NO_CONTAINERS = (*NO_DATA, 'limits.*')
 _ARCHIVES = ('*.zip', '*.7z', '*.rar', '*.tar.zst', '*.tar.lz4')
 _OTHER_CONTAINERS = ('*.lance', '*.lmdb', 'data.mdb', '*.sqlite', '*.sqlite3', '*.duckdb', '*.beton', '*.rec',
                      '*.orc', '*.avro')  # fmt: skip
@@ -46,7 +33,6 @@ _OTHER_CONTAINERS = ('*.lance', '*.lmdb', 'data.mdb', '*.sqlite', '*.sqlite3', '
 _TABLES = ('_delta_log/*.json', '*/_delta_log/*.json', 'metadata/*.metadata.json',
            '*/metadata/*.metadata.json', '.hoodie/*', '*/.hoodie/*')  # fmt: skip
 """Logs of Delta, Iceberg and Hudi, which list the Parquet files that belong to a table."""
-_MEDIA = (*IMAGE_TYPES, 'video', 'audio', 'array')
 MAX_BESIDE = 16
 """Number of files beside containers that are not taken for datapoints themselves."""
 
@@ -77,10 +63,10 @@ def detect(root: str, names: Iterable[str], format: str | None = None, *, keep: 
     names = sorted(names)
     folders = _folders(root, names)
     rest = [name for name in names if _first_of(name, folders) is None]
-    visible = [name for name in rest if not _is_hidden(name)]
+    visible = [name for name in rest if not is_hidden(name)]
     _check_no_dataset(root, visible)
     if format == 'folder':
-        return _files([name for name in names if not _is_hidden(name)], names, keep=keep)
+        return _files([name for name in names if not is_hidden(name)], names, keep=keep)
     formats = {folder: {found} for folder, found in folders.items()}
     formats |= {name: found for name in visible if (found := _formats_of(name))}
     if format is not None:
@@ -98,7 +84,7 @@ def detect(root: str, names: Iterable[str], format: str | None = None, *, keep: 
         _check_no_container(root, visible)
         return _files(visible, names, keep=keep)
     format = _common_format(root, formats)
-    logs = [name for name in names if format == 'parquet' and _pattern(_TABLES).match(name.lower())]
+    logs = [name for name in names if format == 'parquet' and pattern_of(_TABLES).match(name.lower())]
     if logs:
         detail = (
             f'is a table with the log {logs[0]!r}, which may have deleted or replaced some of the Parquet '
@@ -120,30 +106,12 @@ def format_of(path: str) -> str | None:
 
 def detect_exported(names: Iterable[str], exported: Exported) -> Detected:
     """Chooses the tars or the files of an export."""
-    own = [name for name in sorted(names) if not _is_hidden(name)]
-    tars = [name for name in own if is_tar(name)]
-    if tars and all(is_tar(name) or _is_beside(name) for name in own):
+    visible = [name for name in sorted(names) if not is_hidden(name)]
+    tars = [name for name in visible if is_tar(name)]
+    if tars and all(is_tar(name) or (is_beside(name) and not exported.has(name)) for name in visible):
         return Detected('webdataset', tars, [name for name in names if name not in tars])
-    taken = [name for name in own if not _is_beside(name) or exported.has(split_key(name)[1])]
+    taken = [name for name in sorted(names) if exported.has(name) or not (is_hidden(name) or is_beside(name))]
     return Detected('folder', taken, sorted(set(names) - set(taken)))
-
-
-def list_some(names: list[str], most: int = 5) -> str:
-    """Returns the first names, and how many others there are."""
-    others = len(names) - most
-    return ', '.join(map(repr, names[:most])) + (f' and {others:,} more' if others > 0 else '')
-
-
-def _is_hidden(name: str) -> bool:
-    """Returns whether a file, by its path, is hidden, or one of an operating system."""
-    return any(part.startswith('.') or part.lower() in _JUNK for part in name.split('/'))
-
-
-def _is_beside(name: str) -> bool:
-    """Returns whether a file, by its path in a folder, describes the others and is no datapoint itself."""
-    if '/' not in name and _matches(name, _DOCUMENTS) and type_of(split_name(name)[1]) not in _MEDIA:
-        return True
-    return _matches(name, _NO_DATA)
 
 
 def _folders(root: str, names: list[str]) -> dict[str, str]:
@@ -154,7 +122,7 @@ def _folders(root: str, names: list[str]) -> dict[str, str]:
     below: dict[str, set[str]] = {format: set() for format, each in FORMATS.items() if each.marker}
     for name in names:
         *above, base = name.split('/')
-        if not (base in _ZARR or '.zarr/' in name.lower() or _matches(base, _MARKED)):
+        if not (base in _ZARR or '.zarr/' in name.lower() or matches(base, _MARKED)):
             continue
         if any(part.startswith('.') for part in above):
             continue
@@ -163,13 +131,13 @@ def _folders(root: str, names: list[str]) -> dict[str, str]:
             found[parents[-1]] = 'zarr'
         found |= {folder: 'zarr' for folder in parents if folder.lower().endswith('.zarr')}
         for format, folders in below.items():
-            if _matches(name, FORMATS[format].files) and not _matches(name, _NO_DATA):
+            if matches(name, FORMATS[format].files) and not matches(name, NO_DATA):
                 # The files of rosbag2 are in the folder itself.
                 folders.update(parents[-1:] if format == 'mcap' else parents)
     for name in filter(lambda name: name.endswith(_MARKERS), names):
         for format, folders in below.items():
             folder = f'/{name}'.removesuffix(f'/{FORMATS[format].marker}').removeprefix('/')
-            if folder != name and folder in folders and not _is_hidden(name):
+            if folder != name and folder in folders and not is_hidden(name):
                 found.setdefault(folder, format)
     top: dict[str, str] = {}
     for folder in sorted(found, key=len):
@@ -192,24 +160,14 @@ def _is_internal(name: str) -> bool:
     return any(part.startswith('_') and '=' not in part for part in name.split('/'))
 
 
-def _matches(name: str, patterns: tuple[str, ...]) -> bool:
-    return _pattern(patterns).match(name.rpartition('/')[2].lower()) is not None
-
-
-@functools.cache
-def _pattern(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """Returns one expression for all patterns, as a folder may have a million files."""
-    return re.compile('|'.join(map(fnmatch.translate, patterns)) or '(?!)')
-
-
 def _formats_of(name: str) -> set[str]:
     """Returns the formats that a file may have by its name."""
-    if not (is_tar(name) or _matches(name, _ALL)) or _matches(name, _NO_CONTAINERS):
+    if not (is_tar(name) or matches(name, _ALL)) or matches(name, _NO_CONTAINERS):
         return set()
     found = {
         format
         for format, each in FORMATS.items()
-        if format not in ('litdata', 'lerobot') and _matches(name, each.files)
+        if format not in ('litdata', 'lerobot') and matches(name, each.files)
     }
     return found | {'webdataset'} if is_tar(name) else found
 
@@ -222,11 +180,16 @@ def _check_no_dataset(root: str, names: list[str]) -> None:
             raise SourceError(_join(root, folder), 'is a dataset already; bags.copy copies one')
 
 
+def is_archive(name: str) -> bool:
+    """Returns whether a file has the name of an archive that is not read."""
+    return matches(name, _ARCHIVES)
+
+
 def _check_no_container(root: str, names: list[str]) -> None:
     for name in names:
         parts = name.split('/')
-        found = next((part for part in parts if _matches(part, _OTHER_CONTAINERS)), None)
-        if found is not None or _matches(name, _ARCHIVES):
+        found = next((part for part in parts if matches(part, _OTHER_CONTAINERS)), None)
+        if found is not None or is_archive(name):
             what = (
                 'an archive, which is not read: unpack it'
                 if found is None
@@ -253,9 +216,9 @@ def _common_format(root: str, formats: Mapping[str, set[str]]) -> str:
 
 def _check_others(root: str, format: str, taken: list[str], others: list[str]) -> None:
     """Refuses a folder whose other files may be datapoints too."""
-    others = [name for name in others if not _is_beside(name)]
+    others = [name for name in others if not is_beside(name)]
     stems = {split_name(name)[0] for name in taken}
-    media = [name for name in others if type_of(split_name(name)[1]) in _MEDIA]
+    media = [name for name in others if type_of(split_name(name)[1]) in MEDIA]
     paired = [name for name in media if split_name(name)[0] in stems]
     texts = len(others) - len(media)
     if paired or len(media) > len(taken) or texts > max(MAX_BESIDE, len(taken)):
@@ -271,30 +234,35 @@ def _check_others(root: str, format: str, taken: list[str], others: list[str]) -
 def _files(own: list[str], names: list[str], *, keep: bool) -> Detected:
     """Chooses the files that are datapoints."""
     if not keep:
-        data = [name for name in own if not _is_beside(name)]
+        data = [name for name in own if not is_beside(name)]
         stems = {split_name(name)[0] for name in data}
         # A checksum or a text that shares its name with another file is a field of the same datapoint.
         if data:
-            own = [name for name in own if not _is_beside(name) or split_name(name)[0] in stems]
+            own = [name for name in own if not is_beside(name) or split_name(name)[0] in stems]
         else:
-            own = [name for name in own if not _matches(name, _NO_DATA)]
-        own = _without_notes(own)
+            own = [name for name in own if not matches(name, NO_DATA)]
+        own = _without_strays(own)
     kept = set(own)
     return Detected('folder', own, [name for name in names if name not in kept])
 
 
-def _without_notes(names: list[str]) -> list[str]:
-    """Leaves out a few texts beside folders of classes or episodes, if these have media and no such texts."""
+def _without_strays(names: list[str]) -> list[str]:
+    """Leaves out a few files beside folders of classes or episodes with media.
+
+    They are texts, if there are none in the folders, and fewer other files than there are folders.
+    """
     inside = [name for name in names if '/' in name]
     beside = [name for name in names if '/' not in name and name not in TABLES]
     extensions = {split_name(name)[1] for name in inside}
+    strays = [
+        extension
+        for extension in (split_name(name)[1] for name in beside)
+        if type_of(extension) in MEDIA or extension in extensions
+    ]
     if (
         0 < len(beside) <= MAX_BESIDE
-        and any(type_of(extension) in _MEDIA for extension in extensions)
-        and not any(
-            type_of(extension) in _MEDIA or extension in extensions
-            for extension in (split_name(name)[1] for name in beside)
-        )
+        and len(strays) < len({name.partition('/')[0] for name in inside})
+        and any(type_of(extension) in MEDIA for extension in extensions)
         and find_layout(inside) in ('classes', 'episodes')
     ):
         return sorted(set(names) - set(beside))
@@ -311,7 +279,7 @@ def _containers(
         if not about.is_joined or (format in _NEED_MARKER and len(splits) > 1):
             detail = f'expected one dataset of {format}, got {list_some(taken)}: give the folder of one'
             raise SourceError(root, detail)
-    reads = [name for name in names if _matches(name, about.reads) and not _is_hidden(name)]
+    reads = [name for name in names if matches(name, about.reads) and not is_hidden(name)]
     own = tuple(filter(None, (about.marker, *about.files, *about.beside)))
     own += tuple(f'*/{pattern}' for pattern in own)
     left_out: dict[str, None] = {}
@@ -319,10 +287,10 @@ def _containers(
     for name in names:
         folder = _first_of(name, folders)
         if folder is None:
-            is_own = _matches(name, about.beside)
+            is_own = matches(name, about.beside)
         elif folder in top:
             path = name.removeprefix(f'{folder}/').lower()
-            is_own = format == 'zarr' or _pattern(own).match(path) is not None
+            is_own = format == 'zarr' or pattern_of(own).match(path) is not None
         else:
             name, is_own = folder, False
         if not is_own and name not in used:

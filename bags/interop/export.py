@@ -23,9 +23,10 @@ from bags.dataset.selection import Fields, select_whole
 from bags.dataset.written import Written
 from bags.errors import SourceError
 from bags.formats.signatures import EXTENSIONS, HEAD_BYTES, identify
-from bags.indexing import Int64s
+from bags.indexing import Int64s, chunk_length
 from bags.interop.exported import EXPORT, NUMBERS, is_one_array, names_of, names_tell_types
-from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, escape_key, file_name
+from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, escape_key, extension_of, file_name
+from bags.interop.ignored_files import may_be_ignored
 from bags.interop.lerobot import write_lerobot
 from bags.interop.parquet import write_parquet
 from bags.interop.target import Target
@@ -40,8 +41,8 @@ BATCH_BYTES = 1 << 24
 """Approximate bytes that are read at a time."""
 MAX_BATCH = 64
 """Maximum number of datapoints that are read at a time."""
-MAX_LABELS = 1 << 16
-"""Number of labels that are compared with keys at a time."""
+MAX_KEYS = 1 << 16
+"""Number of keys that are read at a time, to tell the names of files."""
 
 File = tuple[str, bytes]
 """The part of a file name after the key, and the content of the file."""
@@ -121,8 +122,10 @@ def export(
     shard_length = positive_or_none('shard_length', shard_length)
     if key is not None:
         select_whole(key, dataset.types, 'key')
-        if (kind := dataset.types[key]).word not in KEYS or kind.sequence:
-            raise TypeError(f'key: expected a field of texts or integers, got {key!r} of type {kind.text}')
+        if (field_type := dataset.types[key]).word not in KEYS or field_type.sequence:
+            raise TypeError(
+                f'key: expected a field of texts or integers, got {key!r} of type {field_type.text}'
+            )
         if format == 'parquet':
             raise TypeError(f'key: expected none for Parquet, whose columns are the fields, got {key!r}')
     one_of('mode', mode, ('create', 'overwrite'))
@@ -190,21 +193,25 @@ def _write_media(
 
 
 def _names_tell(dataset: Dataset, fields: list[str]) -> bool:
-    """Returns whether an import can tell the fields by the names of their files."""
+    """Returns whether an import can tell the fields by the names of their files, and takes all of these."""
     others = [name for name in fields if name != WRITTEN_EXTENSIONS]
+    columns: dict[str, Any] = {KEY: True}
     if 'label' in others and dataset.types['label'].text == 'utf8' and KEY in dataset.types:
         # The label of class folders is the first part of the key.
         others.remove('label')
-        columns = (
-            dataset.read_selection(indices, {'label': True, KEY: True}, read_values)
-            for indices in np.split(np.arange(len(dataset)), range(MAX_LABELS, len(dataset), MAX_LABELS))
-        )
-        rows = (
-            (label, key) for found in columns for label, key in zip(found['label'], found[KEY], strict=True)
-        )
-        if any(key.split('/', maxsplit=1)[0] != label for label, key in rows):
+        columns['label'] = True
+    if not names_tell_types(dataset.types, others):
+        return False
+    extensions = [extension_of(field, dataset.types[field].word) or 'data' for field in others]
+    for indices in np.split(np.arange(len(dataset)), range(MAX_KEYS, len(dataset), MAX_KEYS)):
+        found = dataset.read_selection(indices, columns, read_values)
+        if 'label' in columns:
+            rows = zip(found['label'], found[KEY], strict=True)
+            if any(key.split('/', maxsplit=1)[0] != label for label, key in rows):
+                return False
+        if may_be_ignored(map(str, found[KEY]), extensions):
             return False
-    return names_tell_types(dataset.types, others)
+    return True
 
 
 def _samples(
@@ -249,17 +256,17 @@ def _samples(
             advance(1, size)
             batch_size += size
         start += len(indices)
-        step = min(2 * step, MAX_BATCH) if batch_size < BATCH_BYTES else max(1, step // 2)
+        step = chunk_length(len(indices), batch_size, BATCH_BYTES, MAX_BATCH)
 
 
 def _column(dataset: Dataset, field: str, indices: Int64s) -> list[list[File]]:
     """Returns the files of a field, for each datapoint."""
-    kind = dataset.types[field]
-    stem, suffix, is_numbered, is_media = names_of(field, kind)
+    field_type = dataset.types[field]
+    stem, suffix, is_numbered, is_media = names_of(field, field_type)
 
     def file(data: bytes, number: str = '') -> File:
         extension = EXTENSIONS.get(identify(data[:HEAD_BYTES])) if is_media else None
-        if kind.word == 'audio' and extension in ('mp4', 'mov'):
+        if field_type.word == 'audio' and extension in ('mp4', 'mov'):
             extension = 'm4a'
         return f'{stem}{number}{suffix}' + (f'.{extension}' if extension else ''), data
 
@@ -271,14 +278,18 @@ def _column(dataset: Dataset, field: str, indices: Int64s) -> list[list[File]]:
 
 def _contents(dataset: Dataset, field: str, indices: Int64s) -> list[Any]:
     """Returns the content of the file of each datapoint, or a list of contents for a sequence."""
-    kind = dataset.types[field]
-    if kind.word in NUMBERS or kind.word == 'array':
+    field_type = dataset.types[field]
+    if field_type.word in NUMBERS or field_type.word == 'array':
         values = dataset.read_selection(indices, {field: True}, read_values)[field]
-        if kind.sequence and not is_one_array(kind):
+        if field_type.sequence and not is_one_array(field_type):
             return [list(map(_as_npy, items or ())) for items in values]
-        as_file = _as_npy if kind.sequence or kind.word == 'array' else _as_text
+        as_file = _as_npy if field_type.sequence or field_type.word == 'array' else _as_text
         return [None if value is None else as_file(value) for value in values]
-    return dataset._item_records(indices, field) if kind.sequence else dataset._records(indices, field, None)
+    return (
+        dataset._item_records(indices, field)
+        if field_type.sequence
+        else dataset._records(indices, field, None)
+    )
 
 
 def _as_npy(value: Any) -> bytes:

@@ -1,7 +1,7 @@
 """The names of exported files: from a field to file names, and from a file name to the field and item.
 
-If names do not tell the fields and their types, `metadata.json` has them under `EXPORT`: the spec, and the
-field that names the files, if there is one.
+If names do not tell the fields and their types, or an import would leave files out by their names,
+`metadata.json` has them under `EXPORT`: the spec, and the field that names the files, if there is one.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from bags.interop.extensions import (
     WRITTEN_EXTENSIONS,
     extension_of,
     field_of,
+    split_key,
     type_of,
 )
 
@@ -111,8 +112,8 @@ class Exported:
         return self._fields[number // 2], int(found[number + 1]) if found[number + 1] else None
 
     def has(self, name: str) -> bool:
-        """Returns whether a file, given the part of its name after the key, belongs to a field."""
-        return bool(self._fields) and self._pattern.fullmatch(name) is not None
+        """Returns whether a file, given its whole name, belongs to a field."""
+        return bool(self._fields) and self._pattern.fullmatch(split_key(name)[1]) is not None
 
 
 def read_exported(metadata: Metadata, where: str) -> Exported | None:

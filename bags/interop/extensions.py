@@ -57,7 +57,8 @@ def field_of(extension: str) -> str:
 
 def type_of(extension: str) -> str:
     """Returns the type for files with an extension; 'bytes' for unknown ones."""
-    return _TYPES.get(extension.rpartition('.')[2].lower(), 'bytes')
+    last = extension.rpartition('.')[2].lower()
+    return _TYPES.get(last, _TYPES.get(last.removeprefix('_'), 'bytes'))  # The field of `.3gp` is `_3gp`.
 
 
 def one_image_field(datapoints: Iterable[Collection[str]]) -> Callable[[str], str]:

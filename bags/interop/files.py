@@ -69,10 +69,7 @@ class FileSource(Source):
         """Maps the field named after an extension to the field in the dataset."""
 
     def infer(self, layouts: Counter[Layout], types: Mapping[str, str]) -> None:
-        """Sets spec and count by the number of datapoints of each layout.
-
-        `types` are types unknown by name.
-        """
+        """Sets spec and count by the number of datapoints of each layout; `types`: those unknown by name."""
         self.count = layouts.total()
         if self.layout != 'episodes':
             self.rename = one_image_field(files | columns for files, columns, _ in layouts)
@@ -91,7 +88,10 @@ class FileSource(Source):
             field_type = types.get(field, type_of(field)) if field in named | in_tables else 'image'
             self.spec[field] = field_type + '?' * (count < self.count)
             if field_type == 'bytes' and field in named and field != 'data':
-                self.notes.append(f'files *.{field} are stored as bytes: no type is known for this extension')
+                self.notes.append(
+                    f'files *.{field} are stored as bytes: no type is known for this extension; '
+                    f"spec={{{field!r}: 'video'}}, or another type, says what they are"
+                )
 
     def name(self, entry: Entry) -> str:
         return str(entry.key).encode('utf-8', 'backslashreplace').decode()
@@ -100,11 +100,15 @@ class FileSource(Source):
     def read(self, entry: Entry, field: str, word: str) -> Any:
         """Returns the value for the file of a field, whose type has this word."""
 
-    def load(self, entry: Entry) -> dict[str, Any]:
-        """Returns the datapoint of an entry, with undecoded values: bytes or str."""
+    @abc.abstractmethod
+    def sizes(self, entry: Entry) -> dict[str, int]:
+        """Returns the bytes of the files of each field that has some, without reading them."""
+
+    def load(self, entry: Entry, fields: Iterable[str] | None = None) -> dict[str, Any]:
+        """Returns the datapoint of an entry, or some fields of it, with undecoded values: bytes or str."""
         datapoint: dict[str, Any] = {}
-        for field, text in self.spec.items():
-            field_type = parse_type(text)
+        for field in self.spec if fields is None else fields:
+            field_type = parse_type(self.spec[field])
             if field == self.key_field:
                 name, key = f'{entry.origin}: {entry.key}', entry.key.encode('utf-8', 'surrogatepass')
                 is_text = field_type.word == 'utf8'
@@ -159,6 +163,13 @@ def check_columns(name: str, layouts: Iterable[Layout]) -> None:
         raise SourceError(name, f'column {field!r} is a field of the files already')
 
 
+def is_transport_stream(extension: str, read: Callable[[], bytes]) -> bool:
+    """Returns whether a file `.ts` is MPEG-TS and not TypeScript, given a function that reads its begin."""
+    return extension == 'ts' and identify(read()) in ('MPEG-TS', 'M2TS')
+
+
+MAX_PARSES = 10
+"""Times that the header of a .npy file is parsed before an error of Python's parser counts."""
 MEDIA_FORMATS = {word: (name,) for word, name in FORMATS.items()} | {
     'video': VIDEO_FORMATS,
     'audio': AUDIO_FORMATS,
@@ -201,9 +212,17 @@ def read_npy_header(file: Any, size: int) -> tuple[tuple[int, ...], bool, np.dty
 
     `np.load` allocates the size in the header before it checks the number of bytes.
     """
-    is_first = np.lib.format.read_magic(file) == (1, 0)
-    read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
-    shape, is_fortran, dtype = read(file)
+    begin = file.tell()
+    for attempt in range(MAX_PARSES):
+        try:
+            is_first = np.lib.format.read_magic(file) == (1, 0)
+            read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
+            shape, is_fortran, dtype = read(file)
+            break
+        except SystemError:  # In CPython 3.11, if another thread parses meanwhile (gh-106905).
+            if attempt == MAX_PARSES - 1:
+                raise
+            file.seek(begin)
     expected, found = math.prod(shape) * dtype.itemsize, size - file.tell()
     if expected != found and not dtype.hasobject:
         raise ValueError(f'expected {expected} bytes for shape {shape}, got {found}')

@@ -12,6 +12,7 @@ Layouts:
 
 from __future__ import annotations
 
+import functools
 import itertools
 import mmap
 import os
@@ -20,10 +21,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from bags.concurrency import cached_attribute
 from bags.errors import SourceError
+from bags.formats.signatures import HEAD_BYTES
 from bags.interop.exported import Exported
 from bags.interop.extensions import field_of, split_key, split_name, type_of, written_extensions
-from bags.interop.files import Entry, FileSource, check_columns, checked_value, group_exported
+from bags.interop.files import (
+    Entry,
+    FileSource,
+    check_columns,
+    checked_value,
+    group_exported,
+    is_transport_stream,
+)
 from bags.interop.metadata import Metadata, join, read_metadata
 from bags.interop.source import find_filesystem
 from bags.validation import one_of
@@ -94,12 +104,16 @@ class FolderSource(FileSource):
         self._metadata = metadata
         types, fields = dict(metadata.types), set(metadata.types)
         for _, files in self._groups:
-            fields |= files.keys()
-            if self.layout == 'episodes':  # Others are named after the extension.
-                for field, file in files.items():
-                    is_sequence = isinstance(file, list)
-                    extension = split_name(file[0] if isinstance(file, list) else file)[1]
+            for field in files.keys() - fields:
+                file = files[field]
+                is_sequence = isinstance(file, list)
+                name = file[0] if isinstance(file, list) else file
+                extension = split_name(name)[1]
+                if is_transport_stream(extension, functools.partial(self._cat, name, HEAD_BYTES)):
+                    types[field] = 'video' + '[]' * is_sequence
+                elif self.layout == 'episodes':  # Others are named after the extension.
                     types[field] = type_of(extension) + '[]' * is_sequence
+            fields |= files.keys()
         self._has_labels = self.layout == 'classes' and 'label' not in fields
         if self._has_labels:
             types['label'] = 'utf8'
@@ -138,8 +152,22 @@ class FolderSource(FileSource):
             return (self._read(name, word) for name in file)
         return self._read(file, word)
 
-    def _cat(self, name: str) -> bytes:
-        data: bytes = self._fs.cat_file(f'{self._path.rstrip("/")}/{name}')
+    def sizes(self, entry: Entry) -> dict[str, int]:
+        return {
+            field: sum(self._sizes[name] for name in (file if isinstance(file, list) else [file]))
+            for field, file in entry.files.items()
+        }
+
+    @cached_attribute
+    def _sizes(self) -> dict[str, int]:
+        """The bytes of all files, by their paths in the folder."""
+        path = self._path.rstrip('/')
+        found = self._fs.find(path, detail=True)
+        return {name[len(path) + 1 :]: int(facts['size'] or 0) for name, facts in found.items()}
+
+    def _cat(self, name: str, size: int | None = None) -> bytes:
+        """Returns the content of a file, or its first bytes."""
+        data: bytes = self._fs.cat_file(f'{self._path.rstrip("/")}/{name}', end=size)
         return data
 
     def _read(self, name: str, word: str) -> Any:

@@ -12,14 +12,14 @@ from typing import Any, Literal, NoReturn
 from bags.dataset.metadata import MAX_METADATA_BYTES, METADATA, Metadata, load_metadata
 from bags.dataset.spec import parse_spec
 from bags.errors import CorruptError, SourceError, SpecError
-from bags.interop.detect import Detected, detect, detect_exported, format_of, list_some
+from bags.interop.detect import Detected, detect, detect_exported, format_of, is_archive
 from bags.interop.exported import EXPORT, read_exported
 from bags.interop.extensions import KEY
 from bags.interop.files import FileSource
 from bags.interop.folders import LAYOUTS, FolderSource, list_files
 from bags.interop.formats import FORMATS
 from bags.interop.records import open_file, size_of
-from bags.interop.source import Source, find_filesystem, list_paths, naming
+from bags.interop.source import Source, find_filesystem, list_paths, list_some, naming
 from bags.interop.target import UNFINISHED
 from bags.interop.webdataset import TarSource, is_tar
 from bags.storage.urls import plain_path
@@ -205,6 +205,8 @@ def _raise_no_files(root: str, storage_options: Mapping[str, Any] | None) -> NoR
     known = ', '.join(dict.fromkeys(pattern for each in FORMATS.values() for pattern in each.files))
     fs, inside = find_filesystem(root, storage_options)
     if fs.isfile(inside):
+        if is_archive(root):
+            raise SourceError(root, 'is an archive, which is not read: unpack it')
         raise SourceError(root, f'expected a folder, *.tar, or one of {known}; format= names another')
     detail = f'no files to import; expected a folder of files, *.tar, or one of {known}'
     raise FileNotFoundError(errno.ENOENT, detail, root)

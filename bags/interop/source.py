@@ -13,7 +13,7 @@ from bags.dataset.metadata import Metadata
 from bags.dataset.spec import MAX_NAME_LENGTH, NAME, is_reserved
 from bags.errors import BagsError, CorruptError, MissingDependencyError, SourceError
 from bags.storage.retry import RetryPolicy
-from bags.storage.urls import SCHEMES
+from bags.storage.urls import SCHEMES, locate
 
 MAX_EXPANDED_BYTES = 1 << 30
 """Maximum bytes of a value that its source stores in fewer: compressed, or with holes."""
@@ -132,6 +132,7 @@ def find_filesystem(path: str, storage_options: Mapping[str, Any] | None) -> tup
     options.pop('client', None)
     scheme, separator, _ = path.partition('://')
     if separator:
+        locate(path)  # Raises for URLs that are not supported.
         options = filesystem_options(SCHEMES.get(scheme, scheme), options, policy)
     fs, inside = fsspec.core.url_to_fs(path, **options)
     return fs, inside
@@ -146,6 +147,12 @@ def list_paths(paths: Iterable[str], storage_options: Mapping[str, Any] | None =
         found = sorted(fs.glob(path)) if is_glob else [path]
         files += found if 'file' in fs.protocol else map(fs.unstrip_protocol, found)
     return files
+
+
+def list_some(names: list[str], most: int = 5) -> str:
+    """Returns the first names, and how many others there are."""
+    others = len(names) - most
+    return ', '.join(map(repr, names[:most])) + (f' and {others:,} more' if others > 0 else '')
 
 
 class Collecting:

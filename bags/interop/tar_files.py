@@ -86,10 +86,16 @@ class Tar:
             elif not member.isfile():
                 left_out['symbolic links' if member.issym() else 'devices and pipes'] += 1
             elif self._is_left_out(member.name):
-                left_out['hidden files and metadata of WebDataset'] += 1
+                left_out['hidden files, files of operating systems and metadata of WebDataset'] += 1
             else:
                 yield member.name, read()
         self.left_out = left_out
+
+    def head(self, content: Content, size: int) -> bytes:
+        """Returns the first bytes of a file; none of one without content."""
+        if isinstance(content, Stored) and content.parts is None:
+            return self._read(content.start, min(size, content.size))
+        return content[:size] if isinstance(content, bytes) else b''
 
     def read(self, content: Content) -> bytes:
         """Returns the bytes of a file; raises its error if it has none."""

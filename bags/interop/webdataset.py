@@ -8,17 +8,28 @@ they name.
 from __future__ import annotations
 
 import errno
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from bags.errors import SourceError
+from bags.formats.signatures import HEAD_BYTES
 from bags.interop.exported import Exported
 from bags.interop.extensions import LABELS, field_of, split_key, written_extensions_in_tar
-from bags.interop.files import Entry, FileSource, Layout, check_columns, checked_value, group_exported
+from bags.interop.files import (
+    Entry,
+    FileSource,
+    Layout,
+    check_columns,
+    checked_value,
+    group_exported,
+    is_transport_stream,
+)
+from bags.interop.ignored_files import is_beside, is_hidden
 from bags.interop.metadata import INTEGER, NAMES, Metadata, join, read_metadata
-from bags.interop.source import Collecting, check_expanded, list_paths
+from bags.interop.source import Collecting, check_expanded, list_paths, list_some
 from bags.interop.tar_files import Content, Tar, content_size
 
 Member = tuple[str, str, str, Content]
@@ -49,13 +60,20 @@ class TarSource(FileSource):
         self.tars = list_paths(tars, self.storage_options)
         if not self.tars:
             raise FileNotFoundError(errno.ENOENT, 'no tars to import', ', '.join(tars))
-        self._open = {path: Tar(path, self.storage_options, _is_label, _is_left_out) for path in self.tars}
+        self._open = {
+            path: Tar(path, self.storage_options, _is_label, self._is_left_out) for path in self.tars
+        }
         self._types: dict[str, dict[str, str]] = {}  # Types of table columns, by tar.
+        self._beside: dict[str, set[str]] = {}
+        """Names of files that describe the others, by tar."""
         layouts: Counter[Layout] = Counter()
         texts: set[str] = set()
         columns: dict[str, str] = {}
+        self._by_content: dict[str, str] = {}
+        """The type of each field of files `.ts`, by the first of them."""
+        documents = Counter[Layout]()
         for tar in self.tars:
-            layouts += self._scan(tar, texts)
+            layouts += self._scan(tar, texts, documents)
             for field, field_type in self._types.get(tar, {}).items():
                 known = columns.setdefault(field, field_type)
                 if {known, field_type} == {'int(8)', 'float(8)'}:
@@ -63,6 +81,12 @@ class TarSource(FileSource):
                 elif known != field_type:
                     expected = f'expected {known}, as in other tars'
                     raise SourceError(tar, f'column {field!r}: {expected}, got {field_type}')
+        if layouts:
+            self.notes += [
+                f'{path}: left out: {list_some(sorted(names))}' for path, names in self._beside.items()
+            ]
+        else:
+            layouts, self._beside = documents, {}
         self.notes += [
             f'{path}: {count} {members} are left out'
             for path, tar in self._open.items()
@@ -71,17 +95,20 @@ class TarSource(FileSource):
         if exported is not None:
             self.count = layouts.total()
         else:
-            self.infer(layouts, dict.fromkeys(set(LABELS) - texts, 'int(8)') | columns)
+            self.infer(layouts, dict.fromkeys(set(LABELS) - texts, 'int(8)') | self._by_content | columns)
 
-    def _scan(self, tar: str, texts: set[str]) -> Counter[Layout]:
+    def _scan(self, tar: str, texts: set[str], documents: Counter[Layout]) -> Counter[Layout]:
         """Returns the number of datapoints of each layout.
 
-        Adds labels that are not all integers to `texts`. Reads a tar with a table of metadata twice.
+        Adds labels that are not all integers to `texts`, and files that describe the others to `documents`.
+        Reads a tar with a table of metadata twice.
         """
         layouts: Counter[Layout] = Counter()
+        described: list[tuple[list[str], Layout]] = []
+        root: list[str] | None = None
         found = len(self.damaged)
         with Collecting(self.damaged):
-            for entry in self._entries_of(tar):
+            for entry, names in self._named_entries_of(tar):
                 base = entry.key.rpartition('/')[2]
                 if (
                     self.exported is None
@@ -89,13 +116,27 @@ class TarSource(FileSource):
                     and any(f'{base}.{each}' in NAMES for each in entry.files)
                 ):
                     self._types[tar] = {}
-                    return self._scan(tar, texts)
-                layouts[entry.layout] += 1
+                    return self._scan(tar, texts, documents)
+                root = _common(root, entry.key.split('/')[:-1])
                 for field in entry.files.keys() & set(LABELS):
                     data = entry.files[field]
                     if not isinstance(data, bytes) or not INTEGER.fullmatch(str(data, 'latin-1').strip()):
                         texts.add(field)
+                for field in entry.files:
+                    if field.rpartition('.')[2] == 'ts' and field not in self._by_content:
+                        head = functools.partial(self._open[tar].head, entry.files[field], HEAD_BYTES)
+                        self._by_content[field] = 'video' if is_transport_stream('ts', head) else 'bytes'
+                if names and all(is_beside(name.rpartition('/')[2]) for name in names):
+                    described.append((names, entry.layout))
+                else:
+                    layouts[entry.layout] += 1
             check_columns(tar, layouts)
+        top = ''.join(f'{part}/' for part in root or ())
+        for names, layout in described:
+            is_document = all(is_beside(name.removeprefix(top)) for name in names)
+            (documents if is_document else layouts)[layout] += 1
+            if is_document:
+                self._beside.setdefault(tar, set()).update(names)
         is_left_out = self._open[tar].is_compressed and len(self.damaged) > found
         return Counter() if is_left_out else layouts
 
@@ -124,6 +165,13 @@ class TarSource(FileSource):
                     raise
 
     def _entries_of(self, tar: str) -> Iterator[Entry]:
+        beside = self._beside.get(tar, ())
+        for entry, names in self._named_entries_of(tar):
+            if not names or names[0] not in beside:
+                yield entry
+
+    def _named_entries_of(self, tar: str) -> Iterator[tuple[Entry, list[str]]]:
+        """Yields each entry and the names of its files, which an export has none of."""
         try:
             metadata = Metadata()
             if tar in self._types:
@@ -133,11 +181,12 @@ class TarSource(FileSource):
                 (*split_key(name.removeprefix('./')), name.removeprefix('./'), content)
                 for name, content in self._open[tar].files()
                 if name.removeprefix('./') not in metadata.tables
+                and not self._is_beside_export(tar, name.removeprefix('./'))
             )
             for key, group in itertools.groupby(_bounded(members), lambda member: member[0]):
                 if self.exported is not None:
                     found = group_exported(self.exported, ((name, content) for _, name, _, content in group))
-                    yield Entry(tar, key, found, {}, {})
+                    yield Entry(tar, key, found, {}, {}), []
                     continue
                 files: dict[str, Any] = {}
                 extensions: dict[str, str] = {}
@@ -148,11 +197,23 @@ class TarSource(FileSource):
                         content = SourceError(f'{tar}: {name}', 'is in one datapoint twice')
                     files[field], extensions[field] = content, extension
                     names.append(name)
-                yield Entry(tar, key, files, join(names, metadata), written_extensions_in_tar(extensions))
+                columns = join(names, metadata)
+                yield Entry(tar, key, files, columns, written_extensions_in_tar(extensions)), names
         except (ValueError, OSError) as exc:
             if isinstance(exc, FileNotFoundError | PermissionError):
                 raise
             raise SourceError(tar, str(exc)) from exc
+
+    def _is_beside_export(self, tar: str, name: str) -> bool:
+        """Returns whether a file was added to an export later, and notes it."""
+        if self.exported is None or not is_beside(name) or self.exported.has(name):
+            return False
+        self._beside.setdefault(tar, set()).add(name)
+        return True
+
+    def _is_left_out(self, name: str) -> bool:
+        is_own = self.exported is not None and self.exported.has(name.removeprefix('./'))
+        return not is_own and _is_left_out(name)
 
     def read(self, entry: Entry, field: str, word: str) -> Any:
         found, tar = entry.files[field], self._open[entry.origin]
@@ -161,9 +222,14 @@ class TarSource(FileSource):
             return (checked_value(name, word, tar.read(each)) for each in found)
         return checked_value(name, word, tar.read(found))
 
+    def sizes(self, entry: Entry) -> dict[str, int]:
+        return {
+            field: sum(map(content_size, found if isinstance(found, list) else [found]))
+            for field, found in entry.files.items()
+        }
+
     def size(self, entry: Entry) -> int:
-        files = (found if isinstance(found, list) else [found] for found in entry.files.values())
-        return sum(map(content_size, itertools.chain.from_iterable(files)))
+        return sum(self.sizes(entry).values())
 
 
 def _bounded(members: Iterable[Member]) -> Iterator[Member]:
@@ -176,11 +242,22 @@ def _bounded(members: Iterable[Member]) -> Iterator[Member]:
         yield member
 
 
+def _common(one: list[str] | None, other: list[str]) -> list[str]:
+    """Returns the folder that two folders are in, as the parts of its path."""
+    if one is None or one == other:
+        return other
+    return [part for part, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other))]  # noqa: B905
+
+
 def _is_label(name: str, size: int) -> bool:
     return size <= MAX_LABEL_BYTES and name.rpartition('.')[2] in LABELS
 
 
 def _is_left_out(name: str) -> bool:
-    """Returns whether a file belongs to no datapoint: WebDataset's own metadata, or a hidden file."""
-    base = name.rpartition('/')[2]
-    return base.startswith('.') or (name == base and name.startswith('__') and name.endswith('__'))
+    """Returns whether a file belongs to no datapoint: a hidden one, or WebDataset's own metadata.
+
+    Other folders than that of macOS may be parts of keys.
+    """
+    *folders, base = name.removeprefix('./').split('/')
+    is_own = not folders and base.startswith('__') and base.endswith('__')
+    return is_own or is_hidden(base) or '__MACOSX' in folders

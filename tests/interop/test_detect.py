@@ -1,6 +1,7 @@
 """Detection of the format of a folder: other files beside those of a format never change it."""
 
 import io
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -245,6 +246,18 @@ def test_archives_are_refused(tmp_path):
         open_source(tmp_path)
 
 
+def test_an_archive_alone_is_refused(tmp_path):
+    (tmp_path / 'in').mkdir()
+    (tmp_path / 'in/0.txt').write_text('a')
+    path = shutil.make_archive(str(tmp_path / 'a'), 'zip', tmp_path / 'in')
+    with pytest.raises(bags.SourceError, match=r'a.zip: is an archive, which is not read: unpack it'):
+        bags.convert(path, tmp_path / 'out')
+    for url in (f'zip://::{path}', f'zip://{path}', f'zip://*.txt::{path}'):
+        with pytest.raises(ValueError, match='zip:// is not supported: unpack the archive'):
+            bags.convert(url, tmp_path / 'out')
+    assert not (tmp_path / 'out').exists()
+
+
 def test_limits_of_bagz_are_no_bag(tmp_path):
     options = {'limits_placement': 'separate'}
     with bags.bag.Writer(tmp_path / 'a.bag', **options) as writer:
@@ -258,9 +271,8 @@ def test_bystanders_do_not_change_the_layout_of_a_folder_of_files(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(PICTURE)
     for name, data in BYSTANDERS.items():
-        if name != 'logo.png':
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_bytes(data)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(data)
     (tmp_path / 'empty').mkdir()
     (tmp_path / 'linked').symlink_to(tmp_path / 'cat')
     found = open_source(tmp_path)
@@ -270,6 +282,20 @@ def test_bystanders_do_not_change_the_layout_of_a_folder_of_files(tmp_path):
     (note,) = found.notes
     assert "'.DS_Store'" in note
     assert open_source(tmp_path, layout='classes').count == 3
+
+
+@pytest.mark.parametrize('layout', ['classes', 'episodes'])
+def test_pictures_beside_folders_of_classes_or_episodes(layout, tmp_path):
+    folders = ('cat', 'dog') if layout == 'classes' else ('ep_0', 'ep_1')
+    for name in [f'{folder}/{number}.jpg' for folder in folders for number in range(3)]:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(PICTURE)
+    (tmp_path / 'overview.jpg').write_bytes(PICTURE)
+    found = open_source(tmp_path)
+    assert (found.layout, found.notes) == (layout, ["left out: 'overview.jpg'"])
+    assert open_source(tmp_path, layout='stems').count == 7
+    (tmp_path / 'other.jpg').write_bytes(PICTURE)  # As many as folders: possibly datapoints.
+    assert (open_source(tmp_path).layout, open_source(tmp_path).count) == ('stems', 8)
 
 
 def test_a_checksum_with_the_name_of_a_file_is_a_field(tmp_path):

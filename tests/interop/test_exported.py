@@ -191,3 +191,30 @@ def test_a_dataset_without_datapoints_comes_back(format, tmp_path):
     assert bags.convert(tmp_path / 'b', tmp_path / 'c').datapoints == 0
     with bags.open(tmp_path / 'c') as dataset:
         assert (len(dataset), dataset.spec, dataset.metadata) == (0, spec, {'robot': 'arm'})
+
+
+KEYS = [
+    '0', 'README', 'a/LICENSE', 'checksums', '_metadata', 'Thumbs', 'desktop', '.hidden', '.git/config',
+    '__MACOSX/x', '__data__', 'md5sum.of', 'dataset_info', 'metadata', 'b/._c', 'x.tmp',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    'others', [{}, {'db': 'bytes?', 'md5': 'bytes', 'tar': 'bytes'}, {'box': 'float(4)[]'}]
+)
+@pytest.mark.parametrize('format', ['webdataset', 'files'])
+@pytest.mark.parametrize('keys', [KEYS, ['README'], ['Thumbs'], ['metadata'], ['a', 'b']])
+def test_keys_that_look_like_other_files_come_back(keys, format, others, tmp_path):
+    spec = {'__key__': 'utf8', 'txt': 'utf8', 'csv': 'utf8', 'ini': 'bytes', **others}
+    with bags.DatasetWriter(tmp_path / 'in', spec) as writer:
+        for key in keys:
+            values = {'db': b'b', 'md5': b'c', 'tar': b'd', 'box': [1.0]}
+            row = {'__key__': key, 'txt': key, 'csv': 'file_name,x\n', 'ini': b'a'}
+            writer.append(row | {name: values[name] for name in others})
+    bags.export(tmp_path / 'in', tmp_path / 'out', format=format)
+    done = bags.convert(tmp_path / 'out', tmp_path / 'again')
+    with bags.open(tmp_path / 'in') as before, bags.open(tmp_path / 'again') as dataset:
+        assert dataset.spec == before.spec
+        rows = sorted(before, key=lambda each: each['__key__'])
+        assert sorted(dataset, key=lambda each: each['__key__']) == rows
+    assert not done.notes or done.notes[0].startswith('files *.')

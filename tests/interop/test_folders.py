@@ -1,10 +1,14 @@
 """Import and export of folders: nothing is changed or lost."""
 
+import ast
 import csv
+import gc
 import io
+import itertools
 import json
 import random
 import re
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -592,6 +596,31 @@ def test_all_that_cannot_be_imported_is_a_bags_error(tmp_path):
             assert f'x.{extension}' in str(exc)  # noqa: PT017 - some changes do no harm
 
 
+def test_arrays_are_read_while_another_thread_parses(tmp_path):
+    """CPython 3.11 raises a SystemError if it runs during a garbage collection while a header is parsed."""
+    table = io.BytesIO()
+    np.save(table, np.arange(12.0).reshape(3, 4))
+    source = make(tmp_path / 'in', {f'{number}.npy': table.getvalue() for number in range(20)})
+    calls, threshold = itertools.count(), gc.get_threshold()
+
+    def parse(phase, info):
+        if next(calls) % 4 == 0:
+            ast.parse('1')
+
+    gc.callbacks.append(parse)
+    try:
+        gc.set_threshold(20)
+        done = bags.convert(source, tmp_path / 'out', workers=1, progress=False)
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(parse)
+    assert done.datapoints == 20
+    assert next(calls) > 20
+    assert all(
+        np.array_equal(row['npy'], np.arange(12.0).reshape(3, 4)) for row in bags.open(tmp_path / 'out')
+    )
+
+
 @pytest.mark.parametrize('format', ['files', 'webdataset'])
 def test_metadata_of_a_dataset_are_exported_and_imported(format, tmp_path):
     facts = {'robot': 'arm 7', 'fields': {'photo': {'rate': 30, 'unit': 'px'}, 'txt': {'times': 'when'}}}
@@ -664,8 +693,58 @@ def test_media_of_less_common_extensions(tmp_path):
     assert bags.verify(tmp_path / 'dataset', decode=True) == []
 
 
+@pytest.mark.parametrize('source', ['folder', 'tar', 'episodes'])
+def test_a_ts_is_a_video_by_its_content(source, tmp_path):
+    contents = {'ts': film(count=10, format='mpegts'), '3gp': film(count=10, format='3gp')}
+    if source == 'episodes':
+        for number, (end, data) in itertools.product(range(4), contents.items()):
+            path = tmp_path / f'in/ep_{number // 2}/{end}_{number % 2}.{end}'
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        found = bags.convert(tmp_path / 'in', tmp_path / 'out')
+        assert {found.spec['ts'], found.spec['_3gp']} == {'video[]'}
+        return
+    path = make(tmp_path / 'in', {f'a.{end}': data for end, data in contents.items()})
+    if source == 'tar':
+        with tarfile.open(tmp_path / 'in.tar', 'w') as tar:
+            tar.add(path, '')
+        path = tmp_path / 'in.tar'
+    done = bags.convert(path, tmp_path / 'out')
+    assert (done.spec, done.notes) == ({'_3gp': 'video', '__key__': 'utf8', 'ts': 'video'}, [])
+    with bags.open(tmp_path / 'out') as dataset:
+        assert [number_of(dataset[0][field][7]) for field in ('ts', '_3gp')] == [7, 7]
+        bags.export(dataset, tmp_path / 'files', format='files')
+    assert bags.convert(tmp_path / 'files', tmp_path / 'again').spec == done.spec
+    with bags.open(tmp_path / 'again') as dataset:
+        assert bytes(dataset.field('ts')[0]) == contents['ts']
+
+
+def test_a_ts_of_typescript_stays_bytes_with_a_note(tmp_path):
+    done = bags.convert(make(tmp_path / 'in', {'a.ts': b'export const a = 1;'}), tmp_path / 'out')
+    assert done.spec['ts'] == 'bytes'
+    (note,) = done.notes
+    assert "spec={'ts': 'video'}, or another type, says what they are" in note
+
+
 def test_json_that_is_nested_too_deep_is_refused(tmp_path):
     (tmp_path / 'in').mkdir()
     (tmp_path / 'in/a.json').write_text('[' * 987 + ']' * 987)
     with pytest.raises(bags.SourceError, match=r'a\.json: expected up to 500 levels of nesting'):
         bags.convert(tmp_path / 'in', tmp_path / 'out')
+
+
+def test_pages_of_ogg_are_compared_with_their_checksums(tmp_path):
+    """Also without Opus, and if the last page is missing, as in a stream that was recorded."""
+    whole, path = sound('flac', 'ogg'), tmp_path / 'in/0.ogg'
+    path.parent.mkdir()
+    last = whole.rindex(b'OggS')
+    for data in (whole, whole[:last]):
+        path.write_bytes(data)
+        assert bags.convert(path.parent, tmp_path / 'out', mode='overwrite').spec['ogg'] == 'audio'
+    for offset in (whole.index(b'FLAC'), len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:offset] + bytes([whole[offset] ^ 1]) + whole[offset + 1 :])
+        with pytest.raises(bags.SourceError, match=r'0\.ogg: Ogg page at byte \d+ does not match'):
+            bags.convert(path.parent, tmp_path / 'out', mode='overwrite')
+    path.write_bytes(whole[:-5])
+    with pytest.raises(bags.SourceError, match=rf'0\.ogg: Ogg is cut off after {len(whole) - 5} bytes'):
+        bags.convert(path.parent, tmp_path / 'out', mode='overwrite')

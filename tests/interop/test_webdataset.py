@@ -163,6 +163,65 @@ def test_metadata_and_hidden_files_are_left_out(tmp_path):
     assert keys_of(tmp_path / 'out') == ['__kept__', 'd/b']
 
 
+OF_SYSTEMS = ('Thumbs.db', '.DS_Store', 'd/.DS_Store', '__MACOSX/0.txt', '__MACOSX/._1.txt', 'd/desktop.ini')
+DOCUMENTS = ('README.md', 'LICENSE', 'SHA256SUMS', 'dataset_info.json')
+
+
+@pytest.mark.parametrize('root', ['', './', 'data/', './data/train/'])
+@pytest.mark.parametrize('mode', ['w', 'w:gz'])
+def test_files_that_describe_the_others_are_left_out(root, mode, tmp_path):
+    names = ('Thumbs.db', 'README.md', '0.txt', 'd/1.txt', *OF_SYSTEMS, *DOCUMENTS[1:])
+    (tmp_path / 'in').mkdir()
+    tar = make_tar(tmp_path / 'in/a.tar', [(root + name, b'x') for name in names], mode)
+    make_tar(tmp_path / 'in/b.tar', [('README.md', b'x')])
+    done = bags.convert(tmp_path / 'in', tmp_path / 'out')
+    prefix = root.removeprefix('./')
+    assert keys_of(tmp_path / 'out') == [f'{prefix}0', f'{prefix}d/1']
+    assert set(done.spec) == {'__key__', 'txt'}
+    left_out = ', '.join(repr(prefix + name) for name in sorted(DOCUMENTS))
+    assert f'{tar}: left out: {left_out}' in done.notes
+    assert f"{tmp_path / 'in/b.tar'}: left out: 'README.md'" in done.notes
+    assert any('7 hidden files, files of operating systems' in note for note in done.notes)
+    assert bags.convert(tmp_path / 'in', tmp_path / 'out', resume=True).datapoints == 2
+
+
+def test_keys_in_folders_with_names_of_systems_are_kept(tmp_path):
+    keys = ['.x/y', 'lost+found/c', '__pycache__/d', 'Thumbs.db/e']
+    with bags.DatasetWriter(tmp_path / 'x', {'__key__': 'utf8', 'txt': 'utf8'}) as writer:
+        for key in keys:
+            writer.append({'__key__': key, 'txt': key})
+    bags.export(tmp_path / 'x', tmp_path / 'tars')
+    bags.convert(tmp_path / 'tars', tmp_path / 'out')
+    assert keys_of(tmp_path / 'out') == keys
+
+
+def test_documents_in_a_tar_of_nothing_else_are_datapoints(tmp_path):
+    names = ['a/README.md', 'b/README.md', 'b/LICENSE', 'README.md']
+    done = bags.convert(make_tar(tmp_path / 'a.tar', [(name, b'x') for name in names]), tmp_path / 'out')
+    assert keys_of(tmp_path / 'out') == ['a/README', 'b/README', 'b/LICENSE']
+    assert done.notes[0].endswith("a.tar: left out: 'README.md'")
+    done = bags.convert(make_tar(tmp_path / 'b.tar', [('README.md', b'x')]), tmp_path / 'one')
+    assert (keys_of(tmp_path / 'one'), done.notes) == (['README'], [])
+
+
+def test_documents_that_share_their_name_with_a_datapoint_are_fields(tmp_path):
+    names = ['0.jpg', '0.md5', 'README.jpg', 'README.md']
+    bags.convert(make_tar(tmp_path / 'a.tar', [(name, CAT) for name in names]), tmp_path / 'out',
+                 spec={'md': 'bytes?'})  # fmt: skip
+    assert keys_of(tmp_path / 'out') == ['0', 'README']
+
+
+def test_a_document_in_an_exported_tar_is_left_out(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'x', {'box': 'float(4)[]'}) as writer:
+        writer.append({'box': [1.0]})
+    bags.export(tmp_path / 'x', tmp_path / 'out')
+    with tarfile.open(tmp_path / 'out/000000.tar', 'a') as tar:
+        tar.addfile(tarfile.TarInfo('README.md'))
+    done = bags.convert(tmp_path / 'out', tmp_path / 'back')
+    assert (done.datapoints, done.spec) == (1, {'box': 'float(4)[]'})
+    assert done.notes[0].endswith("000000.tar: left out: 'README.md'")
+
+
 def test_damaged_tars_are_read_up_to_the_damage(tmp_path):
     cut = make_tar(tmp_path / '0.tar', [(f'0{i}.txt', b'x' * 3000) for i in range(5)])
     cut.write_bytes(cut.read_bytes()[:9000])

@@ -20,9 +20,8 @@ import numpy as np
 
 from bags.errors import SourceError
 from bags.interop.arrays import image_type, natural_order
-from bags.interop.detect import list_some
 from bags.interop.mcap_end import Survey, check_data, survey, with_end
-from bags.interop.source import Collecting, Source, list_paths, name_fields, reading
+from bags.interop.source import Collecting, Source, list_paths, list_some, name_fields, reading
 
 IMAGE = 'sensor_msgs/msg/Image'
 MAX_FIELDS = 4096

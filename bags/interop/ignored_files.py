@@ -1,0 +1,75 @@
+"""Files that belong to no datapoint, by their names: of operating systems, documents, and checksums."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import re
+from collections.abc import Collection, Iterable
+
+from bags.interop.extensions import IMAGE_TYPES, split_name, type_of
+from bags.interop.metadata import NAMES as TABLES
+
+_JUNK = ('__macosx', 'thumbs.db', 'ehthumbs.db', 'desktop.ini', '$recycle.bin', 'system volume information',
+         'lost+found', '@eadir', '__pycache__')  # fmt: skip
+"""Files and folders of operating systems, in lower case."""
+_DOCUMENTS = ('readme', 'readme.*', 'license', 'license.*', 'licence', 'licence.*', 'license-*', 'copying',
+              'copying.*', 'notice', 'notice.*', 'citation.*', 'changelog*', 'contributing.*', 'authors*',
+              'dataset_info.json', 'dataset_infos.json', 'dataset_dict.json')  # fmt: skip
+"""Files at the top of a folder that describe it."""
+NO_DATA = ('*.md5', '*.sha1', '*.sha256', '*.sha512', '*.crc', '*.crc32', '*.xxh3', '*.sfv', '*.asc',
+            '*.sig', 'md5sum*', 'sha*sum*', 'checksum*', 'manifest-md5.txt', 'manifest-sha*.txt', '_success',
+            '_metadata', '_common_metadata', '_started_*', '_committed_*', '*.part', '*.partial', '*.tmp',
+            '*.crdownload', '*.incomplete', '*.lock')  # fmt: skip
+"""Checksums, marks of other libraries, and files whose transfer has not ended."""
+_FIRST_LETTERS = {
+    '',
+    '.',
+    *(pattern[0] for pattern in (*_JUNK, *_DOCUMENTS, *NO_DATA, *TABLES) if pattern[0] != '*'),
+}
+MEDIA = (*IMAGE_TYPES, 'video', 'audio', 'array')
+"""Types of files that are never documents."""
+
+
+def is_hidden(name: str) -> bool:
+    """Returns whether a file, by its path, is hidden, or one of an operating system."""
+    parts = (part for part in name.split('/') if part not in ('.', '..'))
+    return any(part.startswith('.') or part.lower() in _JUNK for part in parts)
+
+
+def is_beside(name: str) -> bool:
+    """Returns whether a file, by its path in a folder, describes the others and is no datapoint itself."""
+    if '/' not in name and matches(name, _DOCUMENTS) and type_of(split_name(name)[1]) not in MEDIA:
+        return True
+    return matches(name, NO_DATA)
+
+
+def may_be_ignored(keys: Iterable[str], extensions: Collection[str]) -> bool:
+    """Returns whether an import may take files of some keys, in a folder or a tar, for others than data.
+
+    Args:
+        keys: The keys, which are paths.
+        extensions: The parts of the names of files after the key and a dot.
+    """
+    some = [key for key in keys if any(part[:1].lower() in _FIRST_LETTERS for part in key.split('/'))]
+    for key in ['0', *some]:  # With other first letters, only the extensions count.
+        folder, _, base = key.rpartition('/')
+        names = [f'{base}.{extension}' for extension in extensions]
+        if any(name.startswith('__') and name.endswith('__') for name in names):
+            return True  # WebDataset's own metadata.
+        if is_hidden(folder) or any(
+            is_hidden(name) or is_beside(name) or name in TABLES for name in [base, *names]
+        ):
+            return True
+    return False
+
+
+def matches(name: str, patterns: tuple[str, ...]) -> bool:
+    """Returns whether the last part of a path matches one of some patterns in lower case."""
+    return pattern_of(patterns).match(name.rpartition('/')[2].lower()) is not None
+
+
+@functools.cache
+def pattern_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """Returns one expression for all patterns, as a folder may have a million files."""
+    return re.compile('|'.join(map(fnmatch.translate, patterns)) or '(?!)')
