@@ -1,7 +1,7 @@
-"""The end of MCAP files: an index of what comes before it, which a recorder writes last.
+"""The ends of MCAP files: a header, and an index of what comes before it, which a recorder writes last.
 
-rosbags needs it. Recordings of a recorder that lost power do not have it, and it may list less than there is.
-https://mcap.dev/spec describes the records.
+rosbags needs both. Recordings of a recorder that lost power have no index, and it may list less than there
+is. https://mcap.dev/spec describes the records.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from bags.interop.mcap_records import (
     DATA_END,
     FOOTER,
     HEAD,
+    HEADER,
     MAGIC,
     MESSAGE,
     MESSAGE_HEAD,
@@ -30,6 +31,7 @@ from bags.interop.mcap_records import (
     SCHEMAS,
     STATISTICS,
     Chunk,
+    make_head,
     make_record,
     parse_channel,
     read_attachment,
@@ -50,6 +52,8 @@ class Survey(NamedTuple):
     """What is in an MCAP file."""
 
     size: int
+    head: bytes
+    """What replaces the begin of the file; empty if it has the profile of ROS 2."""
     stop: int
     """Where the data end: at the record that says so, or before the first record that is not whole."""
     is_whole: bool
@@ -61,7 +65,7 @@ class Survey(NamedTuple):
     attachments: list[str]
     """Names of attached files."""
     left_out: list[str]
-    """Topics whose messages are not of ROS, if `end` is given."""
+    """Topics whose messages are not of ROS 2, if `end` is given, and the encodings of these."""
     end: bytes | None
     """What replaces the file from `stop` on; None if its own end lists all messages."""
 
@@ -81,14 +85,16 @@ def survey(file: BinaryIO) -> Survey:
     written = size if has_magic else _written(file, size)
     chunks: list[Chunk] = []
     attachments, stop, is_whole, checksum = [], len(MAGIC), False, 0
-    index = _Index()
+    head, index = b'', _Index()
     for code, start, length in walk(file, len(MAGIC), written):
         if code in (DATA_END, FOOTER):
             is_whole = True
             checksum = int.from_bytes(file.read(4), 'little') if code == DATA_END else 0
             stop = start
             break
-        if code == CHUNK:
+        if code == HEADER and start == len(MAGIC):
+            head = make_head(file.read(length))
+        elif code == CHUNK:
             chunks.append(read_chunk_head(file, start, length))
         elif code == ATTACHMENT:
             attachments.append(read_attachment(file, length))
@@ -102,7 +108,7 @@ def survey(file: BinaryIO) -> Survey:
     if has_magic and not is_whole:
         raise ValueError(f'expected a record at byte {stop}, got other bytes')
     if is_whole and _lists_all(file, size, chunks):
-        return Survey(size, stop, is_whole, checksum, 0, attachments, [], None)
+        return Survey(size, head, stop, is_whole, checksum, 0, attachments, [], None)
     whole = 0
     for chunk in chunks:
         try:
@@ -115,7 +121,7 @@ def survey(file: BinaryIO) -> Survey:
         whole += 1
     del chunks[whole:]
     end = index.end(stop)
-    return Survey(size, stop, is_whole, checksum, index.total, attachments, index.left_out, end)
+    return Survey(size, head, stop, is_whole, checksum, index.total, attachments, index.left_out, end)
 
 
 def check_data(file: BinaryIO, found: Survey) -> None:
@@ -134,16 +140,19 @@ def check_data(file: BinaryIO, found: Survey) -> None:
         raise ValueError(f'expected data with CRC {found.checksum:08x}, got {checksum:08x}')
 
 
-def with_end(file: BinaryIO, found: Survey) -> BinaryIO:
-    """Returns an MCAP file with the end that it lacks; the file itself if it lacks none."""
-    return file if found.end is None else io.BufferedReader(_Joined(file, found.stop, found.end))
+def with_ends(file: BinaryIO, found: Survey) -> BinaryIO:
+    """Returns an MCAP file with the begin and the end that rosbags needs; the file itself if it has them."""
+    if found.end is None and not found.head:
+        return file
+    stop, end = (found.size, b'') if found.end is None else (found.stop, found.end)
+    return io.BufferedReader(_Joined(file, found.head, stop, end))
 
 
 class _Joined(io.RawIOBase):
-    """A file up to some byte, and other bytes after it."""
+    """A file with other bytes at its begin, up to some byte, and then other bytes."""
 
-    def __init__(self, file: BinaryIO, stop: int, end: bytes) -> None:
-        self._file, self._stop, self._end, self._position = file, stop, end, 0
+    def __init__(self, file: BinaryIO, head: bytes, stop: int, end: bytes) -> None:
+        self._file, self._head, self._stop, self._end, self._position = file, head, stop, end, 0
 
     def readable(self) -> bool:
         return True
@@ -161,7 +170,9 @@ class _Joined(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast('B')
-        if self._position < self._stop:
+        if self._position < len(self._head):
+            data = self._head[self._position : self._position + len(view)]
+        elif self._position < self._stop:
             self._file.seek(self._position)
             data = self._file.read(min(len(view), self._stop - self._position))
         else:
@@ -242,9 +253,11 @@ class _Index:
             if encoding == 'cdr' and language in SCHEMAS:
                 channels[number] = record
             else:
-                self.left_out.append(topic)
+                self.left_out.append(f'{topic} ({encoding})')
         used = {struct.unpack_from('<H', record, 2)[0] for record in channels.values()}
         schemas = {number: record for number, record in self._schemas.items() if number in used}
+        if not schemas:  # Without one, rosbags reads those of all messages.
+            schemas = {1: struct.pack('<HIII', 1, 0, 0, 0)}
         counts = b''.join(struct.pack('<HQ', number, self._counts[number]) for number in channels)
         first, last = self._times or (0, 0)
         statistics = struct.pack(

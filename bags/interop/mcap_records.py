@@ -12,7 +12,7 @@ import zstandard
 from bags.interop.source import check_expanded
 
 MAGIC = b'\x89MCAP0\r\n'
-FOOTER, SCHEMA, CHANNEL, MESSAGE, CHUNK = 2, 3, 4, 5, 6
+HEADER, FOOTER, SCHEMA, CHANNEL, MESSAGE, CHUNK = range(1, 7)
 CHUNK_INDEX, ATTACHMENT, STATISTICS, DATA_END = 8, 9, 11, 15
 SCHEMAS = ('', 'ros2msg', 'ros2idl', 'omgidl')
 """Languages of message definitions of ROS."""
@@ -40,6 +40,18 @@ class Chunk(NamedTuple):
 def make_record(code: int, content: bytes) -> bytes:
     """Returns a record."""
     return HEAD.pack(code, len(content)) + content
+
+
+def make_head(header: bytes) -> bytes:
+    """Returns the begin of a file up to its profile, as rosbags reads it; empty if it is already so.
+
+    rosbags reads only files of profile `ros2`. Others may have messages of ROS 2, too. The header keeps its
+    length, as offsets count from the begin of the file; rosbags does not read the text after the profile.
+    """
+    profile = struct.pack('<I', 4) + b'ros2'
+    if len(header) < len(profile) or header.startswith(profile):
+        return b''
+    return MAGIC + HEAD.pack(HEADER, len(header)) + profile
 
 
 def walk(file: BinaryIO, start: int, size: int) -> Iterator[tuple[int, int, int]]:

@@ -12,39 +12,23 @@ import keyword
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from bags.errors import SourceError
 from bags.interop.arrays import image_type, natural_order
-from bags.interop.mcap_end import Survey, check_data, survey, with_end
+from bags.interop.mcap_end import Survey, check_data, survey, with_ends
+from bags.interop.ros_types import LARGE, MAX_FIELDS, Definitions, Leaf, leaves_of, unreadable
 from bags.interop.source import Collecting, Source, list_paths, list_some, name_fields, reading
 
-IMAGE = 'sensor_msgs/msg/Image'
-MAX_FIELDS = 4096
-"""Maximum number of fields in the messages of a topic, including nested messages."""
-LARGE = ('array', 'bytes', 'jpeg', 'png')
-"""Types of items that are read one at a time."""
-BYTES = ('uint8', 'byte', 'octet', 'char')
-NUMBERS = {'bool': 'bool', 'float32': 'float(4)', 'float64': 'float(8)', **dict.fromkeys(BYTES, 'uint(1)')}
-NUMBERS |= {f'{kind}{8 * size}': f'{kind}({size})' for kind in ('int', 'uint') for size in (1, 2, 4, 8)}
 CHANNELS = {'mono': 1, 'rgb': 3, 'bgr': 3, 'rgba': 4, 'bgra': 4}
 ENCODINGS = {f'{name}{bits}': f'{bits}UC{count}' for name, count in CHANNELS.items() for bits in (8, 16)}
 """Encodings of ROS to those of OpenCV: bits, U for unsigned, S for signed or F for float, channels."""
 _WIDE = re.compile(r'\bw(string|char)\b')
 _OPENCV = re.compile(r'(8|16|32|64)([USF])C([1-9])')
-
-
-class Leaf(NamedTuple):
-    """A field of the messages of a topic that is not itself a message."""
-
-    path: tuple[str, ...]
-    """Names of the attributes that lead to the field."""
-    kind: str
-    """The type of an item."""
 
 
 def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = None) -> McapSource:
@@ -62,32 +46,55 @@ class McapSource(Source):
         super().__init__('mcap', {}, 0)
         self.records: list[str] = []
         self._surveys: dict[str, Survey] = {}
-        types: dict[str, str] = {}
+        self._types: dict[str, str] = {}
+        """The type of the messages of each topic."""
+        self._topics: dict[str, set[str]] = {}
+        """The topics that are read, by recording."""
+        definitions = Definitions()
+        shapes: dict[str, list[Leaf]] = {}
         leaves: dict[str, list[Leaf]] = {}
         counts: Counter[str] = Counter()
-        why: dict[str, str] = {}
+        noted: dict[str, list[str]] = {}
         for path in paths:
             with Collecting(self.damaged):
+                notes = []
                 with self._open(path) as reader:
-                    topics = {(each.topic, each.msgtype) for each in reader.connections}
-                    for topic, kind in sorted(topics):
-                        if (first := types.setdefault(topic, kind)) != kind:
-                            detail = f'expected messages of one type, got {first} and {kind}'
-                            raise SourceError(path, f'topic {topic!r}: {detail}')
-                        if topic in leaves:
+                    clashes = definitions.clashes(reader)
+                    topics = set()
+                    for topic, connections in _by_topic(reader):
+                        message_type, why = self._type_of_topic(topic, connections)
+                        notes += [f'topic {topic!r}: {each}' for each in why]
+                        if not message_type:
                             continue
-                        if unread := _unreadable(reader.typestore, kind, set()):
-                            why[topic] = unread
-                        else:
-                            leaves[topic] = _leaves_of_topic(reader, topic, kind)
+                        unread = clashes.get((topic, message_type)) or unreadable(
+                            reader.typestore, message_type, set()
+                        )
+                        shape = [] if unread else leaves_of(reader.typestore, message_type)
+                        if len(shape) > MAX_FIELDS:
+                            unread = f'{message_type} has more than {MAX_FIELDS} fields'
+                        elif not unread and shape != shapes.setdefault(topic, shape):
+                            unread = f'{message_type} has other fields than in earlier recordings'
+                        if unread:
+                            notes.append(f'topic {topic!r} is left out: {unread}')
+                            continue
+                        topics.add(topic)
+                        self._types.setdefault(topic, message_type)
+                        if topic not in leaves:
+                            chosen = _connections(reader, {topic: message_type})
+                            leaves[topic] = _leaves_of_topic(reader, chosen, shape)
                 self.records.append(path)
-                counts.update(topic for topic, _ in topics)
-        notes = [f'topic {each!r} is left out: {why[each]}' for each in sorted(types.keys() - leaves.keys())]
+                self._topics[path] = topics
+                counts.update(topics)
+                for note in notes:
+                    noted.setdefault(note, []).append(path)
+        self.notes[:0] = [
+            note if len(some) == len(paths) else f'{list_some(some, 1)}: {note}'
+            for note, some in noted.items()
+        ]
         if not leaves:
-            nothing = ', '.join(paths), '; '.join(['expected messages, found none', *notes])
+            nothing = ', '.join(paths), '; '.join(['expected messages, found none', *self.notes])
             raise SourceError(*self.damaged[0] if self.damaged else nothing)
         self.count = len(self.records)
-        self.notes += notes
         names: dict[tuple[str, Leaf | None], str] = {}
         for topic in sorted(leaves):
             names[topic, None] = f'{topic}_time'
@@ -98,23 +105,23 @@ class McapSource(Source):
         self._fields = {each: fields[name] for each, name in names.items()}
         about: dict[str, Any] = {}
         for (topic, part), field in self._fields.items():
-            self.spec[field] = f'{part.kind if part else "int(8)"}[]{"?" * (counts[topic] < self.count)}'
+            self.spec[field] = f'{part.type if part else "int(8)"}[]{"?" * (counts[topic] < self.count)}'
             about[field] = {'times': self._fields[topic, None]} if part else {'unit': 'ns'}
-        self.metadata = {'topics': {topic: types[topic] for topic in sorted(leaves)}, 'fields': about}
+        self.metadata = {'topics': {topic: self._types[topic] for topic in sorted(leaves)}, 'fields': about}
 
     def load(self, entry: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
         small: dict[str, list[tuple[Leaf | None, str]]] = {}
         with self._open(entry, check=True) as reader:
-            topics = {connection.topic for connection in reader.connections}
             for (topic, leaf), field in self._fields.items():
-                if field in self.spec and topic in topics:
+                if field in self.spec and topic in self._topics[entry]:
                     found[field] = []
-                    if leaf and leaf.kind in LARGE:
+                    if leaf and leaf.type in LARGE:
                         found[field] = self._large(entry, topic, leaf)
                     else:
                         small.setdefault(topic, []).append((leaf, field))
-            for topic, time, message in _messages(reader, small.keys()):
+            chosen = _connections(reader, {topic: self._types[topic] for topic in small})
+            for topic, time, message in _messages(reader, chosen):
                 for leaf, field in small[topic]:
                     found[field].append(_get(message, leaf) if leaf else time)
         return found
@@ -135,7 +142,7 @@ class McapSource(Source):
         survey_of = self._survey
 
         class RecordingPath(type(Path())):  # type: ignore[misc]
-            """A path whose MCAP files have an end."""
+            """A path whose MCAP files have the begin and the end that rosbags needs."""
 
             def open(self, mode: str = 'r', *args: Any, **options: Any) -> Any:
                 file = super().open(mode, *args, **options)
@@ -149,7 +156,7 @@ class McapSource(Source):
                     file.close()
                     raise
                 file.seek(0)
-                return with_end(file, found)
+                return with_ends(file, found)
 
         default = get_typestore(Stores.ROS2_HUMBLE)
         with reading(path, 'messages of ROS'):
@@ -166,8 +173,9 @@ class McapSource(Source):
             if found.attachments:
                 self.notes.append(f'{path}: attachments are left out: {list_some(found.attachments)}')
             if found.left_out:
-                self.notes.append(f'{path}: topics are left out, as not of ROS: {list_some(found.left_out)}')
-            if found.end is not None and found.is_whole:
+                others = list_some(found.left_out)
+                self.notes.append(f'{path}: topics are left out, as not of ROS 2: {others}')
+            elif found.end is not None and found.is_whole:
                 self.notes.append(f'{path}: its index is missing or damaged; all messages are read')
             elif not found.is_whole:
                 detail = (
@@ -180,10 +188,27 @@ class McapSource(Source):
                 self.damaged.append((path, detail))
         return self._surveys[path]
 
+    def _type_of_topic(self, topic: str, connections: list[Any]) -> tuple[str, list[str]]:
+        """Returns the type of the messages of a topic that are read, '' for none; and notes of the others.
+
+        It is the type in earlier recordings, or else that of most messages.
+        """
+        counts: Counter[str] = Counter()
+        for each in connections:
+            counts[each.msgtype] += each.msgcount or 0
+        message_type = self._types.get(topic) or max(sorted(counts), key=lambda each: counts[each])
+        notes = [
+            f'{counts[each]:,} messages of {each} are left out, as others are of {message_type}'
+            for each in sorted(counts)
+            if each != message_type
+        ]
+        return message_type if message_type in counts else '', notes
+
     def _large(self, path: str, topic: str, leaf: Leaf) -> Iterator[Any]:
         """Yields a field of all messages of a topic."""
         with self._open(path) as reader:
-            for _, _, message in _messages(reader, {topic}):
+            chosen = _connections(reader, {topic: self._types[topic]})
+            for _, _, message in _messages(reader, chosen):
                 yield _get(message, leaf)
 
 
@@ -203,25 +228,20 @@ def _leave_out_hashes(storage: Any) -> None:
     storage.open = open_without_hashes
 
 
-def _unreadable(store: Any, kind: str, seen: set[str]) -> str:
-    """Returns why messages of a type cannot be read; empty if they can. `seen` are types known to be."""
-    if kind not in store.fielddefs:
-        return f'{kind} is not known'
-    if kind in seen:
-        return ''
-    seen.add(kind)
-    for name, (node, about) in store.fielddefs[kind][1]:
-        inner, word = about[0] if node.name in ('ARRAY', 'SEQUENCE') else (node, about)
-        if inner.name == 'NAME' and (found := _unreadable(store, word, seen)):
-            return f'{name}: {found}'
-        if inner.name != 'NAME' and word[0] not in NUMBERS and word[0] != 'string':
-            return f'{name} is a {word[0]}, which rosbags does not read'
-    return ''
+def _by_topic(reader: Any) -> list[tuple[str, list[Any]]]:
+    found: dict[str, list[Any]] = {}
+    for each in reader.connections:
+        found.setdefault(each.topic, []).append(each)
+    return sorted(found.items())
 
 
-def _messages(reader: Any, topics: Collection[str]) -> Iterator[tuple[str, int, Any]]:
-    """Yields topic, time in ns, and message of some topics, ordered by time."""
-    connections = [each for each in reader.connections if each.topic in topics]
+def _connections(reader: Any, types: Mapping[str, str]) -> list[Any]:
+    """Returns the connections for messages of topics, given the type of each."""
+    return [each for each in reader.connections if types.get(each.topic) == each.msgtype]
+
+
+def _messages(reader: Any, connections: list[Any]) -> Iterator[tuple[str, int, Any]]:
+    """Yields topic, time in ns, and message of some connections, ordered by time."""
     if connections:  # With an empty list, rosbags reads all.
         number = -1
         for number, (connection, time, data) in enumerate(reader.messages(connections)):
@@ -234,36 +254,15 @@ def _messages(reader: Any, topics: Collection[str]) -> Iterator[tuple[str, int, 
             raise ValueError(f'expected {expected} messages, as its statistics say, got {number + 1}')
 
 
-def _leaves_of_topic(reader: Any, topic: str, kind: str) -> list[Leaf]:
+def _leaves_of_topic(reader: Any, connections: list[Any], shape: list[Leaf]) -> list[Leaf]:
     """Returns the fields of the messages of a topic; the first message determines the types of images."""
-    leaves = list(itertools.islice(_leaves(reader.typestore, kind, ()), MAX_FIELDS + 1))
-    if len(leaves) > MAX_FIELDS:
-        raise ValueError(f'topic {topic!r}: expected at most {MAX_FIELDS} fields')
-    if any(leaf.kind == 'bytes' for leaf in leaves):
-        for _, _, message in itertools.islice(_messages(reader, {topic}), 1):
+    leaves = list(shape)
+    if any(leaf.type == 'bytes' for leaf in leaves):
+        for _, _, message in itertools.islice(_messages(reader, connections), 1):
             for number, leaf in enumerate(leaves):
-                if leaf.kind == 'bytes':
-                    leaves[number] = leaf._replace(kind=image_type(_get(message, leaf)) or 'bytes')
+                if leaf.type == 'bytes':
+                    leaves[number] = leaf._replace(type=image_type(_get(message, leaf)) or 'bytes')
     return leaves
-
-
-def _leaves(store: Any, kind: str, path: tuple[str, ...]) -> Iterator[Leaf]:
-    """Yields the fields of a message type, including those of nested messages."""
-    for name, (node, about) in store.fielddefs[kind][1]:
-        here = (*path, name)
-        if node.name == 'NAME':
-            yield from _leaves(store, about, here)
-        elif node.name == 'BASE':
-            yield Leaf(here, NUMBERS.get(about[0], 'utf8'))
-        elif about[0][0].name == 'NAME' or about[0][1][0] not in NUMBERS:
-            yield Leaf(here, 'msgpack')
-        elif kind == IMAGE and name == 'data':
-            yield Leaf(here, 'array')
-        elif node.name == 'SEQUENCE' and about[0][1][0] in BYTES:
-            yield Leaf(here, 'bytes')
-        else:
-            dtype = 'uint8' if about[0][1][0] in BYTES else about[0][1][0]
-            yield Leaf(here, f'array({dtype},{about[1] if node.name == "ARRAY" else "?"})')
 
 
 def _get(message: Any, leaf: Leaf) -> Any:
@@ -271,11 +270,11 @@ def _get(message: Any, leaf: Leaf) -> Any:
     value = message
     for name in leaf.path:
         parent, value = value, getattr(value, name + '_' * keyword.iskeyword(name))
-    if leaf.kind == 'msgpack':
+    if leaf.type == 'msgpack':
         return _tree(value)
-    if leaf.kind == 'array':
+    if leaf.type == 'array':
         return _pixels(parent)
-    return bytes(value) if leaf.kind in LARGE else value
+    return bytes(value) if leaf.type in LARGE else value
 
 
 def _tree(value: Any) -> Any:
@@ -295,8 +294,8 @@ def _pixels(image: Any) -> Any:
     match = _OPENCV.fullmatch(ENCODINGS.get(image.encoding, image.encoding))
     if match is None:
         return image.data
-    kind, channels = match[2].replace('S', 'i').lower(), int(match[3])
-    dtype = np.dtype(f'{">" if image.is_bigendian else "<"}{kind}{int(match[1]) // 8}')
+    code, channels = match[2].replace('S', 'i').lower(), int(match[3])
+    dtype = np.dtype(f'{">" if image.is_bigendian else "<"}{code}{int(match[1]) // 8}')
     strides = image.step, channels * dtype.itemsize, dtype.itemsize
     rank = 2 + (channels > 1)
     if image.step < image.width * strides[1] or len(image.data) < image.height * image.step:

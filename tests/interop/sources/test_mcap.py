@@ -66,7 +66,7 @@ def test_every_value(tmp_path):
 def test_times_make_windows(tmp_path):
     bags.convert(GOLDEN, tmp_path / 'out')
     with bags.open(tmp_path / 'out') as dataset:
-        windows = bags.windows(dataset, {'poses.size': bags.times(-0.1, 0)}, every='speed.data')
+        windows = dataset.windows({'poses.size': bags.times(-0.1, 0)}, every='speed.data')
         assert len(windows) == 4
         assert windows[2]['poses.size'].shape == (2, 3)
 
@@ -154,22 +154,24 @@ def test_code_in_names_and_definitions_is_not_run(tmp_path):
         assert not ran.exists(), (name, definition)
 
 
-def write_mcap(path, values=range(100), *, others=(), **options):
+def write_mcap(path, values=range(100), *, others=(), profile='ros2', library='tests', **options):
     """Writes a recording of floats, a message each 10 ns, in chunks of some messages.
 
     Args:
         path: The file.
         values: The floats.
-        others: Name, language and text of a definition, encoding, and message, each of another topic.
+        others: Name, language and text of a definition, encoding, and message, each of another topic; or of
+            the topic that follows.
+        profile, library: Texts in the header.
         options: Of the writer.
     """
     writer = McapWriter(str(path), **{'chunk_size': 300, **options})
-    writer.start('ros2', 'tests')
+    writer.start(profile, library)
     schema = writer.register_schema('std_msgs/msg/Float64', 'ros2msg', b'float64 data\n')
     channel = writer.register_channel('/x', 'cdr', schema)
-    for number, (name, language, definition, encoding, message) in enumerate(others):
+    for number, (name, language, definition, encoding, message, *topic) in enumerate(others):
         other = writer.register_channel(
-            f'/other{number}', encoding, writer.register_schema(name, language, definition)
+            *(topic or [f'/other{number}']), encoding, writer.register_schema(name, language, definition)
         )
         writer.add_message(other, 0, message, 0)
     for number, value in enumerate(values):
@@ -276,6 +278,103 @@ def test_a_chunk_that_is_not_one_is_an_error(code, tmp_path):
         bags.convert(path, tmp_path / 'out')
 
 
+@pytest.mark.parametrize('options', [{}, {'use_chunking': False}, NO_INDEX])
+@pytest.mark.parametrize(
+    ('profile', 'library'), [('', ''), ('', 'a'), ('x', ''), ('ros1', 'x'), ('x-mine', '')]
+)
+def test_recordings_of_any_profile_are_read(profile, library, options, tmp_path):
+    others = [('std_msgs/Float64', 'ros1msg', b'float64 data', 'ros1', bytes(8))]
+    path = write_mcap(tmp_path / 'a.mcap', profile=profile, library=library, others=others, **options)
+    done = bags.convert(path, tmp_path / 'out')
+    assert values_of(tmp_path / 'out') == (list(range(100)), list(range(0, 1000, 10)))
+    assert any("as not of ROS 2: '/other0 (ros1)'" in note for note in done.notes)
+    path.write_bytes(path.read_bytes()[:-40])
+    bags.convert(path, tmp_path / 'cut', on_error='skip')
+    assert values_of(tmp_path / 'cut')[0] == list(range(100))
+
+
+def test_a_recording_without_messages_of_ros2_says_what_it_has(tmp_path):
+    writer = McapWriter(str(tmp_path / 'a.mcap'))
+    writer.start('ros1', 'tests')
+    schema = writer.register_schema('std_msgs/Float64', 'ros1msg', b'float64 data')
+    writer.add_message(writer.register_channel('/a', 'ros1', schema), 1, bytes(8), 1)
+    writer.finish()
+    detail = r"a.mcap: expected messages, found none; .*not of ROS 2: '/a \(ros1\)'"
+    with pytest.raises(bags.SourceError, match=detail):
+        open_source(tmp_path / 'a.mcap')
+    write_mcap(tmp_path / 'b.mcap')
+    assert bags.convert(tmp_path, tmp_path / 'out').datapoints == 2
+
+
+STRING = ('std_msgs/msg/String', 'ros2msg', b'string data\n', 'cdr', b'\0\1\0\0\2\0\0\0x\0')
+
+
+@pytest.mark.parametrize('options', [{}, {'use_chunking': False}])
+def test_other_types_in_a_topic_are_left_out_with_a_note(options, tmp_path):
+    path = write_mcap(tmp_path / 'a.mcap', others=[(*STRING, '/x')], **options)
+    done = bags.convert(path, tmp_path / 'out')
+    assert values_of(tmp_path / 'out')[0] == list(range(100))
+    note = "topic '/x': 1 messages of std_msgs/msg/String are left out, as others are of std_msgs/msg/Float64"
+    assert note in done.notes
+
+
+@pytest.mark.parametrize('plugin', StoragePlugin)
+def test_two_types_in_a_topic_of_rosbag2(plugin, tmp_path):
+    message = STORE.types['std_msgs/msg/Int8']
+    with Writer(tmp_path / 'run', version=9, storage_plugin=plugin) as writer:
+        other = writer.add_connection('/value', message.__msgtype__, typestore=STORE)
+        connection = writer.add_connection('/value', FLOAT.__msgtype__, typestore=STORE)
+        writer.write(other, 1, STORE.serialize_cdr(message(data=3), message.__msgtype__))
+        for number in range(2):
+            writer.write(connection, 2, STORE.serialize_cdr(FLOAT(data=number / 2), FLOAT.__msgtype__))
+    done = bags.convert(tmp_path / 'run', tmp_path / 'out')
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset[0]['value.data'].tolist() == [0, 0.5]
+    assert len(done.notes) == 1
+    assert 'of std_msgs/msg/Int8 are left out' in done.notes[0]
+
+
+def test_a_topic_that_changes_between_recordings_is_left_out_there(tmp_path):
+    (tmp_path / 'in').mkdir()
+    write_mcap(tmp_path / 'in/0.mcap', range(5), others=[STRING])
+    record(tmp_path / 'in/1', [1.0, 2.0], '/other0', StoragePlugin.MCAP)
+    done = bags.convert(tmp_path / 'in', tmp_path / 'out', format='mcap')
+    with bags.open(tmp_path / 'out') as dataset:
+        assert [row['other0.data'] for row in dataset] == [['x'], None]
+        assert [row['x.data'] is None for row in dataset] == [False, True]
+    note = '2 messages of std_msgs/msg/Float64 are left out, as others are of std_msgs/msg/String'
+    assert any(f"1': topic '/other0': {note}" in each for each in done.notes)
+
+
+def test_definitions_that_differ_between_topics_are_left_out_with_a_note(tmp_path):
+    nested = b'my/N n\n' + b'=' * 80 + b'\nMSG: my/N\n'
+    others = [
+        ('my/msg/A', 'ros2msg', nested + b'float32 v\n', 'cdr', b'\0\1\0\0' + struct.pack('<f', 1.5)),
+        ('my/msg/A', 'ros2msg', nested + b'int32 v\n', 'cdr', b'\0\1\0\0' + struct.pack('<i', 7)),
+    ]
+    done = bags.convert(write_mcap(tmp_path / 'a.mcap', others=others), tmp_path / 'out')
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset[0]['x.data'].tolist() == list(range(100))
+        assert dataset[0]['other1.n.v'].tolist() == [7]
+    assert 'other0.n.v' not in done.spec
+    detail = 'its definition of my/msg/N is another one than that of other topics'
+    assert f"topic '/other0' is left out: {detail}" in done.notes
+
+
+def test_a_type_that_changes_between_recordings_is_left_out_there(tmp_path):
+    (tmp_path / 'in').mkdir()
+    for number, definition in enumerate((b'int32 v\n', b'int32 v\nint32 w\n')):
+        message = b'\0\1\0\0' + struct.pack('<ii', 7, 8)[: 4 + 4 * number]
+        others = [('my/msg/A', 'ros2msg', definition, 'cdr', message)]
+        write_mcap(tmp_path / f'in/{number}.mcap', range(5), others=others)
+    done = bags.convert(tmp_path / 'in', tmp_path / 'out')
+    with bags.open(tmp_path / 'out') as dataset:
+        values = [row['other0.v'] for row in dataset]
+        assert (values[0].tolist(), values[1]) == ([7], None)
+    detail = 'my/msg/A has other fields than in earlier recordings'
+    assert any(f"1.mcap': topic '/other0' is left out: {detail}" in note for note in done.notes)
+
+
 WIDE = b'wstring w\nint32 n'
 
 
@@ -293,7 +392,7 @@ def test_topics_that_cannot_be_read_are_left_out_with_a_note(tmp_path):
     notes = '; '.join(done.notes)
     assert "topic '/other0' is left out: w: my/msg/wstring is not known" in notes
     assert "topic '/other1' is left out: list: w: my/msg/wstring is not known" in notes
-    assert "topics are left out, as not of ROS: '/other2', '/other3'" in notes
+    assert "topics are left out, as not of ROS 2: '/other2 (json)', '/other3 (protobuf)'" in notes
 
 
 @pytest.mark.parametrize('plugin', StoragePlugin)

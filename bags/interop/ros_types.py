@@ -1,0 +1,106 @@
+"""The types of ROS messages in a recording: which of them rosbags reads, and their fields."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+IMAGE = 'sensor_msgs/msg/Image'
+MAX_FIELDS = 4096
+"""Maximum number of fields in the messages of a topic, including nested messages."""
+LARGE = ('array', 'bytes', 'jpeg', 'png')
+"""Types of items that are read one at a time."""
+BYTES = ('uint8', 'byte', 'octet', 'char')
+NUMBERS = {'bool': 'bool', 'float32': 'float(4)', 'float64': 'float(8)', **dict.fromkeys(BYTES, 'uint(1)')}
+NUMBERS |= {f'{word}{8 * size}': f'{word}({size})' for word in ('int', 'uint') for size in (1, 2, 4, 8)}
+
+
+class Leaf(NamedTuple):
+    """A field of the messages of a topic that is not itself a message."""
+
+    path: tuple[str, ...]
+    """Names of the attributes that lead to the field."""
+    type: str
+    """The type of an item."""
+
+
+class Definitions:
+    """The definitions in recordings, each parsed once."""
+
+    def __init__(self) -> None:
+        self._parsed: dict[Any, dict[str, Any]] = {}
+
+    def clashes(self, reader: Any) -> dict[tuple[str, str], str]:
+        """Returns the topics and types whose definition is not that with which rosbags reads, and why.
+
+        rosbags has one definition of each type in a recording: the last one.
+        """
+        used: dict[str, Any] = {}
+        for each in reader.connections:
+            used |= self._parse(each)
+        return {
+            (each.topic, each.msgtype): f'its definition of {name} is another one than that of other topics'
+            for part in reader.readers
+            for each in _stored_connections(part)
+            for name, definition in self._parse(each).items()
+            if used.get(name, definition) != definition
+        }
+
+    def _parse(self, connection: Any) -> dict[str, Any]:
+        """Returns the fields of the types in the definition of a connection."""
+        from rosbags.interfaces import MessageDefinitionFormat
+        from rosbags.typesys import get_types_from_msg
+
+        key = connection.msgtype, connection.msgdef.data
+        if key not in self._parsed:
+            is_text = connection.msgdef.format == MessageDefinitionFormat.MSG
+            found = get_types_from_msg(*reversed(key)) if is_text else {}
+            self._parsed[key] = {name: fields for name, (_, fields) in found.items()}
+        return self._parsed[key]
+
+
+def unreadable(store: Any, message_type: str, seen: set[str]) -> str:
+    """Returns why messages of a type cannot be read; empty if they can. `seen` are types known to be."""
+    if message_type not in store.fielddefs:
+        return f'{message_type} is not known'
+    if message_type in seen:
+        return ''
+    seen.add(message_type)
+    for name, (node, about) in store.fielddefs[message_type][1]:
+        inner, word = about[0] if node.name in ('ARRAY', 'SEQUENCE') else (node, about)
+        if inner.name == 'NAME' and (found := unreadable(store, word, seen)):
+            return f'{name}: {found}'
+        if inner.name != 'NAME' and word[0] not in NUMBERS and word[0] != 'string':
+            return f'{name} is a {word[0]}, which rosbags does not read'
+    return ''
+
+
+def leaves_of(store: Any, message_type: str) -> list[Leaf]:
+    """Returns the fields of the messages of a type, one more than `MAX_FIELDS` at most."""
+    return list(itertools.islice(_leaves(store, message_type, ()), MAX_FIELDS + 1))
+
+
+def _leaves(store: Any, message_type: str, path: tuple[str, ...]) -> Iterator[Leaf]:
+    """Yields the fields of a message type, including those of nested messages."""
+    for name, (node, about) in store.fielddefs[message_type][1]:
+        here = (*path, name)
+        if node.name == 'NAME':
+            yield from _leaves(store, about, here)
+        elif node.name == 'BASE':
+            yield Leaf(here, NUMBERS.get(about[0], 'utf8'))
+        elif about[0][0].name == 'NAME' or about[0][1][0] not in NUMBERS:
+            yield Leaf(here, 'msgpack')
+        elif message_type == IMAGE and name == 'data':
+            yield Leaf(here, 'array')
+        elif node.name == 'SEQUENCE' and about[0][1][0] in BYTES:
+            yield Leaf(here, 'bytes')
+        else:
+            dtype = 'uint8' if about[0][1][0] in BYTES else about[0][1][0]
+            yield Leaf(here, f'array({dtype},{about[1] if node.name == "ARRAY" else "?"})')
+
+
+def _stored_connections(reader: Any) -> list[Any]:
+    """Returns the connections in the files of a recording, which a folder of rosbag2 may have several of."""
+    storage = getattr(reader, 'storage', reader)
+    return [each for part in getattr(storage, 'storages', [storage]) for each in part.connections]
