@@ -149,7 +149,7 @@ clean: ## removes environments, caches and outputs
 .venv-fuzz/ready: pyproject.toml
 	@echo 'making .venv-fuzz'
 	@$(PYTHON) -m venv --clear .venv-fuzz
-	@.venv-fuzz/bin/python $(PIP) -e '.[images,video]' atheris
+	@.venv-fuzz/bin/python $(PIP) -e '.[arrow,images,video]' atheris
 	@touch $@
 
 .venv-av15/ready: pyproject.toml

@@ -11,7 +11,7 @@ import numpy as np
 from bags.dataset.field_access import Media
 from bags.dataset.registry import AUDIO_WORDS, IMAGE_WORDS, VIDEO_WORDS, decoders, fixed_dtype
 from bags.dataset.spec import FieldType, type_texts
-from bags.formats.arrays import array_type, is_small_float
+from bags.formats.arrays import array_text, array_type, is_small_float, type_text
 from bags.formats.scalars import int_size
 from bags.validation import import_optional
 
@@ -128,14 +128,12 @@ def type_of(type: pa.DataType) -> str:
         if type.extension_name == 'arrow.bool8':
             return 'bool'
         if type.extension_name == 'arrow.fixed_shape_tensor':
-            return array_text(dtype_of(type.value_type), tuple(type.shape))
+            return _array_or_msgpack(dtype_of(type.value_type), tuple(type.shape))
         return type_of(type.storage_type)
     if pa.types.is_dictionary(type) or pa.types.is_run_end_encoded(type):
         return type_of(type.value_type)
     if (name := dtype_of(type)) is not None:
-        size = np.dtype(name).itemsize
-        words = {'b': 'bool', 'i': f'int({size})', 'u': f'uint({size})', 'f': f'float({size})'}
-        return words.get(np.dtype(name).kind, f'array({name})')
+        return type_text(np.dtype(name))
     is_text = pa.types.is_string(type) or pa.types.is_large_string(type) or pa.types.is_string_view(type)
     if is_text or pa.types.is_decimal(type):
         return 'utf8'
@@ -143,12 +141,12 @@ def type_of(type: pa.DataType) -> str:
     while pa.types.is_fixed_size_list(type):
         shape, type = (*shape, type.list_size), type.value_type
     if shape:
-        return array_text(dtype_of(type), shape)
+        return _array_or_msgpack(dtype_of(type), shape)
     if is_list(type):
         item = type.value_type
         # Nested lists of numbers are arrays with a length that varies.
         is_nested = is_list(item) and not pa.types.is_fixed_size_list(item)
-        inner = array_text(dtype_of(item.value_type), (-1,)) if is_nested else type_of(item)
+        inner = _array_or_msgpack(dtype_of(item.value_type), (-1,)) if is_nested else type_of(item)
         return 'msgpack[]' if inner.endswith(']') else f'{inner}[]'
     types = pa.types
     is_binary = types.is_binary(type) or types.is_large_binary(type) or types.is_binary_view(type)
@@ -164,8 +162,5 @@ def is_list(type: pa.DataType) -> bool:
     )  # fmt: skip
 
 
-def array_text(dtype: str | None, shape: Shape) -> str:
-    """Returns the type of arrays of a dtype and shape, -1 for a varying length; `msgpack` without dtype."""
-    if dtype is None:
-        return 'msgpack'
-    return f'array({",".join([dtype, *("?" if length == -1 else str(length) for length in shape)])})'
+def _array_or_msgpack(dtype: str | None, shape: Shape) -> str:
+    return 'msgpack' if dtype is None else array_text(np.dtype(dtype), shape)

@@ -6,8 +6,13 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from bags.arrow.types import import_pyarrow
-from bags.interop.source import Collecting, find_filesystem, reading
+import numpy as np
+
+from bags.arrow.types import dtype_of, import_pyarrow
+from bags.concurrency import cached_attribute
+from bags.indexing import chunk_length
+from bags.interop.parquet_footer import RowGroup, read_row_groups
+from bags.interop.source import Collecting, check_claim, find_filesystem, reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,6 +22,8 @@ BATCH_BYTES = 1 << 22
 PARQUET_BUFFER = 1 << 16
 MAX_BATCH = 1024
 """Maximum number of rows that are converted at a time."""
+_STREAM_OFFSET = 8
+"""Bytes before the stream that an Arrow file has before its footer."""
 LITDATA_END = b'LDARW01\0'
 """At the end of a chunk of LitData that has an Arrow file before it, whose length follows that in 4 bytes."""
 
@@ -42,7 +49,7 @@ def open_table(path: str, storage_options: Mapping[str, Any], *, to_scan: bool =
             file = pa.PythonFile(fs.open(inside, 'rb'), 'r')
         head = file.read(6)
         if head[:4] == b'PAR1':
-            return _Parquet(file)
+            return _check_names(_Parquet(file))
         if head[:4] == b'FEA1':
             raise ValueError(
                 'it is of version 1 of Feather; expected one that write_feather wrote since 2020'
@@ -54,7 +61,7 @@ def open_table(path: str, storage_options: Mapping[str, Any], *, to_scan: bool =
                 file = pa.BufferReader(file.read_at(length, size - 12 - length))
                 head = file.read(6)
         file.seek(0)
-        return _Arrow(path, file, is_stream=head != b'ARROW1')
+        return _check_names(_Arrow(path, file, is_stream=head != b'ARROW1'))
 
 
 class _Parquet:
@@ -64,38 +71,40 @@ class _Parquet:
     def __init__(self, file: pa.NativeFile) -> None:
         import pyarrow.parquet as pq
 
+        self._native = file
         # A page is read at a time, not a row group, which may be larger than memory.
         self._file = pq.ParquetFile(
             file, pre_buffer=False, buffer_size=PARQUET_BUFFER, page_checksum_verification=True
         )
         self.schema = self._file.schema_arrow
 
+    @cached_attribute
+    def _groups(self) -> list[RowGroup]:
+        return read_row_groups(self._native)
+
     def scan(self, damaged: list[tuple[str, str]]) -> tuple[dict[int, int], set[str]]:
         """Returns the number of rows by part, and the columns that may have nulls.
 
         Parts whose rows cannot be counted are left out, and added to `damaged`.
+
+        Raises:
+            ValueError: The file is damaged, or announces too many rows for its bytes.
         """
-        metadata = self._file.metadata
-        parts, with_nulls = {}, set()
-        for number in range(metadata.num_row_groups):
-            group = metadata.row_group(number)
-            parts[number] = group.num_rows
-            least: dict[str, int] = {}
-            for chunk in map(group.column, range(group.num_columns)):
-                is_known = chunk.statistics is not None and chunk.statistics.has_null_count
-                least[chunk.path_in_schema] = chunk.statistics.null_count if is_known else 1
-            for field in self.schema:
-                # A null, or an empty list, counts as a null in each nested column.
-                below = [least[name] for name in least if f'{name}.'.startswith(f'{field.name}.')]
-                if field.nullable and min(below, default=1):
-                    with_nulls.add(field.name)
+        names, with_nulls = set(self.schema.names), set()
+        for group in self._groups:
+            if group.nulls.keys() != names:
+                found = ', '.join(group.nulls)
+                raise ValueError(f'expected columns {", ".join(names)} in each row group, got {found}')
+            # A null, or an empty list, counts as a null in each nested column.
+            with_nulls |= {field.name for field in self.schema if field.nullable and group.nulls[field.name]}
+        parts = {number: group.length for number, group in enumerate(self._groups)}
+        _check_rows(sum(parts.values()), self.schema, self._native)
         return parts, with_nulls
 
     def read(self, number: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Yields some columns of a part; parts are read in order."""
-        group = self._file.metadata.row_group(number)
-        mean = max(1, group.total_byte_size // max(1, group.num_rows))
-        size = max(1, min(MAX_BATCH, BATCH_BYTES // mean))
+        group = self._groups[number]
+        size = chunk_length(group.length, group.size, BATCH_BYTES, MAX_BATCH)
         # Threads of pyarrow that read Python files may abort a process that ends.
         yield from self._file.iter_batches(size, [number], columns, use_threads=False)
 
@@ -107,9 +116,13 @@ class _Arrow:
     def __init__(self, path: str, file: pa.NativeFile, *, is_stream: bool) -> None:
         from pyarrow import ipc
 
-        self._path, self._is_stream = path, is_stream
+        self._path, self._file, self._is_stream = path, file, is_stream
         self._reader = ipc.open_stream(file) if is_stream else ipc.open_file(file)
         self.schema = self._reader.schema
+        if not is_stream:  # The schema is also at the start of the file.
+            file.seek(_STREAM_OFFSET)
+            if not ipc.open_stream(file).schema.equals(self.schema, check_metadata=True):
+                raise ValueError('expected the same columns at its start and in its footer, got others')
         self._read = 0
         """Number of batches read from a stream."""
 
@@ -137,14 +150,30 @@ class _Arrow:
                 with_nulls |= {name for name, column in columns if column.null_count}
             if self._is_stream and len(damaged) > found:
                 break
+        _check_rows(sum(parts.values()), self.schema, self._file)
         return parts, with_nulls
 
     def read(self, number: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
         batch = self._batch(number).select(columns)
         batch.validate(full=True)  # Otherwise a wrong offset could read other memory.
-        size = max(1, min(MAX_BATCH, BATCH_BYTES // max(1, batch.nbytes // max(1, batch.num_rows))))
+        size = chunk_length(batch.num_rows, batch.nbytes, BATCH_BYTES, MAX_BATCH)
         for first in range(0, batch.num_rows, size):
             yield batch.slice(first, size)
+
+
+def _check_names(table: Table) -> Table:
+    """Raises ValueError for columns of one name, or with names that are not UTF-8."""
+    names = table.schema.names
+    if len(set(names)) < len(names):
+        raise ValueError(f'expected each column once, got {", ".join(names)}')
+    return table
+
+
+def _check_rows(count: int, schema: pa.Schema, file: pa.NativeFile) -> None:
+    """Raises ValueError for more rows than a file of its size is expected to have."""
+    dtypes = [dtype_of(field.type) for field in schema]
+    row = sum(np.dtype(dtype or 'u1').itemsize for dtype in dtypes)
+    check_claim(count * row, file.size(), f'{count} rows')
 
 
 Table = _Parquet | _Arrow

@@ -25,8 +25,10 @@ from bags.formats.arrays import type_text
 from bags.interop.compressed import CODECS, Decompressed
 from bags.interop.files import checked_value
 from bags.interop.records import Record, RecordSource, array_from, open_file, size_of
-from bags.interop.source import Damaged, name_fields, reading
+from bags.interop.source import Damaged, check_claim, name_fields, reading
 
+_OFFSET_BYTES = 4
+"""Bytes of a sample beside its columns."""
 _MAX_CHUNK_BYTES = 1 << 32
 """Maximum size of a chunk: offsets have four bytes."""
 _HASHED_BYTES = 1 << 20
@@ -79,6 +81,11 @@ class ChunkSource(RecordSource):
             if size is None or chunk.size not in (None, size):
                 expected = 'a file' if chunk.size is None else f'{chunk.size} bytes'
                 damaged.append((path, f'expected {expected}, got {"no file" if size is None else size}'))
+                continue
+            try:
+                check_claim(_OFFSET_BYTES * chunk.length, size, f'{chunk.length} samples')
+            except ValueError as exc:
+                damaged.append((path, str(exc)))
         files = {path: chunk.length for path, chunk in chunks.items() if path not in dict(damaged)}
         super().__init__(
             format, {}, files, lambda path, start, _: _read_chunk(path, chunks[path], start, storage_options)

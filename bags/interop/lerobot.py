@@ -261,7 +261,7 @@ class _Writer:
         import pyarrow.parquet as pq
 
         file = io.BytesIO()
-        pq.write_table(table, file)
+        pq.write_table(table, file, write_page_checksum=True)
         self._target.write(path, file.getvalue())
 
 

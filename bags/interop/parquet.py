@@ -7,11 +7,14 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from bags.arrow.types import MEDIA, array_text, dtype_of, import_pyarrow, is_list, shape_of, type_of
+import numpy as np
+
+from bags.arrow.types import MEDIA, dtype_of, import_pyarrow, is_list, shape_of, type_of
 from bags.dataset.base import Dataset
 from bags.dataset.metadata import Metadata
 from bags.dataset.registry import VIDEO_WORDS
 from bags.dataset.spec import FieldType, Spec
+from bags.formats.arrays import array_text
 from bags.interop.extensions import IMAGE_TYPES
 from bags.interop.target import Target
 from bags.progress import Advance
@@ -75,7 +78,7 @@ def _array_type(shape: Any, type: pa.DataType) -> str | None:
         lengths.append(length or -1)
         type = type.value_type
     dtype = dtype_of(type)
-    return None if dtype is None else array_text(dtype, tuple(lengths))
+    return None if dtype is None else array_text(np.dtype(dtype), lengths)
 
 
 def write_parquet(
@@ -109,7 +112,12 @@ def write_parquet(
         with (
             target.create(f'{count:06}.parquet') as file,
             pq.ParquetWriter(
-                file, schema, use_dictionary=plain, write_statistics=plain, write_batch_size=page
+                file,
+                schema,
+                use_dictionary=plain,
+                write_statistics=plain,
+                write_batch_size=page,
+                write_page_checksum=True,
             ) as writer,
         ):
             group: list[Any] = []

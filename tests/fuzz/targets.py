@@ -12,7 +12,9 @@ from pathlib import Path
 
 import msgpack
 import numpy as np
+import pyarrow as pa
 import zstandard
+from pyarrow import parquet as pq
 
 import bags
 from bags.bag.bag_file import BagFile
@@ -27,6 +29,7 @@ from bags.dataset.spec import dump_spec, load_spec, parse_spec
 from bags.formats.audio import find_samples
 from bags.formats.encoded import BufferFile
 from bags.formats.signatures import check_end, check_whole, identify
+from bags.interop.parquet_footer import read_row_groups
 from bags.keys.index import KeyIndex
 from bags.media.mp4 import UnusualTrackError, find_moov, find_track
 from bags.storage.memory_file import MemoryFile
@@ -167,6 +170,14 @@ def example_files():
         ]
 
 
+def footer_of(**columns):
+    """Returns the end of a Parquet file."""
+    file = io.BytesIO()
+    pq.write_table(pa.table(columns), file, row_group_size=2)
+    data = file.getvalue()
+    return data[-8 - int.from_bytes(data[-8:-4], 'little') :]
+
+
 def encoded(word, value, *args):
     return bytes(encoders[word](value, *args))
 
@@ -232,6 +243,11 @@ TARGETS = {
             b'\x1a\x45\xdf\xa3\x84\x42\x82\x81w\x18\x53\x80\x67\x80',
             example_mp4(),
         ],
+    ),
+    'parquet': (
+        lambda data: read_row_groups(io.BytesIO(data)),
+        FORMAT_ERRORS,
+        [footer_of(a=[1, None, 3], b=[[True], [], None])],
     ),
     'mp4': (
         read_mp4,

@@ -199,8 +199,6 @@ def _check_schema(path: str, schema: pa.Schema, first: str, expected: pa.Schema)
         )
         if found != wanted:
             raise SourceError(path, f'column {name!r}: expected {wanted}, as in {first}, got {found}')
-    if len(set(schema.names)) < len(schema.names):
-        raise SourceError(path, f'expected each column once, got {", ".join(schema.names)}')
 
 
 def _read_facts(schema: pa.Schema) -> tuple[dict[str, Any], Metadata]:

@@ -378,6 +378,83 @@ print('alive')
     assert kit.python(code, tmp_path / name, tmp_path / 'out').decode() == 'alive\n'
 
 
+def test_changed_bytes_of_a_footer_do_not_end_the_process(kit, tmp_path):
+    """pyarrow aborts, e.g., if it is asked for a column that has no metadata or another type."""
+    table = pa.table({'id': pa.array([1, 2, None]), 'text': ['x', 'yy', 'z'], 'lists': [[1.0], [], [2.0]]})
+    pq.write_table(table, tmp_path / 'a.parquet')
+    code = """
+import pathlib, sys, bags
+from bags.interop.open_source import open_source
+path = pathlib.Path(sys.argv[1])
+whole = path.read_bytes()
+errors = 0
+for offset in range(whole.index(b'schema'), len(whole), 3):
+    path.unlink()
+    path.write_bytes(whole[:offset] + bytes([whole[offset] ^ 1 << offset % 7]) + whole[offset + 1 :])
+    try:
+        open_source(path)
+    except bags.SourceError as error:
+        assert path.name in error.name
+        errors += 1
+print('alive' if errors > 50 else errors)
+"""
+    assert kit.python(code, tmp_path / 'a.parquet').decode() == 'alive\n'
+
+
+@pytest.mark.parametrize('name', ['x.feather', 'x.arrow'])
+def test_a_damaged_name_of_a_column_names_the_file(name, tmp_path):
+    table, sources = pa.table({'id': [1, 2], 'text': ['x', 'y']}), tmp_path / 'in'
+    sources.mkdir()
+    for number in range(2):
+        path = sources / f'{number}-{name}'
+        if name == 'x.arrow':
+            write_stream(table, path)
+        else:
+            feather.write_feather(table, str(path), compression='uncompressed')
+    whole = path.read_bytes()
+    offsets = [offset for offset in range(len(whole)) if whole.startswith(b'text', offset)]
+    assert len(offsets) == 1 + (name == 'x.feather')  # A file has its schema at the start and in the footer.
+    for offset in offsets:
+        for letter in b'\xff\0x.':
+            overwrite(path, offset, bytes([letter]))
+            with pytest.raises(bags.SourceError, match=f'1-{name}'):
+                bags.convert(sources, tmp_path / 'out')
+            if name == 'x.feather' or letter == 0xFF:
+                out = tmp_path / f'out {offset} {letter}'
+                done = bags.convert(sources, out, on_error='skip')
+                assert (done.datapoints, [where for where, _ in done.skipped]) == (2, [str(path)])
+            overwrite(path, 0, whole)
+
+
+@pytest.mark.parametrize('name', WRITERS)
+def test_claims_of_many_rows_are_refused(name, tmp_path):
+    few, many = tmp_path / 'few' / name, tmp_path / 'many' / name
+    few.parent.mkdir()
+    many.parent.mkdir()
+    if name == 'x.parquet':
+        pq.write_table(pa.table({'x': [1.5] * 3}), few)
+        whole = few.read_bytes()
+        length = int.from_bytes(whole[-8:-4], 'little')
+        # 2**40 in place of each 3 in the footer: the rows of the file and of the row group, and the values.
+        footer = whole[-8 - length : -8].replace(b'\x16\x06', b'\x16' + b'\x80' * 5 + b'\x40')
+        many.write_bytes(whole[: -8 - length] + footer + len(footer).to_bytes(4, 'little') + whole[-4:])
+        assert pq.ParquetFile(many).metadata.num_rows == 1 << 40
+    else:
+        new = ipc.new_stream if name == 'x.arrow' else ipc.new_file
+        for path, count in (few, 3), (many, 1 << 40):
+            runs = pa.RunEndEncodedArray.from_arrays(pa.array([count]), pa.array([1.5]))
+            batch = pa.record_batch([runs], ['x'])
+            with new(path, batch.schema, options=ipc.IpcWriteOptions(allow_64bit=True)) as writer:
+                writer.write_batch(batch)
+    assert open_source(few).count == 3
+    expected = r'many/.*: expected up to \d+ bytes of values in \d+ bytes, got \d+ in 1099511627776 rows'
+    with pytest.raises(bags.SourceError, match=expected):
+        bags.convert(many, tmp_path / 'out')
+    assert not (tmp_path / 'out').exists()
+    done = bags.convert(many, tmp_path / 'out', on_error='skip')
+    assert (done.datapoints, len(done.skipped)) == (0, 1)
+
+
 KILLED = """
 import os, signal, sys, bags
 from bags.interop.open_source import open_source
