@@ -188,10 +188,10 @@ class LeRobotSource(Source):
                 continue
             for facts in group:
                 number = facts['episode_index']
-                rows = table.filter(pc.equal(table.column('episode_index'), number))
                 try:
+                    rows = table.filter(pc.equal(table.column('episode_index'), number))
                     yield Episode(number, facts, _in_order(rows, number, facts['length']))
-                except ValueError as exc:
+                except (ValueError, TypeError, LookupError, NotImplementedError) as exc:  # Also of pyarrow.
                     yield Damaged(SourceError(path, str(exc)))
 
     def load(self, entry: Episode) -> dict[str, Any]:

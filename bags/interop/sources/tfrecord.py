@@ -27,9 +27,12 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> 
     """Returns the source of TFRecord files."""
     files: dict[str, int] = {}
     damaged: list[tuple[str, str]] = []
-    for path in list_paths(paths, storage_options):
+    codecs = {path: _codec_of(path, storage_options) for path in list_paths(paths, storage_options)}
+    for path, codec in codecs.items():
         files[path] = 0
         with Collecting(damaged):
+            if codec is None and (path.lower().endswith(('.gz', '.gzip')) or any(codecs.values())):
+                raise SourceError(path, 'expected compressed records, got an empty file')
             for _ in _records(path, sys.maxsize, storage_options):
                 files[path] += 1
 
@@ -45,14 +48,8 @@ def _records(
     path: str, start: int, storage_options: Mapping[str, Any] | None
 ) -> Iterator[bytes | Damaged | None]:
     """Yields the records of a file: `Damaged` for a wrong checksum, and None for records before `start`."""
-    checksum = _crc32c()
+    checksum, codec = _crc32c(), _codec_of(path, storage_options)
     with open_file(path, storage_options) as raw:
-        head = raw.read(_HEAD)
-        raw.seek(0)
-        if not head and path.lower().endswith('.gz'):
-            raise SourceError(path, 'expected gz data, got an empty file')
-        # A length of 559,903 bytes begins with the same bytes as gzip.
-        codec = '' if head[8:] == checksum(head[:8]) else codec_of(head)
         file: Any = Decompressed(raw, codec) if codec else raw
         for index in itertools.count():
             try:
@@ -77,6 +74,16 @@ def _records(
                 error = SourceError(f'{path}, record {index}', 'expected another checksum: it is damaged')
                 data = Damaged(error)
             yield data
+
+
+def _codec_of(path: str, storage_options: Mapping[str, Any] | None) -> str | None:
+    """Returns the form of compression of a file, '' for records, or None for an empty file."""
+    with open_file(path, storage_options) as file:
+        head = file.read(_HEAD)
+    if not head:
+        return None
+    # A length of 559,903 bytes begins with the same bytes as gzip.
+    return '' if head[8:] == _crc32c()(head[:8]) else codec_of(head)
 
 
 def _crc32c() -> Callable[[bytes], bytes]:

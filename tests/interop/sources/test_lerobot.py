@@ -108,7 +108,7 @@ def test_metadata(tmp_path):
         assert fields['task_index']['classes'] == ['pull', 'push']
         stats = json.loads((V3 / 'meta/stats.json').read_text())
         assert fields['action']['stats'] == stats['action']
-        windows = bags.windows(dataset, {'action': bags.steps(0, 2)}, every='observation.state')
+        windows = dataset.windows({'action': bags.steps(0, 2)}, every='observation.state')
         assert len(windows) == 14
         assert np.array_equal(windows[1]['action'], dataset[0]['action'][1:3])
 
@@ -374,3 +374,14 @@ bags.convert({str(source)!r}, {str(tmp_path / 'out')!r}, workers=1)
     bags.convert(source, tmp_path / 'again')
     with bags.open(tmp_path / 'out', raw=True) as resumed, bags.open(tmp_path / 'again', raw=True) as again:
         assert list(resumed) == list(again)
+
+
+@pytest.mark.parametrize('type', [pa.duration('us'), pa.string(), pa.list_(pa.int64())])
+def test_episode_numbers_of_another_type_are_an_error(type, tmp_path):
+    source = copy(tmp_path / 'in')
+    path = source / 'data/chunk-000/file-000.parquet'
+    table = pq.read_table(path)
+    index = table.schema.get_field_index('episode_index')
+    pq.write_table(table.set_column(index, 'episode_index', pa.nulls(len(table), type)), path)
+    with pytest.raises(bags.SourceError, match=r"file-000\.parquet: Function 'equal' has no"):
+        bags.convert(source, tmp_path / 'out')

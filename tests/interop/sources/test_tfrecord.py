@@ -1,5 +1,6 @@
 """Import of TFRecord files, written and read by TensorFlow: see make_golden_streams.py."""
 
+import gzip
 import json
 import signal
 import struct
@@ -213,3 +214,24 @@ def test_a_gzip_file_that_is_empty_or_followed_by_other_bytes_is_an_error(tmp_pa
         path.write_bytes(data)
         with pytest.raises(bags.SourceError, match=r'a\.tfrecord\.gz'):
             open_source(path)
+
+
+def test_files_without_records(tmp_path):
+    whole, sources = (GOLDEN / 'tfrecord-gz.tfrecord.gz').read_bytes(), tmp_path / 'in'
+    sources.mkdir()
+    (sources / '0.tfrecord').write_bytes(b'')
+    assert bags.convert(sources, tmp_path / 'none').datapoints == 0
+    (sources / '0.tfrecord').write_bytes(gzip.compress(b''))
+    assert bags.convert(sources, tmp_path / 'compressed').datapoints == 0
+    (sources / '1.tfrecord').write_bytes(whole)  # Its content is compressed, not its name.
+    assert bags.convert(sources, tmp_path / 'some').datapoints == 6
+    (sources / '0.tfrecord').write_bytes(b'')
+    detail = r'0\.tfrecord: expected compressed records, got an empty file'
+    with pytest.raises(bags.SourceError, match=detail):
+        bags.convert(sources, tmp_path / 'out')
+    done = bags.convert(sources, tmp_path / 'out', on_error='skip')
+    assert (done.datapoints, len(done.skipped)) == (6, 1)
+    for name in ('a.tfrecord.gz', 'a.tfrecord-00000-of-00001.GZ', 'a.tfrecord.gzip'):
+        (tmp_path / name).write_bytes(b'')
+        with pytest.raises(bags.SourceError, match=rf'{name}: expected compressed records, got an empty'):
+            bags.convert(tmp_path / name, tmp_path / 'other')
