@@ -10,12 +10,13 @@ The length of a datapoint is the most common first dimension of its arrays, if a
 from __future__ import annotations
 
 import abc
+import itertools
 import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -24,7 +25,8 @@ from bags.errors import SourceError
 from bags.formats.arrays import type_text
 from bags.formats.scalars import MAX_VALUE_SIZE, check_value_size
 from bags.formats.signatures import HEAD_BYTES, identify
-from bags.interop.source import Collecting, Source, name_fields
+from bags.interop.extensions import KEY
+from bags.interop.source import Collecting, Source, list_paths, name_fields
 
 BLOCK_BYTES = 1 << 24
 """Bytes of an array that are read at a time, if its rows are items."""
@@ -53,26 +55,24 @@ class Episode(NamedTuple):
 class ArraySource(Source):
     """Datapoints of named arrays. Fields have the names of the arrays, with dots for slashes."""
 
+    name_of_format: ClassVar[str]
+
     def __init__(
         self,
-        format: str,
-        records: Sequence[Any],
-        damaged: Iterable[tuple[str, str]] = (),
-        metadata: Mapping[str, Any] | None = None,
+        paths: list[str],
+        storage_options: Mapping[str, Any] | None = None,
         left_out: Iterable[str] = (),
     ) -> None:
         """Opens all datapoints, without their values.
 
         Args:
-            format: Name of the format.
-            records: The arguments of `open`.
-            damaged: As in `Source`.
-            metadata: As in `Source`.
+            paths: Files, folders and globs.
+            storage_options: As in `bags.open`.
             left_out: Fields that the user leaves out, whose arrays need not be readable.
         """
-        super().__init__(format, {}, 0)
-        self.damaged += damaged
-        self.metadata = dict(metadata or {})
+        super().__init__(self.name_of_format, {}, 0)
+        self.storage_options = storage_options
+        records = self.find(sorted(list_paths(paths, storage_options), key=natural_order))
         self.metadata.pop('fields', None)  # In a dataset, this key holds facts of fields.
         found: dict[str, Counter[_Facts]] = {}
         self._item_types: dict[tuple[str, str, int], str] = {}
@@ -80,7 +80,7 @@ class ArraySource(Source):
         unreadable: set[str] = set()
         for record in records:
             shown: dict[str, tuple[str, Shape]] | None = None
-            with Collecting(self.damaged), self.open(record) as arrays:
+            with Collecting(self.damaged), self._arrays_of(record) as arrays:
                 seen: dict[str, tuple[str, Shape]] = {}
                 for name, array in arrays.items():
                     field = name_fields([name], [])[name]
@@ -101,7 +101,9 @@ class ArraySource(Source):
                 has_length = count > 1 and shape[:1] == (length,)
                 found.setdefault(name, Counter())[type, shape, has_length] += 1
         if not found:
-            raise SourceError(*self.damaged[0] if self.damaged else (format, 'expected arrays, found none'))
+            raise SourceError(
+                *self.damaged[0] if self.damaged else (self.format, 'expected arrays, found none')
+            )
         self.count = len(self.records)
         types = {name: _type(facts, self.count) for name, facts in sorted(found.items())}
         self.notes += [
@@ -113,6 +115,17 @@ class ArraySource(Source):
         self._types = parse_spec(self.spec)
 
     @abc.abstractmethod
+    def find(self, paths: list[str]) -> Sequence[Any]:
+        """Returns the argument of `open` for each datapoint in some files.
+
+        Adds to `notes`, `damaged` and `metadata`.
+        """
+
+    def key(self, record: Any) -> str | None:
+        """Returns the name of a datapoint, which becomes the field `KEY`; None if there are no names."""
+        return None
+
+    @abc.abstractmethod
     def open(self, record: Any) -> AbstractContextManager[Mapping[str, Any]]:
         """Opens the arrays of a datapoint; errors in the file become a SourceError, also inside the `with`.
 
@@ -120,8 +133,24 @@ class ArraySource(Source):
         error in place of an array says why it cannot be read.
         """
 
+    @contextmanager
+    def _arrays_of(self, record: Any) -> Iterator[Mapping[str, Any]]:
+        """Opens the arrays of a datapoint, and its name; an array of this name gets another one."""
+        key = self.key(record)
+        with self.open(record) as arrays:
+            if key is None:
+                yield arrays
+                return
+            renamed = {name: name for name in arrays}
+            if KEY in arrays:
+                renamed[KEY] = next(name for name in _numbered(KEY) if name not in arrays)
+                note = f'{KEY!r} becomes {renamed[KEY]!r}: the name of a datapoint is in the field {KEY!r}'
+                if note not in self.notes:
+                    self.notes.append(note)
+            yield {KEY: np.asarray(key), **{renamed[name]: array for name, array in arrays.items()}}
+
     def load(self, entry: Any) -> dict[str, Any]:
-        with self.open(entry) as arrays:
+        with self._arrays_of(entry) as arrays:
             return {
                 field: self._value(entry, name, arrays[name])
                 for name, field in self._fields.items()
@@ -154,7 +183,7 @@ class ArraySource(Source):
             raise SourceError(f'{self.name(entry)}, {name}', str(exc)) from exc
 
     def _rows(self, entry: Any, name: str, word: str) -> Iterator[Any]:
-        with self.open(entry) as arrays:
+        with self._arrays_of(entry) as arrays:
             array = arrays[name]
             step = max(1, BLOCK_BYTES // max(1, array.dtype.itemsize * math.prod(array.shape[1:])))
             for start in range(0, array.shape[0], step):
@@ -164,6 +193,10 @@ class ArraySource(Source):
                     except ValueError as exc:
                         raise SourceError(f'{self.name(entry)}, {name}, item {index}', str(exc)) from exc
                     yield item
+
+
+def _numbered(name: str) -> Iterator[str]:
+    return (f'{name}_{number}' for number in itertools.count(2))
 
 
 def _type_of_items(array: Any) -> str:

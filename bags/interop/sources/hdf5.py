@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from bags.interop.arrays import ArraySource, Episode, natural_order, split_episodes
-from bags.interop.extensions import KEY
+from bags.interop.arrays import ArraySource, Episode, split_episodes
 from bags.interop.records import open_file
-from bags.interop.source import Collecting, check_claim, list_paths, reading
+from bags.interop.source import Collecting, check_claim, reading
 
+MAX_NOTED = 16
+"""Names of an enumeration that a note lists."""
 MAX_MASK_BYTES = 1 << 20
 MAX_NAMES = 1 << 20
 MAX_DEPTH = 64
@@ -27,21 +28,15 @@ class HDF5Source(ArraySource):
     datapoints in its `mask`.
     """
 
-    def __init__(
-        self,
-        paths: list[str],
-        storage_options: Mapping[str, Any] | None = None,
-        left_out: Iterable[str] = (),
-    ) -> None:
-        self._storage_options = storage_options
+    name_of_format = 'hdf5'
+
+    def find(self, paths: list[str]) -> list[Episode]:
         episodes: list[Episode] = []
         metadata: dict[str, Any] = {}
         notes: dict[str, None] = {}
-        damaged: list[tuple[str, str]] = []
-        paths = sorted(list_paths(paths, storage_options), key=natural_order)
         for path in paths:
             stem = path.rpartition('/')[2].rpartition('.')[0]
-            with Collecting(damaged), self._file(path) as file:
+            with Collecting(self.damaged), self._file(path) as file:
                 groups, others, remarks = _survey(file)
                 metadata = {**_metadata_of(file, groups, remarks), **metadata}
                 remarks |= dict.fromkeys(others, 'is left out: it is in none of the numbered groups')
@@ -49,10 +44,17 @@ class HDF5Source(ArraySource):
                     group = next((each for each in groups if name.startswith(f'{each}/')), '')
                     notes[f'{name.removeprefix(f"{group}/")!r} {remark}'] = None
                 for group in groups:
+                    unread: dict[str, str] = {}
+                    _attributes(file[group or '/'], unread)
+                    notes |= dict.fromkeys(f'{name!r} {remark}' for name, remark in unread.items())
                     parts = stem if not group or len(paths) > 1 else '', group.rpartition('/')[2]
                     episodes.append(Episode(path, group, '/'.join(filter(None, parts))))
-        super().__init__('hdf5', episodes, damaged, metadata, left_out)
+        self.metadata = metadata
         self.notes += notes
+        return episodes
+
+    def key(self, record: Episode) -> str:
+        return record.key
 
     @contextmanager
     def open(self, record: Episode) -> Iterator[dict[str, Any]]:
@@ -62,7 +64,7 @@ class HDF5Source(ArraySource):
             arrays = _datasets(group, remarks)
             for name, value in _attributes(group, remarks).items():
                 arrays[f'{name}_attribute' if name in arrays else name] = value
-            yield {KEY: np.asarray(record.key), **arrays}
+            yield arrays
 
     @contextmanager
     def _file(self, path: str) -> Iterator[Any]:
@@ -70,7 +72,7 @@ class HDF5Source(ArraySource):
 
         with (
             reading(path, 'HDF5'),
-            open_file(path, self._storage_options) as stream,
+            open_file(path, self.storage_options) as stream,
             h5py.File(stream, 'r') as file,
         ):
             yield file
@@ -90,8 +92,12 @@ def _survey(file: Any) -> tuple[list[str], list[str], dict[str, str]]:
         if isinstance(dataset, Exception):
             continue
         claimed += max(dataset.nbytes, dataset.size)
+        remark = _remark_on_names(dataset.dtype)
         if dataset.size and _count_missing(dataset):
-            remarks[name] = f'has values that were never written: they are {dataset.fillvalue}'
+            never = f'has values that were never written: they are {dataset.fillvalue}'
+            remark = f'{never}; {remark}' if remark else never
+        if remark:
+            remarks[name] = remark
     check_claim(claimed, file.id.get_filesize(), 'the shapes')
     groups, outside = split_episodes(name for name in found if not name.startswith('mask/'))
     parent = groups[0].rpartition('/')[0]
@@ -100,6 +106,18 @@ def _survey(file: Any) -> tuple[list[str], list[str], dict[str, str]]:
         if groups != [''] and remark == _EMPTY and above == parent and base[-1:].isdecimal():
             raise ValueError(f'{name}: expected arrays, as in the other numbered groups, got none')
     return groups, outside, remarks
+
+
+def _remark_on_names(dtype: Any) -> str:
+    """Returns a remark on the names of an enumeration, whose values become integers; '' for other types."""
+    import h5py
+
+    names = h5py.check_enum_dtype(dtype)
+    if not names:
+        return ''
+    some = sorted((value, name) for name, value in names.items())
+    others = f' and {len(some) - MAX_NOTED:,} more' if len(some) > MAX_NOTED else ''
+    return f'becomes integers: {", ".join(f"{value} is {name}" for value, name in some[:MAX_NOTED])}{others}'
 
 
 def _count_missing(dataset: Any) -> int:
@@ -189,6 +207,8 @@ def _attributes(group: Any, remarks: dict[str, str]) -> dict[str, Any]:
             continue
         if value.dtype.kind in 'biufSU':
             found[name] = value
+            if remark := _remark_on_names(group.attrs.get_id(name).dtype):
+                remarks[f'@{name}'] = remark
         else:
             remarks[f'@{name}'] = 'is left out: expected numbers or texts'
     return found

@@ -3,64 +3,61 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+import zipfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from bags.interop.arrays import ArraySource, natural_order
-from bags.interop.extensions import KEY
+from bags.interop.arrays import ArraySource
 from bags.interop.files import read_npy_header
 from bags.interop.records import open_file
-from bags.interop.source import check_claim, list_paths, reading
+from bags.interop.source import check_claim, reading
 from bags.interop.zip_files import check_zip
 
 
 class NpzSource(ArraySource):
     """The arrays of each file as a datapoint."""
 
-    def __init__(
-        self,
-        paths: list[str],
-        storage_options: Mapping[str, Any] | None = None,
-        left_out: Iterable[str] = (),
-    ) -> None:
-        self._storage_options = storage_options
-        self._others: dict[str, None] = {}
-        paths = sorted(list_paths(paths, storage_options), key=natural_order)
-        super().__init__('npz', paths, left_out=left_out)
-        self.notes += [f'{name!r} is left out: it is no .npy file' for name in self._others]
+    name_of_format = 'npz'
+
+    def find(self, paths: list[str]) -> list[str]:
+        return paths
+
+    def key(self, record: str) -> str:
+        return record.rpartition('/')[2].rpartition('.')[0]
 
     @contextmanager
     def open(self, record: str) -> Iterator[dict[str, Any]]:
         with (
             reading(record, '.npz'),
-            open_file(record, self._storage_options) as file,
-            np.lib.npyio.NpzFile(file) as arrays,
+            open_file(record, self.storage_options) as file,
+            zipfile.ZipFile(file) as archive,
         ):
-            archive: Any = arrays.zip
             check_zip(archive, file)
             members = archive.infolist()
             stored = file.seek(0, 2)
             check_claim(sum(member.file_size for member in members), stored, 'the archive')
-            found: dict[str, Any] = {KEY: np.asarray(record.rpartition('/')[2].rpartition('.')[0])}
+            found: dict[str, Any] = {}
             for member in members:
                 name = member.filename.removesuffix('.npy')
                 if name != member.filename:
-                    found[name] = _open_member(arrays, name)
+                    found[name] = _open_member(archive, name)
                 elif not member.is_dir():
-                    self._others[member.filename] = None
+                    note = f'{member.filename!r} is left out: it is no .npy file'
+                    if note not in self.notes:
+                        self.notes.append(note)
             yield found
 
 
 open_source = NpzSource
 
 
-def _open_member(arrays: Any, name: str) -> _Member | Exception:
+def _open_member(archive: zipfile.ZipFile, name: str) -> _Member | Exception:
     """Returns an array, or the reason why it cannot be read."""
     try:
-        return _Member(arrays, name)
+        return _Member(archive, name)
     except ValueError as exc:
         return exc
 
@@ -68,11 +65,11 @@ def _open_member(arrays: Any, name: str) -> _Member | Exception:
 class _Member:
     """An array in a file, whose rows are read in order if it is stored in C order."""
 
-    def __init__(self, arrays: Any, name: str) -> None:
-        self._arrays, self._name = arrays, name
+    def __init__(self, archive: zipfile.ZipFile, name: str) -> None:
+        self._archive, self._name = archive, name
         self._file: Any = None
-        with arrays.zip.open(f'{name}.npy') as file:
-            size = arrays.zip.getinfo(f'{name}.npy').file_size
+        with archive.open(f'{name}.npy') as file:
+            size = archive.getinfo(f'{name}.npy').file_size
             self.shape, self._is_fortran, self.dtype = read_npy_header(file, size)
             self._start = file.tell()
         if self.dtype.hasobject:
@@ -80,12 +77,19 @@ class _Member:
 
     def __getitem__(self, key: Any) -> Any:
         if key == () or not self.shape or self._is_fortran:
-            return self._arrays[self._name][key]
+            data = self._read(0, self.dtype.itemsize * math.prod(self.shape))
+            return np.ndarray(self.shape, self.dtype, data, order='F' if self._is_fortran else 'C')[key]
         start, stop, _ = key.indices(self.shape[0])
         row = self.dtype.itemsize * math.prod(self.shape[1:])
-        offset = self._start + start * row
+        return np.ndarray((stop - start, *self.shape[1:]), self.dtype, self._read(start * row, stop * row))
+
+    def _read(self, start: int, stop: int) -> bytes:
+        """Reads some bytes of the elements."""
+        offset = self._start + start
         if self._file is None or self._file.tell() > offset:
-            self._file = self._arrays.zip.open(f'{self._name}.npy')
+            self._file = self._archive.open(f'{self._name}.npy')
         self._file.read(offset - self._file.tell())  # `seek` would skip the comparison of the checksum.
-        data = self._file.read((stop - start) * row)
-        return np.frombuffer(data, self.dtype).reshape(stop - start, *self.shape[1:])
+        data: bytes = self._file.read(stop - start)
+        if len(data) != stop - start:
+            raise ValueError(f'expected {stop - start} bytes of elements, got {len(data)}')
+        return data

@@ -5,45 +5,38 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import re
+import warnings
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from bags.interop.arrays import ArraySource, Episode, split_episodes
-from bags.interop.source import (
-    MAX_EXPANDED_BYTES,
-    Collecting,
-    check_claim,
-    find_filesystem,
-    list_paths,
-    reading,
-)
+from bags.interop.ignored_files import is_hidden
+from bags.interop.source import MAX_EXPANDED_BYTES, Collecting, check_claim, find_filesystem, reading
 from bags.interop.zip_files import check_zip
 
 ENDS = 'meta/episode_ends'
 MAX_EPISODES = 1 << 24
+_CHUNK = re.compile(r'c|(c[/.])?[0-9]+([/.][0-9]+)*')
 _METADATA = ('zarr.json', '.zarray', '.zgroup', '.zattrs', '.zmetadata')
 
 
 class ZarrSource(ArraySource):
     """The rows of arrays in `data` between `meta/episode_ends`, or the arrays of groups, as datapoints."""
 
-    def __init__(
-        self,
-        paths: list[str],
-        storage_options: Mapping[str, Any] | None = None,
-        left_out: Iterable[str] = (),
-    ) -> None:
+    name_of_format = 'zarr'
+
+    def find(self, paths: list[str]) -> list[Episode]:
         self._arrays: dict[str, dict[str, Any]] = {}
         episodes: list[Episode] = []
         metadata: dict[str, Any] = {}
         outside: list[str] = []
         notes: dict[str, None] = {}
-        damaged: list[tuple[str, str]] = []
-        for path in list_paths(paths, storage_options):
-            with Collecting(damaged), reading(path, 'Zarr'):
-                root = _open(path, storage_options)
+        for path in paths:
+            with Collecting(self.damaged), reading(path, 'Zarr'), _noting_warnings(path, notes):
+                root = _open(path, self.storage_options)
                 metadata = {**root.attrs, **metadata}
                 arrays = dict(_arrays(root, notes))
                 _check(arrays, notes)
@@ -62,8 +55,9 @@ class ZarrSource(ArraySource):
                     groups, others = split_episodes(arrays)
                     episodes += [Episode(path, group) for group in groups]
                     outside += others
-        super().__init__('zarr', episodes, damaged, metadata, left_out)
+        self.metadata = metadata
         self.notes += [*notes, *(f'{name!r} is left out: it is in no datapoint' for name in outside)]
+        return episodes
 
     @contextmanager
     def open(self, record: Episode) -> Iterator[dict[str, Any]]:
@@ -100,6 +94,22 @@ def _length(array: Any) -> int:
     return 0 if isinstance(array, Exception) or not array.shape else int(array.shape[0])
 
 
+@contextmanager
+def _noting_warnings(path: str, notes: dict[str, None]) -> Iterator[None]:
+    """Adds the warnings of zarr to notes, and passes on others."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter('always')
+        try:
+            yield
+        finally:
+            found = list(caught)
+    for each in found:
+        if each.category.__module__.startswith('zarr'):
+            notes[f'{path}: {each.message}'] = None
+        else:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+
+
 def _open(path: str, storage_options: Mapping[str, Any] | None) -> Any:
     import zarr
 
@@ -127,6 +137,8 @@ def _arrays(group: Any, notes: dict[str, None], prefix: str = '') -> Iterator[tu
 
     Zarr leaves out what has no metadata; here, it is an error.
     """
+    from zarr.core.sync import sync
+
     consolidated = getattr(group.metadata, 'consolidated_metadata', None)
     known = {name.partition('/')[0] for name in consolidated.metadata} if consolidated else set()
     for name in sorted(known | set(_names(group.store_path))):
@@ -149,6 +161,8 @@ def _arrays(group: Any, notes: dict[str, None], prefix: str = '') -> Iterator[tu
         if hasattr(member, 'dtype'):
             _check_blosc(member.metadata)
             yield prefix + name, member
+        elif sync((member.store_path / '.zarray').exists()):  # Damaged: zarr takes it for a group.
+            yield prefix + name, ValueError('expected the shape of an array in .zarray, got none')
         else:
             yield from _arrays(member, notes, f'{prefix}{name}/')
 
@@ -172,7 +186,9 @@ def _check(arrays: Mapping[str, Any], notes: dict[str, None]) -> None:
             raise ValueError(f'{name}: expected values that are not pickled')
         claimed += max(array.nbytes, array.size)
         lengths = zip(array.shape, getattr(array, 'shards', None) or array.chunks, strict=True)
-        count, stored = math.prod(-(-length // chunk) for length, chunk in lengths), _count_chunks(array)
+        count = math.prod(-(-length // chunk) for length, chunk in lengths)
+        stored, others = _count_chunks(array)
+        notes |= dict.fromkeys(f'{f"{name}/{other}"!r} is left out: it is no chunk' for other in others)
         if stored > count:
             raise ValueError(f'{name}: expected {count} chunks for shape {array.shape}, got {stored}')
         if stored < count:
@@ -182,17 +198,20 @@ def _check(arrays: Mapping[str, Any], notes: dict[str, None]) -> None:
         check_claim(claimed, sum(_stored_bytes(array) for _, array in found), 'the shapes')
 
 
-def _count_chunks(array: Any) -> int:
+def _count_chunks(array: Any) -> tuple[int, list[str]]:
+    """Returns the number of stored chunks, and the other files in the folder of an array."""
     from zarr.core.sync import sync
 
     path = array.store_path
+    folder = f'{path.path}/' if path.path else ''
 
-    async def count() -> int:
-        names = path.store.list_prefix(f'{path.path}/' if path.path else '')
-        # A zip may have folders, whose names end with a slash.
-        return len([name async for name in names if name.rpartition('/')[2] not in ('', *_METADATA)])
+    async def names() -> list[str]:
+        return [name.removeprefix(folder) async for name in path.store.list_prefix(folder)]
 
-    return int(sync(count()))
+    # A zip may have folders, whose names end with a slash.
+    found = [name for name in sync(names()) if name.rpartition('/')[2] not in ('', *_METADATA)]
+    others = [name for name in found if not _CHUNK.fullmatch(name)]
+    return len(found) - len(others), [name for name in others if not is_hidden(name)]
 
 
 def _stored_bytes(array: Any) -> int:

@@ -231,6 +231,36 @@ def test_what_is_left_out_is_noted(tmp_path):
         open_source(tmp_path / 'a.h5')
 
 
+def test_an_array_with_the_name_of_the_key_has_another_name(tmp_path):
+    for number in range(2):
+        with h5py.File(tmp_path / f'{number}.h5', 'w') as file:
+            file['__key__'], file['__key___2'], file['x'] = number, 5, np.arange(3)
+    done = bags.convert(tmp_path, tmp_path / 'out', format='hdf5')
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset[1, ('__key__', '__key___2', '__key___3')] == {
+            '__key__': '1', '__key___2': 5, '__key___3': 1,
+        }  # fmt: skip
+    (note,) = done.notes
+    assert note.startswith("'__key__' becomes '__key___3'")
+
+
+def test_names_of_enumerations_are_noted(tmp_path):
+    kind = h5py.enum_dtype({'RED': 0, 'BLUE': 7, 'GREEN': 1})
+    with h5py.File(tmp_path / 'a.h5', 'w') as file:
+        file.create_dataset('color', data=np.array([0, 7], kind), dtype=kind)
+        file['is_red'] = np.array([True, False])
+        file.attrs.create('first', 7, dtype=kind)
+        file.attrs['odd'] = np.void(b'xy')
+    done = bags.convert(tmp_path / 'a.h5', tmp_path / 'out')
+    names = '0 is RED, 1 is GREEN, 7 is BLUE'
+    assert set(done.notes) == {
+        f"'color' becomes integers: {names}", f"'@first' becomes integers: {names}",
+        "'@odd' is left out: expected numbers or texts",
+    }  # fmt: skip
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset[0]['color'].tolist() == [0, 7]
+
+
 def test_an_array_that_cannot_be_read_can_be_left_out(tmp_path):
     with h5py.File(tmp_path / 'a.h5', 'w') as file:
         file.create_dataset('o/x', (10,), 'f8', external=[('b', 0, 80)])

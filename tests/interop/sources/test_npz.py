@@ -43,6 +43,35 @@ def test_pickles_and_headers_that_lie_are_refused(tmp_path):
         open_source(tmp_path / 'b.npz')
 
 
+@pytest.mark.parametrize('order', ['C', 'F'])
+def test_an_array_that_is_shorter_than_the_archive_says(order, tmp_path):
+    """Its header and the directory agree, and the checksum is that of the bytes that are there."""
+    path = tmp_path / 'a.npz'
+    np.savez_compressed(path, x=np.ones((3, 2), order=order))
+    with zipfile.ZipFile(path) as archive:
+        member = archive.read('x.npy')
+    header, elements = member[:-48], member[-48:]
+    with zipfile.ZipFile(path, 'w', zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr('x.npy', header.replace(b'(3, 2), }', b'(6, 2), }') + elements)
+    data = path.read_bytes()
+    assert data.count(len(member).to_bytes(4, 'little')) == 2
+    path.write_bytes(
+        data.replace(len(member).to_bytes(4, 'little'), (len(member) + 48).to_bytes(4, 'little'))
+    )
+    with pytest.raises(bags.SourceError, match=r'a\.npz'):
+        bags.convert(path, tmp_path / 'out')
+
+
+@pytest.mark.parametrize(
+    'value', [np.float32(3), np.arange(6.0).reshape(2, 3, order='F'), np.array(['', '']), 'ä']
+)
+def test_arrays_that_are_read_whole(value, tmp_path):
+    np.savez(tmp_path / 'a.npz', x=value)
+    bags.convert(tmp_path / 'a.npz', tmp_path / 'out')
+    with bags.open(tmp_path / 'out') as dataset:
+        assert np.array_equal(dataset[0]['x'], value)
+
+
 def test_a_damaged_file(tmp_path):
     shutil.copytree(GOLDEN, tmp_path / 'in')
     (tmp_path / 'in/1.npz').write_bytes(b'PK no zip')
@@ -105,3 +134,13 @@ def test_every_changed_byte_is_an_error_or_has_no_effect(save, tmp_path):
         assert {name: value.tolist() for name, value in row.items() if name in 'xy'} == {
             'x': [0.0, 1.0, 2.0], 'y': [0, 1, 2],
         }, place  # fmt: skip
+
+
+def test_an_array_with_the_name_of_the_key_has_another_name(tmp_path):
+    np.savez(tmp_path / 'a.npz', __key__=np.arange(2), x=np.arange(3))
+    done = bags.convert(tmp_path / 'a.npz', tmp_path / 'out')
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset[0]['__key__'] == 'a'
+        assert dataset[0]['__key___2'].tolist() == [0, 1]
+    (note,) = done.notes
+    assert note.startswith("'__key__' becomes '__key___2'")

@@ -1,6 +1,7 @@
 """Replay buffers in Zarr: every value equals that of zarr."""
 
 import shutil
+import warnings
 from pathlib import Path
 
 import numcodecs
@@ -222,3 +223,45 @@ def test_a_damaged_zip_is_an_error(tmp_path):
             4,
             open_source(GOLDEN / 'replay_v3.zarr.zip').notes,
         )
+
+
+@pytest.mark.parametrize('version', [2, 3])
+@pytest.mark.parametrize('chunks', [(2,), (3,)])
+def test_other_files_in_a_group_or_an_array_are_noted_or_hidden(version, chunks, tmp_path):
+    root = zarr.open_group(tmp_path / 'a.zarr', mode='w', zarr_format=version)
+    root.create_array('data/x', data=np.arange(6), chunks=chunks)
+    root.create_array('meta/one', data=np.array(5))
+    root.create_array('meta/episode_ends', data=np.array([2, 6]))
+    for name in ('README.md', 'data/notes.txt', 'data/x/notes.txt', '.DS_Store', 'data/x/.DS_Store',
+                 'data/x/Thumbs.db'):  # fmt: skip
+        (tmp_path / 'a.zarr' / name).write_bytes(b'x')
+    source = open_source(tmp_path / 'a.zarr')
+    assert sorted(source.notes) == [
+        "'README.md' is left out: it is no array",
+        "'data/notes.txt' is left out: it is no array",
+        "'data/x/notes.txt' is left out: it is no chunk",
+        "'meta/one' is left out: it is in no datapoint",
+    ]
+    bags.convert(source, tmp_path / 'out')
+    with bags.open(tmp_path / 'out') as dataset:
+        assert [row['x'].tolist() for row in dataset] == [[0, 1], [2, 3, 4, 5]]
+
+
+def test_warnings_of_zarr_are_notes(tmp_path):
+    root = zarr.open_group(tmp_path / 'a.zarr', mode='w', zarr_format=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        root.create_array('x', data=np.arange(6), compressors=zarr.codecs.numcodecs.Zlib())
+    done = bags.convert(tmp_path / 'a.zarr', tmp_path / 'out')
+    (note,) = done.notes
+    assert 'a.zarr: Numcodecs codecs are not in the Zarr version 3 specification' in note
+
+
+def test_an_array_without_a_shape_is_an_error(tmp_path):
+    compressed(tmp_path / 'a.zarr', 2)
+    metadata = tmp_path / 'a.zarr/data/img/.zarray'
+    metadata.write_text(metadata.read_text().replace('"shape"', '"Shape"'))
+    expected = r"a\.zarr.* img: expected the shape of an array in \.zarray, got none; spec=\{'img': None\}"
+    with pytest.raises(bags.SourceError, match=expected):
+        open_source(tmp_path / 'a.zarr')
+    assert 'img' not in open_source(tmp_path / 'a.zarr', spec={'img': None}).spec
