@@ -95,17 +95,19 @@ def _read_column(dataset: Any, indices: Int64s, name: str, items: Any, media: Me
 
 
 def _read_locations(field: Field, refs: Any, items: Any) -> list[Any]:
-    if field.bag.codec is not None:
+    if field.bag.is_compressed:
         raise ValueError(
             f"{field.bag.path}: compressed records cannot be read by their location: pass media='bytes'"
         )
 
     def locate(indices: Int64s) -> list[dict[str, Any]]:
-        starts, stops = field.bag.ranges(indices)
-        return [
-            {'path': field.bag.path, 'offset': start, 'length': stop - start}
-            for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)
-        ]
+        rows: list[Any] = [None] * len(indices)
+        for found in field.bag.locate(indices):
+            positions = range(len(indices)) if found.positions is None else found.positions.tolist()
+            bounds = zip(positions, found.starts.tolist(), found.stops.tolist(), strict=True)
+            for position, start, stop in bounds:
+                rows[position] = {'path': found.file.path, 'offset': start, 'length': stop - start}
+        return rows
 
     return read_rows(field, refs, items, locate)
 

@@ -130,12 +130,14 @@ def byte_ranges(plan: CopyPlan) -> ByteRanges:
     for which in np.unique(plan.which).tolist():
         bag, mine = plan.sources[which].bag, np.flatnonzero(plan.which == which)
         if len(mine) == 1:
-            starts, stops = bag.span(int(plan.starts[mine[0]]), int(plan.stops[mine[0]]))
+            chosen: Any = range(int(plan.starts[mine[0]]), int(plan.stops[mine[0]]))
             positions: Any = slice(int(offsets[mine[0]]), int(offsets[mine[0] + 1]))
         else:
-            starts, stops = bag.ranges(spread(plan.starts[mine], lengths[mine]))
+            chosen = spread(plan.starts[mine], lengths[mine])
             positions = spread(offsets[mine], lengths[mine])
-        begins[positions], sizes[positions], sources[positions] = starts, stops - starts, which
+        (found,) = bag.locate(chosen)
+        begins[positions], sizes[positions] = found.starts, found.stops - found.starts
+        sources[positions] = which
     ends = begins + sizes
     breaks = np.ones(len(sizes), bool)
     breaks[1:] = (sources[1:] != sources[:-1]) | (begins[1:] != ends[:-1])

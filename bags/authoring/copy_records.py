@@ -201,12 +201,12 @@ class ChunkReader:
         offsets = offsets_of(lengths)
         if len(lengths) == 1 and not stored:
             bag = self._bag(plan.sources[int(plan.which[0])].bag)
-            return bag.read_span(int(plan.starts[0]), int(plan.stops[0]), self.threads)
+            return bag.read(range(int(plan.starts[0]), int(plan.stops[0])), self.threads)
         records: list[Any] = [None] * int(offsets[-1])
         for which in np.unique(plan.which).tolist():
             mine = np.flatnonzero(plan.which == which)
             bag, indices = self._bag(plan.sources[which].bag), spread(plan.starts[mine], lengths[mine])
-            found = bag.read(indices, self.threads, stored)
+            found = bag.read(indices, self.threads, stored=stored)
             for position, record in zip(spread(offsets[mine], lengths[mine]).tolist(), found, strict=True):
                 records[position] = record
         return records

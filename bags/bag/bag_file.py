@@ -1,4 +1,4 @@
-"""One open bag: its limits, its records, and the checks of both."""
+"""One open bag: the ranges of its records, by its limits, and fast reads of files that are mapped."""
 
 from __future__ import annotations
 
@@ -10,24 +10,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bags.bag.checksums import Checksums, digests_of
+from bags.bag.checksums import Checksums
 from bags.bag.limits import ENTRY, BlockTable, describe_invalid, invalid_ranges
-from bags.bag.options import ReaderOptions
-from bags.bag.slicer import make_slicer
+from bags.bag.records import FileRanges, StoredRecords
 from bags.bag.verified import VerifiedBlocks, as_slice
 from bags.bag.zstd import Buffer, Zstd
 from bags.concurrency import cached_attribute
 from bags.errors import CorruptError
-from bags.indexing import Int64s, check_index
+from bags.indexing import Int64s
 from bags.storage import File
 from bags.storage.mmap_file import gather, share
 
-MAX_ITEM = 1 << 13  # Consecutive records of one size, up to this, are created by one NumPy call.
-CHECKED_BYTES = 1 << 22  # Bytes read at a time to compare a record with its checksum.
 
-
-class BagFile:
-    """A bag of `count` records, as it was when it was opened. Thread-safe.
+class BagFile(StoredRecords):
+    """A bag of `count` records, as it was when it was opened.
 
     Args:
         path: The bag.
@@ -61,8 +57,6 @@ class BagFile:
         self.count = count
         self.end = end
         self.codec = codec
-        self.options: ReaderOptions | None = None
-        """How to open it again in another process."""
         self.ends: Int64s | BlockTable
         if memory or (limits.is_remote and offset >= limits.cached_from):  # Read together with the size.
             self.ends = np.frombuffer(bytes(limits.read(offset, offset + count * ENTRY)), '<i8')
@@ -77,135 +71,60 @@ class BagFile:
             self.end = last if 0 <= last <= end else end
         self.checksums = checksums
         self.view = share(file.buffer) if file.buffer is not None and checksums is None else None
-        """The file, if records can be used in place: it is mapped, and no checksums are compared."""
-        self.is_mapped = self.view is not None and sys.byteorder == 'little'
-        """Whether records can be used in place, and `ends_view` works."""
+        self.buffer = file.buffer
         self.is_remote = file.is_remote or limits.is_remote
-        self.length = 0
-        """The length of all records if the first and the last limit suggest one length; else 0."""
         if file.buffer is not None and codec is None and count:
             length, last = int(self.ends[0]), int(self.ends[count - 1])
             self.length = length if last == length * count <= end else 0
+        self.in_place = self.view is not None and codec is None and sys.byteorder == 'little' and count > 0
+        self.check_rows: Callable[[npt.NDArray[np.uint8]], bool] | None = None
+        """Returns whether rows of `length` bytes, shape (n, length), can be used; None if all can be.
+
+        `verified` calls it, beside checking their limits."""
+
+    @property
+    def own_bags(self) -> tuple[BagFile, ...]:
+        return (self,)
 
     @property
     def size(self) -> int:
-        """Bytes of the records and their limits."""
         if not self.count:
             return 0
         last = self.end if self.limits.path == self.path else int(self.ends[self.count - 1])
         return last + self.count * ENTRY
 
-    # One record.
+    @property
+    def is_compressed(self) -> bool:
+        return self.codec is not None
 
-    # The functions refer to a copy of the bag: a reference cycle would keep the file open until the garbage
-    # collector runs.
+    def bytes_before(self, index: int) -> int:
+        return int(self.locate(np.array([index]))[0].starts[0]) + index * ENTRY
 
-    @cached_attribute
-    def get(self) -> Callable[[int], bytes]:
-        """The fastest function from an index to a record as bytes."""
-        bag = copy.copy(self)
-        if bag.codec is not None and bag.is_mapped:
-            return make_slicer(bag, bag.view, bag.record, bag.codec.decode)
-        if bag.codec is None and bag.file.buffer is not None and sys.byteorder == 'little':
-            return make_slicer(bag, bag.file.buffer, bag.record)
-        return bag.record
+    # Where records are.
 
-    @cached_attribute
-    def get_view(self) -> Callable[[int], Buffer]:
-        """The fastest function from an index to a record as a buffer: a view of the file if it is mapped."""
-        bag = copy.copy(self)
-        if not bag.is_mapped or bag.codec is not None:
-            return bag.get if bag.view is None else bag.record_view
-        return make_slicer(bag, bag.view, bag.record_view)
-
-    def ends_view(self) -> memoryview:
-        """Returns the mapped table of ends as a memoryview of unsigned integers.
-
-        Indexing it returns an int, and is faster than indexing an array.
-        """
-        table = self.limits.buffer
-        assert table is not None
-        return memoryview(table)[self.offset : self.offset + self.count * ENTRY].cast('Q')
-
-    def record(self, index: int) -> bytes:
-        """Returns a record, for any integer that Python accepts as an index.
-
-        Raises:
-            IndexError: Out of range.
-            CorruptError: Impossible limits or a damaged frame.
-        """
-        index = check_index(index, self.count)
-        start, stop = self.where(index)
+    def locate(self, indices: Int64s | range) -> list[FileRanges]:
         try:
-            data = bytes(self.file.read(start, stop))
-        except EOFError as exc:
-            raise CorruptError(self.path, index, str(exc)) from exc
-        if self.checksums is not None:
-            self.checksums.check(range(index, index + 1), [data])
-        return data if self.codec is None else self.decode(index, data)
-
-    def record_view(self, index: int) -> Buffer:
-        """As `record`; a view of the file if it is mapped and not compressed."""
-        if self.view is None or self.codec is not None:
-            return self.record(index)
-        start, stop = self.where(check_index(index, self.count))
-        return self.view[start:stop]
-
-    def check_record(self, index: int) -> None:
-        """Compares a record with its checksum, if there is one, without loading all of it."""
-        if self.checksums is None:
-            return
-        start, stop = self.where(index)
-        places = range(start, stop, CHECKED_BYTES)
-        pieces = (self.file.read(place, min(place + CHECKED_BYTES, stop)) for place in places)
-        self.checksums.compare(range(index, index + 1), digests_of(pieces, None))
-
-    def decode(self, index: int, frame: Buffer) -> bytes:
-        """Returns the record of a frame.
-
-        Raises:
-            CorruptError: The frame is damaged, or its record exceeds `max_record_size`.
-        """
-        assert self.codec is not None
-        try:
-            return self.codec.decode(frame)
-        except ValueError as exc:
-            raise CorruptError(self.path, index, str(exc)) from exc
-
-    def where(self, index: int) -> tuple[int, int]:
-        """Returns start and stop of a record in the file, for an index in `range(count)`."""
-        starts, stops = self.ranges(np.array([index]))
-        return int(starts[0]), int(stops[0])
-
-    # Many records.
-
-    def ranges(self, indices: Int64s) -> tuple[Int64s, Int64s]:
-        """Returns starts and stops of records in the file, for indices in `range(count)`.
-
-        Raises:
-            CorruptError: Limits that decrease, or lie beyond the records.
-        """
-        if len(indices) > 1:
-            places = self.offset + indices * ENTRY
-            self.limits.expect(np.maximum(places - ENTRY, 0), places + ENTRY)
-        try:
-            # Indexing instead of `take`, which copies an unaligned table first. Limits are mostly unaligned.
-            stops = self.ends[indices]
-            starts = self.ends[indices - 1]  # For index 0 this reads the last end.
+            if isinstance(indices, range):
+                starts, stops = self.stated(indices.start, indices.stop)
+            else:
+                if len(indices) > 1:
+                    offsets = self.offset + indices * ENTRY
+                    self.limits.expect(np.maximum(offsets - ENTRY, 0), offsets + ENTRY)
+                # Not `take`, which copies an unaligned table first. Limits are mostly unaligned.
+                stops = self.ends[indices]
+                starts = self.ends[indices - 1]  # For index 0 this reads the last end.
+                starts[indices == 0] = 0
         except EOFError as exc:
             raise CorruptError(self.path, None, str(exc)) from exc
-        starts[indices == 0] = 0
-        self._check(indices, starts, stops)
-        return starts, stops
+        bad = invalid_ranges(starts, stops, self.end)
+        if np.count_nonzero(bad):
+            position = int(bad.argmax())
+            detail = describe_invalid(int(starts[position]), int(stops[position]), self.end)
+            raise CorruptError(self.path, int(indices[position]), detail)
+        return [FileRanges(self.file, self.codec, self.view, starts, stops)]
 
-    def span(self, start: int, stop: int) -> tuple[Int64s, Int64s]:
-        """As `ranges`, for the indices from `start` to `stop`, without a gather."""
-        starts, stops = self.unchecked_span(start, stop)
-        self._check(range(start, stop), starts, stops)
-        return starts, stops
-
-    def unchecked_span(self, start: int, stop: int) -> tuple[Int64s, Int64s]:
-        """Returns starts and stops of consecutive records as the limits state them."""
+    def stated(self, start: int, stop: int) -> tuple[Int64s, Int64s]:
+        """Returns starts and stops of consecutive records as the limits state them, valid or not."""
         stops = np.asarray(self.ends[start:stop])
         starts = np.empty_like(stops)
         starts[1:] = stops[:-1]
@@ -213,98 +132,122 @@ class BagFile:
             starts[0] = self.ends[start - 1 : start][0] if start else 0
         return starts, stops
 
-    def _check(self, indices: Int64s | range, starts: Int64s, stops: Int64s) -> None:
-        bad = invalid_ranges(starts, stops, self.end)
-        if np.count_nonzero(bad):
-            place = int(bad.argmax())
-            detail = describe_invalid(int(starts[place]), int(stops[place]), self.end)
-            raise CorruptError(self.path, int(indices[place]), detail)
+    def invalid(self, start: int, stop: int) -> list[tuple[int, str]]:
+        starts, stops = self.stated(start, stop)
+        return [
+            (start + position, describe_invalid(int(starts[position]), int(stops[position]), self.end))
+            for position in np.flatnonzero(invalid_ranges(starts, stops, self.end)).tolist()
+        ]
 
-    def read(self, indices: Int64s, parallelism: int = 1, stored: bool = False) -> list[bytes]:
-        """Returns records by indices in `range(count)`, in the order of these; frames, if `stored`."""
-        starts, stops = self.ranges(indices)
-        return self._fetch(indices, starts, stops, parallelism, stored)
+    def check_count(self, length: int, last: int) -> None:
+        # The last limits are cut off, which would change the last records.
+        has_length = self.codec is None and length not in (0, self.length) and self.limits.path == self.path
+        if has_length and self.count and self.end != self.count * length:
+            detail = f'{self.count} records of {length} bytes, but they take {self.end} bytes'
+            raise CorruptError(self.path, None, detail)
+        # A last limit that is too large by the size of a few limits: the table then seems to begin later and
+        # to have fewer records, all of them wrong, and the number before the table could be a limit.
+        if last >= self.count > 0 and self.limits is self.file and self.offset >= ENTRY:
+            before = int.from_bytes(self.limits.read(self.offset - ENTRY, self.offset), 'little')
+            if before <= int(self.ends[0:1][0]):
+                detail = f'has {self.count} records, but the last datapoint refers to record {last}'
+                raise CorruptError(self.path, None, f'{detail}, and there is a limit before the first one')
 
-    def read_span(self, start: int, stop: int, parallelism: int = 1) -> list[bytes]:
-        """Returns consecutive records."""
-        starts, stops = self.span(start, stop)
-        if not len(stops):
-            return []
-        if self.view is not None:
-            first, sizes = int(starts[0]), stops - starts
-            size = int(sizes[0])
-            self.file.expect(starts[:1], stops[-1:])
-            if self.codec is not None:
-                # Slicing each frame takes 3.2 us of CPU time a record of 100 B instead of 2.1.
-                found = self.codec.decode_batch([self.view[first : int(stops[-1])]], sizes, parallelism)
-                if found is not None:
-                    return found
-            elif 0 < size <= MAX_ITEM and bool((sizes == size).all()):
-                records: list[bytes] = np.ndarray(sizes.shape, f'V{size}', self.file.buffer, first).tolist()
-                return records
-        return self._fetch(range(start, stop), starts, stops, parallelism)
-
-    def views(self, indices: Int64s, parallelism: int = 1) -> list[Any]:
-        """As `read`, but views of the file if it is mapped and not compressed."""
-        if self.view is None or self.codec is not None:
-            return self.read(indices, parallelism)
-        return self._slices(*self.ranges(indices))
-
-    def _slices(self, starts: Int64s, stops: Int64s) -> list[Any]:
-        """Returns views of a mapped file."""
-        view: Any = self.view
-        if len(starts) > 1:
-            self.file.expect(starts, stops)
-        return [view[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
-
-    def _fetch(
-        self,
-        indices: Int64s | range,
-        starts: Int64s,
-        stops: Int64s,
-        parallelism: int,
-        stored: bool = False,
-    ) -> list[bytes]:
-        decodes = self.codec is not None and not stored
-        if decodes and self.view is not None:
-            frames = self._slices(starts, stops)
+    def warm(self) -> None:
+        """Reads all limits."""
+        if isinstance(self.ends, np.ndarray) and self.count:
+            self.limits.expect(np.array([self.offset]), np.array([self.offset + self.count * ENTRY]))
+            self.ends.max()
         else:
-            try:
-                frames = self.file.read_many(starts, stops)
-            except EOFError as exc:
-                raise CorruptError(self.path, None, str(exc)) from exc
-            if self.checksums is not None:
-                self.checksums.check(indices, frames)
-        if self.codec is None or not decodes:
-            return frames
-        try:
-            return self.codec.decode_many(frames, parallelism)
-        except ValueError:
-            return [self.decode(int(index), frame) for index, frame in zip(indices, frames, strict=True)]
+            self.ends = np.asarray(self.ends[0 : self.count])
 
-    # Many records as an array.
+    # Fast reads of mapped files.
+
+    @cached_attribute
+    def ends_view(self) -> memoryview:
+        """The mapped ends as unsigned integers. Indexing is faster than that of an array."""
+        table = self.limits.buffer
+        assert table is not None
+        return memoryview(table)[self.offset : self.offset + self.count * ENTRY].cast('Q')
+
+    @cached_attribute
+    def get(self) -> Callable[[int], bytes]:
+        bag = copy.copy(self)
+        if bag.buffer is None or sys.byteorder != 'little' or (bag.view is None and bag.codec is not None):
+            return bag.record
+        return bag._make_slicer(bag.buffer if bag.codec is None else bag.view, bag.record)
+
+    @cached_attribute
+    def get_view(self) -> Callable[[int], Buffer]:
+        bag = copy.copy(self)
+        return bag._make_slicer(bag.view, bag.record_view) if bag.in_place else bag.get
+
+    def _make_slicer(self, buffer: Any, record: Callable[[int], Any]) -> Callable[[int], Any]:
+        """Returns the function from an index to a record of a mapped bag.
+
+        A closure, because a record of 100 bytes takes 0.2 us, and each attribute or call would add to it.
+
+        Args:
+            buffer: The file, whose slices are the records or their frames.
+            record: Handles unusual cases and errors.
+        """
+        ends, count, end, sums = self.ends_view, self.count, self.end, self.checksums
+        decode: Any = None if self.codec is None else self.codec.decode
+        digest: Any = None if sums is None else sums.digest
+        values: Any = None if sums is None else sums.values
+
+        def get(index: int) -> Any:
+            if 0 < index < count:
+                start, stop = ends[index - 1], ends[index]
+                if start <= stop <= end:
+                    return buffer[start:stop]
+            return record(index)
+
+        def get_decoded(index: int) -> Any:
+            if 0 < index < count:
+                start, stop = ends[index - 1], ends[index]
+                if start <= stop <= end:
+                    try:
+                        return decode(buffer[start:stop])
+                    except ValueError:
+                        pass
+            return record(index)
+
+        def get_checked(index: int) -> Any:
+            if 0 < index < count:
+                start, stop = ends[index - 1], ends[index]
+                if start <= stop <= end:
+                    data = buffer[start:stop]
+                    if digest(data) == values[index + 1]:
+                        return data
+            return record(index)
+
+        if sums is not None:
+            return record if values is None else get_checked
+        return get if decode is None else get_decoded
 
     @cached_attribute
     def verified(self) -> VerifiedBlocks:
-        """The blocks of limits that are multiples of `length`."""
-        ends, length, checksums, buffer = self.ends, self.length, self.checksums, self.file.buffer
+        """The blocks of rows of `length` bytes, whose checksums are right and that pass `check_rows`."""
+        ends, count, length, buffer = self.ends, self.count, self.length, self.buffer
+        checksums, check_rows = self.checksums, self.check_rows
 
-        def has_length(start: int, stop: int) -> bool:
-            expected = np.arange(start + 1, stop + 1) * length
-            holds = bool((ends[start:stop] == expected).all())
-            if holds and checksums is not None and buffer is not None:
+        def are_rows(start: int, stop: int) -> bool:
+            if not (ends[start:stop] == np.arange(start + 1, stop + 1) * length).all():
+                return False
+            if checksums is not None and buffer is not None:
                 offsets = range(start * length, stop * length, length)
-                return checksums.holds(start, [buffer[place : place + length] for place in offsets])
-            return holds
+                if not checksums.holds(start, [buffer[offset : offset + length] for offset in offsets]):
+                    return False
+            return check_rows is None or check_rows(np.ndarray((count, length), np.uint8, buffer)[start:stop])
 
-        return VerifiedBlocks(self.count, has_length)
+        return VerifiedBlocks(count, are_rows)
 
     def fixed(self, indices: Int64s, length: int) -> npt.NDArray[np.uint8] | None:
-        """Returns records of one length as a new array (n, length); None if a record has another length."""
         chosen = as_slice(indices)
         in_blocks = self.length == length > 0 < len(indices)
         if in_blocks and self.verified.holds(chosen):
-            table = np.ndarray((self.count, length), np.uint8, self.file.buffer)
+            table = np.ndarray((self.count, length), np.uint8, self.buffer)
             if isinstance(chosen, slice):
                 self.file.expect(np.array([chosen.start * length]), np.array([chosen.stop * length]))
                 return table[chosen].copy()
@@ -315,20 +258,9 @@ class BagFile:
             table.take(chosen, 0, rows, 'clip')
             return rows
         if self.view is None or self.codec is not None or not (length and len(indices)):
-            records = self.read(indices)
-            if any(len(record) != length for record in records):
-                return None
-            return np.frombuffer(bytearray().join(records), np.uint8).reshape(len(records), length)
-        starts, stops = self.ranges(indices)
+            return super().fixed(indices, length)
+        ((file, _, _, starts, stops, _),) = self.locate(indices)
         if np.count_nonzero(stops - starts != length):
             return None
-        self.file.expect(starts, stops)
-        return gather(self.file.buffer, self.end, starts, length)
-
-    def warm(self) -> None:
-        """Reads all limits."""
-        if isinstance(self.ends, np.ndarray) and self.count:
-            self.limits.expect(np.array([self.offset]), np.array([self.offset + self.count * ENTRY]))
-            self.ends.max()
-        else:
-            self.ends = np.asarray(self.ends[0 : self.count])
+        file.expect(starts, stops)
+        return gather(file.buffer, file.size, starts, length)

@@ -278,7 +278,7 @@ def _ends(store: Store, path: str, count: int, options: ReaderOptions) -> Int64s
     if listed:
         return np.frombuffer(data, '<i8', listed)
     bag = open_bag(store, path, options)  # Its writer had not copied the limits of a closed bag yet.
-    return np.array(bag.unchecked_span(0, min(count, bag.count))[1], '<i8')
+    return np.array(bag.stated(0, min(count, bag.count))[1], '<i8')
 
 
 def _is_whole(store: Store, path: str, state: BagState, options: ReaderOptions) -> bool:
@@ -287,7 +287,7 @@ def _is_whole(store: Store, path: str, state: BagState, options: ReaderOptions) 
         return True  # Its limits are created first.
     try:
         bag = open_bag(store, path, options)
-        ends = bag.unchecked_span(0, bag.count)[1]
+        ends = bag.stated(0, bag.count)[1]
     except (CorruptError, OSError, EOFError):
         return False
     return state.synced <= bag.count <= state.flushed and valid_count(ends, bag.file.size) == bag.count

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
+from typing import Unpack
 
 import numpy as np
 
 from bags.bag.bag_file import BagFile
 from bags.bag.checksums import Checksums
 from bags.bag.limits import ENTRY
-from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions
+from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderKeywords, ReaderOptions
 from bags.bag.zstd import codec_for
 from bags.errors import CorruptError
 from bags.storage import File, Hints, Stat, Store
+from bags.validation import merge
 
 ATTEMPTS = 8
 MAX_LIMIT = 1 << 48
@@ -90,9 +93,15 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
                 raise CorruptError(path, None, str(exc)) from exc
             previous = str(exc)
         else:
-            bag.options = options
+            bag.options, bag.reopen = options, functools.partial(_reopen, path, options)
             return bag
     raise CorruptError(path, None, 'keeps changing while it is being opened')
+
+
+def _reopen(path: str, options: ReaderOptions, **changes: Unpack[ReaderKeywords]) -> BagFile:
+    """Opens a bag again, also in another process, with some other options."""
+    options = merge(ReaderOptions, options, changes)
+    return open_bag(options.store_of(path), path, options)
 
 
 def _open_checksums(store: Store, path: str, count: int, is_closed: bool, hints: Hints) -> Checksums:
@@ -164,7 +173,7 @@ def _is_closed(file: File, limits: File, starts: bool) -> bool:
 
     Raises:
         CorruptError: The bag ends with a complete table that differs from the one beside it. Writers of this
-            library never leave such a bag (`BagAppender.write_sentinel`).
+            library never leave such a bag (`BagAppender._write_sentinel`).
     """
     try:
         end, count = parse_tail(file, starts)

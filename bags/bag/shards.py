@@ -97,10 +97,10 @@ class Shards:
         if index >= self.total:
             return self.size
         shard, within = self.layout.one(index)
-        start, _ = self.bags[shard].where(within)
+        before = self.bags[shard].bytes_before(within)
         if isinstance(self.layout, Interleaved):
-            return start * len(self.paths)
-        return sum(self.sizes[:shard]) + start + within * ENTRY
+            return (before - within * ENTRY) * len(self.paths)
+        return sum(self.sizes[:shard]) + before
 
     def record(self, index: int) -> bytes:
         """Returns one record."""
@@ -117,11 +117,10 @@ class Shards:
         parallelism = min(self.options.max_parallelism, CPU_COUNT)
 
         def work(group: Group) -> list[Any]:
-            bag, within = self.bags[group[0]], group[1]
-            if isinstance(within, range) and within.step == 1 and not views:
-                return bag.read_span(within.start, within.stop, parallelism)
-            chosen = np.asarray(within, np.int64)
-            return bag.views(chosen, parallelism) if views else bag.read(chosen, parallelism)
+            shard, within = group
+            if not isinstance(within, range) or within.step != 1 or views:
+                within = np.asarray(within, np.int64)
+            return self.bags[shard].read(within, parallelism, views=views)
 
         groups, order = self._groups(indices)
         if len(groups) == 1 and order is None:
@@ -148,8 +147,7 @@ class Shards:
     def expect(self, indices: Indices) -> None:
         """Announces reads to the kernel, which may read ahead."""
         for shard, within in self._groups(indices)[0]:
-            bag = self.bags[shard]
-            bag.file.expect(*bag.ranges(np.asarray(within, np.int64)))
+            self.bags[shard].expect(np.asarray(within, np.int64))
 
     def _groups(self, indices: Indices) -> tuple[list[Group], Int64s | None]:
         """Groups indices by shard; returns the groups, and the positions of their members in `indices`.

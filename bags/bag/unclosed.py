@@ -242,7 +242,7 @@ class UnclosedBag:
                 # Valid also after a power cut that lost what follows: then the bag may not look open.
                 return np.frombuffer(listed, '<i8'), True
         bag = self._open_bag()
-        ends = np.array(bag.span(0, bag.count)[1], '<i8')[:truncate_to]
+        ends = np.array(bag.locate(range(bag.count))[0].stops, '<i8')[:truncate_to]
         if bag.limits is bag.file:
             return ends, True
         return ends, len(ends) < bag.count or bag.limits.size % ENTRY > 0
@@ -274,7 +274,7 @@ class UnclosedBag:
 
     def _ends(self, bag: BagFile, truncate_to: int | None) -> Int64s:
         """Returns the ends of the records of an object to keep, and continues after them."""
-        ends = np.array(bag.span(0, bag.count)[1], '<i8')[:truncate_to]
+        ends = np.array(bag.locate(range(bag.count))[0].stops, '<i8')[:truncate_to]
         self.count, self.end = len(ends), int(ends[-1]) if len(ends) else 0
         return ends
 

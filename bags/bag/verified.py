@@ -41,7 +41,7 @@ class VerifiedBlocks:
         if isinstance(rows, slice):
             first, last = rows.start >> SHIFT, ((rows.stop - 1) >> SHIFT) + 1
             for block in np.flatnonzero(self._state[first:last] == UNKNOWN) + first:
-                self._verify(int(block))
+                self.verify(int(block) << SHIFT)
                 if self.any_bad:
                     return False
             holds = not np.count_nonzero(self._state[first:last] != VERIFIED)
@@ -51,7 +51,7 @@ class VerifiedBlocks:
             if not np.count_nonzero(states != VERIFIED):
                 return True
             for block in np.unique(blocks[states == UNKNOWN])[:MAX_BLOCKS]:
-                self._verify(int(block))
+                self.verify(int(block) << SHIFT)
             holds = not np.count_nonzero(self._state[blocks] != VERIFIED)
         self._all = not np.count_nonzero(self._state != VERIFIED)
         return holds
@@ -60,14 +60,11 @@ class VerifiedBlocks:
         """Returns whether a row lies in a verified block; verifies an unknown block first."""
         block = row >> SHIFT
         if self.states[block] == UNKNOWN:
-            self._verify(block)
+            start = block << SHIFT
+            passed = self._check(start, min(start + (1 << SHIFT), self._count))
+            self.states[block] = VERIFIED if passed else BAD
+            self.any_bad |= not passed
         return self.states[block] == VERIFIED
-
-    def _verify(self, block: int) -> None:
-        start = block << SHIFT
-        passed = self._check(start, min(start + (1 << SHIFT), self._count))
-        self.states[block] = VERIFIED if passed else BAD
-        self.any_bad |= not passed
 
 
 def as_slice(indices: Int64s) -> Int64s | slice:

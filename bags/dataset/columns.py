@@ -109,7 +109,7 @@ def _members(field: Field, refs: Any, items: Asked) -> tuple[Int64s, Int64s, npt
 
 def _values(field: Field, members: Int64s, items: Asked) -> Values:
     """Returns the values of records. A record in several windows is read and decoded once."""
-    is_array = field.bag.is_mapped and field.bag.codec is None and field.decoder.dtype is not None
+    is_array = field.bag.in_place and field.decoder.dtype is not None
     if not isinstance(items, PerRowItems) or is_array:
         return field.values(members)
     indices, first, back = np.unique(members, return_index=True, return_inverse=True)

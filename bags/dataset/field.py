@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
@@ -21,7 +20,6 @@ from bags.errors import BagsError, DecodeError
 from bags.formats.arrays import invalid_row
 from bags.indexing import Int64s
 from bags.media.video import JoinedVideos, Video, decode_video
-from bags.storage.range_file import RangeFile
 
 MAX_SINGLE_ITEMS = 4  # More items are read as a batch.
 MAX_SINGLE_BYTES = 1 << 14  # Larger items of a fixed size are read as a batch.
@@ -175,7 +173,7 @@ class Field(Shareable):
         if self.decoder.lazy or (len(indices) <= MAX_SINGLE_RECORDS and not self.bag.is_remote):
             records: list[Any] = list(map(self._get, indices.tolist()))
         else:
-            records = self.bag.views(indices) if self.decoder.accepts_view else self.bag.read(indices)
+            records = self.bag.read(indices, views=self.decoder.accepts_view)
         if decode is None:
             return records
         try:
@@ -275,11 +273,7 @@ class Record:
         if self.bag is None:
             assert options is not None
             self.bag = open_bag(options.store_of(path), path, options)
-        if self.bag.codec is not None:
-            return io.BytesIO(self.bag.get(self.index))
-        self.bag.check_record(self.index)
-        start, stop = self.bag.where(self.index)
-        return RangeFile(self.bag.file, start, stop, f'{path}, record {self.index}')  # type: ignore[return-value]
+        return self.bag.open(self.index, f'{path}, record {self.index}')
 
     def error(self, exc: Exception) -> DecodeError:
         """Returns the error to raise if the content of the record is invalid."""

@@ -105,12 +105,12 @@ def _lines(field: Field, i: int, r: str, read: str, scope: dict[str, Any]) -> li
     if is_plain and bag.checksums is not None:
         scope |= {f'get{i}': bag.get, f'decode{i}': decoder.decode}
         return [f'v{i} = get{i}({r})' if decoder.decode is None else f'v{i} = decode{i}(get{i}({r}))']
-    if not is_plain or not bag.is_mapped or bag.codec is not None or not bag.count:
+    if not is_plain or not bag.in_place:
         return [f'v{i} = {read}']
     scope |= {
-        f'ends{i}': bag.ends_view(),
+        f'ends{i}': bag.ends_view,
         f'end{i}': bag.end,
-        f'buffer{i}': bag.view if decoder.accepts_view else bag.file.buffer,
+        f'buffer{i}': bag.view if decoder.accepts_view else bag.buffer,
         f'decode{i}': decoder.decode,
     }
     value = f'buffer{i}[start:stop]'

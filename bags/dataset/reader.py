@@ -9,7 +9,6 @@ from typing import Any, Self, Unpack
 
 import numpy as np
 
-from bags.bag.limits import ENTRY
 from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions
 from bags.concurrency import ClosedHandle, map_concurrently
 from bags.dataset.address import Address, Datapoint, RecordRanges, Source
@@ -231,14 +230,14 @@ class DatasetReader(Dataset):
         names, total = tuple(self.types if fields is None else fields), 0
         refs = self.refs.of(np.array([index]), names)
         if self.refs.bag is not None:
-            total = self.refs.bag.where(index)[0] + index * ENTRY
+            total = self.refs.bag.bytes_before(index)
         for name in names:
             field, bag = self._fields[name], self._fields[name].bag
             firsts, counts = refs[name] if field.type.sequence else (refs[name], np.ones(1))
             if firsts[0] >= bag.count or not counts[0]:  # It has no record.
                 total += bag.size * index // self._length
             else:
-                total += bag.where(int(firsts[0]))[0] + int(firsts[0]) * ENTRY
+                total += bag.bytes_before(int(firsts[0]))
         return total
 
     # Other processes.

@@ -96,9 +96,13 @@ class RefsReader:
         start, stop = index * self.format.stride, (index + 1) * self.format.stride
         if bag.codec is not None or bag.checksums is not None or bag.end != bag.count * self.format.stride:
             return self._unpack(index, bag.record(index))
-        works: list[Callable[[], Any]] = [lambda: bag.where(index), lambda: bag.file.read(start, stop)]
-        where, data = map_concurrently(lambda work: work(), works, bag.is_remote)
-        return self._unpack(index, bytes(data) if where == (start, stop) else bag.record(index))
+        works: list[Callable[[], Any]] = [
+            lambda: bag.locate(np.array([index]))[0],
+            lambda: bag.file.read(start, stop),
+        ]
+        found, data = map_concurrently(lambda work: work(), works, bag.is_remote)
+        is_there = (found.starts[0], found.stops[0]) == (start, stop)
+        return self._unpack(index, bytes(data) if is_there else bag.record(index))
 
     def _unpack(self, index: int, record: bytes) -> tuple[int, ...]:
         try:

@@ -164,7 +164,8 @@ class _Sample:
         chosen = _middle(bag.count)
         if not chosen:
             return
-        starts, stops = bag.span(chosen.start, chosen.stop)
+        (found,) = bag.locate(chosen)
+        starts, stops = found.starts, found.stops
         self.sizes.append(stops - starts)
         if bag.codec is None:
             return

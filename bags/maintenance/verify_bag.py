@@ -115,7 +115,7 @@ def _check(bag: BagFile, expected: Expected, reads: bool, start: int, stop: int)
     """Checks consecutive records. A record that fails one check is left out of the next ones."""
     count = stop - start
     try:
-        starts, stops = bag.unchecked_span(start, stop)
+        starts, stops = bag.stated(start, stop)
     except EOFError as exc:
         return Result([Damage(bag.path, expected.field, None, str(exc))])
     findings: list[Finding] = []

@@ -253,7 +253,7 @@ def _read_refs(
     """
     names = list(format.spec)
     try:
-        starts, stops = bag.unchecked_span(start, stop)
+        starts, stops = bag.stated(start, stop)
     except EOFError:
         return np.empty(0, np.int64), format.gather([], names), []
     first, last = int(starts[0]), int(stops[-1])
