@@ -28,15 +28,12 @@ Chunk = tuple[list[Any] | BinaryIO, int]
 """Buffers, or an open file, and the number of bytes to write from them."""
 
 
-def _pieces(source: BinaryIO, size: int) -> Iterator[list[bytes]]:
-    for piece in read_pieces(source, size):
-        yield [piece]
-
-
 class BagAppender(UnclosedBag):
     """Appends stored records (frames, if the bag is compressed) to the files of a bag, then their limits."""
 
-    def append(self, chunks: Iterable[Chunk], sizes: Any, pending: list[Any]) -> None:
+    def append(
+        self, chunks: Iterable[Chunk], sizes: Any, pending: list[Any], digests: list[int] | None = None
+    ) -> None:
         """Writes stored records and their limits.
 
         After an error, records whose limits were written stay, because readers may have seen them.
@@ -45,60 +42,58 @@ class BagAppender(UnclosedBag):
             chunks: The bytes of the records.
             sizes: Bytes of each record; None for one record of all bytes.
             pending: The buffer of these records. They are removed from it when they count as written.
+            digests: The checksums to write, if they are not those of the records.
         """
-        if self.journal is not None:
-            self.journal.sync_if_due()
-        table = np.empty(0, '<i8')
+        if self.journal is not None and self.journal.must_sync:
+            self.journal.sync()
+        table, sums = np.empty(0, '<i8'), b''
         try:
-            if self.sums is None and self.unsynced is None:
-                for source, size in chunks:
-                    self.write_sentinel(self.data.size + size)
-                    if isinstance(source, list):
-                        self.data.write(source)
-                    else:
-                        self.data.copy(source, size)
-            elif self.sums is None:
-                for _ in self._write_pieces(chunks):
-                    pass
-            else:
-                pieces = self._write_pieces(chunks)
-                sums = table_of(digests_of(pieces, None if sizes is None else sizes.tolist()))
+            pieces = self._write_pieces(chunks)
+            if self.sums is not None:
+                found = digests_of(pieces, None if sizes is None else sizes.tolist())
+                sums = table_of(found if digests is None else digests)
                 self.sums.write([sums])
-                if self.unsynced is not None:
-                    self.unsynced.add_checksums(sums)
+            else:
+                for _ in pieces:
+                    pass
             if sizes is None:
                 table = np.array([self.data.size], '<i8')
             else:
                 table = np.cumsum(sizes, dtype='<i8')
                 table += self.end
-            count, end = self.count + len(table), int(table[-1])
-            if self.unsynced is not None:
-                self.unsynced.add_limits(table.tobytes())
-            if (save := self.before_limits()) is not None:
-                save(self.path, count, end)
-            self.limits.write([table.tobytes()])
+            count, end, limits = self.count + len(table), int(table[-1]), table.tobytes()
+            if self.journal is not None:
+                self.journal.save(self, count, end, limits, sums)
+            self.limits.write([limits])
             # One statement, which Ctrl-C cannot interrupt.
             self.count, self.end, pending[:] = count, end, ()
         except BaseException:
             table = table[: self.limits.stored() // ENTRY - self.count]
             if len(table):
                 self.count, self.end, pending[: len(table)] = self.count + len(table), int(table[-1]), ()
-            if self.unsynced is not None:
-                self.unsynced.is_known = False
+            if self.journal is not None:
+                self.journal.must_sync = True
             self._roll_back()
             raise
 
     def _write_pieces(self, chunks: Iterable[Chunk]) -> Iterator[Any]:
-        """Writes chunks; yields each piece after it is written."""
+        """Writes chunks; yields each piece after it is written, unless no digest needs it."""
         for source, size in chunks:
             self.write_sentinel(self.data.size + size)
-            pieces: Iterable[list[Any]] = [source] if isinstance(source, list) else _pieces(source, size)
+            if isinstance(source, list):
+                pieces: Iterable[list[Any]] = [source]
+            elif self.sums is None and self.unsynced is None:
+                self.data.copy(source, size)
+                continue
+            else:
+                pieces = ([piece] for piece in read_pieces(source, size))
             for buffers in pieces:
                 self.data.write(buffers)
                 if self.unsynced is not None:
                     for buffer in buffers:
-                        self.unsynced.add_records(buffer)
-                yield from buffers
+                        self.unsynced.records.update(buffer)
+                if self.sums is not None:
+                    yield from buffers
 
     def _roll_back(self) -> None:
         """Drops the bytes of a failed write. The sentinel stays."""
@@ -128,7 +123,7 @@ class BagAppender(UnclosedBag):
         if self.journal is None:
             self.sync()
         else:
-            self.journal.after_flush()
+            self.journal.sync_flush()
 
     def finish(self) -> None:
         """Appends the limits and syncs the bag. Until `close`, it still counts as open.
@@ -161,7 +156,7 @@ class BagAppender(UnclosedBag):
         self._move_into_place()
         if not self.separate:
             self.limits.discard()
-        if self.journal is not None:
+        if self.is_alone and self.journal is not None:
             self.sync_folder()  # Without the journal, the bag has to be closed.
             self.journal.remove()
         self.sync_folder()
@@ -187,23 +182,27 @@ class BagAppender(UnclosedBag):
         store, limits = self.store, limits_name(self.path)
         if self.written == self.path or store.is_remote:
             return
-        if self.separate:
-            # From here on, `remove_leftovers` completes the replacement. Between the two renames the records
-            # have no limits rather than wrong ones.
-            store.rename(self.limits.path, swap_name(self.written))
+        sums = checksums_name(self.path)
+        has_sums = self.count > 0 and (self.sums is not None or store.exists(sums))
+        if self.separate or store.exists(limits) or has_sums:
+            # From here on, `remove_leftovers` completes the replacement. Between the renames the records have
+            # no limits and no checksums rather than those of the other bag.
+            if not self.separate:
+                self.limits.sync()
+            swap = swap_name(self.written)
+            store.rename(self.limits.path, swap)
+            self.limits.path = swap
             self.sync_folder()
             store.remove(limits)
-        store.remove(checksums_name(self.path))
+        store.remove(sums)
+        store.remove(journal_name(self.path))
         self.sync_folder()
         store.rename(self.written, self.path)
         self.sync_folder()
         if self.sums is not None:
-            store.rename(self.sums.path, checksums_name(self.path))
+            store.rename(self.sums.path, sums)
         if self.separate:
             store.rename(swap_name(self.written), limits)
-        else:
-            store.remove(limits)
-        store.remove(journal_name(self.path))  # Of the bag that was replaced.
         self.sync_folder()
 
     def discard(self) -> None:
@@ -212,6 +211,6 @@ class BagAppender(UnclosedBag):
         self.limits.discard()
         if self.sums is not None:
             self.sums.discard()
-        if self.journal is not None:
+        if self.is_alone and self.journal is not None:
             self.journal.remove()
         self.release_lock()

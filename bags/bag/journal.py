@@ -17,6 +17,7 @@ little-endian u64.
 
 from __future__ import annotations
 
+import itertools
 import struct
 import weakref
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ from bags.bag.checksums import digest_function
 from bags.bag.limits import ENTRY, valid_count
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import LimitsPlacement, ReaderOptions
-from bags.bag.unsynced import UnsyncedDigest, digest_of
+from bags.bag.unsynced import BagState, UnsyncedDigest, digest_of
 from bags.errors import CorruptError
 from bags.indexing import Int64s
 from bags.storage import Durability, Output, Store
@@ -42,21 +43,6 @@ MAX_UNSYNCED_BYTES = 1 << 28
 def journal_name(path: str) -> str:
     """Returns the path of the journal of a bag that is no part of a dataset."""
     return f'{path}.unfinished'
-
-
-class BagState(NamedTuple):
-    """A bag in an entry."""
-
-    synced: int
-    """Number of records that are on disk."""
-    flushed: int
-    """Number of records that are flushed."""
-    end: int
-    """End of these records."""
-    records: int
-    """The digest of the records after those on disk, and of their checksums."""
-    limits: int
-    """The digest of their limits, which are written after the entry: some or all may be missing."""
 
 
 STATE_NUMBERS = len(BagState._fields)
@@ -79,14 +65,23 @@ class Journal:
     """
 
     def __init__(self, store: Store, path: str, placement: LimitsPlacement = LimitsPlacement.TAIL) -> None:
+        self.must_sync = False
+        """Whether `sync` comes before more records: many bytes are not on disk, or a write has failed, which
+        may have written more than the bags count."""
         self._store = store
         self._path = path
         self._placement = int(placement)
+        self._syncs_flushes = store.durability is Durability.FLUSH
         self._file: Output | None = None
         self._number = 0
         self._slot = 1
         """The entry to write next, 1 or 2. With durability 'flush', the other one is on disk."""
-        self._bags: Sequence[Any] = ()
+        self._bags: list[Any] = []
+        self._digests: list[UnsyncedDigest] = []
+        self._unsynced_bytes = 0
+        """Bytes of records after the base."""
+        self._has_unsynced_flush = False
+        """Whether records of the first bag are flushed, and their entry is not on disk."""
 
     def create(self, counts: Sequence[int]) -> None:
         """Writes the journal, or writes it anew.
@@ -97,13 +92,9 @@ class Journal:
         if not self._store.durability:
             self._store.replace(self._path, TEXT)
             return
-        self._number += 1
-        base = [BagState(count, count, 0, *UnsyncedDigest(count).values()) for count in counts]
-        entry = _dump(Entry(self._number, self._placement, base))
-        self._store.replace(self._path, TEXT.ljust(ENTRIES_OFFSET, b'\n') + entry + bytes(2 * len(entry)))
+        base = self._next_entry([UnsyncedDigest(count) for count in counts])
+        self._store.replace(self._path, TEXT.ljust(ENTRIES_OFFSET, b'\n') + base + bytes(2 * len(base)))
         self._file = self._store.resume(self._path, 0)
-        for bag, count in zip(self._bags, counts, strict=False):
-            bag.unsynced = UnsyncedDigest(count)
 
     def track(self, bags: Sequence[Any], counts: Sequence[int]) -> None:
         """Begins to save an entry whenever records are flushed.
@@ -114,72 +105,77 @@ class Journal:
         """
         if self._file is None:
             return
-        self._bags = bags
-        for bag, count in zip(bags, counts, strict=True):
-            bag.unsynced = UnsyncedDigest(count)
-            bag.unsynced.is_known = count == bag.count
-            bag.before_limits = weakref.WeakMethod(self._save)  # A cycle would keep the files open.
+        self._bags = [weakref.proxy(bag) for bag in bags]  # A cycle would keep the files open.
+        self._begin_digests(counts)
+        self.must_sync = any(bag.count != count for bag, count in zip(bags, counts, strict=True))
 
-    def sync_if_due(self) -> None:
-        """Syncs all bags if many bytes are not on disk, or after a failed write."""
-        digests = [bag.unsynced for bag in self._bags]
-        if sum(digest.size for digest in digests) >= MAX_UNSYNCED_BYTES or not _are_known(digests):
-            self.sync()
+    def _begin_digests(self, counts: Sequence[int]) -> None:
+        self._digests = [UnsyncedDigest(count) for count in counts]
+        for bag, digest in zip(self._bags, self._digests, strict=True):
+            digest.add(bag.count, bag.end, b'', b'')
+            bag.journal, bag.unsynced = self, digest
+        self._unsynced_bytes = 0
 
     def sync(self) -> None:
         """Syncs all bags: what is flushed is then certain."""
-        if self._file is not None:
-            self._sync_bags(self._bags)
-            self.create([bag.count for bag in self._bags])
+        self._sync_bags(self._bags)
+        counts = [bag.count for bag in self._bags]
+        self.create(counts)
+        self._begin_digests(counts)
+        self.must_sync = False
 
     def _sync_bags(self, bags: Sequence[Any]) -> None:
         for bag in bags:
             bag.sync()
         self._store.sync_folder(self._path.rpartition('/')[0])
 
-    def _save(self, path: str, count: int, end: int) -> None:
-        """Saves an entry, before the records of a bag that it counts can be read."""
-        if self._file is None or not _are_known([bag.unsynced for bag in self._bags]):
+    def save(self, bag: Any, count: int, end: int, limits: bytes, checksums: bytes) -> None:
+        """Saves an entry, before the limits of new records of a bag make them readable.
+
+        Args:
+            bag: Its `BagAppender`.
+            count, end, limits, checksums: As in `UnsyncedDigest.add`.
+        """
+        if self._file is None:
             return
-        if self._store.durability is Durability.FLUSH and path == self._bags[0].path:
-            for bag in self._bags:
-                bag.sync(limits=bag.path != path)
-        self._number += 1
-        states = [
-            BagState(
-                bag.unsynced.synced,
-                count if bag.path == path else bag.count,
-                end if bag.path == path else bag.end,
-                *bag.unsynced.values(),
-            )
-            for bag in self._bags
-        ]
-        entry = _dump(Entry(self._number, self._placement, states))
+        digest = bag.unsynced
+        if self._syncs_flushes and digest is self._digests[0]:
+            for each in self._bags:
+                each.sync(limits=each.unsynced is not digest)
+            self._has_unsynced_flush = True
+        self._unsynced_bytes += end - digest.state.end
+        self.must_sync = self._unsynced_bytes >= MAX_UNSYNCED_BYTES
+        digest.add(count, end, limits, checksums)
+        entry = self._next_entry(self._digests)
         self._file.size = ENTRIES_OFFSET + self._slot * len(entry)
         self._file.write([entry])
-        if self._store.durability is not Durability.FLUSH:
+        if not self._syncs_flushes:
             self._slot = 3 - self._slot
 
-    def after_flush(self) -> None:
-        """Syncs what was flushed, if it has to be on disk."""
-        if self._file is not None and self._store.durability is Durability.FLUSH:
-            self._sync_bags(self._bags[:1])  # The others were synced by `_save`.
+    def _next_entry(self, digests: Sequence[UnsyncedDigest]) -> bytes:
+        from xxhash import xxh3_64_intdigest
+
+        self._number += 1
+        numbers = [self._number, self._placement]
+        for digest in digests:
+            numbers += digest.state
+        data = struct.pack(f'<{len(numbers)}Q', *numbers)
+        return data + struct.pack('<Q', xxh3_64_intdigest(data))
+
+    def sync_flush(self) -> None:
+        """Syncs the records of the first bag that were flushed, and their entry.
+
+        Those of the other bags were synced before the entry was saved.
+        """
+        if self._file is not None and self._has_unsynced_flush:
+            self._sync_bags(self._bags[:1])
             self._file.sync()
+            self._has_unsynced_flush = False
             self._slot = 3 - self._slot
 
     def remove(self) -> None:
         self._file = None  # Its descriptor closes.
         self._store.remove(self._path)
-
-
-def _are_known(digests: Sequence[UnsyncedDigest]) -> bool:
-    return all(digest.is_known for digest in digests)
-
-
-def _dump(entry: Entry) -> bytes:
-    numbers = [entry.number, entry.placement, *(value for state in entry.states for value in state)]
-    data = struct.pack(f'<{len(numbers)}Q', *numbers)
-    return data + struct.pack('<Q', digest_function()(data))
 
 
 def _load(store: Store, path: str, bags: int) -> list[Entry]:
@@ -222,16 +218,24 @@ def certain_counts(store: Store, journal: str, bags: Sequence[str]) -> list[int]
     unclosed = [position for position, path in enumerate(bags) if store.exists(limits_name(path))]
     if not unclosed:
         return None  # A bag is closed after all bags were synced.
-    for _, placement, states in _load(store, journal, len(bags)):
+    entries = _load(store, journal, len(bags))
+    for (_, placement, states), before in itertools.zip_longest(entries, entries[1:]):
         options = ReaderOptions(limits_placement=LimitsPlacement(placement))
-        lost = any(state.flushed > state.synced and not store.exists(path)
-                   for path, state in zip(bags, states, strict=True))  # fmt: skip
-        if lost:
+        absent = [state for path, state in zip(bags, states, strict=True) if not store.exists(path)]
+        if any(state.synced for state in absent):
+            return None  # Not by a power cut: opening the bags reports the damage.
+        if any(state.flushed for state in absent):
             continue
         missing = [_missing_limits(store, bags[each], states[each], options) for each in unclosed]
-        # A killed writer leaves the limits of one bag incomplete: those that it was writing.
-        if None not in missing and sum(map(bool, missing)) <= 1:
-            if all(_is_whole(store, bags[each], states[each], options) for each in unclosed):
+        if None in missing:
+            continue
+        is_whole = all(_is_whole(store, bags[each], states[each], options) for each in unclosed)
+        short = [each for each, count in zip(unclosed, missing, strict=True) if count]
+        # A killed writer leaves the limits of one bag incomplete: those that it was writing after this entry.
+        is_killed = is_whole and len(short) == 1
+        if not short or (is_killed and _are_limits(store, bags, short[0], states, before, options)):
+            # A power cut may lose the name of a bag without records.
+            if is_whole and not (absent and states[0].flushed):
                 return None
             return [state.flushed for state in states]
     return None
@@ -244,9 +248,16 @@ def check_certain(store: Store, journal: str, bags: Sequence[str], locked: str) 
         store, journal, bags: As for `certain_counts`.
         locked: The file or folder that their writer locks.
     """
-    if store.exists(journal) and not store.is_locked(locked):
-        kept = certain_counts(store, journal, bags)
-        if kept is not None:
+    while store.exists(journal) and not store.is_locked(locked):
+        entries = _load(store, journal, len(bags))
+        try:
+            kept = certain_counts(store, journal, bags)
+        except FileNotFoundError:
+            continue  # A writer has resumed and closed them meanwhile.
+        if kept is None:
+            return
+        # An entry that differs, or a lock, is that of a writer that has resumed them meanwhile.
+        if _load(store, journal, len(bags)) == entries and not store.is_locked(locked):
             detail = f'a power cut has damaged what was not on disk: `bags recover` keeps {kept[0]:,} records'
             raise CorruptError(bags[0], None, detail)
 
@@ -265,10 +276,29 @@ def _missing_limits(store: Store, path: str, state: BagState, options: ReaderOpt
             return None
     except (CorruptError, OSError, EOFError):
         return None
-    limits = UnsyncedDigest(synced)
-    limits.add_limits(ends[synced:].tobytes())
-    is_equal = len(ends) < flushed or limits.values()[1] == state.limits
+    is_equal = len(ends) < flushed or digest_function()(ends[synced:].tobytes()) == state.limits
     return flushed - len(ends) if is_equal else None
+
+
+def _are_limits(
+    store: Store,
+    bags: Sequence[str],
+    position: int,
+    states: list[BagState],
+    before: Entry | None,
+    options: ReaderOptions,
+) -> bool:
+    """Returns whether the limits that a bag has, of which some are missing, are not zeros of a power cut.
+
+    Zeros could also be the limits of empty records: they are if they match the entry before.
+    """
+    path, state = bags[position], states[position]
+    ends = _ends(store, path, state.flushed, options)
+    if ends[state.synced :].all():
+        return True
+    if before is None or _missing_limits(store, path, before.states[position], options) != 0:
+        return False
+    return bool(ends[before.states[position].flushed :].all())
 
 
 def _ends(store: Store, path: str, count: int, options: ReaderOptions) -> Int64s:
@@ -283,9 +313,10 @@ def _ends(store: Store, path: str, count: int, options: ReaderOptions) -> Int64s
 
 def _is_whole(store: Store, path: str, state: BagState, options: ReaderOptions) -> bool:
     """Returns whether a bag that matches an entry can be opened, and has no more records."""
-    if not state.flushed and not store.exists(path):
-        return True  # Its limits are created first.
     try:
+        if not state.flushed and not store.exists(path):
+            # Its limits are created first. They are empty, unless a power cut has lost the name of the bag.
+            return not store.stat(limits_name(path)).size
         bag = open_bag(store, path, options)
         ends = bag.stated(0, bag.count)[1]
     except (CorruptError, OSError, EOFError):

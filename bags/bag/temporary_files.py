@@ -1,8 +1,9 @@
 """Temporary files and folders beside a bag or a dataset; those left by killed writers are leftovers.
 
 The replacement of `NAME` is written beside it as `.NAME.TOKEN.new`, with a random token, and renamed at the
-end. A folder that is being replaced is `.NAME.TOKEN.old` for a moment. The separate limits of a bag that
-replaces another one are `limits..NAME.TOKEN.swap` for a moment: both files of the bag are complete.
+end. A folder that is being replaced is `.NAME.TOKEN.old` for a moment. If a bag has limits or checksums
+beside it, the limits of its replacement are `limits..NAME.TOKEN.swap` for a moment: the replacement is
+complete. New checksums and a new journal are written to `NAME.xxh3.PID.new` and `NAME.unfinished.PID.new`.
 """
 
 from __future__ import annotations
@@ -11,11 +12,21 @@ import os
 import re
 import secrets
 
-from bags.bag.checksums import SUFFIX
+from bags.bag.checksums import SUFFIX, checksums_name
+from bags.bag.journal import journal_name
+from bags.bag.limits import ENTRY
 from bags.bag.open import limits_name
 from bags.storage import Store
 
-NAME = re.compile(r'(?:limits\.)?\.(.+)\.[0-9a-f]{8}\.(?:new|old|swap)' + f'(?:{re.escape(SUFFIX)})?')
+REPLACEMENT = re.compile(
+    r'(?:limits\.)?(?P<written>\.(?:limits\.)?(?P<name>.+)\.[0-9a-f]{8}\.(?:new|old|swap))'
+    rf'(?:{re.escape(SUFFIX)}(?:\.\d+\.new)?)?'
+)
+"""Files of a bag or folder that is written beside another one, to replace it."""
+NEW_CONTENT = re.compile(
+    rf'(?P<written>(?P<name>.+))(?:{re.escape(SUFFIX)}|{re.escape(journal_name(""))})\.\d+\.new'
+)
+"""The new content of a file beside a bag."""
 
 
 def temporary_path(store: Store, path: str) -> str:
@@ -33,32 +44,41 @@ def swap_name(temporary: str) -> str:
 
 def leftovers(store: Store, path: str) -> list[str]:
     """Returns the temporary files and folders of a local bag or dataset, also those in use by a writer."""
+    return [other for other, _ in _find(store, path)]
+
+
+def _find(store: Store, path: str) -> list[tuple[str, str]]:
+    """Returns each temporary file or folder, and the path of the bag or folder that is written there."""
     folder, name = os.path.split(path)
     if store.is_remote or not store.exists(folder or '.'):
         return []
-    found = [(other, NAME.fullmatch(other)) for other in sorted(store.names(folder))]
-    return [store.join(folder, other) for other, match in found if match and match[1] == name]
+    found = [
+        (other, REPLACEMENT.fullmatch(other) or NEW_CONTENT.fullmatch(other))
+        for other in sorted(store.names(folder))
+    ]
+    return [
+        (store.join(folder, other), store.join(folder, match['written']))
+        for other, match in found
+        if match and match['name'] == name
+    ]
 
 
 def remove_leftovers(store: Store, path: str) -> list[str]:
     """Removes the leftovers of killed writers of a local bag or dataset; returns their paths.
 
-    An old dataset whose replacement was not moved into place is put back instead, and a bag with separate
-    limits that was being moved into place is moved.
+    An old dataset whose replacement was not moved into place is put back instead, and a bag that was being
+    moved into place, with its limits, is moved.
     """
     removed = []
-    for other in leftovers(store, path):
-        if other.endswith('.swap'):
-            _complete_swap(store, path, other)
-    for other in leftovers(store, path):
-        folder, name = os.path.split(other)
-        limits = limits_name(store.join(folder, name.removeprefix('limits.').removesuffix(SUFFIX)))
-        try:
-            # Overwriting writers hold a lock on the limits or the folder, others on the limits of the bag.
-            for held in (limits, other, limits_name(path)):
-                if store.exists(held):
-                    store.lock(held).release()
-        except BlockingIOError:
+    for other, written in _find(store, path):
+        if other.endswith('.swap') and not _is_in_use(store, [other, limits_name(path)]):
+            _complete_swap(store, path, other, written.removesuffix('.swap') + '.new')
+    for other, written in _find(store, path):
+        # Overwriting writers hold a lock on the limits or the folder, others on the limits of the bag. A
+        # writer that creates a bag locks nothing before its journal is written, and creates the bag last.
+        is_being_created = written == path and not store.exists(path)
+        locked = [limits_name(written), swap_name(written), other, limits_name(path)]
+        if is_being_created or _is_in_use(store, locked):
             continue
         if other.endswith('.old') and not store.exists(path):
             store.rename(other, path)
@@ -68,19 +88,32 @@ def remove_leftovers(store: Store, path: str) -> list[str]:
     return removed
 
 
-def _complete_swap(store: Store, path: str, limits: str) -> None:
-    """Moves a bag with separate limits into place, whose writer was killed while it did."""
-    folder, name = os.path.split(limits)
-    data = store.join(folder, name.removeprefix('limits.').removesuffix('.swap') + '.new')
+def _is_in_use(store: Store, paths: list[str]) -> bool:
+    """Returns whether a writer holds a lock on one of some files or folders that may exist."""
+    return any(store.exists(path) and store.is_locked(path) for path in paths)
+
+
+def _complete_swap(store: Store, path: str, limits: str, data: str) -> None:
+    """Moves a bag into place, whose writer was killed while it did.
+
+    Args:
+        store, path: The bag that is replaced.
+        limits, data: The limits and the records of the new one.
+    """
+    folder = os.path.dirname(path)
     if store.exists(data):
-        store.remove(limits_name(path))
-        store.remove(path + SUFFIX)
+        for old in (limits_name(path), checksums_name(path), journal_name(path)):
+            store.remove(old)
         store.sync_folder(folder)
         store.rename(data, path)
         store.sync_folder(folder)
-    if store.exists(data + SUFFIX):
-        store.rename(data + SUFFIX, path + SUFFIX)
-    store.rename(limits, limits_name(path))
+    if store.exists(checksums_name(data)):
+        store.rename(checksums_name(data), checksums_name(path))
+    end = int.from_bytes(store.read(limits)[-ENTRY:], 'little')
+    if store.exists(path) and store.stat(path).size == end:
+        store.rename(limits, limits_name(path))
+    else:
+        store.remove(limits)  # The bag has a copy of them at its end.
     store.sync_folder(folder)
 
 

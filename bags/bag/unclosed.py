@@ -12,8 +12,6 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import weakref
-from collections.abc import Callable
 
 import numpy as np
 
@@ -64,11 +62,10 @@ class UnclosedBag:
         self.replaces = mode == 'overwrite'
         """Whether it replaces another bag at `close`."""
         self.unsynced: UnsyncedDigest | None = None
-        """The digest of what `append` writes, from when the caller sets it."""
-        self.before_limits: Callable[[], Callable[[str, int, int], None] | None] = lambda: None
-        """Returns what `append` calls with path, new count and end, before limits make records readable."""
-        self.is_alone = is_alone
+        """The digest of what is written, set by the journal."""
         self.journal: Journal | None = None
+        """The journal of the bag, or of its dataset from when all bags are open."""
+        self.is_alone = is_alone
         if is_alone and mode != 'overwrite' and store.durability:
             self.journal = Journal(store, journal_name(path), placement)
         self.store = store
@@ -96,7 +93,7 @@ class UnclosedBag:
             self.written = temporary_path(self.store, path)
             self._create(checksum)
         if self.journal is not None:
-            self.journal.track([weakref.proxy(self)], [self.count])
+            self.journal.track([self], [self.count])
 
     def _open_checksums(self, beside: str, table: bytes) -> None:
         # A new file: readers of more records keep the old one.
@@ -113,8 +110,8 @@ class UnclosedBag:
             rest = self.sums.read(ENTRY, self.sums.size)
             self.sums.size = 0
             self.sums.write([table_of([digest_function()(data)]), rest])
-            if self.unsynced is not None:
-                self.unsynced.is_known = False
+            if self.journal is not None:
+                self.journal.must_sync = True
 
     def _continue_checksums(self, checksum: bool) -> None:
         """Continues the checksums of a bag; with `checksum`, computes them if there are none."""

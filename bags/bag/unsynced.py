@@ -1,8 +1,8 @@
-"""Digests of what was written to a bag since it was last on disk, to be compared after a power cut."""
+"""What was written to a bag since it was last on disk, with digests to compare after a power cut."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 from bags.bag.checksums import checksums_name
 from bags.bag.limits import ENTRY
@@ -11,36 +11,46 @@ from bags.storage import Hints, Store
 READ_BYTES = 1 << 22
 
 
-class UnsyncedDigest:
-    """The digest of the records, limits and checksums that follow the first `synced` records of a bag."""
+class BagState(NamedTuple):
+    """A bag in an entry of a journal."""
 
-    def __init__(self, synced: int) -> None:
+    synced: int
+    """Number of records that are on disk."""
+    flushed: int
+    """Number of records that are flushed."""
+    end: int
+    """End of these records."""
+    records: int
+    """The digest of the records after those on disk, and of their checksums."""
+    limits: int
+    """The digest of their limits, which are written after the entry: some or all may be missing."""
+
+
+class UnsyncedDigest:
+    """The state of a bag, with digests of what follows the first `synced` records."""
+
+    def __init__(self, synced: int, end: int = 0) -> None:
         from xxhash import xxh3_64
 
-        self.synced = synced
-        """Number of records that are on disk."""
-        self.is_known = True
-        """False after a failed write, which may have written more than the bag counts."""
-        self.size = 0
-        """Bytes of the records that followed."""
-        self._records, self._limits, self._checksums = xxh3_64(), xxh3_64(), xxh3_64()
+        self.records = xxh3_64()
+        """The digest of the records. The writer updates it with each piece that it writes."""
+        self._limits, self._checksums = xxh3_64(), xxh3_64()
+        self.state = BagState(synced, synced, end, 0, 0)
+        self.add(synced, end, b'', b'')
 
-    def add_records(self, data: Any) -> None:
-        self._records.update(data)
-        self.size += len(data)
+    def add(self, count: int, end: int, limits: bytes, checksums: bytes) -> None:
+        """Counts the records that were added, with their limits and checksums.
 
-    def add_limits(self, table: bytes) -> None:
-        self._limits.update(table)
-
-    def add_checksums(self, table: bytes) -> None:
-        self._checksums.update(table)
-
-    def values(self) -> tuple[int, int]:
-        """Returns the digests of records and checksums, and of limits: unsigned integers of 64 bits."""
+        Args:
+            count, end: Number of records of the bag, and the end of the last one.
+            limits, checksums: What is written to these files for the new records.
+        """
         from xxhash import xxh3_64_intdigest
 
-        both = xxh3_64_intdigest(self._records.digest() + self._checksums.digest())
-        return both, self._limits.intdigest()
+        self._limits.update(limits)
+        self._checksums.update(checksums)
+        records = xxh3_64_intdigest(self.records.digest() + self._checksums.digest())
+        self.state = BagState(self.state.synced, count, end, records, self._limits.intdigest())
 
 
 def digest_of(store: Store, path: str, synced: int, start: int, stop: int, flushed: int) -> int:
@@ -58,8 +68,9 @@ def digest_of(store: Store, path: str, synced: int, start: int, stop: int, flush
     digest = UnsyncedDigest(synced)
     file = store.open(path, Hints(mapped=False))
     for first in range(start, stop, READ_BYTES):
-        digest.add_records(file.fetch(first, min(first + READ_BYTES, stop)))
+        digest.records.update(file.fetch(first, min(first + READ_BYTES, stop)))
+    checksums = b''
     if store.exists(checksums_name(path)):
-        table = store.read(checksums_name(path))
-        digest.add_checksums(table[ENTRY * (synced + 1) : ENTRY * (flushed + 1)])
-    return digest.values()[0]
+        checksums = store.read(checksums_name(path))[ENTRY * (synced + 1) : ENTRY * (flushed + 1)]
+    digest.add(flushed, stop, b'', checksums)
+    return digest.state.records

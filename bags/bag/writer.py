@@ -55,6 +55,7 @@ class Writer:
         self.buffered = 0
         """Bytes of records and limits in memory."""
         self.pending: list[Any] = []
+        """Buffered records."""
         self._closed = True  # Until the bag is open.
         self._options = options = merge(WriterOptions, options, keywords)
         self._buffer_size = options.buffer_size
@@ -63,7 +64,8 @@ class Writer:
         store, path = store_for(
             filename, options.filesystem, options.storage_options, durability=options.durability
         )
-        self.syncs_flushes = self._is_alone and store.durability is Durability.FLUSH
+        self.syncs_flushes = store.durability is Durability.FLUSH
+        """Whether what is flushed is then on disk."""
         self._codec: Zstd | None = codec_for(path, options.compression, options.max_record_size)
         self._max_size = options.max_record_size if self._codec is not None else sys.maxsize
         if mode != 'create':
@@ -206,6 +208,8 @@ class Writer:
 
     def finish(self) -> None:
         """Does the part of `close` that takes long: flushes, appends the limits and syncs the files."""
+        if self._closed:
+            return
         self.flush()
         self.appender.finish()
 

@@ -11,9 +11,10 @@ at their defaults.
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -219,6 +220,37 @@ class Zstd:
         for part, records_of_part in zip(parts, results, strict=True):
             decoded[part] = records_of_part
         return decoded
+
+
+class TrainingZstd(Zstd):
+    """Trains a dictionary on the first records, if there are enough, and compresses with it from then on.
+
+    Args:
+        options, max_record_size: As in `Zstd`; without a dictionary.
+        save: Called with the dictionary, before the first frame that needs it.
+    """
+
+    def __init__(self, options: CompressionZstd, max_record_size: int, save: Callable[[bytes], None]) -> None:
+        super().__init__(options, max_record_size)
+        self._save = save
+        self._samples: list[bytes] = []
+        self._is_trained = False
+
+    def encode_many(self, records: Sequence[bytes]) -> list[Any]:
+        if not self._is_trained:
+            self._train(records)
+        return super().encode_many(records)
+
+    def _train(self, records: Sequence[bytes]) -> None:
+        self._samples += records
+        if len(self._samples) < MIN_TRAINING_RECORDS and sum(map(len, self._samples)) < MAX_TRAINING_BYTES:
+            return
+        dictionary = train_dictionary(self._samples)
+        if dictionary is not None:
+            self._save(dictionary)
+            # Replaces the compressors of all threads.
+            super().__init__(dataclasses.replace(self.options, dictionary=dictionary), self.max_record_size)
+        self._is_trained, self._samples = True, []
 
 
 def train_dictionary(records: Sequence[bytes]) -> bytes | None:

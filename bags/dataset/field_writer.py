@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
@@ -12,7 +11,7 @@ import numpy.typing as npt
 from bags import bag
 from bags.bag.limits import ENTRY
 from bags.bag.options import CompressionZstd, WriterOptions
-from bags.bag.zstd import MAX_TRAINING_BYTES, MIN_TRAINING_RECORDS, Zstd, train_dictionary
+from bags.bag.zstd import TrainingZstd
 from bags.dataset.options import Compression
 from bags.dataset.refs import MISSING, RefsFormat
 from bags.dataset.spec import FieldType, Spec, parse_type
@@ -103,16 +102,20 @@ class FieldWriter(bag.Writer):
         **keywords: Any,
     ) -> None:
         super().__init__(path, options, **keywords)
-        self.appender = self.appender
-        """The files of the bag."""
         self.name = name
         self.type = field_type
         self.count = len(self)
         """Number of records, including buffered ones."""
         if companion:
             self.appender.set_companion(companion)
-        self._save_dictionary = save_dictionary
-        self._samples: list[bytes] = []
+        if save_dictionary is not None and self._codec is not None:
+            appender = self.appender  # The codec has no reference to the writer: a cycle keeps files open.
+
+            def save(dictionary: bytes) -> None:
+                save_dictionary(dictionary)
+                appender.set_companion(dictionary)
+
+            self._codec = TrainingZstd(self._codec.options, self._codec.max_record_size, save)
 
     def write_record(self, record: Any) -> int:
         """Appends a record. An open file is copied to the bag at once, and closed.
@@ -183,25 +186,6 @@ class FieldWriter(bag.Writer):
                     self.count = len(self)
         self.flush()
 
-    def flush(self) -> None:
-        """Makes all records readable; first trains the dictionary, if there are enough records."""
-        if self._save_dictionary is not None:
-            self._train(self._save_dictionary)
-        if self.pending:
-            super().flush()
-
-    def _train(self, save: Callable[[bytes], None]) -> None:
-        self._samples += self.pending
-        if len(self._samples) < MIN_TRAINING_RECORDS and sum(map(len, self._samples)) < MAX_TRAINING_BYTES:
-            return
-        dictionary = train_dictionary(self._samples)
-        if dictionary is not None and self._codec is not None:
-            save(dictionary)  # Before the first frame that needs it.
-            self.appender.set_companion(dictionary)
-            options = dataclasses.replace(self._codec.options, dictionary=dictionary)
-            self._codec = Zstd(options, self._codec.max_record_size)
-        self._save_dictionary, self._samples = None, []
-
     def rollback(self, count: int) -> None:
         """Drops buffered records after the first `count`.
 
@@ -254,6 +238,8 @@ class RefsWriter(FieldWriter):
             sizes = np.full(len(rows), self._format.stride)
             self.appender.append([([data], len(data))], sizes, rows)
         self.buffered = 0
+        if self.syncs_flushes:
+            self.appender.sync_flush()
 
     def rollback(self, count: int) -> None:
         del self.pending[max(0, count - self.appender.count) :]

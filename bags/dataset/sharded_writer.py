@@ -245,7 +245,7 @@ class ShardedDatasetWriter(BaseWriter):
             raise ValueError(f'{self!r} is closed')
         if self._uploading is not None and (self._upload is None or self._upload.done()):
             self._finish_upload()
-        if self._is_due:
+        if self._writer is not None and self.is_full(*self._writer.totals):
             # Ended by the next datapoint, not by the one that fills it: if closing fails, none was appended.
             self.end_shard()
         return self.shard_writer()
@@ -263,11 +263,6 @@ class ShardedDatasetWriter(BaseWriter):
     def totals(self) -> tuple[int, int, int]:
         """Returns bytes, datapoints, and records of the largest bag of the current shard."""
         return (0, 0, 0) if self._writer is None else self._writer.totals
-
-    @property
-    def _is_due(self) -> bool:
-        """Returns whether the next datapoint starts another shard."""
-        return self._writer is not None and self.is_full(*self._writer.totals)
 
     def is_full(self, size: int, length: int, records: int) -> bool:
         """Returns whether a shard with these bytes, datapoints, and records of a field is full."""
@@ -311,11 +306,6 @@ class ShardedDatasetWriter(BaseWriter):
     def flush(self) -> None:
         if self._writer is not None:
             self._writer.flush()
-
-    def sync(self) -> None:
-        """Makes all datapoints survive a power cut, too, unless `durability='none'`."""
-        if self._writer is not None:
-            self._writer.sync()
 
     def close(self) -> None:
         if self.closed:

@@ -282,27 +282,17 @@ class DatasetWriter(BaseWriter):
             field.write_runs(runs[field.name])
         rows = self._format.rows_after(firsts, refs)
         sizes = np.full(len(rows), self._format.stride)
-        self._flush_refs([Run([self._format.pack(rows)], sizes, stored=True)])
+        self._refs.write_runs([Run([self._format.pack(rows)], sizes, stored=True)])
+        self._flushed = time.monotonic()
 
     def flush(self) -> None:
         if self.closed:
             raise ValueError(f'{self!r} is closed')
         for field in self._fields:
-            field.flush()
-        self._flush_refs()
-
-    def _flush_refs(self, runs: Sequence[Run] = ()) -> None:
-        """Flushes the refs, and runs of them, after the records that they refer to."""
-        # Refs are flushed last: if the refs of a datapoint can be read, its records can.
-        self._mark.sync_if_due()
-        self._refs.write_runs(runs)
-        self._mark.after_flush()
+            if field.pending:
+                field.flush()
+        self._refs.flush()  # Last: if the refs of a datapoint can be read, its records can.
         self._flushed = time.monotonic()
-
-    def sync(self) -> None:
-        """Makes all datapoints survive a power cut, too, unless `durability='none'`."""
-        self.flush()
-        self._mark.sync()
 
     def close(self) -> None:
         self._close(is_finished=True)
@@ -311,7 +301,7 @@ class DatasetWriter(BaseWriter):
         if self.closed:
             return
         self.flush()
-        for bag in self._bags:
+        for bag in (*self._bags[1:], self._refs):  # On object stores, refs have the records of all fields.
             bag.finish()
         self.store.sync_folder(self.path)  # Before the limits beside the bags are removed.
         for field in self._fields:

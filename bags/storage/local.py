@@ -21,6 +21,16 @@ WRITE_BACK_BYTES = 1 << 25
 """Bytes after which the kernel is told to begin writing them to the disk, so that `close` is quick."""
 
 
+def real_path(path: str) -> str:
+    """Returns an absolute path without `..` and symbolic links; the file need not exist."""
+    return os.path.realpath(path)
+
+
+def is_file(path: str) -> bool:
+    """Returns whether a path is that of a file, and not of a folder, a device or a pipe."""
+    return os.path.isfile(path)
+
+
 class LocalStore:
     """The local file system.
 
@@ -165,28 +175,26 @@ class LocalOutput:
 
     def write(self, buffers: Sequence[Buffer]) -> None:
         offset = self.size
-        for first in range(0, len(buffers), MAX_VECTORS):
-            part = buffers[first : first + MAX_VECTORS]
-            total = sum(map(len, part))
-            if total > MAX_WRITE or self._put(part, offset) < total:  # The latter after a signal.
-                position = offset
-                for buffer in part:
-                    view = memoryview(buffer)
-                    while view:
-                        done = self._put([view[:MAX_WRITE]], position)
-                        view, position = view[done:], position + done
-            offset += total
+        try:
+            for first in range(0, len(buffers), MAX_VECTORS):
+                part = buffers[first : first + MAX_VECTORS]
+                total = sum(map(len, part))
+                # Less is written after a signal.
+                if total > MAX_WRITE or os.pwritev(self.fd, part, offset) < total:
+                    position = offset
+                    for buffer in part:
+                        view = memoryview(buffer)
+                        while view:
+                            done = os.pwritev(self.fd, [view[:MAX_WRITE]], position)
+                            view, position = view[done:], position + done
+                offset += total
+        except OSError as exc:
+            exc.filename = self.path  # ENOSPC names no file.
+            raise
         self.size = offset
         if self._syncs and offset - self._written_back >= WRITE_BACK_BYTES:
             start_writing_back(self.fd, self._written_back, offset)
             self._written_back = offset
-
-    def _put(self, buffers: Sequence[Buffer], offset: int) -> int:
-        try:
-            return os.pwritev(self.fd, buffers, offset)
-        except OSError as exc:
-            exc.filename = self.path  # ENOSPC names no file.
-            raise
 
     def copy(self, source: BinaryIO, size: int) -> None:
         before = self.size

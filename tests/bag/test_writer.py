@@ -23,6 +23,7 @@ from bags.bag.open import open_bag
 from bags.errors import CorruptError
 from bags.storage.local import LocalStore
 from tests.bag.samples import ACCESS, COMPRESSIONS, PLACEMENTS, few, many, raw_bag, run_child, write
+from tests.interrupts import InterruptedAt
 
 FORMS = [(placement, name) for placement in PLACEMENTS for name in COMPRESSIONS]
 
@@ -573,13 +574,13 @@ def test_a_closed_writer_raises(tmp_path):
 
 
 def test_records_on_a_full_disk_stay_buffered(tmp_path, monkeypatch):
-    def put(output, buffers, offset):
+    def full(fd, buffers, offset):
         raise OSError(28, 'no room')
 
     with bag.Writer(tmp_path / 'x.bag') as writer:
         writer.write(b'one')
         writer.write(b'two')
-        monkeypatch.setattr('bags.storage.local.LocalOutput._put', put)
+        monkeypatch.setattr(os, 'pwritev', full)
         with pytest.raises(OSError, match='no room'):
             writer.flush()
         monkeypatch.undo()
@@ -643,12 +644,12 @@ def test_frames_are_written_unchanged(tmp_path):
 
 
 def test_a_run_that_does_not_fit_on_the_disk_leaves_the_bag_as_before(tmp_path, monkeypatch):
-    def put(output, buffers, offset):
+    def full(fd, buffers, offset):
         raise OSError(28, 'disk full')
 
     with bag.Writer(tmp_path / 'x.bag') as writer:
         writer.write_stored([b'before'], [6])
-        monkeypatch.setattr('bags.storage.local.LocalOutput._put', put)
+        monkeypatch.setattr(os, 'pwritev', full)
         with pytest.raises(OSError, match='disk full'):
             writer.write_stored([b'lost'], [4])
         monkeypatch.undo()
@@ -799,30 +800,14 @@ def test_records_whose_limits_were_written_stay(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize('call', ['write', 'flush', 'close'])
 def test_ctrl_c_at_any_line_leaves_a_writer_that_continues(tmp_path, call):
-    for lines in range(1, 400):
-        path = tmp_path / f'{lines}.bag'
+    for line in range(1, 400):
+        path = tmp_path / f'{line}.bag'
         writer = bag.Writer(path, buffer_size=30)
         for index in range(2):
             writer.write(b'%d' % index)
-        left = [lines]
-
-        def interrupt(frame, event, argument, left=left):
-            if 'bags/bag' not in frame.f_code.co_filename:
-                return None
-            if event == 'line':
-                left[0] -= 1
-                if not left[0]:
-                    raise KeyboardInterrupt
-            return interrupt
-
-        sys.settrace(interrupt)
-        try:
+        with InterruptedAt(line, '/bags/bag/') as interrupted:
             writer.write(bytes(40)) if call == 'write' else getattr(writer, call)()
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.settrace(None)
-        if left[0] > 0:
+        if not interrupted.happened:
             break
         found = read(path)
         assert found in ([], [b'0', b'1'], [b'0', b'1', bytes(40)])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import random
 import subprocess
 import sys
@@ -194,3 +195,20 @@ def test_a_bag_takes_it_too(tmp_path):
     assert bags.bag.Reader(tmp_path / 'a.bagz', compression=zstd).read() == values
     with pytest.raises(bags.CorruptError, match='needs dictionary'):
         bags.bag.Reader(tmp_path / 'a.bagz')[0]
+
+
+def open_lazily(record, *args):
+    """A decoder that returns the record itself, which is opened on use."""
+    return record
+
+
+open_lazily.lazy = True
+
+
+def test_a_pickled_record_is_decompressed_with_the_dictionary(tmp_path):
+    values = texts(300)
+    write(tmp_path / 'd', values, {'text': 'dictionary'})
+    with bags.open(tmp_path / 'd', {'utf8': open_lazily}) as reader:
+        record = pickle.loads(pickle.dumps(reader[7]['text']))
+    with record.open() as file:
+        assert file.read().decode() == values[7]

@@ -1,8 +1,10 @@
 """What `durability` promises: what is closed or flushed is on disk, and only certain records are kept."""
 
+import contextlib
 import errno
 import os
 import random
+import shutil
 import signal
 import sys
 
@@ -250,6 +252,48 @@ def test_a_kill_before_the_checksums(tmp_path, monkeypatch):
     assert step > 3
 
 
+class KillingCall:
+    """A function of `os` that kills the process before its n-th call."""
+
+    def __init__(self, left, original):
+        self.left, self.original = left, original
+
+    def __call__(self, *args):
+        self.left -= 1
+        if not self.left:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.original(*args)
+
+
+@pytest.mark.slow(all_but='True-replace')
+@pytest.mark.skipif(not hasattr(os, 'fork'), reason='children are forked')
+@pytest.mark.parametrize('call', ['replace', 'pwritev'])
+@pytest.mark.parametrize('ended_early', [False, True])
+def test_a_kill_while_checksums_are_added(tmp_path, monkeypatch, call, ended_early):
+    """Readers take checksums that are there, and a later writer adds the others."""
+    step, killed = 0, True
+    while killed:
+        step += 1
+        path = tmp_path / str(step)
+        writer = bags.DatasetWriter(path, SPEC)
+        for number in range(3):
+            writer.append(row(number), flush=True)
+        leave_open(writer) if ended_early else writer.close()
+        del writer
+        if not (child := os.fork()):
+            monkeypatch.setattr(os, call, KillingCall(step, getattr(os, call)))
+            leave_open(bags.DatasetWriter(path, SPEC, resume=True, checksum=True))
+            os._exit(0)
+        killed = os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        assert bags.verify(path) == []
+        assert numbers_in(path, checksum=(path / 'refs.bag.xxh3').exists()) == [0, 1, 2]
+        begun = any(path.glob('*.bag.xxh3'))
+        write(path, [3], resume=True)
+        assert numbers_in(path, checksum=begun) == [0, 1, 2, 3]
+        assert bags.verify(path, notes=True) == []
+    assert step > 3
+
+
 # Records that did not reach the disk.
 
 
@@ -287,6 +331,70 @@ def test_only_certain_records_are_kept(tmp_path, file, start, way):
         write(path, (), resume=True)
     assert numbers_in(path) == [0, 1, 2]
     assert bags.verify(path, notes=True) == []
+
+
+@pytest.mark.parametrize('with_limits', [False, True])
+@pytest.mark.parametrize('way', ['resume', 'recover'])
+def test_a_bag_without_records_whose_name_is_lost(tmp_path, with_limits, way):
+    path, spec = tmp_path / 'data', {'id': 'int(4)', 'text': 'utf8?'}
+    writer = bags.DatasetWriter(path, spec)
+    writer.append({'id': 7, 'text': None}, flush=True)
+    leave_open(writer)
+    del writer
+    for name in ('limits.text.bag', 'text.bag')[with_limits:]:
+        (path / name).unlink()
+    if way == 'recover':
+        bags.recover(path)
+    else:
+        bags.DatasetWriter(path, spec, resume=True).close()
+    assert bags.open(path)[0] == {'id': 7, 'text': None}
+    assert bags.verify(path, notes=True) == []
+
+
+@pytest.mark.parametrize('way', ['resume', 'recover'])
+def test_records_whose_name_is_lost(tmp_path, way):
+    """What was not on disk is dropped, without an error: an earlier shard may have to be recovered too."""
+    path = tmp_path / 'data'
+    writer = bags.DatasetWriter(path, SPEC)
+    writer.append(row(0), flush=True)
+    leave_open(writer)
+    del writer
+    for name in ('refs.bag', 'limits.refs.bag', 'id.bag', 'limits.id.bag'):
+        os.truncate(path / name, 0)
+    (path / 'text.bag').unlink()
+    bags.recover(path) if way == 'recover' else write(path, (), resume=True)
+    assert numbers_in(path) == []
+    write(path, [1], resume=True)
+    assert numbers_in(path) == [1]
+
+
+def test_a_flush_without_new_records_leaves_the_entry_that_is_on_disk(tmp_path):
+    """A power cut while the next entry is written damages that entry only."""
+    writer = bags.DatasetWriter(tmp_path / 'data', SPEC, durability='flush')
+    for number in range(2):
+        writer.append(row(number), flush=True)
+    writer.flush()
+    shutil.copytree(tmp_path / 'data', tmp_path / 'cut')
+    writer.append(row(2), flush=True)
+    before, after = ((tmp_path / name / 'unfinished').read_bytes() for name in ('cut', 'data'))
+    leave_open(writer)
+    torn = bytes(new if new == old else new ^ 0xFF for old, new in zip(before, after, strict=True))
+    assert torn not in (before, after)
+    (tmp_path / 'cut' / 'unfinished').write_bytes(torn)
+    write(tmp_path / 'cut', (), resume=True)
+    assert numbers_in(tmp_path / 'cut') == [0, 1]
+
+
+def test_records_on_disk_whose_name_is_lost(tmp_path):
+    """No power cut does that: the dataset is damaged, and stays as it is."""
+    path = tmp_path / 'data'
+    begin(path)
+    for name in ('limits.text.bag', 'text.bag'):
+        (path / name).unlink()
+    for call in (bags.open, bags.recover):
+        with pytest.raises(bags.CorruptError, match=r'has neither text\.bag'):
+            call(path)[0]
+    assert len(bags.bag.Reader(path / 'id.bag')) == 7
 
 
 def test_a_bag_keeps_only_certain_records(tmp_path):
@@ -330,3 +438,152 @@ def test_a_bag_with_separate_limits_that_was_being_replaced(tmp_path):
     bags.recover(path)
     assert list(bags.bag.Reader(path, limits_placement='separate')) == [b'newer']
     assert sorted(os.listdir(tmp_path)) == ['limits.x.bag', 'x.bag']
+
+
+def with_pauses(run, pause):
+    """Runs a function, and another one before each change of a name."""
+    is_paused = False
+
+    def watched(call):
+        def before(*args):
+            nonlocal is_paused
+            if not is_paused:
+                is_paused = True
+                pause()
+                is_paused = False
+            return call(*args)
+
+        return before
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ('replace', 'unlink'):
+            patch.setattr(os, name, watched(getattr(os, name)))
+        run()
+
+
+def start_bag(path, placement, is_closed):
+    writer = bags.bag.Writer(path, limits_placement=placement, checksum=True)
+    writer.write(b'old')
+    writer.close() if is_closed else writer.flush()
+
+
+def replace_bag(path, placement):
+    with bags.bag.Writer(path, mode='overwrite', limits_placement=placement, checksum=True) as writer:
+        writer.write(b'newer')
+        writer.write(b'newest')
+
+
+@pytest.mark.parametrize('old', ['tail', 'separate', 'starts'])
+@pytest.mark.parametrize('new', ['tail', 'separate', 'starts'])
+@pytest.mark.parametrize('is_closed', [True, False])
+def test_a_kill_while_a_bag_is_replaced(tmp_path, old, new, is_closed):
+    """The limits, checksums and journal of the old bag are never taken for those of the new one, nor lost."""
+    path, images = tmp_path / 'run' / 'x.bag', []
+    path.parent.mkdir()
+    start_bag(path, old, is_closed)
+
+    def keep():
+        images.append(tmp_path / str(len(images)))
+        shutil.copytree(path.parent, images[-1])
+
+    def read(image, placement):
+        try:
+            return list(bags.bag.Reader(image / 'x.bag', limits_placement=placement, checksum=True))
+        except (bags.CorruptError, FileNotFoundError):
+            return []
+
+    with_pauses(lambda: replace_bag(path, new), keep)
+    keep()
+    for image in images:
+        bags.recover(image / 'x.bag')
+        is_new = read(image, new) == [b'newer', b'newest']
+        assert is_new or read(image, old) == [b'old']
+        assert not [name for name in os.listdir(image) if name.endswith(('.new', '.swap', '.unfinished'))]
+    assert is_new
+    assert len(images) > 4
+
+
+@pytest.mark.parametrize('old', ['tail', 'separate'])
+@pytest.mark.parametrize('new', ['tail', 'separate'])
+@pytest.mark.parametrize('is_closed', [True, False])
+def test_recover_leaves_a_bag_that_is_being_replaced(tmp_path, old, new, is_closed):
+    path = tmp_path / 'x.bag'
+    start_bag(path, old, is_closed)
+
+    def recover():
+        with contextlib.suppress(bags.CorruptError, FileNotFoundError):  # Between two steps.
+            bags.recover(path)
+
+    with_pauses(lambda: replace_bag(path, new), recover)
+    assert list(bags.bag.Reader(path, limits_placement=new, checksum=True)) == [b'newer', b'newest']
+    assert bags.verify(path) == []
+
+
+@pytest.mark.skipif(not hasattr(os, 'fork'), reason='children are forked')
+@pytest.mark.parametrize(
+    ('mode', 'suffix'),
+    [
+        ('create', 'xxh3'),
+        ('create', 'unfinished'),
+        ('append', 'xxh3'),
+        ('append', 'unfinished'),
+        ('overwrite', 'xxh3'),
+    ],
+)
+def test_a_kill_before_a_file_beside_a_bag_is_renamed(tmp_path, monkeypatch, mode, suffix):
+    path = tmp_path / 'x.bag'
+    if mode != 'create':
+        with bags.bag.Writer(path, checksum=True) as writer:
+            writer.write(b'one')
+    if not (child := os.fork()):
+        replace = os.replace
+
+        def kill(source, target):
+            if target.endswith(suffix):
+                os.kill(os.getpid(), signal.SIGKILL)
+            replace(source, target)
+
+        monkeypatch.setattr(os, 'replace', kill)
+        bags.bag.Writer(path, mode=mode, checksum=True)
+        os._exit(0)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    if mode == 'create':
+        with bags.bag.Writer(path, mode='append', checksum=True) as writer:
+            writer.write(b'one')
+    assert bags.verify(path) == []
+    notes = map(str, bags.verify(path, notes=True))
+    assert any('.new: was left by a writer that was killed' in note for note in notes)
+    bags.recover(path)
+    assert sorted(os.listdir(tmp_path)) == ['x.bag', 'x.bag.xxh3']
+    assert list(bags.bag.Reader(path, checksum=True)) == [b'one']
+    assert bags.verify(path, notes=True) == []
+
+
+def test_limits_of_which_zeros_are_left(tmp_path):
+    """The bag may be the one that a killed writer was writing: what there is of it is compared, too."""
+    path = tmp_path / 'x.bag'
+    writer = bags.bag.Writer(path, limits_placement='separate')
+    for number in range(6):
+        writer.write(b'record')
+        if number % 3 == 2:
+            writer.flush()
+    del writer
+    (tmp_path / 'limits.x.bag').write_bytes(bytes(3 * 8))
+    with pytest.raises(bags.CorruptError, match='power cut'):
+        bags.bag.Reader(path, limits_placement='separate')
+    bags.recover(path)
+    assert list(bags.bag.Reader(path, limits_placement='separate')) == []
+
+
+def test_limits_of_a_field_of_which_zeros_are_left(tmp_path):
+    """A field that was not being written last has all its limits, unless the power was cut."""
+    path, spec = tmp_path / 'data', {'id': 'int(4)', 'text': 'utf8?'}
+    writer = bags.DatasetWriter(path, spec)
+    for number in range(4):
+        writer.append({'id': number, 'text': None if number == 3 else 'text'}, flush=True)
+    leave_open(writer)
+    del writer
+    (path / 'limits.text.bag').write_bytes(bytes(2 * 8))
+    bags.recover(path)
+    assert len(bags.open(path)) == 0
+    assert bags.verify(path, notes=True) == []

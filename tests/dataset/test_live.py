@@ -1,5 +1,7 @@
 """Readers beside a writer: the datapoints they see are whole, become more, and never change."""
 
+import inspect
+import itertools
 import os
 import random
 import signal
@@ -25,20 +27,11 @@ def row(index):
     }
 
 
-WRITER = """
+WRITER = (
+    f'spec = {SPEC}\n{inspect.getsource(row)}'
+    """
 import random, sys, time, bags
 path, sharded, compressed, count, seed = sys.argv[1], *map(int, sys.argv[2:])
-spec = {'blob': 'bytes', 'id': 'int(8)', 'note': 'utf8?', 'words': 'utf8[]'}
-
-def row(index):
-    chance = random.Random(index)
-    return {
-        'blob': bytes(chance.choice([0, 8, 3000])),
-        'id': index,
-        'note': chance.choice([None, f'note {index}']),
-        'words': [f'word {index}'] * chance.choice([0, 1, 5]),
-    }
-
 chance = random.Random(seed)
 options = {'compression': ['blob', 'words'] if compressed else ()}
 if sharded:
@@ -58,6 +51,7 @@ if chance.random() < 0.8:
     writer.close()
 print('done', flush=True)
 """
+)
 
 
 def see(path, seen):
@@ -212,6 +206,34 @@ def test_a_forked_child_holds_no_lock(tmp_path):
     os.close(sink)
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, 'fork'), reason='a child is forked')
+def test_writers_that_end_early_and_resume_beside_a_reader(tmp_path):
+    path, spec = tmp_path / 'a', {'id': 'int(8)'}
+    bags.DatasetWriter(path, spec).close()
+    child = os.fork()
+    if not child:
+        try:
+            for index in itertools.count(step=3):
+                writer = bags.DatasetWriter(path, spec, resume=True)
+                for each in range(index, index + 3):
+                    writer.append({'id': each}, flush=True)
+                leave_open(writer)
+                del writer
+        finally:
+            os._exit(1)
+    try:
+        length = 0
+        for _ in range(3000):
+            with bags.open(path) as reader:
+                assert len(reader) >= length
+                length = len(reader)
+        assert length
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
 def test_a_large_record_is_not_taken_for_limits_while_it_is_written(tmp_path):
     """Zeros or rising numbers at the end of an unfinished record look like the limits of a bag."""
     path = tmp_path / 'a'
@@ -259,14 +281,16 @@ def test_a_large_record_is_not_taken_for_limits_while_it_is_written(tmp_path):
 
 
 def test_an_empty_dataset_is_readable_at_once(tmp_path):
+    writers = {}
     for make in (bags.DatasetWriter, bags.ShardedDatasetWriter):
         path = tmp_path / make.__name__
-        writer = make(path, SPEC)
+        writers[path] = make(path, SPEC)
         with bags.open(path) as reader:
             assert (len(reader), list(reader)) == (0, [])
             assert reader.batch([])['id'].tolist() == []
-        writer.append(row(0))
-        time.sleep(1.05)
+        writers[path].append(row(0))
+    time.sleep(1.05)
+    for path, writer in writers.items():
         writer.append(row(1))  # More than a second has passed, so this flushes both.
         with bags.open(path) as reader:
             assert list(reader) == [row(0), row(1)]

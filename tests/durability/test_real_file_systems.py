@@ -21,7 +21,10 @@ ROUNDS = 2
 
 
 def cut(disk, folder, name, flag, durability, delay):
-    """Cuts the power during a command, or after it; returns what was wrong, or nothing.
+    """Cuts the power during a command, or after it.
+
+    Returns:
+        What was wrong, or nothing, and whether the command had returned.
 
     Args:
         disk, folder: The file system, and a folder elsewhere.
@@ -60,50 +63,54 @@ def cut(disk, folder, name, flag, durability, delay):
     shutil.rmtree(root)
     known = commands()[name]
     promised = [int(line.rpartition(' ')[2]) for line in lines if ' promises ' in line]
+    done = lines[-1:] == [f'{name} returned\n']
     try:
-        return check(known, found, max([known.promised, *promised]), lines[-1:] == [f'{name} returned\n'])
+        return check(known, found, max([known.promised, *promised]), done), done
     finally:
         shutil.rmtree(found)
 
 
 def campaign(folder, type, durability, delays, seed=0):
-    """Cuts the power of all commands; returns the number of tries, and what was wrong."""
-    tries, wrong = 0, []
+    """Cuts the power of all commands.
+
+    Returns:
+        The number of tries, that of those in which the command had not returned, and what was wrong.
+    """
+    tries, during, wrong = 0, 0, []
     os.mkdir(os.path.join(folder, type))
     with Disk(type, os.path.join(folder, type)) as disk:
         for name in commands():
             for loss, flag in FLAGS.items():
                 for delay in delays(random.Random(f'{seed} {type} {name} {loss}')):
                     tries += 1
-                    error = cut(disk, folder, name, flag, durability, delay)
+                    error, done = cut(disk, folder, name, flag, durability, delay)
+                    during += not done
                     when = 'when it had returned' if delay is None else f'after {delay * 1000:.1f} ms'
                     wrong += [f'{type}, {name}, {when}, {loss}: {error}'] if error else []
-    return tries, wrong
+    return tries, during, wrong
 
 
-def report(capsys, what, tries, wrong):
-    with capsys.disabled():
-        sys.stdout.write(f'{what}: {len(wrong)} of {tries} lost or wrong\n')
+def report(found, what, tries, during, wrong):
+    found(f'{what}: {len(wrong)} of {tries} lost or wrong; {during} cut before the command had returned')
     assert not wrong, '\n'.join(wrong)
 
 
 @pytest.mark.parametrize('type', ['ext4', 'xfs'])
-def test_nothing_is_lost_when_a_command_has_returned(tmp_path, capsys, type):
-    tries, wrong = campaign(tmp_path, type, 'default', lambda chance: [None])
-    report(capsys, f'{type}, after commands had returned', tries, wrong)
+def test_nothing_is_lost_when_a_command_has_returned(tmp_path, found, type):
+    result = campaign(tmp_path, type, 'default', lambda chance: [None])
+    report(found, f'{type}, after commands had returned', *result)
 
 
 @pytest.mark.parametrize('durability', ['default', 'flush'])
 @pytest.mark.parametrize('type', ['ext4', 'xfs'])
-def test_nothing_is_lost_or_wrong_at_any_moment(tmp_path, capsys, type, durability):
+def test_nothing_is_lost_or_wrong_at_any_moment(tmp_path, found, type, durability):
     def delays(chance):
         return [chance.random() * chance.choice([0.005, 0.03, 0.1, 0.3]) for _ in range(ROUNDS)]
 
-    tries, wrong = campaign(tmp_path, type, durability, delays)
-    report(capsys, f'{type}, while commands run, durability {durability}', tries, wrong)
+    result = campaign(tmp_path, type, durability, delays)
+    report(found, f'{type}, while commands run, durability {durability}', *result)
 
 
 @pytest.mark.parametrize('type', ['ext4', 'xfs'])
 def test_what_is_not_synced_is_lost(tmp_path, type):
-    _, wrong = campaign(tmp_path, type, 'none', lambda chance: [None])
-    assert wrong
+    assert campaign(tmp_path, type, 'none', lambda chance: [None])[-1]
