@@ -3,6 +3,7 @@
     Exception
     └ BagsError
       ├ CorruptError(ValueError)            path, record, detail
+      │ └ LinkError                         field, file, expected, found
       ├ SpecError(ValueError)               field, expected, got
       ├ EncodeError(ValueError)             field, type, item; from the cause
       ├ DecodeError(ValueError)             field, index, type; from the cause
@@ -23,6 +24,7 @@ __all__ = [
     'CorruptError',
     'DecodeError',
     'EncodeError',
+    'LinkError',
     'MissingDependencyError',
     'SourceError',
     'SpecError',
@@ -60,6 +62,28 @@ class CorruptError(BagsError, ValueError):
         self.detail = detail
         where = self.path if record is None else f'{self.path}, record {record}'
         super().__init__(f'{where}: {detail}')
+
+
+class LinkError(CorruptError):
+    """A linked file is missing, or is not as it was when it was linked.
+
+    Attributes:
+        path, record: The links of the field, and the link.
+        field: Name of the field.
+        file: The linked file.
+        expected: What the file was when it was linked.
+        found: What it is now.
+    """
+
+    def __init__(
+        self, path: object, record: int | None, field: str, file: str, expected: str, found: str
+    ) -> None:
+        self.field = field
+        self.file = file
+        self.expected = expected
+        self.found = found
+        detail = f'field {field!r}: link to {file}: expected {expected}, got {found}'
+        super().__init__(path, record, detail)
 
 
 class SpecError(BagsError, ValueError):

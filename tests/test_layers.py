@@ -19,6 +19,7 @@ LAYERS = [
     {'workers'},
     {'storage'},
     {'bag', 'formats'},
+    {'links'},
     {'media'},
     {'dataset'},
     {'arrow', 'keys', 'display'},

@@ -79,7 +79,9 @@ def error_for_status(path: str, status: int, reason: str) -> Exception:
         return TransientError(f'status {status}{because}')
     region = REGION.search(reason)
     if 300 <= status < 400 and _is_web(path):
-        return OSError(errno.EIO, f'redirected in a loop, or without a Location header{because}', path)
+        return OSError(
+            errno.EIO, f'redirected in a loop, without a Location header, or from a link{because}', path
+        )
     if status in (301, 302, 307) or region is not None:
         # Only some responses name the region.
         where = f'region {next(filter(None, region.groups()))}' if region is not None else 'another region'

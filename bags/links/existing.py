@@ -1,0 +1,130 @@
+"""Links to records that are stored already: in a bag, or where the links of another dataset lead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bags.bag.bag_file import BagFile
+from bags.bag.checksums import digest_function
+from bags.bag.records import StoredRecords
+from bags.concurrency import FifoCache, max_open_bags
+from bags.indexing import Int64s
+from bags.links.files import Dictionary, LinkedFile, resolved_path, sample_of, sample_ranges
+from bags.links.records import LinkedRecords
+from bags.links.rows import ROW_BYTES, VALUES_FILE, check_rows, parse_rows, ranges_of
+
+ROWS_AT_ONCE = 1 << 18
+"""Links that are checked at a time."""
+
+
+class LinkRun(NamedTuple):
+    """Records to link, of one field."""
+
+    files: Sequence[LinkedFile]
+    """The files, with absolute paths or URLs."""
+    which: Int64s
+    """The file of each record, shape (n,)."""
+    starts: Int64s
+    stops: Int64s
+    digests: Any = None
+    """Checksums of the records, an array of u64; None if the copy has none."""
+
+    @property
+    def sizes(self) -> Int64s:
+        """Bytes of each record."""
+        return self.stops - self.starts
+
+
+class ExistingRecords:
+    """Makes links to stored records. Opens no file that a link leads to."""
+
+    def __init__(self) -> None:
+        self._bags: FifoCache[BagFile, LinkedFile] = FifoCache(_entry_of_bag, max_open_bags(4))
+
+    def link(self, bag: StoredRecords, indices: Int64s) -> LinkRun:
+        """Returns links to records of a bag.
+
+        Raises:
+            CorruptError: Limits or links are damaged.
+            ValueError: The records are compressed with a dictionary that is not in a file.
+        """
+        if isinstance(bag, BagFile):
+            ((_, _, _, starts, stops, _),) = bag.locate(indices)
+            return LinkRun([self._bags[bag]], np.zeros(len(indices), np.int64), starts, stops)
+        assert isinstance(bag, LinkedRecords)
+        numbers, starts, stops = bag.link_rows(indices)
+        unique, which = np.unique(numbers, return_inverse=True)
+        return LinkRun([self._file_of(bag, number) for number in unique.tolist()], which, starts, stops)
+
+    def _file_of(self, bag: LinkedRecords, number: int) -> LinkedFile:
+        if number == VALUES_FILE:
+            return self._bags[bag.values]
+        entry = bag.entry(number)
+        dictionary = entry.dictionary
+        if dictionary is not None:
+            dictionary = dictionary._replace(path=resolved_path(dictionary.path, bag.folder))
+        return entry._replace(path=resolved_path(entry.path, bag.folder), dictionary=dictionary)
+
+
+def _entry_of_bag(bag: BagFile) -> LinkedFile:
+    ranges = np.array(sample_ranges(bag.end), np.int64)
+    sample = sample_of(bag.file.read_many(ranges[:, 0], ranges[:, 1]))
+    dictionary = None
+    if bag.codec is not None and bag.codec.options.dictionary:
+        data, path = bag.codec.options.dictionary, getattr(bag.codec.options, 'path', '')
+        if not path:
+            raise ValueError(f'{bag.path}: link: expected a dictionary that is stored in a file')
+        dictionary = Dictionary(path, len(data), digest_function()(data))
+    return LinkedFile(bag.path, bag.end, sample, bag.codec is not None, dictionary)
+
+
+def join_links(runs: Sequence[LinkRun], positions: Sequence[Int64s]) -> LinkRun:
+    """Returns the links of several runs as one.
+
+    Args:
+        runs: The runs.
+        positions: The positions of the links of each run in the result.
+    """
+    if len(runs) == 1:
+        return runs[0]
+    if not runs:
+        empty = np.empty(0, np.int64)
+        return LinkRun([], empty, empty, empty)
+    order = np.concatenate(positions)
+    inverse = np.empty(len(order), np.int64)
+    inverse[order] = np.arange(len(order))
+    files: list[LinkedFile] = []
+    which = []
+    for run in runs:
+        which.append(run.which + len(files))
+        files += run.files
+    return LinkRun(
+        files,
+        np.concatenate(which)[inverse],
+        np.concatenate([run.starts for run in runs])[inverse],
+        np.concatenate([run.stops for run in runs])[inverse],
+    )
+
+
+def first_lost(links: BagFile, values: BagFile, files: int) -> int:
+    """Returns the first link whose record or file is missing, or the number of links.
+
+    A recovery that was interrupted may have dropped records and files, and not yet the links to them.
+
+    Args:
+        links, values: The bags of the links of a field, and of its records that are no links.
+        files: The number of entries of files.
+    """
+    end = int(values.ends[values.count - 1 : values.count][0]) if values.count else 0
+    for start in range(0, links.count, ROWS_AT_ONCE):
+        raw = links.fixed(np.arange(start, min(start + ROWS_AT_ONCE, links.count)), ROW_BYTES)
+        if raw is None or check_rows(rows := parse_rows(raw)) is not None:
+            continue  # Damaged links are none that lead to lost records.
+        numbers, _, ends = ranges_of(rows)
+        lost = np.where(numbers == VALUES_FILE, ends > end, numbers > files)
+        if lost.any():
+            return start + int(lost.argmax())
+    return links.count

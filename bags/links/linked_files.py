@@ -1,0 +1,255 @@
+"""The files that the links of a dataset lead to, opened when a record in them is first used.
+
+Only bags are mapped: another file may be cut at any time, and a read of a map would then end the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bags.bag.checksums import digest_function
+from bags.bag.options import CompressionTrained, ReaderOptions
+from bags.bag.zstd import Zstd, check_dictionary, codec_for
+from bags.concurrency import FifoCache, Shareable, cached_attribute, max_open_bags
+from bags.errors import CorruptError
+from bags.links.files import BAG_SUFFIXES, LinkedFile, is_url, resolved_path, sample_of, sample_ranges
+from bags.links.permission import Permission
+from bags.storage import File, Hints, Store, store_for
+from bags.storage.base import Buffer, Offsets
+from bags.storage.local import is_file
+from bags.storage.mmap_file import share
+from bags.storage.urls import options_of
+
+MIN_OPEN_FILES = 16
+
+
+class FileDiffersError(EOFError):
+    """A linked file is not as it was when it was linked."""
+
+    def __init__(self, path: str, expected: str, found: str) -> None:
+        self.path, self.expected, self.found = path, expected, found
+        super().__init__(f'{path}: expected {expected}, got {found}')
+
+
+class OpenFile(NamedTuple):
+    """A linked file, open."""
+
+    file: File
+    codec: Zstd | None
+    """Decompresses its records; None if they are not compressed."""
+    view: Any
+    """An object whose slices are views of the file, if it is mapped; else None."""
+    size: int
+    """Bytes that links can lead to."""
+
+
+class LinkedFiles(Shareable):
+    """The linked files of a dataset. Thread-safe.
+
+    Args:
+        store, root: The store of the dataset, and its folder; of a sharded one, that of its shards.
+        options: How the dataset is opened.
+    """
+
+    def __init__(self, store: Store, root: str, options: ReaderOptions) -> None:
+        self._store = store
+        self.root = root
+        """The folder of the dataset."""
+        self._options = options
+        self.has_remote = False
+        """Whether a file was opened whose reads wait for a network."""
+
+    @cached_attribute
+    def _permission(self) -> Permission:
+        return Permission(self._store, self.root, getattr(self._options, 'links', ()))
+
+    @cached_attribute
+    def max_open(self) -> int:
+        """The maximum number of files that stay open."""
+        return max(MIN_OPEN_FILES, max_open_bags(1) // 4)
+
+    @cached_attribute
+    def _files(self) -> FifoCache[tuple[str, LinkedFile], OpenFile]:
+        return FifoCache(lambda key: self._open(*key), self.max_open)
+
+    def open(self, folder: str, entry: LinkedFile) -> OpenFile:
+        """Returns a linked file. The most recently opened ones stay open.
+
+        Args:
+            folder: The folder of the links.
+            entry: The file.
+
+        Raises:
+            FileDiffersError: It is missing, or is not as it was.
+            PermissionError: Links must not reach it.
+            ValueError: Its path cannot be that of a linked file.
+        """
+        return self._files[folder, entry]
+
+    def _open(self, folder: str, entry: LinkedFile) -> OpenFile:
+        store, path = self.locate(folder, entry.path)
+        with as_file_errors(path, entry):
+            file = self._open_file(store, path, entry)
+            if not isinstance(file, CheckedObject):
+                expect_size(path, entry, file.size)
+                ranges = np.array(sample_ranges(entry.size), np.int64)
+                if file.is_remote:
+                    expect_sample(path, entry, file.read_many(ranges[:, 0], ranges[:, 1]))
+                else:
+                    expect_sample(path, entry, [file.fetch(start, stop) for start, stop in ranges.tolist()])
+        self.has_remote |= file.is_remote
+        view = None if file.buffer is None else share(file.buffer)
+        return OpenFile(file, self._codec(folder, entry), view, entry.size)
+
+    def locate(self, folder: str, path: str) -> tuple[Store, str]:
+        """Returns the store of a stored path, and the path in it.
+
+        Raises:
+            PermissionError: Links must not reach it.
+        """
+        if self._store.is_remote and not is_url(self.root):
+            raise ValueError('a dataset with links is opened by its URL, not with filesystem=…')
+        path, is_beside = resolved_path(path, folder), path.startswith('..')
+        try:
+            path = self._permission.check(path)
+        except PermissionError:
+            # A dataset beside this one that was removed: permission would not help.
+            if is_beside and path.endswith(BAG_SUFFIXES) and not self._store.exists(path):
+                raise FileDiffersError(path, 'a bag of a dataset', 'none') from None
+            raise
+        if is_url(path):
+            options = self._options
+            storage = options_of(options.storage_options or {}, path)
+            if storage is options.storage_options and _bucket(path) != _bucket(self.root):
+                storage = {}  # They are those of the dataset's bucket, and may be credentials.
+            if path.startswith(('http://', 'https://')):
+                # A redirect could lead to what is not permitted. obstore follows them.
+                storage = {**storage, 'client': 'fsspec', 'allow_redirects': False}
+            return store_for(path, None, storage, options.cache, options.cache_size)
+        return store_for(path)
+
+    def _open_file(self, store: Store, path: str, entry: LinkedFile) -> File:
+        options = self._options
+        if not store.is_remote and not is_file(path):
+            if store.exists(path):
+                raise FileDiffersError(path, 'a file', 'something else')
+            raise FileNotFoundError(path)
+        mapped = entry.is_bag and options.mapped
+        hints = Hints(options.access_pattern, options.cache_policy, mapped, options.max_parallelism)
+        if store.is_remote and not entry.is_bag:
+            from bags.storage.object_store import RemoteStore
+
+            if isinstance(store, RemoteStore):
+                return CheckedObject(store.open_known(path, entry.size), entry)
+        return store.open(path, hints)
+
+    def _codec(self, folder: str, entry: LinkedFile) -> Zstd | None:
+        """Returns the codec of a file.
+
+        Raises:
+            FileDiffersError: Its dictionary is missing, or another one.
+        """
+        if not entry.is_compressed:
+            return None
+        path, dictionary = '', b''
+        if entry.dictionary is not None:
+            store, path = self.locate(folder, entry.dictionary.path)
+            with as_file_errors(path, entry):
+                dictionary = store.read(path)
+            found = len(dictionary), digest_function()(dictionary)
+            if found != entry.dictionary[1:]:
+                raise FileDiffersError(path, 'the dictionary of the links', 'another one')
+            dictionary = check_dictionary(dictionary, path)
+        zstd = CompressionTrained(dictionary=dictionary, path=path)
+        return codec_for('a.bagz', zstd, self._options.max_record_size)
+
+
+def _bucket(path: str) -> str:
+    """Returns scheme and bucket of a URL."""
+    return '/'.join(path.split('/', 3)[:3]) if is_url(path) else ''
+
+
+# What is compared at the first use of a file.
+
+
+@contextlib.contextmanager
+def as_file_errors(path: str, entry: LinkedFile) -> Iterator[None]:
+    """Raises FileDiffersError for a file that is missing or has changed."""
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileDiffersError(path, f'a file of {entry.size} bytes', 'none') from None
+    except IsADirectoryError:
+        raise FileDiffersError(path, f'a file of {entry.size} bytes', 'a folder') from None
+    except FileDiffersError:
+        raise
+    except (CorruptError, EOFError) as exc:
+        raise FileDiffersError(path, f'the {entry.size} bytes that were linked', str(exc)) from exc
+
+
+def expect_size(path: str, entry: LinkedFile, size: int) -> None:
+    """Raises FileDiffersError unless a file has its size. A bag may have grown."""
+    if size != entry.size and not (entry.is_bag and size > entry.size):
+        raise FileDiffersError(path, f'{entry.size} bytes', str(size))
+
+
+def expect_sample(path: str, entry: LinkedFile, parts: list[Any]) -> None:
+    """Raises FileDiffersError unless the first and last bytes of a file are those that were linked."""
+    found = sample_of(parts)
+    if found != entry.sample:
+        expected = f'the sample {entry.sample:016x} of its first and last bytes'
+        raise FileDiffersError(path, expected, f'{found:016x}: it has changed since it was linked')
+
+
+class CheckedObject:
+    """A linked object that is opened without a request. Each answer of a range tells its size.
+
+    The sample is compared with the first read: without another request if that is of the whole object.
+    """
+
+    buffer: mmap.mmap | bytes | None = None
+    is_remote = True
+
+    def __init__(self, file: File, entry: LinkedFile) -> None:
+        self._file = file
+        self._entry = entry
+        self._is_checked = False
+        self.path, self.size, self.version = file.path, file.size, file.version
+        self.cached_from = file.size
+
+    def read(self, start: int, stop: int) -> Buffer:
+        return self.read_many(np.array([start]), np.array([stop]))[0]
+
+    fetch = read
+
+    def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
+        with as_file_errors(self.path, self._entry):
+            if self._is_checked:
+                return self._file.read_many(starts, stops)
+            ranges = sample_ranges(self.size)
+            whole = np.flatnonzero((starts == 0) & (stops == self.size))
+            if len(whole):
+                found = self._file.read_many(starts, stops)
+                parts: list[Any] = [found[int(whole[0])][start:stop] for start, stop in ranges]
+            else:
+                bounds = np.array(ranges, np.int64)
+                every = self._file.read_many(
+                    np.concatenate([starts, bounds[:, 0]]), np.concatenate([stops, bounds[:, 1]])
+                )
+                found, parts = every[: len(starts)], every[len(starts) :]
+            expect_sample(self.path, self._entry, parts)
+        self._is_checked = True
+        return found
+
+    def check(self) -> None:
+        """Compares size and sample, if no read has done so."""
+        if not self._is_checked:
+            self.read_many(np.empty(0, np.int64), np.empty(0, np.int64))
+
+    def expect(self, starts: Offsets, stops: Offsets) -> None:
+        self._file.expect(starts, stops)

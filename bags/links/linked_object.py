@@ -1,0 +1,54 @@
+"""A linked file that is no bag, for one record: opened by its first read."""
+
+from __future__ import annotations
+
+import mmap
+from typing import Any
+
+from bags.links.linked_files import CheckedObject
+from bags.storage.base import Buffer, Offsets
+
+
+class LinkedObject:
+    """A linked file that is no bag, opened by its first read.
+
+    Args:
+        records: The `LinkedRecords`, which open the file, and whose errors name the record.
+        number: The number of the file.
+        index: The record.
+        size, is_remote: As of a file.
+    """
+
+    buffer: mmap.mmap | bytes | None = None
+    version = ''
+
+    def __init__(self, records: Any, number: int, index: int | None, size: int, is_remote: bool) -> None:
+        self._of = records, number, index
+        self.size, self.is_remote = size, is_remote
+        self.cached_from = size if is_remote else 0
+
+    @property
+    def path(self) -> str:
+        """Its path or URL, if links may reach it."""
+        records, number, index = self._of
+        return records.read_file(number, index, lambda file: file.path)  # type: ignore[no-any-return]
+
+    def read(self, start: int, stop: int) -> Buffer:
+        records, number, index = self._of
+        return records.read_file(number, index, lambda file: file.read(start, stop))  # type: ignore[no-any-return]
+
+    fetch = read
+
+    def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
+        records, number, index = self._of
+        return records.read_file(number, index, lambda file: file.read_many(starts, stops))  # type: ignore[no-any-return]
+
+    def check(self) -> None:
+        """Compares size and sample."""
+        records, number, index = self._of
+        records.read_file(
+            number, index, lambda file: file.check() if isinstance(file, CheckedObject) else None
+        )
+
+    def expect(self, starts: Offsets, stops: Offsets) -> None:
+        pass  # Opening many files costs more than it saves.

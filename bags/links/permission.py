@@ -1,0 +1,119 @@
+"""Which files the links of a dataset may reach.
+
+A dataset of a stranger must not make its reader open arbitrary files, or send credentials to arbitrary hosts.
+Without permission, links reach files below the folder of the dataset, and bags of the datasets beside it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from bags.links.files import BAG_SUFFIXES, is_url
+from bags.storage import Store
+from bags.storage.local import real_path
+from bags.storage.urls import locate, plain_path
+
+VARIABLE = 'BAGS_LINKS'
+"""The environment variable with more permitted paths, with commas between them."""
+
+Links = Literal[True] | tuple[str, ...]
+"""Permitted paths, each a file or a folder; True for all."""
+
+_OF_DATASETS = (*BAG_SUFFIXES, '.zdict')
+
+
+def permitted_paths(name: str, value: Any) -> Links:
+    """Returns the checked value of the option `links`.
+
+    Raises:
+        TypeError: Neither a bool, nor a path, nor several.
+    """
+    if isinstance(value, bool):
+        return True if value else ()
+    value = plain_path(value)
+    paths = [value] if isinstance(value, str | os.PathLike) else value
+    if not isinstance(paths, Iterable) or isinstance(paths, bytes):
+        raise TypeError(f'{name}: expected paths, or True for all, got {value!r:.80}')
+    paths = list(map(plain_path, paths))
+    if not all(isinstance(path, str | os.PathLike) and os.fspath(path) for path in paths):
+        raise TypeError(f'{name}: expected paths, or True for all, got {value!r:.80}')
+    return tuple(_absolute(os.fspath(path)) for path in paths)
+
+
+class Permission:
+    """What the links of a dataset may reach.
+
+    Args:
+        store: The store of the dataset.
+        root: The folder of the dataset; of a sharded one, that of its shards.
+        links: The paths that are permitted besides.
+    """
+
+    def __init__(self, store: Store, root: str, links: Links) -> None:
+        self._store = store
+        self._root = _resolved(root)
+        self._above = _parent(self._root)
+        self._links = links
+        self._datasets: dict[str, bool] = {}
+        """Whether a folder beside the dataset is a dataset, by path."""
+
+    def check(self, path: str) -> str:
+        """Returns the path to open for a linked file: without symbolic links, if it is local.
+
+        Args:
+            path: The file, an absolute path or a URL.
+
+        Raises:
+            PermissionError: Links must not reach it.
+        """
+        path = _resolved(path)
+        if self._links is True or _is_below(path, self._root) or self._is_of_dataset(path):
+            return path
+        others = os.environ.get(VARIABLE, '').split(',')
+        permitted = [*self._links, *(_absolute(other.strip()) for other in others if other.strip())]
+        if any(_is_below(path, _resolved(each)) for each in permitted):
+            return path
+        folder = _parent(path)
+        raise PermissionError(
+            f'links to {path} are not permitted: if the dataset is trusted, bags.open(…, links=[{folder!r}]) '
+            f'or {VARIABLE}={folder}'
+        )
+
+    def _is_of_dataset(self, path: str) -> bool:
+        """Returns whether a file is a bag of a dataset beside this one, or of a shard of such a dataset."""
+        folder = _parent(path)
+        if not path.endswith(_OF_DATASETS) or is_url(path) != self._store.is_remote:
+            return False
+        name = folder[len(_parent(folder)) :].strip('/')
+        is_shard = name.isascii() and name.isdigit() and _parent(_parent(folder)) == self._above
+        if not is_shard and _parent(folder) != self._above:
+            return False
+        if folder not in self._datasets:
+            self._datasets[folder] = self._store.exists(self._store.join(folder, 'spec.json'))
+        return self._datasets[folder]
+
+
+def _absolute(path: str) -> str:
+    """Returns an absolute path, or a URL in its usual form."""
+    scheme, url = locate(path) if ':' in path else ('file', path)
+    return os.path.abspath(url) if scheme == 'file' else url
+
+
+def _resolved(path: str) -> str:
+    return path if is_url(path) else real_path(path)
+
+
+def _parent(path: str) -> str:
+    """Returns the folder of a path; of a root, or of a bucket or host, the path itself."""
+    if is_url(path):
+        folder = path.rstrip('/').rpartition('/')[0]
+        return path if folder.endswith('/') else folder
+    return os.path.dirname(path)
+
+
+def _is_below(path: str, prefix: str) -> bool:
+    """Returns whether a path is in a folder, or is that file."""
+    separator = '/' if is_url(prefix) else os.sep
+    return path == prefix or path.startswith(prefix.rstrip(separator) + separator)

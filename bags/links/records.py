@@ -1,0 +1,350 @@
+"""The records of a linked field: ranges of the files that `FIELD.links` and `FIELD.files` name."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bags.bag.bag_file import BagFile
+from bags.bag.checksums import digest_function
+from bags.bag.records import FileRanges, StoredRecords
+from bags.bag.verified import VerifiedBlocks, as_slice
+from bags.bag.zstd import Zstd
+from bags.concurrency import FifoCache, cached_attribute
+from bags.errors import BagsError, CorruptError, LinkError
+from bags.indexing import Int64s, check_index
+from bags.links.files import LinkedFile, is_url, parse_file
+from bags.links.getter import make_getter
+from bags.links.linked_files import FileDiffersError, LinkedFiles, OpenFile
+from bags.links.linked_object import LinkedObject
+from bags.links.rows import (
+    MAX_OFFSET,
+    NUMBERS,
+    ROW_BYTES,
+    VALUES_FILE,
+    Rows,
+    check_rows,
+    parse_rows,
+    ranges_of,
+)
+from bags.storage import File
+from bags.storage.base import Buffer
+from bags.storage.mmap_file import gather, share
+
+MAX_ENTRIES = 1 << 16
+"""Parsed entries of files that are kept."""
+ROWS_AT_ONCE = 1 << 20
+
+
+class LinkedRecords(StoredRecords):
+    """The records of a linked field. No linked file is opened, and no entry parsed, before it is used.
+
+    Args:
+        field, folder: The field, and the folder of the dataset.
+        links, files, values: The bags of rows, of entries, and of the records that are no links.
+        linked: The linked files of the dataset.
+    """
+
+    def __init__(
+        self, field: str, folder: str, links: BagFile, files: BagFile, values: BagFile, linked: LinkedFiles
+    ) -> None:
+        self.field, self.folder, self.linked = field, folder, linked
+        self.links, self.files, self.values = links, files, values
+        self.path, self.count = links.path, links.count
+        view = None if values.buffer is None else share(values.buffer)
+        self._values = OpenFile(values.file, None, view, values.end)
+        self.mapped: dict[int, tuple[Any, Any, Any, int]] = {}
+        """The buffer, view, decoder and size of the most recently used mapped files, by number."""
+
+    @cached_attribute
+    def codec(self) -> Zstd | None:
+        """The compression of the first record: that of the field, if all links are to one dataset."""
+        with contextlib.suppress(CorruptError, OSError):
+            return self._locate_one(0)[0].codec if self.count else None
+        return None
+
+    @property
+    def own_bags(self) -> tuple[BagFile, BagFile, BagFile]:
+        """The bags of the links, of the entries of their files, and of records that are no links."""
+        return self.links, self.files, self.values
+
+    @property
+    def is_remote(self) -> bool:  # type: ignore[override]
+        return self.links.is_remote or self.linked.has_remote
+
+    @cached_attribute
+    def _entries(self) -> FifoCache[int, LinkedFile]:
+        files, path, field = self.files, self.path, self.field  # Not self: a cycle would keep files open.
+
+        def parse(number: int) -> LinkedFile:
+            if number > files.count:
+                detail = f'field {field!r}: link to file {number}, but {files.path} has {files.count}'
+                raise CorruptError(path, None, detail)
+            try:
+                entry = parse_file(files.record(number - 1))
+                if entry.is_compressed != entry.path.endswith('.bagz'):
+                    raise ValueError(f'file {entry.path!r:.200} cannot be compressed={entry.is_compressed}')
+            except ValueError as exc:
+                if isinstance(exc, CorruptError):
+                    raise
+                raise CorruptError(files.path, number - 1, f'field {field!r}: {exc}') from exc
+            return entry
+
+        return FifoCache(parse, MAX_ENTRIES)
+
+    def _file(self, number: int, index: int | None) -> OpenFile:
+        """Returns the file of a number, for a record. One that is no bag is opened by its first read.
+
+        Raises:
+            LinkError, PermissionError: As `_open`, of a bag.
+        """
+        if number == VALUES_FILE:
+            return self._values
+        entry = self._entries[number]
+        if entry.is_bag:
+            found = self._open(number, index)
+            if found.view is not None:
+                if len(self.mapped) >= self.linked.max_open // 4:
+                    self.mapped.clear()
+                decode = None if found.codec is None else found.codec.decode
+                self.mapped[number] = found.file.buffer, found.view, decode, found.size
+            return found
+        is_remote = is_url(entry.path) or (self.links.is_remote and not entry.path.startswith('/'))
+        self.linked.has_remote |= is_remote
+        file: Any = LinkedObject(self, number, index, entry.size, is_remote)
+        return OpenFile(file, None, None, entry.size)
+
+    def _open(self, number: int, index: int | None) -> OpenFile:
+        """Opens the file of a number, or returns it, if it is open.
+
+        Raises:
+            LinkError: It is missing, or is not as it was when it was linked.
+            PermissionError: Links must not reach it.
+        """
+        try:
+            return self.linked.open(self.folder, self._entries[number])
+        except FileDiffersError as exc:
+            raise self.cut_error(index, exc) from exc
+        except ValueError as exc:
+            if isinstance(exc, BagsError):
+                raise
+            raise CorruptError(self.files.path, number - 1, f'field {self.field!r}: {exc}') from exc
+        except OSError as exc:
+            exc.add_note(f'field {self.field!r}, record {index} of {self.path}')
+            raise
+
+    def read_file(self, number: int, index: int | None, read: Callable[[File], Any]) -> Any:
+        """Reads the file of a number, for a record.
+
+        Raises:
+            LinkError, PermissionError: As `_open`; also for a file that has become shorter since.
+        """
+        file = self._open(number, index).file
+        try:
+            return read(file)
+        except EOFError as exc:
+            raise self.cut_error(index, exc) from exc
+
+    def cut_error(self, index: int | None, exc: EOFError) -> CorruptError:
+        if isinstance(exc, FileDiffersError):
+            return LinkError(self.path, index, self.field, exc.path, exc.expected, exc.found)
+        path, _, detail = str(exc).partition(': expected ')
+        expected, _, found = detail.partition(', ')
+        return LinkError(self.path, index, self.field, path, expected, found)
+
+    def _beyond(self, index: int, number: int, end: int, size: int) -> CorruptError:
+        path = self.values.path if number == VALUES_FILE else self._entries[number].path
+        detail = f'field {self.field!r}: link to byte {end} of {path}, which has {size} bytes'
+        return CorruptError(self.path, index, detail)
+
+    # The rows of `FIELD.links`.
+
+    @cached_attribute
+    def intact(self) -> VerifiedBlocks:
+        """The blocks of rows that match their digests."""
+        links = self.links
+
+        def holds(start: int, stop: int) -> bool:
+            try:
+                raw = links.fixed(np.arange(start, stop), ROW_BYTES)
+            except CorruptError:
+                return False  # Raised for the row that is damaged.
+            return raw is not None and check_rows(parse_rows(raw)) is None
+
+        return VerifiedBlocks(links.count, holds)
+
+    def _rows(self, indices: Int64s | range) -> Rows:
+        """Returns checked rows.
+
+        Raises:
+            CorruptError: A row is damaged.
+        """
+        chosen = np.asarray(indices, np.int64)
+        raw = self.links.fixed(chosen, ROW_BYTES) if len(chosen) else np.empty(0, np.uint8)
+        if raw is None:
+            lengths = self.links.sizes(chosen)
+            bad = int((lengths != ROW_BYTES).argmax())
+            detail = f'expected a link of {ROW_BYTES} bytes, got {lengths[bad]}'
+            raise CorruptError(self.path, int(chosen[bad]), detail)
+        rows = parse_rows(raw)
+        # Those of a local bag are checked once, in blocks.
+        is_local = self.links.buffer is not None and len(chosen) > 0
+        if not (is_local and self.intact.holds(as_slice(chosen))):
+            damage = check_rows(rows)
+            if damage is not None:
+                raise CorruptError(self.path, int(chosen[damage[0]]), damage[1])
+        return rows
+
+    def link_rows(self, indices: Int64s | range) -> tuple[Int64s, Int64s, Int64s]:
+        """Returns the number of the file, the start and the end of each record; opens no linked file.
+
+        Raises:
+            CorruptError: A row is damaged.
+        """
+        return ranges_of(self._rows(indices))
+
+    def entry(self, number: int) -> LinkedFile:
+        """Returns the entry of a file.
+
+        Raises:
+            CorruptError: It is damaged.
+        """
+        return self._entries[number]
+
+    def locate(self, indices: Int64s | range) -> list[FileRanges]:
+        files, starts, stops = ranges_of(self._rows(indices))
+        if not len(files) or not np.count_nonzero(files != files[0]):
+            return [self._ranges(indices, int(files[0]) if len(files) else VALUES_FILE, starts, stops, None)]
+        order = np.argsort(files, kind='stable')
+        cuts = np.flatnonzero(np.diff(files[order])) + 1
+        return [
+            self._ranges(indices, int(files[positions[0]]), starts[positions], stops[positions], positions)
+            for positions in np.split(order, cuts)
+        ]
+
+    def _ranges(
+        self, indices: Int64s | range, number: int, starts: Int64s, stops: Int64s, positions: Int64s | None
+    ) -> FileRanges:
+        index = int(indices[0 if positions is None else int(positions[0])]) if len(starts) else None
+        file, codec, view, size = self._file(number, index)
+        if len(stops) and int(stops.max()) > size:
+            bad = int(stops.argmax())
+            bad_index = int(indices[bad if positions is None else int(positions[bad])])
+            raise self._beyond(bad_index, number, int(stops[bad]), size)
+        return FileRanges(file, codec, None if self.checksums is not None else view, starts, stops, positions)
+
+    # One record.
+
+    @cached_attribute
+    def get(self) -> Callable[[int], bytes]:
+        return make_getter(copy.copy(self), False)
+
+    @cached_attribute
+    def get_view(self) -> Callable[[int], Buffer]:
+        return make_getter(copy.copy(self), True)
+
+    def _locate_one(self, index: int) -> tuple[OpenFile, int, int]:
+        """As `locate`, of one record, in a third of the time."""
+        row = self.links.get(index)
+        if len(row) != ROW_BYTES:
+            self._rows(np.array([index]))  # Raises.
+        number, digest, start, stop = NUMBERS.unpack(row)
+        hashed = digest_function()(row[:4] + row[8:])
+        if hashed & 0xFFFFFFFF != digest or not start <= stop <= MAX_OFFSET:
+            self._rows(np.array([index]))  # Raises.
+        found = self._file(number, index)
+        if stop > found.size:
+            raise self._beyond(index, number, stop, found.size)
+        return found, start, stop
+
+    def record(self, index: int) -> bytes:
+        return bytes(self._read_one(index, False))
+
+    def record_view(self, index: int) -> Buffer:
+        return self._read_one(index, True)
+
+    def _read_one(self, index: int, as_view: bool) -> Buffer:
+        index = check_index(index, self.count)
+        (file, codec, view, _), start, stop = self._locate_one(index)
+        if view is not None and self.checksums is None and (as_view or codec is not None):
+            data = view[start:stop]
+        else:
+            try:
+                data = file.read(start, stop)
+            except EOFError as exc:
+                raise self.cut_error(index, exc) from exc
+        if self.checksums is not None:
+            self.checksums.check(range(index, index + 1), [data])
+        return data if codec is None else self.decode(codec, index, data)
+
+    # Many records.
+
+    def sizes(self, indices: Int64s | range) -> Int64s:
+        _, starts, stops = ranges_of(self._rows(indices))
+        return stops - starts
+
+    def fixed(self, indices: Int64s, length: int) -> npt.NDArray[np.uint8] | None:
+        found = self.locate(indices) if length and self.checksums is None else []
+        if not found or any(each.codec is not None or each.file.buffer is None for each in found):
+            return super().fixed(indices, length)
+        if any(np.count_nonzero(each.stops - each.starts != length) for each in found):
+            return None
+        rows = np.empty((len(indices), length), np.uint8)
+        for file, _, _, starts, stops, positions in found:
+            file.expect(starts, stops)
+            rows[slice(None) if positions is None else positions] = gather(
+                file.buffer, file.size, starts, length
+            )
+        return rows
+
+    @cached_attribute
+    def _ends(self) -> Int64s:
+        """The number of bytes of the records up to each one, of damaged links none, shape (n + 1,)."""
+        sizes = np.zeros(self.count + 1, np.int64)
+        for first in range(0, self.count, ROWS_AT_ONCE):
+            stop = min(first + ROWS_AT_ONCE, self.count)
+            raw = None
+            with contextlib.suppress(CorruptError):
+                raw = self.links.fixed(np.arange(first, stop), ROW_BYTES)
+            if raw is not None:
+                _, starts, stops = ranges_of(parse_rows(raw))
+                sizes[first + 1 : stop + 1] = np.maximum(stops - starts, 0)
+        return np.cumsum(sizes)
+
+    @property
+    def size(self) -> int:
+        return self.links.size + self.files.size + int(self._ends[-1])
+
+    def bytes_before(self, index: int) -> int:
+        files = self.files.size * index // max(self.count, 1)
+        return self.links.bytes_before(index) + files + int(self._ends[index])
+
+    @cached_attribute
+    def is_compressed(self) -> bool:
+        return any(entry.is_compressed for entry in self.entries())
+
+    def entries(self) -> Iterator[LinkedFile]:
+        """Yields the entries of all files that are not damaged."""
+        for number in range(1, self.files.count + 1):
+            with contextlib.suppress(CorruptError):  # Raised where a record needs it.
+                yield self._entries[number]
+
+    def invalid(self, start: int, stop: int) -> list[tuple[int, str]]:
+        bad = dict(self.links.invalid(start, stop))
+        for index in range(start, stop):
+            if index not in bad:
+                try:
+                    file = self._locate_one(index)[0].file
+                    if isinstance(file, LinkedObject):
+                        file.check()
+                except (CorruptError, PermissionError) as exc:
+                    bad[index] = exc.detail if isinstance(exc, CorruptError) else str(exc)
+        return sorted(bad.items())
+
+    def check_count(self, length: int, last: int) -> None:
+        self.links.check_count(ROW_BYTES, last)

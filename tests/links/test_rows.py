@@ -1,0 +1,58 @@
+"""Rows of links: every flipped byte is found, and ranges that cannot be are refused."""
+
+import struct
+
+import numpy as np
+import pytest
+import xxhash
+
+from bags.links.rows import ROW_BYTES, check_rows, make_rows, parse_rows, ranges_of
+
+
+def row_of(file, start, end):
+    """Returns a row, packed by the description of the format."""
+    numbers = struct.pack('<I', file), struct.pack('<QQ', start, end)
+    digest = xxhash.xxh3_64_intdigest(numbers[0] + numbers[1]) & 0xFFFFFFFF
+    return numbers[0] + struct.pack('<I', digest) + numbers[1]
+
+
+def test_vectors():
+    assert make_rows(3, 64, 74).tobytes().hex() == '03000000304d9c9440000000000000004a00000000000000'
+    assert make_rows(3, 64, 74).tobytes() == row_of(3, 64, 74)
+    assert make_rows(0, 0, 0).tobytes() == row_of(0, 0, 0)
+
+
+def test_rows_are_read_as_they_were_written():
+    files, starts, ends = (
+        np.array([1, 0, 2**32 - 1]),
+        np.array([0, 7, 2**63 - 1]),
+        np.array([5, 7, 2**63 - 1]),
+    )
+    data = make_rows(files, starts, ends).tobytes()
+    assert data == b''.join(map(row_of, files.tolist(), starts.tolist(), ends.tolist()))
+    rows = parse_rows(data)
+    assert check_rows(rows) is None
+    for found, expected in zip(ranges_of(rows), (files, starts, ends), strict=True):
+        assert found.dtype == np.int64
+        assert found.tolist() == expected.tolist()
+
+
+def test_no_rows():
+    rows = make_rows(np.empty(0, int), np.empty(0, int), np.empty(0, int))
+    assert len(rows) == 0
+    assert check_rows(rows) is None
+    assert [part.tolist() for part in ranges_of(rows)] == [[], [], []]
+
+
+@pytest.mark.parametrize('offset', range(ROW_BYTES))
+def test_a_flipped_byte_is_found(offset):
+    for mask in (1, 0x80, 0xFF):
+        data = bytearray(make_rows(np.array([1, 2, 3]), np.array([0, 9, 9]), np.array([9, 9, 20])).tobytes())
+        data[ROW_BYTES + offset] ^= mask
+        assert check_rows(parse_rows(data)) == (1, 'the link differs from its digest')
+
+
+@pytest.mark.parametrize(('start', 'end'), [(5, 4), (0, 2**63), (2**63, 2**63), (2**64 - 1, 2**64 - 1)])
+def test_impossible_ranges_are_refused(start, end):
+    rows = parse_rows(row_of(1, 0, 4) + row_of(1, start, end))
+    assert check_rows(rows) == (1, f'the link leads to bytes {start} to {end}, expected start <= end < 2**63')
