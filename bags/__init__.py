@@ -35,6 +35,9 @@ FUNCTIONS.update(
     dataset_as_text='display.datasets',
     find_keys='keys.index',
     open_key_index='keys.index',
+    Windows='sequences.windows',
+    AUDIO='media.types',
+    VIDEO='media.types',
 )
 
 if TYPE_CHECKING:
@@ -76,8 +79,7 @@ if TYPE_CHECKING:
     from bags.media.audio import Audio
     from bags.media.clips import cut_clips
     from bags.media.remux import remux
-    from bags.media.video import Video
-    from bags.sequences.clip_sequence import ClipSequence
+    from bags.media.video import ClipSequence, Video
     from bags.sequences.spans import steps, times
     from bags.sequences.windows import windows
     from bags.viewer.notebook import view
@@ -172,8 +174,7 @@ _HOMES = {
     'media.audio': ('Audio',),
     'media.clips': ('cut_clips',),
     'media.remux': ('remux',),
-    'media.video': ('Video',),
-    'sequences.clip_sequence': ('ClipSequence',),
+    'media.video': ('ClipSequence', 'Video'),
     'sequences.spans': ('steps', 'times'),
     'sequences.windows': ('windows',),
     'viewer.notebook': ('view',),

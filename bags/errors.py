@@ -116,6 +116,20 @@ class SpecError(BagsError, ValueError):
         expected = str(reason).removeprefix('expected ').replace(', got ', ', not ')
         return cls(field, expected, type, where)
 
+    @classmethod
+    def of_decoder(cls, field: str, type: str, detail: str, where: object) -> SpecError:
+        """Returns the error for a field of a dataset whose type has no decoder.
+
+        Args:
+            field: Name of the field.
+            type: The type.
+            detail: What is missing, and what can be read without it.
+            where: The dataset.
+        """
+        error = cls(field, 'a type that has a decoder', type, where)
+        error.args = (f'{where}: field {field!r} of type {type}: {detail}',)
+        return error
+
 
 class EncodeError(BagsError, ValueError):
     """A value cannot be encoded; the `__cause__` is the error of the encoder.

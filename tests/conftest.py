@@ -158,9 +158,9 @@ def fill(directory, rows, spec=SPEC, **options):
     return str(directory)
 
 
-def python(code, *args, stdin=None, wait=True):
-    """Runs Python code in a new process that can import the library."""
-    environment = {**os.environ, 'PYTHONPATH': str(ROOT)}
+def python(code, *args, stdin=None, wait=True, paths=()):
+    """Runs Python code in a new process that can import the library, and packages in `paths`."""
+    environment = {**os.environ, 'PYTHONPATH': os.pathsep.join(map(str, (*paths, ROOT)))}
     command = [sys.executable, '-W', 'error', '-c', code, *map(str, args)]
     if not wait:
         return subprocess.Popen(

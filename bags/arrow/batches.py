@@ -19,14 +19,14 @@ from bags.arrow.types import (
     stores_location,
 )
 from bags.dataset.batch import Ragged
-from bags.dataset.columns import read_column, read_rows, read_stored, read_values
+from bags.dataset.columns import read_column, read_records, read_values, read_with
 from bags.dataset.field import Field
 from bags.dataset.field_access import Media
 from bags.dataset.registry import bind_decoder
 from bags.dataset.selection import Fields, FrameSelection, Selection, select_fields
 from bags.dataset.spec import FieldType
 from bags.formats.arrays import array_parts
-from bags.indexing import Int64s, offsets_of
+from bags.indexing import Int64s, chunk_length, offsets_of
 from bags.validation import at_least_or_none, one_of
 
 if TYPE_CHECKING:
@@ -67,14 +67,13 @@ def _batches(
         yield batch
         start += len(indices)
         if batch_size is None:
-            mean = max(1, batch.nbytes // len(indices))
-            step = max(1, min(GROWTH * step, MAX_BATCH, BATCH_BYTES // mean))
+            step = chunk_length(len(indices), batch.nbytes, BATCH_BYTES, MAX_BATCH, GROWTH)
 
 
 def _read_column(dataset: Any, indices: Int64s, name: str, items: Any, media: Media) -> pa.Array:
     """Returns the values of a field as an Arrow array."""
     field_type: FieldType = dataset.types[name]
-    read: Callable[..., Any] = read_stored
+    read: Callable[..., Any] = read_records
     found = shape_of(field_type)
     if stores_location(field_type, media):
         read = _read_locations
@@ -109,7 +108,7 @@ def _read_locations(field: Field, refs: Any, items: Any) -> list[Any]:
                 rows[position] = {'path': found.file.path, 'offset': start, 'length': stop - start}
         return rows
 
-    return read_rows(field, refs, items, locate)
+    return read_with(field, refs, items, locate)
 
 
 # Conversion.

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bags.bag.bag_file import BagFile
 from bags.bag.sharding import Concatenated
 from bags.concurrency import map_concurrently
 from bags.dataset.batch import Column, join_columns, spread, take
@@ -47,7 +46,7 @@ class Address(NamedTuple):
 class Source(NamedTuple):
     """The bag of a field, and whether its integers are unsigned."""
 
-    bag: BagFile
+    bag: Any
     unsigned: bool
     """Whether Bags 0.x wrote the bag. Its integers are then unsigned, even those of type `int`."""
 
@@ -217,7 +216,7 @@ class Addressable(abc.ABC):
         """Returns the undecoded records of a plain field, or of one item of each sequence."""
         asked = True if items is None else PerRowItems(items, np.ones(len(items), np.int64))
         found: Any = self.read_selection(indices, {field: asked}, read_records)[field]
-        return list(found)
+        return list(found) if items is None else [record for records in found for record in records]
 
     def _item_records(self, indices: Int64s, field: str) -> list[list[Any]]:
         """Returns the undecoded records of each sequence; none for a missing one."""

@@ -7,6 +7,7 @@ otherwise a list.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -113,6 +114,20 @@ def join_columns(columns: Sequence[Column]) -> Column:
         return np.concatenate(arrays)
     # E.g. large integers, which fit the dtype in some columns only, or different numbers of frames.
     return [value for column in columns for value in as_list(column)]
+
+
+def split(column: Column, counts: Sequence[int]) -> list[Column]:
+    """Divides the rows of a column into columns of some numbers of rows, whose arrays are views."""
+    ranges = list(itertools.pairwise(itertools.accumulate(counts, initial=0)))
+    if not isinstance(column, Ragged):
+        return [column[start:stop] for start, stop in ranges]
+    parts: list[Column] = []
+    for start, stop in ranges:
+        offsets = column.offsets[start : stop + 1]
+        present = None if column.present is None else column.present[start:stop]
+        values = column.values[int(offsets[0]) : int(offsets[-1])]
+        parts.append(Ragged(values, offsets - offsets[0], present))
+    return parts
 
 
 def as_list(column: Column) -> list[Any]:

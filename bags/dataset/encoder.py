@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from bags.dataset import registry
-from bags.dataset.spec import FieldType, Spec
+from bags.dataset.spec import FieldType, Spec, likely_type
 from bags.errors import BagsError, EncodeError, SpecError
 
 
@@ -153,7 +153,8 @@ def bind_encoders(
         try:
             bound[name] = registry.bind_encoder(field_type.word, field_type.args, functions)
         except KeyError:
-            raise SpecError(name, registry.known_types(field_type, functions), field_type.text) from None
+            expected = f'a type of {", ".join(sorted(functions))}{likely_type(field_type, functions)}'
+            raise SpecError(name, expected, field_type.text) from None
         except ValueError as exc:
             raise SpecError.of_type(name, field_type.text, exc) from exc
     return bound

@@ -1,80 +1,64 @@
-"""One field of a dataset folder: reads values by their refs, and opens records as files."""
+"""One field of a dataset folder: the values of its records, and records that are opened as files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from bags.bag.bag_file import BagFile
-from bags.bag.open import open_bag
-from bags.bag.options import ReaderOptions
+from bags.bag.records import StoredRecords
 from bags.concurrency import FifoCache, Shareable, cached_attribute
-from bags.dataset.refs import MISSING, BadRef, dangling
+from bags.dataset.frames import JoinedFrames, LazyFrames, Length, Seconds, known_length
 from bags.dataset.schema import Decoder
-from bags.dataset.selection import FrameSelection, select_items
+from bags.dataset.selection import FrameSelection
 from bags.dataset.spec import FieldType
 from bags.errors import BagsError, DecodeError
 from bags.formats.arrays import invalid_row
 from bags.indexing import Int64s
-from bags.media.video import JoinedVideos, Video, decode_video
 
 MAX_SINGLE_ITEMS = 4  # More items are read as a batch.
 MAX_SINGLE_BYTES = 1 << 14  # Larger items of a fixed size are read as a batch.
 MAX_SINGLE_RECORDS = 8  # More records are read by one call.
-MAX_OPEN_VIDEOS = 16
+MAX_OPEN_FRAMES = 16  # Records whose frames stay open.
+NO_FRAMES = np.empty(0)
 
 
 class Field(Shareable):
-    """The values of one field. `position` is that of its first ref in a row."""
+    """The values of the records of a field. `position` is that of its first ref in a row."""
 
     def __init__(
-        self, name: str, field_type: FieldType, position: int, bag: BagFile, decoder: Decoder
+        self, name: str, field_type: FieldType, position: int, bag: StoredRecords, decoder: Decoder
     ) -> None:
         self.name = name
         self.type = field_type
         self.position = position
         self.bag = bag
         self.decoder = decoder
-        self.table = _table(bag, decoder)
+        self.table: npt.NDArray[Any] | None = None
         """All values as an array over the file; None if records may differ in size.
 
         Verify the limits of a record before using its value in this array."""
-        self._get: Callable[[int], Any] = bag.get_view if decoder.accepts_view else bag.get
-        if decoder.lazy:
-            self._get = lambda index: Record(bag, index, name, field_type.text)
-        self._video_lengths: dict[int, int] = {}
+        dtype, shape = decoder.dtype, decoder.shape
+        is_table = bag.length == decoder.length > 0 and (decoder.is_scalar or len(shape) > 0)
+        if is_table and dtype is not None and dtype.kind not in 'bU':
+            self.table = np.ndarray((bag.count, *shape), dtype, bag.buffer)
+        self._lengths: dict[int, int] = {}
 
-    # One row, by its refs. If this fails, the reader reads the row as a batch, which raises the real error.
+    # One record.
 
-    def read(self, refs: Sequence[int]) -> Any:
-        """Returns the value of a row; None if it is missing."""
-        first = refs[self.position]
-        if not self.type.sequence:
-            return None if self.type.optional and first == MISSING else self.value(first)
-        count = refs[self.position + 1]
-        if self.type.optional and first == MISSING and not count:
-            return None
-        return self.values(self._records(first, count))
-
-    def read_items(self, refs: Sequence[int], items: range | slice | list[int] | FrameSelection) -> Any:
-        """Returns some items of a row's sequence, or some frames; None if the value is missing."""
-        first = refs[self.position]
-        count = refs[self.position + 1] if self.type.sequence else 1
-        if isinstance(items, FrameSelection):
-            return self.frames(first, count, items)
-        if self.type.optional and first == MISSING and not count:
-            return None
-        if first == MISSING or (count and first + count > self.bag.count):
-            raise IndexError(first)
-        records = range(first, first + count)
-        if isinstance(items, range) and items.start >= 0 and items.stop >= 0 and items.step > 0:
-            items = slice(items.start, items.stop, items.step)
-        if isinstance(items, slice):
-            return self.values(records[items])
-        return self.values([records[item] for item in select_items(items, count)])
+    @cached_attribute
+    def _get(self) -> Callable[[int], Any]:
+        """Returns a record as the decoder takes it."""
+        if self.decoder.lazy:
+            name, field_type, bag = (
+                self.name,
+                self.type,
+                self.bag,
+            )  # Not self: a cycle would keep the file open.
+            return lambda index: Record(bag, index, name, field_type.text)
+        return self.bag.get_view if self.decoder.accepts_view else self.bag.get
 
     def value(self, index: int) -> Any:
         """Returns the value of one record."""
@@ -85,21 +69,14 @@ class Field(Shareable):
         except Exception as exc:
             self._fail(index, exc)
 
-    def _records(self, first: int, count: int) -> range:
-        """Returns the records of a whole sequence, after checking that they exist."""
-        if first == MISSING or (count and first + count > self.bag.count):
-            raise IndexError(first)
-        self.check_items(first, count)
-        return range(first, first + count)
-
     def check_items(self, first: int, count: int) -> None:
         """Raises DecodeError if compressed items of a sequence would exceed `max_value_size` in memory."""
-        if count > self.decoder.max_items and self.bag.codec is not None:
+        if count > self.decoder.max_items and self.bag.is_compressed:
             size, limit = self.decoder.length, self.decoder.max_items
             detail = f'{count} items of {size} bytes exceed max_value_size, which allows {limit} items'
             raise DecodeError(self.name, first, self.type.text, detail, self.bag.path)
 
-    def _fail(self, index: int, exc: Exception) -> None:
+    def _fail(self, index: int, exc: Exception) -> NoReturn:
         """Raises the error of a record whose decoder failed."""
         # A lazy decoder reads the file, which may raise OSError.
         if isinstance(exc, BagsError) or (self.decoder.lazy and isinstance(exc, OSError)):
@@ -109,26 +86,6 @@ class Field(Shareable):
         raise DecodeError(self.name, index, self.type.text, detail, self.bag.path) from exc
 
     # Many records, by their indices in the bag.
-
-    def check(self, firsts: Int64s, counts: Int64s | None) -> None:
-        """Checks many refs at once.
-
-        Raises:
-            BadRef: For the first ref outside the bag.
-        """
-        if not len(firsts):
-            return
-        ends = firsts if counts is None else firsts + counts - 1
-        if int(np.maximum.reduce(ends)) < self.bag.count and (counts is None or MISSING not in firsts):
-            return
-        bad = dangling(self.type, firsts, counts, self.bag.count)
-        if np.count_nonzero(bad):
-            position = int(bad.argmax())
-            last = int(firsts[position] if counts is None else firsts[position] + counts[position] - 1)
-            is_missing = int(firsts[position]) == MISSING
-            what = 'no value, in a field that is not optional' if is_missing else f'record {last}'
-            detail = f'field {self.name!r}: refers to {what}; {self.bag.path} has {self.bag.count} records'
-            raise BadRef(position, detail)
 
     def values(self, indices: Sequence[int] | Int64s) -> npt.NDArray[Any] | list[Any]:
         """Returns values: one new array (n, *shape) if the type has a fixed size, else a list."""
@@ -189,54 +146,85 @@ class Field(Shareable):
         except Exception as exc:
             self._fail(index, exc)
 
-    # Videos.
+    # Frames of a value.
 
     @cached_attribute
-    def _videos(self) -> FifoCache[int, Video]:
+    def _frames(self) -> FifoCache[int, LazyFrames]:
         name, field_type, bag = self.name, self.type, self.bag  # Not self: a cycle would keep the file open.
+        open_frames = self._open_frames
+        assert open_frames is not None
         return FifoCache(
-            lambda index: decode_video(Record(bag, index, name, field_type.text), *field_type.args),
-            MAX_OPEN_VIDEOS,
+            lambda index: open_frames(Record(bag, index, name, field_type.text), *field_type.args),
+            MAX_OPEN_FRAMES,
         )
 
-    def frames(self, first: int, count: int, selection: FrameSelection) -> Any:
-        """Returns frames of a row's video, or of its clips as one video; None if it is missing.
+    @cached_attribute
+    def _open_frames(self) -> Callable[..., LazyFrames] | None:
+        return self.decoder.find_frames()
 
-        The most recently opened videos stay open.
+    @property
+    def has_frames(self) -> bool:
+        """Whether `frames` reads frames of its values."""
+        return self._open_frames is not None
+
+    def frames(self, records: range | None, selection: FrameSelection) -> Any:
+        """Returns frames of the values of consecutive records as one sequence; None of no value.
+
+        The most recently opened records stay open.
+
+        Raises:
+            TypeError: Values of the type have no frames.
         """
-        if self.type.optional and first == MISSING and not (self.type.sequence and count):
+        if self._open_frames is None:
+            raise TypeError(f'field {self.name!r} of type {self.type.text} has no frames: got {selection!r}')
+        if records is None:
             return None
-        records = self._records(first, count)
-        video = JoinedVideos(
+        frames = JoinedFrames(
             len(records),
-            lambda clip: self._videos[records[clip]],
-            lambda clip: self._video_length(records[clip]),
+            lambda record, numbers: self._read_frames(records[record], numbers),
+            lambda record: self._length(records[record]),
             self.bag.is_remote,
             f'{self.bag.path}, field {self.name!r} of type {self.type.text}',
+            getattr(self._open_frames, 'no_frames', NO_FRAMES),
         )
         if isinstance(selection.key, str):
             if self.type.sequence:
-                return video.timestamps  # Times of consecutive clips, starting at 0.
-            len(video)  # Raises if the file is truncated.
-            return self._videos[first].timestamps
-        return len(video) if selection.key is None else video[selection.key]
+                return frames.times(lambda record: self._times(records[record]))[0]
+            frames.count()  # Raises if the record is truncated.
+            return self._times(records[0])[0]
+        return frames.count() if selection.key is None else frames[selection.key]
 
-    def _video_length(self, index: int) -> tuple[int, Exception | None]:
-        """Returns the number of frames of a video, and an error if the file should have more."""
-        if index in self._video_lengths:
-            return self._video_lengths[index], None
-        length, error = self._videos[index]._length()
+    def _read_frames(self, index: int, numbers: Int64s) -> Any:
+        try:
+            frames: Any = self._frames[index][numbers]
+            if not isinstance(frames, np.ndarray) or len(frames) != len(numbers):
+                raise TypeError(f'expected an array of {len(numbers)} frames, got {type(frames).__name__}')
+        except (BagsError, OSError):
+            raise
+        except Exception as exc:
+            self._fail(index, exc)
+        return frames
+
+    def _times(self, index: int) -> tuple[Seconds, float]:
+        """Returns the times of the frames of a record, and the seconds from the first to the end."""
+        frames: Any = self._frames[index]
+        return frames.timestamps, frames.duration
+
+    def _length(self, index: int) -> Length:
+        """Returns the number of frames of a record, and the error if more are missing at its end."""
+        if index in self._lengths:
+            return self._lengths[index], None
+        try:
+            length, error = known_length(self._frames[index])
+        except (BagsError, OSError):
+            raise
+        except Exception as exc:
+            self._fail(index, exc)
         if error is None:
-            self._video_lengths[index] = length
+            self._lengths[index] = length
+        elif not isinstance(error, BagsError):
+            error = DecodeError(self.name, index, self.type.text, str(error), self.bag.path)
         return length, error
-
-
-def _table(bag: BagFile, decoder: Decoder) -> npt.NDArray[Any] | None:
-    if decoder.dtype is None or not decoder.length or bag.length != decoder.length:
-        return None
-    if decoder.dtype.kind in 'bU' or not (decoder.is_scalar or decoder.shape):
-        return None
-    return np.ndarray((bag.count, *decoder.shape), decoder.dtype, bag.file.buffer)
 
 
 class Record:
@@ -248,14 +236,14 @@ class Record:
 
     __slots__ = ('_again', 'bag', 'field', 'index', 'type')
 
-    def __init__(self, bag: BagFile, index: int, field: str, type: str) -> None:
+    def __init__(self, bag: StoredRecords, index: int, field: str, type: str) -> None:
         if not 0 <= index < bag.count:
             raise IndexError(index)
-        self.bag: BagFile | None = bag
+        self.bag: StoredRecords | None = bag
         self.index = index
         self.field = field
         self.type = type
-        self._again: tuple[str, ReaderOptions | None] = bag.path, bag.options
+        self._again: tuple[str, Callable[..., StoredRecords] | None] = bag.path, bag.reopen
 
     @property
     def name(self) -> str:
@@ -269,10 +257,10 @@ class Record:
 
     def open(self) -> BinaryIO:
         """Opens the record as a file with its own position. A compressed record is read into memory."""
-        path, options = self._again
+        path, reopen = self._again
         if self.bag is None:
-            assert options is not None
-            self.bag = open_bag(options.store_of(path), path, options)
+            assert reopen is not None
+            self.bag = reopen()
         return self.bag.open(self.index, f'{path}, record {self.index}')
 
     def error(self, exc: Exception) -> DecodeError:

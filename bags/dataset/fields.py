@@ -1,26 +1,140 @@
-"""The fields of a folder, opened when they are first read."""
+"""The refs of a folder, and its fields, which are opened when they are first read."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import operator
 from collections.abc import Callable, Iterable
+from itertools import repeat
 from typing import Any
 
+import numpy as np
+
 from bags.bag.bag_file import BagFile
-from bags.bag.limits import ENTRY
+from bags.bag.limits import BlockTable
+from bags.bag.verified import VerifiedBlocks, as_slice
 from bags.concurrency import cached_attribute, map_concurrently
+from bags.dataset import registry
 from bags.dataset.field import Field
 from bags.dataset.folder import Folder
+from bags.dataset.metadata import package_of
 from bags.dataset.refs import MISSING, RefsFormat
 from bags.dataset.schema import Decoders, Schema
-from bags.dataset.spec import FieldType
-from bags.errors import CorruptError
+from bags.dataset.spec import FieldType, likely_type
+from bags.errors import CorruptError, SpecError
+from bags.indexing import Int64s
+
+MAX_FIELD_SETS = 16  # Sets of fields for which identity refs are remembered.
+
+
+class RefsReader:
+    """The refs of the first `count` datapoints of a folder.
+
+    Args:
+        path: The path that errors name: the refs, or the folder if it has none.
+        bag: The refs; None in a folder of Granular, where datapoint i is record i of each field.
+        format: Their format.
+        count: Number of datapoints.
+    """
+
+    def __init__(self, path: str, bag: BagFile | None, format: RefsFormat, count: int) -> None:
+        self.path = path
+        self.bag = bag
+        self.format = format
+        self.count = count
+        self._identity: dict[tuple[str, ...], VerifiedBlocks] = {}
+        """By field names, the blocks in which datapoint i has record i of each field."""
+        self.is_table = bag is not None and bag.length == format.stride
+        """Whether the refs, in memory, seem to be a table of rows of one length."""
+        if bag is not None and self.is_table:
+            bag.check_rows = format.has_tags
+
+    @cached_attribute
+    def last_records(self) -> dict[str, int]:
+        """The last record of the last datapoint in each field that has one; none of a damaged datapoint."""
+        bag, format, found = self.bag, self.format, {}
+        if bag is None or not bag.count:
+            return {}
+        try:
+            if self.is_table:
+                start = (bag.count - 1) * format.stride
+                row = format.unpack(bag.buffer[start : start + format.stride])
+            else:
+                row = format.unpack(bag.get(bag.count - 1))
+        except (CorruptError, ValueError):
+            return {}  # Reading that datapoint raises the error.
+        for name, position in format.positions.items():
+            count = row[position + 1] if format.spec[name].sequence else int(row[position] != MISSING)
+            if count:
+                found[name] = row[position] + count - 1
+        return found
+
+    def of(self, indices: Int64s, names: Iterable[str]) -> dict[str, Any]:
+        """Returns the refs of datapoints by field: (n,), or for a sequence a pair of firsts and counts.
+
+        Raises:
+            CorruptError: Damaged refs.
+        """
+        names, bag = tuple(names), self.bag
+        if bag is None:
+            return dict.fromkeys(names, indices)
+        if self.is_table and len(indices):
+            rows = as_slice(indices)
+            if bag.verified.holds(rows):
+                identity = self._identity.get(names) or self._identity_blocks(names)
+                if identity is not None and not identity.any_bad and identity.holds(rows):
+                    return dict.fromkeys(names, indices)
+                starts = indices * self.format.stride
+                bag.file.expect(starts, starts + self.format.stride)
+                return self.format.columns(bag.buffer, bag.count, rows, names)
+        if len(indices) == 1 and isinstance(bag.ends, BlockTable):
+            return self.format.gather([self._row_and_limits(bag, int(indices[0]))], names)
+        raw = bag.fixed(indices, self.format.stride)
+        if raw is not None and self.format.has_tags(raw):
+            return self.format.columns(raw, len(raw), slice(None), names)
+        records = zip(indices.tolist(), bag.read(indices), strict=True)
+        return self.format.gather([self._unpack(index, record) for index, record in records], names)
+
+    def _identity_blocks(self, names: tuple[str, ...]) -> VerifiedBlocks | None:
+        """Returns the blocks in which datapoint i has record i of each of these fields.
+
+        Their refs need not be read. None if a field is a sequence.
+        """
+        if len(self._identity) >= MAX_FIELD_SETS or not self.format.sequences.isdisjoint(names):
+            return None
+        bag, format = self.bag, self.format
+        assert bag is not None
+        buffer, count = bag.buffer, bag.count  # Not self: a cycle would keep the file open.
+        found = self._identity[names] = VerifiedBlocks(
+            count, lambda start, stop: format.is_identity(buffer, count, slice(start, stop), names)
+        )
+        return found
+
+    def _row_and_limits(self, bag: BagFile, index: int) -> tuple[int, ...]:
+        """Reads a remote row at its expected position, at the same time as the limits that confirm it."""
+        start, stop = index * self.format.stride, (index + 1) * self.format.stride
+        if bag.codec is not None or bag.checksums is not None or bag.end != bag.count * self.format.stride:
+            return self._unpack(index, bag.record(index))
+        works: list[Callable[[], Any]] = [
+            lambda: bag.locate(np.array([index]))[0],
+            lambda: bag.file.read(start, stop),
+        ]
+        found, data = map_concurrently(lambda work: work(), works, bag.is_remote)
+        is_there = (found.starts[0], found.stops[0]) == (start, stop)
+        return self._unpack(index, bytes(data) if is_there else bag.record(index))
+
+    def _unpack(self, index: int, record: bytes) -> tuple[int, ...]:
+        try:
+            return self.format.unpack(record)
+        except ValueError as exc:
+            raise CorruptError(self.path, index, str(exc)) from exc
 
 
 class OpenFields(dict[str, Field]):
-    """Fields by name, opened on first read. Opening a damaged field raises. Granular has no `refs`."""
+    """Fields by name, opened on first read. Opening a damaged field raises."""
 
-    def __init__(self, folder: Folder, schema: Schema, decoders: Decoders, refs: BagFile | None) -> None:
+    def __init__(self, folder: Folder, schema: Schema, decoders: Decoders, refs: RefsReader) -> None:
         self._folder = folder
         self._schema = schema
         self._decoders = decoders
@@ -28,74 +142,39 @@ class OpenFields(dict[str, Field]):
 
     def __missing__(self, name: str) -> Field:
         schema, field_type = self._schema, self._schema.types[name]
-        decoder = self._decoders.get(name, field_type, self._folder.starts, self._folder.path)
+        try:
+            decoder = self._decoders.get(name, field_type, self._folder.starts, self._folder.path)
+        except KeyError:
+            raise self._no_decoder(name, field_type) from None
         bag = self._folder.open_bag(name)
-        length = decoder.length
-        if length and length != bag.length and bag.codec is None:
-            _check_size(field_type, bag, length)
-        if not self._folder.store.is_remote:
-            _check_last_ref(schema.format, name, bag, self._last_row)
+        differ = field_type.word == 'int' and not field_type.args  # Granular's integers differ in length.
+        is_remote = self._folder.store.is_remote  # Then `while_opening` reads the last refs meanwhile.
+        last = -1 if is_remote else self._refs.last_records.get(name, -1)
+        bag.check_count(0 if differ else decoder.length, last)
         field = self[name] = Field(name, field_type, schema.format.positions[name], bag, decoder)
         return field
+
+    def _no_decoder(self, name: str, field_type: FieldType) -> SpecError:
+        """Returns the error for a field whose type no function decodes."""
+        functions = registry.decoders if self._decoders.functions is None else self._decoders.functions
+        detail = f'no decoder for {field_type.word!r}{likely_type(field_type, functions)}'
+        with contextlib.suppress(OSError, CorruptError):
+            package = package_of(self._folder.metadata, name)
+            detail += f', a type of the package {package!r}' if package else ''
+        others = [other for other, each in self._schema.types.items() if self._decoders.has(each.word)]
+        if others:
+            detail += f'; without it, {", ".join(map(repr, others))} can be read'
+        detail += '; raw=True reads the records of all fields'
+        return SpecError.of_decoder(name, field_type.text, detail, self._folder.path)
 
     def while_opening(self, names: Iterable[str], work: Callable[[], Any]) -> Any:
         """Calls `work`. In a remote folder, opens fields that are not open yet concurrently with it."""
         closed = sorted(set(names) - self.keys()) if self._folder.store.is_remote else []
         if not closed:
             return work()
-        works: list[Callable[[], Any]] = [work, lambda: self._last_row]
-        works += [functools.partial(self.__getitem__, name) for name in closed]
-        found = map_concurrently(lambda work: work(), works, True)
+        works: list[Callable[[], Any]] = [work, lambda: self._refs.last_records]
+        works += map(functools.partial, repeat(self.__getitem__), closed)
+        found = map_concurrently(operator.call, works, True)
         for name in closed:
-            _check_last_ref(self._schema.format, name, self[name].bag, self._last_row)
+            self[name].bag.check_count(0, self._refs.last_records.get(name, -1))
         return found[0]
-
-    @cached_attribute
-    def _last_row(self) -> tuple[int, ...]:
-        """The last row of refs; empty if there are no rows."""
-        if self._refs is None or not self._refs.count:
-            return ()
-        try:
-            return self._schema.format.unpack(self._refs.get(self._refs.count - 1))
-        except (CorruptError, ValueError):
-            return ()  # Reading that datapoint raises the error.
-
-
-# Damage of a bag that is found only by its refs or by the type of its field.
-
-
-def _check_last_ref(format: RefsFormat, name: str, bag: BagFile, row: tuple[int, ...]) -> None:
-    """Detects a last limit that is too large by the size of a few limits.
-
-    The table of limits then seems to begin later and to have fewer records, all of them wrong. Signs of it:
-    the record of the last datapoint is missing, and the number before the table could be a limit.
-
-    Raises:
-        CorruptError: The bag is damaged in this way.
-    """
-    if not row:
-        return
-    place = format.positions[name]
-    count = row[place + 1] if format.spec[name].sequence else int(row[place] != MISSING)
-    last = row[place] + count - 1
-    if not count or last < bag.count or not bag.count or bag.limits is not bag.file or bag.offset < ENTRY:
-        return
-    before = int.from_bytes(bag.limits.read(bag.offset - ENTRY, bag.offset), 'little')
-    if before <= int(bag.ends[0:1][0]):
-        detail = f'has {bag.count} records, but the last datapoint refers to record {last}'
-        raise CorruptError(bag.path, None, f'{detail}, and there is a limit before the first one')
-
-
-def _check_size(kind: FieldType, bag: BagFile, length: int) -> None:
-    """Detects a bag whose last limits are cut off, which would change the last records of fixed size.
-
-    Raises:
-        CorruptError: The bag is damaged in this way.
-    """
-    if kind.word == 'int' and not kind.args:
-        return  # Granular's integers differ in length.
-    found = bag.size - bag.count * ENTRY
-    if found != bag.count * length and bag.limits.path == bag.file.path:
-        raise CorruptError(
-            bag.path, None, f'{bag.count} records of {length} bytes, but they take {found} bytes'
-        )

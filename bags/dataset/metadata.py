@@ -4,20 +4,22 @@
      "fields": {"state": {"rate": 200, "unit": "rad", "names": ["shoulder", "elbow"]},
                 "events": {"times": "event_time"}}}
 
-The content is up to the author, except for three facts of a sequence field that `bags.windows` uses: `rate`,
-items per second; `start`, the time of the first item in seconds, 0 by default; and `times`, the field with
-the times of the items.
+The content is up to the author, except for three facts of a sequence field that `dataset.windows` uses:
+`rate`, items per second; `start`, the time of the first item in seconds, 0 by default; and `times`, the field
+with the times of the items. Of a field whose type another package added to bags, writers store its `package`.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from bags.bag.checksums import checksums_name
 from bags.dataset.json_files import check_json
+from bags.dataset.registry import decoders
 from bags.dataset.spec import Spec
 from bags.errors import CorruptError
 from bags.storage import Store
@@ -28,6 +30,11 @@ STATISTICS = 'statistics.json'
 RENEW_STATISTICS = '`bags statistics DATASET --again` computes it again'
 MAX_METADATA_BYTES = 1 << 24
 
+PACKAGE = re.compile(r'[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?')
+
+POSITION = 'spec_position'
+"""The fact of a field that says where it is in the author's order of fields."""
+
 Metadata = dict[str, Any]
 
 
@@ -37,7 +44,7 @@ def dump_metadata(metadata: Mapping[str, Any], types: Spec) -> bytes:
     Raises:
         TypeError: The metadata is not a mapping, or has values that JSON does not have.
         ValueError: A number is not finite, `fields` has a field that the dataset does not have, a fact that
-            `bags.windows` uses is invalid, or the metadata takes more than 16 MiB.
+            `dataset.windows` uses is invalid, or the metadata takes more than 16 MiB.
     """
     if not isinstance(metadata, Mapping):
         raise TypeError(f'metadata: expected a mapping, got {type(metadata).__name__}')
@@ -110,6 +117,77 @@ def metadata_to_store(metadata: Metadata, types: Spec) -> Metadata:
     return {**kept, 'fields': fields}
 
 
+def with_order(metadata: Mapping[str, Any], names: Iterable[str]) -> Metadata:
+    """Returns metadata with the positions of fields in an order; without any if that is alphabetical."""
+    bare, names = without_order(metadata), list(names)
+    if names == sorted(names):
+        return bare
+    fields = dict(bare.get('fields', {}))
+    for position, name in enumerate(names):
+        facts = fields.get(name)
+        fields[name] = {**(facts if isinstance(facts, dict) else {}), POSITION: position}
+    return {**bare, 'fields': fields}
+
+
+def without_order(metadata: Mapping[str, Any]) -> Metadata:
+    """Returns metadata without the positions of fields, and without fields that have no other facts."""
+    bare, kept = dict(metadata), {}
+    fields = metadata.get('fields')
+    if not isinstance(fields, Mapping) or not any(_position(facts) is not None for facts in fields.values()):
+        return bare
+    for name, facts in fields.items():
+        if not isinstance(facts, Mapping):
+            kept[name] = facts
+        elif rest := {key: fact for key, fact in facts.items() if key != POSITION}:
+            kept[name] = rest
+    if kept:
+        return {**bare, 'fields': kept}
+    del bare['fields']
+    return bare
+
+
+def in_order(types: Spec, metadata: Metadata) -> Spec:
+    """Returns types in the order that metadata gives; fields without a position come last, alphabetically."""
+    positions = {
+        name: position
+        for name, facts in metadata.get('fields', {}).items()
+        if (position := _position(facts)) is not None
+    }
+    if not positions:
+        return types
+    last = max(positions.values()) + 1
+    return {name: types[name] for name in sorted(types, key=lambda each: (positions.get(each, last), each))}
+
+
+def _position(facts: Any) -> int | None:
+    position = facts.get(POSITION) if isinstance(facts, Mapping) else None
+    return position if type(position) is int and position >= 0 else None
+
+
+def with_packages(metadata: Mapping[str, Any], packages: Mapping[str, str]) -> Metadata:
+    """Returns metadata with the packages that have the types of some fields."""
+    if not packages:
+        return dict(metadata)
+    fields = dict(metadata.get('fields', {}))
+    for name, package in packages.items():
+        facts = fields.get(name)
+        fields[name] = {**(facts if isinstance(facts, dict) else {}), 'package': package}
+    return {**metadata, 'fields': fields}
+
+
+def keep_packages(metadata: Mapping[str, Any], before: Metadata, types: Spec) -> Metadata:
+    """Returns metadata that replaces other metadata, with the packages that the other has."""
+    own = {name for name, field_type in types.items() if field_type.word not in decoders}
+    return with_packages(metadata, {name: found for name in own if (found := package_of(before, name))})
+
+
+def package_of(metadata: Metadata, field: str) -> str | None:
+    """Returns the package that has the type of a field; None if there is none, or no name of a package."""
+    facts = metadata.get('fields', {}).get(field)
+    package = facts.get('package') if isinstance(facts, dict) else None
+    return package if isinstance(package, str) and PACKAGE.fullmatch(package) else None
+
+
 def merge_metadata(parts: Iterable[Metadata]) -> Metadata:
     """Merges the metadata of several datasets; the value of a key comes from the first that has it."""
     merged: Metadata = {}
@@ -131,7 +209,7 @@ def _check_fields(metadata: Metadata, types: Spec) -> None:
 
 
 def check_facts(name: str, facts: Any, types: Spec) -> None:
-    """Checks the facts of a field that `bags.windows` uses.
+    """Checks the facts of a field that `dataset.windows` uses.
 
     Raises:
         TypeError, ValueError: As `dump_metadata`.

@@ -1,9 +1,10 @@
 """One generated function that reads a row, all fields one after the other.
 
-With it, a row of an integer, a text and a vector takes 1.1 us, and 2.3 us with a call for each field; with
-30 KB of bytes beside them 2.9 and 4.5 (from the processor's cache). Limits and tags are checked at every
-read, or once for a block of rows of one length. The generated text has only numbers of fields, and no name or
-value from a file; these are in the function's closure.
+A shortcut of `bags.dataset.columns` for one row: a row of an integer, a text and a vector takes 1.1 us with
+it, 2.3 us with a call of `read_value` for each field, and 30 us as a batch of one; with 30 KB of bytes beside
+them 2.9 and 4.5 us (from the processor's cache). Limits and tags are checked at every read, or once for a
+block of rows of one length. The generated text has only numbers of fields, and no name or value from a file;
+these are in the function's closure.
 
 The function returns None for anything unusual: damage, an error in a decoder, an index out of range. The
 reader then reads the row as a batch, which raises the error.
@@ -16,8 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bags.bag.verified import SHIFT, VERIFIED
+from bags.dataset.columns import read_value
 from bags.dataset.field import Field
-from bags.dataset.refs_reader import RefsReader
+from bags.dataset.fields import RefsReader
 
 MAX_SPAN_BYTES = 1 << 16
 """Maximum bytes of items of a sequence that are copied from the map without announcing them to the kernel."""
@@ -33,14 +35,14 @@ def make_row_function(fields: Sequence[Field], refs: RefsReader, has_items: bool
     """
     if refs.bag is not None and not refs.is_table:
         return lambda *_: None
-    places = sum(1 + kind.sequence for kind in refs.format.spec.values())
     scope: dict[str, Any] = {'count': refs.count}
+    values = []
     lines = ['if not 0 <= index < count: return None']
-    numbers = [f'r{position}' for position in range(places)]
+    numbers = ', '.join(map('r{}'.format, range(len(refs.format.tags))))
     if refs.bag is None:
-        lines.append(' = '.join([*numbers, 'index']))
+        lines.append(f'{numbers.replace(", ", " = ")} = index')  # Granular has no sequences.
     else:
-        verified = refs.verified
+        verified = refs.bag.verified
         scope |= {
             'states': verified.states,
             'verify': verified.verify,
@@ -50,21 +52,18 @@ def make_row_function(fields: Sequence[Field], refs: RefsReader, has_items: bool
         }
         lines += [
             f'if states[index >> {SHIFT}] != {VERIFIED} and not verify(index): return None',
-            f'{"".join(f"{number}, " for number in numbers)} = unpack(table, index * stride)',
+            f'{numbers}, = unpack(table, index * stride)',
         ]
     for number, field in enumerate(fields):
-        scope |= {f'name{number}': field.name, f'read{number}': field.read}
-        row = f'({"".join(f"{name}, " for name in numbers)})'
+        scope |= {f'name{number}': field.name, f'field{number}': field, 'read_value': read_value}
+        count = f'r{field.position + 1}' if field.type.sequence else '1'
+        read = f'read_value(field{number}, r{field.position}, {count}'
         if has_items:
-            scope[f'read_items{number}'] = field.read_items
-            lines += [
-                f'items = selection[name{number}]',
-                f'v{number} = read{number}({row}) if items is True else read_items{number}({row}, items)',
-            ]
+            lines.append(f'v{number} = {read}, selection[name{number}])')
         else:
-            lines += _lines(field, number, f'r{field.position}', f'read{number}({row})', scope)
-    values = ', '.join(f'name{number}: v{number}' for number in range(len(fields)))
-    function: RowFunction = _maker(tuple(scope), (*lines, f'return {{{values}}}'))(**scope)
+            lines += _lines(field, number, f'r{field.position}', f'{read})', scope)
+        values.append(f'name{number}: v{number}')
+    function: RowFunction = _maker(tuple(scope), (*lines, f'return {{{", ".join(values)}}}'))(**scope)
     return function
 
 
@@ -85,13 +84,11 @@ def _lines(field: Field, i: int, r: str, read: str, scope: dict[str, Any]) -> li
         scope |= {f'states{i}': blocks.states, f'verify{i}': blocks.verify, f'item{i}': table.item}
     if table is not None and field.type.sequence:
         most = min(1 << SHIFT, MAX_SPAN_BYTES // decoder.length)
-        verified = ' and '.join(
-            f'(states{i}[{position} >> {SHIFT}] == {VERIFIED} or verify{i}({position}))'
-            for position in (r, 'last')
-        )
+        verified = f'states{i}[{{0}} >> {SHIFT}] == {VERIFIED} or verify{i}({{0}})'
+        are_verified = f'({verified.format(r)}) and ({verified.format("last")})'
         return [
             f'last = {r} + {n} - 1',
-            f'if 0 < {n} <= {most} and last < count{i} and {verified}:',
+            f'if 0 < {n} <= {most} and last < count{i} and {are_verified}:',
             f'    v{i} = table{i}[{r}:last + 1].copy()',
             f'else: v{i} = {read}',
         ]
@@ -102,10 +99,11 @@ def _lines(field: Field, i: int, r: str, read: str, scope: dict[str, Any]) -> li
             f'if states{i}[{r} >> {SHIFT}] != {VERIFIED} and not verify{i}({r}): return None',
             f'v{i} = item{i}({r})' if decoder.is_scalar else f'v{i} = table{i}[{r}].copy()',
         ]
-    if is_plain and bag.checksums is not None:
-        scope |= {f'get{i}': bag.get, f'decode{i}': decoder.decode}
+    if is_plain and not bag.in_place:
+        get: Any = bag.get_view if decoder.accepts_view else bag.get
+        scope |= {f'get{i}': get, f'decode{i}': decoder.decode}
         return [f'v{i} = get{i}({r})' if decoder.decode is None else f'v{i} = decode{i}(get{i}({r}))']
-    if not is_plain or not bag.in_place:
+    if not is_plain:
         return [f'v{i} = {read}']
     scope |= {
         f'ends{i}': bag.ends_view,
@@ -124,7 +122,7 @@ def _lines(field: Field, i: int, r: str, read: str, scope: dict[str, Any]) -> li
 @functools.lru_cache(64)
 def _maker(names: tuple[str, ...], lines: tuple[str, ...]) -> Callable[..., Any]:
     """Returns a function that makes the row function, given the values of its names; shared by all shards."""
-    body = ''.join(f'            {line}\n' for line in lines)
+    body = ''.join(map('            {}\n'.format, lines))
     text = (
         f'def make({", ".join(names)}):\n'
         f'    def row(index, selection=None):\n'

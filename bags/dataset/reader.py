@@ -14,15 +14,15 @@ from bags.concurrency import ClosedHandle, map_concurrently
 from bags.dataset.address import Address, Datapoint, RecordRanges, Source
 from bags.dataset.base import Dataset
 from bags.dataset.batch import Column
+from bags.dataset.columns import BadRef, expect_refs
 from bags.dataset.field import Field
-from bags.dataset.fields import OpenFields
+from bags.dataset.fields import OpenFields, RefsReader
 from bags.dataset.fingerprint import fingerprint_of_folders
 from bags.dataset.folder import Folder
 from bags.dataset.metadata import Metadata
 from bags.dataset.options import ReadOptions, open_store
 from bags.dataset.read_row import RowFunction, make_row_function
-from bags.dataset.refs import MISSING, BadRef
-from bags.dataset.refs_reader import RefsReader
+from bags.dataset.refs import is_missing
 from bags.dataset.schema import Decoders
 from bags.dataset.selection import PerRowItems, Selection, select_fields
 from bags.errors import CorruptError
@@ -78,7 +78,7 @@ class DatasetReader(Dataset):
         self.refs: Any = RefsReader(
             folder.path if refs is None else refs.path, refs, schema.format, self._length
         )
-        self._fields: Any = OpenFields(folder, schema, decoders, refs)
+        self._fields: Any = OpenFields(folder, schema, decoders, self.refs)
         self._row_functions: dict[Any, RowFunction] = {}
         """Row functions by the names of their fields; None for all fields."""
         self._item_functions: dict[Any, RowFunction] = {}
@@ -152,7 +152,7 @@ class DatasetReader(Dataset):
     def _row_function(self, fields: str | tuple[str, ...] | None, has_items: bool = False) -> RowFunction:
         """Returns the row function of some fields, made on first use."""
         names = select_fields(fields, self.types)
-        function = make_row_function([self._fields[name] for name in names], self.refs, has_items)
+        function = make_row_function([*map(self._fields.__getitem__, names)], self.refs, has_items)
         known = self._item_functions if has_items else self._row_functions
         if len(known) < MAX_ROW_FUNCTIONS:
             known[fields] = function
@@ -201,7 +201,7 @@ class DatasetReader(Dataset):
         refs = self._fields.while_opening([field], lambda: self.refs.of(rows, [field]))[field]
         firsts, counts = refs if self._fields[field].type.sequence else (refs, None)
         try:
-            self._fields[field].check(firsts, counts)
+            expect_refs(self._fields[field], firsts, counts)
         except BadRef as exc:
             raise CorruptError(self.refs.path, int(rows[exc.position]), exc.detail) from None
         return firsts, counts
@@ -218,9 +218,7 @@ class DatasetReader(Dataset):
             items.expect_within(counts)
             firsts, counts = firsts + items.starts, items.counts
         elif counts is None:
-            counts = np.ones(len(rows), np.int64)
-            if reader.type.optional:
-                counts[firsts == MISSING] = 0
+            counts = (~is_missing(firsts)).astype(np.int64)
         source = Source(reader.bag, self.folder.starts)
         return RecordRanges([source], np.zeros(len(rows), np.int64), firsts, counts)
 

@@ -32,6 +32,14 @@ UINT32 = b'\xce'
 PAIR = b'\x92'
 
 
+def is_missing(firsts: Any, counts: Any = None) -> Any:
+    """Returns which rows have no value, from their first records, and in a sequence their numbers of records.
+
+    The arguments are integers, or arrays of them.
+    """
+    return firsts == MISSING if counts is None else (firsts == MISSING) & (counts == 0)
+
+
 def dangling(
     field_type: FieldType, firsts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64] | None, records: int
 ) -> npt.NDArray[np.bool_]:
@@ -45,20 +53,11 @@ def dangling(
     last = firsts if counts is None else firsts + counts - 1
     bad: npt.NDArray[np.bool_] = last >= records  # Includes MISSING, which is larger than any index.
     if field_type.optional or counts is not None:
-        missing = firsts == MISSING
+        missing = is_missing(firsts, counts)
         if counts is not None:
             bad &= counts > 0
-            missing &= counts == 0
         bad = bad & ~missing if field_type.optional else bad | missing
     return bad
-
-
-class BadRef(Exception):
-    """An invalid ref: its position among the requested ones, and a description of the error."""
-
-    def __init__(self, position: int, detail: str) -> None:
-        self.position = position
-        self.detail = detail
 
 
 class RefsFormat:
@@ -69,6 +68,8 @@ class RefsFormat:
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
+        self.sequences = frozenset(name for name, field_type in spec.items() if field_type.sequence)
+        """The fields that are sequences."""
         header = msgpack.Packer().pack_array_header(len(spec))
         self.positions: dict[str, int] = {}
         """Position of each field's first integer in a row."""
@@ -201,5 +202,5 @@ class RefsFormat:
 
         This holds unless values are shared or missing. Arguments as for `columns`.
         """
-        refs = self.columns(buffer, count, rows, names)
-        return all(bool((refs[name] == np.arange(rows.start, rows.stop)).all()) for name in names)
+        refs = self.columns(buffer, count, rows, names).values()
+        return not any(map(np.count_nonzero, map(np.arange(rows.start, rows.stop).__ne__, refs)))

@@ -1,23 +1,42 @@
-"""The built-in types: the functions behind each word, and the arguments that they take.
+"""The types by word: their encoders and decoders, and the arguments that they take.
+
+Types of media are defined above this package: the first use of their words imports them.
 
 To add a format: a pair of functions in a module of `bags.formats`, and a line in the table here.
 """
 
 from __future__ import annotations
 
-import difflib
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bags.dataset.spec import FieldType
-from bags.formats import arrays, images, scalars, trees, videos
-from bags.formats import audio as audio_formats
+from bags.dataset.late_binding import late
+from bags.dataset.spec import Spec
+from bags.entry_points import find_added
+from bags.formats import arrays, audio, images, scalars, trees, videos
 from bags.formats.scalars import Buffer, check_count
-from bags.media import audio, video
-from bags.media import encoders as media_encoders
+
+_Function = Callable[..., Any]
+
+GROUP = 'bags.formats'
+"""Entry points of other packages: the word of a type, and an object with functions `encode` and `decode`."""
+
+
+class TypeFunctions(NamedTuple):
+    """The functions of a type."""
+
+    encode: _Function
+    """From a value and the type's arguments to a record."""
+    decode: _Function
+    """From a record and the type's arguments to a value."""
+    check: _Function | None = None
+    """Raises ValueError for arguments that the type cannot have."""
+    package: str = ''
+    """The package that has them, if it is not this one."""
+
 
 IMAGE_WORDS = ('avif', 'image', 'jpeg', 'jpg', 'png', 'webp')
 """Words of types whose records are images."""
@@ -26,14 +45,12 @@ VIDEO_WORDS = ('mkv', 'mp4', 'video', 'webm')
 AUDIO_WORDS = ('audio', 'flac', 'opus', 'wav')
 """Words of types whose records are recordings."""
 
-_Function = Callable[..., Any]
-
 
 def _no_arguments(*args: str) -> None:
     check_count(args, 0, 'a type without arguments')
 
 
-_TYPES: dict[str, tuple[_Function, _Function, _Function]] = {
+_TYPES: dict[str, tuple[_Function, _Function, _Function] | str] = {
     'bytes': (scalars.encode_bytes, scalars.decode_bytes, _no_arguments),
     'utf8': (scalars.encode_utf8, scalars.decode_utf8, _no_arguments),
     'bool': (scalars.encode_bool, scalars.decode_bool, _no_arguments),
@@ -55,22 +72,98 @@ _TYPES: dict[str, tuple[_Function, _Function, _Function]] = {
     'mp4': (videos.encode_mp4, videos.decode_mp4, videos.video_options),
     'webm': (videos.encode_webm, videos.decode_webm, videos.video_options),
     'mkv': (videos.encode_mkv, videos.decode_mkv, videos.mkv_options),
-    'video': (media_encoders.encode_video, video.decode_video, media_encoders.stored_video_options),
-    'wav': (audio_formats.encode_wav, audio_formats.decode_wav, _no_arguments),
-    'flac': (audio_formats.encode_flac, audio_formats.decode_flac, _no_arguments),
-    'opus': (audio_formats.encode_opus, audio_formats.decode_opus, audio_formats.opus_bitrate),
-    'audio': (media_encoders.encode_audio, audio.decode_audio, media_encoders.audio_options),
+    'video': 'VIDEO',
+    'wav': (audio.encode_wav, audio.decode_wav, _no_arguments),
+    'flac': (audio.encode_flac, audio.decode_flac, _no_arguments),
+    'opus': (audio.encode_opus, audio.decode_opus, audio.opus_bitrate),
+    'audio': 'AUDIO',
 }
-"""The encoder, the decoder, and the check of the arguments of each word."""
+"""The encoder, the decoder, and the check of the arguments of each word; or the name in `late_binding` of its
+`TypeFunctions`."""
 
-encoders: dict[str, _Function] = {word: entry[0] for word, entry in _TYPES.items()}
+_loaded = {word: TypeFunctions(*entry) for word, entry in _TYPES.items() if not isinstance(entry, str)}
+"""The types whose functions are imported."""
+_built_in = {id(function) for known in _loaded.values() for function in known[:2]}
+_built_in.add(id(scalars.decode_legacy_int))
+
+
+def _find(word: str) -> TypeFunctions:
+    """Returns the functions of a type, and imports them if needed.
+
+    Raises:
+        KeyError, ValueError: As `_find_added`.
+    """
+    known = _loaded.get(word)
+    if known is None and word in _TYPES:
+        known = late(str(_TYPES[word]))
+        _built_in.update(map(id, known[:2]))
+    if known is None:
+        known = _find_added(word)
+    _loaded[word] = known
+    return known
+
+
+def _find_added(word: str) -> TypeFunctions:
+    """Returns the functions of a type that another package has.
+
+    Raises:
+        KeyError: No installed package has an entry point for the word.
+        ValueError: It has one that cannot be used.
+    """
+    added = find_added(GROUP, word)
+    if added is None:
+        raise KeyError(word)
+    encode, decode = getattr(added.value, 'encode', None), getattr(added.value, 'decode', None)
+    if not callable(encode) or not callable(decode):
+        detail = f'expected functions encode and decode of {word!r} in the package {added.package}'
+        raise ValueError(f'{detail}, got {added.value!r:.80}')
+    return TypeFunctions(encode, decode, getattr(added.value, 'check', None), added.package)
+
+
+class Functions(Mapping[str, _Function]):
+    """The encoders or the decoders of the built-in types by word. Those of media are imported on first use.
+
+    Other words are looked up among the entry points of installed packages; iteration does not list them.
+    """
+
+    def __init__(self, name: str, attribute: str) -> None:
+        self._name, self._attribute = name, attribute
+
+    def __getitem__(self, word: str) -> _Function:
+        function: _Function = getattr(_find(word), self._attribute)
+        return function
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_TYPES)
+
+    def __len__(self) -> int:
+        return len(_TYPES)
+
+    def __contains__(self, word: object) -> bool:
+        return word in _TYPES
+
+    def __or__(self, others: Mapping[str, _Function]) -> dict[str, _Function]:
+        return {**self, **others}
+
+    def __ror__(self, others: Mapping[str, _Function]) -> dict[str, _Function]:
+        return {**others, **self}
+
+    def __repr__(self) -> str:
+        return f'bags.{self._name}'
+
+    def __reduce__(self) -> str:
+        return self._name
+
+
+encoders = Functions('encoders', 'encode')
 """Word → function of a value and the type's arguments, which are strings. It returns bytes, a buffer, or a
 binary file open at its start, which the writer copies and closes."""
 
-decoders: dict[str, _Function] = {word: entry[1] for word, entry in _TYPES.items()}
+decoders = Functions('decoders', 'decode')
 """Word → function of a record and the type's arguments. Records are read-only buffers that are valid during
 the call. A function with a true attribute `lazy` takes a `bags.media.source.Source` instead, which it opens
-when its value is used."""
+when its value is used. A function with an attribute `frames` has values that are sequences, whose items
+are read on their own; see `bags.dataset.frames`."""
 
 
 def check_type(
@@ -78,7 +171,7 @@ def check_type(
     args: tuple[str, ...],
     functions: Mapping[str, Callable[..., Any]] = encoders,
 ) -> None:
-    """Checks the arguments of a built-in type when a spec is read, before any value is read.
+    """Checks the arguments of a type when a spec is read, before any value is read.
 
     Args:
         word, args: The type.
@@ -87,8 +180,35 @@ def check_type(
     Raises:
         ValueError: The type cannot have these arguments.
     """
-    if functions.get(word) in (encoders.get(word), decoders.get(word)) and word in encoders:
-        _TYPES[word][2](*args)
+    known = _find(word) if word in _TYPES else _loaded.get(word)
+    if known is not None and known.check is not None and functions.get(word) in known[:2]:
+        known.check(*args)
+
+
+def packages_of(types: Spec, encoders: Mapping[str, _Function]) -> dict[str, str]:
+    """Returns the package of each field whose encoder is of another package's entry point."""
+    known = {name: _loaded.get(field_type.word) for name, field_type in types.items()}
+    return {
+        name: found.package
+        for name, found in known.items()
+        if found is not None and found.package and encoders.get(types[name].word) is found.encode
+    }
+
+
+def frames_of(word: str, functions: Mapping[str, _Function] = decoders) -> _Function | None:
+    """Returns the function that opens a record of a type as frames (see `bags.dataset.frames`).
+
+    Args:
+        word: The word of the type.
+        functions: The decoders in use. Videos have frames with any decoder.
+
+    Returns:
+        A function of a record and the type's arguments; None if values of the type have no frames.
+    """
+    own: _Function | None = getattr(functions.get(word), 'frames', None)
+    if own is None and word in VIDEO_WORDS:
+        own = decoders['video'].frames  # type: ignore[attr-defined]
+    return own
 
 
 # Binding: the function for one type, with its arguments parsed. The tables are keyed by function, because a
@@ -108,13 +228,11 @@ _DECODERS: dict[_Function, Callable[..., Callable[[Buffer], Any]]] = {
     scalars.decode_i64: lambda: scalars.int_decoder('8'),
     arrays.decode_array: arrays.array_decoder,
 }
-_BUILT_IN = {id(function) for entry in _TYPES.values() for function in entry[:2]}
-_BUILT_IN.add(id(scalars.decode_legacy_int))
 
 
 def is_built_in(function: object) -> bool:
     """Returns whether a function is an encoder or decoder of this library."""
-    return id(function) in _BUILT_IN  # A user function need not be hashable.
+    return id(function) in _built_in  # A user function need not be hashable.
 
 
 def bind_encoder(
@@ -185,7 +303,7 @@ def fixed_dtype(
     Raises:
         ValueError: A built-in type cannot have these arguments.
     """
-    reader = _known(_FIXED, decoders.get(word))
+    reader = _known(_FIXED, decoders.get(word)) if word in decoders else None
     if reader is None:
         return None
     check_type(word, args, decoders)
@@ -206,29 +324,6 @@ _FIXED: dict[_Function, Callable[..., tuple[np.dtype[Any], tuple[int, ...]] | No
     scalars.decode_i64: lambda: (np.dtype('<i8'), ()),
     arrays.decode_array: arrays.fixed_array_type,
 }
-
-
-_OTHER_NAMES = {
-    **{f'{kind}{8 * size}': f'{kind}({size})' for kind in ('int', 'uint') for size in (1, 2, 4, 8)},
-    **dict.fromkeys(('str', 'string', 'text', 'utf-8', 'unicode'), 'utf8'),
-    **dict.fromkeys(('dict', 'list', 'object', 'any'), 'msgpack'),
-    **dict.fromkeys(('ndarray', 'numpy', 'tensor'), 'array'),
-    'float16': 'array(float16)', 'float32': 'float(4)', 'float64': 'float(8)', 'double': 'float(8)',
-    'binary': 'bytes', 'boolean': 'bool', 'mp3': 'audio', 'mov': 'video', 'pickle': 'msgpack',
-}  # fmt: skip
-"""Names of the built-in types in Python, NumPy and other libraries."""
-
-
-def known_types(kind: FieldType, functions: Mapping[str, _Function]) -> str:
-    """Returns the known types, and the likely replacement of an unknown one, for error messages."""
-    word, rest = kind.word, kind.text[len(kind.word) :]
-    nearest = _OTHER_NAMES.get(word.lower())
-    if nearest is not None and kind.args and word.lower()[-1].isdigit():
-        nearest, rest = f'array({word},{",".join(kind.args)})', rest[rest.index(')') + 1 :]
-    if nearest is None or nearest.partition('(')[0] not in functions:
-        nearest = next(iter(difflib.get_close_matches(word, functions, 1)), None)
-    perhaps = f' (perhaps {nearest}{rest})' if nearest is not None else ''
-    return f'a type of {", ".join(sorted(functions))}{perhaps}'
 
 
 def _known(entries: Mapping[_Function, Any], function: Any) -> Any:

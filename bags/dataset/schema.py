@@ -41,10 +41,17 @@ class Decoder:
     """The function from records of a type to values, and the dtype and shape of these."""
 
     def __init__(
-        self, decode: Callable[[Any], Any] | None, fixed: Any, accepts_view: bool, lazy: bool = False
+        self,
+        decode: Callable[[Any], Any] | None,
+        fixed: Any,
+        accepts_view: bool,
+        lazy: bool,
+        find_frames: Callable[[], Callable[..., Any] | None],
     ) -> None:
         self.decode = decode
         """None if the record is the value."""
+        self.find_frames = find_frames
+        """Returns the function that opens a record as frames; None if values have no frames."""
         self.dtype: np.dtype[Any] | None = fixed[0] if fixed else None
         self.shape: tuple[int, ...] = fixed[1] if fixed else ()
         """The shape of the values, if all have one size."""
@@ -69,27 +76,38 @@ def _decoder_for(field_type: FieldType, function: Callable[..., Any], max_value_
     functions = {field_type.word: function}
     fixed = registry.fixed_dtype(field_type.word, field_type.args, functions)
     decode: Any = registry.bind_decoder(field_type.word, field_type.args, functions, max_value_size)
+    find_frames = functools.partial(registry.frames_of, field_type.word, functions)
     if getattr(function, 'lazy', False):
-        return Decoder(decode, None, False, lazy=True)
+        return Decoder(decode, None, False, True, find_frames)
     if function is registry.decoders['utf8']:
         decode = bytes.decode  # Its records are bytes; this is the fastest way.
     is_copied = decode in (bytes, bytes.decode) or (fixed and _size(fixed) <= SMALL)
     accepts_view = registry.is_built_in(function) and not is_copied
-    decoder = Decoder(None if decode is bytes else decode, fixed, accepts_view)
+    decoder = Decoder(None if decode is bytes else decode, fixed, accepts_view, False, find_frames)
     if decoder.length:
         decoder.max_items = max_value_size // decoder.length
     return decoder
 
 
 def _raw_decoder(field_type: FieldType, functions: Mapping[str, Callable[..., Any]]) -> Decoder:
-    decoder = Decoder(None, None, True)
+    decoder = Decoder(
+        None, None, True, False, functools.partial(registry.frames_of, field_type.word, functions)
+    )
     # In raw mode an invalid type argument does not prevent reading.
     with contextlib.suppress(ValueError, ImportError):
         decoder.length = _size(registry.fixed_dtype(field_type.word, field_type.args, functions))
     return decoder
 
 
-_built_in_decoder = functools.lru_cache(256)(_decoder_for)
+_known_decoder = functools.lru_cache(256)(_decoder_for)
+
+
+@functools.lru_cache(256)
+def _default_decoder(field_type: FieldType, legacy: bool, max_value_size: int) -> Decoder:
+    function = registry.decoders[field_type.word]
+    if legacy and field_type.word == 'int':
+        function = decode_legacy_int
+    return _decoder_for(field_type, function, max_value_size)
 
 
 class Decoders:
@@ -117,24 +135,33 @@ class Decoders:
         """Returns the decoder of a field. `legacy`: Bags 0.x wrote the folder, so every `int` is unsigned.
 
         Raises:
-            SpecError: A word without a function, or arguments that a built-in type cannot have.
+            KeyError: No function for the word.
+            SpecError: Arguments that the type cannot have, or a type of a package that cannot be imported.
         """
         functions = registry.decoders if self.functions is None else self.functions
         if self.raw:
             return _raw_decoder(field_type, functions)
         try:
+            if functions is registry.decoders:
+                return _default_decoder(field_type, legacy, self.max_value_size)
             function = functions[field_type.word]
-        except KeyError:
-            raise SpecError(
-                name, registry.known_types(field_type, functions), field_type.text, where
-            ) from None
+        except ValueError as exc:
+            raise SpecError.of_type(name, field_type.text, exc, where) from exc
         if legacy and field_type.word == 'int' and function is registry.decoders['int']:
             function = decode_legacy_int
-        make = _built_in_decoder if registry.is_built_in(function) else _decoder_for
+        make = _known_decoder if registry.is_built_in(function) else _decoder_for
         try:
             return make(field_type, function, self.max_value_size)
         except ValueError as exc:
             raise SpecError.of_type(name, field_type.text, exc, where) from exc
+
+    def has(self, word: str) -> bool:
+        """Returns whether values of a type can be decoded, with an installed package if need be."""
+        try:
+            (registry.decoders if self.functions is None else self.functions)[word]
+        except (KeyError, ValueError):
+            return False
+        return True
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Decoders, (self.functions, self.raw, self.max_value_size)

@@ -3,17 +3,53 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, SupportsIndex, cast
+from typing import Any, Literal, SupportsIndex, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from bags.dataset.batch import spread
-from bags.dataset.refs import MISSING
-from bags.dataset.registry import VIDEO_WORDS
+from bags.dataset.registry import VIDEO_WORDS, decoders
 from bags.dataset.spec import Spec
 from bags.indexing import Int64s, as_integers
+
+Fill = Literal['nearest', 'previous', 'linear', 'exact']
+Padding = Literal['edge', 'zero', 'drop']
+
+
+@dataclasses.dataclass(frozen=True)
+class Times:
+    """Items at times relative to an anchor: the result of `bags.times`."""
+
+    offsets: tuple[float, ...]
+    """Seconds from the anchor, in the order of the items of a window."""
+    fill: Fill
+    tolerance: float | None
+    gaps: Literal['raise', 'pad']
+
+    @property
+    def count(self) -> int:
+        """Number of items of a window."""
+        return len(self.offsets)
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """Items at steps relative to an anchor: the result of `bags.steps`."""
+
+    start: int
+    stop: int
+
+    @property
+    def count(self) -> int:
+        """Number of items of a window."""
+        return self.stop - self.start
+
+
+Span = Times | Steps
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -27,7 +63,7 @@ class PerRowItems:
     listed: Int64s | None = None
     """The items row after row, if `starts` is None."""
     are_frames: bool = False
-    """Whether the items are frames of a video, or of a sequence of clips as one video."""
+    """Whether the items are frames of a value, or of a sequence of values as one."""
 
     @property
     def numbers(self) -> Int64s:
@@ -57,7 +93,7 @@ class PerRowItems:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FrameSelection:
-    """Frames of a video, or of a sequence of clips as if they were one."""
+    """Frames of a value, such as a video, or of a sequence of values as if they were one."""
 
     key: Any
     """A slice or numbers, as for `Video`; None for the number of frames, 'timestamps' for their times."""
@@ -121,12 +157,27 @@ def select_whole(fields: Fields, spec: Spec, what: str) -> list[str]:
     return list(selection)
 
 
+def check_name(field: Any) -> None:
+    """Raises TypeError if an argument is not the name of a field."""
+    if not isinstance(field, str):
+        raise TypeError(f'field: expected the name of a field, got {field!r:.80}')
+
+
+def check_sequence(field: Any, spec: Spec, is_sequence: bool) -> None:
+    """Raises TypeError or KeyError if an argument is not a field, a sequence or a plain one as expected."""
+    check_name(field)
+    select_fields(field, spec)
+    if spec[field].sequence != is_sequence:
+        what, instead = ('a sequence', 'field()') if is_sequence else ('a plain', 'items()')
+        raise TypeError(f'field {field!r} of type {spec[field].text}: expected {what} field; see {instead}')
+
+
 def frames(start: Any, stop: SupportsIndex | None = None, step: SupportsIndex = 1) -> FrameSelection:
     """Returns a selection of frames of a field of videos: of type `video`, `mp4`, `webm`, `mkv`, or several.
 
     `reader[i, {'video': bags.frames(1000, 1064)}]` is uint8, shape (64, height, width, 3). The frames of a
     sequence of clips are numbered through all clips. Only the clips that contain selected frames are read,
-    and only their necessary part.
+    and only their necessary part. Types of your own have frames if their decoder has an attribute `frames`.
 
     Args:
         start, stop, step: As of a slice: clipped, and counted from the end if negative. Or a list of frames
@@ -144,7 +195,7 @@ def frames(start: Any, stop: SupportsIndex | None = None, step: SupportsIndex = 
 
 def _as_items(name: str, items: Any, spec: Spec) -> Items:
     if isinstance(items, FrameSelection):
-        if spec[name].word not in VIDEO_WORDS:
+        if spec[name].word in decoders and spec[name].word not in VIDEO_WORDS:
             raise TypeError(f'field {name!r} of type {spec[name].text} has no frames: got {items!r}')
         return items
     if not spec[name].sequence:
@@ -181,21 +232,27 @@ def select_items(items: range | slice | list[int], count: int) -> range | list[i
     return [item + count if item < 0 else item for item in items]
 
 
-def select_many(items: Items, firsts: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
+def select_many(
+    items: Items, firsts: Int64s, counts: Int64s, present: npt.NDArray[np.bool_] | None = None
+) -> tuple[Int64s, Int64s]:
     """Returns the selected records of many sequences, as indices in the bag, and their number in each.
 
-    A missing sequence has none, also if `items` is a list.
+    Args:
+        items: The items of each sequence.
+        firsts, counts: The first record of each sequence, and the number of records.
+        present: Which sequences there are; all unless given. Others have no items, also if `items` is a list.
 
     Raises:
-        IndexError: A position in a list is out of range of a sequence that is not missing.
+        IndexError: A position in a list is out of range of a sequence that is there.
     """
     assert not isinstance(items, FrameSelection)
     if isinstance(items, PerRowItems):
         items.expect_within(counts)
         return np.repeat(firsts, items.counts) + items.numbers, items.counts
+    are_there = itertools.repeat(True, len(firsts)) if present is None else present.tolist()
     parts = [
-        first + np.asarray(select_items(items, count) if count or first != MISSING else [], np.int64)
-        for first, count in zip(firsts.tolist(), counts.tolist(), strict=True)
+        first + np.asarray(select_items(items, count) if there else [], np.int64)
+        for first, count, there in zip(firsts.tolist(), counts.tolist(), are_there, strict=True)
     ]
     lengths = np.fromiter(map(len, parts), np.int64, len(parts))
     return np.concatenate(parts) if parts else np.empty(0, np.int64), lengths

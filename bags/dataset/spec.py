@@ -5,10 +5,12 @@ type = word [ "(" arg ("," arg)* ")" ] [ "[]" ] [ "?" ]
 
 from __future__ import annotations
 
+import difflib
 import functools
+import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from bags.errors import SpecError
@@ -22,6 +24,15 @@ NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_.-]*')
 MAX_NAME_LENGTH = 200
 """File systems accept 255 bytes, with the prefixes and suffixes of temporary files."""
 DEVICES = {'con', 'prn', 'aux', 'nul', *(f'{port}{digit}' for port in ('com', 'lpt') for digit in range(10))}
+OTHER_NAMES = {
+    **{f'{word}{8 * size}': f'{word}({size})' for word in ('int', 'uint') for size in (1, 2, 4, 8)},
+    **dict.fromkeys(('str', 'string', 'text', 'utf-8', 'unicode'), 'utf8'),
+    **dict.fromkeys(('dict', 'list', 'object', 'any'), 'msgpack'),
+    **dict.fromkeys(('ndarray', 'numpy', 'tensor'), 'array'),
+    'float16': 'array(float16)', 'float32': 'float(4)', 'float64': 'float(8)', 'double': 'float(8)',
+    'binary': 'bytes', 'boolean': 'bool', 'mp3': 'audio', 'mov': 'video', 'pickle': 'msgpack',
+}  # fmt: skip
+"""Names of the built-in types in Python, NumPy and other libraries."""
 
 
 class FieldType(NamedTuple):
@@ -35,7 +46,7 @@ class FieldType(NamedTuple):
 
 
 Spec = dict[str, FieldType]
-"""The type of each field, sorted by field, the order of a refs record."""
+"""The type of each field: sorted by field, the order of a refs record; or in the author's order."""
 
 
 @functools.lru_cache
@@ -51,6 +62,17 @@ def parse_type(text: str) -> FieldType:
     if match is None or not all(args):
         raise ValueError(f'expected a type like word, word(arg,arg), word[] or word?, got {text!r}')
     return FieldType(text, match['word'], args, bool(match['items']), bool(match['optional']))
+
+
+def likely_type(field_type: FieldType, words: Collection[str]) -> str:
+    """Returns the likely replacement of an unknown type among known words, ` (perhaps utf8)`, or nothing."""
+    word, rest = field_type.word, field_type.text[len(field_type.word) :]
+    nearest = OTHER_NAMES.get(word.lower())
+    if nearest is not None and field_type.args and word.lower()[-1].isdigit():
+        nearest, rest = f'array({word},{",".join(field_type.args)})', rest[rest.index(')') + 1 :]
+    if nearest is None or nearest.partition('(')[0] not in words:
+        nearest = next(iter(difflib.get_close_matches(word, words, 1)), None)
+    return f' (perhaps {nearest}{rest})' if nearest is not None else ''
 
 
 def parse_spec(spec: object, where: object = None) -> Spec:
@@ -133,6 +155,18 @@ def union(first: Spec, other: Spec) -> Spec | None:
         if found != (field_type, field_type) and not (field_type.optional and None in found):
             return None
     return both
+
+
+def reordered(types: Spec, orders: Iterable[Spec]) -> Spec:
+    """Returns types in the order in which specs have them: each where it comes first, others at the end.
+
+    If all specs are in alphabetical order, so is the result.
+    """
+    given = list(map(list, orders))
+    if all(names == sorted(names) for names in given):
+        return {name: types[name] for name in sorted(types)}
+    names = dict.fromkeys([*itertools.chain(*given), *sorted(types)])
+    return {name: types[name] for name in names if name in types}
 
 
 def type_texts(spec: Spec) -> dict[str, str]:

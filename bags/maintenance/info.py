@@ -19,12 +19,12 @@ from bags.bag.checksums import checksums_name
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
 from bags.concurrency import map_concurrently
+from bags.dataset.fields import RefsReader
 from bags.dataset.folder import Folder
 from bags.dataset.listing import files_below
 from bags.dataset.mark import MARK, is_marked
 from bags.dataset.open import open as open_dataset
 from bags.dataset.refs import MISSING
-from bags.dataset.refs_reader import RefsReader
 from bags.indexing import Int64s
 from bags.maintenance.location import Location, locate
 from bags.validation import with_advice

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bags.dataset.frames import Seconds, frame_numbers
 from bags.formats.pixels import Pixels
 from bags.indexing import Int64s, needed_stop
-
-Seconds = npt.NDArray[np.float64]
 
 
 class Frames(NamedTuple):
@@ -83,6 +82,7 @@ class FrameSequence(ABC):
         return self._frame_type()[1]
 
     def no_frames(self) -> Pixels:
+        """Returns an empty array of frames."""
         shape, dtype = self._frame_type()
         return np.empty((0, *shape), dtype)
 
@@ -116,31 +116,15 @@ class FrameSequence(ABC):
         if isinstance(key, slice):
             return self._decode(np.arange(self._count(needed_stop(key), strict=True))[key])
         if isinstance(key, list | tuple | range | np.ndarray) and np.ndim(key):
-            return self._decode(self._numbers(key))
+            return self._decode(frame_numbers(key, self._count, self._name))
         try:
             number = operator.index(key)
         except TypeError:
             raise TypeError(
                 f'expected a frame number, a slice or a list of frame numbers, got {type(key).__name__}'
             ) from None
-        frame: Pixels = self._decode(self._numbers([number]))[0]
+        frame: Pixels = self._decode(frame_numbers([number], self._count, self._name))[0]
         return frame
-
-    def _numbers(self, key: Any) -> Int64s:
-        """Returns frame numbers as int64 in range(len(self))."""
-        found = np.asarray(key)
-        if found.ndim != 1 or (found.size and found.dtype.kind not in 'iu'):
-            raise TypeError(
-                f'expected a list of integer frame numbers, got {found.dtype} of shape {found.shape}'
-            )
-        found = found.astype(np.int64)
-        if not len(found):
-            return found
-        count = self._count(None if int(found.min()) < 0 else int(found.max()) + 1)
-        wrong = found[(found < -count) | (found >= count)]
-        if len(wrong):
-            raise IndexError(f'{self._name}: frame {wrong[0]} out of range [{-count}, {count})')
-        return np.where(found < 0, found + count, found)
 
     def read(self, key: Any) -> Frames:
         """Returns frames and their presentation times; `key` as for `video[key]`."""

@@ -7,6 +7,7 @@ with a variable frame rate, B-frames, or an edit that removes frames.
 from __future__ import annotations
 
 import copy
+import functools
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any, SupportsIndex, TypedDict, Unpack
@@ -14,10 +15,14 @@ from typing import Any, SupportsIndex, TypedDict, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from bags.concurrency import Shareable, map_concurrently
+from bags.concurrency import FifoCache, Shareable, cached_attribute
+from bags.dataset.base import check_dataset
+from bags.dataset.frames import JoinedFrames, known_length
+from bags.dataset.registry import VIDEO_WORDS
+from bags.dataset.selection import select_fields
 from bags.formats.ffmpeg import Stream
 from bags.formats.pixels import COLORS, PixelOptions, Pixels, pixel_dtype
-from bags.indexing import Int64s
+from bags.indexing import Int64s, check_index
 from bags.media.audio import Audio
 from bags.media.demux import streams_of
 from bags.media.encoders import reading_options
@@ -25,6 +30,9 @@ from bags.media.frames import FrameSequence, FrameTimes
 from bags.media.source import LazyDecoder, Source
 from bags.media.timeline import Timeline
 from bags.media.video_decoder import open_video
+
+NO_FRAMES: Pixels = np.empty((0, 0, 0, 3), np.uint8)
+"""The frames of no video."""
 
 
 class VideoOptions(TypedDict, total=False):
@@ -35,6 +43,10 @@ class VideoOptions(TypedDict, total=False):
     dtype: npt.DTypeLike | None
     rotate: bool
     threads: int | None
+
+
+MAX_OPEN_CLIPS = 16
+"""Number of clips of a `ClipSequence` that stay open."""
 
 
 class Video(Shareable, FrameSequence):
@@ -67,6 +79,7 @@ class Video(Shareable, FrameSequence):
         stream: int | None = None,
     ) -> None:
         self.decoder = LazyDecoder(source, open_video, stream)
+        """The decoder, for this library."""
         self._set(size, color, dtype, rotate, threads)
 
     def _set(self, size: Any, color: str, dtype: Any, rotate: bool, threads: int | None) -> None:
@@ -116,10 +129,11 @@ class Video(Shareable, FrameSequence):
         """The packet and the presentation time of each frame."""
         return self.decoder.get().timeline
 
-    def _length(self) -> tuple[int, Exception | None]:
-        """Returns the number of frames, and an error if more are missing at the end of the file."""
+    @property
+    def truncation(self) -> Exception | None:
+        """The error for frames that are missing at the end of the file; None if it is complete."""
         missing = self._timeline.truncation
-        return len(self._timeline), self.source.error(ValueError(missing)) if missing else None
+        return self.source.error(ValueError(missing)) if missing else None
 
     @property
     def _name(self) -> str:
@@ -200,12 +214,10 @@ class JoinedVideos(FrameSequence):
         is_remote: bool,
         name: str,
     ) -> None:
-        self._videos, self._video, self._length = count, video, length
-        self._is_remote, self._label = is_remote, name
-        self._known: list[tuple[int, Exception | None]] = []
-        """Results of `length` for the first videos. Without a lock, which a fork could leave held: threads
-        may find the same lengths, and write equal values."""
-        self._known_times: FrameTimes | None = None
+        self._videos, self._video, self._label = count, video, name
+        self._frames = JoinedFrames(
+            count, lambda number, frames: video(number)[frames], length, is_remote, name, NO_FRAMES
+        )
 
     @property
     def _name(self) -> str:
@@ -214,90 +226,75 @@ class JoinedVideos(FrameSequence):
     @property
     def lengths(self) -> Int64s:
         """Frames of each video, shape (videos,)."""
-        self._count(None)
-        return np.diff(self._ends(), prepend=0)
-
-    def _ends(self) -> Int64s:
-        """Returns the end of each video in frames, as far as the lengths are known."""
-        return np.cumsum([length for length, _ in self._known], dtype=np.int64)
+        self._frames.count()
+        return np.diff(self._frames.ends(), prepend=0)
 
     def _count(self, stop: int | None, strict: bool = True) -> int:
-        while True:
-            ends = self._ends()
-            count, cut = (int(ends[-1]), self._known[len(ends) - 1][1]) if len(ends) else (0, None)
-            if stop is not None and len(ends) and count >= stop:
-                return count
-            if cut:
-                raise cut
-            if len(ends) == self._videos:
-                return count
-            # Assumes that no later video is longer than the longest one known.
-            more = self._videos - len(ends)
-            if stop is not None:
-                longest = int(np.diff(ends, prepend=0).max()) if len(ends) else stop
-                more = min(more, max(1, -(-(stop - count) // max(1, longest))))
-            self._find_lengths(len(ends), more)
-
-    def _find_lengths(self, first: int, count: int) -> None:
-        """Finds the lengths of videos, up to a damaged one; concurrently in a remote dataset."""
-
-        def work(number: int) -> tuple[int, Exception | None] | Exception:
-            try:
-                return self._length(number)
-            except Exception as exc:
-                return exc
-
-        results: list[tuple[int, Exception | None]] = []
-        for found in map_concurrently(work, range(first, first + count), self._is_remote):
-            if isinstance(found, Exception):
-                if not results:
-                    raise found
-                break  # An access that needs this video tries again.
-            results.append(found)
-            if found[1]:
-                break
-        self._known[first : first + len(results)] = results
+        return self._frames.count(stop)
 
     def _times(self) -> FrameTimes:
-        if self._known_times is None:
-            self._count(None)
-            parts, end = [np.empty(0)], 0.0
-            numbers = range(self._videos)
-            for timeline in map_concurrently(lambda k: self._video(k)._timeline, numbers, self._is_remote):
-                seconds = timeline.seconds(np.append(timeline.ticks, timeline.end))
-                parts.append(end + seconds[:-1] - seconds[0])
-                end += float(seconds[-1] - seconds[0])
-            self._known_times = FrameTimes(np.concatenate(parts), end, end)
-        return self._known_times
+        return self._all_times
+
+    @cached_attribute
+    def _all_times(self) -> FrameTimes:
+        starts, end = self._frames.times(
+            lambda number: (self._video(number).timestamps, self._video(number).duration)
+        )
+        return FrameTimes(starts, end, end)
 
     def _frame_type(self) -> tuple[tuple[int, int, int], np.dtype[Any]]:
-        return self._video(0)._frame_type() if self._videos else ((0, 0, 3), np.dtype(np.uint8))
+        return self._video(0)._frame_type() if self._videos else (NO_FRAMES.shape[1:], NO_FRAMES.dtype)
 
     def _decode(self, numbers: Int64s) -> Pixels:
-        if not len(numbers):
-            return self.no_frames()
-        starts = np.append(0, self._ends())
-        videos = np.searchsorted(starts, numbers, 'right') - 1
-
-        def work(video: int) -> tuple[Int64s, Pixels]:
-            places = np.flatnonzero(videos == video)
-            return places, self._video(video)[numbers[places] - starts[video]]
-
-        parts = map_concurrently(work, np.unique(videos).tolist(), self._is_remote)
-        if len(parts) == 1:
-            return parts[0][1]
-        shapes = sorted({(part.shape[1:], part.dtype.name) for _, part in parts})
-        if len(shapes) > 1:
-            sizes = ' and '.join(f'{dtype} frames of shape {shape}' for shape, dtype in shapes[:2])
-            raise ValueError(f'{self._name}: expected videos of one frame size, got {sizes}')
-        frames = np.empty((len(numbers), *shapes[0][0]), shapes[0][1])
-        for places, part in parts:
-            frames[places] = part
-        return frames
+        return self._frames.read(numbers)
 
     def __iter__(self) -> Iterator[Pixels]:
         for number in range(self._videos):
             yield from self._video(number)
+
+
+class ClipSequence(JoinedVideos):
+    """The clips of a datapoint as one video.
+
+    Frames are numbered through all clips. A read loads the headers of the clips up to the last frame, once,
+    and decodes the necessary part of the clips that contain the frames. Each clip begins where the previous
+    one ends. Thread-safe, and picklable if the dataset is.
+
+    Args:
+        dataset: A reader or a view.
+        index: The datapoint.
+        field: A field of type `mp4[]`, `webm[]`, `mkv[]` or `video[]`, or a plain one: a single clip.
+        **options: `size`, `color`, `dtype`, `rotate` and `threads`, as of a `Video`.
+    """
+
+    def __init__(
+        self, dataset: Any, index: SupportsIndex, field: str, **options: Unpack[VideoOptions]
+    ) -> None:
+        check_dataset('ClipSequence', dataset)
+        select_fields(field, dataset.types)
+        field_type = dataset.types[field]
+        if field_type.word not in VIDEO_WORDS:
+            raise TypeError(f'ClipSequence: field {field!r} of type {field_type.text} is no video')
+        row = check_index(index, len(dataset))
+        count = int(dataset.item_counts(np.array([row]), field)[0]) if field_type.sequence else 1
+        self._arguments = (dataset, row, field, options)
+        merged: dict[str, Any] = {**reading_options(*field_type.args), **options}
+        videos: FifoCache[int, Video] = FifoCache(
+            lambda clip: Video(dataset.record(row, field, clip if field_type.sequence else None), **merged),
+            MAX_OPEN_CLIPS,
+        )
+        where = f'{dataset!r}, datapoint {row}, field {field!r}'
+        super().__init__(
+            count, videos.__getitem__, lambda clip: known_length(videos[clip]), dataset.is_remote, where
+        )
+
+    def __reduce__(self) -> Any:
+        dataset, row, field, options = self._arguments
+        return functools.partial(ClipSequence, **options), (dataset, row, field)
+
+    def __repr__(self) -> str:
+        dataset, row, field, _ = self._arguments
+        return f'bags.ClipSequence({dataset!r}, {row}, {field!r})'
 
 
 def decode_video(record: Any, *args: str) -> Video:
@@ -306,3 +303,5 @@ def decode_video(record: Any, *args: str) -> Video:
 
 
 decode_video.lazy = True  # type: ignore[attr-defined]
+decode_video.frames = decode_video  # type: ignore[attr-defined]
+decode_video.no_frames = NO_FRAMES  # type: ignore[attr-defined]

@@ -22,7 +22,7 @@ from ray.data.extensions import ArrowPythonObjectArray, ArrowTensorArray, ArrowV
 from bags.arrow.types import MEDIA
 from bags.dataset.base import Dataset
 from bags.dataset.batch import Column, Ragged
-from bags.dataset.columns import read_column, read_stored
+from bags.dataset.columns import read_column, read_records
 from bags.dataset.registry import fixed_dtype
 from bags.dataset.spec import FieldType, Spec
 from bags.formats.arrays import array_type, is_small_float
@@ -41,7 +41,7 @@ def to_table(dataset: Dataset, indices: Int64s, fields: tuple[str, ...]) -> pa.T
     values = [name for name in fields if types[name].word not in MEDIA]
     columns = {
         **dataset.read_selection(indices, dict.fromkeys(values, True), read_column),
-        **dataset.read_selection(indices, dict.fromkeys(stored, True), read_stored),
+        **dataset.read_selection(indices, dict.fromkeys(stored, True), read_records),
     }
     return pa.table({name: _to_arrow(name, types[name], columns[name]) for name in fields})
 

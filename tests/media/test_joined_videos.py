@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import bags
+from bags.dataset.frames import known_length
 from bags.media.video import JoinedVideos
 from tests.media.samples import decoded, film, x264
 
@@ -32,7 +33,7 @@ def parts():
 def joined(records, is_remote=False):
     videos = [bags.Video(record) for record in records]
     return JoinedVideos(
-        len(videos), videos.__getitem__, lambda k: videos[k]._length(), is_remote, 'three videos'
+        len(videos), videos.__getitem__, lambda k: known_length(videos[k]), is_remote, 'three videos'
     )
 
 
@@ -102,7 +103,7 @@ def test_a_truncated_video_ends_what_is_known():
 def test_videos_of_different_sizes():
     video = joined([parts()[0], film(size=(48, 64), count=3)])
     assert video[9:].shape == (3, 48, 64, 3)
-    with pytest.raises(ValueError, match='expected videos of one frame size'):
+    with pytest.raises(ValueError, match='expected frames of one size'):
         video[5:12]
 
 
@@ -115,7 +116,7 @@ def test_a_fork_while_lengths_are_found_does_not_hang():
         if os.getpid() == parent:
             begun.set()
             go.wait(60)
-        return videos[number]._length()
+        return known_length(videos[number])
 
     videos = [bags.Video(part) for part in parts()]
     video = JoinedVideos(len(videos), videos.__getitem__, length, False, 'three videos')

@@ -88,6 +88,7 @@ KEYS = st.one_of(
 )
 
 
+@pytest.mark.slow(all_but='shards')
 @settings(deadline=None, max_examples=40)
 @given(KEYS, st.sampled_from([0, 1, 3]), st.sampled_from(['clips', 'parts']))
 def test_clips_are_one_video(reader, key, index, field):
@@ -219,20 +220,24 @@ def test_columns_of_parts_that_differ(reader, film, kit, tmp_path):
     assert both.batch([1, 0], {'film': bags.frames(0, 4)})['film'].shape == (2, 4, 48, 48, 3)
 
 
-@pytest.mark.parametrize('drop_last', [True, False])
+@pytest.mark.slow(all_but='plain-*-drop')
+@pytest.mark.parametrize('padding', ['drop', 'edge'])
 @pytest.mark.parametrize('fields', [('film',), ('clips',), ('parts', 'steps'), ('lossless', 'parts')])
-def test_windows_of_frames(reader, fields, drop_last):
-    view = bags.windows(reader, fields, 16, 11, drop_last)
+def test_windows_of_frames(reader, fields, padding):
+    spans = dict.fromkeys(fields, bags.steps(0, 16))
+    # Videos are aligned by time; with one rate for both, by the numbers of their frames.
+    times = dict.fromkeys(fields, 25) if len(fields) == 2 and fields[0] == 'lossless' else None
+    view = reader.windows(spans, every=fields[0], stride=11, padding=padding, times=times)
     missing = {'clips': 2, 'film': 1}.get(fields[0])
     wanted = [
-        (index, start, list(range(start, min(start + 16, COUNT))))
+        (index, start, [min(frame, COUNT - 1) for frame in range(start, start + 16)])
         for index in range(4)
         if index != missing
-        for start in range(0, COUNT - 15 if drop_last else COUNT, 11)
+        for start in range(0, COUNT - 15 if padding == 'drop' else COUNT, 11)
     ]
     assert len(view) == len(wanted)
     assert [view.origin(index) for index in range(len(view))] == [(row, start) for row, start, _ in wanted]
-    assert all(view.spec[field] == ('array' if field != 'steps' else 'int(4)[]') for field in fields)
+    assert all(view.spec[field] == ('array' if field != 'steps' else 'array(int32,16)') for field in fields)
     order = [*range(len(view)), 1, 0, 1][::-1]
     rows = view.__getitems__(order)
     batch = view.batch(order, (*fields, 'id'))
@@ -248,8 +253,7 @@ def test_windows_of_frames(reader, fields, drop_last):
                 else:
                     assert found[field].shape == (len(frames), 48, 48, 3)
                     assert numbers(found[field]) == frames
-    if drop_last:
-        assert batch[fields[0]].shape == (len(order), 16, 48, 48, 3)
+    assert batch[fields[0]].shape == (len(order), 16, 48, 48, 3)
     rows[-2][fields[0]][:] = 77
     assert rows[0][fields[0]].max() > 200
     records = view.field(fields[0])
@@ -261,12 +265,12 @@ def test_windows_of_frames(reader, fields, drop_last):
 
 
 def test_what_cannot_be_cut_into_windows(reader, film, kit, tmp_path):
-    with pytest.raises(TypeError, match='sequences or videos'):
-        bags.windows(reader, 'id', 3)
+    with pytest.raises(TypeError, match='sequences, videos or audio'):
+        reader.windows(every='id', id=bags.steps(0, 3))
     uneven = kit.fill(
         tmp_path / 'a', [{'film': film, 'steps': [1, 2]}], {'film': 'video', 'steps': 'int(1)[]'}
     )
-    view = bags.windows(bags.open(uneven), ('film', 'steps'), 3)
+    view = bags.open(uneven).windows(every='film', film=bags.steps(0, 3), steps=bags.steps(0, 3))
     with pytest.raises(ValueError, match=r"60 items of 'film' and 2 of 'steps' in datapoint 0"):
         len(view)
 

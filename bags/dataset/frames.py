@@ -1,0 +1,194 @@
+"""Frames: values that are sequences, read in parts; those of consecutive records as one sequence.
+
+A decoder with an attribute `frames`, a function of a record and the type's arguments, has such values:
+`bags.frames` selects some of their frames and `dataset.windows` makes windows of them, without decoding
+values as a whole. The function gets a record to open, as a lazy decoder does, and returns `LazyFrames`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from bags.concurrency import map_concurrently
+from bags.indexing import Int64s, needed_stop
+
+Seconds = npt.NDArray[np.float64]
+
+
+class LazyFrames(Protocol):
+    """The frames of a record.
+
+    An optional attribute `truncation` is the error for frames that are missing at the end of the record, or
+    None. Videos have the attributes `timestamps` and `duration` as well.
+    """
+
+    def __len__(self) -> int:
+        """Returns the number of frames that the record has."""
+        ...
+
+    def __getitem__(self, numbers: Int64s, /) -> npt.NDArray[Any]:
+        """Returns frames, shape (n, …).
+
+        Args:
+            numbers: int64, shape (n,), in range(len(self)): in any order, with repeats, possibly none.
+        """
+        ...
+
+
+Length = tuple[int, Exception | None]
+"""The number of frames of a record, and the error if more are missing at its end."""
+
+
+def known_length(frames: LazyFrames) -> Length:
+    """Returns the number of frames of a record, and the error if more are missing at its end."""
+    return len(frames), getattr(frames, 'truncation', None)
+
+
+def frame_numbers(key: Any, count: Callable[[int | None], int], name: str) -> Int64s:
+    """Returns frame numbers as int64 in the range of the frames.
+
+    Args:
+        key: Numbers, of which negative ones count from the end.
+        count: Returns the number of frames, or any number not below its argument if there are that many.
+        name: The name of the frames in errors.
+
+    Raises:
+        IndexError: No such frame.
+        TypeError: Not integers.
+    """
+    found = np.asarray(key)
+    if found.ndim != 1 or (found.size and found.dtype.kind not in 'iu'):
+        raise TypeError(f'expected a list of integer frame numbers, got {found.dtype} of shape {found.shape}')
+    found = found.astype(np.int64)
+    if not len(found):
+        return found
+    total = count(None if int(found.min()) < 0 else int(found.max()) + 1)
+    wrong = found[(found < -total) | (found >= total)]
+    if len(wrong):
+        raise IndexError(f'{name}: frame {wrong[0]} out of range [{-total}, {total})')
+    return np.where(found < 0, found + total, found)
+
+
+class JoinedFrames:
+    """The frames of consecutive records as one sequence. Lengths are read once, as far as they are needed.
+
+    Args:
+        records: The number of records.
+        read: Function from the number of a record and numbers of its frames to these frames.
+        length: Function from the number of a record to its `Length`.
+        is_remote: Reads wait for a network, so that several records are read concurrently.
+        name: The name in error messages.
+        no_frames: The frames of no record.
+    """
+
+    def __init__(
+        self,
+        records: int,
+        read: Callable[[int, Int64s], npt.NDArray[Any]],
+        length: Callable[[int], Length],
+        is_remote: bool,
+        name: str,
+        no_frames: npt.NDArray[Any],
+    ) -> None:
+        self._records, self._read, self._length = records, read, length
+        self._is_remote, self._name, self._no_frames = is_remote, name, no_frames
+        self._known: list[Length] = []
+        """Lengths of the first records. Without a lock, which a fork could leave held: threads may find the
+        same lengths, and write equal values."""
+
+    def ends(self) -> Int64s:
+        """Returns the end of each record in frames, as far as the lengths are known."""
+        return np.cumsum([length for length, _ in self._known], dtype=np.int64)
+
+    def count(self, stop: int | None = None) -> int:
+        """Returns the number of frames, or any number not below `stop` if there are that many.
+
+        Raises:
+            Exception: That of a record whose frames are missing, if they are needed.
+        """
+        while True:
+            ends = self.ends()
+            count, cut = (int(ends[-1]), self._known[len(ends) - 1][1]) if len(ends) else (0, None)
+            if stop is not None and len(ends) and count >= stop:
+                return count
+            if cut:
+                raise cut
+            if len(ends) == self._records:
+                return count
+            # Assumes that no later record is longer than the longest one known.
+            more = self._records - len(ends)
+            if stop is not None:
+                longest = int(np.diff(ends, prepend=0).max()) if len(ends) else stop
+                more = min(more, max(1, -(-(stop - count) // max(1, longest))))
+            self._find_lengths(len(ends), more)
+
+    def _find_lengths(self, first: int, count: int) -> None:
+        """Finds the lengths of records, up to a damaged one; concurrently in a remote dataset."""
+
+        def work(number: int) -> Length | Exception:
+            try:
+                return self._length(number)
+            except Exception as exc:
+                return exc
+
+        results: list[Length] = []
+        for found in map_concurrently(work, range(first, first + count), self._is_remote):
+            if isinstance(found, Exception):
+                if not results:
+                    raise found
+                break  # An access that needs this record tries again.
+            results.append(found)
+            if found[1]:
+                break
+        self._known[first : first + len(results)] = results
+
+    def __getitem__(self, key: Any) -> npt.NDArray[Any]:
+        """Returns the frames of a slice, which is clipped, or of a list of numbers."""
+        if isinstance(key, slice):
+            return self.read(np.arange(self.count(needed_stop(key)))[key])
+        return self.read(frame_numbers(key, self.count, self._name))
+
+    def read(self, numbers: Int64s) -> npt.NDArray[Any]:
+        """Returns frames by numbers below a `count`, in any order, with repeats.
+
+        Raises:
+            ValueError: They differ in shape or dtype.
+        """
+        if not len(numbers):
+            return self._read(0, numbers) if self._records else self._no_frames
+        starts = np.append(0, self.ends())
+        owners = np.searchsorted(starts, numbers, 'right') - 1
+
+        def work(record: int) -> tuple[Int64s, npt.NDArray[Any]]:
+            positions = np.flatnonzero(owners == record)
+            return positions, self._read(record, numbers[positions] - starts[record])
+
+        parts = map_concurrently(work, np.unique(owners).tolist(), self._is_remote)
+        if len(parts) == 1:
+            return parts[0][1]
+        shapes = sorted({(part.shape[1:], part.dtype.name) for _, part in parts})
+        if len(shapes) > 1:
+            found = ' and '.join(f'{dtype} frames of shape {shape}' for shape, dtype in shapes[:2])
+            raise ValueError(f'{self._name}: expected frames of one size, got {found}')
+        frames = np.empty((len(numbers), *shapes[0][0]), shapes[0][1])
+        for positions, part in parts:
+            frames[positions] = part
+        return frames
+
+    def times(self, timestamps: Callable[[int], tuple[Seconds, float]]) -> tuple[Seconds, float]:
+        """Returns the time of each frame, and the end of the last; each record begins where one ends.
+
+        Args:
+            timestamps: Function from the number of a record to the times of its frames, and the seconds from
+                the first of them to the end of the last frame.
+        """
+        self.count()
+        parts, end = [np.empty(0)], 0.0
+        for starts, duration in map_concurrently(timestamps, range(self._records), self._is_remote):
+            parts.append(end + starts - starts[:1])
+            end += duration
+        return np.concatenate(parts), end

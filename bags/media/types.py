@@ -1,0 +1,11 @@
+"""The types `video` and `audio`, as the registry of types imports them."""
+
+from __future__ import annotations
+
+from bags.dataset.registry import TypeFunctions
+from bags.media.audio import decode_audio
+from bags.media.encoders import audio_options, encode_audio, encode_video, stored_video_options
+from bags.media.video import decode_video
+
+VIDEO = TypeFunctions(encode_video, decode_video, stored_video_options)
+AUDIO = TypeFunctions(encode_audio, decode_audio, audio_options)
