@@ -2,7 +2,40 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import importlib
+import warnings
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from bags.entry_points import Added, find_added, names_of_added
+from bags.interop.extensions import split_name, type_of
+from bags.interop.ignored_files import is_beside, is_hidden, matches
+from bags.interop.source import Source
+from bags.validation import import_optional
+
+GROUP = 'bags.sources'
+"""Entry points of other packages: the name of a format, and an `Importer`."""
+
+
+class Importer(Protocol):
+    """What reads a format: one of `FORMATS`, or a module or object that is an entry point `bags.sources`."""
+
+    @property
+    def files(self) -> Collection[str]:
+        """Patterns of the names of its files, in lower case: `('*.xyz',)`."""
+        ...
+
+    def open_source(self, paths: list[str], storage_options: Mapping[str, Any] | None, /) -> Source:
+        """Returns the datapoints of files, without reading their values.
+
+        Args:
+            paths: Files: paths or URLs, which `bags.interop.records.open_file` opens.
+            storage_options: Those of the object store, for URLs.
+
+        Raises:
+            ValueError: A file is damaged.
+        """
+        ...
 
 
 class Format(NamedTuple):
@@ -26,6 +59,20 @@ class Format(NamedTuple):
     """Whether several folders with the marker are one source."""
     has_arrays: bool = False
     """Whether `open_source` takes `left_out` too: fields whose arrays need not be readable."""
+
+    def open_source(
+        self, paths: list[str], storage_options: Mapping[str, Any] | None, /, **options: Any
+    ) -> Source:
+        """Opens files with the module, as `Importer.open_source`.
+
+        Raises:
+            MissingDependencyError: A package that the module needs is not installed.
+        """
+        for package in self.packages:
+            import_optional(package, self.extra)
+        module = importlib.import_module(f'bags.interop.sources.{self.module}')
+        source: Source = module.open_source(paths, storage_options, **options)
+        return source
 
 
 FORMATS: dict[str, Format] = {
@@ -81,3 +128,49 @@ FORMATS: dict[str, Format] = {
 
 SPLITS = ('train', 'training', 'test', 'testing', 'validation', 'valid', 'val', 'dev', 'eval', 'evaluation')
 """Names of the splits of a dataset."""
+
+
+def find_importer(format: str) -> Importer | None:
+    """Returns what reads a format, of this library or of another installed package; None if there is none.
+
+    Raises:
+        ValueError: A package has the format, but cannot be used.
+    """
+    if format in FORMATS:
+        return FORMATS[format]
+    added = find_added(GROUP, format)
+    return None if added is None else _importer_of(added)
+
+
+def importer_for(names: Iterable[str]) -> tuple[Importer, list[str], list[str]] | None:
+    """Finds what reads files that this library does not know, among other installed packages.
+
+    Args:
+        names: Paths of files of which no format of this library has the names.
+
+    Returns:
+        The importer, its files, and the files beside them that describe them. None if a file is neither, or
+        if this library has a type for all of them.
+    """
+    names = [name for name in names if not is_hidden(name)]
+    beside = [name for name in names if is_beside(name)]
+    own = [name for name in names if name not in beside]
+    if all(type_of(split_name(name)[1]) != 'bytes' for name in own):
+        return None
+    for name in names_of_added(GROUP):
+        try:
+            importer = find_importer(name)
+        except ValueError as exc:
+            warnings.warn(f'entry point of {GROUP}: {exc}', RuntimeWarning, stacklevel=2)
+            continue
+        if importer is not None and all(matches(each, tuple(importer.files)) for each in own):
+            return importer, own, beside
+    return None
+
+
+def _importer_of(added: Added) -> Importer:
+    if not hasattr(added.value, 'files') or not callable(getattr(added.value, 'open_source', None)):
+        detail = f'expected files and open_source of {added.name!r} in the package {added.package}'
+        raise ValueError(f'{detail}, got {added.value!r:.80}')
+    importer: Importer = added.value
+    return importer

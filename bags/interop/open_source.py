@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -17,17 +16,20 @@ from bags.interop.exported import EXPORT, read_exported
 from bags.interop.extensions import KEY
 from bags.interop.files import FileSource
 from bags.interop.folders import LAYOUTS, FolderSource, list_files
-from bags.interop.formats import FORMATS
+from bags.interop.formats import FORMATS, Importer, find_importer, importer_for
+from bags.interop.ignored_files import matches
 from bags.interop.records import open_file, size_of
 from bags.interop.source import Source, find_filesystem, list_paths, list_some, naming
 from bags.interop.target import UNFINISHED
 from bags.interop.webdataset import TarSource, is_tar
 from bags.storage.urls import plain_path
-from bags.validation import import_optional, one_of
+from bags.validation import one_of
 
 SourcePath = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 _BRACES = re.compile(r'\{(?:(\d+)\.\.(\d+)(?:\.\.(-?\d+))?|([^{},]*(?:,[^{},]*)+))\}')
+KNOWN = (*FORMATS, 'folder', 'webdataset')
+"""Names of the formats of this library."""
 MAX_FILES = 1_000_000
 """Maximum number of files that braces expand to."""
 
@@ -65,7 +67,7 @@ def open_source(
     if not isinstance(spec, Mapping | None):
         raise TypeError(f'spec: expected a mapping of fields to types, got {spec!r:.80}')
     if format is not None:
-        one_of('format', format, (*FORMATS, 'folder', 'webdataset'))
+        _check_format(format)
     parts = [source] if isinstance(source, str | os.PathLike) else source
     paths = [path for part in parts for path in _expand_braces(os.fspath(plain_path(part)), storage_options)]
     if not paths:
@@ -86,6 +88,11 @@ def open_source(
     if on_error == 'raise' and found.damaged:
         raise SourceError(*found.damaged[0])
     return _with_changes(found, spec)
+
+
+def _check_format(format: Any) -> None:
+    if format not in KNOWN and (not isinstance(format, str) or find_importer(format) is None):
+        one_of('format', format, KNOWN)
 
 
 def _expand_braces(path: str, storage_options: Mapping[str, Any] | None) -> list[str]:
@@ -150,7 +157,10 @@ def _open(
     keep = layout in ('files', 'stems') or (layout is None and format == 'folder')
     format = 'folder' if layout is not None else format
     exported = read_exported(metadata, f'{root}/{METADATA}') if layout is None else None
-    if exported is not None:
+    added = None if exported is not None else _find_added(format, names or [paths[0].rpartition('/')[2]])
+    if added is not None:
+        chosen = Detected('', *added[1:])
+    elif exported is not None:
         chosen = detect_exported(names, exported)
     elif names:
         chosen = detect(root, names, format, keep=keep)
@@ -159,12 +169,11 @@ def _open(
     if names:
         paths = [f'{root}/{path}' if root and path else root or path for path in chosen.paths]
     source: Source
-    if about := FORMATS.get(chosen.format):
-        for package in about.packages:
-            import_optional(package, about.extra)
+    if added is not None:
+        source = added[0].open_source(paths, storage_options)
+    elif about := FORMATS.get(chosen.format):
         options = {'left_out': left_out} if about.has_arrays else {}
-        module = importlib.import_module(f'bags.interop.sources.{about.module}')
-        source = module.open_source(paths, storage_options, **options)
+        source = about.open_source(paths, storage_options, **options)
     elif chosen.format == 'webdataset':
         source = TarSource(paths, storage_options, exported)
     else:
@@ -179,6 +188,16 @@ def _open(
     if beside := [*chosen.left_out, *others]:
         source.notes.append(f'left out: {list_some(beside)}')
     return source
+
+
+def _find_added(format: str | None, names: list[str]) -> tuple[Importer, list[str], list[str]] | None:
+    """Finds what reads files that this library does not know, with its files and those beside them."""
+    if format is None:
+        return None if any(map(format_of, names)) else importer_for(names)
+    if format in KNOWN or (importer := find_importer(format)) is None:
+        return None
+    own = [name for name in names if matches(name, tuple(importer.files))] or names
+    return importer, own, [name for name in names if name not in own]
 
 
 def _list(paths: list[str], storage_options: Mapping[str, Any] | None) -> tuple[str, list[str], list[str]]:
