@@ -3,7 +3,7 @@
     bag        a file of records: `bags.bag.Reader`, `bags.bag.Writer`, `bags.bag.Index`
     formats    `bags.encoders`, `bags.decoders`: values to records and back
     datasets   `bags.open` and the readers and writers of one folder or of many
-    views      `select`, `concat`, `join`, `windows`: datasets over other datasets
+    views      `dataset.select`, `filter`, `windows`; `concat` and `join`: datasets over other datasets
     frameworks `bags.torch`, `bags.grain`, `bags.jax`: batches for PyTorch, Grain and JAX
     pipelines  `bags.beam`, `bags.ray`: sources and sinks for Apache Beam and Ray Data
     types      `bags.types`: the classes of results and arguments, for annotations
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from bags.dataset.selection import frames
     from bags.dataset.sharded_reader import ShardedDatasetReader
     from bags.dataset.sharded_writer import ShardedDatasetWriter
-    from bags.dataset.views import concat, filter, select
+    from bags.dataset.views import concat
     from bags.dataset.writer import DatasetWriter
     from bags.formats.images import draft_decoders
     from bags.interop.convert import convert
@@ -81,7 +81,6 @@ if TYPE_CHECKING:
     from bags.media.remux import remux
     from bags.media.video import ClipSequence, Video
     from bags.sequences.spans import steps, times
-    from bags.sequences.windows import windows
     from bags.viewer.notebook import view
 
 __version__ = '1.0.0'
@@ -117,7 +116,6 @@ __all__ = [
     'draft_decoders',
     'encoders',
     'export',
-    'filter',
     'frames',
     'from_numpy',
     'info',
@@ -130,7 +128,6 @@ __all__ = [
     'recover',
     'remux',
     'samplers',
-    'select',
     'set_metadata',
     'stack',
     'statistics',
@@ -138,7 +135,6 @@ __all__ = [
     'times',
     'verify',
     'view',
-    'windows',
     'write',
 ]
 
@@ -154,7 +150,7 @@ _HOMES = {
     'dataset.selection': ('frames',),
     'dataset.sharded_reader': ('ShardedDatasetReader',),
     'dataset.sharded_writer': ('ShardedDatasetWriter',),
-    'dataset.views': ('concat', 'filter', 'select'),
+    'dataset.views': ('concat',),
     'dataset.writer': ('DatasetWriter',),
     'formats.images': ('draft_decoders',),
     'interop.convert': ('convert',),
@@ -176,7 +172,6 @@ _HOMES = {
     'media.remux': ('remux',),
     'media.video': ('ClipSequence', 'Video'),
     'sequences.spans': ('steps', 'times'),
-    'sequences.windows': ('windows',),
     'viewer.notebook': ('view',),
 }
 

@@ -1,7 +1,12 @@
 """The classes of results and arguments, for annotations and `isinstance`."""
 
+from bags.dataset.base import WindowsView
+from bags.dataset.frames import LazyFrames
 from bags.dataset.options import ReadOptions, WriteOptions
+from bags.dataset.selection import Steps, Times
 from bags.dataset.written import Skipped, Written
+from bags.interop.formats import Importer
+from bags.interop.source import Source
 from bags.loader.collate import PackedSequences, Padded
 from bags.loader.iterator import LoaderIterator
 from bags.loader.normalize import Normalize
@@ -10,7 +15,6 @@ from bags.maintenance.recover import Recovery
 from bags.maintenance.statistics import FieldStatistics
 from bags.maintenance.verify_bag import Damage, Note
 from bags.media.clips import EncodedClip
-from bags.sequences.spans import Steps, Times
 
 __all__ = [
     'BagInfo',
@@ -20,6 +24,8 @@ __all__ = [
     'EncodedClip',
     'FieldInfo',
     'FieldStatistics',
+    'Importer',
+    'LazyFrames',
     'LoaderIterator',
     'Normalize',
     'Note',
@@ -28,8 +34,10 @@ __all__ = [
     'ReadOptions',
     'Recovery',
     'Skipped',
+    'Source',
     'Steps',
     'Times',
+    'WindowsView',
     'WriteOptions',
     'Written',
 ]

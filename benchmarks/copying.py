@@ -42,7 +42,7 @@ def main() -> None:
             for index in range(count):
                 writer.append({'data': record, 'id': index})
         reader = bags.open(source)
-        mixed = bags.select(reader, np.random.default_rng(1).permutation(count))
+        mixed = reader.select(np.random.default_rng(1).permutation(count))
         ways: dict[str, Callable[[], object]] = {
             'cp': lambda: subprocess.run(['cp', '-r', '--reflink=never', source, target], check=True),
             'bags.copy': lambda: bags.copy(reader, target),

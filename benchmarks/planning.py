@@ -47,14 +47,14 @@ def open_windows(path: Path) -> None:
         for _ in range(1000):
             writer.append({'x': np.zeros(100_000, np.uint8)})
     for title, options in (
-        ('of items', {'fields': 'x', 'length': 16}),
+        ('of items', {'every': 'x', 'x': bags.steps(0, 16), 'padding': 'drop'}),
         ('by time', {'every': 'x', 'x': bags.times(-0.1, 0.1, rate=50), 'times': {'x': 100}}),
         ('by time, whole ones', {
             'every': 0.01, 'x': bags.times(-0.1, 0.1, rate=50), 'times': {'x': 100}, 'padding': 'drop',
         }),
     ):  # fmt: skip
         start = time.perf_counter()
-        view = bags.windows(bags.open(path), **options)
+        view = bags.open(path).windows(**options)
         view[len(view) // 2]
         print(f'  {len(view):,} windows {title}, and one of them: {time.perf_counter() - start:.3f} s')
 

@@ -42,11 +42,10 @@ def write(path, kind):
 
 
 class Windows:
-    """Makes the view that `bags.windows` returns."""
+    """Makes the view that `dataset.windows` returns."""
 
     def __init__(self, path):
-        self.view = bags.windows(
-            bags.open(path), every='camera', camera=bags.times(-0.2, 0.0),
+        self.view = bags.open(path).windows(every='camera', camera=bags.times(-0.2, 0.0),
             state=bags.times(-0.045, 0.0, rate=200), action=bags.steps(0, 16),
         )  # fmt: skip
 
@@ -123,8 +122,7 @@ def beside_lerobot(output, folder, quick):
             for episode, video in enumerate(lerobot.videos()):
                 states = states_of(episode)
                 writer.append({'camera': video, 'state': states, 'action': -states})
-        windows = bags.windows(
-            bags.open(folder / 'bags'),
+        windows = bags.open(folder / 'bags').windows(
             {name: bags.times(*offsets, fill='exact') for name, offsets in DELTA_TIMESTAMPS.items()},
             every='camera', times={'state': 30, 'action': 30},
         )  # fmt: skip

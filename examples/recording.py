@@ -117,7 +117,7 @@ def main(folder: Path, path: Path | None = None) -> None:
             [lambda s=s: clips[0, {'recording': bags.frames(s, s + LENGTH)}]['recording'] for s in starts],
         )
         # As for training: each slice is a datapoint.
-        view = bags.windows(clips, 'recording', LENGTH)
+        view = clips.windows(every='recording', recording=bags.steps(0, LENGTH), padding='drop')
         windows = measure('windows', total, [lambda s=s: view[s]['recording'] for s in starts])
         measure('a frame at a time', total, [lambda s=s: video[s] for s in starts])
         measure('everything', total, [lambda: video[:]])

@@ -93,7 +93,7 @@ def numbers(tmp_path):
     [
         (lambda d, path: bags.open(None), TypeError, 'open: expected a path, or several, got NoneType'),
         (lambda d, path: bags.open(b'x'), TypeError, 'open: expected a path, or several, got bytes'),
-        (lambda d, path: bags.select(d, np.ones(4, bool)), IndexError, 'mask of shape'),
+        (lambda d, path: d.select(np.ones(4, bool)), IndexError, 'mask of shape'),
         (lambda d, path: bags.concat(d), TypeError, 'expected several datasets, got a DatasetReader alone'),
         (lambda d, path: bags.bag.Index(d), TypeError, 'Index: expected records'),
         (lambda d, path: bags.Loader(d, 3, rank=2), ValueError, 'rank: expected less than world_size'),
@@ -163,11 +163,11 @@ MISTAKES = {
     'two columns': (lambda at: bags.open(at / 'one').column(['id']), TypeError, "field, got ['id']"),
     'two lengths': (lambda at: bags.open(at / 'one').lengths(['words']), TypeError, "field, got ['words']"),
     'a filter': (
-        lambda at: bags.filter(bags.open(at / 'one'), 3),
+        lambda at: bags.open(at / 'one').filter(3),
         TypeError,
         'a function of a datapoint, got 3',
     ),
-    'a span': (lambda at: bags.windows(bags.open(at / 'one'), 'words', strid=1), TypeError, "field 'strid'"),
+    'a span': (lambda at: bags.open(at / 'one').windows(every='words', strid=1), TypeError, "field 'strid'"),
 }
 
 

@@ -1,6 +1,5 @@
 """Children that are forked while another thread imports a module for bags."""
 
-import ast
 import importlib
 import os
 import sys
@@ -9,7 +8,7 @@ import pytest
 
 import bags
 from bags.forks import PACKAGES
-from tests.test_layers import MODULES
+from tests.test_layers import MODULES, imports
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, 'fork'), reason='children are forked'),
@@ -99,13 +98,7 @@ def test_forks_without_threads(tmp_path, kit):
 
 def test_every_package_is_waited_for():
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                names = [node.module]
-            assert {name.partition('.')[0] for name in names} <= PACKAGES, path
+        assert {name.partition('.')[0] for name in imports(path)} <= PACKAGES, path
 
 
 def test_the_locks_of_python_are_known():

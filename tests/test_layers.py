@@ -30,9 +30,9 @@ LAYERS = [
 ]
 """From the lowest. A module imports its own package and lower layers, also inside functions."""
 PURE = [
-    'bag/options.py', 'bag/sharding.py', 'dataset/batch.py', 'dataset/refs.py',
-    'dataset/selection.py', 'dataset/shard_index.py', 'dataset/spec.py', 'errors.py', 'indexing.py',
-    'loader/collate.py', 'loader/schedule.py', 'media/pictures.py', 'media/timeline.py',
+    'bag/options.py', 'bag/sharding.py', 'dataset/batch.py', 'dataset/refs.py', 'dataset/selection.py',
+    'dataset/shard_index.py', 'dataset/spec.py', 'errors.py', 'indexing.py', 'links/files.py',
+    'links/rows.py', 'loader/collate.py', 'loader/schedule.py', 'media/pictures.py', 'media/timeline.py',
     'samplers/permutation.py', 'storage/ranges.py', 'validation.py',
 ]  # fmt: skip
 OF_USERS = [
@@ -40,6 +40,9 @@ OF_USERS = [
     'bags.jax', 'bags.ray', 'bags.samplers', 'bags.storage', 'bags.torch', 'bags.types',
 ]  # fmt: skip
 """The modules whose names users import, or that a package takes its names from: they have `__all__`."""
+OF_PYTHON = {'_asdict', '_current_frames', '_exit', '_fields', '_module_locks', '_replace'}
+OF_PACKAGES = {'_assert_not_closed', '_strip_protocol'}
+"""Names with an underscore that Python, and that Grain and fsspec document."""
 OUTSIDE = {'io', 'mmap', 'pathlib', 'socket', 'shutil', 'subprocess', 'tempfile', 'threading', 'fsspec'}
 
 
@@ -140,6 +143,22 @@ def declared_names(path):
     return None
 
 
+def test_modules_use_no_underscore_names_of_other_modules():
+    for path in MODULES:
+        own, used = set(), set()
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                own.add(node.name)
+            elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+                own.add(node.id if isinstance(node, ast.Name) else node.attr)
+            elif isinstance(node, ast.Attribute):
+                used.add(node.attr)
+            elif isinstance(node, ast.ImportFrom):
+                used |= {alias.name for alias in node.names}
+        used = {name for name in used if name.startswith('_') and not name.startswith('__')}
+        assert not used - own - OF_PYTHON - OF_PACKAGES, path
+
+
 def test_every_module_says_what_it_is_for():
     for path in MODULES:
         docstring = ast.get_docstring(tree_of(path))
@@ -209,7 +228,6 @@ def test_every_public_name_is_there():
 def test_public_names():
     for name in (
         'open',
-        'select',
         'concat',
         'join',
         'Ragged',

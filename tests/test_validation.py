@@ -125,7 +125,10 @@ WRONG = {
     ),
     'from_numpy, shard_size': (lambda d, to: bags.from_numpy(np.arange(3), to, shard_size='3'), "got '3'"),
     'verify, workers': (lambda d, to: bags.verify(d, workers=0), 'at least 1 or None, got 0'),
-    'windows, length': (lambda d, to: bags.windows(bags.open(d), 'words', '3'), "an integer, got '3'"),
+    'windows, stride': (
+        lambda d, to: bags.open(d).windows(every='words', stride='3', words=bags.steps(0, 1)),
+        "an integer, got '3'",
+    ),
     'zstd, level': (lambda d, to: bags.bag.CompressionZstd('3'), "an integer from .* got '3'"),
     'zstd, dictionary': (lambda d, to: bags.bag.CompressionZstd(3, 'x'), 'bytes or a buffer, got str'),
 }
@@ -142,7 +145,7 @@ def test_wrong_options_are_named(made, tmp_path, what):
 
 def _windows_of(path):
     with bags.open(path) as dataset:
-        return len(bags.windows(dataset, 'words', 1))
+        return len(dataset.windows(every='words', words=bags.steps(0, 1)))
 
 
 TAKES = {
@@ -161,7 +164,7 @@ MAKES = {
     'writer': lambda path: bags.ShardedDatasetWriter(path, SPEC).close(),
     'folder writer': lambda path: bags.DatasetWriter(path, SPEC).close(),
     'write': lambda path: bags.write(ROWS, path, SPEC, workers=1),
-    'copy': lambda path: bags.copy(bags.select(bags.concat([bags.open(bags_at)]), [2]), path),
+    'copy': lambda path: bags.copy(bags.concat([bags.open(bags_at)]).select([2]), path),
     'from_numpy': lambda path: bags.from_numpy(np.arange(3), path),
 }
 KINDS = {
@@ -210,12 +213,11 @@ def test_caches_are_at_paths_of_any_kind(made, tmp_path, kind):
         assert list(dataset) == ROWS
 
 
-@pytest.mark.parametrize('call', [bags.select, bags.windows, bags.prefetch, bags.concat, bags.join])
+@pytest.mark.parametrize('call', [bags.prefetch, bags.concat, bags.join])
 def test_paths_where_a_dataset_must_be_open(made, call):
     given = [str(made)] if call in (bags.concat, bags.join) else str(made)
-    more = {bags.select: ([0],), bags.windows: ('words', 1)}.get(call, ())
     with pytest.raises(TypeError, match=r'expected a dataset, got .*\(bags.open opens one\)'):
-        call(given, *more)
+        call(given)
 
 
 @pytest.mark.parametrize('call', [bags.open, bags.recover, bags.consolidate, bags.verify])

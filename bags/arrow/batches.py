@@ -18,10 +18,10 @@ from bags.arrow.types import (
     shape_of,
     stores_location,
 )
+from bags.dataset.base import Media
 from bags.dataset.batch import Ragged
 from bags.dataset.columns import read_column, read_records, read_values, read_with
 from bags.dataset.field import Field
-from bags.dataset.field_access import Media
 from bags.dataset.registry import bind_decoder
 from bags.dataset.selection import Fields, FrameSelection, Selection, select_fields
 from bags.dataset.spec import FieldType

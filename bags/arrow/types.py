@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bags.dataset.field_access import Media
+from bags.dataset.base import Media
 from bags.dataset.registry import AUDIO_WORDS, IMAGE_WORDS, VIDEO_WORDS, decoders, fixed_dtype
 from bags.dataset.spec import FieldType, type_texts
 from bags.formats.arrays import array_text, array_type, is_small_float, type_text

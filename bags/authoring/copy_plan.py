@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bags.bag.bag_file import BagFile
 from bags.bag.limits import ENTRY
 from bags.dataset.address import RecordRanges, Source
 from bags.dataset.base import Dataset
@@ -38,7 +37,7 @@ def copied_type(field_type: FieldType, unsigned: bool) -> FieldType:
 class LastCopied(NamedTuple):
     """The last copied records, which the next datapoint may share."""
 
-    bag: BagFile
+    bag: Any
     start: int
     stop: int
 

@@ -148,7 +148,7 @@ class ChunkReader:
     def __post_init__(self) -> None:
         self._checked = FifoCache(_open_checked, max_open_bags(4))
 
-    def _bag(self, bag: BagFile) -> BagFile:
+    def _bag(self, bag: Any) -> Any:
         """Returns a bag that compares records with their checksums, if the copy keeps these."""
         if not self.checksum or bag.checksums is not None or bag.options is None:
             return bag
@@ -201,7 +201,8 @@ class ChunkReader:
         offsets = offsets_of(lengths)
         if len(lengths) == 1 and not stored:
             bag = self._bag(plan.sources[int(plan.which[0])].bag)
-            return bag.read(range(int(plan.starts[0]), int(plan.stops[0])), self.threads)
+            found: list[bytes] = bag.read(range(int(plan.starts[0]), int(plan.stops[0])), self.threads)
+            return found
         records: list[Any] = [None] * int(offsets[-1])
         for which in np.unique(plan.which).tolist():
             mine = np.flatnonzero(plan.which == which)
@@ -212,14 +213,14 @@ class ChunkReader:
         return records
 
 
-def has_checksums(bag: BagFile) -> bool:
+def has_checksums(bag: Any) -> bool:
     """Returns whether the records of a bag have checksums."""
     if bag.checksums is not None or bag.options is None:
         return bag.checksums is not None
-    return bag.options.store_of(bag.path).exists(checksums_name(bag.path))
+    return bool(bag.options.store_of(bag.path).exists(checksums_name(bag.path)))
 
 
-def _open_checked(bag: BagFile) -> BagFile:
+def _open_checked(bag: Any) -> BagFile:
     """Opens a bag again, to compare its records with their checksums."""
     assert bag.options is not None
     options = merge(ReaderOptions, bag.options, {'checksum': True})
@@ -228,7 +229,7 @@ def _open_checked(bag: BagFile) -> BagFile:
     return checked
 
 
-def _is_stored_alike(bag: BagFile, target: Compressed | None, again: bool) -> bool:
+def _is_stored_alike(bag: Any, target: Compressed | None, again: bool) -> bool:
     """Returns whether a bag stores records in the same form as the copy."""
     if bag.codec is None or target is None:
         return bag.codec is None and target is None
@@ -239,7 +240,7 @@ def _is_stored_alike(bag: BagFile, target: Compressed | None, again: bool) -> bo
 
 def _stored_runs(ranges: ByteRanges) -> list[Run]:
     """Returns runs of the stored bytes."""
-    bags = [source.bag for source in ranges.sources]
+    bags: list[Any] = [source.bag for source in ranges.sources]
     total, count = int(ranges.sizes.sum()), len(ranges.starts)
     mapped = all(bag.file.buffer is not None for bag in bags)
     if count and (
@@ -258,7 +259,7 @@ def _stored_runs(ranges: ByteRanges) -> list[Run]:
     return [Run(_read_bytes(ranges, bags), ranges.sizes, True)]
 
 
-def _read_bytes(ranges: ByteRanges, bags: Sequence[BagFile]) -> list[bytes]:
+def _read_bytes(ranges: ByteRanges, bags: Sequence[Any]) -> list[bytes]:
     parts = np.maximum(-(-(ranges.stops - ranges.starts) // MAX_REQUEST_BYTES), 1)
     part = spread(np.zeros(len(parts), np.int64), parts)
     starts = np.repeat(ranges.starts, parts) + part * MAX_REQUEST_BYTES
@@ -280,10 +281,10 @@ def _read_values(dataset: Dataset, indices: Int64s, field: str) -> tuple[list[Ru
     """Returns the records of a field without a bag, and their refs, relative to the first of them."""
     kind = dataset.types[field]
     if not kind.sequence:
-        return _joined(dataset._records(indices, field, None), False)
-    entries: list[Any] = list(dataset._item_records(indices, field))
+        return _joined(dataset.read_records(indices, field), False)
+    entries: list[Any] = [list(each or ()) for each in dataset.read_records(indices, field)]
     if kind.optional:
-        empty = dataset._rows(indices, {field: range(0)})
+        empty = dataset.read_rows(indices, {field: range(0)})
         entries = [None if row[field] is None else entry for row, entry in zip(empty, entries, strict=True)]
     return _joined(entries, True)
 

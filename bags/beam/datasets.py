@@ -18,6 +18,7 @@ from bags.dataset.open import open as open_dataset
 from bags.dataset.options import OpenOptions, WriteOptions, WriterSettings
 from bags.dataset.selection import Fields, select_fields
 from bags.dataset.writer import DatasetWriter
+from bags.indexing import chunk_length
 from bags.storage import Store
 from bags.storage.urls import plain_path
 from bags.validation import refuse_unknown
@@ -66,11 +67,10 @@ class DatasetSource(SequenceSource):
         start, stop = range_tracker.start_position(), range_tracker.stop_position()
         dataset = self.sequence()
         selection = select_fields(self._fields, dataset.types)
-        mean = dataset.size // max(1, len(dataset))
-        step = max(1, min(MAX_READ_DATAPOINTS, READ_BYTES // max(1, mean)))
+        step = chunk_length(len(dataset), dataset.size, READ_BYTES, MAX_READ_DATAPOINTS)
         for first in range(start, stop, step):
             indices = np.arange(first, min(first + step, stop))
-            for index, datapoint in enumerate(dataset._rows(indices, selection), first):
+            for index, datapoint in enumerate(dataset.read_rows(indices, selection), first):
                 if not range_tracker.try_claim(index):
                     return
                 yield datapoint

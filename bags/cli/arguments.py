@@ -77,9 +77,7 @@ def _parse_range(text: str, length: int, what: str) -> range:
 
 def select_rows(dataset: Any, text: str) -> Any:
     """Returns a view of the rows of `--rows`; the dataset itself if the option is not given."""
-    import bags
-
-    return bags.select(dataset, parse_rows(text, len(dataset))) if text else dataset
+    return dataset.select(parse_rows(text, len(dataset))) if text else dataset
 
 
 def parse_fields(text: str | None, known: Collection[str]) -> list[str] | None:

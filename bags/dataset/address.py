@@ -1,26 +1,20 @@
-"""Resolves datapoints to rows of dataset folders, reads the rows, and merges the results."""
+"""Addresses of datapoints: the rows of dataset folders that they are, and the merging of what is read."""
 
 from __future__ import annotations
 
-import abc
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from bags.bag.records import StoredRecords
 from bags.bag.sharding import Concatenated
-from bags.concurrency import map_concurrently
-from bags.dataset.batch import Column, join_columns, spread, take
-from bags.dataset.columns import read_records, read_values
+from bags.dataset.batch import Column, join_columns, take
 from bags.dataset.field import Field
-from bags.dataset.folder import Folder
-from bags.dataset.key_values import Matches
-from bags.dataset.late_binding import late
 from bags.dataset.refs import MISSING
-from bags.dataset.selection import PerRowItems, Selection, divide
+from bags.dataset.selection import Selection, divide
 from bags.dataset.spec import Spec
-from bags.indexing import Int64s, check_index, offsets_of
+from bags.indexing import Int64s
 
 Datapoint = dict[str, Any]
 """A value for each field."""
@@ -30,7 +24,8 @@ class Address(NamedTuple):
     """Rows of one folder to read, and their positions in the result."""
 
     reader: Any
-    """The `DatasetReader` of the folder."""
+    """The `DatasetReader` of the folder, or a view whose values are computed. It reads rows with
+    `read_selection`, `item_counts` and `record_ranges`."""
     rows: Int64s
     """The rows to read, shape (n,)."""
     selection: Selection
@@ -44,9 +39,9 @@ class Address(NamedTuple):
 
 
 class Source(NamedTuple):
-    """The bag of a field, and whether its integers are unsigned."""
+    """The records of a field, and whether its integers are unsigned."""
 
-    bag: Any
+    bag: StoredRecords
     unsigned: bool
     """Whether Bags 0.x wrote the bag. Its integers are then unsigned, even those of type `int`."""
 
@@ -66,7 +61,7 @@ class RecordRanges(NamedTuple):
 def group_by_part(
     layout: Concatenated, indices: Int64s, selection: Selection
 ) -> list[tuple[int, Int64s, Selection, Int64s]]:
-    """Groups indices by part. Each group has the part, the indices in it, their selection, and places."""
+    """Groups indices by part: the part, the indices in it, their selection, and their positions."""
     parts, within = layout.many(indices)
     order = np.argsort(parts, kind='stable')
     cuts = np.flatnonzero(np.diff(parts[order])) + 1
@@ -90,7 +85,7 @@ class MissingFields:
     `field_of` returns the field from another folder. The type of this field determines the empty column.
     """
 
-    _folder = None
+    folder = None
 
     def __init__(self, field_of: Callable[[str], Field]) -> None:
         self._field_of = field_of
@@ -105,13 +100,50 @@ class MissingFields:
             columns[name] = read(field, refs, items)
         return columns
 
-    def _item_counts(self, rows: Int64s, field: str, items: Any) -> Int64s:
+    def item_counts(self, rows: Int64s, field: str, items: Any) -> Int64s:
         return np.zeros(len(rows), np.int64)
 
-    def _ranges_of(self, rows: Int64s, field: str, items: Any) -> RecordRanges:
+    def record_ranges(self, rows: Int64s, field: str, items: Any) -> RecordRanges:
         source = Source(self._field_of(field).bag, False)
         zeros = np.zeros(len(rows), np.int64)
         return RecordRanges([source], zeros, np.full(len(rows), MISSING, np.int64), zeros)
+
+
+class ShardReader:
+    """Reads rows of a shard, which is opened on first read, in the thread that reads.
+
+    Values are missing for optional fields that only other shards have. `dataset` is a `ShardedDatasetReader`.
+    """
+
+    def __init__(self, dataset: Any, number: int) -> None:
+        self._dataset = dataset
+        self._number = number
+
+    @property
+    def folder(self) -> Any:
+        return self._dataset.folder_of(self._dataset.shard_list[self._number])
+
+    def _of(self, field: str) -> Any:
+        reader = self._dataset.readers[self._number]
+        return reader if field in reader.types else MissingFields(self._dataset.open_field)
+
+    def read_selection(
+        self, rows: Int64s, selection: Selection, read: Callable[..., Column]
+    ) -> dict[str, Column]:
+        reader = self._dataset.readers[self._number]
+        there, rest = divide_fields(selection, reader.types)
+        columns: dict[str, Column] = reader.read_selection(rows, there, read)
+        if rest:
+            columns |= MissingFields(self._dataset.open_field).read_selection(rows, rest, read)
+        return columns
+
+    def item_counts(self, rows: Int64s, field: str, items: Any) -> Int64s:
+        counts: Int64s = self._of(field).item_counts(rows, field, items)
+        return counts
+
+    def record_ranges(self, rows: Int64s, field: str, items: Any) -> RecordRanges | None:
+        ranges: RecordRanges | None = self._of(field).record_ranges(rows, field, items)
+        return ranges
 
 
 def row_of_part(part: Any, index: int, selection: Selection | None, types: Spec) -> Datapoint:
@@ -164,114 +196,3 @@ def _inverse(positions: Int64s) -> Int64s:
     order = np.empty(len(positions), np.int64)
     order[positions] = np.arange(len(positions))
     return order
-
-
-class Addressable(abc.ABC):
-    """A sequence of datapoints, each a row of a folder. Readers and views define `_resolve`.
-
-    A read resolves datapoints to addresses, reads each folder, and puts the results in order.
-    """
-
-    types: Spec
-    """The type of each field, parsed."""
-    is_remote: bool = False
-    """Whether reads wait for a network."""
-
-    @abc.abstractmethod
-    def __len__(self) -> int: ...
-
-    @abc.abstractmethod
-    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
-        """Returns the addresses of datapoints, without reading records."""
-
-    @abc.abstractmethod
-    def open_field(self, name: str) -> Field:
-        """Returns a field from a folder that has it."""
-
-    def read_selection(
-        self, indices: Int64s, selection: Selection, read: Callable[..., Column]
-    ) -> dict[str, Column]:
-        """Calls `read`, a function of `bags.dataset.columns`, for each field."""
-        addresses = self.resolve(indices, selection)
-        found = map_concurrently(
-            lambda address: address.reader.read_selection(address.rows, address.selection, read),
-            addresses,
-            self.is_remote,
-        )
-        return merge_columns(addresses, found, list(selection))
-
-    def _rows(self, indices: Int64s, selection: Selection) -> list[Datapoint]:
-        columns = self.read_selection(indices, selection, read_values)
-        if not columns:
-            return [{} for _ in range(len(indices))]
-        return [dict(zip(selection, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-
-    def read_row(self, index: int, selection: Selection | None) -> Datapoint:
-        """Returns one datapoint. Subclasses may override this with a faster implementation."""
-        index = check_index(index, len(self))
-        asked = dict.fromkeys(self.types, True) if selection is None else selection
-        return self._rows(np.array([index], np.int64), asked)[0]
-
-    def _records(self, indices: Int64s, field: str, items: Int64s | None) -> list[bytes | None]:
-        """Returns the undecoded records of a plain field, or of one item of each sequence."""
-        asked = True if items is None else PerRowItems(items, np.ones(len(items), np.int64))
-        found: Any = self.read_selection(indices, {field: asked}, read_records)[field]
-        return list(found) if items is None else [record for records in found for record in records]
-
-    def _item_records(self, indices: Int64s, field: str) -> list[list[Any]]:
-        """Returns the undecoded records of each sequence; none for a missing one."""
-        counts = self.item_counts(indices, field)
-        items = spread(np.zeros(len(counts), np.int64), counts)
-        records = iter(self._records(np.repeat(indices, counts), field, items))
-        return [list(itertools.islice(records, count)) for count in counts.tolist()]
-
-    def item_counts(self, indices: Int64s, field: str) -> Int64s:
-        """Returns the number of items of each sequence, without reading records."""
-        addresses = self.resolve(indices, {field: True})
-        found = map_concurrently(
-            lambda address: {
-                field: address.reader._item_counts(address.rows, field, address.selection[field])
-            },
-            addresses,
-            self.is_remote,
-        )
-        lengths = merge_columns(addresses, found, [field])[field]
-        assert isinstance(lengths, np.ndarray)
-        return lengths
-
-    def record_ranges(self, indices: Int64s, field: str) -> RecordRanges | None:
-        """Returns the locations of the records of a field; None if its values are decoded frames."""
-        if not len(indices):
-            return None
-        addresses = self.resolve(indices, {field: True})
-        found = [
-            address.reader._ranges_of(address.rows, field, address.selection[field]) for address in addresses
-        ]
-        return None if None in found else merge_ranges(addresses, found)
-
-    def _item_offsets(self, field: str) -> Int64s:
-        """Returns the number of items before each datapoint, followed by the total; cached."""
-        known: dict[str, Int64s] = vars(self).setdefault('_known_offsets', {})
-        if field not in known:
-            known[field] = offsets_of(self.item_counts(np.arange(len(self)), field))
-        return known[field]
-
-    # Keys.
-
-    def match_keys(self, field: str, keys: list[bytes | None]) -> Matches:
-        """Looks up the datapoints of each key in the key index."""
-        known: dict[str, Any] = vars(self).setdefault('_key_indexes', {})
-        if field not in known:
-            known[field] = late('open_key_index')(self, field, self.index_folder())
-        found: Matches = known[field].match(self, field, keys)
-        return found
-
-    def index_folder(self) -> Folder:
-        """Returns the folder that contains the key indexes and statistics of the whole dataset."""
-        raise TypeError(
-            f'find: {self!r:.200} has no keys of its own: use find of the dataset that it is made of'
-        )
-
-    def __getstate__(self) -> dict[str, Any]:
-        dropped = ('_known_offsets', '_key_indexes', '_known_places')
-        return {name: value for name, value in vars(self).items() if name not in dropped}

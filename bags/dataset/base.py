@@ -1,124 +1,94 @@
-"""The base of readers and views: datapoints by index, and slices, which are views."""
+"""`Dataset`, the base of readers and views: its methods, and what a reader or a view defines."""
 
 from __future__ import annotations
 
 import abc
 import hashlib
+import io
 import itertools
+import operator
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Self, SupportsIndex, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, SupportsIndex, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from bags.concurrency import Shareable
-from bags.dataset.address import Address, Datapoint
-from bags.dataset.batch import spread
-from bags.dataset.field import Field
-from bags.dataset.field_access import FieldAccess
+from bags.concurrency import Shareable, cached_attribute, map_concurrently
+from bags.dataset.address import Address, Datapoint, RecordRanges, merge_columns, merge_ranges
+from bags.dataset.batch import Column, spread
+from bags.dataset.columns import read_column, read_records, read_values
+from bags.dataset.field import Field, Record
 from bags.dataset.fingerprint import digest_of, fingerprint
+from bags.dataset.folder import Folder
 from bags.dataset.key_values import Matches, sort_matches
 from bags.dataset.late_binding import late
 from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
-from bags.dataset.selection import Fields, Selection, select_fields, select_whole
-from bags.dataset.spec import Spec
-from bags.indexing import Int64s, as_indices, check_index
+from bags.dataset.refs import is_missing
+from bags.dataset.registry import VIDEO_WORDS, decoders
+from bags.dataset.selection import (
+    Fields,
+    FrameSelection,
+    Padding,
+    PerRowItems,
+    Selection,
+    Span,
+    check_name,
+    check_sequence,
+    select_fields,
+    select_items,
+    select_whole,
+)
+from bags.dataset.spec import Spec, type_texts
+from bags.indexing import Int64s, as_indices, check_index, chunk_length, offsets_of
 from bags.storage import Store
+from bags.validation import with_advice, worker_count
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+RECORD_BYTES_AT_ONCE = 1 << 20
+"""Bytes that iterating over records reads at a time: a record may be a whole video."""
+MAX_RECORDS_AT_ONCE = 1024
 Indices = Sequence[SupportsIndex] | npt.NDArray[np.integer[Any]]
 """Several datapoints: a list, a range or an array of integers."""
+Mask = npt.NDArray[np.bool_] | Sequence[bool]
+"""A bool for each datapoint."""
+DATAPOINTS_AT_ONCE = 256
+"""Number of datapoints that a thread of `filter` reads together."""
+Media = Literal['bytes', 'location'] | None
+"""How images, videos and recordings are represented in Arrow."""
 
 
-class Dataset(Shareable, FieldAccess):
+class Dataset(Shareable, abc.ABC):
     """A sequence of datapoints whose fields and items can be read separately: a reader or a view.
 
     Every dataset is a random-access source for Grain and a map-style dataset for PyTorch. It is thread-safe,
     fork-safe and picklable, and its `repr` identifies it.
+
+    A reader or a view defines `types`, `is_remote`, and the abstract methods. All reads follow from
+    `resolve`, which says for each datapoint which row of which folder it is: the readers of the folders read
+    their rows, and the results are merged in the order of the datapoints. A class overrides
+
+    - `read_row`, if one datapoint can be read faster than a batch of one;
+    - `read_selection`, `item_counts` and `record_ranges`, if it reads rows itself: the reader of a folder, or
+      a view whose values are computed. `resolve` then returns an `Address` with the dataset as its reader;
+    - `match_keys` for `find` (by default it opens an index in `index_folder`), `metadata`, and, for loaders
+      and pipelines that divide the datapoints, `part_lengths` and `bytes_before`.
+
+    `View` defines all but `__len__`, `resolve` and `__repr__` from the underlying datasets.
     """
 
-    _unfinished: bool | None = None
-    """The value of `unfinished`; None until it is determined."""
+    types: Spec
+    """The type of each field, parsed; in the author's order of fields."""
+    is_remote: bool = False
+    """Whether reads wait for a network."""
 
-    # To be defined by readers and views.
-
-    @property
-    @abc.abstractmethod
-    def size(self) -> int:
-        """Bytes on disk of the underlying folders."""
-
-    @property
-    @abc.abstractmethod
-    def shards(self) -> int:
-        """Number of underlying folders."""
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether the dataset is being written, or its writer ended early (an exception, or it was killed).
-
-        `resume=True` continues such a dataset, and `bags.recover` accepts it as it is. Determined on first
-        use.
-        """
-        if self._unfinished is None:
-            self._unfinished = self._is_unfinished()
-        return self._unfinished
+    # Datapoints and batches.
 
     @abc.abstractmethod
-    def _is_unfinished(self) -> bool: ...
-
-    @abc.abstractmethod
-    def close(self) -> None:
-        """Closes the files. Values that were read stay valid."""
-
-    @abc.abstractmethod
-    def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
-        """Returns the fingerprint of some fields; see `bags.dataset.fingerprint`."""
-
-    @property
-    def retries(self) -> int:
-        """Number of requests to the dataset's object stores that were retried by this process.
-
-        Datasets that were opened with equal storage options share a store, and are counted together.
-        """
-        counters = {id(store.retry_counter): store.retry_counter for store in self._stores()}
-        return sum(counter.count for counter in counters.values() if counter is not None)
-
-    @abc.abstractmethod
-    def _stores(self) -> list[Store]:
-        """Returns the stores of the underlying datasets."""
-
-    @abc.abstractmethod
-    def _directories(self) -> list[str]:
-        """Returns the paths of the underlying datasets, without duplicates."""
-
-    def part_lengths(self) -> list[int]:
-        """Returns the number of datapoints of each shard, or of each dataset of a `concat`."""
-        return [len(self)]
-
-    def bytes_before(self, index: int, fields: tuple[str, ...] | None = None) -> int:
-        """Returns the approximate bytes on disk of the datapoints before an index, for some or all fields.
-
-        Views assume that all datapoints have the same size.
-        """
-        return self.size * index // max(1, len(self))
-
-    @property
-    def metadata(self) -> Metadata:
-        """The author's metadata of the dataset and its fields, as JSON values; empty by default."""
-        return {}
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of the datapoints, 24 hexadecimal digits, wherever the dataset is; computed at each use.
-
-        It is that of the id that the writer gave the dataset, which changes with each change. Of a dataset of
-        an earlier version or another library, it is that of all limits, refs and checksums, and of the
-        records of each field of up to 64 MiB. That of a view is made from those of its datasets.
-        """
-        return fingerprint(self)
-
-    # Public access.
+    def __len__(self) -> int: ...
 
     @overload
     def __getitem__(self, key: slice | tuple[slice, Fields]) -> Dataset: ...
@@ -164,11 +134,343 @@ class Dataset(Shareable, FieldAccess):
 
     def __getitems__(self, indices: Iterable[SupportsIndex]) -> list[Datapoint]:
         """Returns datapoints as a list, read together (PyTorch's fetchers call this)."""
-        return self._rows(as_indices(indices, len(self)), dict.fromkeys(self.types, True))
+        return self.read_rows(as_indices(indices, len(self)), dict.fromkeys(self.types, True))
 
     def _getitems(self, indices: Iterable[SupportsIndex]) -> list[Datapoint]:
         """Returns `__getitems__(indices)`; Grain calls this name."""
         return self.__getitems__(indices)
+
+    def batch(self, indices: Iterable[SupportsIndex], fields: Fields = None) -> dict[str, Any]:
+        """Returns columns of values.
+
+        Args:
+            indices: The datapoints, in any order, with repeats; negative ones count from the end.
+            fields: A name, names, or a mapping of names to True, False, or the items (a range, slice or
+                list) of a sequence; all fields unless given.
+
+        Returns:
+            The columns in the order of `fields`. A type whose values have one size gives a new array
+            (B, *shape), a sequence of it a `Ragged`, any other a list. Optional plain fields give a list.
+
+        Raises:
+            IndexError, KeyError, TypeError: No such datapoint, field or selection.
+            CorruptError, DecodeError: Damaged data.
+        """
+        return self.read_selection(
+            as_indices(indices, len(self)), select_fields(fields, self.types), read_column
+        )
+
+    # Fields.
+
+    @property
+    def spec(self) -> dict[str, str]:
+        """The type of each field, in the order in which the author gave them."""
+        return type_texts(self.types)
+
+    def column(self, field: str) -> Any:
+        """Returns the values of a field of all datapoints, as `batch` returns them."""
+        check_name(field)
+        return self.batch(range(len(self)), field)[field]
+
+    def lengths(self, field: str) -> Int64s:
+        """Returns the number of items of a sequence field in each datapoint, int64 (len,), from the refs.
+
+        It is 0 for a missing sequence. Of a plain field whose values have frames, such as `video`, it is the
+        number of frames, for which the header of each value is read.
+        """
+        check_name(field)
+        select_fields(field, self.types)
+        if not self.types[field].sequence and self.has_frames(field):
+            return self.frame_counts(np.arange(len(self)), field)
+        check_sequence(field, self.types, True)
+        return self.item_counts(np.arange(len(self)), field)
+
+    def field(self, field: str) -> Records:
+        """Returns the records of a plain field as a sequence of bytes, one per datapoint (None: missing)."""
+        check_sequence(field, self.types, False)
+        return Records(self, field)
+
+    def items(self, field: str) -> Records:
+        """Returns the records of all items of a sequence field as one sequence of bytes."""
+        check_sequence(field, self.types, True)
+        return Records(self, field)
+
+    def owner(self, field: str, item: SupportsIndex) -> int:
+        """Returns the datapoint that contains an item. `item` is an index in `items(field)`."""
+        return self.items(field).locate(item)[0]
+
+    def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO:
+        """Opens a record as a seekable binary file, read on demand.
+
+        Args:
+            index: The datapoint.
+            field: The field.
+            item: The item, if the field is a sequence.
+
+        Raises:
+            IndexError, KeyError: No such datapoint, item or field.
+            TypeError: `item` is given for a plain field, or missing for a sequence.
+            ValueError: The value is missing.
+        """
+        select_fields(field, self.types)
+        field_type, number = self.types[field], check_index(index, len(self))
+        if field_type.sequence != (item is not None):
+            what = (
+                'an item, as it is a sequence' if field_type.sequence else 'no item, as it is not a sequence'
+            )
+            raise TypeError(f'field {field!r} of type {field_type.text}: expected {what}')
+        record = self.record(number, field, None if item is None else operator.index(item))
+        if record is not None:
+            return record.open()
+        (frames,) = self.read_records(np.array([number]), field)
+        return io.BytesIO(frames)
+
+    # Views.
+
+    def select(
+        self, indices: slice | Iterable[SupportsIndex] | Mask | None = None, fields: Fields = None
+    ) -> Select:
+        """Returns a view of some datapoints and fields. It reads nothing.
+
+        Args:
+            indices: Integers in any order, with repeats (negative ones count from the end), a range, a slice,
+                or a mask of one bool for each datapoint; all datapoints unless given.
+            fields: A name or names; all fields unless given.
+
+        Raises:
+            IndexError: An index out of range, or a mask of another length.
+            KeyError, TypeError: No such field, or items of one.
+        """
+        return Select(self, _chosen(indices, len(self)), fields)
+
+    def filter(
+        self, function: Callable[[Datapoint], Any], fields: Fields = None, *, workers: int | None = None
+    ) -> Select:
+        """Returns a view of the datapoints for which a function returns True.
+
+        Only `fields` of all datapoints are read, once; the view has all fields. For one numeric field,
+        `dataset.select(dataset.column('score') > 0.5)` is faster.
+
+        Args:
+            function: Takes a datapoint, a dict of `fields`, and returns a bool.
+            fields: The fields to read, as in `batch`; all fields unless given.
+            workers: Threads that read and call the function; the number of processors unless given.
+
+        Raises:
+            TypeError: The function does not return a bool.
+            Exception: Any error of the function, with a note that names the datapoint.
+        """
+        workers = worker_count(workers)
+        selection = select_fields(fields, self.types)
+        if not callable(function):
+            raise TypeError(f'filter: expected a function of a datapoint, got {function!r:.80}')
+
+        def choose(start: int) -> Int64s:
+            indices = np.arange(start, min(start + DATAPOINTS_AT_ONCE, len(self)))
+            chosen = []
+            for index, datapoint in zip(indices.tolist(), self.read_rows(indices, selection), strict=True):
+                try:
+                    keeps = function(datapoint)
+                except Exception as exc:
+                    exc.add_note(f'filter: the function raised this for datapoint {index} of {self!r}')
+                    raise
+                if not isinstance(keeps, bool | np.bool_):
+                    raise TypeError(f'filter: expected a bool for datapoint {index}, got {keeps!r:.80}')
+                if keeps:
+                    chosen.append(index)
+            return np.array(chosen, np.int64)
+
+        parts = map_concurrently(choose, range(0, len(self), DATAPOINTS_AT_ONCE), max_threads=workers)
+        return Select(self, np.concatenate([np.empty(0, np.int64), *parts]))
+
+    @with_advice
+    def windows(
+        self,
+        spans: Mapping[str, Span] | None = None,
+        /,
+        *,
+        every: str | float,
+        stride: int = 1,
+        padding: Padding = 'edge',
+        bounds: tuple[float | None, float | None] | None = None,
+        times: Mapping[str, str | float] | None = None,
+        **fields: Span,
+    ) -> WindowsView:
+        """Returns a view in which each window of the sequences is a datapoint.
+
+        `dataset.windows(every='state', state=bags.steps(0, 16), action=bags.steps(0, 16), padding='drop')`
+        has a window of 16 consecutive items at each state, within its datapoint, and
+        `dataset.windows(every='camera', camera=bags.times(-0.2, 0), action=bags.steps(0, 16))` a window for
+        each frame of the camera, with the items of each field at these offsets from it.
+
+        All windows of a field have the same number of items n: numbers are an array (n, *shape), frames
+        (n, height, width, 3), samples of audio float32 (n, channels), others a list. `FIELD_is_pad`, bool
+        (n,), marks the padding. Other fields are those of the datapoint of the window. Only the items of a
+        window are read.
+
+        Windows of a field of videos (`video`, `mp4[]`, …) are frames, numbered through all clips. So are
+        those of types of your own whose values have frames. The number of frames of every video is read when
+        the view is first used, from the header of each file (or all of it, if the container has no index),
+        and kept with the view, also when it is pickled.
+
+        Args:
+            spans: A mapping from fields to spans, as an alternative to keyword arguments: for fields whose
+                names are not those of keywords, such as `observation.images.top`, or are those of options.
+            every: The field whose items are the anchors of windows, or the seconds between anchors.
+            stride: Anchors from one window to the next.
+            padding: The value of items outside the datapoint: its first or last item ('edge') or zeros
+                ('zero'). 'drop' leaves out windows with such items.
+            bounds: The first and last time of anchors in each datapoint in seconds; None for no bound.
+            times: For a field, the field with the times of its items in seconds, or its rate in items per
+                second, instead of those in `metadata`. Videos and audio have timestamps.
+            **fields: `bags.steps(…)` or `bags.times(…)` by field. Fields with times are aligned by time,
+                also for `bags.steps`; item k of a field without times belongs to anchor k.
+
+        Raises:
+            KeyError, TypeError: No such field, or it is not a sequence, a video or audio.
+            ValueError: Sequences of a datapoint without times differ in length, options are invalid, or a
+                field needs times and has none. When a window is read: times do not increase, or no item is
+                within the tolerance.
+        """
+        given = fields if spans is None else spans if not fields else {**spans, **fields}
+        view: WindowsView = late('Windows')(self, given, every, stride, padding, bounds, times)
+        return view
+
+    # Arrow, and look-ups by key.
+
+    def to_arrow(
+        self, fields: Fields = None, *, media: Media = None, batch_size: int | None = None
+    ) -> pa.RecordBatchReader:
+        """Returns an Arrow reader of record batches, each read on demand.
+
+        `pa.table(dataset)`, `polars.DataFrame(dataset)` and DuckDB's `from dataset` read all fields. Pass
+        `dataset.to_arrow(fields)` instead of the dataset to read only those fields.
+
+        Numbers, bools, texts and times have Arrow's types; float16 becomes float32. Arrays are nested lists
+        of a fixed size, or of any size for `?` in a shape, and sequences are lists. `array` without
+        a dtype is a struct of dtype, shape and data, and `json` its text. Images, `bytes` and all other types
+        are their records. Missing values are null. The dataset's decoders apply to numbers, bools, arrays.
+
+        Args:
+            fields: As in `batch`, without frames of videos.
+            media: How images, videos and recordings are represented: 'bytes', or 'location', a struct of
+                path, offset and length in bytes. By default, `video` and `audio`, which are lazy, are
+                locations, and all others bytes.
+            batch_size: Datapoints in a batch. By default about 16 MiB, and at most 65,536 datapoints.
+
+        Raises:
+            KeyError, TypeError: As `batch`.
+            MissingDependencyError: pyarrow is not installed.
+            ValueError: When a batch is read: locations in a compressed bag, or a value that Arrow does not
+                support.
+            CorruptError: When a batch is read: damaged data.
+        """
+        reader: pa.RecordBatchReader = late('read_batches')(self, fields, media, batch_size)
+        return reader
+
+    def to_arrow_dataset(self, *, media: Media = None) -> Any:
+        """Returns a `pyarrow.dataset.Dataset`. Queries read only the fields that they use.
+
+        With `table = dataset.to_arrow_dataset()`, DuckDB's `select max(score) from table` and
+        `polars.scan_pyarrow_dataset(table)` read the field `score` alone.
+
+        Args:
+            media: As in `to_arrow`.
+
+        Raises:
+            MissingDependencyError: pyarrow is not installed.
+        """
+        return late('arrow_dataset')(self, media)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Returns an Arrow stream of all fields as a PyCapsule, Arrow's protocol between libraries."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def find(self, field: str, key: str | bytes | int) -> int:
+        """Returns the index of the first datapoint that has a key, without reading the other datapoints.
+
+        It needs the key index that `bags.create_index` writes, and opens it on first use. Slices, `select`,
+        `concat` and `join` search the underlying datasets, and return the index in the view.
+
+        Args:
+            field: A field of type `utf8`, `bytes`, `int` or `uint`.
+            key: A value of this type.
+
+        Raises:
+            KeyError: No datapoint has the key, or no such field.
+            TypeError: The key is not of the field's type, the field is of a type without keys, or this is a
+                view of windows, several of which share a key.
+            FileNotFoundError: There is no index.
+            CorruptError: The index is damaged, or the dataset has changed since it was made.
+        """
+        return int(late('find_keys')(self, field, [key])[0])
+
+    def find_many(self, field: str, keys: Iterable[str] | Iterable[bytes] | Iterable[int]) -> Int64s:
+        """Returns the index of the first datapoint that has each key, int64 (n,). Looks up all keys together.
+
+        Raises:
+            KeyError: No datapoint has one of the keys; names the first such key.
+            TypeError, FileNotFoundError, CorruptError: As `find`; also TypeError for a single key.
+        """
+        if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
+            raise TypeError(f'find_many: expected several keys, got {keys!r:.80}')
+        found: Int64s = late('find_keys')(self, field, keys)
+        return found
+
+    # About the dataset.
+
+    @property
+    @abc.abstractmethod
+    def size(self) -> int:
+        """Bytes on disk of the underlying folders."""
+
+    @property
+    @abc.abstractmethod
+    def shards(self) -> int:
+        """Number of underlying folders."""
+
+    @property
+    @abc.abstractmethod
+    def unfinished(self) -> bool:
+        """Whether the dataset is being written, or its writer ended early (an exception, or it was killed).
+
+        `resume=True` continues such a dataset, and `bags.recover` accepts it as it is. Determined on first
+        use.
+        """
+
+    @property
+    def metadata(self) -> Metadata:
+        """The author's metadata of the dataset and its fields, as JSON values; empty by default."""
+        return {}
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the datapoints, 24 hexadecimal digits, wherever the dataset is; computed at each use.
+
+        It is that of the id that the writer gave the dataset, which changes with each change. Of a dataset of
+        an earlier version or another library, it is that of all limits, refs and checksums, and of the
+        records of each field of up to 64 MiB. That of a view is made from those of its datasets.
+        """
+        return fingerprint(self)
+
+    @property
+    def retries(self) -> int:
+        """Number of requests to the dataset's object stores that were retried by this process.
+
+        Datasets that were opened with equal storage options share a store, and are counted together.
+        """
+        counters = {id(store.retry_counter): store.retry_counter for store, _ in self.roots()}
+        return sum(counter.count for counter in counters.values() if counter is not None)
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Closes the files. Values that were read stay valid."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
     def __str__(self) -> str:
         """Returns a heading and a line for each field; `repr` is one line."""
@@ -184,11 +486,205 @@ class Dataset(Shareable, FieldAccess):
         html: str = late('dataset_as_html')(self)
         return html
 
-    def __enter__(self) -> Self:
-        return self
+    # What a reader or a view defines or overrides; see above.
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+    @abc.abstractmethod
+    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+        """Returns the addresses of datapoints, without reading records."""
+
+    @abc.abstractmethod
+    def open_field(self, name: str) -> Field:
+        """Returns a field from a folder that has it."""
+
+    @abc.abstractmethod
+    def roots(self) -> list[tuple[Store, str]]:
+        """Returns the store and the path of each underlying dataset, without duplicates of a path."""
+
+    @abc.abstractmethod
+    def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
+        """Returns the fingerprint of some fields; see `bags.dataset.fingerprint`."""
+
+    def part_lengths(self) -> list[int]:
+        """Returns the number of datapoints of each shard, or of each dataset of a `concat`."""
+        return [len(self)]
+
+    def bytes_before(self, index: int, fields: tuple[str, ...] | None = None) -> int:
+        """Returns the approximate bytes on disk of the datapoints before an index, for some or all fields.
+
+        Views assume that all datapoints have the same size.
+        """
+        return self.size * index // max(1, len(self))
+
+    def match_keys(self, field: str, keys: list[bytes | None]) -> Matches:
+        """Looks up the datapoints of each key in the key index."""
+        known = self._key_indexes
+        if field not in known:
+            known[field] = late('open_key_index')(self, field, self.index_folder())
+        found: Matches = known[field].match(self, field, keys)
+        return found
+
+    @cached_attribute
+    def _key_indexes(self) -> dict[str, Any]:
+        """The open key indexes by field."""
+        return {}
+
+    def index_folder(self) -> Folder:
+        """Returns the folder that contains the key indexes and statistics of the whole dataset."""
+        raise TypeError(
+            f'find: {self!r:.200} has no keys of its own: use find of the dataset that it is made of'
+        )
+
+    # Reads of checked indices and selections.
+
+    def read_row(self, index: int, selection: Selection | None) -> Datapoint:
+        """Returns one datapoint. Subclasses may override this with a faster implementation."""
+        index = check_index(index, len(self))
+        asked = dict.fromkeys(self.types, True) if selection is None else selection
+        return self.read_rows(np.array([index], np.int64), asked)[0]
+
+    def read_rows(self, indices: Int64s, selection: Selection) -> list[Datapoint]:
+        columns = self.read_selection(indices, selection, read_values)
+        if not columns:
+            return [{} for _ in range(len(indices))]
+        return [dict(zip(selection, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+    def read_selection(
+        self, indices: Int64s, selection: Selection, read: Callable[..., Column]
+    ) -> dict[str, Column]:
+        """Calls `read`, a function of `bags.dataset.columns`, for each field."""
+        addresses = self.resolve(indices, selection)
+        found = map_concurrently(
+            lambda address: address.reader.read_selection(address.rows, address.selection, read),
+            addresses,
+            self.is_remote,
+        )
+        return merge_columns(addresses, found, list(selection))
+
+    def read_records(self, indices: Int64s, field: str, items: Any = True) -> list[Any]:
+        """Returns the undecoded record of each datapoint, for a sequence a list; None if it is missing."""
+        return list(self.read_selection(indices, {field: items}, read_records)[field])
+
+    def item_counts(self, indices: Int64s, field: str, items: Any = True) -> Int64s:
+        """Returns the number of items of each sequence, without reading records."""
+        addresses = self.resolve(indices, {field: items})
+        found = map_concurrently(
+            lambda address: {
+                field: address.reader.item_counts(address.rows, field, address.selection[field])
+            },
+            addresses,
+            self.is_remote,
+        )
+        lengths = merge_columns(addresses, found, [field])[field]
+        assert isinstance(lengths, np.ndarray)
+        return lengths
+
+    def has_frames(self, field: str) -> bool:
+        """Returns whether `bags.frames` selects parts of the values of a field; see `bags.dataset.frames`."""
+        word = self.types[field].word
+        return word in VIDEO_WORDS or (word not in decoders and self.open_field(field).has_frames)
+
+    def frame_counts(self, indices: Int64s, field: str) -> Int64s:
+        """Returns the number of frames of each value, or of all items of each sequence; 0 if missing."""
+        found = self.read_selection(indices, {field: FrameSelection(None)}, read_values)[field]
+        return np.array([count or 0 for count in found], np.int64)
+
+    def record_ranges(self, indices: Int64s, field: str, items: Any = True) -> RecordRanges | None:
+        """Returns the locations of the records of a field; None if its values are decoded frames."""
+        if not len(indices):
+            return None
+        addresses = self.resolve(indices, {field: items})
+        found = [
+            address.reader.record_ranges(address.rows, field, address.selection[field])
+            for address in addresses
+        ]
+        return None if None in found else merge_ranges(addresses, found)
+
+    def record(self, index: int, field: str, item: int | None) -> Record | None:
+        """Returns the record of a field, or of an item of a sequence; None for a computed value."""
+        (address,) = self.resolve(np.array([index], np.int64), {field: True})
+        ranges = address.reader.record_ranges(address.rows, field, address.selection[field])
+        if ranges is None and item is not None:  # The records of windows may not be consecutive.
+            (count,) = address.reader.item_counts(address.rows, field, True).tolist()
+            only = PerRowItems(np.array(select_items([item], count)), np.ones(1, np.int64))
+            ranges, item = address.reader.record_ranges(address.rows, field, only), 0
+        if ranges is None:
+            if item is None:
+                return None
+            raise TypeError(f'field {field!r} is made of windows: it has values, but no records')
+        first, count = int(ranges.firsts[0]), int(ranges.counts[0])
+        if is_missing(first, count):
+            raise ValueError(f'datapoint {index}: field {field!r} has no value')
+        if item is not None:
+            first += select_items([item], count)[0]
+        return Record(ranges.sources[0].bag, first, field, self.types[field].text)
+
+    def _item_offsets(self, field: str) -> Int64s:
+        """Returns the number of items before each datapoint, followed by the total; cached."""
+        known = self._known_offsets
+        if field not in known:
+            known[field] = offsets_of(self.item_counts(np.arange(len(self)), field))
+        return known[field]
+
+    @cached_attribute
+    def _known_offsets(self) -> dict[str, Int64s]:
+        """The results of `_item_offsets` by field."""
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        dropped = ('_known_offsets', '_key_indexes', '_sorted_indices')
+        return {name: value for name, value in vars(self).items() if name not in dropped}
+
+
+class Records(Sequence[Any]):
+    """The records of one field over a dataset, read on demand.
+
+    Args:
+        dataset: A `bags.Dataset`.
+        field: A plain field has one record per datapoint; a sequence field has one per item.
+    """
+
+    def __init__(self, dataset: Any, field: str) -> None:
+        self._dataset = dataset
+        self._field = field
+        self._offsets = dataset._item_offsets(field) if dataset.types[field].sequence else None
+
+    def __len__(self) -> int:
+        return len(self._dataset) if self._offsets is None else int(self._offsets[-1])
+
+    def locate(self, index: SupportsIndex) -> tuple[int, int]:
+        """Returns the datapoint of an item, and the item's position in its sequence."""
+        index = check_index(index, len(self))
+        if self._offsets is None:
+            return index, 0
+        row = int(np.searchsorted(self._offsets, index, 'right')) - 1
+        return row, index - int(self._offsets[row])
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return self.read_indices(range(len(self))[index])
+        return self.read_indices([check_index(index, len(self))])[0]
+
+    def read_indices(self, indices: Iterable[SupportsIndex]) -> list[Any]:
+        """Returns records by index, read together."""
+        chosen = as_indices(indices, len(self))
+        if self._offsets is None:
+            records: list[Any] = self._dataset.read_records(chosen, self._field)
+            return records
+        rows = np.searchsorted(self._offsets, chosen, 'right') - 1
+        items = PerRowItems(chosen - self._offsets[rows], np.ones(len(rows), np.int64))
+        return [record for (record,) in self._dataset.read_records(rows, self._field, items)]
+
+    def __iter__(self) -> Iterator[Any]:
+        start, step = 0, 1
+        while start < len(self):
+            records = self.read_indices(range(start, min(start + step, len(self))))
+            yield from records
+            start += len(records)
+            size = sum(len(record) for record in records if record is not None)
+            step = chunk_length(len(records), size, RECORD_BYTES_AT_ONCE, MAX_RECORDS_AT_ONCE)
+
+    def __repr__(self) -> str:
+        return f'{self._dataset!r}[{self._field!r}]'
 
 
 class View(Dataset):
@@ -211,7 +707,8 @@ class View(Dataset):
     def metadata(self) -> Metadata:
         return metadata_of_fields(merge_metadata(each.metadata for each in self.datasets), self.types)
 
-    def _is_unfinished(self) -> bool:
+    @property
+    def unfinished(self) -> bool:
         return any(dataset.unfinished for dataset in self.datasets)
 
     def close(self) -> None:
@@ -237,18 +734,33 @@ class View(Dataset):
     def open_field(self, name: str) -> Field:
         return self.dataset_of(name).open_field(name)
 
-    def _stores(self) -> list[Store]:
-        return [store for dataset in self.datasets for store in dataset._stores()]
+    def roots(self) -> list[tuple[Store, str]]:
+        return list({path: (store, path) for each in self.datasets for store, path in each.roots()}.values())
 
-    def _directories(self) -> list[str]:
-        return list(dict.fromkeys(path for dataset in self.datasets for path in dataset._directories()))
+
+class WindowsView(View):
+    """A view whose datapoints are windows of the datapoints of a dataset: the result of `windows`."""
+
+    def origin(self, index: SupportsIndex) -> tuple[int, int]:
+        """Returns the datapoint of a window, and its first item or anchor."""
+        rows, items = self.origins([check_index(index, len(self))])
+        return int(rows[0]), int(items[0])
+
+    @abc.abstractmethod
+    def origins(self, indices: Iterable[SupportsIndex] | None = None) -> tuple[Int64s, Int64s]:
+        """Returns the datapoints and items of `origin` for many windows, or for all, int64 (n,) each."""
+
+    @abc.abstractmethod
+    def anchor_times(self, indices: Iterable[SupportsIndex] | None = None) -> npt.NDArray[np.float64]:
+        """Returns the times of the anchors of windows, or of all, float64 seconds (n,); NaN without times."""
 
 
 class Select(View):
-    """A view of some datapoints and fields of a dataset: the result of `bags.select` and of slices."""
+    """A view of some datapoints and fields of a dataset: the result of `select` and of slices."""
 
     def __init__(self, dataset: Dataset, indices: range | Int64s, fields: Fields = None) -> None:
-        names = sorted(select_whole(fields, dataset.types, 'select'))
+        chosen = select_whole(fields, dataset.types, 'select')
+        names = [name for name in dataset.types if name in chosen]
         if isinstance(dataset, Select) and isinstance(indices, range):
             below: range | Int64s = dataset.indices
             if isinstance(below, range):  # A slice of a slice is a slice of the underlying dataset.
@@ -285,13 +797,16 @@ class Select(View):
             positions, rest = np.divmod(rows - self.indices.start, self.indices.step)
             there = (rest == 0) & (positions >= 0) & (positions < len(self.indices))
             return sort_matches(owners[there], positions[there])
-        known: tuple[Int64s, Int64s] | None = vars(self).get('_known_places')
-        if known is None:
-            order = np.argsort(self.indices, kind='stable')
-            known = self._known_places = self.indices[order], order
-        starts = known[0].searchsorted(rows, 'left')
-        counts = known[0].searchsorted(rows, 'right') - starts
-        return sort_matches(np.repeat(owners, counts), known[1][spread(starts, counts)])
+        known, order = self._sorted_indices
+        starts = known.searchsorted(rows, 'left')
+        counts = known.searchsorted(rows, 'right') - starts
+        return sort_matches(np.repeat(owners, counts), order[spread(starts, counts)])
+
+    @cached_attribute
+    def _sorted_indices(self) -> tuple[Int64s, Int64s]:
+        """The indices in ascending order, and their positions."""
+        order = np.argsort(self.indices, kind='stable')
+        return np.asarray(self.indices)[order], order
 
     def read_row(self, index: int, selection: Selection | None) -> Datapoint:
         below = self.datasets[0]
@@ -304,10 +819,34 @@ class Select(View):
         fields = '' if len(self.types) == len(below.types) else f', fields={list(self.types)}'
         if isinstance(self.indices, range):
             part = f'[{self.indices.start}:{self.indices.stop}:{self.indices.step}]'
-            return f'bags.select({below!r}{part}{fields})' if fields else f'{below!r}{part}'
+            return f'{below!r}{part}.select({fields[2:]})' if fields else f'{below!r}{part}'
         # The checksum of the indices distinguishes selections.
         mark = zlib.crc32(self.indices.tobytes())
-        return f'bags.select({below!r}, {len(self.indices)} indices #{mark:08x}{fields})'
+        return f'{below!r}.select({len(self.indices)} indices #{mark:08x}{fields})'
+
+
+def _chosen(indices: Any, count: int) -> range | Int64s:
+    """Returns the datapoints of `select`."""
+    if indices is None or isinstance(indices, slice):
+        return range(count)[indices or slice(None)]
+    if isinstance(indices, range):
+        if not indices or (0 <= indices[0] < count and 0 <= indices[-1] < count):
+            return indices or range(0)
+        indices = list(indices)
+    if not isinstance(indices, Iterable):
+        raise TypeError(f'select: expected indices or a mask, got {indices!r}')
+    chosen: Any = indices if isinstance(indices, np.ndarray) else list(indices)
+    if chosen.dtype == bool if isinstance(chosen, np.ndarray) else _are_bools(chosen):
+        mask = np.asarray(chosen)
+        if mask.shape != (count,):
+            raise IndexError(f'select: expected a mask of shape ({count},), got {mask.shape}')
+        return np.flatnonzero(mask)
+    # A copy, because the caller may change the array later.
+    return np.array(as_indices(chosen, count), np.int64)
+
+
+def _are_bools(values: list[Any]) -> bool:
+    return bool(values) and all(isinstance(value, bool | np.bool_) for value in values)
 
 
 def _as_slice(part: range) -> slice:

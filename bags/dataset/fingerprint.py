@@ -22,6 +22,7 @@ from bags.bag.checksums import checksums_name
 from bags.bag.limits import ENTRY
 from bags.concurrency import map_concurrently
 from bags.dataset.identity import Identity, read_identity
+from bags.dataset.sizes import folder_size
 from bags.errors import CorruptError, SpecError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def fingerprint(dataset: Any, fields: Sequence[str] | None = None, *, of_origin:
     """
     if not hasattr(dataset, 'fingerprint_of'):
         return digest_of(type(dataset).__name__, len(dataset))
-    found: str = dataset.fingerprint_of(tuple(dataset.types if fields is None else fields), of_origin)
+    found: str = dataset.fingerprint_of(tuple(sorted(dataset.types) if fields is None else fields), of_origin)
     return found
 
 
@@ -104,7 +105,7 @@ def fingerprint_of_folders(
         parts.append(None if identity is None else (identity.id, sorted(identity.sizes.items())))
         if identity is None or (is_small and len(whole) == len(identities)):
             parts.append(_digest_of_folder(reader_of(number), fields, hashed))
-    spec = {name: kind.text for name, kind in dataset.types.items() if name in fields}
+    spec = {name: field_type.text for name, field_type in dataset.types.items() if name in fields}
     return digest_of('dataset', sorted(spec.items()), parts)
 
 
@@ -121,7 +122,7 @@ def _origin_of(identities: Sequence[Identity | None], total: int) -> str | None:
 
 def _size_of(folders: Sequence[Folder], field: str) -> int:
     """Returns the bytes of the bags of a field in all folders."""
-    return sum(folder.size([field]) - folder.size([]) for folder in folders)
+    return sum(folder_size(folder, [field], False) - folder_size(folder, [], False) for folder in folders)
 
 
 def _digest_of_folder(reader: Any, fields: Sequence[str], hashed: Collection[str]) -> str:
@@ -138,7 +139,13 @@ def _digest_of_folder(reader: Any, fields: Sequence[str], hashed: Collection[str
         if bag is None:
             return ('none',)
         count = bag.count if name is not None else min(len(reader), bag.count)
-        return _digest_of_bag(folder, bag, count, name is None or name in hashed)
+        return tuple(
+            each
+            for own in bag.own_bags
+            for each in _digest_of_bag(
+                folder, own, own.count if own is not bag else count, name is None or name in hashed
+            )
+        )
 
     found = map_concurrently(digest, [None, *names], folder.store.is_remote)
     dictionaries = [_digest_of_file(folder, f'{name}.zdict') for name in names]
@@ -186,10 +193,10 @@ def legacy_fingerprint(dataset: Any, fields: Sequence[str] | None = None) -> str
     """
     digest = hashlib.blake2b(digest_size=12)
     length = len(dataset)
-    if getattr(dataset, 'types', None) is None:
+    if not hasattr(dataset, 'fingerprint_of'):
         digest.update(repr((type(dataset).__name__, length)).encode())
         return digest.hexdigest()
-    spec = dataset.spec if fields is None else {name: dataset.spec[name] for name in fields}
+    spec = {name: dataset.spec[name] for name in (sorted(dataset.spec) if fields is None else fields)}
     digest.update(repr((spec, length)).encode())
     records = [(index, name) for name in spec for index in sample(length)]
     is_slow = len(records) > MIN_RECORDS_FOR_THREADS or getattr(dataset, 'is_remote', False)

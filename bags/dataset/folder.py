@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
-from collections.abc import Iterable
 from typing import NoReturn
 
 from bags.bag.bag_file import BagFile
@@ -19,16 +19,19 @@ from bags.bag.options import (
     LimitsStorage,
     ReaderOptions,
 )
+from bags.bag.records import StoredRecords
 from bags.bag.zstd import check_dictionary, codec_for
 from bags.concurrency import cached_attribute, map_concurrently
+from bags.dataset.linked import open_links
 from bags.dataset.listing import is_being_made, names_in, not_a_folder
 from bags.dataset.mark import MARK
-from bags.dataset.metadata import Metadata, read_metadata
-from bags.dataset.resume import bag_suffix
+from bags.dataset.metadata import METADATA, Metadata, in_order, read_metadata, without_order
+from bags.dataset.resume import BAG_SUFFIXES, LINKED, bag_files, bag_suffix
 from bags.dataset.schema import Schema, parse_schema
 from bags.dataset.shard_index import INDEX, Shard
 from bags.dataset.spec import Spec, load_spec
 from bags.errors import BagsError, CorruptError, SpecError
+from bags.links.linked_files import LinkedFiles
 from bags.storage import Hints, Store
 from bags.storage.memory_file import MemoryFile
 from bags.validation import merge
@@ -39,7 +42,16 @@ MAX_REFS_IN_MEMORY = 1 << 28  # Maximum bytes of remote refs that are read as a 
 class Folder:
     """The files of a dataset folder: its spec, its refs, and the bag of each field."""
 
-    def __init__(self, store: Store, path: str, options: ReaderOptions, known: Shard | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        path: str,
+        options: ReaderOptions,
+        known: Shard | None = None,
+        linked: LinkedFiles | None = None,
+    ) -> None:
+        self.linked = linked or LinkedFiles(store, path, options)
+        """The files that links lead to, of all folders of the dataset."""
         self.store = store
         self.path = path
         self.options = options
@@ -59,8 +71,25 @@ class Folder:
 
     @cached_attribute
     def metadata(self) -> Metadata:
-        """The content of its metadata.json."""
+        """The author's metadata, of its metadata.json."""
+        return without_order(self.stored_metadata)
+
+    @cached_attribute
+    def stored_metadata(self) -> Metadata:
+        """The content of its metadata.json, with the author's order of fields."""
         return read_metadata(self.store, self.path, self.names)
+
+    def in_order(self, types: Spec) -> Spec:
+        """Returns types in the author's order of fields; in alphabetical order if that cannot be read."""
+        with contextlib.suppress(OSError, BagsError):
+            return in_order(types, self.stored_metadata) if self.has(METADATA) else types
+        return types
+
+    def has(self, name: str) -> bool:
+        """Returns whether the folder has a file; if remote, when it was listed."""
+        if self.store.is_remote:
+            return name in self.names
+        return self.store.exists(self.store.join(self.path, name))
 
     @cached_attribute
     def names(self) -> set[str]:
@@ -69,18 +98,21 @@ class Folder:
             return set(self.known.sizes)
         return names_in(self.store, self.path)
 
-    def load(self, refs: bool = True) -> None:
+    def load(self, refs: bool = True, order: bool = True) -> None:
         """Reads the files needed to open the folder, once. Errors are raised when the content is used.
 
         The spec is read; `check_pinned` compares its version to detect that another dataset has replaced this
-        one. In a remote folder, the refs are read concurrently, unless `refs` is False.
+        one. In a remote folder, the refs and, for the order of fields, the metadata are read concurrently,
+        unless `refs` or `order` is False.
         """
         if self._spec is not None:
             return
         if self.store.is_remote:
             names = ['spec.json', 'refs.bag'] if refs else ['spec.json']
-            if self.known is None and 'names' not in vars(self):
+            if self.known is None:
                 names.append('')
+            elif order and METADATA in self.names:
+                names.append(METADATA)
             if self.options.cache is not None:
                 self.learn()
             map_concurrently(self._load_file, names, max_threads=len(names))
@@ -96,28 +128,24 @@ class Folder:
                 # Only a reader of the whole folder needs all limits in memory.
                 options = merge(ReaderOptions, self.options, {'limits_storage': LimitsStorage.ON_DISK})
                 self.refs = open_bag(self.store, path, options)
+            elif name == METADATA:
+                _ = self.stored_metadata
             elif name:
                 self._spec = self.store.read(path)
             else:
-                self.names = names_in(self.store, self.path)
+                _ = self.names
 
     def check_pinned(self) -> None:
-        """Raises a CorruptError if another dataset has replaced this one."""
+        """Raises a CorruptError if another dataset has replaced this one, in a local folder."""
         with contextlib.suppress(FileNotFoundError):
             path = self.store.join(self.path, 'spec.json')
             if self._version is not None and self._version != self.store.stat(path).version:
                 raise CorruptError(self.path, None, 'was replaced by another since the dataset was opened')
 
-    def is_unfinished(self) -> bool:
-        """Returns whether the folder has the mark of an unfinished dataset; if remote, when it was listed."""
-        if self.store.is_remote:
-            return MARK in self.names
-        return self.store.exists(self.store.join(self.path, MARK))
-
     @property
     def granular(self) -> bool:
         """Whether Granular wrote the folder."""
-        return 'refs.bag' not in self.names and any(name.endswith('.idx') for name in self.names)
+        return not self.has('refs.bag') and any(name.endswith('.idx') for name in self.names)
 
     def schema(self) -> Schema:
         """Returns the parsed spec, and the layout of the refs.
@@ -155,9 +183,10 @@ class Folder:
             raise not_a_folder(self.path) from None
         except FileNotFoundError:
             if 'spec.json' in self.names and self.granular:
+                self.options = merge(ReaderOptions, self.options, {'limits_placement': LimitsPlacement.IDX})
                 return None
             raise self._without_refs(path) from None
-        if not self.store.is_remote and self.is_unfinished():
+        if not self.store.is_remote and self.has(MARK):
             self._check_certain()
         is_legacy = refs.count > 0
         if refs.count > 1:
@@ -187,8 +216,9 @@ class Folder:
         """Raises CorruptError if a power cut may have damaged what a writer had not closed."""
         schema = self.schema()
         names = names_in(self.store, self.path)
-        files = [name + (bag_suffix(self.path, name, names) or '.bag') for name in ('refs', *schema.types)]
-        paths = [self.store.join(self.path, file) for file in files]
+        paths = [
+            self.store.join(self.path, name) for name in bag_files(self.path, schema.types, names).values()
+        ]
         check_certain(self.store, self.store.join(self.path, MARK), paths, self.path)
 
     def _without_refs(self, path: str) -> Exception:
@@ -224,24 +254,24 @@ class Folder:
     def _check_empty(self, path: str) -> None:
         """Raises CorruptError if a bag is not empty; called if the refs of a closed dataset are empty."""
         for name in self.names:
-            if name.endswith(('.bag', '.bagz')) and self.store.stat(self.store.join(self.path, name)).size:
+            if name.endswith(BAG_SUFFIXES) and self.store.stat(self.store.join(self.path, name)).size:
                 raise CorruptError(path, None, f'is empty, but {name} is not')
 
-    def open_bag(self, field: str) -> BagFile:
-        """Opens the bag of a field.
+    def open_bag(self, field: str) -> StoredRecords:
+        """Opens the bag of a field, or its links, once the refs are open.
 
         Raises:
             CorruptError: There is no bag, there are two, or it is damaged.
         """
         options = self.options
-        if self.granular:
-            options = merge(ReaderOptions, options, {'limits_placement': LimitsPlacement.IDX})
-        suffix = bag_suffix(self.path, field, self.names)
+        suffix = bag_suffix(self.path, field, self.has)
         if suffix is None:
             # It may have been created since the folder was listed.
             self.names = names_in(self.store, self.path)
-            suffix = bag_suffix(self.path, field, self.names)
+            suffix = bag_suffix(self.path, field, self.has)
         path = self.store.join(self.path, field + (suffix or '.bag'))
+        if suffix == LINKED[0]:
+            return self._open_links(field)
         if suffix is None:
             if not self._has_begun:
                 detail = f'field {field!r}: has neither {field}.bag nor {field}.bagz'
@@ -253,25 +283,35 @@ class Folder:
             raise CorruptError(path, None, 'has no checksums, but refs.bag has')
         try:
             bag = open_bag(self.store, path, options)
-            if self.store.is_remote:
-                self._check_known(bag)
         except FileNotFoundError as exc:
             raise CorruptError(self.path, None, f'field {field!r}: is missing {exc.filename}') from exc
-        self.check_pinned()
+        if self.store.is_remote:
+            self._check_known(bag)
+        else:
+            self.check_pinned()
         if bag.codec is not None and isinstance(options.compression, CompressionAutoDetect):
             # Read after the bag: a dictionary is written before the first frame that needs it.
             dictionary_path = self.store.join(self.path, f'{field}.zdict')
             dictionary = b''
-            if not self.store.is_remote or f'{field}.zdict' in self.names:
+            if self.has(f'{field}.zdict'):
                 with contextlib.suppress(FileNotFoundError):  # Frames that need it raise.
                     dictionary = check_dictionary(self.store.read(dictionary_path), dictionary_path)
             zstd = CompressionTrained(dictionary=dictionary, path=dictionary_path)
             bag.codec = codec_for(path, zstd, options.max_record_size)
+            bag.reopen = bag.reopen and functools.partial(bag.reopen, compression=zstd)
             if bag.checksums is not None and bag.count:
                 bag.checksums.check_companion(zstd.dictionary, zstd.path)
         elif bag.checksums is not None:
             bag.checksums.check_companion(b'', 'what the bag needs')
         return bag
+
+    def _open_links(self, field: str) -> StoredRecords:
+        """Opens the links of a field."""
+        records = open_links(self.store, self.path, field, self.options, self.linked)
+        for bag in records.own_bags if self.store.is_remote else ():
+            self._check_known(bag)
+        self.check_pinned()
+        return records
 
     def learn(self) -> None:
         """Lists the folder with one request, from which the cache learns the versions of all files."""
@@ -301,23 +341,3 @@ class Folder:
         if self.known is not None and self.known.counts is not None:
             raise CorruptError(self.path, None, f'{detail}: {INDEX} is stale: run bags consolidate')
         raise CorruptError(self.path, None, f'{detail}: it has changed since the dataset was opened')
-
-    def size(self, fields: Iterable[str] | None = None) -> int:
-        """Returns the total bytes of the bags of some or all fields, with their separate limits files."""
-        asked = None if fields is None else {'refs', *fields}
-
-        def counts(name: str) -> bool:
-            stem, end = os.path.splitext(name)
-            is_asked = asked is None or stem.removeprefix('limits.') in asked
-            return end in ('.bag', '.bagz', '.idx') and is_asked
-
-        if self.known is not None and self.store.is_remote:
-            return sum(size for name, size in self.known.sizes.items() if counts(name))
-        total = 0
-        for name in names_in(self.store, self.path):
-            if counts(name):
-                try:
-                    total += self.store.stat(self.store.join(self.path, name)).size
-                except FileNotFoundError:
-                    pass  # Limits that a writer has just appended to the bag.
-        return total

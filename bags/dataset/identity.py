@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from bags.concurrency import map_concurrently
-from bags.dataset.resume import SOURCE
+from bags.dataset.resume import BAG_SUFFIXES, SOURCE
 from bags.dataset.shard_index import Shard
 from bags.storage import Store
 
@@ -116,4 +116,4 @@ def _load(data: bytes) -> Identity | None:
 
 
 def _is_bag(name: str) -> bool:
-    return name.endswith(('.bag', '.bagz')) and not {'/', '\\', '\0'} & {*name}
+    return name.endswith(BAG_SUFFIXES) and not {'/', '\\', '\0'} & {*name}

@@ -14,7 +14,7 @@ from bags.dataset.json_files import check_json
 from bags.dataset.mark import MARK
 from bags.dataset.metadata import METADATA
 from bags.dataset.refs import RefsFormat
-from bags.dataset.resume import is_temporary
+from bags.dataset.resume import BAG_SUFFIXES, LINKED, is_temporary
 from bags.dataset.schema import parse_schema
 from bags.dataset.shard_index import INDEX, Shard, load_index, numbered
 from bags.dataset.spec import Spec
@@ -203,7 +203,7 @@ def length_by_size(shard: Shard, format: RefsFormat) -> int | None:
         return min(sizes) // ENTRY if sizes and len(sizes) == len(indexes) else None
     if not size:
         for name, other in shard.sizes.items():
-            if other and name.endswith(('.bag', '.bagz')):
+            if other and name.endswith(BAG_SUFFIXES):
                 raise CorruptError(f'{shard.name}/refs.bag', None, f'is empty, but {name} is not')
     count, rest = divmod(size, format.stride + ENTRY)
     return None if rest else count
@@ -275,13 +275,18 @@ def _probe_folder(store: Store, folder: str, spec: bytes | None = None, *ends: s
     more: list[str] = []
     for name in fields:
         if f'{name}.bag' not in found:
-            more.append(f'{name}.bagz')
+            more += [f'{name}.bagz', f'{name}{LINKED[0]}']
         if 'refs.bag' not in found:
             more.append(f'{name}.idx')
         if checksums_name('refs.bag') in found:
             more += map(checksums_name, (f'{name}.bag', f'{name}.bagz'))
     if checksums_name('refs.bag') in found and METADATA in found:
         more.append(checksums_name(METADATA))
+    found |= _stat_all(store, folder, more)
+    linked = [name for name in fields if f'{name}{LINKED[0]}' in found]
+    more = [name + suffix for name in linked for suffix in LINKED[1:]]
+    if checksums_name('refs.bag') in found:
+        more += [checksums_name(name + LINKED[0]) for name in linked]
     return found | _stat_all(store, folder, more)
 
 

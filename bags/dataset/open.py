@@ -9,10 +9,9 @@ from typing import Any, Unpack
 from bags.dataset.base import Dataset
 from bags.dataset.folder import Folder
 from bags.dataset.listing import list_remote_shards
-from bags.dataset.options import ReadOptions, open_store
+from bags.dataset.options import ReadOptions, dataset_path
 from bags.dataset.reader import DatasetReader
 from bags.dataset.registry import decoders as builtin_decoders
-from bags.dataset.schema import Decoders
 from bags.dataset.sharded_reader import ShardedDatasetReader
 from bags.dataset.views import Join
 from bags.storage.urls import plain_path
@@ -21,8 +20,8 @@ from bags.storage.urls import plain_path
 def open(
     path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     decoders: Mapping[str, Callable[..., Any]] | None = None,
-    cache_index: bool = True,
     *,
+    cache_index: bool = True,
     replace: bool = False,
     shard_start: int = 0,
     shard_step: int = 1,
@@ -64,7 +63,7 @@ def open(
             open(
                 part,
                 decoders,
-                cache_index,
+                cache_index=cache_index,
                 shard_start=shard_start,
                 shard_step=shard_step,
                 **options,
@@ -76,20 +75,16 @@ def open(
         return Join(parts, replace)
     if replace:
         raise ValueError(f'replace: has no effect on one folder, got {os.fspath(path)!r:.80}')
-    store, path, made = open_store(path, cache_index, options, open)
-    known = Decoders(decoders, made.raw, made.max_value_size)
-    folder, shards = Folder(store, path, made), None
-    if store.is_remote:
-        shards = list_remote_shards(store, path, made.checksum)
-        is_folder, folder.names = 'spec.json' in shards.files, set(shards.files)
-    else:
-        is_folder = store.exists(store.join(path, 'spec.json'))
-    if not is_folder:
-        reader = ShardedDatasetReader.__new__(ShardedDatasetReader)
-        return reader._over(store, path, made, known, shards, shard_start, shard_step)
+    at, shards = dataset_path(path, decoders, cache_index, options, open), None
+    folder = Folder(at.store, at.path, at.options)
+    if at.store.is_remote:
+        shards = list_remote_shards(at.store, at.path, at.options.checksum)
+        folder.names = set(shards.files)
+    if not folder.has('spec.json'):
+        return ShardedDatasetReader.of_shards(at, shards, shard_start, shard_step)
     if (shard_start, shard_step) != (0, 1):
-        raise ValueError(f'{path}: shard_start and shard_step have no effect on a dataset of one folder')
-    return DatasetReader.__new__(DatasetReader)._over(folder, known)
+        raise ValueError(f'{at.path}: shard_start and shard_step have no effect on a dataset of one folder')
+    return DatasetReader.of_folder(folder, at.decoders)
 
 
 class _KnownDecoders(dict[str, Any]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Unpack
 
 from bags.bag.options import (
     GiB,
@@ -14,7 +14,9 @@ from bags.bag.options import (
     WriterOptions,
     WritingKeywords,
 )
+from bags.dataset.schema import Decoders
 from bags.formats.scalars import MAX_VALUE_SIZE
+from bags.links.permission import permitted_paths
 from bags.storage import Store, store_for
 from bags.validation import (
     Option,
@@ -49,6 +51,12 @@ class ReadOptions(ReadingKeywords, total=False):
     """Maximum bytes of a decoded image, video, recording or tree: 1 GiB by default. SECURITY.md lists the
     types."""
 
+    links: Annotated[
+        bool | str | os.PathLike[str] | Iterable[str | os.PathLike[str]], Option((), permitted_paths)
+    ]
+    """What links may reach besides the dataset itself and bags of the datasets beside it: paths of files and
+    folders, or True for all. None by default: a dataset must not make its reader open other files."""
+
 
 class OpenOptions(ReadOptions, total=False):
     """Options of `bags.open` as keywords, for functions that open a dataset themselves."""
@@ -68,17 +76,27 @@ class FolderOptions(ReaderOptions):
         def __init__(self, *positional: Any, **keywords: Unpack[ReadOptions]) -> None: ...
 
 
-def open_store(
+class DatasetPath(NamedTuple):
+    """Where a dataset is, and how it is read."""
+
+    store: Store
+    path: str
+    """Its path in the store."""
+    options: FolderOptions
+    decoders: Decoders
+
+
+def dataset_path(
     path: str | os.PathLike[str],
+    decoders: Mapping[str, Callable[..., Any]] | None,
     cache_index: bool,
     options: ReadOptions,
     function: Callable[..., Any],
-) -> tuple[Store, str, FolderOptions]:
-    """Returns the store of a dataset, its path in the store, and the options for its bags.
+) -> DatasetPath:
+    """Returns where a dataset is, and how it is read.
 
     Args:
-        path: The dataset.
-        cache_index: As in `bags.open`.
+        path, decoders, cache_index: As in `bags.open`.
         options: Options by name.
         function: The function that has these options, for errors.
 
@@ -93,7 +111,7 @@ def open_store(
     is_local = not store.is_remote or made.cache is not None
     if cache_index and not (is_local and made.mapped):
         made.limits_storage = LimitsStorage.IN_MEMORY
-    return store, path, made
+    return DatasetPath(store, path, made, Decoders(decoders, made.raw, made.max_value_size))
 
 
 # Writing.

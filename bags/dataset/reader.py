@@ -10,7 +10,7 @@ from typing import Any, Self, Unpack
 import numpy as np
 
 from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions
-from bags.concurrency import ClosedHandle, map_concurrently
+from bags.concurrency import ClosedHandle, cached_attribute, map_concurrently
 from bags.dataset.address import Address, Datapoint, RecordRanges, Source
 from bags.dataset.base import Dataset
 from bags.dataset.batch import Column
@@ -19,12 +19,15 @@ from bags.dataset.field import Field
 from bags.dataset.fields import OpenFields, RefsReader
 from bags.dataset.fingerprint import fingerprint_of_folders
 from bags.dataset.folder import Folder
+from bags.dataset.mark import MARK
 from bags.dataset.metadata import Metadata
-from bags.dataset.options import ReadOptions, open_store
+from bags.dataset.options import ReadOptions, dataset_path
 from bags.dataset.read_row import RowFunction, make_row_function
 from bags.dataset.refs import is_missing
 from bags.dataset.schema import Decoders
 from bags.dataset.selection import PerRowItems, Selection, select_fields
+from bags.dataset.sizes import folder_size
+from bags.dataset.spec import Spec, reordered
 from bags.errors import CorruptError
 from bags.indexing import Int64s
 from bags.storage import Store
@@ -59,19 +62,29 @@ class DatasetReader(Dataset):
         cache_index: bool = True,
         **options: Unpack[ReadOptions],
     ) -> None:
-        store, path, made = open_store(path, cache_index, options, DatasetReader)
-        self._over(Folder(store, path, made), Decoders(decoders, made.raw, made.max_value_size))
+        at = dataset_path(path, decoders, cache_index, options, DatasetReader)
+        self._over(Folder(at.store, at.path, at.options), at.decoders)
 
-    def _over(self, folder: Folder, decoders: Decoders) -> Self:
-        """Makes this the reader of a folder."""
+    @classmethod
+    def of_folder(cls, folder: Folder, decoders: Decoders, order: Spec | None = None) -> Self:
+        """Returns the reader of a folder that may be listed or loaded already.
+
+        The fields are in the order of those of `order`, or else in that of the folder.
+        """
+        reader = cls.__new__(cls)
+        reader._over(folder, decoders, order)
+        return reader
+
+    def _over(self, folder: Folder, decoders: Decoders, order: Spec | None = None) -> None:
         self.is_remote = folder.store.is_remote
-        folder.load()
+        folder.load(order=order is None)
         refs = folder.open_refs()
         in_memory = folder.options.limits_storage is LimitsStorage.IN_MEMORY
         if self.is_remote and in_memory and refs is not None:
             refs = folder.keep(refs)
         schema = folder.schema()
-        self.types = schema.types
+        types = schema.types
+        self.types = folder.in_order(types) if order is None else reordered(types, [order])
         self.folder = folder
         self._decoders = decoders
         self._length = folder.shortest(self.types) if refs is None else refs.count
@@ -83,14 +96,13 @@ class DatasetReader(Dataset):
         """Row functions by the names of their fields; None for all fields."""
         self._item_functions: dict[Any, RowFunction] = {}
         """The same, for rows with selected items or frames."""
-        return self
 
     def __len__(self) -> int:
         return self._length
 
     @property
     def size(self) -> int:
-        return self.folder.size()
+        return folder_size(self.folder)
 
     @property
     def shards(self) -> int:
@@ -109,16 +121,16 @@ class DatasetReader(Dataset):
         state = ', unfinished' if self.unfinished else ''
         return f'bags.DatasetReader({self.folder.path!r}, {self.spec}, {self._length} datapoints{state})'
 
-    def _is_unfinished(self) -> bool:
-        return self.folder.is_unfinished()
+    @cached_attribute
+    def unfinished(self) -> bool:
+        return self.folder.has(MARK)
 
     def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
         folders, lengths = [self.folder], [self._length]
         return fingerprint_of_folders(self, folders, lengths, lambda _: self, fields, of_origin)
 
     def index_folder(self) -> Folder:
-        folder: Folder = self.folder
-        return folder
+        return self.folder
 
     def close(self) -> None:
         self.refs = self._fields = ClosedHandle(f'bags.DatasetReader({self.folder.path!r})')
@@ -160,11 +172,8 @@ class DatasetReader(Dataset):
 
     # Many rows: refs, then each field.
 
-    def _stores(self) -> list[Store]:
-        return [self.folder.store]
-
-    def _directories(self) -> list[str]:
-        return [self.path]
+    def roots(self) -> list[tuple[Store, str]]:
+        return [(self.folder.store, self.folder.path)]
 
     def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         return [Address(self, indices, selection, None)]
@@ -190,26 +199,21 @@ class DatasetReader(Dataset):
             raise CorruptError(self.refs.path, int(indices[exc.position]), exc.detail) from None
         return columns
 
-    def _item_counts(self, rows: Int64s, field: str, items: Any) -> Int64s:
+    def item_counts(self, indices: Int64s, field: str, items: Any = True) -> Int64s:
         if isinstance(items, PerRowItems):
             return items.counts
-        counts: Int64s = self.refs.of(rows, [field])[field][1]
+        counts: Int64s = self.refs.of(indices, [field])[field][1]
         return counts
 
-    def _checked_refs(self, rows: Int64s, field: str) -> tuple[Int64s, Int64s | None]:
-        """Returns the first records of datapoints, and for a sequence their numbers of records."""
-        refs = self._fields.while_opening([field], lambda: self.refs.of(rows, [field]))[field]
-        firsts, counts = refs if self._fields[field].type.sequence else (refs, None)
-        try:
-            expect_refs(self._fields[field], firsts, counts)
-        except BadRef as exc:
-            raise CorruptError(self.refs.path, int(rows[exc.position]), exc.detail) from None
-        return firsts, counts
-
-    def _ranges_of(self, rows: Int64s, field: str, items: Any) -> RecordRanges | None:
+    def record_ranges(self, indices: Int64s, field: str, items: Any = True) -> RecordRanges | None:
         """Returns where the records of a field lie; None for selected frames of videos."""
-        firsts, counts = self._checked_refs(rows, field)
+        refs = self._fields.while_opening([field], lambda: self.refs.of(indices, [field]))[field]
         reader = self._fields[field]
+        firsts, counts = refs if reader.type.sequence else (refs, None)
+        try:
+            expect_refs(reader, firsts, counts)
+        except BadRef as exc:
+            raise CorruptError(self.refs.path, int(indices[exc.position]), exc.detail) from None
         if isinstance(items, PerRowItems):
             if items.are_frames:
                 return None
@@ -220,11 +224,11 @@ class DatasetReader(Dataset):
         elif counts is None:
             counts = (~is_missing(firsts)).astype(np.int64)
         source = Source(reader.bag, self.folder.starts)
-        return RecordRanges([source], np.zeros(len(rows), np.int64), firsts, counts)
+        return RecordRanges([source], np.zeros(len(indices), np.int64), firsts, counts)
 
     def bytes_before(self, index: int, fields: tuple[str, ...] | None = None) -> int:
         if index >= self._length:
-            return self.folder.size(fields)
+            return folder_size(self.folder, fields)
         names, total = tuple(self.types if fields is None else fields), 0
         refs = self.refs.of(np.array([index]), names)
         if self.refs.bag is not None:

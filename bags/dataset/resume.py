@@ -16,17 +16,25 @@ from bags.bag.options import ReaderOptions
 from bags.dataset.json_files import check_json, remove_json, write_json
 from bags.dataset.mark import MARK, is_mark
 from bags.dataset.metadata import METADATA, STATISTICS
-from bags.dataset.refs import MISSING, RefsFormat, dangling
+from bags.dataset.refs import RefsFormat, dangling, is_missing
 from bags.dataset.shard_index import INDEX
 from bags.errors import CorruptError
+from bags.links.existing import first_lost
 from bags.storage import Store
 
 _Skipped = TypeVar('_Skipped', bound=Sequence[Any])
 
+LINKED = ('.links', '.files', '.values')
+"""Suffixes of the bags of a linked field: the links, the files that they lead to, and other records."""
+BAG_SUFFIXES = ('.bag', '.bagz', *LINKED)
 ROWS_AT_ONCE = 1 << 18
 """Rows of refs that are checked at a time."""
 SOURCE = 'source.json'
 """A file beside shards: their source, and the progress in it (`ProgressLog`)."""
+SOURCE_CHANGED = (
+    'resume: the source is another one, or has changed since the earlier run: datapoints of both would be '
+    'mixed (check_source=False resumes anyway, mode="overwrite" begins again)'
+)
 
 
 def is_temporary(name: str) -> bool:
@@ -40,7 +48,7 @@ def is_file_of_dataset(name: str) -> bool:
     return (
         name in files
         or is_mark(name)
-        or name.endswith(('.bag', '.bagz', '.idx', '.index', '.zdict', '.new', SUFFIX))
+        or name.endswith((*BAG_SUFFIXES, '.idx', '.index', '.zdict', '.new', SUFFIX))
     )
 
 
@@ -68,17 +76,58 @@ def accept(store: Store, folder: str) -> None:
     store.sync_folder(folder)
 
 
-def bag_suffix(folder: str, field: str, names: Collection[str]) -> str | None:
-    """Returns the extension of a field's bag among the names in a folder; None if there is no bag yet.
+def bag_suffix(folder: str, field: str, has: Callable[[str], bool]) -> str | None:
+    """Returns the extension of a field's bag; None if there is no bag yet. `has`: whether there is a file.
 
     Raises:
         CorruptError: There are two bags.
     """
-    if f'{field}.bagz' not in names:
-        return '.bag' if f'{field}.bag' in names else None
-    if f'{field}.bag' in names:
+    is_plain, is_compressed = has(f'{field}.bag'), has(f'{field}.bagz')
+    if is_plain and is_compressed:
         raise CorruptError(folder, None, f'field {field!r}: has both {field}.bag and {field}.bagz')
-    return '.bagz'
+    if is_plain or is_compressed:
+        return '.bag' if is_plain else '.bagz'
+    return LINKED[0] if has(field + LINKED[0]) else None
+
+
+def is_linked(field: str, names: Collection[str]) -> bool:
+    """Returns whether a writer has begun a field as a linked one, by the names in its folder."""
+    return any(f'{before}{field}{suffix}' in names for before in ('', 'limits.') for suffix in LINKED)
+
+
+def linked_fields(folder: str, fields: Iterable[str], names: Collection[str], asked: set[str]) -> set[str]:
+    """Returns the linked fields of a folder: those that are, and those that are asked for.
+
+    Raises:
+        ValueError: A field that is asked for is in the folder, and is not linked.
+    """
+    found = {name for name in fields if is_linked(name, names)}
+    for name in asked - found:
+        if bag_suffix(folder, name, names.__contains__):
+            raise ValueError(f'links: field {name!r} is not linked in the folder, and stays so: {folder}')
+    return found | asked
+
+
+def bag_files(
+    folder: str, fields: Iterable[str], names: Collection[str], linked: Collection[str] = ()
+) -> dict[str, str]:
+    """Returns the file names of the bags of a dataset folder in the order of its journal.
+
+    Args:
+        folder, fields, names: The folder, its fields, and the names in it.
+        linked: Linked fields, besides those that are in the folder.
+
+    Returns:
+        Names by `refs`, field, and, before linked fields, `FIELD/values` and `FIELD/files`.
+    """
+    found: dict[str, str] = {}
+    for name in ('refs', *fields):
+        linked_suffix = LINKED[0] if name in linked or is_linked(name, names) else '.bag'
+        suffix = bag_suffix(folder, name, names.__contains__) or linked_suffix
+        if suffix == LINKED[0]:
+            found |= {f'{name}/{each}': f'{name}.{each}' for each in ('values', 'files')}
+        found[name] = name + suffix
+    return found
 
 
 class Kept(NamedTuple):
@@ -119,7 +168,7 @@ def records_to_keep(
         CorruptError: Files are missing, or records are missing although the folder was closed.
         ValueError: Another library wrote the folder.
     """
-    bags = {name: name + (bag_suffix(folder, name, names) or '.bag') for name in ['refs', *format.spec]}
+    bags = bag_files(folder, format.spec, names)
     certain = None
     if not store.is_remote:
         paths = [store.join(folder, file) for file in bags.values()]
@@ -146,7 +195,7 @@ def _complete_records(
             raise ValueError(f'{folder}: was written by Granular, and can be read but not resumed')
         # The refs are created before all other bags.
         if not store.is_remote and any(
-            name.endswith(('.bag', '.bagz')) and name != 'limits.refs.bag' for name in names
+            name.endswith(BAG_SUFFIXES) and name != 'limits.refs.bag' for name in names
         ):
             raise CorruptError(folder, None, 'has bags, but no refs.bag')
         return None
@@ -154,20 +203,30 @@ def _complete_records(
     if refs.count and not int(refs.ends[0:1][0]):
         raise ValueError(f'{folder}: was written by Bags 0.x, and can be read but not resumed')
     counts: dict[str, int] = {}
-    for field in format.spec:
-        suffix = bag_suffix(folder, field, names)
-        if suffix is not None:
-            counts[field] = open_bag(store, store.join(folder, field + suffix), options).count
-        elif refs.count:
+    for key, file in bag_files(folder, format.spec, names).items():
+        if key != 'refs' and file in names:
+            counts[key] = open_bag(store, store.join(folder, file), options).count
+        elif key != 'refs' and refs.count:
             # All bags are created before the first datapoint.
-            raise CorruptError(folder, None, f'field {field!r}: has neither {field}.bag nor {field}.bagz')
+            field = key.partition('/')[0]
+            detail = f'has no {file}' if key != field else f'has neither {field}.bag nor {field}.bagz'
+            raise CorruptError(folder, None, f'field {field!r}: {detail}')
+    dropping = set()
+    for name in format.spec:
+        if f'{name}/values' in counts:
+            paths = [store.join(folder, f'{name}.{each}') for each in ('links', 'values')]
+            links, values = (open_bag(store, each, options) for each in paths)
+            count = first_lost(links, values, counts[f'{name}/files'])
+            if count < counts[name]:
+                counts[name] = count
+                dropping.add(name)
     keep = refs.count
     while keep and not _is_complete(refs, keep - 1, format, counts):
         keep -= 1
     keep = min(keep, _first_dangling(refs, keep, format, counts))
     if keep < refs.count and 'limits.refs.bag' not in names:
         raise CorruptError(refs.path, keep, 'its refs lead to records that are missing')
-    return Kept({'refs': keep, **counts}, frozenset({'refs'} if keep < refs.count else ()))
+    return Kept({'refs': keep, **counts}, frozenset(dropping | ({'refs'} if keep < refs.count else set())))
 
 
 def _first_dangling(refs: BagFile, count: int, format: RefsFormat, counts: dict[str, int]) -> int:
@@ -199,7 +258,7 @@ def _is_complete(refs: BagFile, index: int, format: RefsFormat, counts: dict[str
     for name, field_type in format.spec.items():
         position = format.positions[name]
         first, count = row[position], row[position + 1] if field_type.sequence else 1
-        if count and first + count > counts[name] and not (field_type.optional and first == MISSING):
+        if count and first + count > counts[name] and not (field_type.optional and is_missing(first)):
             return False
     return True
 
@@ -220,7 +279,7 @@ class ProgressLog:
     def __init__(self, writer: Any, source: dict[str, Any], resume: bool, check_source: bool = True) -> None:
         self._store = store = writer.store
         self._path = store.join(writer.path, SOURCE)
-        self.checksum: bool = writer.checksum
+        self._checksum: bool = writer.checksum
         self._source = source
         self.state: dict[str, Any] = {}
         """JSON values, stored by `save`."""
@@ -254,7 +313,7 @@ class ProgressLog:
         if self.may_be_repaired:
             found['may_be_repaired'] = True
         data = json.dumps(found).encode()
-        write_json(self._store, self._path, data, self.checksum)
+        write_json(self._store, self._path, data, self._checksum)
 
 
 def resumed(
@@ -287,9 +346,5 @@ def _difference(name: str, found: Any, given: Any) -> str:
             f'{found:,} of them; write the others to a dataset of their own, and join both with bags.concat'
         )
     if name in ('fingerprint', 'identity'):
-        return (
-            'resume: the source is another one, or has changed since the earlier run: datapoints of both '
-            'would be mixed '
-            '(check_source=False resumes anyway, mode="overwrite" begins again)'
-        )
+        return SOURCE_CHANGED
     return f'resume: the dataset is made from something else: expected {name} {found!r}, got {given!r}'

@@ -89,7 +89,8 @@ def load_index(data: bytes, where: object) -> tuple[Spec, list[Shard]]:
     names = numbered(shards, where)
     if len(names) != len(entries):
         raise CorruptError(where, None, 'expected names of shard folders, each once')
-    return parse_spec(spec, where), [shards[name] for name in names.values()]
+    types = parse_spec(spec, where)
+    return {name: types[name] for name in spec}, [shards[name] for name in names.values()]
 
 
 def _shard(entry: Any, where: object) -> Shard:

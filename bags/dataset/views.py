@@ -1,31 +1,25 @@
-"""Views over datasets: select, filter, concat and join."""
+"""Views over several datasets: `concat`, and the join of datasets of one length."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, SupportsIndex
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bags.bag.sharding import Concatenated
-from bags.concurrency import map_concurrently
 from bags.dataset.address import Address, Datapoint, MissingFields, divide_fields, group_by_part, row_of_part
-from bags.dataset.base import Dataset, Select, View, check_dataset
+from bags.dataset.base import Dataset, View, check_dataset
 from bags.dataset.key_values import INTEGERS, KEY_TYPES, Matches, read_keys, sort_matches
 from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
-from bags.dataset.selection import Fields, Selection, select_fields
-from bags.dataset.spec import unite
-from bags.indexing import Int64s, as_indices, check_index, offsets_of
-from bags.validation import worker_count
+from bags.dataset.selection import Selection
+from bags.dataset.spec import reordered, unite
+from bags.indexing import Int64s, check_index, offsets_of
 
-DATAPOINTS_AT_ONCE = 256
 KEYS_AT_ONCE = 1 << 13
 """Number of values of a field in two datasets that are compared at once."""
 INTEGER_WORDS = {word for word, types in KEY_TYPES.items() if types is INTEGERS}
-
-Mask = npt.NDArray[np.bool_] | Sequence[bool]
 
 
 class Concat(View):
@@ -33,7 +27,8 @@ class Concat(View):
 
     def __init__(self, datasets: Sequence[Dataset]) -> None:
         named = ((f'dataset {number}', dataset.types) for number, dataset in enumerate(datasets))
-        super().__init__(datasets, unite(named, 'the datasets before it'))
+        types = unite(named, 'the datasets before it')
+        super().__init__(datasets, reordered(types, [dataset.types for dataset in datasets]))
         self._layout = Concatenated([len(dataset) for dataset in datasets])
 
     def __len__(self) -> int:
@@ -95,7 +90,8 @@ class Join(View):
                 if name in self._owners and not replace:
                     _expect_equal(name, self._owners[name], dataset, number)
                 self._owners[name] = dataset
-        super().__init__(datasets, {name: self._owners[name].types[name] for name in sorted(self._owners)})
+        types = {name: owner.types[name] for name, owner in self._owners.items()}
+        super().__init__(datasets, reordered(types, [dataset.types for dataset in datasets]))
 
     @property
     def metadata(self) -> Metadata:
@@ -175,94 +171,6 @@ def _expect_equal(field: str, first: Dataset, second: Dataset, number: int) -> N
         )
 
 
-def select(
-    dataset: Dataset, indices: slice | Iterable[SupportsIndex] | Mask | None = None, fields: Fields = None
-) -> Select:
-    """Returns a view of some datapoints and fields of a dataset. It reads nothing.
-
-    Args:
-        dataset: A reader or a view.
-        indices: Integers in any order, with repeats (negative ones count from the end), a range, a slice, or
-            a mask of one bool for each datapoint; all datapoints unless given.
-        fields: A name or names; all fields unless given.
-
-    Raises:
-        IndexError: An index out of range, or a mask of another length.
-        KeyError, TypeError: No such field, or items of one.
-    """
-    check_dataset('select', dataset)
-    count = len(dataset)
-    if indices is None:
-        return Select(dataset, range(count), fields)
-    if isinstance(indices, slice):
-        return Select(dataset, range(count)[indices], fields)
-    if isinstance(indices, range):
-        if not indices or (0 <= indices[0] < count and 0 <= indices[-1] < count):
-            return Select(dataset, indices or range(0), fields)
-        indices = list(indices)
-    if not isinstance(indices, Iterable):
-        raise TypeError(f'select: expected indices or a mask, got {indices!r}')
-    chosen = indices if isinstance(indices, np.ndarray) else list(indices)
-    if chosen.dtype == bool if isinstance(chosen, np.ndarray) else _are_bools(chosen):
-        mask = np.asarray(chosen)
-        if mask.shape != (count,):
-            raise IndexError(f'select: expected a mask of shape ({count},), got {mask.shape}')
-        return Select(dataset, np.flatnonzero(mask), fields)
-    # A copy, because the caller may change the array later.
-    return Select(dataset, np.array(as_indices(chosen, count), np.int64), fields)
-
-
-def _are_bools(values: list[Any]) -> bool:
-    return bool(values) and all(isinstance(value, bool | np.bool_) for value in values)
-
-
-def filter(
-    dataset: Dataset,
-    function: Callable[[Datapoint], Any],
-    fields: Fields = None,
-    *,
-    workers: int | None = None,
-) -> Select:
-    """Returns a view of the datapoints for which a function returns True.
-
-    Only `fields` of all datapoints are read, once; the view has all fields. For one numeric field,
-    `bags.select(dataset, dataset.column('score') > 0.5)` is faster.
-
-    Args:
-        dataset: A reader or a view.
-        function: Takes a datapoint, a dict of `fields`, and returns a bool.
-        fields: The fields to read, as in `dataset.batch`; all fields unless given.
-        workers: Threads that read and call the function; the number of processors unless given.
-
-    Raises:
-        TypeError: The function does not return a bool.
-        Exception: Any error of the function, with a note that names the datapoint.
-    """
-    check_dataset('filter', dataset)
-    workers = worker_count(workers)
-    selection = select_fields(fields, dataset.types)
-    if not callable(function):
-        raise TypeError(f'filter: expected a function of a datapoint, got {function!r:.80}')
-
-    def choose(start: int) -> Int64s:
-        indices = np.arange(start, min(start + DATAPOINTS_AT_ONCE, len(dataset)))
-        chosen = []
-        for index, datapoint in zip(indices.tolist(), dataset._rows(indices, selection), strict=True):
-            try:
-                keeps = function(datapoint)
-            except Exception as exc:
-                exc.add_note(f'filter: the function raised this for datapoint {index} of {dataset!r}')
-                raise
-            if not isinstance(keeps, bool | np.bool_):
-                raise TypeError(f'filter: expected a bool for datapoint {index}, got {keeps!r:.80}')
-            if keeps:
-                chosen.append(index)
-        return np.array(chosen, np.int64)
-
-    parts = map_concurrently(choose, range(0, len(dataset), DATAPOINTS_AT_ONCE), max_threads=workers)
-    return Select(dataset, np.concatenate([np.empty(0, np.int64), *parts]))
-
-
 def concat(datasets: Iterable[Dataset]) -> Concat:
     """Returns a view of the datapoints of several datasets, one after the other.
 
@@ -275,7 +183,7 @@ def concat(datasets: Iterable[Dataset]) -> Concat:
 
 
 def check_datasets(what: str, datasets: Iterable[Any]) -> list[Dataset]:
-    """Returns several datasets as a list; raises if they are none."""
+    """Returns the datasets as a list, which is not empty; errors name the function `what`."""
     if isinstance(datasets, Dataset):
         raise TypeError(f'{what}: expected several datasets, got a {type(datasets).__name__} alone')
     if isinstance(datasets, str | os.PathLike) or not isinstance(datasets, Iterable):

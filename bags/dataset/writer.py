@@ -189,7 +189,7 @@ class DatasetWriter(BaseWriter):
         store, path = self.store, self.store.join(self.path, name)
         how = self.compressions.get(name)
         begun = [end for end in ('.bag', '.bagz') if f'limits.{name}{end}' in names]  # By a killed writer.
-        suffix = bag_suffix(self.path, name, names) or [*begun, '.bagz' if how else '.bag'][0]
+        suffix = bag_suffix(self.path, name, names.__contains__) or [*begun, '.bagz' if how else '.bag'][0]
         options = self.settings.of_bags(
             compression=CompressionNone(), buffer_size=MAX_BUFFERED_BYTES, checksum=self.checksum
         )

@@ -30,3 +30,5 @@ class Written:
     """With `on_error='skip'`, what was left out because of an error."""
     notes: list[str] = dataclasses.field(default_factory=list)
     """Sentences about what was left out or changed, such as renamed fields and replaced types."""
+    parents: list[str] = dataclasses.field(default_factory=list)
+    """The folders that links of a copy with `link` lead into. The copy needs them."""

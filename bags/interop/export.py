@@ -272,7 +272,7 @@ def _column(dataset: Dataset, field: str, indices: Int64s) -> list[list[File]]:
 
     contents = _contents(dataset, field, indices)
     if is_numbered:
-        return [[file(data, f'.{item:06}') for item, data in enumerate(items)] for items in contents]
+        return [[file(data, f'.{item:06}') for item, data in enumerate(items or ())] for items in contents]
     return [[] if data is None else [file(data)] for data in contents]
 
 
@@ -285,11 +285,7 @@ def _contents(dataset: Dataset, field: str, indices: Int64s) -> list[Any]:
             return [list(map(_as_npy, items or ())) for items in values]
         as_file = _as_npy if field_type.sequence or field_type.word == 'array' else _as_text
         return [None if value is None else as_file(value) for value in values]
-    return (
-        dataset._item_records(indices, field)
-        if field_type.sequence
-        else dataset._records(indices, field, None)
-    )
+    return dataset.read_records(indices, field)
 
 
 def _as_npy(value: Any) -> bytes:

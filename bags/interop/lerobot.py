@@ -111,7 +111,7 @@ class _Writer:
                 if name not in TASKS[1:]:
                     lengths[name] = len(values[name])
         for name in videos:
-            (found,) = self._dataset._records(np.array([index]), name, None)
+            (found,) = self._dataset.read_records(np.array([index]), name)
             record = bytes(found or b'')
             size += len(record)
             times, end = self._add_video(f'{where}, field {name!r}', name, index, record)

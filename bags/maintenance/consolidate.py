@@ -95,7 +95,8 @@ def describe_shards(location: Location, progress: bool | None = False) -> tuple[
 
         found = map_concurrently(describe, list(sizes), store.is_remote)
     named = ((store.join(location.path, shard.name), types) for types, shard in found)
-    return unite(named, 'the shards before it'), [shard for _, shard in found]
+    types = unite(named, 'the shards before it')
+    return Folder(store, location.parts[0], options).in_order(types), [shard for _, shard in found]
 
 
 def index_damage(location: Location) -> str | None:

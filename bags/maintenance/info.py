@@ -18,14 +18,20 @@ from bags.bag.bag_file import BagFile
 from bags.bag.checksums import checksums_name
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
+from bags.bag.records import StoredRecords
 from bags.concurrency import map_concurrently
 from bags.dataset.fields import RefsReader
 from bags.dataset.folder import Folder
+from bags.dataset.linked import open_links
 from bags.dataset.listing import files_below
 from bags.dataset.mark import MARK, is_marked
 from bags.dataset.open import open as open_dataset
-from bags.dataset.refs import MISSING
+from bags.dataset.refs import is_missing
+from bags.dataset.resume import BAG_SUFFIXES, LINKED
 from bags.indexing import Int64s
+from bags.links.files import resolved_path
+from bags.links.linked_files import LinkedFiles
+from bags.links.rows import VALUES_FILE
 from bags.maintenance.location import Location, locate
 from bags.validation import with_advice
 
@@ -76,6 +82,8 @@ class FieldInfo:
     type: str
     bytes: int
     """Bytes on disk of records and limits, in all shards."""
+    linked_bytes: int
+    """Bytes of other files that links lead to, each range once."""
     compressed: bool
     ratio: float | None
     """Bytes of the records divided by their compressed bytes; None if they are not compressed."""
@@ -95,6 +103,8 @@ class DatasetInfo:
     datapoints: int
     shards: int
     bytes: int
+    linked_bytes: int
+    """Bytes of other files that links lead to, each range once for a field."""
     refs_bytes: int
     unfinished: bool
     """Whether it is being written, or its writer ended early: by an exception, or because it was killed."""
@@ -160,26 +170,24 @@ class _Sample:
         self.missing = 0
         self._compressed = self._uncompressed = 0
 
-    def add(self, bag: BagFile) -> None:
+    def add(self, bag: StoredRecords) -> None:
         chosen = _middle(bag.count)
         if not chosen:
             return
-        (found,) = bag.locate(chosen)
-        starts, stops = found.starts, found.stops
-        self.sizes.append(stops - starts)
-        if bag.codec is None:
-            return
-        frames = _evenly_spaced(range(len(starts)), SAMPLED_FRAMES)
-        starts, stops = starts[frames], stops[frames]
-        headers = bag.file.read_many(starts, np.minimum(stops, starts + FRAME_HEADER_BYTES))
-        for header, size in zip(headers, (stops - starts).tolist(), strict=True):
-            try:
-                content = zstandard.frame_content_size(header)
-            except zstandard.ZstdError:
-                continue
-            if content >= 0:
-                self._compressed += size
-                self._uncompressed += content
+        self.sizes.append(bag.sizes(chosen))
+        if not isinstance(bag, BagFile) or not bag.is_compressed:
+            return  # The ratio of links is that of their sources.
+        for found in bag.locate(np.array(_evenly_spaced(chosen, SAMPLED_FRAMES))):
+            starts, stops = found.starts, found.stops
+            headers = found.file.read_many(starts, np.minimum(stops, starts + FRAME_HEADER_BYTES))
+            for header, size in zip(headers, (stops - starts).tolist(), strict=True):
+                try:
+                    content = zstandard.frame_content_size(header)
+                except zstandard.ZstdError:
+                    continue
+                if found.codec is not None and content >= 0:
+                    self._compressed += size
+                    self._uncompressed += content
 
     def ratio(self) -> float | None:
         return round(self._uncompressed / self._compressed, 3) if self._compressed else None
@@ -216,7 +224,7 @@ def _bag_info(location: Location) -> BagInfo:
         sum(size for _, size, _ in found),
         [path for path, (_, _, is_unclosed) in zip(paths, found, strict=True) if is_unclosed],
         all(store.exists(checksums_name(path)) for path in paths),
-        any(bag.codec is not None for bag in sampled),
+        any(bag.is_compressed for bag in sampled),
         sample.ratio(),
         Distribution.of(sample.sizes),
         len(sampled),
@@ -247,10 +255,11 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
     fields = {}
     for name, field_type in types.items():
         sample = samples[name]
-        names = [f'{stem}.{end}' for stem in (name, f'limits.{name}') for end in ('bag', 'bagz')]
+        names = [f'{stem}{end}' for stem in (name, f'limits.{name}') for end in BAG_SUFFIXES]
         fields[name] = FieldInfo(
             field_type.text,
             sum(totals[file] for file in [*names, f'{name}.idx']),
+            _linked_bytes(location, paths, name) if name + LINKED[0] in totals else 0,
             f'{name}.bagz' in totals,
             sample.ratio(),
             Distribution.of(sample.sizes),
@@ -261,7 +270,8 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
         location.path,
         datapoints,
         len(paths),
-        sum(size for name, size in totals.items() if name.endswith(('.bag', '.bagz', '.idx'))),
+        sum(size for name, size in totals.items() if name.endswith((*BAG_SUFFIXES, '.idx'))),
+        sum(field.linked_bytes for field in fields.values()),
         totals['refs.bag'] + totals['limits.refs.bag'],
         unfinished,
         [path for path in paths if path in unclosed],
@@ -270,6 +280,20 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
         fields,
         metadata,
     )
+
+
+def _linked_bytes(location: Location, paths: Sequence[str], field: str) -> int:
+    """Returns the bytes of all ranges of other files that the links of a field lead to."""
+    store, options = location.store, ReaderOptions()
+    ranges: dict[str, set[tuple[int, int]]] = {}
+    for path in paths:
+        if not store.exists(store.join(path, field + LINKED[0])):
+            continue
+        bag = open_links(store, path, field, options, LinkedFiles(store, location.path, options))
+        rows = np.unique(np.stack(bag.link_rows(range(bag.count)), 1), axis=0)
+        for number, start, end in rows[rows[:, 0] != VALUES_FILE].tolist():
+            ranges.setdefault(resolved_path(bag.entry(number).path, path), set()).add((start, end))
+    return sum(end - start for found in ranges.values() for start, end in found)
 
 
 def _sample_folder(folder: Folder, samples: dict[str, _Sample]) -> None:
@@ -283,9 +307,9 @@ def _sample_folder(folder: Folder, samples: dict[str, _Sample]) -> None:
         if schema.types[name].sequence:
             firsts, lengths = ref
             samples[name].lengths.append(lengths)
-            is_missing = (firsts == MISSING) & (lengths == 0)
+            missing = is_missing(firsts, lengths)
         else:
-            is_missing = ref == MISSING
-        samples[name].missing += int(np.count_nonzero(is_missing))
+            missing = is_missing(ref)
+        samples[name].missing += int(np.count_nonzero(missing))
     for name in schema.types:
         samples[name].add(folder.open_bag(name))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from typing import Any
 
 from bags.bag.checksums import checksums_name
 from bags.dataset.json_files import remove_json, write_json
-from bags.dataset.metadata import METADATA, dump_metadata
+from bags.dataset.metadata import METADATA, dump_metadata, in_order, keep_packages, read_metadata, with_order
 from bags.dataset.spec import load_spec
+from bags.errors import CorruptError
 from bags.maintenance.location import locate
 from bags.validation import with_advice
 
@@ -25,7 +27,7 @@ def set_metadata(
     """Replaces the metadata of a dataset, without rewriting data.
 
     Each shard has a copy, which is replaced as a whole; readers use that of the first shard. An empty mapping
-    removes the metadata.
+    removes the metadata. The packages that have the types of fields, which writers store, are kept.
 
     Args:
         path: A dataset: path or URL.
@@ -42,7 +44,15 @@ def set_metadata(
         raise ValueError(f'{location.path}: expected a dataset, got a bag')
     store = location.store
     spec = store.join(location.parts[0], 'spec.json')
-    data = dump_metadata(metadata, load_spec(store.read(spec), spec))
+    types = load_spec(store.read(spec), spec)
+    data = dump_metadata(metadata, types)
+    with contextlib.suppress(CorruptError):  # Damaged metadata is replaced.
+        folder = location.parts[0]
+        checksum = checksums_name(METADATA)
+        names = {checksum} if store.exists(store.join(folder, checksum)) else ()
+        before = read_metadata(store, folder, names)
+        metadata = with_order(keep_packages(metadata, before, types), in_order(types, before))
+        data = dump_metadata(metadata, types)
     for folder in location.parts:
         file = store.join(folder, METADATA)
         if metadata:

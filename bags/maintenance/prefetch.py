@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import errno
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 
 from bags.bag.checksums import SUFFIX
 from bags.concurrency import map_concurrently
-from bags.dataset.base import Dataset, check_dataset
+from bags.dataset.base import Dataset, View, check_dataset
 from bags.dataset.folder import Folder
 from bags.dataset.identity import IDENTITY
+from bags.dataset.resume import BAG_SUFFIXES, LINKED
 from bags.dataset.selection import Fields, select_whole
+from bags.links.records import LinkedRecords
 from bags.progress import progress as show_progress
 from bags.storage.cache.store import CachedStore
 
@@ -49,6 +52,7 @@ def prefetch(dataset: Any, fields: Fields = None, *, progress: bool | None = Non
     files: dict[str, Any] = {}  # Without duplicates, as views may share files.
     for folder, names in cached:
         files |= _files(folder, names)
+    files = {path: store for path, store in files.items() if isinstance(store, CachedStore)}
     size: int = sum(store.stat(path).size for path, store in files.items())
     for store in files.values():
         if store.limit is not None and size > store.limit:
@@ -72,19 +76,28 @@ def _folders(dataset: Dataset, fields: list[str]) -> list[tuple[Folder, list[str
     """Returns the folders that contain the datapoints of a dataset, each with its fields."""
     found: dict[str, tuple[Folder, list[str]]] = {}
     for address in dataset.resolve(np.arange(len(dataset)), dict.fromkeys(fields, True)):
-        folder, names = address.reader.folder, list(address.selection)
-        if folder is None:
-            continue  # These datapoints do not have these fields.
-        _, known = found.get(folder.path, (folder, []))
-        found[folder.path] = folder, sorted({*names, *known})
+        reader, names = address.reader, list(address.selection)
+        parts = [(reader.folder, names)] if not isinstance(reader, View) else []
+        for each in reader.datasets if isinstance(reader, View) else ():  # Its values are computed.
+            parts += _folders(each, [name for name in names if name in each.types])
+        for folder, fields_of_part in parts:
+            if folder is not None:  # Else these datapoints do not have these fields.
+                _, known = found.get(folder.path, (folder, []))
+                found[folder.path] = folder, sorted({*fields_of_part, *known})
     return list(found.values()) if fields else []
 
 
 def _files(folder: Folder, fields: list[str]) -> dict[str, Any]:
     """Returns the files of some fields, the refs, the spec and the id, as a mapping from path to store."""
-    endings = ('bag', 'bagz', 'idx', 'zdict')
-    names = {'refs.bag', 'spec.json', *(f'{field}.{end}' for field in fields for end in endings)}
+    endings = (*BAG_SUFFIXES, '.idx', '.zdict')
+    names = {'refs.bag', 'spec.json', *(field + end for field in fields for end in endings)}
     if folder.options.checksum:
         names |= {f'{name}{SUFFIX}' for name in names}
     names.add(IDENTITY)
-    return {folder.store.join(folder.path, name): folder.store for name in sorted(folder.names & names)}
+    found = {folder.store.join(folder.path, name): folder.store for name in sorted(folder.names & names)}
+    for field in fields:
+        if field + LINKED[0] in folder.names and isinstance(bag := folder.open_bag(field), LinkedRecords):
+            for entry in bag.entries():
+                paths = [entry.path, *([entry.dictionary.path] if entry.dictionary else ())]
+                found |= {path: store for store, path in map(bag.linked.locate, repeat(folder.path), paths)}
+    return found

@@ -17,7 +17,7 @@ from bags.bag.temporary_files import remove_leftovers, remove_tree
 from bags.dataset.json_files import remove_json
 from bags.dataset.listing import is_being_made
 from bags.dataset.mark import MARK, is_mark
-from bags.dataset.resume import accept, is_temporary
+from bags.dataset.resume import BAG_SUFFIXES, accept, is_temporary
 from bags.dataset.shard_index import INDEX
 from bags.dataset.spec import load_spec
 from bags.dataset.writer import reopen
@@ -204,7 +204,7 @@ def _recover_folder(store: Store, path: str, storage: dict[str, Any]) -> Recover
             before = count_refs()
     size = 0
     for name in names:
-        if name.endswith(('.bag', '.bagz')) and f'limits.{name}' in names:
+        if name.endswith(BAG_SUFFIXES) and f'limits.{name}' in names:
             with contextlib.suppress(CorruptError):  # After a power cut.
                 size += _unfinished_bytes(open_bag(store, store.join(path, name), options))
     file = store.join(path, 'spec.json')

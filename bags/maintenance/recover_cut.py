@@ -31,11 +31,11 @@ from bags.bag.options import CompressionTrained, ReaderOptions
 from bags.bag.zstd import Zstd, check_dictionary, codec_for
 from bags.dataset.folder import Folder
 from bags.dataset.reader import DatasetReader
-from bags.dataset.refs import MISSING
+from bags.dataset.refs import is_missing
 from bags.dataset.registry import decoders as builtin_decoders
 from bags.dataset.resume import bag_suffix
 from bags.dataset.schema import Decoders
-from bags.dataset.spec import FieldType, type_texts
+from bags.dataset.spec import FieldType
 from bags.dataset.writer import DatasetWriter
 from bags.errors import CorruptError
 from bags.formats.signatures import FORMATS, starts_with
@@ -89,8 +89,11 @@ class CutFolder(Folder):
     def open_bag(self, field: str) -> BagFile:
         if field not in self._found:
             try:
-                self._found[field] = super().open_bag(field)
-                self._expect_limits(self._found[field])
+                found = super().open_bag(field)
+                if not isinstance(found, BagFile):
+                    raise ValueError(f'{self.path}: field {field!r} is linked: keep_readable cannot write it')
+                self._found[field] = found
+                self._expect_limits(found)
             except CorruptError as exc:
                 self.reasons[field] = exc.detail
                 self._found[field] = self._rebuilt_field(field)
@@ -108,7 +111,7 @@ class CutFolder(Folder):
             raise CorruptError(bag.path, None, f'its last limit is {last}, but its records end at {bag.end}')
 
     def _rebuilt_field(self, field: str) -> BagFile:
-        name = field + (bag_suffix(self.path, field, self.names) or '.bag')
+        name = field + (bag_suffix(self.path, field, self.has) or '.bag')
         if name not in self.names:
             empty = MemoryFile(self.store.join(self.path, name), b'')
             return BagFile(empty.path, empty, empty, 0, 0, 0, None, False)
@@ -259,7 +262,7 @@ def keep_readable(store: Store, path: str, storage: dict[str, Any]) -> Kept:
     folder = CutFolder(store, path)
     refs, types = folder.open_refs(), folder.schema().types
     bags = {name: folder.open_bag(name) for name in types}
-    reader = DatasetReader.__new__(DatasetReader)._over(folder, Decoders(None, raw=True))
+    reader = DatasetReader.of_folder(folder, Decoders(None, raw=True))
     rows = [index for index, is_there in enumerate(_have_records(reader, bags)) if is_there]
     if not folder.reasons and len(rows) < refs.count:
         folder.reasons['refs'] = 'lead to records that are missing'
@@ -269,7 +272,7 @@ def keep_readable(store: Store, path: str, storage: dict[str, Any]) -> Kept:
     if not rows:
         return Kept(0, list(range(refs.count)), folder.reasons)
     with DatasetWriter(
-        path, type_texts(types), {kind.word: _as_bytes for kind in types.values()},
+        path, reader.spec, {field_type.word: _as_bytes for field_type in types.values()},
         mode='overwrite', checksum=folder.has_checksums, metadata=folder.metadata or None,
         compression={
             name: 'dictionary' if f'{name}.zdict' in folder.names else 3
@@ -296,8 +299,8 @@ def _have_records(reader: DatasetReader, bags: Mapping[str, BagFile]) -> Iterato
         for name, found in reader.refs.of(rows, list(bags)).items():
             field_type = reader.types[name]
             firsts, counts = found if field_type.sequence else (found, np.ones(len(rows), np.int64))
-            is_missing = (firsts == MISSING) & field_type.optional
-            are_there &= is_missing | (counts == 0) | (firsts + counts <= bags[name].count)
+            has_none = is_missing(firsts) & field_type.optional
+            are_there &= has_none | (counts == 0) | (firsts + counts <= bags[name].count)
         yield from are_there.tolist()
 
 

@@ -15,12 +15,14 @@ from bags.dataset.base import Dataset
 from bags.dataset.folder import Folder
 from bags.dataset.listing import names_in, root_names
 from bags.dataset.mark import is_mark
+from bags.dataset.options import FolderOptions
 from bags.dataset.resume import is_temporary
 from bags.dataset.schema import Decoders
 from bags.dataset.shard_index import INDEX
 from bags.dataset.spec import Spec, load_spec
 from bags.errors import CorruptError, SpecError
 from bags.keys.index import INDEX_SUFFIX, KeyIndex
+from bags.links.linked_files import LinkedFiles
 from bags.maintenance.consolidate import index_damage
 from bags.maintenance.location import Location, locate
 from bags.maintenance.verify_bag import Check, Damage, Finding, Note, Result
@@ -49,6 +51,7 @@ def verify(
     decoders: Mapping[str, Callable[..., Any]] | None = None,
     workers: int | None = None,
     progress: bool | None = None,
+    links: Any = (),
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[Finding]:
@@ -68,6 +71,7 @@ def verify(
         decoders: As in `bags.open`, for `decode`.
         workers: Number of threads; the number of processors unless given.
         progress: Show a bar: True, False, or None for on terminals.
+        links: As in `bags.open`: what links may reach. What they must not reach is damage.
         filesystem, storage_options: As in `bags.open`.
 
     Returns:
@@ -81,9 +85,10 @@ def verify(
     dataset = plain_path(dataset)
     if not isinstance(dataset, Dataset | str | os.PathLike):
         raise TypeError(f'verify: expected a dataset, or the path of one or of a bag, got {dataset!r:.80}')
-    paths = dataset._directories() if isinstance(dataset, Dataset) else [dataset]
+    paths = [path for _, path in dataset.roots()] if isinstance(dataset, Dataset) else [dataset]
     locations = [locate(path, filesystem, storage_options) for path in paths]
-    found = find_damage(locations, Decoders(decoders), decode, workers, progress)
+    options = FolderOptions(links=links, storage_options=storage_options)
+    found = find_damage(locations, Decoders(decoders), decode, workers, progress, options)
     return [finding for finding in found if notes or not isinstance(finding, Note)]
 
 
@@ -93,10 +98,14 @@ def find_damage(
     decode: bool,
     workers: int | None,
     progress: bool | None,
+    options: FolderOptions | None = None,
 ) -> Iterator[Finding]:
     """Yields damage and notes as they are found."""
+    options = options or FolderOptions()
     workers = worker_count(workers)
-    steps = itertools.chain.from_iterable(_steps(location, decode, decoders) for location in locations)
+    steps = itertools.chain.from_iterable(
+        _steps(location, decode, decoders, options) for location in locations
+    )
     with show_progress('verifying', None, 'records', show=progress) as advance:
         while batch := list(itertools.islice(steps, STEPS_PER_WORKER * workers)):
             for result in map_concurrently(_do, batch, max_threads=workers):
@@ -115,9 +124,11 @@ def _do_all(steps: Iterable[Finding | Check]) -> Result:
     return Result(findings, sum(result.records for result in results), sum(result.size for result in results))
 
 
-def _steps(location: Location, decode: bool, decoders: Decoders) -> Iterator[Finding | Check]:
+def _steps(
+    location: Location, decode: bool, decoders: Decoders, options: ReaderOptions
+) -> Iterator[Finding | Check]:
     """Yields findings, and further checks to run."""
-    store, options = location.store, ReaderOptions()
+    store = location.store
     beside = location.parts if location.type == 'bags' else [location.path]
     for path in itertools.chain.from_iterable(leftovers(store, path) for path in beside):
         yield Note(path, None, TEMPORARY)
@@ -138,8 +149,9 @@ def _steps(location: Location, decode: bool, decoders: Decoders) -> Iterator[Fin
     if not store.is_remote or decode:
         yield from _key_index_damage(location)
     first_spec = _spec(location)
+    linked = LinkedFiles(store, location.path, options)
     for path in location.parts:
-        folder = Folder(store, path, options)
+        folder = Folder(store, path, options, linked=linked)
         steps = folder_checks(folder, decoders, decode, first_spec, path == location.parts[-1])
         if store.is_remote and not decode:
             yield functools.partial(_do_all, steps)

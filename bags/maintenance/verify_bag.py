@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bags.bag.bag_file import BagFile
-from bags.bag.limits import ENTRY, describe_invalid, invalid_ranges
+from bags.bag.limits import ENTRY
+from bags.bag.records import FileRanges, StoredRecords
 from bags.dataset.field import Record
 from bags.errors import CorruptError, DecodeError, MissingDependencyError
 from bags.formats.signatures import identify, starts_with
-from bags.indexing import Int64s
+from bags.indexing import Int64s, chunk_length
 
 MAX_RECORDS = 1 << 20
 """Number of records in a check of limits and sizes."""
@@ -95,75 +95,72 @@ class Expected(NamedTuple):
     """Whether `decode` takes a `Record`, and decodes on use of its result."""
 
 
-def bag_checks(bag: BagFile, expected: Expected, decode: bool) -> Iterator[Check]:
+def bag_checks(bag: StoredRecords, expected: Expected, decode: bool) -> Iterator[Check]:
     """Yields checks that together cover all records of a bag.
 
     Compressed records are decompressed, and records with checksums compared: always in local bags, and with
     `decode` on an object store.
     """
-    must_read = bag.codec is not None or bag.checksums is not None
+    must_read = bag.is_compressed or bag.checksums is not None
     reads = expected.decode is not None or (must_read and (decode or not bag.is_remote))
     step = MAX_RECORDS if expected.format is None else MAX_READ_RECORDS
     if reads:
-        mean = max(1, bag.end // max(1, bag.count))
-        step = max(1, min(MAX_READ_RECORDS, READ_BYTES // mean))
+        step = chunk_length(bag.count, bag.size - ENTRY * bag.count, READ_BYTES, MAX_READ_RECORDS)
     for start in range(0, bag.count, step):
         yield functools.partial(_check, bag, expected, reads, start, min(start + step, bag.count))
 
 
-def _check(bag: BagFile, expected: Expected, reads: bool, start: int, stop: int) -> Result:
+def _check(bag: StoredRecords, expected: Expected, reads: bool, start: int, stop: int) -> Result:
     """Checks consecutive records. A record that fails one check is left out of the next ones."""
     count = stop - start
     try:
-        starts, stops = bag.stated(start, stop)
-    except EOFError as exc:
+        findings: list[Finding] = []
+        valid = np.ones(count, bool)
+
+        def report(failures: Iterable[tuple[int, str]]) -> None:
+            """Reports records that fail, given their indices and the reasons."""
+            for index, detail in failures:
+                valid[index - start] = False
+                findings.append(Damage(bag.path, expected.field, index, detail))
+
+        report(bag.invalid(start, stop))
+        indices = start + np.flatnonzero(valid)
+        found = bag.locate(range(start, stop) if len(indices) == count else indices)
+    except (EOFError, CorruptError) as exc:
         return Result([Damage(bag.path, expected.field, None, str(exc))])
-    findings: list[Finding] = []
-    valid = np.ones(count, bool)
-
-    def report(failures: Iterable[tuple[int, str]]) -> None:
-        """Reports failures, given as positions and reasons."""
-        for position, detail in failures:
-            valid[position] = False
-            findings.append(Damage(bag.path, expected.field, start + position, detail))
-
-    report(_limit_failures(bag, starts, stops))
-    sizes = stops - starts
-    if bag.codec is None:
-        if expected.length:
-            report(
-                (position, f'has {sizes[position]} bytes, but {expected.type} takes {expected.length}')
-                for position in np.flatnonzero(valid & (sizes != expected.length)).tolist()
-            )
-        if expected.format is not None and not reads and not bag.is_remote:
-            report(_signature_failures(bag, expected, starts, stops, np.flatnonzero(valid)))
+    sizes = np.zeros(count, np.int64)
+    for ranges in found:
+        records = indices if ranges.positions is None else indices[ranges.positions]
+        sizes[records - start] = ranges.stops - ranges.starts
+        if ranges.codec is None:
+            report(_size_failures(expected, records, ranges))
+            if expected.format is not None and not reads and not bag.is_remote:
+                report(_signature_failures(expected, records, ranges))
     if not reads:
         return Result(findings, count, ENTRY * count)
     size = int(sizes[valid].sum())
-    report(
-        [(index - start, detail) for index, detail in _failures(bag, expected, start + np.flatnonzero(valid))]
-    )
+    report(_failures(bag, expected, start + np.flatnonzero(valid)))
     return Result(findings, count, size + ENTRY * count)
 
 
-def _limit_failures(bag: BagFile, starts: Int64s, stops: Int64s) -> Iterator[tuple[int, str]]:
-    for position in np.flatnonzero(invalid_ranges(starts, stops, bag.end)).tolist():
-        yield position, describe_invalid(int(starts[position]), int(stops[position]), bag.end)
+def _size_failures(expected: Expected, indices: Int64s, ranges: FileRanges) -> Iterator[tuple[int, str]]:
+    """Yields records that have another size than all of their type."""
+    sizes = ranges.stops - ranges.starts
+    for position in np.flatnonzero(sizes != expected.length).tolist() if expected.length else ():
+        detail = f'has {sizes[position]} bytes, but {expected.type} takes {expected.length}'
+        yield int(indices[position]), detail
 
 
-def _signature_failures(
-    bag: BagFile, expected: Expected, starts: Int64s, stops: Int64s, positions: Int64s
-) -> Iterator[tuple[int, str]]:
+def _signature_failures(expected: Expected, indices: Int64s, ranges: FileRanges) -> Iterator[tuple[int, str]]:
     """Yields records whose signature is of another format than their type: an earlier limit may be wrong."""
     assert expected.format is not None
-    starts = starts[positions]
-    heads = bag.file.read_many(starts, np.minimum(stops[positions], starts + SIGNATURE_BYTES))
-    for position, head in zip(positions.tolist(), heads, strict=True):
+    heads = ranges.file.read_many(ranges.starts, np.minimum(ranges.stops, ranges.starts + SIGNATURE_BYTES))
+    for index, head in zip(indices.tolist(), heads, strict=True):
         if not starts_with(head, expected.format):
-            yield position, f'expected {expected.format}, got {identify(head)}'
+            yield index, f'expected {expected.format}, got {identify(head)}'
 
 
-def _failures(bag: BagFile, expected: Expected, indices: Int64s) -> list[tuple[int, str]]:
+def _failures(bag: StoredRecords, expected: Expected, indices: Int64s) -> list[tuple[int, str]]:
     """Decompresses and decodes records; returns those that fail, and the reasons."""
     decode = expected.decode
     records: list[Any] | None = None

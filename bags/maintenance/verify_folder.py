@@ -16,16 +16,17 @@ from bags.bag.journal import check_certain, journal_name
 from bags.bag.limits import invalid_ranges
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import ReaderOptions
+from bags.bag.records import StoredRecords
 from bags.concurrency import map_concurrently
 from bags.dataset.folder import Folder
 from bags.dataset.identity import IDENTITY, REMOVE_IDENTITY
-from bags.dataset.json_files import check_json
+from bags.dataset.json_files import check_json, has_checksums
 from bags.dataset.listing import is_being_made
 from bags.dataset.mark import MARK
 from bags.dataset.metadata import RENEW_STATISTICS, STATISTICS, read_metadata
 from bags.dataset.refs import MISSING, RefsFormat, dangling
 from bags.dataset.registry import decoders
-from bags.dataset.resume import is_temporary
+from bags.dataset.resume import BAG_SUFFIXES, is_temporary
 from bags.dataset.schema import Decoders, Schema
 from bags.dataset.spec import FieldType, Spec, type_texts, union
 from bags.errors import CorruptError, SpecError
@@ -92,7 +93,9 @@ def folder_checks(
         is_last: Whether it is the last shard, which a writer may be creating.
     """
     refs, is_damaged = None, False
-    if any(name.endswith(SUFFIX) for name in folder.names):
+    # A writer that adds checksums to a dataset adds those of refs.bag last.
+    is_adding = MARK in folder.names and not has_checksums(folder.names)
+    if not is_adding and any(name.endswith(SUFFIX) for name in folder.names):
         folder.options = merge(ReaderOptions, folder.options, {'checksum': True})
     try:
         refs = folder.open_refs()
@@ -156,33 +159,36 @@ def _file_notes(folder: Folder, schema: Schema) -> Iterator[Note]:
         yield Note(folder.path, None, UNFINISHED.format(' and '.join(states)))
     known = {'spec.json', 'refs.bag', 'limits.refs.bag'}
     for name in schema.types:
-        known |= {f'{name}.idx', f'{name}.bag', f'{name}.bagz', f'limits.{name}.bag', f'limits.{name}.bagz'}
+        files = [name + suffix for suffix in BAG_SUFFIXES]
+        known |= {f'{name}.idx', *files, *map('limits.{}'.format, files)}
     for name in sorted(folder.names - known):
         if is_temporary(name):
             yield Note(folder.store.join(folder.path, name), None, TEMPORARY)
-        elif name.startswith('limits.') or name.endswith(('.bag', '.bagz', '.idx')):
+        elif name.startswith('limits.') or name.endswith((*BAG_SUFFIXES, '.idx')):
             yield Note(folder.store.join(folder.path, name), None, 'is no file of the dataset')
 
 
 def _field_checks(
     folder: Folder, schema: Schema, cache: Decoders, decode: bool
-) -> Generator[Finding | Check, None, dict[str, BagFile]]:
+) -> Generator[Finding | Check, None, dict[str, StoredRecords]]:
     """Yields the checks of all fields; returns the bags that could be opened."""
 
-    def open_field(name: str) -> BagFile | CorruptError:
+    def open_field(name: str) -> StoredRecords | CorruptError:
         try:
             return folder.open_bag(name)
         except CorruptError as exc:
             return exc
 
     found = map_concurrently(open_field, list(schema.types), folder.store.is_remote)
-    bags: dict[str, BagFile] = {}
+    bags: dict[str, StoredRecords] = {}
     for name, bag in zip(schema.types, found, strict=True):
         if isinstance(bag, CorruptError):
             yield Damage(bag.path, name, bag.record, bag.detail.removeprefix(f'field {name!r}: '))
             continue
         bags[name] = bag
         expected = yield from _expected(folder, schema.types[name], name, cache, decode)
+        for own in bag.own_bags if not isinstance(bag, BagFile) else ():
+            yield from bag_checks(own, Expected(name), decode)
         yield from bag_checks(bag, expected, decode)
     return bags
 
@@ -191,30 +197,31 @@ def _expected(
     folder: Folder, field_type: FieldType, name: str, cache: Decoders, decode: bool
 ) -> Generator[Finding, None, Expected]:
     """Yields damage in the type of a field; returns the expected properties of its records."""
-    function = (decoders if cache.functions is None else cache.functions).get(field_type.word)
+    word = field_type.word
     try:
         decoder = cache.get(name, field_type, folder.starts, folder.path)
-    except SpecError as exc:
-        if function is not None:
-            path = folder.store.join(folder.path, 'spec.json')
-            yield Damage(path, name, None, str(exc).split(': ', 2)[-1])
+    except (SpecError, KeyError) as exc:
+        reason = 'there is no decoder for them' if isinstance(exc, KeyError) else str(exc).split(': ', 2)[-1]
+        if isinstance(exc, SpecError) and cache.has(word):
+            yield Damage(folder.store.join(folder.path, 'spec.json'), name, None, reason)
         elif decode:
-            detail = f'values of {field_type.text} are not decoded: there is no decoder for them'
+            detail = f'values of {field_type.text} are not decoded: {reason}'
             yield Note(folder.path, name, detail)
         return Expected(name, field_type.text)
+    own = word in decoders and (cache.functions is None or cache.functions.get(word) is decoders[word])
     # Integers of Bags 0.x and Granular may have other lengths than their type.
     any_length = field_type.word == 'int' and (folder.starts or not field_type.args)
     return Expected(
         name,
         field_type.text,
         0 if any_length else decoder.length,
-        FORMATS.get(field_type.word) if function is decoders.get(field_type.word) else None,
+        FORMATS.get(word) if own else None,
         decoder.decode if decode and decoder.decode is not bytes else None,
         decoder.lazy,
     )
 
 
-def _check_refs(refs: BagFile, format: RefsFormat, bags: dict[str, BagFile]) -> Result:
+def _check_refs(refs: BagFile, format: RefsFormat, bags: dict[str, StoredRecords]) -> Result:
     """Checks that all refs to bags that could be opened point to records; notes records without refs."""
     used = {name: np.zeros(bag.count, bool) for name, bag in bags.items()}
     findings: list[Finding] = []

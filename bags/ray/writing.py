@@ -50,9 +50,9 @@ def write(
     """
     settings = check_options(spec, encoders, options, write)
     min_rows = positive_or_none('min_rows_per_shard', min_rows_per_shard)
-    store, path = store_for(path, **settings.storage)
+    store, folder = store_for(path, **settings.storage)
     # Workers may have another working directory.
-    folder = os.fspath(plain_path(path)) if store.is_remote else os.path.abspath(path)
+    folder = os.fspath(plain_path(path)) if store.is_remote else os.path.abspath(folder)
     return DatasetSink(folder, dict(spec), encoders, min_rows, settings)
 
 

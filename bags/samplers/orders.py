@@ -43,7 +43,7 @@ def check_sampler(sampler: Any, datapoints: int) -> None:
         raise TypeError(
             'sampler: expected one of bags.samplers, or an object with __len__ and take, '
             f'got {f"the class {sampler.__name__}" if isinstance(sampler, type) else type(sampler).__name__}'
-            ' (to load chosen datapoints, give the loader bags.select(dataset, indices))'
+            ' (to load chosen datapoints, give the loader dataset.select(indices))'
         )
     argument, sampled = getattr(sampler, 'per_datapoint', None), getattr(sampler, 'datapoints', 0)
     if argument is not None and datapoints and sampled != datapoints:
@@ -305,3 +305,12 @@ def shard_lengths(dataset: Any) -> Int64s:
     """Returns the number of datapoints of each shard of a reader, or of each dataset of a `concat`."""
     lengths = dataset.part_lengths() if hasattr(dataset, 'part_lengths') else [len(dataset)]
     return np.array(lengths, np.int64)
+
+
+def sampler_for(dataset: Any, shuffle: bool | str, seed: int) -> Sampler:
+    """Returns the sampler of the option `shuffle` of a loader: True, False or 'shards'."""
+    if shuffle == 'shards':
+        return ShardShuffled(shard_lengths(dataset), seed)
+    if not isinstance(shuffle, bool):
+        raise ValueError(f"shuffle: expected True, False or 'shards', got {shuffle!r}")
+    return Shuffled(len(dataset), seed) if shuffle else Sequential(len(dataset))

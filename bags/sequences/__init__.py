@@ -1,1 +1,1 @@
-"""Windows over sequences, by steps or by time, and the clips of a datapoint as one video."""
+"""Windows over sequences, by steps or by time."""

@@ -9,11 +9,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bags.concurrency import cached_attribute
 from bags.dataset.base import Dataset
-from bags.dataset.registry import VIDEO_WORDS, fixed_dtype
+from bags.dataset.registry import fixed_dtype
+from bags.dataset.selection import Padding, PerRowItems, Span, Steps, Times
 from bags.indexing import Int64s, offsets_of
 from bags.sequences.clocks import EPSILON, Clock, RateClock, Recordings, Seconds, count_items
-from bags.sequences.spans import Padding, Span, Steps, Times
 
 NO_BOUNDS = (-math.inf, math.inf)
 MAX_WINDOWS = 1 << 53
@@ -22,11 +23,12 @@ ROWS_AT_ONCE = 1024
 
 
 class Located(NamedTuple):
-    """The items of a field in windows; without items in the datapoint, places are -1, for padding."""
+    """The items of a field in W windows of n items; a window has none if the datapoint has none."""
 
-    places: Int64s
-    """Positions in the sequence, (W, n); for linear fill (W, 2 n): of items before and after the times."""
+    items: PerRowItems
+    """The items to read of each datapoint: n, or for linear fill 2 n, first those before the times."""
     is_pad: npt.NDArray[np.bool_]
+    """Which items of the windows are padding, (W, n)."""
     weights: Seconds | None = None
     """For linear fill, the weights of the items after, 0 to 1, shape (W, n)."""
 
@@ -68,60 +70,96 @@ class Anchors:
         }
         self._clock = self.clocks.get(self.every) if isinstance(self.every, str) else None
         """The clock of the anchors; None without times, or until `layout` makes it."""
-        self._known: Layout | None = None
 
+    @property
+    def is_known_from_refs(self) -> bool:
+        """Whether the windows of all datapoints follow from the lengths of sequences."""
+        return (
+            isinstance(self.every, str)
+            and self.bounds == NO_BOUNDS
+            and all(map(self.is_by_index, self.spans))
+            and not any(map(self.dataset.has_frames, (self.every, *self.spans)))
+        )
+
+    @cached_attribute
     def layout(self) -> Layout:
-        """Returns the windows of all datapoints.
+        """The windows of all datapoints.
 
         Raises:
             ValueError: Fields without times have different lengths in a datapoint, or a window has no items.
         """
-        if self._known is None:
-            rows = np.arange(len(self.dataset))
-            blocks = np.array_split(rows, max(1, -(-len(rows) // ROWS_AT_ONCE)))
-            if isinstance(self.every, str):
-                counts = count_items(self.dataset, self.every)
-            else:
-                self._clock = self._make_grid(self.every, blocks)
-                counts = self._clock.counts(rows)
-            for name in self.spans:
-                if self.is_by_index(name) and name != self.every:
-                    self._expect_counts(name, counts)
-            if self.padding != 'drop' and self.bounds == NO_BOUNDS:
-                blocks = [rows]  # Nothing is read.
-            allowed = [self._allowed(block, counts[block]) for block in blocks]
-            firsts, lasts = (np.concatenate(parts) for parts in zip(*allowed, strict=True))
-            firsts = -(-firsts // self.stride) * self.stride
-            windows = np.maximum((lasts - firsts) // self.stride + 1, 0)
-            for name in self.spans:
-                kind = self.dataset.types[name]
-                if kind.sequence and kind.word not in VIDEO_WORDS and not self.is_by_index(name):
-                    self._expect_items(name, rows[windows > 0])
-            self._known = Layout(counts, firsts, offsets_of(windows))
-        return self._known
+        rows = np.arange(len(self.dataset))
+        blocks = np.array_split(rows, max(1, -(-len(rows) // ROWS_AT_ONCE)))
+        if isinstance(self.every, str):
+            counts = count_items(self.dataset, self.every)
+        else:
+            self._clock = self._make_grid(self.every, blocks)
+            counts = self._clock.counts(rows)
+        for name in self.spans:
+            if self.is_by_index(name) and name != self.every:
+                self._expect_counts(name, counts)
+        if self.is_known_from_refs or (self.padding != 'drop' and self.bounds == NO_BOUNDS):
+            blocks = [rows]  # No times are read.
+        allowed = [self._allowed(block, counts[block]) for block in blocks]
+        firsts, lasts = (np.concatenate(parts) for parts in zip(*allowed, strict=True))
+        firsts = -(-firsts // self.stride) * self.stride
+        windows = np.maximum((lasts - firsts) // self.stride + 1, 0)
+        for name in self.spans:
+            has_items = self.dataset.types[name].sequence and not self.dataset.has_frames(name)
+            if has_items and not self.is_by_index(name):
+                self._expect_items(name, rows[windows > 0])
+        return Layout(counts, firsts, offsets_of(windows))
 
-    def places_of(self, indices: Int64s) -> tuple[Int64s, Int64s, Seconds]:
-        """Returns the datapoints of windows, and their anchors and the times of these; NaN without times."""
-        _, firsts, offsets = self.layout()
+    def at(self, indices: Int64s) -> tuple[Int64s, Int64s]:
+        """Returns the datapoints of windows, and their anchors."""
+        _, firsts, offsets = self.layout
         rows = offsets.searchsorted(indices, 'right') - 1
-        anchors = firsts[rows] + (indices - offsets[rows]) * self.stride
-        if self._clock is None:
-            return rows, anchors, np.full(len(rows), np.nan)
-        return rows, anchors, self._clock.at(rows, anchors[:, None])[:, 0]
+        return rows, firsts[rows] + (indices - offsets[rows]) * self.stride
 
-    def locate(self, name: str, rows: Int64s, anchors: Int64s, moments: Seconds) -> Located:
-        """Finds the items of a field in windows, given the results of `places_of`."""
-        span, clock = self.spans[name], self.clocks[name]
-        counts = (self.layout().counts[rows] if clock is None else clock.counts(rows))[:, None]
+    def times(self, rows: Int64s, anchors: Int64s) -> Seconds:
+        """Returns the times of anchors, given the results of `at`; NaN without times."""
+        if self._clock is None:
+            return np.full(len(rows), np.nan)
+        return self._clock.at(rows, anchors[:, None])[:, 0]
+
+    def locate(self, name: str, rows: Int64s, anchors: Int64s, moments: Seconds | None) -> Located:
+        """Finds the items of a field in windows.
+
+        Args:
+            name: The field.
+            rows, anchors: The results of `at`.
+            moments: The result of `times`; None if the field `is_by_index`.
+        """
+        span = self.spans[name]
+        if isinstance(span, Steps):
+            if self.is_by_index(name):
+                if self.padding == 'drop':
+                    return _inside(anchors + span.start, span.count)
+                counts = self.layout.counts[rows]
+            else:
+                clock = self.clocks[name]
+                assert clock is not None
+                assert moments is not None
+                counts = clock.counts(rows)
+                anchors = clock.before(rows, moments[:, None] - 2 * EPSILON)[:, 0] + 1
+            if not counts.all():
+                self._expect_items(name, rows)
+            starts = anchors + span.start
+            if ((starts >= 0) & (starts + span.count <= counts)).all():
+                return _inside(starts, span.count)
+            positions, last = starts[:, None] + np.arange(span.count), counts[:, None] - 1
+            is_pad = (positions < 0) | (positions > last)
+            positions = positions.clip(0, last)
+            return Located(_listed(positions), is_pad)
+        return self._locate_times(name, span, rows, moments)
+
+    def _locate_times(self, name: str, span: Times, rows: Int64s, moments: Seconds | None) -> Located:
+        clock = self.clocks[name]
+        assert clock is not None
+        assert moments is not None
+        counts = clock.counts(rows)[:, None]
         if not counts.all():
             self._expect_items(name, rows)
-        if isinstance(span, Steps):
-            if not self.is_by_index(name):
-                assert clock is not None
-                anchors = clock.before(rows, moments[:, None] - 2 * EPSILON)[:, 0] + 1
-            positions = anchors[:, None] + np.arange(span.start, span.stop)
-            return Located(np.clip(positions, 0, counts - 1), (positions < 0) | (positions >= counts))
-        assert clock is not None
         wanted = moments[:, None] + np.array(span.offsets)
         before = clock.before(rows, wanted)
         low, high = np.maximum(before, 0), np.minimum(before + 1, counts - 1)
@@ -146,12 +184,12 @@ class Anchors:
                 )
             is_pad |= missing
         if span.fill != 'linear':
-            return Located(np.where(counts > 0, positions, -1), is_pad)
+            return Located(_listed(np.where(counts > 0, positions, -1)), is_pad)
         distance = high_times - low_times
         is_between = (distance > 0) & (wanted - low_times > EPSILON)  # Otherwise there is no interpolation.
         weights = np.divide(wanted - low_times, distance, out=np.zeros_like(wanted), where=is_between)
         positions = np.where(counts > 0, np.concatenate([low, high], 1), -1)
-        return Located(positions, is_pad, np.clip(weights, 0, 1))
+        return Located(_listed(positions), is_pad, np.clip(weights, 0, 1))
 
     def is_by_index(self, name: str) -> bool:
         """Returns whether item i of a field belongs to anchor i."""
@@ -170,8 +208,8 @@ class Anchors:
 
     def _expect_items(self, name: str, rows: Int64s) -> None:
         """Checks that datapoints have items, unless they can be padded with zeros."""
-        kind = self.dataset.types[name]
-        if self.padding != 'zero' or fixed_dtype(kind.word, kind.args) is None:
+        field_type = self.dataset.types[name]
+        if self.padding != 'zero' or fixed_dtype(field_type.word, field_type.args) is None:
             lacking = rows[count_items(self.dataset, name, rows) == 0]
             if len(lacking):
                 raise no_items(int(lacking[0]), name)
@@ -224,6 +262,18 @@ class Anchors:
             low = np.maximum(low, self._clock.before(rows, after[:, None] - 2 * EPSILON)[:, 0] + 1)
             high = np.minimum(high, self._clock.before(rows, before[:, None])[:, 0])
         return low, high
+
+
+def _inside(starts: Int64s, count: int) -> Located:
+    """Returns windows of `count` consecutive items, none of which is padding."""
+    items = PerRowItems(starts, np.full(len(starts), count))
+    return Located(items, np.zeros((len(starts), count), np.bool_))
+
+
+def _listed(positions: Int64s) -> PerRowItems:
+    """Returns the items at positions (W, n); rows of -1 have none."""
+    counts = np.where(positions[:, 0] < 0, 0, positions.shape[1])
+    return PerRowItems(None, counts, positions[positions >= 0])
 
 
 def no_items(row: int, name: str) -> ValueError:

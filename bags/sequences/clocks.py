@@ -19,7 +19,7 @@ from bags.dataset.base import Dataset, View
 from bags.dataset.columns import read_values
 from bags.dataset.metadata import check_facts
 from bags.dataset.registry import VIDEO_WORDS
-from bags.dataset.selection import FrameSelection
+from bags.dataset.selection import FrameSelection, Span, Times
 from bags.dataset.views import Concat
 from bags.indexing import Int64s
 
@@ -106,7 +106,7 @@ class TableClock(Clock):
         self._times, self._scale = times, scale
         self._known: dict[int, Seconds] = {}
         self._held = 0
-        if times is not None and dataset.types[field].word not in VIDEO_WORDS:
+        if times is not None and not dataset.has_frames(field):
             rows = np.arange(len(dataset))
             self._expect(rows, dataset.item_counts(rows, field), dataset.item_counts(rows, times))
 
@@ -130,7 +130,7 @@ class TableClock(Clock):
         tables = {row: self._known.get(row) for row in np.unique(rows).tolist()}
         missing = [row for row, table in tables.items() if table is None]
         if missing:
-            found = dict(zip(missing, self.read_selection(np.array(missing, np.int64)), strict=True))
+            found = dict(zip(missing, self._read(np.array(missing, np.int64)), strict=True))
             size = sum(map(len, found.values()))
             if self._held + size > MAX_CACHED_TIMES:
                 self._known, self._held = {}, 0
@@ -139,7 +139,7 @@ class TableClock(Clock):
             tables.update(found)
         return tables  # type: ignore[return-value]
 
-    def read_selection(self, rows: Int64s) -> list[Seconds]:
+    def _read(self, rows: Int64s) -> list[Seconds]:
         asked: Any = (
             {self.field: FrameSelection('timestamps')} if self._times is None else {self._times: True}
         )
@@ -157,7 +157,7 @@ class TableClock(Clock):
                     f'windows: datapoint {row}: expected times in {self._times!r} that rise, got '
                     f'{table[item]} s as item {item}' + (f' after {table[item - 1]} s' if item else '')
                 )
-        if self._times is not None and self.dataset.types[self.field].word in VIDEO_WORDS:
+        if self._times is not None and self.dataset.has_frames(self.field):
             counts = np.array([len(table) - 1 for table in tables], np.int64)
             self._expect(rows, count_items(self.dataset, self.field, rows), counts)
         return tables
@@ -208,6 +208,33 @@ def clock_of(dataset: Dataset, field: str, source: str | float | None) -> Clock 
     return TableClock(dataset, field) if dataset.types[field].word in VIDEO_WORDS else None
 
 
+def clocks_of(
+    dataset: Dataset,
+    spans: Mapping[str, Span],
+    every: str | float,
+    sources: Mapping[str, str | float],
+    is_bounded: bool,
+) -> dict[str, Clock | None]:
+    """Returns the clocks of the fields of windows, by the arguments of `Dataset.windows`.
+
+    Raises:
+        TypeError, ValueError: As `clock_of`; also if a field needs times and has none.
+    """
+    names = {*spans, *sources, *([every] if isinstance(every, str) else [])}
+    clocks = {name: clock_of(dataset, name, sources.get(name)) for name in sorted(names)}
+    all_timed = not isinstance(every, str)
+    timed = {name for name, span in spans.items() if all_timed or isinstance(span, Times)}
+    if isinstance(every, str) and (timed or is_bounded):
+        timed.add(every)
+    for name in sorted(timed):
+        if clocks[name] is None and dataset.types[name].word != 'audio':
+            raise ValueError(
+                f'windows: field {name!r}: nothing says when its items happen: expected a rate, or a field '
+                f'of times that the dataset has, in its metadata or in times={{{name!r}: …}}'
+            )
+    return clocks
+
+
 def _facts_of(dataset: Dataset, field: str, *keys: str) -> Mapping[str, Any]:
     """Returns some of the facts of a field in the metadata, after checking them."""
     if not isinstance(dataset, View):
@@ -228,12 +255,9 @@ def _facts_of(dataset: Dataset, field: str, *keys: str) -> Mapping[str, Any]:
 
 
 def count_items(dataset: Dataset, field: str, rows: Int64s | None = None) -> Int64s:
-    """Returns the number of items of sequences, or of frames of videos; of all datapoints unless given."""
+    """Returns the number of items of sequences, or of frames of values; of all datapoints unless given."""
     rows = np.arange(len(dataset)) if rows is None else rows
-    if dataset.types[field].word not in VIDEO_WORDS:
-        return dataset.item_counts(rows, field)
-    found: Any = dataset.read_selection(rows, {field: FrameSelection(None)}, read_values)[field]
-    return np.array([count or 0 for count in found], np.int64)
+    return (dataset.frame_counts if dataset.has_frames(field) else dataset.item_counts)(rows, field)
 
 
 class Recordings:

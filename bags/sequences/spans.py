@@ -2,55 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 
-from bags.dataset.registry import IMAGE_WORDS, VIDEO_WORDS, fixed_dtype
+from bags.dataset.base import Dataset
+from bags.dataset.registry import IMAGE_WORDS, fixed_dtype
+from bags.dataset.selection import Fill, Padding, Span, Steps, Times, select_fields
 from bags.dataset.spec import FieldType, parse_type
-from bags.validation import integer, one_of
-
-Fill = Literal['nearest', 'previous', 'linear', 'exact']
-Padding = Literal['edge', 'zero', 'drop']
+from bags.validation import integer, one_of, refuse_renamed
 
 MAX_OFFSETS = 1 << 20
 MAX_STEP = 1 << 40
 EXACT_TOLERANCE = 1e-4
 """Seconds between an item and its time, for `fill='exact'`; LeRobot's default as well."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Times:
-    """Items at times relative to an anchor: the result of `bags.times`."""
-
-    offsets: tuple[float, ...]
-    """Seconds from the anchor, in the order of the items of a window."""
-    fill: Fill
-    tolerance: float | None
-    gaps: Literal['raise', 'pad']
-
-    @property
-    def count(self) -> int:
-        """Number of items of a window."""
-        return len(self.offsets)
-
-
-@dataclasses.dataclass(frozen=True)
-class Steps:
-    """Items at steps relative to an anchor: the result of `bags.steps`."""
-
-    start: int
-    stop: int
-
-    @property
-    def count(self) -> int:
-        """Number of items of a window."""
-        return self.stop - self.start
-
-
-Span = Times | Steps
 
 
 def times(
@@ -60,7 +27,7 @@ def times(
     tolerance: float | None = None,
     gaps: Literal['raise', 'pad'] = 'raise',
 ) -> Times:
-    """Returns the items of a field at times relative to an anchor, for `bags.windows`.
+    """Returns the items of a field at times relative to an anchor, for `dataset.windows`.
 
     `times(-0.2, 0.0)` selects two items, and `times(-0.1, 0.0, rate=100)` eleven, of the range with both
     ends. For a field of type `audio`, `times(-0.5, 0.0)` selects the samples of this range, without its end.
@@ -102,7 +69,7 @@ def times(
 
 
 def steps(start: SupportsIndex, stop: SupportsIndex) -> Steps:
-    """Returns the items of a field from `start` to `stop` relative to an anchor, for `bags.windows`.
+    """Returns the items of a field from `start` to `stop` relative to an anchor, for `dataset.windows`.
 
     Step 0 is the first item at or after the anchor's time: `steps(0, 16)` selects the next 16 items and
     `steps(-2, 0)` the two items before. A field without times must have an item for each anchor.
@@ -132,7 +99,45 @@ def positive(what: str, value: Any, unit: str) -> float:
     return number
 
 
-def types_of(name: str, field_type: FieldType, span: Span, padding: Padding) -> tuple[FieldType, FieldType]:
+def check_spans(
+    dataset: Dataset, spans: Mapping[str, Any], every: str | float, sources: Mapping[str, Any]
+) -> None:
+    """Checks the fields of windows, by the arguments of `Dataset.windows`.
+
+    Raises:
+        KeyError, TypeError, ValueError: No field, or one that has no such windows or times.
+    """
+    if not isinstance(spans, Mapping):
+        raise TypeError(f'windows: expected a mapping of fields to spans, got {spans!r:.80}')
+    for name, span in spans.items():
+        if not isinstance(span, Times | Steps):
+            if name not in dataset.types:
+                refuse_renamed(name)
+                raise TypeError(f'windows: no option or field {name!r}')
+            raise TypeError(
+                f'windows: field {name!r}: expected bags.times(…) or bags.steps(…), got {span!r:.80}'
+            )
+    if not spans:
+        raise ValueError('windows: expected at least one field with bags.times(…) or bags.steps(…), got none')
+    for name in select_fields(
+        [*spans, *sources, *([every] if isinstance(every, str) else [])], dataset.types
+    ):
+        field_type = dataset.types[name]
+        has_items = field_type.sequence or field_type.word == 'audio' or dataset.has_frames(name)
+        if not has_items:
+            raise TypeError(
+                f'windows: expected sequences, videos or audio, got {name!r} of type {field_type.text}'
+            )
+    if isinstance(every, str) and dataset.types[every].word == 'audio':
+        raise TypeError(f'windows: every: expected a field of items, or seconds, got {every!r} of type audio')
+    for name, source in sources.items():
+        if not isinstance(source, str):
+            positive(f'windows: times of {name!r}', source, 'items per second')
+
+
+def types_of(
+    name: str, field_type: FieldType, span: Span, padding: Padding, has_frames: bool
+) -> tuple[FieldType, FieldType]:
     """Returns the types of a field of windows and of its mask.
 
     Raises:
@@ -147,7 +152,7 @@ def types_of(name: str, field_type: FieldType, span: Span, padding: Padding) -> 
     fixed = fixed_dtype(field_type.word, field_type.args)
     if isinstance(span, Times) and span.fill == 'linear' and (fixed is None or fixed[0].kind != 'f'):
         raise TypeError(f'windows: field {name!r} of type {field_type.text}: linear fill needs floats')
-    if field_type.word in VIDEO_WORDS:
+    if has_frames:
         return parse_type('array'), mask
     if fixed is not None and fixed[0].kind in 'biufc':
         shape = ','.join(map(str, (fixed[0].newbyteorder('=').name, span.count, *fixed[1])))

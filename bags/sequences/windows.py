@@ -1,189 +1,313 @@
-"""Windows: consecutive items of long sequences as datapoints.
+"""Windows around anchors: the items of each field at offsets in steps or in time.
 
-    sequence of 7 items      0 1 2 3 4 5 6
-    length 3, stride 2       0 1 2
-                                 2 3 4
-                                     4 5 6
-                                         6       only with drop_last=False
+    every='camera'                 anchors          |     |     |     |    the frames
+    camera=times(-0.1, 0.0)        frames        x     x                   0.1 s before, and the frame itself
+    state=times(-0.1, 0, rate=20)  states        x  x  x
+    action=steps(0, 3)             actions             x x x               the next three items
 
-The number of windows of each datapoint follows from the lengths of its sequences, so a view of ten million
-windows stores one number for each datapoint. Reading a window reads only its items. A window of a video, or
-of a sequence of clips, holds frames, in a value of type `array`.
+Windows do not extend to other datapoints: items outside the datapoint are padding, which `FIELD_is_pad`
+marks, or the window is left out. The number of windows of each datapoint follows from the lengths of its
+sequences or their times, so a view of ten million windows stores one number for each datapoint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, SupportsIndex
 
 import numpy as np
+import numpy.typing as npt
 
-from bags.dataset.address import Address
-from bags.dataset.base import Dataset, check_dataset
-from bags.dataset.registry import VIDEO_WORDS
-from bags.dataset.selection import PerRowItems, Selection, select_fields, select_many
-from bags.dataset.spec import parse_type
-from bags.indexing import Int64s
-from bags.sequences.anchors import NO_BOUNDS, Anchors
-from bags.sequences.clocks import Clock, clock_of
-from bags.sequences.spans import Padding, Span, Steps, Times, check_bounds, positive
-from bags.sequences.time_windows import TimeWindows, WindowsView
+from bags.concurrency import map_concurrently
+from bags.dataset.address import Address, Datapoint, RecordRanges
+from bags.dataset.base import Dataset, WindowsView
+from bags.dataset.batch import Column, Ragged, spread
+from bags.dataset.columns import read_column, read_records
+from bags.dataset.fingerprint import digest_of
+from bags.dataset.registry import fixed_dtype
+from bags.dataset.selection import Padding, PerRowItems, Selection, Span, Steps, Times, select_many
+from bags.dataset.spec import Spec, reordered
+from bags.formats.arrays import encode_array
+from bags.indexing import Int64s, as_indices, check_index
+from bags.sequences.anchors import NO_BOUNDS, Anchors, Located, no_items
+from bags.sequences.clocks import Seconds, clocks_of
+from bags.sequences.spans import check_bounds, check_spans, positive, types_of
 from bags.validation import item_count, one_of
 
 
 class Windows(WindowsView):
-    """Windows of consecutive items, without padding, as `bags.windows` returns them."""
+    """The result of `Dataset.windows`, which says what the arguments are."""
 
     def __init__(
-        self, dataset: Dataset, fields: tuple[str, ...], length: int, stride: int, drop_last: bool
+        self,
+        dataset: Dataset,
+        spans: Mapping[str, Span],
+        every: str | float,
+        stride: int,
+        padding: Padding,
+        bounds: tuple[float | None, float | None] | None,
+        times: Mapping[str, str | float] | None,
     ) -> None:
-        spans: dict[str, Span] = dict.fromkeys(fields, Steps(0, length))
-        padding: Padding = 'drop' if drop_last else 'edge'
-        anchors = Anchors(dataset, spans, fields[0], stride, padding)
-        self._video_fields = {name for name in fields if dataset.types[name].word in VIDEO_WORDS}
-        frames = dict.fromkeys(self._video_fields, parse_type('array'))
-        super().__init__(anchors, {**dataset.types, **frames})
-        self._fields, self._length, self._drop_last = fields, length, drop_last
-        if not self._video_fields:
-            anchors.layout()  # Raises for sequences of different lengths; reads no records.
-
-    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
-        rows, starts, _ = self._anchors.places_of(indices)
-        counts = np.minimum(self._anchors.layout().counts[rows] - starts, self._length)
-        below = dict(selection)
-        for name, items in selection.items():
-            if name in self._video_fields:
-                below[name] = PerRowItems(starts, counts, are_frames=True)
-            elif name in self._fields and items is True:
-                below[name] = PerRowItems(starts, counts)
-            elif name in self._fields and isinstance(items, PerRowItems) and items.starts is not None:
-                items.expect_within(counts)
-                below[name] = PerRowItems(starts + items.starts, items.counts)
-            elif name in self._fields:
-                listed, listed_counts = select_many(items, starts, counts)
-                below[name] = PerRowItems(None, listed_counts, listed)
-        return self.datasets[0].resolve(rows, below)
-
-    def __repr__(self) -> str:
-        return (
-            f'bags.windows({self.datasets[0]!r}, {self._fields!r}, {self._length}, '
-            f'stride={self._anchors.stride}, drop_last={self._drop_last})'
-        )
-
-
-def windows(
-    dataset: Dataset,
-    fields: str | Iterable[str] | Mapping[str, Span] = (),
-    length: int | None = None,
-    stride: int = 1,
-    drop_last: bool = True,
-    *,
-    every: str | float | None = None,
-    bounds: tuple[float | None, float | None] | None = None,
-    padding: Padding = 'edge',
-    times: Mapping[str, str | float] | None = None,
-    **spans: Span,
-) -> WindowsView:
-    """Returns a view in which each window of the sequences of a dataset is a datapoint.
-
-    `windows(dataset, ('state', 'action'), 16)` has windows of 16 consecutive items. The named fields hold
-    only the items of the window. Item k of one field belongs to item k of the others. Windows of a field of
-    videos (`video`, `mp4[]`, …) are frames, numbered through all clips: arrays (length, height, width, 3).
-    The number of frames of every video is read when the view is first used, from the header of each file (or
-    all of it, if the container has no index), and kept with the view, also when it is pickled.
-
-    `windows(dataset, every='camera', camera=bags.times(-0.2, 0), action=bags.steps(0, 16))` has a window for
-    each frame of the camera, with the items of each field at these offsets from it. All windows of a field
-    have the same number of items n: numbers are an array (n, *shape), frames (n, height, width, 3), samples
-    of audio float32 (n, channels), others a list. `FIELD_is_pad`, bool (n,), marks the padding.
-
-    In both cases all other fields are those of the datapoint of the window.
-
-    Args:
-        dataset: A reader or a view.
-        fields: The sequence field, or several, whose items are divided into windows; or, with `every`, a
-            mapping from fields to spans, as an alternative to keyword arguments.
-        length: Number of items in a window.
-        stride: Items from one window to the next; with `every`, anchors from one window to the next.
-        drop_last: Leave out windows that the end of the sequence cuts short; else there is a window at every
-            stride up to the last item.
-        every: The field whose items are the anchors of windows, or the seconds from one anchor to the next.
-        bounds: The first and last time of anchors in each datapoint in seconds; None for no bound.
-        padding: The value of items outside the datapoint: its first or last item ('edge') or zeros ('zero').
-            'drop' leaves out windows with such items.
-        times: For a field, the field with the times of its items in seconds, or its rate in items per second,
-            instead of those in `dataset.metadata`. Videos and audio have timestamps.
-        **spans: `bags.times(…)` or `bags.steps(…)` by field.
-
-    Raises:
-        KeyError, TypeError: No such field, or it is not a sequence, a video or audio.
-        ValueError: Sequences of a datapoint differ in length, options are invalid, or a field needs times and
-            has none. When a window is read: times do not increase, or no item is within the tolerance.
-    """
-    check_dataset('windows', dataset)
-    for name, span in spans.items():
-        if name not in dataset.types and not isinstance(span, Times | Steps):
-            raise TypeError(f'windows: no option or field {name!r}')
-    stride = item_count('stride', stride, 1)
-    if every is not None:
-        given = {**(fields if isinstance(fields, Mapping) else {}), **spans}
-        if (fields and not isinstance(fields, Mapping)) or length is not None or not drop_last:
-            raise TypeError('windows: expected fields with their spans beside every=, not fields and length')
+        stride, limits = item_count('stride', stride, 1), check_bounds(bounds)
         one_of('windows: padding', padding, ('edge', 'zero', 'drop'))
         if not isinstance(every, str):
             every = positive('windows: every', every, 'seconds')
-        limits = check_bounds(bounds)
-        clocks = _clocks_of(dataset, given, every, times or {}, limits != NO_BOUNDS)
-        return TimeWindows(Anchors(dataset, given, every, stride, padding, limits, clocks))
-    if spans or isinstance(fields, Mapping) or bounds is not None or times or padding != 'edge':
-        raise TypeError('windows: bounds, padding, times and spans need every=: a field, or seconds')
-    names = tuple(select_fields(fields, dataset.types))
-    if not names:
-        raise ValueError('windows: expected at least one field, got none')
-    _expect_items(dataset, names, 'sequences or videos')
-    return Windows(dataset, names, item_count('length', length, 1), stride, bool(drop_last))
-
-
-def _expect_items(dataset: Dataset, names: Iterable[str], expected: str) -> None:
-    for name in names:
-        kind = dataset.types[name]
-        if not kind.sequence and kind.word not in (*VIDEO_WORDS, *expected.split()):
-            raise TypeError(f'windows: expected {expected}, got {name!r} of type {kind.text}')
-
-
-def _clocks_of(
-    dataset: Dataset,
-    spans: Mapping[str, Any],
-    every: str | float,
-    sources: Mapping[str, Any],
-    is_bounded: bool,
-) -> dict[str, Clock | None]:
-    """Checks the fields of windows by time; returns their clocks."""
-    if not spans:
-        raise ValueError('windows: expected at least one field with bags.times(…) or bags.steps(…), got none')
-    for name, span in spans.items():
-        if not isinstance(span, Times | Steps):
-            raise TypeError(
-                f'windows: field {name!r}: expected bags.times(…) or bags.steps(…), got {span!r:.80}'
+        check_spans(dataset, spans, every, times or {})
+        clocks = clocks_of(dataset, spans, every, times or {}, limits != NO_BOUNDS)
+        types: Spec = {**dataset.types}
+        for name, span in spans.items():
+            pad = f'{name}_is_pad'
+            if pad in dataset.types:
+                raise ValueError(f'windows: the dataset has a field {pad!r}, which would be replaced')
+            types[name], types[pad] = types_of(name, types[name], span, padding, dataset.has_frames(name))
+        super().__init__([dataset], reordered(types, [dataset.types]))
+        self.anchors = Anchors(dataset, dict(spans), every, stride, padding, limits, clocks)
+        self._spans = self.anchors.spans
+        self._pads = {f'{name}_is_pad': name for name in spans}
+        self._frame_fields = {name for name in spans if dataset.has_frames(name)}
+        self._has_plain_items = (
+            not self._frame_fields
+            and all(
+                isinstance(span, Steps) and self.anchors.is_by_index(name) for name, span in spans.items()
             )
-    names = list(
-        select_fields([*spans, *sources, *([every] if isinstance(every, str) else [])], dataset.types)
-    )
-    _expect_items(dataset, names, 'sequences, videos or audio')
-    if isinstance(every, str) and dataset.types[every].word == 'audio':
-        raise TypeError(f'windows: every: expected a field of items, or seconds, got {every!r} of type audio')
-    for name, source in sources.items():
-        if not isinstance(source, str):
-            positive(f'windows: times of {name!r}', source, 'items per second')
-    clocks = {name: clock_of(dataset, name, sources.get(name)) for name in names}
-    all_timed = not isinstance(every, str)
-    timed = {name for name, span in spans.items() if all_timed or isinstance(span, Times)}
-    if isinstance(every, str) and (timed or is_bounded):
-        timed.add(every)
-    for name in sorted(timed):
-        if clocks[name] is None and dataset.types[name].word != 'audio':
-            raise ValueError(
-                f'windows: field {name!r}: nothing says when its items happen: expected a rate, or a field '
-                f'of times that the dataset has, in its metadata or in times={{{name!r}: …}}'
-            )
-    return clocks
+            and isinstance(every, str)
+        )
+        if self.anchors.is_known_from_refs:
+            _ = self.anchors.layout  # Raises for sequences of different lengths; reads no records.
+
+    def __len__(self) -> int:
+        return int(self.anchors.layout.offsets[-1])
+
+    def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
+        # Fields of times, and those that windows begin with, matter too.
+        below = self.datasets[0]
+        names = list(fields), self.fingerprint_options()
+        return digest_of(type(self).__name__, names, below.fingerprint_of(tuple(below.types), of_origin))
+
+    def fingerprint_options(self) -> object:
+        """Returns what the view is made with, and the clocks of its fields."""
+        options = repr(self).replace(repr(self.datasets[0]), '')
+        clocks = [(name, clock and clock.options) for name, clock in self.anchors.clocks.items()]
+        return options, clocks
+
+    def origins(self, indices: Iterable[SupportsIndex] | None = None) -> tuple[Int64s, Int64s]:
+        return self.anchors.at(np.arange(len(self)) if indices is None else as_indices(indices, len(self)))
+
+    def anchor_times(self, indices: Iterable[SupportsIndex] | None = None) -> Seconds:
+        return self.anchors.times(*self.origins(indices))
+
+    def close(self) -> None:
+        for recordings in self.anchors.recordings.values():
+            recordings.close()
+        super().close()
+
+    def read_row(self, index: int, selection: Selection | None) -> Datapoint:
+        # A shortcut. A window of 8 numbers takes a third of the time of a batch of one, one of texts a sixth.
+        index = check_index(index, len(self))
+        asked = dict.fromkeys(self.types, True) if selection is None else selection
+        row, below = self._within(index, asked) if self._has_plain_items else (0, None)
+        if below is None:
+            return super().read_row(index, asked)
+        values = self.datasets[0].read_row(row, below)
+        for name in self._spans.keys() & below.keys():
+            values[name] = _stack(values[name])
+        for name in self._pads.keys() & asked.keys():
+            values[name] = np.zeros(self._spans[self._pads[name]].count, np.bool_)
+        return {name: values[name] for name in asked}
+
+    def _within(self, index: int, selection: Selection) -> tuple[int, Selection | None]:
+        """Returns the datapoint of a window and what to read of it; None if items are padding."""
+        (row,), (anchor,) = (part.tolist() for part in self.anchors.at(np.array([index])))
+        count, below = int(self.anchors.layout.counts[row]), {}
+        for name, items in selection.items():
+            span = self._spans.get(self._pads.get(name, name))
+            if isinstance(span, Steps):
+                start, stop = anchor + span.start, anchor + span.stop
+                if items is not True or start < 0 or stop > count:
+                    return row, None
+                items = range(start, stop)
+            if name not in self._pads:
+                below[name] = items
+        return row, below
+
+    def read_selection(
+        self, indices: Int64s, selection: Selection, read: Callable[..., Column]
+    ) -> dict[str, Column]:
+        rows, anchors = self.anchors.at(indices)
+        if read is read_records and len(selection) == 1:
+            ((name, items),) = selection.items()
+            return {name: self._records_of(name, items, rows, anchors, indices)}
+        named = sorted({self._pads.get(name, name) for name in selection} & self._spans.keys())
+        moments = self._times_for(named, rows, anchors)
+        recordings = [name for name in named if name in self.anchors.recordings]
+        others = [name for name in named if name not in recordings]
+        # Clocks read times.
+        is_slow = self.is_remote and not all(self.anchors.is_by_index(name) for name in others)
+        found = map_concurrently(
+            lambda name: self.anchors.locate(name, rows, anchors, moments), others, is_slow
+        )
+        located = dict(zip(others, found, strict=True))
+        asked = {
+            name: self._items_of(name, located[name].items, items) if name in located else items
+            for name, items in selection.items()
+            if name not in self._pads and name not in recordings
+        }
+
+        def read_below(field: Any, refs: Any, items: Any) -> Column:
+            return (read_column if isinstance(items, PerRowItems) else read)(field, refs, items)
+
+        columns = self.datasets[0].read_selection(rows, asked, read_below)
+        for name, where in located.items():
+            columns[f'{name}_is_pad'] = where.is_pad
+            if name in asked:
+                columns[name] = self._finish(name, columns[name], where, selection[name])
+        for name in recordings:
+            assert moments is not None
+            columns[name], columns[f'{name}_is_pad'] = self._read_audio(name, rows, moments)
+        return {name: columns[name] for name in selection}
+
+    def _times_for(self, names: Iterable[str], rows: Int64s, anchors: Int64s) -> Seconds | None:
+        """Returns the times of anchors if one of the fields is read by time."""
+        return None if all(map(self.anchors.is_by_index, names)) else self.anchors.times(rows, anchors)
+
+    def _records_of(self, name: str, items: Any, rows: Int64s, anchors: Int64s, indices: Int64s) -> Column:
+        """Returns the records of a field, for a copy of the windows."""
+        if name not in self._spans and name not in self._pads:
+            return self.datasets[0].read_selection(rows, {name: items}, read_records)[name]
+        if name in self._spans and self.types[name].sequence:
+            where = self.anchors.locate(name, rows, anchors, self._times_for([name], rows, anchors))
+            chosen, counts = self._chosen(name, items, len(rows))
+            if self.anchors.padding == 'zero' and where.is_pad.ravel()[chosen].any():
+                raise TypeError(f"field {name!r}: no record is zeros: copy windows with padding='edge'")
+            below = PerRowItems(None, counts, where.items.numbers[chosen])
+            return self.datasets[0].read_selection(rows, {name: below}, read_records)[name]
+        values = self.read_selection(indices, {name: True}, read_column)[name]
+        encode = encode_array if not self.types[name].args else np.ndarray.tobytes
+        return [bytes(encode(np.ascontiguousarray(value))) for value in values]
+
+    def _chosen(self, name: str, items: Any, windows: int) -> tuple[Int64s, Int64s]:
+        """Returns positions in the items of all windows, and the number of items chosen of each window."""
+        counts = np.full(windows, self._spans[name].count)
+        if items is True:
+            return np.arange(counts.sum()), counts
+        return select_many(items, np.cumsum(counts) - counts, counts)
+
+    def _items_of(self, name: str, found: PerRowItems, items: Any) -> PerRowItems:
+        """Returns the items to read for windows of the items `found`, or for some items of these windows."""
+        if items is not True:
+            chosen, counts = self._chosen(name, items, len(found.counts))
+            return PerRowItems(None, counts, found.numbers[chosen])
+        return dataclasses.replace(found, are_frames=True) if name in self._frame_fields else found
+
+    def _finish(self, name: str, column: Column, where: Located, items: Any) -> Column:
+        """Converts the items that were read to windows: an array (W, n, *shape), or a list of windows."""
+        if items is not True:
+            chosen, counts = self._chosen(name, items, len(where.is_pad))
+            pads = np.split(where.is_pad.ravel()[chosen], np.cumsum(counts))[:-1]
+            return [self._fill(_stack(part), is_pad) for part, is_pad in zip(column, pads, strict=True)]
+        field_type = self.datasets[0].types[name]
+        values: Any = column
+        if isinstance(column, Ragged):
+            there = where.items.counts > 0
+            shape = self._spans[name].count * (1 if where.weights is None else 2), *column.values.shape[1:]
+            values = column.values.reshape(int(there.sum()), *shape)
+            if not there.all():
+                items, values = values, np.zeros((len(there), *shape), values.dtype)
+                values[there] = items
+        elif isinstance(column, list) and fixed_dtype(field_type.word, field_type.args) is None:
+            values = _stack([_stack(window) for window in column])
+        if where.weights is not None:
+            low, high = np.split(values.astype(np.float64), 2, axis=1)
+            weights = where.weights.reshape(*where.weights.shape, *[1] * (low.ndim - 2))
+            with np.errstate(invalid='ignore'):
+                between = low + weights * (high - low)
+            values = np.where(weights > 0, between, low).astype(values.dtype)
+        if isinstance(values, list):
+            return [self._fill(*window) for window in zip(values, where.is_pad, strict=True)]
+        filled: Column = self._fill(values, where.is_pad)
+        return filled
+
+    def _fill(self, values: Any, is_pad: npt.NDArray[np.bool_]) -> Any:
+        """Replaces the padding in one or several windows by zeros, with `padding='zero'`."""
+        if self.anchors.padding == 'zero' and is_pad.any():
+            if isinstance(values, list):  # Images of different sizes.
+                return [item * 0 if pad else item for item, pad in zip(values, is_pad.tolist(), strict=True)]
+            values[is_pad] = 0
+        return values
+
+    def _read_audio(self, name: str, rows: Int64s, moments: Seconds) -> tuple[Column, Column]:
+        """Reads samples of recordings for windows, float32 (W, samples, channels)."""
+        span = self._spans[name]
+        assert isinstance(span, Times)
+        audios = self.anchors.recordings[name].of(rows)
+        samples: list[Any] = [None] * len(rows)
+        pads: list[Any] = [None] * len(rows)
+
+        def read(row: int) -> None:
+            audio = audios[row]
+            if not audio:
+                raise no_items(row, name)
+            windows = np.flatnonzero(rows == row)
+            windows = windows[np.argsort(moments[windows], kind='stable')]
+            firsts = np.rint((moments[windows] + span.offsets[0] - audio.start) * audio.rate).astype(np.int64)
+            count = max(1, round((span.offsets[1] - span.offsets[0]) * audio.rate))
+            wanted = firsts[:, None] + np.arange(count)
+            clipped = wanted.clip(0, len(audio) - 1)
+            audio.expect([(part[0], part[-1] + 1) for part in clipped.tolist()])
+            for window, part, is_pad in zip(windows.tolist(), clipped, wanted != clipped, strict=True):
+                found = audio[part[0] : part[-1] + 1][part - part[0]]
+                samples[window], pads[window] = self._fill(found, is_pad), is_pad
+            audio.expect([])
+
+        map_concurrently(read, np.unique(rows).tolist(), self.is_remote)
+        shapes = {window.shape for window in samples}
+        return (np.stack(samples), np.stack(pads)) if len(shapes) == 1 else (samples, pads)
+
+    # For views over this one: fields of windows are read here, others from the underlying dataset.
+
+    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+        own = {name: items for name, items in selection.items() if name in self._spans or name in self._pads}
+        below = {name: items for name, items in selection.items() if name not in own}
+        addresses = self.datasets[0].resolve(self.anchors.at(indices)[0], below) if below else []
+        return [*addresses, Address(self, indices, own, None)] if own else addresses
+
+    def record_ranges(self, indices: Int64s, field: str, items: Any = True) -> RecordRanges | None:
+        """Returns where the records of a field lie; None if not consecutive, or for computed values."""
+        if field not in self._spans and field not in self._pads:
+            return super().record_ranges(indices, field, items)
+        span = self._spans.get(field)
+        if not isinstance(span, Steps) or not self.types[field].sequence:
+            return None
+        rows, anchors = self.anchors.at(indices)
+        where = self.anchors.locate(field, rows, anchors, self._times_for([field], rows, anchors))
+        chosen, counts = self._chosen(field, items, len(rows))
+        if not counts.all():
+            return None
+        positions, firsts = where.items.numbers[chosen], np.cumsum(counts) - counts
+        starts = positions[firsts]
+        is_zero = self.anchors.padding == 'zero' and where.is_pad.ravel()[chosen].any()
+        if is_zero or (positions != spread(starts, counts)).any():
+            return None
+        return self.datasets[0].record_ranges(rows, field, PerRowItems(starts, counts))
+
+    def item_counts(self, indices: Int64s, field: str, items: Any = True) -> Int64s:
+        if field in self._spans:
+            return self._chosen(field, items, len(indices))[1]
+        return super().item_counts(indices, field, items)
+
+    def __repr__(self) -> str:
+        anchors = self.anchors
+        bounds = f', bounds={anchors.bounds}' if anchors.bounds != NO_BOUNDS else ''
+        return (
+            f'{self.datasets[0]!r}.windows({self._spans!r}, every={anchors.every!r}, '
+            f'stride={anchors.stride}, padding={anchors.padding!r}{bounds})'
+        )
+
+
+def _stack(values: Any) -> Any:
+    """Stacks a list of arrays if they have one shape."""
+    are_arrays = isinstance(values, list) and values and all(isinstance(each, np.ndarray) for each in values)
+    if are_arrays and len({(each.shape, each.dtype) for each in values}) == 1:
+        return np.stack(values)
+    return values

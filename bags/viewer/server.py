@@ -18,7 +18,7 @@ from bags.dataset.shard_index import INDEX, dump_index
 from bags.errors import BagsError
 from bags.maintenance.consolidate import describe_shards
 from bags.maintenance.location import Location, locate
-from bags.storage import File, Hints, store_for
+from bags.storage import File, Hints
 from bags.viewer.page import find_page
 
 HOST = '127.0.0.1'
@@ -59,7 +59,7 @@ class ViewServer:
     ) -> None:
         self.page = find_page()
         if not isinstance(dataset, Location):
-            dataset = _locate(dataset, filesystem, storage_options)
+            dataset = locate(dataset, filesystem, storage_options)
         self.location = dataset
         if self.location.type == 'bags':
             raise ValueError(f'{self.location.path}: expected a dataset, which is a folder, got a bag')
@@ -147,16 +147,6 @@ class ViewServer:
                 except (BagsError, OSError, ValueError):
                     self._index = b''
             return self._index
-
-
-def _locate(
-    path: str | os.PathLike[str], filesystem: Any, storage_options: Mapping[str, Any] | None
-) -> Location:
-    if filesystem is None and re.match('https?://', os.fspath(path)):
-        # Web servers list nothing: the page asks for what there may be.
-        store, folder = store_for(path, None, storage_options)
-        return Location('folder', store, folder, [folder])
-    return locate(path, filesystem, storage_options)
 
 
 def _is_inside(path: str, folder: str) -> bool:

@@ -48,7 +48,7 @@ def open_slice(root):
 
 
 def open_select(root):
-    return bags.select(open_sharded(root), CHOSEN)
+    return open_sharded(root).select(CHOSEN)
 
 
 def open_concat(root):
@@ -61,7 +61,7 @@ def open_join(root):
 
 def open_views(root):
     """Views of views."""
-    return bags.concat([open_folder(root)[::-4], bags.select(open_join(root), CHOSEN)[1:], open_slice(root)])
+    return bags.concat([open_folder(root)[::-4], open_join(root).select(CHOSEN)[1:], open_slice(root)])
 
 
 KINDS = {

@@ -182,7 +182,7 @@ def test_another_dataset_is_refused(make, kind):
     batches = iter(loader_of(dataset, 0))
     next(batches)
     state = batches.get_state()
-    other = bags.select(dataset, range(len(dataset) - 1, -1, -1))
+    other = dataset.select(range(len(dataset) - 1, -1, -1))
     with pytest.raises(ValueError, match='source'):
         iter(loader_of(other, 0)).set_state(state)
 

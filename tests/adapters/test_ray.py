@@ -278,7 +278,7 @@ def test_frames_of_windows_are_tensors(tmp_path):
     frames = np.arange(6, dtype=np.uint8).repeat(16 * 16 * 3).reshape(6, 16, 16, 3) * 40
     fill(tmp_path / 'in', {'film': 'mp4'}, [{'film': frames}])
     with bags.open(tmp_path / 'in') as dataset:
-        windows = bags.windows(dataset, 'film', 2, stride=2)
+        windows = dataset.windows(every='film', film=bags.steps(0, 2), stride=2, padding='drop')
         found = bags.ray.read(windows).take_all()
         assert sorted(row['film'].tobytes() for row in found) == sorted(
             row['film'].tobytes() for row in windows
@@ -291,7 +291,7 @@ def test_views_and_relative_paths(tmp_path, monkeypatch):
     fill('in', SPEC, map(datapoint, range(100)), shard_length=30)
     assert bags.ray.read('in', 'id').sum('id') == 4950
     with bags.open('in') as dataset:
-        view = bags.concat([dataset[10:20], bags.select(dataset, [3, 3])])
+        view = bags.concat([dataset[10:20], dataset.select([3, 3])])
         found = bags.ray.read(view, ('id', 'words')).take_all()
     assert sorted(row['id'] for row in found) == [3, 3, *range(10, 20)]
     bags.ray.read('in', 'id').write_datasink(bags.ray.write('out', {'id': 'int'}))

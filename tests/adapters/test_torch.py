@@ -179,7 +179,7 @@ def test_indices_as_tensors(make, same, kind):
     same([dataset[index] for index in chosen], wanted)
     same(dataset.__getitems__(chosen), wanted)
     assert dataset.batch(chosen, 'id')['id'].tolist() == [row['id'] for row in wanted]
-    same(bags.select(dataset, chosen), wanted)
+    same(dataset.select(chosen), wanted)
 
 
 def test_damage_met_by_a_worker_names_the_file(kit, tmp_path):

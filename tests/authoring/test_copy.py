@@ -60,14 +60,14 @@ def view_of(kind, sources, names, chance):
     if kind == 'back':
         return a[:: -chance.choice([1, 2])]
     if kind == 'select':
-        return bags.select(a, indices)
+        return a.select(indices)
     if kind == 'concat':
         return bags.concat([a[5:25], b, a[:2]])
     if kind == 'join':
         return bags.join([a, b], replace=True)
     if kind == 'windows':
-        return bags.windows(a, ('nums',), 2, chance.choice([1, 2, 3]))
-    return bags.select(bags.concat([a, b]), [index % (2 * ROWS) for index in range(0, 700, 7)])
+        return a.windows(every='nums', nums=bags.steps(0, 2), stride=chance.choice([1, 2, 3]), padding='drop')
+    return bags.concat([a, b]).select([index % (2 * ROWS) for index in range(0, 700, 7)])
 
 
 ANY = given(VIEWS, COMPRESSIONS, st.integers(0, 2**30), st.sampled_from([3000, 50_000, 1 << 25]))
@@ -145,14 +145,16 @@ def test_shared_records_stay_shared(tmp_path):
         for index in range(20):
             writer.append({'x': bytes([index]), 'xs': [bytes([index, item]) for item in range(20)]})
     source = bags.open(tmp_path / 'd')
-    thrice = bags.select(source, np.repeat(np.arange(20), 3))
+    thrice = source.select(np.repeat(np.arange(20), 3))
     bags.copy(thrice, tmp_path / 'thrice', fields='x')
     assert len(bags.bag.Reader(tmp_path / 'thrice' / '000000' / 'x.bag')) == 20
-    windows = bags.windows(source, 'xs', 8, 4)
+    windows = source.windows(every='xs', xs=bags.steps(0, 8), stride=4, padding='drop')
     bags.copy(windows, tmp_path / 'windows')
     assert len(bags.bag.Reader(tmp_path / 'windows' / '000000' / 'xs.bag')) == 400
-    assert list(bags.open(tmp_path / 'windows')) == list(windows)
-    again = bags.windows(windows, 'xs', 3, 2)
+    copied, fields = bags.open(tmp_path / 'windows'), ('x', 'xs')
+    assert list(copied[:, fields]) == list(windows[:, fields])
+    assert np.array_equal(copied.column('xs_is_pad'), windows.column('xs_is_pad'))
+    again = windows[:, ('x', 'xs')].windows(every='xs', xs=bags.steps(0, 3), stride=2, padding='drop')
     bags.copy(again, tmp_path / 'again')
     assert list(bags.open(tmp_path / 'again')) == list(again)
 
@@ -366,7 +368,7 @@ from bags.bag import zstd
 copy_plan.MAX_CHUNK_BYTES = 1 << 15
 source = bags.open(sys.argv[1])
 many = len(source) * 8
-view = bags.select(bags.concat([source] * 8), [index * 7 % many for index in range(many)])
+view = bags.concat([source] * 8).select([index * 7 % many for index in range(many)])
 print('begun', flush=True)
 bags.copy(view, sys.argv[2], shard_length=70, compression={'text': 'dictionary', 'nums': 3}, resume=True)
 """
@@ -383,7 +385,7 @@ def kill_at_random(kit, tmp_path, source, times, seed):
         process.stdin.close()
         process.stdout.close()
     kit.python(KILLED, source.path, tmp_path / 'copy')
-    view = bags.select(bags.concat([source] * 8), [index * 7 % (8 * ROWS) for index in range(8 * ROWS)])
+    view = bags.concat([source] * 8).select([index * 7 % (8 * ROWS) for index in range(8 * ROWS)])
     same(kit, bags.open(tmp_path / 'copy'), list(view))
 
 

@@ -21,8 +21,8 @@ from tests.authoring import samples
 what, source, target = sys.argv[1:]
 CALLS = {
     'write': lambda: bags.write(range(3000), target, samples.SPEC, transform=samples.long, workers=1),
-    'write, any order': lambda: bags.write(
-        range(3000), target, samples.SPEC, transform=samples.long, workers=2, processes=False, ordered=False
+    'write, threads': lambda: bags.write(
+        range(3000), target, samples.SPEC, transform=samples.long, workers=2, processes=False
     ),
     'copy': lambda: bags.copy(source, target),
     'arrays': lambda: bags.from_numpy(
@@ -48,7 +48,7 @@ RESUMED = {
     'write': lambda source, target: bags.write(
         range(ROWS), target, samples.SPEC, transform=samples.long, workers=1, resume=True
     ),
-    'write, any order': lambda source, target: bags.write(
+    'write, threads': lambda source, target: bags.write(
         range(ROWS), target, samples.SPEC, transform=samples.long, workers=1, resume=True
     ),
     'copy': lambda source, target: bags.copy(source, target, resume=True),

@@ -224,7 +224,7 @@ def test_videos_are_asked_at_the_same_time(s3_storage, proxy):
             )
     dataset = bags.open(root, storage_options=s3_storage.through(proxy))
     assert (dataset[0]['film'] == frames).all()
-    windows = bags.windows(dataset, 'film', 10, 10)
+    windows = dataset.windows(every='film', film=bags.steps(0, 10), stride=10, padding='drop')
     clips = bags.ClipSequence(dataset, 0, 'clips')
     proxy.awaited = 4
     for read, expected in [
@@ -270,13 +270,13 @@ def test_windows_take_a_round_for_each_field(recordings, s3_storage, proxy):
     }
     with proxy.counted() as making:
         dataset = bags.open(root, storage_options=s3_storage.through(proxy))
-        view = bags.windows(dataset, every='event', **spans)
+        view = dataset.windows(every='event', **spans)
         assert len(view) == 3000
     assert kinds(making)['metadata.json'] == 1
     assert not {'audio.bag', 'event.bag', 'time.bag', 'state.bag'} & kinds(making).keys()
     random = np.random.default_rng(0)
     view.batch(random.integers(0, 3000, 64))
-    sounds = bags.select(view, fields='audio')
+    sounds = view.select(fields='audio')
     for _ in range(2):
         indices = random.integers(0, 3000, 64)
         with proxy.counted() as requests:
@@ -284,7 +284,7 @@ def test_windows_take_a_round_for_each_field(recordings, s3_storage, proxy):
         found = kinds(requests)
         assert found['time.bag'] == found['metadata.json'] == found['refs.bag'] == 0
         assert max(found[name] for name in ('state.bag', 'event.bag')) <= 1
-        expected = bags.windows(local, every='event', **spans).batch(indices)
+        expected = local.windows(every='event', **spans).batch(indices)
         assert all(np.array_equal(batch[name], expected[name]) for name in expected)
         wanted = int(0.6 * found['audio.bag']) + 1
         proxy.most, proxy.awaited = 0, wanted

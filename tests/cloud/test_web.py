@@ -13,6 +13,7 @@ import pytest
 import bags
 from bags import bag
 from bags.storage import store_for
+from tests.cloud.conftest import CLIENTS
 from tests.servers import WebServer
 
 GOLDEN = Path(__file__).parent.parent / 'golden'
@@ -37,7 +38,7 @@ def write_shards(path, shards, **options):
             writer.append(datapoint(index))
 
 
-@pytest.fixture(params=['obstore', 'fsspec'])
+@pytest.fixture(params=CLIENTS)
 def options(request):
     """Opens a dataset through either client."""
     return {'storage_options': {'client': request.param}}

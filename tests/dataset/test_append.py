@@ -5,13 +5,13 @@ import math
 import os
 import random
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import bags
 from tests.dataset.killed import leave_open
+from tests.interrupts import InterruptedAt
 
 SPEC = {
     'blob': 'bytes',
@@ -249,32 +249,16 @@ def test_ctrl_c_at_any_line_leaves_whole_datapoints(tmp_path, call):
     def make(index):
         return {'id': index, 'text': f'text {index}', 'words': ['x' * index] * (index % 4)}
 
-    for lines in range(1, 2000):
-        writer = bags.DatasetWriter(tmp_path / str(lines), spec, compression=['text'])
+    for line in range(1, 2000):
+        writer = bags.DatasetWriter(tmp_path / str(line), spec, compression=['text'])
         for index in range(2):
             writer.append(make(index), False)
-        left = [lines]
-
-        def interrupt(frame, event, argument, left=left):
-            if '/bags/dataset/' not in frame.f_code.co_filename:  # tests/bag does the same for bags.
-                return None
-            if event == 'line':
-                left[0] -= 1
-                if not left[0]:
-                    raise KeyboardInterrupt
-            return interrupt
-
-        sys.settrace(interrupt)
-        try:
+        with InterruptedAt(line, '/bags/dataset/') as interrupted:  # tests/bag does the same for bags.
             if call.startswith('append'):
                 writer.append(make(2), call == 'append and flush')
             else:
                 getattr(writer, call)()
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.settrace(None)
-        if left[0] > 0:
+        if not interrupted.happened:
             break
         if not writer.closed:
             try:
@@ -285,9 +269,9 @@ def test_ctrl_c_at_any_line_leaves_whole_datapoints(tmp_path, call):
                 assert call == 'close'
                 leave_open(writer)
                 del writer
-        with bags.DatasetWriter(tmp_path / str(lines), spec, resume=True) as writer:
+        with bags.DatasetWriter(tmp_path / str(line), spec, resume=True) as writer:
             writer.append(make(4))
-        with bags.open(tmp_path / str(lines)) as reader:
+        with bags.open(tmp_path / str(line)) as reader:
             found = list(reader)
         numbers = [row['id'] for row in found]
         assert found == [make(number) for number in numbers]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bags
-from bags.dataset.batch import Ragged, join_columns, offsets_of, spread, take
+from bags.dataset.batch import Ragged, join_columns, offsets_of, split, spread, take
 
 COUNTS = st.lists(st.integers(0, 5), max_size=8)
 
@@ -94,6 +94,22 @@ def test_joining_without_optional(a, b):
     found = join_columns([ragged(a), ragged(b)])
     assert found.present is None
     assert listed(found) == a + b
+
+
+@given(st.lists(OPTIONAL, min_size=1, max_size=4))
+def test_splitting_is_the_inverse_of_joining(parts):
+    counts = list(map(len, parts))
+    columns = [ragged(part, optional=True) for part in parts]
+    joined = join_columns(columns)
+    for found, column in zip(split(joined, counts), columns, strict=True):
+        assert listed(found) == listed(column)
+        assert found.offsets.tolist() == column.offsets.tolist()
+        assert found.present.tolist() == column.present.tolist()
+        assert not len(found.values) or np.shares_memory(found.values, joined.values)
+    assert split([row for part in parts for row in part], counts) == parts
+    rows = np.arange(2 * sum(counts)).reshape(-1, 2)
+    assert np.array_equal(np.concatenate(split(rows, counts)), rows)
+    assert [len(part) for part in split(rows, counts)] == counts
 
 
 def test_columns_of_two_kinds_lose_nothing():

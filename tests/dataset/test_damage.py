@@ -33,8 +33,8 @@ ERRORS = (bags.CorruptError, bags.SpecError, bags.DecodeError)
 SPEC = {
     'id': 'int(8)',
     'meta': 'msgpack',
-    'nums': 'int(4)[]',
     'note': 'utf8?',
+    'nums': 'int(4)[]',
     'text': 'utf8',
     'vec': 'array(float32,3)',
     'words': 'utf8[]',

@@ -64,10 +64,10 @@ def ways(reader, name):
         column = dataset.batch(indices, {name: items})[name]
         return [listed(column, place) for place in range(len(indices))]
 
-    chosen = bags.select(reader, order)
+    chosen = reader.select(order)
     back = reader[::-1]
     both = bags.concat([reader, reader])
-    joined = bags.join([bags.select(reader, range(count)), reader], replace=True)
+    joined = bags.join([reader.select(range(count)), reader], replace=True)
     everything = range(count)
     yield 'iteration', everything, lambda: [row[name] for row in reader]
     yield 'rows', order, lambda: rows(reader, order)
@@ -83,7 +83,7 @@ def ways(reader, name):
         yield 'a row of join', [index], lambda index=index: [joined[index, name][name]]
     if sequence:
         yield 'all items', everything, lambda: batch(reader, everything, slice(None))
-        windows = bags.windows(reader, name, 1)
+        windows = reader.windows({name: bags.steps(0, 1)}, every=name)
         yield 'windows', everything, lambda: regroup(windows, name, batch(windows, range(len(windows))))
     loader = bags.Loader(reader, 4, fields=name, shuffle=False, epochs=1, workers=0, last_batch='partial')
     yield (

@@ -29,7 +29,7 @@ def test_columns(dataset):
     assert dataset.column('score').dtype == np.float32
     assert dataset.column('text') == [str(index) for index in range(1000)]
     assert dataset.column('words').lengths.tolist() == [index % 3 for index in range(1000)]
-    view = bags.select(dataset, dataset.column('score') > 240)
+    view = dataset.select(dataset.column('score') > 240)
     assert view.column('score').tolist() == [index / 4 for index in range(961, 1000)]
     with pytest.raises(KeyError):
         dataset.column('nothing')
@@ -37,19 +37,19 @@ def test_columns(dataset):
 
 @pytest.mark.parametrize('workers', [None, 1, 4])
 def test_filter(dataset, workers):
-    view = bags.filter(
-        dataset, lambda row: '7' in row['text'] and len(row['words']) == 2, ('text', 'words'), workers=workers
+    view = dataset.filter(
+        lambda row: '7' in row['text'] and len(row['words']) == 2, ('text', 'words'), workers=workers
     )
     wanted = [str(index) for index in range(1000) if '7' in str(index) and index % 3 == 2]
     assert view.column('text') == wanted
     assert list(view.spec) == list(dataset.spec)
-    assert len(bags.filter(dataset, lambda row: False, 'text')) == 0
-    assert bags.filter(view, lambda row: row['score'] < np.float32(5), 'score').column('text') == ['17']
+    assert len(dataset.filter(lambda row: False, 'text')) == 0
+    assert view.filter(lambda row: row['score'] < np.float32(5), 'score').column('text') == ['17']
 
 
 def test_functions_that_fail(dataset):
     with pytest.raises(TypeError, match='expected a bool for datapoint 0, got None'):
-        bags.filter(dataset, lambda row: None, 'text')
+        dataset.filter(lambda row: None, 'text')
 
     def stop(row):
         if row['text'] == '400':
@@ -57,5 +57,5 @@ def test_functions_that_fail(dataset):
         return True
 
     with pytest.raises((StopIteration, RuntimeError)) as caught:
-        bags.filter(dataset, stop, 'text')
+        dataset.filter(stop, 'text')
     assert 'datapoint 400' in ' '.join(caught.value.__notes__)

@@ -148,18 +148,21 @@ def test_views_have_one(tmp_path):
     one, other = bags.open(write(tmp_path / 'a')), bags.open(write(tmp_path / 'b'))
     chosen = np.arange(COUNT)[::3]
     views = [
-        one, one[:-1], one[1:], one[::2], one[:, 'id'], bags.select(one, chosen),
-        bags.select(one, chosen[::-1]), bags.concat([one, other]), bags.concat([other, one]),
+        one, one[:-1], one[1:], one[::2], one[:, 'id'], one.select(chosen),
+        one.select(chosen[::-1]), bags.concat([one, other]), bags.concat([other, one]),
         bags.join([one, other], replace=True), bags.join([other, one], replace=True),
-        bags.join([one[:, 'id'], other[:, ('label', 'words')]]), bags.windows(one, 'words', 1),
-        bags.windows(one, 'words', 2),
+        bags.join([one[:, 'id'], other[:, ('label', 'words')]]),
+        one.windows(every='words', words=bags.steps(0, 1)),
+        one.windows(every='words', words=bags.steps(0, 2)),
         bags.join([one, other[:, ('id', 'label')]], on='id', how='left', replace=True),
     ]  # fmt: skip
     assert len({view.fingerprint for view in views}) == len(views)
     assert one[:].fingerprint == one.fingerprint
     moved = shutil.copytree(tmp_path, tmp_path.with_name('moved')) / 'a'
     assert bags.open(moved)[1:].fingerprint == one[1:].fingerprint
-    assert bags.windows(bags.open(moved), 'words', 2).fingerprint == views[-2].fingerprint
+    assert (
+        bags.open(moved).windows(every='words', words=bags.steps(0, 2)).fingerprint == views[-2].fingerprint
+    )
 
 
 def test_copies_have_another_one_and_their_loaders_go_on(tmp_path):
@@ -186,7 +189,7 @@ def test_copies_have_another_one_and_their_loaders_go_on(tmp_path):
     assert resumed(tmp_path / 'more') == rest
     # Not with other datapoints, or other values.
     bags.copy(source, tmp_path / 'relabelled', add={'label': ('int(8)', lambda batch: batch['id'])})
-    bags.copy(bags.select(source, np.arange(COUNT)[::-1]), tmp_path / 'reversed')
+    bags.copy(source.select(np.arange(COUNT)[::-1]), tmp_path / 'reversed')
     write(tmp_path / 'b', [row(0)], resume=True)
     write(tmp_path / 'b', (), resume=True)
     write(tmp_path / 'same')

@@ -53,7 +53,7 @@ def test_views(tmp_path):
     assert reader[1:3].metadata == METADATA
     assert reader[1:3, 'id'].metadata == {'robot': 'arm – 7', 'fields': {'id': {'of': 'episode'}}}
     assert bags.concat([reader, reader]).metadata == METADATA
-    assert bags.windows(reader, 'state', 2).metadata == METADATA
+    assert reader.windows(every='state', state=bags.steps(0, 2)).metadata == METADATA
     with bags.DatasetWriter(tmp_path / 'b', {'id': 'int(4)', 'x': 'int(4)'}, metadata={
         'robot': 'leg', 'task': 'walk', 'fields': {'id': {'of': 'step'}, 'x': {'unit': 'm'}}
     }) as writer:  # fmt: skip
@@ -78,13 +78,13 @@ def test_copies_and_exports_without_the_field_of_times(tmp_path):
     without = {'robot': 'arm – 7', 'fields': {'state': {'unit': 'rad', 'names': ['a', 'b']}}}
     bags.copy(reader, tmp_path / 'b', fields='state')
     assert bags.open(tmp_path / 'b').metadata == without
-    bags.export(bags.select(reader, fields='state'), tmp_path / 'tars')
+    bags.export(reader.select(fields='state'), tmp_path / 'tars')
     bags.convert(tmp_path / 'tars', tmp_path / 'c')
     assert bags.open(tmp_path / 'c').metadata == without
-    windows = bags.windows(reader, every='state', state=bags.steps(0, 2), state_time=bags.steps(0, 2))
+    windows = reader.windows(every='state', state=bags.steps(0, 2), state_time=bags.steps(0, 2))
     bags.copy(windows, tmp_path / 'd', fields=('state', 'state_time'))
     assert bags.open(tmp_path / 'd').metadata == without
-    apart = bags.join([bags.select(reader, fields='state'), bags.select(reader, fields='state_time')])
+    apart = bags.join([reader.select(fields='state'), reader.select(fields='state_time')])
     bags.copy(apart, tmp_path / 'e')
     assert bags.open(tmp_path / 'e').metadata['fields'] == {'state': METADATA['fields']['state']}
 

@@ -152,8 +152,9 @@ def test_killed_while_overwriting(tmp_path, kit, way):
 
 @pytest.mark.campaign
 @pytest.mark.parametrize('way', WAYS)
-def test_killed_at_many_moments_while_overwriting(tmp_path, kit, way):
+def test_killed_at_many_moments_while_overwriting(tmp_path, kit, found, way):
     kill_while_overwriting(kit, tmp_path, 60, 1, way)
+    found('60 writers killed while they overwrite: 0 datasets lost')
 
 
 def test_leftovers_of_a_killed_overwrite(tmp_path):

@@ -2,7 +2,9 @@
 
 import os
 import pickle
+import shutil
 
+import fsspec
 import pytest
 
 import bags
@@ -80,7 +82,7 @@ def test_path_objects_of_other_libraries(here_and_there):
     for number, write in enumerate([
         lambda target: bags.copy(path('data'), target),
         lambda target: bags.write([{'id': 1}], target, {'id': 'int(8)'}, workers=1),
-        lambda target: bags.export(path('data'), target, format='parquet', progress=False),
+        lambda target: bags.export(path('data'), target, format='webdataset', progress=False),
         lambda target: bags.convert(OtherPath(out / '2'), target, progress=False),
     ]):  # fmt: skip
         write(OtherPath(out / str(number)))
@@ -88,3 +90,13 @@ def test_path_objects_of_other_libraries(here_and_there):
     assert bags.verify(path('data')) == [] == bags.verify(path('x.bag'))
     assert bags.info(path('data')).datapoints == 9
     assert bags.statistics(path('data'), progress=False)['id'].max == 8
+
+
+def test_a_dataset_in_a_zip_is_read_through_a_file_system(tmp_path):
+    bags.write([{'x': number} for number in range(3)], tmp_path / 'in/set', {'x': 'int'}, progress=False)
+    path = shutil.make_archive(str(tmp_path / 'a'), 'zip', tmp_path / 'in')
+    with pytest.raises(ValueError, match=r"or open a dataset in it with filesystem=.*'zip'"):
+        bags.open(f'zip://set::{path}')
+    with bags.open('set', filesystem=fsspec.filesystem('zip', fo=path)) as dataset:
+        assert dataset.column('x').tolist() == [0, 1, 2]
+        assert pickle.loads(pickle.dumps(dataset))[2] == {'x': 2}

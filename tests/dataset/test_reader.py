@@ -70,7 +70,7 @@ def open_form(form, where, raw):
         return bags.concat([bags.open(path, raw=raw) for path in where])
     dataset = bags.open(where, raw=raw)
     if form == 'select':
-        return bags.select(dataset, [*range(COUNT - 1, -1, -1), 3, 3])
+        return dataset.select([*range(COUNT - 1, -1, -1), 3, 3])
     if form == 'slice':
         return dataset[2:][:-3:2]
     return dataset
@@ -573,8 +573,8 @@ def test_reprs_tell_datasets_apart(kit, tmp_path):
         bags.open(many, shard_start=1, shard_step=2),
         bags.open(one)[1:3],
         bags.open(one)[3:5],
-        bags.select(bags.open(one), [1, 2]),
-        bags.select(bags.open(one), [2, 1]),
+        bags.open(one).select([1, 2]),
+        bags.open(one).select([2, 1]),
         bags.concat([bags.open(one), bags.open(two)]),
         bags.concat([bags.open(two), bags.open(one)]),
         bags.open([one, two], replace=True),
@@ -812,6 +812,6 @@ def test_a_sequence_of_fixed_size_is_one_array_in_a_row(tmp_path, kit, compressi
         assert kit.equal(found['array'], rows[index]['array'][[-1, 0] if index % 7 else []])
         assert found['int'].tolist() == rows[index]['int'][::-2].tolist()
         dataset[index]['array'][:] = 9  # A copy, which is writable.
-    windows = bags.windows(dataset, 'array', 4, 2)
+    windows = dataset.windows(every='array', array=bags.steps(0, 4), stride=2, padding='drop')
     row, start = windows.origin(5)
     assert kit.equal(windows[5]['array'], rows[row]['array'][start : start + 4])

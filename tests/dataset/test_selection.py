@@ -70,9 +70,9 @@ def test_items_of_a_missing_sequence_are_missing(tmp_path, items, type):
         rows = [
             reader[1, asked],
             reader[0:3][1, asked],
-            bags.select(reader, [1])[0, asked],
+            reader.select([1])[0, asked],
             bags.concat([reader, reader])[4, asked],
-            *bags.select(reader, [1, 1])._rows(np.arange(2), asked),
+            *reader.select([1, 1]).read_rows(np.arange(2), asked),
         ]
         assert rows == [{'x': None}] * 6
         columns = [reader.batch([0, 1, 2], asked), bags.concat([reader, reader]).batch([3, 4, 5], asked)]

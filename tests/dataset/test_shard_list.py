@@ -35,7 +35,8 @@ def test_without_an_index_one_listing_has_all_lengths(dataset, far):
     kinds = [kind for kind, _ in far.requests]
     assert kinds.count('walk') == 1
     assert 'names' not in kinds
-    assert len(far.requests) <= 5  # Whatever the number of shards.
+    assert kinds.count('read') <= 3  # shards.json, spec.json, and the order of fields in metadata.json.
+    assert len(far.requests) <= 6  # Whatever the number of shards.
     check(reader)
 
 
@@ -192,7 +193,9 @@ def test_a_cached_dataset_reads_the_same_and_asks_for_nothing_twice(dataset, far
 def test_only_the_fields_that_are_read_are_fetched(dataset, far, tmp_path):
     reader = cached(far, dataset, tmp_path)
     assert reader.batch(range(40), 'id')['id'].tolist() == list(range(40))
-    assert {os.path.basename(path) for path in far.opened} <= {'spec.json', 'refs.bag', 'id.bag'}
+    names = {'spec.json', 'metadata.json', 'refs.bag', 'id.bag'}
+    assert {os.path.basename(path) for path in far.opened} <= names
+    assert sum(path.endswith('metadata.json') for path in far.opened) == 1
 
 
 def test_a_single_folder_and_a_bag(dataset, far, tmp_path):

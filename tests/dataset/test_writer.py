@@ -35,7 +35,7 @@ def test_what_is_on_disk(tmp_path):
         assert [writer.append(row(index)) for index in range(3)] == [0, 1, 2]
     names = {path.name for path in (tmp_path / 'a').iterdir()}
     fields = {'id.bag', 'text.bagz', 'words.bag', 'note.bag', 'tags.bag'}
-    assert names == {'spec.json', 'source.json', 'refs.bag', *fields}
+    assert names == {'spec.json', 'metadata.json', 'source.json', 'refs.bag', *fields}
     spec = json.loads((tmp_path / 'a' / 'spec.json').read_text())
     assert spec == SPEC
     assert list(spec) == sorted(SPEC)
@@ -330,7 +330,7 @@ def test_resuming(tmp_path, compression):
         del writer
         assert read(path) == rows[:done]
     names = [p.name for p in path.iterdir()]
-    assert len(names) == 3 + len(SPEC)  # No temporary files are left.
+    assert len(names) == 4 + len(SPEC)  # No temporary files are left.
 
 
 def test_a_closed_dataset_that_is_resumed_stays_readable(tmp_path, kit):

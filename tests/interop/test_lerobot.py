@@ -28,12 +28,25 @@ def test_an_imported_dataset_is_exported_and_imported_again(tmp_path):
         assert list(first) == list(second)
         for field, facts in first.metadata['fields'].items():
             for key in ('names', 'rate', 'classes'):
-                assert second.metadata['fields'][field].get(key) == facts.get(key)
+                assert second.metadata['fields'].get(field, {}).get(key) == facts.get(key)
         ours, theirs = (each.metadata['fields']['action']['stats'] for each in (second, first))
         for key in ('min', 'max', 'mean', 'std'):
             assert np.allclose(ours[key], theirs[key])
     rows = json.loads((tmp_path / 'lerobot/meta/info.json').read_text())
     assert (rows['fps'], rows['robot_type'], rows['total_frames']) == (10, 'so100', 14)
+
+
+def test_changed_bytes_are_found_by_the_checksums_of_pages(tmp_path):
+    state = np.random.default_rng(0).random((50, 2)).astype(np.float32)
+    with bags.DatasetWriter(tmp_path / 'in', {'state': 'array(float32,2)[]'}, metadata={'fps': 5}) as writer:
+        writer.append({'state': state})
+    bags.export(tmp_path / 'in', tmp_path / 'out', format='lerobot')
+    (file,) = (tmp_path / 'out/data').rglob('*.parquet')
+    data = bytearray(file.read_bytes())
+    data[data.index(state[30].tobytes()) + 1] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(bags.SourceError, match=r'\.parquet.*CRC'):
+        bags.convert(tmp_path / 'out', tmp_path / 'back')
 
 
 def test_a_dataset_of_its_own(tmp_path):

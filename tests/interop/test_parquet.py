@@ -137,3 +137,19 @@ def test_keys_and_extensions_of_files_are_columns(tmp_path):
     bags.convert(tmp_path / 'parquet', tmp_path / 'back')
     with bags.open(tmp_path / 'data') as before, bags.open(tmp_path / 'back') as after:
         assert_same(before, after)
+
+
+def test_changed_bytes_are_found_by_the_checksums_of_pages(tmp_path):
+    content = np.random.default_rng(0).bytes(3000)
+    with bags.DatasetWriter(tmp_path / 'in', {'blob': 'bytes', 'id': 'int'}) as writer:
+        for index in range(3):
+            writer.append({'blob': content, 'id': index})
+    bags.export(tmp_path / 'in', tmp_path / 'out', format='parquet')
+    file = tmp_path / 'out/000000.parquet'
+    data = bytearray(file.read_bytes())
+    data[data.index(content) + 1500] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(OSError, match='CRC'):
+        pq.read_table(file, page_checksum_verification=True)
+    with pytest.raises(bags.SourceError, match=r'000000\.parquet.*CRC'):
+        bags.convert(tmp_path / 'out', tmp_path / 'back')

@@ -151,6 +151,7 @@ def test_empty(tmp_path):
         bags.open(tmp_path / 'x').find('id', '')
 
 
+@pytest.mark.slow(all_but='shards')
 def test_other_processes_find_the_same(made, kit):
     path, rows = made
     code = f"""import bags
@@ -204,11 +205,11 @@ def test_views(made):
         dataset[100:2000:7],
         dataset[2000:100:-7],
         dataset[::-1][50:60, 'id'],
-        bags.select(dataset, chosen),
-        bags.select(bags.select(dataset, chosen), range(899, -1, -2)),
+        dataset.select(chosen),
+        dataset.select(chosen).select(range(899, -1, -2)),
         bags.concat([dataset[500:], dataset[:500], dataset[:10]]),
         one[100:200],
-        pickle.loads(pickle.dumps(bags.select(dataset, chosen))),
+        pickle.loads(pickle.dumps(dataset.select(chosen))),
     ):
         ids = view.column('id')
         for key in set(ids[:60]):
@@ -225,7 +226,7 @@ def test_views_that_have_no_keys(tmp_path):
     bags.create_index(tmp_path / 'x', 'id')
     dataset = bags.open(tmp_path / 'x')
     with pytest.raises(TypeError, match='use find of the dataset that it is made of'):
-        bags.windows(dataset, 'x', 1, 1).find('id', 'a')
+        dataset.windows(every='x', x=bags.steps(0, 1)).find('id', 'a')
     with pytest.raises(TypeError, match='expected all shards'):
         bags.open(tmp_path / 'x', shard_step=2).find('id', 'a')
 

@@ -72,7 +72,7 @@ def test_batches_are_what_the_dataset_gives(dataset):
 @pytest.mark.parametrize('view', ['select', 'concat', 'join', 'slice'])
 def test_any_view_is_loaded(dataset, view):
     views = {
-        'select': lambda: bags.select(dataset, range(0, COUNT, 2)),
+        'select': lambda: dataset.select(range(0, COUNT, 2)),
         'concat': lambda: bags.concat([dataset, dataset]),
         'join': lambda: bags.join([dataset, dataset], replace=True),
         'slice': lambda: dataset[5:60],
@@ -318,7 +318,7 @@ def test_states_of_other_runs_are_refused(dataset, tmp_path, kit):
         with pytest.raises(ValueError, match='of another dataset'):
             bags.Loader(other, 7).load_state_dict(state)
     with pytest.raises(ValueError, match='of another dataset'):
-        bags.Loader(bags.select(dataset, range(COUNT - 1, -1, -1)), 7).load_state_dict(state)
+        bags.Loader(dataset.select(range(COUNT - 1, -1, -1)), 7).load_state_dict(state)
     # A copy counts as the same dataset, also with other shards.
     bags.copy(dataset, tmp_path / 'copy')
     copy = bags.open(tmp_path / 'copy')

@@ -74,8 +74,8 @@ def test_nothing_to_load(dataset, tmp_path, kit, view):
     empty = bags.open(kit.fill(tmp_path / 'x', [], {'id': 'int(8)', 'nums': 'int(4)[]'}))
     made = {
         'empty': lambda: empty,
-        'select': lambda: bags.select(dataset, []),
-        'windows': lambda: bags.windows(dataset, 'nums', 1000),
+        'select': lambda: dataset.select([]),
+        'windows': lambda: dataset.windows(every='nums', nums=bags.steps(0, 1000), padding='drop'),
         'concat': lambda: bags.concat([empty, empty]),
     }[view]()
     with pytest.raises(ValueError, match=r'^dataset: expected datapoints to load, got none$'):

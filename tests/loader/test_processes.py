@@ -140,7 +140,7 @@ def test_children_of_a_worker_do_not_hide_that_it_was_killed(script):
 def test_a_script_without_a_guard_is_told_so(script, large):
     """Also if the message to a process is longer than a pipe's buffer."""
     code = f"""
-        view = bags.select(dataset, np.arange({10**5 if large else 100}) % 100)
+        view = dataset.select(np.arange({10**5 if large else 100}) % 100)
         for batch in bags.Loader(view, 7, workers=1, processes=True):
             pass
     """

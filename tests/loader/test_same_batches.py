@@ -14,13 +14,13 @@ VIEWS = """
 
     def views_of(dataset):
         chosen = np.random.default_rng(0).integers(0, len(dataset), 60)
-        both = bags.concat([bags.select(dataset, chosen), dataset[10:53]])
+        both = bags.concat([dataset.select(chosen), dataset[10:53]])
         if not os.path.exists('labels'):
             bags.from_numpy({'label': np.arange(103) ** 2, 'text': np.zeros((103, 3), 'f4')}, 'labels')
         return {
             'dataset': dataset,
             'select, concat, join': bags.join([both, bags.open('labels')], replace=True),
-            'windows': bags.windows(dataset, 'nums', 2),
+            'windows': dataset.windows(every='nums', nums=bags.steps(0, 2), padding='drop'),
         }
 
     def mark(batch):
@@ -122,11 +122,11 @@ def view(request, dataset, tmp_path_factory):
     if request.param == 'dataset':
         return dataset
     if request.param == 'windows':
-        return bags.windows(dataset, 'nums', 2)
+        return dataset.windows(every='nums', nums=bags.steps(0, 2), padding='drop')
     labels = tmp_path_factory.mktemp('labels') / 'x'
     bags.from_numpy({'label': np.arange(103) ** 2}, labels)
     chosen = np.random.default_rng(0).permutation(103)
-    both = bags.concat([bags.select(dataset, chosen[:50]), bags.select(dataset, chosen[50:])])
+    both = bags.concat([dataset.select(chosen[:50]), dataset.select(chosen[50:])])
     return bags.join([both, bags.open(labels)])
 
 

@@ -98,7 +98,7 @@ def test_batches_without_a_sound_datapoint_are_left_out(damaged, workers):
     assert ids(loader) == sorted({*range(COUNT)} - BAD)
     assert loader.state_dict()['epoch'] == 1
     assert {each.datapoint for each in loader.skipped} == BAD
-    broken = bags.select(damaged, sorted(BAD))
+    broken = damaged.select(sorted(BAD))
     with pytest.raises(ValueError, match=r'no datapoint of 3 batches in a row can be read: .*image'):
         list(bags.Loader(broken, 2, on_error='skip', epochs=None, **workers))
     with pytest.raises(ValueError, match='none of datapoints 0, 1 can be read'):
@@ -109,7 +109,7 @@ def test_a_view_that_leaves_out_what_was_skipped(damaged):
     loader = bags.Loader(damaged, 10, on_error='skip')
     list(loader)
     sound = np.setdiff1d(np.arange(COUNT), [each.datapoint for each in loader.skipped])
-    assert sorted(ids(bags.Loader(bags.select(damaged, sound), 10))) == sound.tolist()
+    assert sorted(ids(bags.Loader(damaged.select(sound), 10))) == sound.tolist()
 
 
 def test_bins_and_rows_of_others(damaged):
@@ -187,7 +187,7 @@ def test_replacements_are_the_same_on_any_hosts_and_after_resuming(damaged):
 @pytest.mark.slow('*True*')
 @pytest.mark.parametrize('workers', WORKERS, ids=str)
 def test_nothing_can_replace_what_cannot_be_read(damaged, workers):
-    broken = bags.select(damaged, sorted(BAD))
+    broken = damaged.select(sorted(BAD))
     with pytest.raises(ValueError, match=r'no datapoint of an epoch can be read: .*image'):
         list(bags.Loader(broken, 2, on_error='replace', epochs=None, **workers))
     packed = bags.samplers.Packed(9, np.arange(COUNT) % 5)

@@ -25,13 +25,21 @@ def test_prefetched_datasets_are_read_without_requests(dataset, far, tmp_path):
 
 def test_only_shards_and_fields_of_a_view_are_fetched(dataset, far, tmp_path):
     reader = cached(far, dataset, tmp_path)
-    view = bags.concat([bags.select(reader, [8, 36])[1:], reader[21:23]])
+    view = bags.concat([reader.select([8, 36])[1:], reader[21:23]])
     bags.prefetch(view, 'text')
     fetched = {str(Path(path).relative_to(dataset)) for path in far.opened}
     names = ('refs.bag', 'spec.json', 'text.bag')
     assert {f'{shard}/{name}' for shard in ('000003', '000005') for name in names} <= fetched
     assert not {name for name in fetched if name.endswith(('id.bag', 'meta.bagz', 'words.bag'))}
     assert not {name for name in fetched if name.startswith(('000001', '000002', '000004'))}
+
+
+def test_fields_of_windows(dataset, far, tmp_path):
+    view = cached(far, dataset, tmp_path).windows(every='words', words=bags.steps(0, 2))
+    bags.prefetch(view, ('id', 'words'))
+    names = {os.path.basename(path) for path in far.opened}
+    assert {'id.bag', 'words.bag'} <= names
+    assert not names & {'text.bag', 'meta.bagz'}
 
 
 def test_joined_datasets(dataset, far, tmp_path):

@@ -272,8 +272,9 @@ def test_numbers_that_would_overflow_name_the_argument(big, tmp_path):
         ('length', lambda: Shuffled(big)),
         ('samples', lambda: Weighted([1.0], samples=big)),
         ('batch_size', lambda: bags.Loader(dataset, big)),
-        ('length', lambda: bags.windows(dataset, 'a', length=big)),
-        ('stride', lambda: bags.windows(dataset, 'a', length=1, stride=big)),
+        ('stride', lambda: dataset.windows(every='a', a=bags.steps(0, 1), stride=big)),
     ):
         with pytest.raises(ValueError, match=rf'^{name}: expected less than 2\^62, got {big}'):
             make()
+    with pytest.raises(ValueError, match=f'^steps: expected 1 to .*, got start 0 and stop {big}'):
+        dataset.windows(every='a', a=bags.steps(0, big))

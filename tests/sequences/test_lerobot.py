@@ -28,8 +28,7 @@ def recording(tmp_path_factory):
 def test_samples_are_those_of_lerobot(recording, every, actions):
     """Frames, states and actions, and the padding, also where a window exceeds its episode."""
     golden = np.load(GOLDEN / 'samples.npz')
-    view = bags.windows(
-        recording, every=every, action=actions,
+    view = recording.windows(every=every, action=actions,
         image=bags.times(*DELTA_TIMESTAMPS['observation.image'], fill='exact'),
         state=bags.times(*DELTA_TIMESTAMPS['observation.state'], fill='exact'),
     )  # fmt: skip

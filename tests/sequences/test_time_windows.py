@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import bags
-from tests.media import samples as media
 
 EPISODES = 20
 SPEC = {
@@ -143,7 +142,7 @@ def check(view, rows, spans, padding, order):
 def test_every_frame(recordings, which, padding):
     reader, rows = recordings[0][which], recordings[1]
     spans = SPANS if padding != 'zero' else {name: SPANS[name] for name in ('action', 'frame', 'state')}
-    view = bags.windows(reader, every='frame', padding=padding, **spans)
+    view = reader.windows(every='frame', padding=padding, **spans)
     if padding == 'drop':
         kept = []
         for number, row in enumerate(rows):
@@ -165,7 +164,7 @@ def test_every_frame(recordings, which, padding):
 def test_fills_and_anchors(recordings, every, fill):
     (reader, _), rows = recordings
     spans = {'state': bags.times(-0.05, 0.013, 0.2, fill=fill), 'action': bags.times(-0.1, 0.1, fill=fill)}
-    view = bags.windows(reader, every=every, stride=3 if isinstance(every, str) else 1, **spans)
+    view = reader.windows(every=every, stride=3 if isinstance(every, str) else 1, **spans)
     if isinstance(every, str):
         assert len(view) == sum(-(-len(row[every]) // 3) for row in rows)
     check(view, rows, spans, 'edge', list(range(0, len(view), 7)))
@@ -173,14 +172,14 @@ def test_fills_and_anchors(recordings, every, fill):
 
 def test_exact_and_tolerance(recordings):
     (reader, _), rows = recordings
-    view = bags.windows(reader, every='state', state=bags.times(-0.005, 0.0, fill='exact'))
+    view = reader.windows(every='state', state=bags.times(-0.005, 0.0, fill='exact'))
     check(view, rows, {'state': bags.times(-0.005, 0.0)}, 'edge', list(range(0, len(view), 11)))
-    view = bags.windows(reader, every='state', state=bags.times(0.0021, fill='exact'))
+    view = reader.windows(every='state', state=bags.times(0.0021, fill='exact'))
     with pytest.raises(
         ValueError, match=r"datapoint 0: field 'state' has no item within 0.0001 s of 0\.0421"
     ):
         view[0]
-    gaps = bags.windows(reader, every='frame', event=bags.times(0.0, tolerance=0.01, gaps='pad'))
+    gaps = reader.windows(every='frame', event=bags.times(0.0, tolerance=0.01, gaps='pad'))
     for index in range(0, len(gaps), 5):
         row, moment = gaps.origin(index)[0], gaps.anchor_times([index])[0]
         near = np.abs(rows[row]['event_time'] - moment).min() <= 0.01 + 1e-6
@@ -189,12 +188,12 @@ def test_exact_and_tolerance(recordings):
 
 def test_types_and_copies(recordings, tmp_path):
     (reader, _), _ = recordings
-    view = bags.windows(reader, every='frame', stride=10, **SPANS)
+    view = reader.windows(every='frame', stride=10, **SPANS)
     assert view.spec['state'] == 'array(float32,11,7)'
     assert view.spec['state_is_pad'] == 'array(bool,11)'
     assert view.spec['event'] == 'utf8[]'
     assert view.metadata['robot'] == 'arm'
-    bags.copy(bags.select(view, range(20)), tmp_path / 'c')
+    bags.copy(view.select(range(20)), tmp_path / 'c')
     copied = bags.open(tmp_path / 'c')
     assert np.array_equal(copied[7]['state'], view[7]['state'])
     assert copied[7]['event'] == view[7]['event']
@@ -202,10 +201,10 @@ def test_types_and_copies(recordings, tmp_path):
 
 def test_views_of_windows(recordings):
     (reader, sharded), _ = recordings
-    view = bags.windows(reader, every='frame', **SPANS)
+    view = reader.windows(every='frame', **SPANS)
     names = ('id', 'state', 'state_is_pad', 'event')
-    chosen = bags.select(view, [5, 3, 200])
-    both = bags.concat([chosen, bags.windows(sharded, every='frame', **SPANS)])
+    chosen = view.select([5, 3, 200])
+    both = bags.concat([chosen, sharded.windows(every='frame', **SPANS)])
     for index, source in [(0, 5), (1, 3), (2, 200), (3, 0), (40, 37)]:
         for got, wanted in zip(both[index, names].items(), view[source, names].items(), strict=True):
             assert got[0] == wanted[0]
@@ -226,10 +225,10 @@ def test_views_without_the_field_of_times_are_windowed_by_steps(tmp_path):
     with bags.DatasetWriter(tmp_path / 'x', spec, metadata=facts) as writer:
         writer.append({'action': range(4), 'time': [0.0, 0.1, 0.2, 0.3]})
     view = bags.open(tmp_path / 'x')[:, 'action']
-    found = bags.windows(view, every='action', action=bags.steps(0, 2))
+    found = view.windows(every='action', action=bags.steps(0, 2))
     assert [row['action'].tolist() for row in found] == [[0, 1], [1, 2], [2, 3], [3, 3]]
     with pytest.raises(ValueError, match=r"field 'action': .* a field of times that the dataset has"):
-        bags.windows(view, every='action', action=bags.times(0))
+        view.windows(every='action', action=bags.times(0))
 
 
 def test_what_cannot_be_meant(recordings, tmp_path):
@@ -248,7 +247,7 @@ def test_what_cannot_be_meant(recordings, tmp_path):
     ]
     for options, kind, text in wrong:
         with pytest.raises(kind, match=text):
-            len(bags.windows(reader, **options))
+            len(reader.windows(**options))
     bad = [((), {}), (('x',), {}), ((np.nan,), {}), ((0, 1), {'rate': 0}), ((0,), {'rate': 5})]
     for arguments, options in [*bad, ((0,), {'fill': 'last'}), ((0,), {'tolerance': -1})]:
         with pytest.raises((ValueError, TypeError), match='times'):
@@ -265,7 +264,7 @@ def test_times_that_cannot_be(tmp_path, times, text):
     with bags.DatasetWriter(tmp_path / 'x', {'a': 'int(4)[]', 't': 'float(8)[]'}) as writer:
         writer.append({'a': [1, 2, 3], 't': times})
     with pytest.raises(ValueError, match=text):
-        bags.windows(bags.open(tmp_path / 'x'), every='a', a=bags.times(0.0), times={'a': 't'})[0]
+        bags.open(tmp_path / 'x').windows(every='a', a=bags.times(0.0), times={'a': 't'})[0]
 
 
 def film(seed, seconds):
@@ -306,8 +305,7 @@ def films(tmp_path_factory):
 def test_frames_and_samples(films, padding):
     path, rows = films
     reader = bags.open(path)
-    view = bags.windows(
-        reader, every='camera', camera=bags.times(-0.2, 0.0), audio=bags.times(-0.1, 0.05),
+    view = reader.windows(every='camera', camera=bags.times(-0.2, 0.0), audio=bags.times(-0.1, 0.05),
         state=bags.times(0.0, 0.05, rate=100), times={'state': 200}, padding=padding,
     )  # fmt: skip
     order = np.random.default_rng(1).permutation(len(view)).tolist()
@@ -346,13 +344,15 @@ def test_frames_and_samples(films, padding):
 @pytest.mark.parametrize('word', ['video', 'mp4[]'])
 def test_a_video_keeps_its_first_time(tmp_path, word):
     """The first clip of a sequence begins at 0."""
+    pytest.importorskip('av')
+    from tests.media import samples as media
+
     data = media.film(times=range(480, 1480, 40), count=25)
     with bags.DatasetWriter(tmp_path / 'x', {'camera': word, 'mark': 'int(8)[]'}) as writer:
         writer.append({'camera': [data] if word == 'mp4[]' else data, 'mark': range(200)})
     start = 0.48 if word == 'video' else 0
     assert bags.Video(data).timestamps[0] == pytest.approx(0.48)
-    view = bags.windows(
-        bags.open(tmp_path / 'x'), every='camera', camera=bags.times(0.0), mark=bags.times(0.0),
+    view = bags.open(tmp_path / 'x').windows(every='camera', camera=bags.times(0.0), mark=bags.times(0.0),
         times={'mark': 100},
     )  # fmt: skip
     batch = view.batch(range(len(view)))
@@ -370,9 +370,9 @@ def test_windows_without_items(tmp_path):
     reader = bags.open(tmp_path / 'x')
     span = bags.times(0.0, 0.05, fill='linear')
     with pytest.raises(ValueError, match="datapoint 1: expected items of 'touch', got none"):
-        len(bags.windows(reader, every='camera', touch=span))
-    assert len(bags.windows(reader, every='camera', touch=span, padding='drop')) == 3
-    view = bags.windows(reader, every='camera', touch=span, padding='zero')
+        len(reader.windows(every='camera', touch=span))
+    assert len(reader.windows(every='camera', touch=span, padding='drop')) == 3
+    view = reader.windows(every='camera', touch=span, padding='zero')
     batch = view.batch([8, 0, 4])
     assert batch['touch'].tolist() == [[[0, 0]] * 2, [[1, 1]] * 2, [[0, 0]] * 2]
     assert batch['touch_is_pad'].tolist() == [[True] * 2, [False] * 2, [True] * 2]
@@ -386,12 +386,12 @@ def test_zeros_instead_of_pictures_of_different_sizes(tmp_path):
         for size in (4, 5):
             writer.append({'image': [np.full((size, 4, 3), 9, np.uint8)] * 2, 'text': []})
     reader = bags.open(tmp_path / 'x')
-    view = bags.windows(reader, every='image', image=bags.steps(-1, 1), padding='zero')
+    view = reader.windows(every='image', image=bags.steps(-1, 1), padding='zero')
     batch = view.batch([0, 3])
     assert [window.max((1, 2, 3)).tolist() for window in batch['image']] == [[0, 9], [9, 9]]
     assert batch['image'][1].shape == (2, 5, 4, 3)
     with pytest.raises(TypeError, match="padding='zero' needs arrays"):
-        bags.windows(reader, every='image', text=bags.steps(0, 1), padding='zero')
+        reader.windows(every='image', text=bags.steps(0, 1), padding='zero')
 
 
 def test_what_the_metadata_says_is_checked(tmp_path):
@@ -414,19 +414,19 @@ def test_what_the_metadata_says_is_checked(tmp_path):
     ]
     for number, facts in enumerate(wrong):
         with pytest.raises((ValueError, TypeError), match="metadata: field 'a': "):
-            bags.windows(write(f'wrong {number}', {'fields': {'a': facts}}), every='a', a=bags.times(0.0))
+            write(f'wrong {number}', {'fields': {'a': facts}}).windows(every='a', a=bags.times(0.0))
     for number, unit in enumerate(['minutes', ['s'], None]):
         reader = write(f'unit {number}', {'fields': {'a': {'times': 't'}, 't': {'unit': unit}}})
         with pytest.raises(ValueError, match="field 't': unit of times: expected 's', 'ms'"):
-            bags.windows(reader, every='a', a=bags.times(0.0))
+            reader.windows(every='a', a=bags.times(0.0))
     fast = write('fast', {'fields': {'a': {'rate': 20, 'unit': 'm'}}})
     slow = write('slow', {'fields': {'a': {'rate': 10, 'unit': 'm'}}})
     with pytest.raises(ValueError, match=r"field 'a': expected one rate.*'rate': 20.*'rate': 10"):
-        bags.windows(bags.concat([fast, slow]), every='a', a=bags.times(0.0))
-    both = bags.concat([bags.windows(each, every='a', a=bags.times(0.1)) for each in (fast, slow)])
+        bags.concat([fast, slow]).windows(every='a', a=bags.times(0.0))
+    both = bags.concat([each.windows(every='a', a=bags.times(0.1)) for each in (fast, slow)])
     assert both.column('a').ravel().tolist() == [3, 3, 3, 2, 3, 3]
-    view = bags.windows(
-        write('ms', {'fields': {'a': {'times': 't'}, 't': {'unit': 'ms'}}}), every='a', a=bags.times(0.1)
+    view = write('ms', {'fields': {'a': {'times': 't'}, 't': {'unit': 'ms'}}}).windows(
+        every='a', a=bags.times(0.1)
     )
     assert view.column('a').ravel().tolist() == [2, 3, 3]
 
@@ -436,9 +436,7 @@ def test_times_of_a_video_are_as_many_as_its_frames(tmp_path):
     with bags.DatasetWriter(tmp_path / 'x', {'camera': 'video', 'time': 'float(8)[]'}) as writer:
         writer.append({'camera': data, 'time': times})
         writer.append({'camera': data, 'time': times[:-3]})
-    view = bags.windows(
-        bags.open(tmp_path / 'x'), every='camera', camera=bags.times(0.0), times={'camera': 'time'}
-    )
+    view = bags.open(tmp_path / 'x').windows(every='camera', camera=bags.times(0.0), times={'camera': 'time'})
     assert view[29]['camera'][0, 0, 0, 0] == 58
     with pytest.raises(ValueError, match="datapoint 1: expected a time in 'time' for each of the 30 items"):
         view[59]
@@ -448,7 +446,7 @@ def test_zeros_instead_of_pictures_are_not_copied(tmp_path):
     with bags.DatasetWriter(tmp_path / 'x', {'image': 'png[]'}) as writer:
         writer.append({'image': [np.full((4, 4, 3), 9, np.uint8)] * 3})
     reader = bags.open(tmp_path / 'x')
-    view = bags.windows(reader, every='image', image=bags.steps(0, 2), padding='zero')
+    view = reader.windows(every='image', image=bags.steps(0, 2), padding='zero')
     with pytest.raises(
         TypeError, match="field 'image': no record is zeros: copy windows with padding='edge'"
     ):
@@ -468,7 +466,7 @@ def test_sounds_beyond_the_recording(tmp_path):
     times = {'mark': 'time'}
     samples = reader[0]['audio'][:]
     for padding in ('edge', 'zero', 'drop'):
-        view = bags.windows(reader, every='mark', audio=bags.times(0, 0.01), times=times, padding=padding)
+        view = reader.windows(every='mark', audio=bags.times(0, 0.01), times=times, padding=padding)
         if padding == 'drop':
             assert len(view) == 1
             assert view.origin(0) == (0, 1)
@@ -483,13 +481,28 @@ def test_sounds_beyond_the_recording(tmp_path):
         assert (found[3] == ends[1]).all()
     for wrong in (bags.times(0.1, 0.0), bags.times(0.0), bags.steps(0, 2)):
         with pytest.raises(TypeError, match='audio'):
-            bags.windows(reader, every='mark', audio=wrong, times=times)
+            reader.windows(every='mark', audio=wrong, times=times)
 
 
 def test_values_that_are_not_numbers_stay_where_they_are(tmp_path):
     facts = {'fields': {'a': {'rate': 10}}}
     with bags.DatasetWriter(tmp_path / 'x', {'a': 'float(4)[]'}, metadata=facts) as writer:
         writer.append({'a': [0.0, np.nan, 2.0, np.inf, 4.0]})
-    view = bags.windows(bags.open(tmp_path / 'x'), every='a', a=bags.times(0.0, 0.05, fill='linear'))
+    view = bags.open(tmp_path / 'x').windows(every='a', a=bags.times(0.0, 0.05, fill='linear'))
     nan, inf = np.nan, np.inf
     np.testing.assert_array_equal(view.column('a'), [[0, nan], [nan, nan], [2, inf], [inf, nan], [4, 4]])
+
+
+def test_fields_with_dotted_names(tmp_path):
+    spec = {'observation.images.top': 'int(1)[]', 'action': 'int(1)[]'}
+    with bags.DatasetWriter(tmp_path / 'x', spec) as writer:
+        writer.append({name: range(5) for name in spec})
+    spans = {'observation.images.top': bags.steps(-1, 1), 'action': bags.steps(0, 2)}
+    with bags.open(tmp_path / 'x') as dataset:
+        for view in (
+            dataset.windows(spans, every='observation.images.top'),
+            dataset.windows(every='observation.images.top', **spans),
+        ):
+            assert view[2]['observation.images.top'].tolist() == [1, 2]
+            assert view[4]['action_is_pad'].tolist() == [False, True]
+            assert view[0]['observation.images.top_is_pad'].tolist() == [True, False]

@@ -178,8 +178,7 @@ def check(root, case):
     absolute = tuple(None if bound is None else (offset + bound) / 1000 for bound in bounds)
     stride = case['stride'] if padding != 'drop' and bounds == (None, None) else 1
     wanted = expected(rows, times, chosen, every, padding, stride, bounds, offset)
-    view = bags.windows(
-        reader, every=every, padding=padding, stride=stride,
+    view = reader.windows(every=every, padding=padding, stride=stride,
         bounds=None if bounds == (None, None) else absolute, **chosen,
     )  # fmt: skip
     lacking = [name for window in wanted for name, part in window[3].items() if part is None]

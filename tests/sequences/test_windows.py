@@ -36,13 +36,30 @@ def make(index):
     }
 
 
-def cut(rows, fields, length, stride, drop_last):
+NUMBERS = ('points', 'steps')
+
+
+def spans_of(fields, length):
+    return dict.fromkeys(fields, bags.steps(0, length))
+
+
+def as_window(values, numbers):
+    """Returns items of a sequence, which numbers in a window are an array of."""
+    return values[numbers] if isinstance(values, np.ndarray) else [values[number] for number in numbers]
+
+
+def cut(rows, fields, length, stride, padding):
     """Returns the expected windows, and where each is from."""
     found = []
     for index, row in enumerate(rows):
         count = 0 if row[fields[0]] is None else len(row[fields[0]])
-        for start in range(0, count - length + 1 if drop_last else count, stride):
-            window = {name: row[name][start : start + length] for name in fields}
+        for start in range(0, count - length + 1 if padding == 'drop' else count, stride):
+            items = np.arange(start, start + length)
+            window = {name: as_window(row[name], items.clip(0, count - 1)) for name in fields}
+            if padding == 'zero':
+                for name in fields:
+                    window[name][items >= count] = 0
+            window |= {f'{name}_is_pad': items >= count for name in fields}
             found.append(({**row, **window}, (index, start)))
     return [window for window, _ in found], [origin for _, origin in found]
 
@@ -69,20 +86,22 @@ def plain(value):
     return [plain(part) for part in value] if isinstance(value, list | bags.Ragged) else value
 
 
-def check(kit, view, rows):
+def check(kit, view, rows, fields):
     """Compares all methods of a view with a list."""
     assert len(view) == len(rows)
+    rows = [{name: row[name] for name in view.spec} for row in rows]
     assert kit.equal(list(view), rows)
     order = [*range(len(rows)), *range(len(rows))][::-3]
     wanted = [rows[index] for index in order]
     assert kit.equal(view.__getitems__(order), wanted)
     batch = view.batch(order)
-    assert list(batch) == list(SPEC)
+    assert set(batch) == {*SPEC, *(f'{name}_is_pad' for name in fields)}
+    assert list(batch) == list(view.spec)
     for name, column in batch.items():
         if isinstance(column, bags.Ragged):
             assert column.values.dtype == {'points': 'f4', 'steps': 'i4', 'others': 'i2'}[name]
         assert plain(column) == plain([row[name] for row in wanted])
-    for name in ('steps', 'words', 'others'):
+    for name in ('words', 'others') if 'steps' in fields else ('steps', 'words', 'others'):
         lengths = [0 if row[name] is None else len(row[name]) for row in rows]
         assert view.lengths(name).tolist() == lengths
         assert view.lengths(name).dtype == np.int64
@@ -92,7 +111,7 @@ def check(kit, view, rows):
         for item, word in enumerate(rows[index]['words'] or []):
             assert view.file(index, 'words', item).read() == word.encode()
         with pytest.raises(IndexError):
-            view.file(index, 'steps', len(rows[index]['steps']))
+            view.file(index, 'words', len(rows[index]['words'] or []))
     again = pickle.loads(pickle.dumps(view))
     assert repr(again) == repr(view)
     assert kit.equal(again.__getitems__(order[:3]), wanted[:3])
@@ -105,20 +124,24 @@ def check(kit, view, rows):
     st.sampled_from([('steps',), ('words', 'steps'), MOVING]),
     st.integers(1, 8),
     st.integers(1, 5),
-    st.booleans(),
+    st.sampled_from(['drop', 'edge', 'zero']),
     st.sampled_from(['as it is', 'of a view', 'view of it', 'of another', 'twice', 'joined']),
 )
-def test_windows_are_those_of_lists(kit, sources, which, fields, length, stride, drop_last, how):
+def test_windows_are_those_of_lists(kit, sources, which, fields, length, stride, padding, how):
+    padding = padding if set(fields) <= set(NUMBERS) or padding == 'drop' else 'edge'
     dataset, rows = sources[0][which], sources[1]
     if how == 'of a view':
         dataset, rows = (
-            bags.concat([dataset[::-2], bags.select(dataset, [3, 3])]),
+            bags.concat([dataset[::-2], dataset.select([3, 3])]),
             [*rows[::-2], rows[3], rows[3]],
         )
     if how == 'of another':
-        dataset, (rows, _) = bags.windows(dataset, MOVING, 5, 2, False), cut(rows, MOVING, 5, 2, False)
-    view = bags.windows(dataset, fields, length, stride, drop_last)
-    rows, origins = cut(rows, fields, length, stride, drop_last)
+        # Windows of numbers are arrays, of which there are no windows.
+        dataset = dataset.windows(every='words', words=bags.steps(0, 5), stride=2)[:, list(SPEC)]
+        rows = [{name: row[name] for name in SPEC} for row in cut(rows, ['words'], 5, 2, 'edge')[0]]
+        fields, padding = ('words',), padding if padding != 'zero' else 'edge'
+    view = dataset.windows(spans_of(fields, length), every=fields[0], stride=stride, padding=padding)
+    rows, origins = cut(rows, fields, length, stride, padding)
     assert [view.origin(index) for index in range(len(view))] == origins
     assert [tuple(map(int, pair)) for pair in zip(*view.origins(), strict=True)] == origins
     assert [part.tolist() for part in view.origins([-1] if rows else [])] == (
@@ -130,54 +153,52 @@ def test_windows_are_those_of_lists(kit, sources, which, fields, length, stride,
         view, rows = bags.concat([view, view]), rows + rows
     if how == 'joined':
         view = bags.join([view, view], replace=True)
-    check(kit, view, rows)
+    check(kit, view, rows, fields)
 
 
-@pytest.mark.parametrize('drop_last', [True, False])
+@pytest.mark.parametrize('padding', ['drop', 'edge'])
 @pytest.mark.parametrize(
     'items',
     [range(1, 3), slice(None, None, -1), slice(-2, None), [0, 0], range(10), range(0), range(-5, 9, 2)],
 )  # fmt: skip
-def test_items_of_windows(kit, sources, items, drop_last):
+def test_items_of_windows(kit, sources, items, padding):
+    fields = ('trees', 'words')
     for dataset in sources[0]:
-        view = bags.windows(dataset, MOVING, 4, 3, drop_last)
-        rows, _ = cut(sources[1], MOVING, 4, 3, drop_last)
+        view = dataset.windows(spans_of(fields, 4), every='words', stride=3, padding=padding)
+        rows, _ = cut(sources[1], fields, 4, 3, padding)
 
         def pick(values):
             if isinstance(items, slice):
                 return values[items]
             places = [item for item in items if isinstance(items, list) or 0 <= item < len(values)]
-            return values[places] if isinstance(values, np.ndarray) else [values[item] for item in places]
+            return [values[item] for item in places]
 
-        asked = {'points': items, 'id': True, 'words': items}
-        wanted = [{'points': pick(r['points']), 'id': r['id'], 'words': pick(r['words'])} for r in rows]
+        asked = {'trees': items, 'id': True, 'words': items}
+        wanted = [{'trees': pick(r['trees']), 'id': r['id'], 'words': pick(r['words'])} for r in rows]
         assert kit.equal([view[index, asked] for index in range(len(view))], wanted)
         batch = view.batch(range(len(view)), asked)
-        assert [list(map(list, part)) for part in batch['points']] == [
-            list(map(list, row['points'])) for row in wanted
-        ]
+        assert batch['trees'] == [row['trees'] for row in wanted]
         assert batch['words'] == [row['words'] for row in wanted]
         with pytest.raises(IndexError, match='item 4 out of range'):
-            view[0, {'points': [4]}]
+            view[0, {'trees': [4]}]
         with pytest.raises(IndexError, match='item 4 out of range'):
-            view.batch([0], {'points': [4]})
+            view.batch([0], {'trees': [4]})
 
 
 def test_a_batch_of_full_windows_is_one_array(sources):
-    view = bags.windows(sources[0][1], ('points', 'steps'), 3)
+    view = sources[0][1].windows(spans_of(NUMBERS, 3), every='points', padding='drop')
     batch = view.batch(range(0, len(view), 2))
-    assert batch['points'].dense().shape == (len(range(0, len(view), 2)), 3, 2)
-    assert np.array_equal(
-        batch['points'].dense()[:, :, 1] + 100 * batch['points'].dense()[:, :, 0], batch['steps'].dense()
-    )
-    assert view.batch([], 'points')['points'].dense().shape == (0, 0, 2)
-    with pytest.raises(ValueError, match='1 to 3 items'):
-        bags.windows(sources[0][0], 'steps', 3, drop_last=False).batch([0, 4], 'steps')['steps'].dense()
+    assert batch['points'].shape == (len(range(0, len(view), 2)), 3, 2)
+    assert np.array_equal(batch['points'][:, :, 1] + 100 * batch['points'][:, :, 0], batch['steps'])
+    assert view.batch([], 'points')['points'].shape == (0, 3, 2)
+    padded = sources[0][0].windows(every='steps', steps=bags.steps(0, 3)).batch([0, 4])
+    assert padded['steps'].tolist() == [[0, 1, 2], [4, 4, 4]]
+    assert padded['steps_is_pad'].tolist() == [[False] * 3, [False, True, True]]
 
 
 def test_windows_own_their_values(sources):
     for dataset in sources[0]:
-        view = bags.windows(dataset, MOVING, 4)
+        view = dataset.windows(spans_of(MOVING, 4), every='steps', padding='drop')
         for rows in (view.__getitems__([0, 1, 0]), [view[0], view[1], view[0]]):
             rows[0]['trees'][1]['at'][0] = 77
             rows[0]['points'][1][0] = 77
@@ -187,9 +208,10 @@ def test_windows_own_their_values(sources):
 
 def test_raw_windows(kit, sources):
     for dataset in sources[0][:2]:
-        view = bags.windows(bags.open(dataset.directory, raw=True), MOVING, 4)
-        rows, _ = cut(sources[1], MOVING, 4, 1, True)
-        wanted = [kit.encode_row(row, SPEC) for row in rows]
+        view = bags.open(dataset.path, raw=True).windows(spans_of(MOVING, 4), every='steps', padding='drop')
+        view = view[:, list(SPEC)]
+        rows, _ = cut(sources[1], MOVING, 4, 1, 'drop')
+        wanted = [kit.encode_row({name: row[name] for name in SPEC}, SPEC) for row in rows]
         order = [*range(len(view)), 0, 0]
         assert kit.to_bytes(list(view)) == wanted
         assert kit.to_bytes(view.__getitems__(order)) == [wanted[index] for index in order]
@@ -202,34 +224,57 @@ def test_raw_windows(kit, sources):
 def test_what_cannot_be_meant(kit, sources, tmp_path):
     dataset = sources[0][0]
     with pytest.raises(TypeError, match="'id' of type int"):
-        bags.windows(dataset, ('steps', 'id'), 4)
+        dataset.windows(every='steps', steps=bags.steps(0, 4), id=bags.steps(0, 4))
     with pytest.raises(KeyError, match="no field 'x'"):
-        bags.windows(dataset, 'x', 4)
+        dataset.windows(every='x', x=bags.steps(0, 4))
     with pytest.raises(ValueError, match='at least one field'):
-        bags.windows(dataset, [], 4)
-    with pytest.raises(TypeError, match=r'expected a dataset, got \[1\]'):
-        bags.windows([1], 'steps', 4)
+        dataset.windows(every='steps')
     for wrong in (0, -1):
+        with pytest.raises(ValueError, match='expected 1 to'):
+            dataset.windows(every='steps', steps=bags.steps(0, wrong))
         with pytest.raises(ValueError, match='at least 1'):
-            bags.windows(dataset, 'steps', wrong)
-        with pytest.raises(ValueError, match='at least 1'):
-            bags.windows(dataset, 'steps', 1, wrong)
-    with pytest.raises(TypeError, match=r'length: expected an integer, got 2.5'):
-        bags.windows(dataset, 'steps', 2.5)
+            dataset.windows(every='steps', steps=bags.steps(0, 1), stride=wrong)
+    with pytest.raises(TypeError, match=r'stop: expected an integer, got 2.5'):
+        dataset.windows(every='steps', steps=bags.steps(0, 2.5))
     for wrong in (10**6, -(10**6)):
         with pytest.raises(IndexError, match='out of range'):
-            bags.windows(dataset, 'steps', 4)[wrong]
+            dataset.windows(every='steps', steps=bags.steps(0, 4))[wrong]
     uneven = [{'a': [1, 2], 'b': [1, 2]}, {'a': [1, 2], 'b': [1]}]
     path = kit.fill(tmp_path / 'x', uneven, {'a': 'int(1)[]', 'b': 'int(1)[]'})
     with pytest.raises(ValueError, match=r"2 items of 'a' and 1 of 'b' in datapoint 1$"):
-        bags.windows(bags.open(path), ('a', 'b'), 1)
-    assert len(bags.windows(bags.open(path), 'a', 1)) == 4
+        bags.open(path).windows(every='a', a=bags.steps(0, 1), b=bags.steps(0, 1))
+    assert len(bags.open(path).windows(every='a', a=bags.steps(0, 1))) == 4
+
+
+@pytest.mark.parametrize(
+    'arguments', [('steps', 4), (('steps', 'words'), 4, 2), ('steps',), ('steps', 4, 1, False)]
+)
+def test_advice_for_the_form_with_a_length(sources, arguments):
+    advice = r"windows\(every=FIELD, FIELD=bags.steps\(0, length\), padding='drop'\)"
+    with pytest.raises(TypeError, match=advice):
+        sources[0][0].windows(*arguments)
+    with pytest.raises(TypeError, match=advice):
+        sources[0][0].windows('steps', length=4, drop_last=False)
+    with pytest.raises(TypeError, match=r"'drop_last': use .* padding='drop'"):
+        sources[0][0].windows(every='steps', steps=bags.steps(0, 4), drop_last=True)
+
+
+def test_fields_named_as_options(kit, tmp_path):
+    """Fields may have the names of options of this function, and of former ones."""
+    names = ('every', 'stride', 'drop_last', 'spans')
+    rows = [{name: [1, 2, 3] for name in names}]
+    dataset = bags.open(kit.fill(tmp_path / 'x', rows, dict.fromkeys(names, 'int(1)[]')))
+    view = dataset.windows(
+        {name: bags.steps(0, 2) for name in ('every', 'stride')}, every='every',
+        drop_last=bags.steps(0, 2), spans=bags.steps(-1, 1),
+    )  # fmt: skip
+    assert [view[1][name].tolist() for name in names] == [[2, 3], [2, 3], [2, 3], [1, 2]]
 
 
 def test_closing_windows_closes_the_dataset(kit, tmp_path):
     path = kit.fill(tmp_path / 'x', [make(0)], SPEC)
     reader = bags.open(path)
-    with bags.windows(reader, 'steps', 2) as view:
+    with reader.windows(every='steps', steps=bags.steps(0, 2)) as view:
         view[0]
     with pytest.raises(ValueError, match='closed'):
         reader[0]
@@ -239,18 +284,26 @@ def test_closing_windows_closes_the_dataset(kit, tmp_path):
 def test_a_hundred_million_windows_cost_next_to_nothing(kit, tmp_path, by_time):
     rows = [{'x': [0] * 5000, 'y': [1] * 2500}] * 3
     dataset = bags.open(kit.fill(tmp_path / 'x', rows, {'x': 'uint(1)[]', 'y': 'uint(1)[]'}))
-    many = bags.select(dataset, np.resize(np.arange(3), 21_000))
+    many = dataset.select(np.resize(np.arange(3), 21_000))
     tracemalloc.start()
     if by_time:
         span = bags.times(-0.1, 0.1, rate=50, fill='nearest')
-        view = bags.windows(many, every='x', x=bags.steps(0, 16), y=span, times={'x': 100, 'y': 50})
+        view = many.windows(every='x', x=bags.steps(0, 16), y=span, times={'x': 100, 'y': 50})
     else:
-        view = bags.windows(many, 'x', 16)
+        view = many.windows(every='x', x=bags.steps(0, 16), padding='drop')
     batch = view.batch(np.arange(0, len(view), 1_000_000), 'x')
     assert tracemalloc.get_traced_memory()[1] < 10_000_000
     tracemalloc.stop()
     count = 5000 if by_time else 4985
     assert len(view) == 21_000 * count > 100_000_000
-    found = batch['x'] if by_time else batch['x'].dense()
-    assert found.shape == (105, 16)
+    assert batch['x'].shape == (105, 16)
     assert view.origin(-1) == (20_999, count - 1)
+
+
+def test_no_windows_of_windows(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'a', {'words': 'utf8[]'}) as writer:
+        writer.append({'words': list('abc')})
+    windows = bags.open(tmp_path / 'a').windows(every='words', words=bags.steps(0, 3), padding='drop')
+    below = windows[:, ['words']].windows(every='words', words=bags.steps(0, 3), padding='drop')
+    assert [row['words'] for row in below.__getitems__(range(len(below)))] == [list('abc')]
+    assert below.__getitems__([]) == []

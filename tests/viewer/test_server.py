@@ -142,6 +142,8 @@ def test_a_dataset_on_a_web_server(dataset):
         path = f'/data/{other.folder}/000001/spec.json'
         assert json.loads(ask(other, path, Range='bytes=0-999')[1]) == SPEC
         assert ask(other, f'/data/{other.folder}/spec.json')[0].status == 404
+        with pytest.raises(FileNotFoundError, match='no such dataset'):
+            ViewServer(f'http://127.0.0.1:{web.port}/data/absent')
 
 
 def test_export(tmp_path, built):

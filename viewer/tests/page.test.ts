@@ -164,7 +164,7 @@ describe('grid', () => {
     const marks = await (await download).path();
     expect(JSON.parse(readFileSync(marks, 'utf8'))).toEqual([106, 110]);
     const code = 'import bags, json, sys; '
-      + 'print([row["id"] for row in bags.select(bags.open(sys.argv[1]), json.load(open(sys.argv[2])))])';
+      + 'print([row["id"] for row in bags.open(sys.argv[1]).select(json.load(open(sys.argv[2])))])';
     expect(execFileSync(PYTHON, ['-c', code, `${OUT}values/photos`, marks], {env: ENVIRONMENT}).toString().trim()).toBe('[106, 110]');
     await page.getByLabel('Filter').fill('image > 3');
     await page.keyboard.press('Enter');

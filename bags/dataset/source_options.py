@@ -1,0 +1,47 @@
+"""`source_options` of functions that read a source and write a dataset, beside `storage_options`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from bags.storage.urls import locate
+
+
+@contextlib.contextmanager
+def advise_source_options(
+    function: str,
+    sources: Sequence[Any],
+    path: str | os.PathLike[str],
+    storage_options: Mapping[str, Any] | None,
+    source_options: Mapping[str, Any] | None,
+) -> Iterator[str]:
+    """Says that `source_options` are meant, if a source fails and only options of the dataset are given.
+
+    Args:
+        function: Name of the function.
+        sources: Paths and URLs.
+        path: The dataset.
+        storage_options: Options of the storage of the dataset.
+        source_options: Options of the storage of the sources.
+
+    Yields:
+        The advice, which errors get as a note; '' if there is none.
+
+    Raises:
+        ValueError: The dataset is local, so that its options have no effect.
+    """
+    is_url = any(locate(str(source))[0] != 'file' for source in sources)
+    if not is_url or source_options or not storage_options:
+        yield ''
+        return
+    advice = 'storage_options are those of the dataset; pass source_options= for the source'
+    if locate(str(path))[0] == 'file':
+        raise ValueError(f'{function}: {advice} {sources[0]}')
+    try:
+        yield advice
+    except Exception as exc:
+        exc.add_note(advice)
+        raise
