@@ -5,26 +5,27 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, Unpack
 
 from bags.concurrency import map_concurrently
 from bags.dataset.metadata import METADATA, Metadata, dump_metadata, metadata_to_store
-from bags.dataset.open import open as open_dataset
 from bags.dataset.options import WriteOptions, WriterSettings
 from bags.dataset.registry import encoders
 from bags.dataset.resume import ProgressLog, resumed
 from bags.dataset.sharded_writer import ShardedDatasetWriter
+from bags.dataset.source_options import advise_source_options
 from bags.dataset.spec import parse_spec
 from bags.dataset.written import Skipped, Written
 from bags.errors import BagsError, EncodeError, SourceError
+from bags.indexing import chunk_length
 from bags.interop.extensions import KEY
-from bags.interop.files import Entry, FileSource
+from bags.interop.files import FileSource
 from bags.interop.fingerprint import fingerprint_of_files
+from bags.interop.imported import remaining_entries
 from bags.interop.open_source import SourcePath, open_source
-from bags.interop.source import Damaged, Source, naming
+from bags.interop.source import Damaged, Source, list_some, naming
 from bags.progress import progress as show_progress
-from bags.storage.urls import locate
 from bags.validation import merge, one_of, worker_count
 
 MAX_BATCH = 64
@@ -65,8 +66,10 @@ def convert(
             do not begin at a key frame. `notes` of the result lists them.
         check_source: With `resume`, raise if the source has changed since the earlier run: the names, sizes
             or contents of its files, of large ones the ends. False continues with its other datapoints. Not
-            after damage, which may have been repaired; and a folder or tars with the field `__key__` are
-            continued after the last key instead.
+            after damage, which may have been repaired. Of a folder or of tars with the field `__key__`, files
+            may have been added, repaired or removed: compared are those of datapoints that the dataset has,
+            by size, the first 64 MiB of each field and the last datapoint by content: `notes` of the result
+            says which were not.
         workers: Threads that read files; the number of processors unless given.
         progress: Show a bar: True, False, or None for on terminals.
         source_options: As `storage_options`, for a source that is a URL.
@@ -83,24 +86,42 @@ def convert(
     settings = merge(WriterSettings, None, options, function=convert)
     workers = worker_count(workers)
     if not isinstance(source, Source):
-        with _reading_source(source, path, bool(settings.storage_options), bool(source_options)):
-            source = open_source(
-                source, format=format, layout=layout, spec=spec, storage_options=source_options,
-                on_error=on_error,
-            )  # fmt: skip
+        sources = source if isinstance(source, list | tuple) else [source]
+        with advise_source_options(
+            'convert', sources, path, settings.storage_options, source_options
+        ) as advice:
+            try:
+                source = open_source(
+                    source, format=format, layout=layout, spec=spec, storage_options=source_options,
+                    on_error=on_error,
+                )  # fmt: skip
+            except (BagsError, FileNotFoundError, ValueError, TypeError):
+                raise
+            except Exception as exc:  # E.g. botocore's NoCredentialsError.
+                if not advice:
+                    raise
+                raise SourceError(str(sources[0]), f'cannot be read: {exc} ({advice})') from exc
     source.encode = encode
-    skipped = [Skipped(*each) for each in source.damaged]
+    skipped, notes = [Skipped(*each) for each in source.damaged], list[str]()
     if settings.metadata is None:
         options = {**options, 'metadata': _metadata(source)}
-    with ShardedDatasetWriter(path, source.spec, {**encoders, **source.encoders}, **options) as writer:
+    with ShardedDatasetWriter(path, source.spec, _encoders(source), **options) as writer:
         log: ProgressLog | None = None
         if isinstance(source, FileSource) and source.key_field == KEY:
             start = len(writer)
-            entries = source.entries() if not start else _remaining(source, writer, settings.storage, skipped)
+            entries = source.entries()
+            if start:
+                entries = remaining_entries(
+                    source, writer, settings.storage, skipped, notes, check_source=check_source,
+                    workers=workers,
+                )  # fmt: skip
         else:
             made_from: dict[str, Any] = {'kind': source.format, 'length': source.count}
             if source.opened_from is not None:
-                made_from['identity'] = fingerprint_of_files(*source.opened_from)
+                made_from['identity'], ends_only = fingerprint_of_files(*source.opened_from)
+                if ends_only and settings.resume and check_source and len(writer):
+                    detail = 'was compared with the earlier one by its size and its ends only'
+                    notes.append(f'resumed: of the source, {list_some(ends_only)} {detail}')
             log = ProgressLog(writer, made_from, settings.resume, check_source)
             noted: list[list[Any]] = log.state.get('skipped', [])
             start, left_out = resumed(len(writer), noted, lambda entry: int(entry[3]))
@@ -128,7 +149,19 @@ def convert(
                         log.save()
                 start += length
                 advance(length, writer.size - before)
-    return Written(len(writer), writer.shards, writer.size, writer.spec, skipped, list(source.notes))
+    return Written(len(writer), writer.shards, writer.size, writer.spec, skipped, [*source.notes, *notes])
+
+
+def _encoders(source: Source) -> Mapping[str, Callable[..., Any]] | None:
+    """Returns the encoders of a source's types: its own, those of bags and those of installed packages."""
+    if not source.encoders:
+        return None
+    words = {field_type.word for field_type in parse_spec(source.spec).values()} - {
+        *encoders,
+        *source.encoders,
+    }
+    added = {word: function for word in words if (function := encoders.get(word))}
+    return {**encoders, **added, **source.encoders}
 
 
 @contextlib.contextmanager
@@ -141,32 +174,6 @@ def _noting_damage(log: ProgressLog | None) -> Iterator[None]:
             log.may_be_repaired = True
             log.save()
         raise
-
-
-@contextlib.contextmanager
-def _reading_source(
-    source: SourcePath, path: str | os.PathLike[str], has_options: bool, has_source_options: bool
-) -> Iterator[None]:
-    """Says that `source_options` are meant, if the source fails and only those of the dataset are given.
-
-    Raises:
-        ValueError: The dataset is local, so that its options have no effect.
-        SourceError: The source cannot be read.
-    """
-    parts = source if isinstance(source, list | tuple) else [source]
-    is_url = any(locate(str(part))[0] != 'file' for part in parts)
-    if not is_url or has_source_options or not has_options:
-        yield
-        return
-    detail = 'storage_options are those of the dataset; pass source_options= for the source'
-    if locate(str(path))[0] == 'file':
-        raise ValueError(f'convert: {detail} {parts[0]}')
-    try:
-        yield
-    except (BagsError, FileNotFoundError, ValueError, TypeError):
-        raise
-    except Exception as exc:  # E.g. botocore's NoCredentialsError.
-        raise SourceError(str(parts[0]), f'cannot be read: {exc} ({detail})') from exc
 
 
 def _metadata(source: Source) -> Metadata | None:
@@ -187,28 +194,6 @@ def _metadata(source: Source) -> Metadata | None:
     except (TypeError, ValueError) as exc:
         raise SourceError(METADATA, str(exc)) from exc
     return metadata or None
-
-
-def _remaining(
-    source: FileSource,
-    writer: ShardedDatasetWriter,
-    storage: dict[str, Any],
-    skipped: list[Skipped],
-) -> Iterator[Entry]:
-    """Returns the entries after the last converted one; adds earlier, unconverted ones to `skipped`."""
-    writer.flush()
-    entries = source.entries()
-    with open_dataset(writer.path, **storage) as dataset:
-        for row in dataset[:, KEY]:
-            for entry in entries:
-                if entry.key == row[KEY]:
-                    break
-                detail = 'not in the dataset: left out before, or added since'
-                skipped.append(Skipped(source.name(entry), detail))
-            else:
-                detail = f'expected a source with its datapoint {row[KEY]!r}, to resume'
-                raise SourceError(writer.path, detail)
-    return entries
 
 
 def _load(
@@ -234,8 +219,8 @@ def _load(
         names = ['' if isinstance(entry, Damaged) else source.name(entry) for entry in batch]
         yield from zip(names, loaded, strict=True)
         values = [value for each in loaded if isinstance(each, dict) for value in each.values()]
-        mean = sum(_size_of(value) for value in values) // len(loaded)
-        length = max(1, min(2 * length, 4 * workers, MAX_BATCH, BATCH_BYTES // max(1, mean)))
+        size = sum(map(_size_of, values))
+        length = chunk_length(len(batch), size, BATCH_BYTES, min(4 * workers, MAX_BATCH))
 
 
 def _next_batch(source: Source, entries: Iterator[Any], length: int) -> list[Any]:

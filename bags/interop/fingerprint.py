@@ -14,8 +14,10 @@ MAX_ENDS = 1 << 10
 """Maximum number of files of which the ends are read."""
 
 
-def fingerprint_of_files(paths: Sequence[str], storage_options: Mapping[str, Any] | None) -> str:
-    """Returns a hash of the names, sizes and contents of files; of the ends of large ones.
+def fingerprint_of_files(
+    paths: Sequence[str], storage_options: Mapping[str, Any] | None
+) -> tuple[str, list[str]]:
+    """Returns a hash of the names, sizes and contents of files, and the files that were not read as a whole.
 
     Contents are not read where the store has ETags. Times are not used.
 
@@ -28,7 +30,7 @@ def fingerprint_of_files(paths: Sequence[str], storage_options: Mapping[str, Any
     """
     from xxhash import xxh3_128
 
-    digest, whole, ends = xxh3_128(), MAX_BYTES, MAX_ENDS
+    digest, whole, ends, not_read = xxh3_128(), MAX_BYTES, MAX_ENDS, list[str]()
     for path in paths:
         fs, root = find_filesystem(path, storage_options)
         if not fs.exists(root):  # A spec of several bags: `name@3.bagz`.
@@ -43,8 +45,10 @@ def fingerprint_of_files(paths: Sequence[str], storage_options: Mapping[str, Any
             if size <= whole:
                 whole -= size
                 digest.update(fs.cat_file(name))
-            elif ends:
+                continue
+            not_read.append(name)
+            if ends:
                 ends -= 1
                 digest.update(fs.cat_file(name, end=min(END_BYTES, size)))
                 digest.update(fs.cat_file(name, start=max(0, size - END_BYTES)))
-    return digest.hexdigest()
+    return digest.hexdigest(), not_read

@@ -72,7 +72,7 @@ def test_ends_of_large_files_count(tmp_path, monkeypatch):
 
     def of(data):
         file.write_bytes(data)
-        return fingerprint_of_files([str(file)], None)
+        return fingerprint_of_files([str(file)], None)[0]
 
     data = bytes(2000)
     found = [
@@ -85,3 +85,16 @@ def test_ends_of_large_files_count(tmp_path, monkeypatch):
     ]
     assert len(set(found)) == len(found)
     assert of(data) == found[0]
+    assert fingerprint_of_files([str(file)], None)[1] == [str(file)]
+
+
+def test_a_note_says_what_was_compared_by_its_ends_only(tmp_path, monkeypatch):
+    source = write(tmp_path / 'in', np.arange(COUNT))
+    monkeypatch.setattr('bags.interop.fingerprint.MAX_BYTES', (source / '0.parquet').stat().st_size)
+    done = bags.convert(source, tmp_path / 'new')
+    assert not done.notes
+    interrupt(source, tmp_path / 'again', monkeypatch)
+    (note,) = bags.convert(source, tmp_path / 'again', resume=True).notes
+    found, _, rest = note.partition(' was ')
+    assert found == f"resumed: of the source, '{source / '1.parquet'}'"
+    assert rest == 'compared with the earlier one by its size and its ends only'

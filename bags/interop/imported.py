@@ -1,0 +1,210 @@
+"""Resuming an import of files: which of them are in the dataset, and whether these have changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from bags.concurrency import map_concurrently
+from bags.dataset.batch import spread
+from bags.dataset.encoder import Encoder
+from bags.dataset.open import open as open_dataset
+from bags.dataset.registry import encoders
+from bags.dataset.resume import SOURCE_CHANGED
+from bags.dataset.sharded_writer import ShardedDatasetWriter
+from bags.dataset.spec import FieldType, parse_spec
+from bags.dataset.written import Skipped
+from bags.errors import SourceError
+from bags.indexing import Int64s, offsets_of
+from bags.interop.exported import NUMBERS
+from bags.interop.extensions import KEY
+from bags.interop.files import Entry, FileSource
+
+MAX_BYTES = 1 << 26
+"""Bytes of each field whose files are read again."""
+MAX_DATAPOINTS = 1 << 16
+"""Datapoints whose files are read again."""
+BATCH = 256
+"""Datapoints that are compared at a time."""
+
+
+def remaining_entries(
+    source: FileSource,
+    writer: ShardedDatasetWriter,
+    storage: Mapping[str, Any],
+    skipped: list[Skipped],
+    notes: list[str],
+    *,
+    check_source: bool,
+    workers: int,
+) -> Iterator[Entry]:
+    """Returns the entries after the last imported one.
+
+    Args:
+        source: The files.
+        writer: The writer that resumes the dataset.
+        storage: The options that select the store of the dataset.
+        skipped: Earlier entries that are not in the dataset are added to it.
+        notes: Sentences are added about fields of which not all files were read again.
+        check_source: Whether to compare the entries that are in the dataset with its records.
+        workers: Threads that read files.
+
+    Raises:
+        SourceError: A datapoint of the dataset is not in the source.
+        ValueError: The files of a datapoint have changed.
+    """
+    writer.flush()
+    entries = source.entries()
+    pending: list[tuple[int, Entry]] = []
+    with open_dataset(writer.path, raw=True, **storage) as dataset:
+        comparison = Comparison(source, dataset, workers)
+        for index, row in enumerate(dataset[:, KEY]):
+            key = str(row[KEY], 'utf-8')
+            for entry in entries:
+                if entry.key == key:
+                    break
+                detail = 'not in the dataset: left out before, or added since'
+                skipped.append(Skipped(source.name(entry), detail))
+            else:
+                raise SourceError(writer.path, f'expected a source with its datapoint {key!r}, to resume')
+            if check_source:
+                pending.append((index, entry))
+                if len(pending) == BATCH:
+                    comparison.check(pending)
+                    pending = []
+        comparison.check(pending)
+        notes += comparison.notes() if check_source else []
+    return entries
+
+
+class Comparison:
+    """Compares files with the records of a dataset: sizes, and contents up to `MAX_BYTES` of each field."""
+
+    def __init__(self, source: FileSource, dataset: Any, workers: int) -> None:
+        self._source, self._dataset, self._workers = source, dataset, workers
+        types = parse_spec(source.spec)
+        # Not all containers are written the same way twice.
+        self._types = {
+            name: field_type
+            for name, field_type in types.items()
+            if name != KEY and not _is_remuxed(field_type)
+        }
+        self._encoder = Encoder(types, {**encoders, **source.encoders})
+        self._kept = [
+            name for name, field_type in self._types.items() if field_type.word not in (*NUMBERS, 'array')
+        ]
+        """The fields whose records have the sizes of their files."""
+        self._read = dict.fromkeys(self._types, 0)
+        self._not_read = dict.fromkeys(types, 0)
+        """Number of datapoints whose files of a field were not compared by content."""
+
+    def notes(self) -> list[str]:
+        """Returns a sentence about each field of which some files were not compared by content."""
+        compared = dict.fromkeys(self._kept, 'compared with the source by size only')
+        return [
+            f'resumed: field {name!r} of {count:,} earlier datapoints was '
+            + compared.get(name, 'not compared with the source')
+            for name, count in self._not_read.items()
+            if count
+        ]
+
+    def check(self, entries: list[tuple[int, Entry]]) -> None:
+        """Compares entries with the datapoints of these numbers, which follow those of the last call.
+
+        Raises:
+            ValueError: One differs.
+        """
+        by_content = [self._fields_to_read(index, entry) for index, entry in entries]
+        self._check_sizes(entries, by_content)
+
+        def find_change(number: int) -> str | None:
+            index, entry = entries[number]
+            return self._changed_content(index, entry, by_content[number])
+
+        changed = map_concurrently(find_change, range(len(entries)), max_threads=self._workers)
+        for (index, entry), field in zip(entries, changed, strict=True):
+            if field is not None:
+                raise self._error(index, entry, field)
+
+    def _error(self, index: int, entry: Entry, field: str) -> ValueError:
+        where = f'{self._source.name(entry)}, field {field!r}, datapoint {index:,} of the dataset'
+        return ValueError(f'{where}: {SOURCE_CHANGED}')
+
+    def _fields_to_read(self, index: int, entry: Entry) -> list[str]:
+        """Returns the fields whose contents are compared; the last datapoint counts in any case."""
+        sizes = self._source.sizes(entry)
+        fields = []
+        for name in self._types:
+            size = sizes.get(name, len(entry.columns.get(name, '')))
+            is_last = index == len(self._dataset) - 1
+            if size <= MAX_BYTES and (
+                is_last or (self._read[name] + size <= MAX_BYTES and index < MAX_DATAPOINTS)
+            ):
+                self._read[name] += size
+                fields.append(name)
+        for name in self._not_read.keys() - set(fields) - {KEY}:
+            self._not_read[name] += 1
+        return fields
+
+    def _check_sizes(self, entries: list[tuple[int, Entry]], by_content: list[list[str]]) -> None:
+        """Compares the sizes of files whose contents are not compared."""
+        for name in self._kept:
+            some = [
+                (index, entry)
+                for (index, entry), fields in zip(entries, by_content, strict=True)
+                if name not in fields and name not in entry.columns
+            ]
+            if some:
+                stored = self._stored_sizes(np.array([index for index, _ in some]), name)
+                for (index, entry), size in zip(some, stored, strict=True):
+                    if size is not None and size != self._source.sizes(entry).get(name, 0):
+                        raise self._error(index, entry, name)
+
+    def _stored_sizes(self, indices: Int64s, field: str) -> list[int | None]:
+        """Returns the bytes of the records of a field; None if that takes reading them from a network."""
+        ranges = self._dataset.record_ranges(indices, field)
+        sizes: list[int | None] = [0] * len(indices)
+        for which, source in enumerate(ranges.sources):
+            mine = np.flatnonzero((ranges.which == which) & (ranges.counts > 0))
+            if not source.bag.is_compressed:
+                counts = ranges.counts[mine]
+                stored = source.bag.sizes(spread(ranges.firsts[mine], counts))
+                found: list[int | None] = np.diff(offsets_of(stored)[offsets_of(counts)]).tolist()
+            elif self._dataset.is_remote:
+                found = [None] * len(mine)
+            else:
+                records = [self._dataset[int(index), field][field] for index in indices[mine]]
+                is_sequence = self._types[field].sequence
+                found = [sum(map(len, each)) if is_sequence else len(each) for each in records]
+            for position, size in zip(mine.tolist(), found, strict=True):
+                sizes[position] = size
+        return sizes
+
+    def _changed_content(self, index: int, entry: Entry, fields: list[str]) -> str | None:
+        """Returns the first field that differs."""
+        try:
+            values = self._source.load(entry, fields)
+        except SourceError:
+            return ', '.join(fields)  # It was readable.
+        stored = self._dataset[index, fields] if fields else {}
+        return next((name for name in fields if self._encode(name, values.get(name)) != stored[name]), None)
+
+    def _encode(self, field: str, value: Any) -> Any:
+        """Returns the record of a value, a list of them for a sequence, None for a missing one."""
+        if value is None and self._types[field].optional:
+            return None
+        found = self._encoder.encode_field(field, value)
+        return list(map(_bytes_of, found)) if self._types[field].sequence else _bytes_of(found)
+
+
+def _is_remuxed(field_type: FieldType) -> bool:
+    return field_type.word in ('video', 'audio') and bool(field_type.args)
+
+
+def _bytes_of(record: Any) -> bytes:
+    if not hasattr(record, 'read'):
+        return bytes(record)
+    with record:
+        return bytes(record.read())
