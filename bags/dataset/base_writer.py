@@ -9,17 +9,28 @@ import json
 import os
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
 from bags.bag.temporary_files import remove_leftovers, remove_tree, temporary_path
 from bags.dataset.encoder import Encoder
 from bags.dataset.field_writer import field_compressions
+from bags.dataset.json_files import write_json
 from bags.dataset.listing import dataset_of_shard, shard_numbers
-from bags.dataset.metadata import dump_metadata
+from bags.dataset.metadata import (
+    METADATA,
+    Metadata,
+    dump_metadata,
+    in_order,
+    with_order,
+    with_packages,
+    without_order,
+)
 from bags.dataset.options import WriterSettings
+from bags.dataset.registry import encoders as builtin_encoders
+from bags.dataset.registry import packages_of
 from bags.dataset.resume import is_derived, is_file_of_dataset
-from bags.dataset.spec import check_names, parse_spec, type_texts
+from bags.dataset.spec import check_names, parse_spec
 from bags.storage import Lock, Store, store_for
 
 _open_writers: weakref.WeakValueDictionary[int, BaseWriter] = weakref.WeakValueDictionary()
@@ -41,16 +52,22 @@ class BaseWriter(ABC):
         self.process_id = os.getpid()
         _open_writers[id(self)] = self
         self.types = parse_spec(spec)
+        self.order = list(spec)
+        """The fields in the author's order."""
         check_names(self.types)
         self.compressions = field_compressions(settings.compression, self.types)
-        self.metadata: dict[str, Any] | None = None
+        self.metadata: Metadata | None = None
         if settings.metadata is not None:
             self.metadata = json.loads(dump_metadata(settings.metadata, self.types))
         self._encoder = Encoder(self.types, encoders)
+        self.has_own_encoders = encoders is not None
+        self.packages = packages_of(self.types, builtin_encoders if encoders is None else encoders)
+        """The package of each field whose type another package has."""
+        if self.metadata is not None:
+            self.metadata = with_packages(self.metadata, self.packages)
         self.settings = settings
         self.checksum = bool(settings.checksum)
-        self._storage = settings.storage
-        self.store, self.path = store_for(path, **self._storage, durability=settings.durability)
+        self.store, self.path = store_for(path, **self.settings.storage, durability=settings.durability)
         self.replacement: Replacement | None = None
         if settings.mode == 'overwrite':
             if settings.resume:
@@ -62,8 +79,27 @@ class BaseWriter(ABC):
 
     @property
     def spec(self) -> dict[str, str]:
-        """The type of each field, sorted by field."""
-        return type_texts(self.types)
+        """The type of each field, in the order in which the author gave them."""
+        return {name: self.types[name].text for name in self.order}
+
+    def write_metadata(self, folders: Iterable[str], stored: Metadata | None) -> None:
+        """Writes the metadata of folders, unless it is stored already.
+
+        A resumed dataset keeps its order of fields, and its metadata unless the writer was given another.
+
+        Args:
+            folders: Those with datapoints of the dataset.
+            stored: The metadata that is stored; None for a new dataset.
+        """
+        if stored is not None:
+            self.order = list(in_order(self.types, stored))
+        if self.metadata is None:
+            self.metadata = with_packages(without_order(stored or {}), self.packages) or None
+        metadata = with_order(self.metadata or {}, self.order)
+        if metadata != (stored or {}):
+            data = dump_metadata(metadata, self.types)
+            for folder in folders:
+                write_json(self.store, self.store.join(folder, METADATA), data, self.checksum)
 
     def __bool__(self) -> bool:
         return True

@@ -14,10 +14,10 @@ from bags.dataset.base_writer import BaseWriter
 from bags.dataset.encoder import close_files
 from bags.dataset.field_writer import MAX_RECORDS, Run
 from bags.dataset.identity import CopiedFrom
-from bags.dataset.json_files import remove_json, write_json
+from bags.dataset.json_files import remove_json
 from bags.dataset.listing import dataset_of_shard, shard_numbers
 from bags.dataset.mark import WriterMark
-from bags.dataset.metadata import METADATA, dump_metadata, read_metadata
+from bags.dataset.metadata import read_metadata
 from bags.dataset.options import SHARD_SIZE, DatasetWriteOptions, WriterSettings
 from bags.dataset.reader import DatasetReader
 from bags.dataset.resume import SOURCE, accept, is_temporary, remove_files
@@ -120,9 +120,7 @@ class ShardedDatasetWriter(BaseWriter):
         ]
         if shards and not resume:
             raise FileExistsError(errno.EEXIST, 'the shard exists already', shards[0][1])
-        metadata = read_metadata(store, shards[0][1], store.names(shards[0][1])) if shards else {}
-        if self.metadata is None:
-            self.metadata = metadata or None
+        stored = read_metadata(store, shards[0][1], store.names(shards[0][1])) if shards else None
         self._mark.find(names)
         unfinished = None
         incomplete: list[str] = []
@@ -147,7 +145,7 @@ class ShardedDatasetWriter(BaseWriter):
                 if types != self.types and union(types, self.types) == self.types:
                     # An existing shard cannot get new fields. The next shard has them.
                     self._mark.set()
-                    reopen(path, types, durability=self.settings.durability, **self._storage).close()
+                    reopen(path, types, durability=self.settings.durability, **self.settings.storage).close()
                     self._number = last + self._step
                 else:
                     self._number, unfinished = shards.pop()
@@ -155,10 +153,7 @@ class ShardedDatasetWriter(BaseWriter):
             self._count(path)
         if self._mark.is_set:
             self._mark.set()
-        if self.metadata is not None and self.metadata != metadata:
-            for _, path in shards:
-                data = dump_metadata(self.metadata, self.types)
-                write_json(store, store.join(path, METADATA), data, self.checksum)
+        self.write_metadata((path for _, path in shards), stored)
         # After complete shards, the next one is created by its first datapoint, if there is one.
         return self._start(unfinished) if unfinished is not None or not shards else None
 
@@ -173,7 +168,7 @@ class ShardedDatasetWriter(BaseWriter):
     def _count(self, shard: str) -> None:
         """Adds a shard to the counts of written shards."""
         try:
-            reader = DatasetReader(shard, raw=True, **self._storage)
+            reader = DatasetReader(shard, raw=True, **self.settings.storage)
         except FileNotFoundError as exc:
             raise CorruptError(shard, None, 'shard without spec.json') from exc
         if union(self.types, reader.types) != self.types:

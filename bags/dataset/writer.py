@@ -23,7 +23,7 @@ from bags.dataset.field_writer import Compressed, FieldWriter, RefsWriter, Run
 from bags.dataset.identity import IDENTITY, CopiedFrom, Identity, new_id
 from bags.dataset.json_files import remove_json, write_checksum, write_json
 from bags.dataset.mark import MARK
-from bags.dataset.metadata import METADATA, dump_metadata
+from bags.dataset.metadata import read_metadata
 from bags.dataset.options import DatasetWriteOptions, WriterSettings
 from bags.dataset.refs import RefsFormat
 from bags.dataset.resume import Kept, bag_suffix, is_temporary, records_to_keep, remove_files
@@ -145,13 +145,11 @@ class DatasetWriter(BaseWriter):
         else:
             self._is_new = not names
             store.replace(spec_path, dump_spec(self.types))
-        if self.metadata is not None:
-            data = dump_metadata(self.metadata, self.types)
-            write_json(store, store.join(path, METADATA), data, self.checksum)
+        self.write_metadata([path], read_metadata(store, path, names) if 'spec.json' in names else None)
         mode: Literal['create', 'append', 'overwrite'] = 'create'
         kept = None
         if resume:
-            mode, kept = 'append', records_to_keep(store, path, self._format, names, self._storage)
+            mode, kept = 'append', records_to_keep(store, path, self._format, names, self.settings.storage)
             if kept is None and store.is_remote:
                 mode = 'overwrite'  # Bags without refs, left by a killed writer.
             elif kept is not None and truncate_to is not None and truncate_to < kept.counts['refs']:

@@ -117,6 +117,14 @@ describe('datasets of bags', () => {
     expect(found).toEqual(VALUES.map((row: {maybe: string}) => row.maybe));
   });
 
+  test('fields in the order of the author', async () => {
+    const cache = await serve();
+    const dataset = await Dataset.open(`${server.url}/values/ordered`, cache);
+    expect([...dataset.spec.keys()]).toEqual(['words', 'id', 'label']);
+    expect(await rowOf(dataset, 0)).toEqual({id: 7, label: 'seven', words: ['a', 'b']});
+    expect(dataset.metadata.fields?.id).toEqual({unit: 'm'});
+  });
+
   test('shards of which some have more optional fields', async () => {
     const cache = await serve();
     const dataset = await Dataset.open(`${server.url}/values/wider`, cache);

@@ -93,6 +93,9 @@ def write_values(folder):
     with bags.DatasetWriter(folder / 'single', SPEC, compression=compression, metadata=metadata) as writer:
         for row in rows:
             writer.append(row)
+    order = {'words': 'utf8[]', 'id': 'int(8)', 'label': 'utf8'}
+    with bags.DatasetWriter(folder / 'ordered', order, metadata={'fields': {'id': {'unit': 'm'}}}) as writer:
+        writer.append({'id': 7, 'label': 'seven', 'words': ['a', 'b']})
     for name in ('indexed', 'probed'):
         with bags.ShardedDatasetWriter(
             folder / name, SPEC, shard_length=5, compression=compression, metadata=metadata

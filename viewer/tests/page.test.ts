@@ -189,7 +189,7 @@ describe('grid', () => {
 
   test('a filter of more than 64 MiB says its limit and reads nothing', async () => {
     await open('long', 'fields=id&filter=text+~+1');
-    await page.getByText('reads at most 64 MiB, of which text needs more: use bags.filter').waitFor();
+    await page.getByText('reads at most 64 MiB, of which text needs more: use dataset.filter').waitFor();
     expect(server.bytes('text.bag')).toBeLessThan(100_000);
     await page.getByLabel('Filter').fill('id > 5');
     await page.keyboard.press('Enter');

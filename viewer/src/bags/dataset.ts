@@ -184,7 +184,8 @@ export class Dataset {
       const first = await readWhole(cache, `${shards[0].folder.url}metadata.json`).catch(() => null);
       if (first) Object.assign(metadata, parseJson(first, 'metadata.json'));
     }
-    return new Dataset(base, cache, spec, length, metadata, shards, totals?.[0] ?? null, totals?.[1] ?? null);
+    const ordered = inOrder(spec, metadata);
+    return new Dataset(base, cache, ordered, length, metadata, shards, totals?.[0] ?? null, totals?.[1] ?? null);
   }
 
   /** The URL of the folder with what is kept of the whole dataset: of the first shard. */
@@ -299,6 +300,19 @@ export class Dataset {
       }
     }
   }
+}
+
+/** Returns the fields in the author's order, and takes their positions out of the metadata. */
+function inOrder(spec: Spec, metadata: Metadata): Spec {
+  const positions = new Map<string, number>();
+  for (const [name, facts] of Object.entries(metadata.fields ?? {})) {
+    const position = facts && typeof facts === 'object' ? facts.spec_position : null;
+    if (typeof position !== 'number' || !Number.isSafeInteger(position) || position < 0) continue;
+    positions.set(name, position);
+    delete facts.spec_position;
+  }
+  const at = (name: string) => positions.get(name) ?? Number.MAX_SAFE_INTEGER;
+  return new Map([...spec].sort(([a], [b]) => at(a) - at(b)));  // Others stay in alphabetical order, at the end.
 }
 
 function byIndex(index: unknown, base: string, cache: RangeCache) {

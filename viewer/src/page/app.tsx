@@ -75,7 +75,7 @@ function Viewer({dataset}: {dataset: Dataset}) {
           {route.view === 'grid' && <Choice dataset={dataset} route={route} />}
           <a href={linkTo({view: route.view === 'fields' ? 'grid' : 'fields'})}>{route.view === 'fields' ? 'Grid' : 'Fields'}</a>
           {marks.size > 0 && <>
-            <button onClick={() => downloadMarks(marks)} title="A list that bags.select takes">★ {marks.size} ↓</button>
+            <button onClick={() => downloadMarks(marks)} title="A list that dataset.select takes">★ {marks.size} ↓</button>
             <button onClick={clear} title="Remove all marks">✕</button>
           </>}
           <Theme />

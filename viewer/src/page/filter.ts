@@ -74,5 +74,5 @@ export async function filterRows(dataset: Dataset, text: string, progress: (done
 }
 
 function tooLarge(field: string): Error {
-  return new Error(`a filter here reads at most ${MAX_FILTER_BYTES >> 20} MiB, of which ${field} needs more: use bags.filter in Python`);
+  return new Error(`a filter here reads at most ${MAX_FILTER_BYTES >> 20} MiB, of which ${field} needs more: use dataset.filter in Python`);
 }

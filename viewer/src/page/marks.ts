@@ -1,4 +1,4 @@
-// Marked datapoints: kept by the browser for each dataset, downloaded as a list that bags.select takes.
+// Marked datapoints: kept by the browser for each dataset, downloaded as a list that dataset.select takes.
 
 import {useState} from 'preact/hooks';
 
