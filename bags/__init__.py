@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from bags.interop.export import export
     from bags.keys.index import create_index
     from bags.keys.join import join
+    from bags.links.link import Link
     from bags.loader.collate import pack, pad, stack
     from bags.loader.loader import Loader
     from bags.loader.normalize import normalize
@@ -95,6 +96,7 @@ __all__ = [
     'DatasetWriter',
     'DecodeError',
     'EncodeError',
+    'Link',
     'LinkError',
     'Loader',
     'MissingDependencyError',
@@ -157,6 +159,7 @@ _HOMES = {
     'interop.export': ('export',),
     'keys.index': ('create_index',),
     'keys.join': ('join',),
+    'links.link': ('Link',),
     'loader.collate': ('pack', 'pad', 'stack'),
     'loader.loader': ('Loader',),
     'loader.normalize': ('normalize',),

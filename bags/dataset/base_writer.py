@@ -31,6 +31,7 @@ from bags.dataset.registry import encoders as builtin_encoders
 from bags.dataset.registry import packages_of
 from bags.dataset.resume import is_derived, is_file_of_dataset
 from bags.dataset.spec import check_names, parse_spec
+from bags.errors import SpecError
 from bags.storage import Lock, Store, store_for
 
 _open_writers: weakref.WeakValueDictionary[int, BaseWriter] = weakref.WeakValueDictionary()
@@ -48,6 +49,7 @@ class BaseWriter(ABC):
         spec: Mapping[str, str],
         encoders: Mapping[str, Callable[..., Any]] | None,
         settings: WriterSettings,
+        links: Iterable[str] = (),
     ) -> None:
         self.process_id = os.getpid()
         _open_writers[id(self)] = self
@@ -56,6 +58,15 @@ class BaseWriter(ABC):
         """The fields in the author's order."""
         check_names(self.types)
         self.compressions = field_compressions(settings.compression, self.types)
+        if isinstance(links, str):
+            raise TypeError(f'links: expected names of fields, got {links!r}')
+        self.links = set(links)
+        """The fields whose values may be links."""
+        for name in self.links:
+            if name not in self.types:
+                raise SpecError(name, f'one of the fields {", ".join(spec)} to link', name)
+            if name in self.compressions:
+                raise ValueError(f'compression: expected a field that is not linked, got {name!r}')
         self.metadata: Metadata | None = None
         if settings.metadata is not None:
             self.metadata = json.loads(dump_metadata(settings.metadata, self.types))
@@ -100,6 +111,11 @@ class BaseWriter(ABC):
             data = dump_metadata(metadata, self.types)
             for folder in folders:
                 write_json(self.store, self.store.join(folder, METADATA), data, self.checksum)
+
+    def accept_links(self, fields: Iterable[str]) -> None:
+        """Lets the values of fields be links."""
+        self.links = set(fields)
+        self._encoder.accept_links(self.links)
 
     def __bool__(self) -> bool:
         return True
@@ -201,6 +217,14 @@ class Replacement:
         """The folder to write."""
         store.make_folder(self.path)
         self._locks.append(store.lock(self.path))
+
+    def expect_outside(self, path: str) -> None:
+        """Raises ValueError for a file that links lead to, and that would be removed with the old dataset."""
+        if '://' not in path and f'{os.path.realpath(path)}/'.startswith(f'{self._target}/'):
+            raise ValueError(
+                f'{path}: links cannot lead into the dataset that mode={"overwrite"!r} replaces: write to '
+                'another folder'
+            )
 
     def swap(self) -> str:
         """Moves the new dataset into place, removes the old one, and returns the path.

@@ -1,17 +1,19 @@
 """Encodes the values of datapoints as records, without writing them.
 
-An encoded datapoint is a list with one entry per field, in sorted order. The entry is bytes or an open file,
-for a sequence an iterator over bytes and open files, and None for a missing value.
+An encoded datapoint is a list with one entry per field, in sorted order. The entry is bytes, an open file
+or a link, for a sequence an iterator over these, and None for a missing value.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from bags.dataset import registry
 from bags.dataset.spec import FieldType, Spec, likely_type
 from bags.errors import BagsError, EncodeError, SpecError
+from bags.links.link import Link
 
 
 class Encoder:
@@ -20,7 +22,19 @@ class Encoder:
     def __init__(self, types: Spec, encoders: Mapping[str, Callable[..., Any]] | None) -> None:
         self._types = types
         self._functions = bind_encoders(types, encoders)
-        self._steps = [(name, kind, self._functions[name], kind.sequence) for name, kind in types.items()]
+        self._steps = [
+            (name, field_type, self._functions[name], field_type.sequence)
+            for name, field_type in types.items()
+        ]
+
+    def accept_links(self, fields: Iterable[str]) -> None:
+        """Lets values of some fields be links, which are returned as they are."""
+        for name in fields:
+            self._functions[name] = functools.partial(_encode_or_link, self._functions[name])
+        self._steps = [
+            (name, field_type, self._functions[name], is_sequence)
+            for name, field_type, _, is_sequence in self._steps
+        ]
 
     def encode(self, datapoint: Any) -> list[Any]:
         """Returns the records of a datapoint. Items of sequences are encoded during iteration.
@@ -48,6 +62,8 @@ class Encoder:
             close_files(records)
             if isinstance(exc, BagsError) or not isinstance(exc, Exception):
                 raise
+            if isinstance(value, Link):
+                exc = ValueError(f'{value!r:.200}: links need a writer with links=({name!r},)')
             raise _encode_error(name, field_type, exc) from exc
         return records
 
@@ -83,8 +99,12 @@ def _encode(
         raise _encode_error(name, field_type, exc, item) from exc
 
 
+def _encode_or_link(function: Callable[[Any], Any], value: Any) -> Any:
+    return value if isinstance(value, Link) else function(value)
+
+
 def _as_record(value: Any) -> Any:
-    if hasattr(value, 'read'):
+    if hasattr(value, 'read') or isinstance(value, Link):
         return value
     try:
         return bytes(memoryview(value))

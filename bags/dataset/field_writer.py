@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -10,12 +11,14 @@ import numpy.typing as npt
 
 from bags import bag
 from bags.bag.limits import ENTRY
-from bags.bag.options import CompressionZstd, WriterOptions
-from bags.bag.zstd import TrainingZstd
+from bags.bag.options import CompressionNone, CompressionZstd, WriterOptions
+from bags.bag.zstd import MAX_TRAINING_BYTES, TrainingZstd, check_dictionary
 from bags.dataset.options import Compression
 from bags.dataset.refs import MISSING, RefsFormat
+from bags.dataset.resume import bag_suffix
 from bags.dataset.spec import FieldType, Spec, parse_type
 from bags.errors import EncodeError, SpecError
+from bags.storage import Store
 
 MAX_RECORDS = 0xFFFFFFFE
 """Maximum number of records in a bag of a dataset folder. The next larger number marks missing values."""
@@ -146,6 +149,7 @@ class FieldWriter(bag.Writer):
         return index
 
     def error(self, detail: str) -> EncodeError:
+        """Returns the error for a record that cannot be written."""
         return EncodeError(self.name, self.type.text, detail)
 
     def write_items(self, records: Iterable[Any] | None) -> tuple[int, int]:
@@ -204,6 +208,45 @@ class FieldWriter(bag.Writer):
         super().close()
         if not keep and len(self):
             bag.Writer(self.path, self.options, mode='append', truncate_to=0).close()
+
+
+def open_field(
+    store: Store,
+    folder: str,
+    names: Collection[str],
+    name: str,
+    field_type: FieldType,
+    how: Compressed | None,
+    options: WriterOptions,
+    **keywords: Any,
+) -> FieldWriter:
+    """Opens the bag of a field in a dataset folder, and reads or saves its dictionary.
+
+    Args:
+        store, folder, names: The folder, and the files in it.
+        name, field_type: The field.
+        how: The compression of the field, unless it has a bag already; None: its records are not compressed.
+        options, **keywords: As in `bag.Writer`.
+
+    Raises:
+        CorruptError: There are two bags, or the bag or its dictionary cannot be read.
+    """
+    path = store.join(folder, name)
+    begun = [end for end in ('.bag', '.bagz') if f'limits.{name}{end}' in names]  # By a killed writer.
+    suffix = bag_suffix(folder, name, names.__contains__) or [*begun, '.bagz' if how else '.bag'][0]
+    if suffix == '.bag':
+        options.compression = CompressionNone()
+        return FieldWriter(name, field_type, path + suffix, options, **keywords)
+    how = how or Compressed()
+    dictionary, dictionary_path = how.dictionary, f'{path}.zdict'
+    if f'{name}.zdict' in names:
+        dictionary = check_dictionary(store.read(dictionary_path), dictionary_path)
+    elif dictionary:
+        store.replace(dictionary_path, dictionary)
+    is_to_train = how.trained and not dictionary
+    save = functools.partial(store.replace, dictionary_path) if is_to_train else None
+    options.compression, options.buffer_size = CompressionZstd(how.level, dictionary), MAX_TRAINING_BYTES
+    return FieldWriter(name, field_type, path + suffix, options, save, dictionary, **keywords)
 
 
 class RefsWriter(FieldWriter):

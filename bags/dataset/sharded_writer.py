@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from bags.bag.checksums import SUFFIX
@@ -20,8 +20,9 @@ from bags.dataset.mark import WriterMark
 from bags.dataset.metadata import read_metadata
 from bags.dataset.options import SHARD_SIZE, DatasetWriteOptions, WriterSettings
 from bags.dataset.reader import DatasetReader
-from bags.dataset.resume import SOURCE, accept, is_temporary, remove_files
+from bags.dataset.resume import SOURCE, accept, is_linked, is_temporary, remove_files
 from bags.dataset.shard_index import INDEX
+from bags.dataset.sizes import folder_size
 from bags.dataset.spec import load_spec, union
 from bags.dataset.writer import DatasetWriter, reopen
 from bags.errors import CorruptError, SpecError
@@ -43,6 +44,8 @@ class ShardedDatasetWriter(BaseWriter):
         spec, encoders: As in `DatasetWriter`.
         shard_size: Bytes at which a shard is full; None for no limit.
         shard_length: Datapoints at which a shard is full; None for no limit.
+        links: The fields whose values may be `bags.Link`: records that stay where they are. Fixed when the
+            folder is made, and kept by `resume`.
         shard_start, shard_step: Numbers of the shard folders: `shard_start`, `shard_start + shard_step`, …
             With `shard_start=w, shard_step=n` in worker w of n, each writes separate folders. Datapoints are
             in the order of the numbers.
@@ -73,6 +76,7 @@ class ShardedDatasetWriter(BaseWriter):
         shard_length: int | None = None,
         shard_start: int = 0,
         shard_step: int = 1,
+        links: Iterable[str] = (),
         **options: Unpack[DatasetWriteOptions],
     ) -> None:
         known = DatasetWriteOptions.__annotations__
@@ -82,10 +86,10 @@ class ShardedDatasetWriter(BaseWriter):
         self._step = at_least('shard_step', shard_step, 1)
         if settings.mode == 'overwrite' and self._step > 1:
             raise ValueError("mode: expected 'create' with a shard_step, got 'overwrite'")
-        store, path = store_for(path, **settings.storage)
-        if (whole := dataset_of_shard(store, path)) is not None:
-            raise FileExistsError(errno.EEXIST, f'the name is that of a shard of the dataset {whole}', path)
-        super().__init__(path, spec, encoders, settings)
+        store, folder = store_for(path, **settings.storage)
+        if (whole := dataset_of_shard(store, folder)) is not None:
+            raise FileExistsError(errno.EEXIST, f'the name is that of a shard of the dataset {whole}', folder)
+        super().__init__(path, spec, encoders, settings, links)
         self._encoders = encoders
         self.origin: tuple[str, int] | None = None
         """The fingerprint and the length of the dataset of which all datapoints are copied, in order."""
@@ -100,6 +104,7 @@ class ShardedDatasetWriter(BaseWriter):
         except BaseException:
             self._remove_folder()
             raise
+        self.accept_links(self.links)
         self.closed = False
 
     def _open(self, resume: bool) -> DatasetWriter | None:
@@ -135,6 +140,7 @@ class ShardedDatasetWriter(BaseWriter):
             last, path = shards[-1]
             self._find_dictionaries(path)
             names = store.names(path)
+            self.links |= {name for name in self.types if is_linked(name, names)}
             checksums = store.join(shards[0][1], f'refs.bag{SUFFIX}')  # The last shard may not have them yet.
             self.checksum = self.checksum or f'refs.bag{SUFFIX}' in names or store.exists(checksums)
             if store.is_remote or ('refs.bag' in names and 'limits.refs.bag' not in names):
@@ -175,7 +181,7 @@ class ShardedDatasetWriter(BaseWriter):
             expected = f'that of the other shards, {reader.spec}, and any optional fields'
             raise SpecError(None, expected, self.spec, shard)
         self._past_shards += 1
-        self._past_size += reader.size
+        self._past_size += folder_size(reader.folder, linked=False)
         self._past_length += len(reader)
         if reader.unfinished:
             self._mark.add_shard(shard)
@@ -191,7 +197,7 @@ class ShardedDatasetWriter(BaseWriter):
             resume=unfinished is not None, mode='create',
         )  # fmt: skip
         try:
-            return DatasetWriter(path, self.spec, self._encoders, **options)
+            return DatasetWriter(path, self.spec, self._encoders, links=self.links, **options)
         except BaseException:
             if not was_set:
                 with contextlib.suppress(OSError):

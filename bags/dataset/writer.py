@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Unpack
 
 import numpy as np
 
 from bags.bag.checksums import SUFFIX
 from bags.bag.journal import Journal
-from bags.bag.options import CompressionNone, CompressionZstd
-from bags.bag.zstd import MAX_TRAINING_BYTES, check_dictionary
 from bags.dataset.base_writer import BaseWriter, remove_derived
 from bags.dataset.encoder import close_files
-from bags.dataset.field_writer import Compressed, FieldWriter, RefsWriter, Run
+from bags.dataset.field_writer import FieldWriter, RefsWriter, Run
 from bags.dataset.identity import IDENTITY, CopiedFrom, Identity, new_id
-from bags.dataset.json_files import remove_json, write_checksum, write_json
+from bags.dataset.json_files import has_checksums, remove_json, write_checksum, write_json
+from bags.dataset.links_writer import open_bags
 from bags.dataset.mark import MARK
 from bags.dataset.metadata import read_metadata
 from bags.dataset.options import DatasetWriteOptions, WriterSettings
 from bags.dataset.refs import RefsFormat
-from bags.dataset.resume import Kept, bag_suffix, is_temporary, records_to_keep, remove_files
-from bags.dataset.spec import FieldType, Spec, dump_spec, load_spec, type_texts
+from bags.dataset.resume import (
+    BAG_SUFFIXES,
+    Kept,
+    bag_files,
+    is_temporary,
+    linked_fields,
+    records_to_keep,
+    remove_files,
+)
+from bags.dataset.spec import Spec, dump_spec, load_spec, type_texts
 from bags.errors import CorruptError, SpecError
 from bags.validation import at_least_or_none, merge
 
@@ -47,6 +53,8 @@ class DatasetWriter(BaseWriter):
         spec: The type of each field.
         encoders: Functions by word; `bags.encoders` unless given. A mapping is the whole set. They return
             bytes, a buffer, or an open binary file, which is copied in pieces and closed.
+        links: The fields whose values may be `bags.Link`: records that stay where they are. Fixed when the
+            folder is made, and kept by `resume`.
         truncate_to: With `resume`, the number of datapoints to keep; None keeps all.
         **options: `compression`: fields to compress with zstd, or a mapping of fields to levels, to
             'dictionary' or to `('dictionary', level)`. A dictionary is trained on the first records and saved
@@ -87,6 +95,7 @@ class DatasetWriter(BaseWriter):
         encoders: Mapping[str, Callable[..., Any]] | None = None,
         *,
         truncate_to: int | None = None,
+        links: Iterable[str] = (),
         **options: Unpack[DatasetWriteOptions],
     ) -> None:
         settings = merge(WriterSettings, None, options, DatasetWriteOptions.__annotations__, DatasetWriter)
@@ -94,7 +103,7 @@ class DatasetWriter(BaseWriter):
         truncate_to = at_least_or_none('truncate_to', truncate_to, 0)
         if truncate_to is not None and not resume:
             raise ValueError(f'truncate_to: expected resume=True with it, got resume={resume!r}')
-        super().__init__(path, spec, encoders, settings)
+        super().__init__(path, spec, encoders, settings, links)
         self._format = RefsFormat(self.types)
         self._fields: list[FieldWriter] = []
         """The writers of the fields, sorted by field, the order of the refs."""
@@ -128,7 +137,9 @@ class DatasetWriter(BaseWriter):
         """Opens the bags. The order of creation is spec.json, mark, refs, fields: `resume` relies on it."""
         store, path = self.store, self.path
         names = set(store.names(path))
-        self.checksum = self.checksum or f'refs.bag{SUFFIX}' in names
+        # A killed writer may have added checksums to some fields, but not to the refs yet.
+        is_adding = MARK in names and any(name.endswith(SUFFIX) for name in names)
+        self.checksum = self.checksum or is_adding or has_checksums(names)
         has_shards = 'spec.json' not in names and any(name.isdigit() for name in names)
         if has_shards or (names and not resume):
             detail = 'the folder is not empty (resume=True appends to a dataset)'
@@ -140,7 +151,7 @@ class DatasetWriter(BaseWriter):
             found = load_spec(store.read(spec_path), spec_path)
             if found != self.types:
                 raise SpecError(None, f'that of the folder, {type_texts(found)}', self.spec, path)
-        elif any(name.endswith(('.bag', '.bagz')) for name in names):
+        elif any(name.endswith(BAG_SUFFIXES) for name in names):
             raise CorruptError(path, None, 'has bags, but no spec.json')
         else:
             self._is_new = not names
@@ -156,55 +167,36 @@ class DatasetWriter(BaseWriter):
                 kept = kept.truncated(truncate_to)
                 remove_derived(store, path)
         kept = kept or Kept({})
+        self.accept_links(linked_fields(path, self.types, names, self.links))
         for name in filter(is_temporary, names):
             store.remove(store.join(path, name))  # Left by a killed writer, as the folder is locked.
-        counts = [kept.counts.get(name, 0) for name in ['refs', *self.types]]
+        counts = [kept.counts.get(name, 0) for name in bag_files(path, self.types, names, self.links)]
         self._mark.create(counts)
         if IDENTITY in names:
             if truncate_to is None and not kept.dropping:
                 self._found_identity = counts[0], store.read(store.join(path, IDENTITY))
             remove_json(store, store.join(path, IDENTITY))
         refs_path = store.join(path, 'refs.bag')
-        options = self.settings.of_bags(buffer_size=1 << 62, checksum=self.checksum)
         spec = store.read(spec_path) if self.checksum else b''
-        self._refs = RefsWriter(
-            self._format, refs_path, options, companion=spec, mode=mode, truncate_to=kept.limit('refs')
-        )
-        self._bags.append(self._refs)
-        for name, kind in self.types.items():
-            self._bags.append(self._open_field(name, kind, names, mode, kept.limit(name)))
-        self._fields = self._bags[1:]
-        self._mark.track([bag.appender for bag in self._bags], counts)
 
-    def _open_field(
-        self,
-        name: str,
-        kind: FieldType,
-        names: set[str],
-        mode: Literal['create', 'append', 'overwrite'],
-        truncate_to: int | None,
-    ) -> FieldWriter:
-        store, path = self.store, self.store.join(self.path, name)
-        how = self.compressions.get(name)
-        begun = [end for end in ('.bag', '.bagz') if f'limits.{name}{end}' in names]  # By a killed writer.
-        suffix = bag_suffix(self.path, name, names.__contains__) or [*begun, '.bagz' if how else '.bag'][0]
-        options = self.settings.of_bags(
-            compression=CompressionNone(), buffer_size=MAX_BUFFERED_BYTES, checksum=self.checksum
-        )
-        if suffix == '.bag':
-            return FieldWriter(name, kind, path + suffix, options, mode=mode, truncate_to=truncate_to)
-        how = how or Compressed()
-        dictionary, dictionary_path = how.dictionary, f'{path}.zdict'
-        if f'{name}.zdict' in names:
-            dictionary = check_dictionary(store.read(dictionary_path), dictionary_path)
-        elif dictionary:
-            store.replace(dictionary_path, dictionary)
-        is_to_train = how.trained and not dictionary
-        save = functools.partial(store.replace, dictionary_path) if is_to_train else None
-        options.compression, options.buffer_size = CompressionZstd(how.level, dictionary), MAX_TRAINING_BYTES
-        return FieldWriter(
-            name, kind, path + suffix, options, save, dictionary, mode=mode, truncate_to=truncate_to
-        )
+        def open_refs() -> None:
+            options = self.settings.of_bags(buffer_size=1 << 62, checksum=self.checksum)
+            self._refs = RefsWriter(
+                self._format, refs_path, options, companion=spec, mode=mode, truncate_to=kept.limit('refs')
+            )
+            self._bags.insert(0, self._refs)
+
+        def open_fields() -> None:
+            for name in self.types:
+                options = self.settings.of_bags(buffer_size=MAX_BUFFERED_BYTES, checksum=self.checksum)
+                self._bags += open_bags(self, name, names, options, mode, kept)
+
+        # Refs that exist get checksums last: if they have checksums, all fields have.
+        for open_some in (open_fields, open_refs) if 'refs.bag' in names else (open_refs, open_fields):
+            open_some()
+        last = {bag.name: bag for bag in self._bags[1:]}  # The links of a field come after its other bags.
+        self._fields = list(last.values())
+        self._mark.track([bag.appender for bag in self._bags], counts)
 
     # Properties.
 
@@ -219,8 +211,8 @@ class DatasetWriter(BaseWriter):
     @property
     def totals(self) -> tuple[int, int, int]:
         """Returns bytes, datapoints, and records of the largest bag, each of which is limited in a shard."""
-        size, records = self._refs.size, self._refs.count
-        for field in self._fields:
+        size, records = 0, self._refs.count
+        for field in self._bags:
             size += field.size
             records = max(records, field.count)
         return size, self._refs.count, records

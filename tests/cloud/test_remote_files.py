@@ -5,6 +5,7 @@ import io
 import multiprocessing
 import os
 
+import fsspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -374,3 +375,16 @@ def test_empty_ranges(storage):
     assert file.read_many(*arrays([(0, 0), (5, 9), (100, 100)])) == [b'', DATA[5:9], b'']
     with pytest.raises(EOFError, match='expected 200 bytes'):
         file.read(50, 200)
+
+
+@pytest.mark.parametrize('links', [(), ['text']])
+def test_refs_are_uploaded_last(links):
+    """Records without refs are those of an upload that ended early, refs without records would be damage."""
+    path, files = 'memory://order/data', fsspec.filesystem('memory')
+    with bags.DatasetWriter(path, {'id': 'int(8)', 'text': 'utf8'}, links=links) as writer:
+        writer.append({'id': 1, 'text': 'one'})
+    created = {name.rpartition('/')[2]: files.created(name) for name in files.find('/order/data')}
+    records = {name for name in created if name.startswith(('id.', 'text.'))}
+    assert {'id.bag', 'text.links' if links else 'text.bag'} <= records
+    assert created['refs.bag'] > max(created[name] for name in records)
+    files.rm('/order', recursive=True)

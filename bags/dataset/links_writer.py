@@ -1,0 +1,235 @@
+"""Writes a linked field of a dataset folder: its links, the files that they lead to, and other records.
+
+Records and files are written before the links to them, as records before their limits: whatever is lost, each
+link in the folder has its record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import numpy as np
+
+from bags.bag.checksums import checksums_name, digest_function, digests_of
+from bags.bag.limits import ENTRY
+from bags.bag.options import CompressionNone, WriterOptions
+from bags.concurrency import FifoCache
+from bags.dataset.field_writer import MAX_RECORDS, FieldWriter, open_field
+from bags.dataset.listing import dataset_of_shard
+from bags.dataset.refs import MISSING
+from bags.dataset.resume import LINKED, Kept
+from bags.dataset.spec import FieldType
+from bags.formats.signatures import FORMATS, HEAD_BYTES, identify, starts_with
+from bags.links.files import pack_file
+from bags.links.link import Link
+from bags.links.rows import ROW_BYTES, VALUES_FILE, make_rows
+from bags.links.sources import LinkSources, SourceRange
+from bags.storage.range_file import RangeFile, read_pieces
+from bags.validation import merge
+
+MAX_KNOWN_FILES = 1 << 16
+"""Files whose numbers are kept. A file that is linked again later gets another entry."""
+
+
+class LinkedFieldWriter(FieldWriter):
+    """Writes the links of a field, and with them the bags that they lead to.
+
+    Args:
+        values, files: The writers of the records that are no links, and of the entries of files.
+        sources: Opens the files of links.
+        is_checked: Whether to compare the first bytes of linked media with the type of the field.
+        name, field_type, path, options, **keywords: As in `FieldWriter`.
+    """
+
+    def __init__(
+        self,
+        values: FieldWriter,
+        files: FieldWriter,
+        sources: LinkSources,
+        is_checked: bool,
+        name: str,
+        field_type: FieldType,
+        path: str,
+        options: WriterOptions,
+        **keywords: Any,
+    ) -> None:
+        super().__init__(name, field_type, path, options, **keywords)
+        self._values = values
+        self._files = files
+        self.sources = sources
+        self._max_buffered = options.buffer_size
+        self._format = FORMATS.get(field_type.word) if is_checked else None
+
+        def add(entry: bytes) -> int:  # Not a method: a cycle would keep the files open.
+            files.write_record(entry)
+            return files.count
+
+        self._numbers: FifoCache[bytes, int] = FifoCache(add, MAX_KNOWN_FILES)
+
+    def write_record(self, record: Any) -> int:
+        """Appends a link, or a record that is none."""
+        if record is None:
+            return MISSING
+        index = self.count
+        is_file = hasattr(record, 'read')
+        try:
+            if index >= MAX_RECORDS:
+                raise ValueError(f'expected at most {MAX_RECORDS} records in a folder')
+            if isinstance(record, Link):
+                row = self._row_of_link(self.sources.locate(record))
+            elif is_file:
+                row = self._row_of_file(record)
+            else:
+                self._values.write(record)
+                self._values.count += 1
+                end = self._values.appender.end + self._values.buffered - ENTRY * len(self._values.pending)
+                digest = digest_function()(record) if self.appender.sums is not None else 0
+                row = [VALUES_FILE, end - len(record), end, digest]
+        except (ValueError, EOFError) as exc:
+            raise self.error(str(exc)) from exc
+        finally:
+            if is_file:
+                record.close()
+        self.pending.append(row)
+        self.count = index + 1
+        self.buffered = (ROW_BYTES + ENTRY) * len(self.pending) + self._values.buffered
+        if self.buffered >= self._max_buffered:
+            self.flush()
+        return index
+
+    def _row_of_link(self, found: SourceRange) -> list[int]:
+        entry, file, start, stop = found
+        if self._format is not None:
+            head = bytes(file.read(start, min(stop, start + HEAD_BYTES)))
+            if not starts_with(head, self._format):
+                raise ValueError(f'expected {self._format}, got {identify(head)} in {file.path} at {start}')
+        digest = 0
+        if self.appender.sums is not None:
+            pieces = read_pieces(RangeFile(file, start, stop, file.path), stop - start)  # type: ignore[arg-type]
+            (digest,) = digests_of(pieces, None)
+        return [self._numbers[pack_file(entry)], start, stop, digest]
+
+    def _row_of_file(self, file: Any) -> list[int]:
+        self.flush()
+        start, digest = file.tell(), 0
+        size = file.seek(0, os.SEEK_END) - start
+        file.seek(start)
+        if self.appender.sums is not None:
+            (digest,) = digests_of(read_pieces(file, size), None)
+            file.seek(start)
+        self._values.write_file(file)
+        self._values.count += 1
+        end = self._values.appender.end
+        return [VALUES_FILE, end - size, end, digest]
+
+    def write_runs(self, runs: Iterable[Any]) -> None:
+        """Appends runs of links, `LinkRun`, and makes them readable.
+
+        Raises:
+            EncodeError: A file cannot be linked, or there are too many records.
+        """
+        self.flush()
+        for run in runs:
+            if self.count + len(run.which) > MAX_RECORDS:
+                raise self.error(f'expected at most {MAX_RECORDS} records in a folder')
+            try:
+                numbers = [self._numbers[pack_file(self.sources.stored(file))] for file in run.files]
+            except ValueError as exc:
+                raise self.error(str(exc)) from exc
+            self._files.flush()
+            if len(run.which):
+                data = make_rows(np.array(numbers)[run.which], run.starts, run.stops).tobytes()
+                sizes, digests = np.full(len(run.which), ROW_BYTES), None
+                if self.appender.sums is not None:
+                    digests = run.digests.tolist()
+                self.appender.append([([data], len(data))], sizes, [], digests)
+            self.count = len(self)
+        if self.syncs_flushes:
+            self.appender.sync_flush()
+
+    def flush(self) -> None:
+        rows = self.pending
+        if rows:
+            self._flush_values(rows)
+            self._files.flush()
+            table = np.array(rows, np.uint64)
+            data = make_rows(table[:, 0], table[:, 1], table[:, 2]).tobytes()
+            sizes = np.full(len(rows), ROW_BYTES)
+            self.appender.append([([data], len(data))], sizes, rows, table[:, 3].tolist())
+        self.buffered = 0
+        if self.syncs_flushes:
+            self.appender.sync_flush()
+
+    def _flush_values(self, rows: list[Any]) -> None:
+        """Writes the records that are no links. After a failed upload, they follow what was sent of it."""
+        values = self._values
+        before, size = values.appender.end, values.buffered - ENTRY * len(values.pending)
+        values.flush()
+        moved = values.appender.end - size - before
+        for row in rows if moved else ():
+            if row[0] == VALUES_FILE and row[1] >= before:
+                row[1], row[2] = row[1] + moved, row[2] + moved
+
+    def rollback(self, count: int) -> None:
+        first = max(0, count - self.appender.count)
+        dropped = sum(row[0] == VALUES_FILE for row in self.pending[first:])
+        del self.pending[first:]
+        self._values.rollback(self._values.count - dropped)
+        self.buffered = (ROW_BYTES + ENTRY) * len(self.pending) + self._values.buffered
+        self.count = len(self)
+
+    def close(self, *, keep: bool = True) -> None:
+        if not keep:
+            super().close(keep=False)  # First, so that no link has lost its record.
+        self._values.close(keep=keep)
+        self._files.close(keep=keep)
+        if keep:
+            super().close()
+
+
+def open_bags(
+    writer: Any, name: str, names: Collection[str], options: WriterOptions, mode: str, kept: Kept
+) -> list[FieldWriter]:
+    """Opens the bags of a field: one, or for a linked field the values, the files, and the links.
+
+    Args:
+        writer: The `DatasetWriter` of the folder.
+        name, options, mode: As in `FieldWriter`.
+        names: The files in the folder.
+        kept: What is kept of the folder.
+
+    Raises:
+        CorruptError: As `open_field`.
+        ValueError: Linked records are to have checksums, and those that there are have none.
+    """
+    store, folder, field_type = writer.store, writer.path, writer.types[name]
+    if name not in writer.links:
+        how, limit = writer.compressions.get(name), kept.limit(name)
+        keywords: Any = {'mode': mode, 'truncate_to': limit}
+        return [open_field(store, folder, names, name, field_type, how, options, **keywords)]
+    links = store.join(folder, name + LINKED[0])
+    options = merge(WriterOptions, options, {'compression': CompressionNone()})
+    plain = merge(WriterOptions, options, {'checksum': False, 'buffer_size': 1 << 62})
+    if options.checksum and store.exists(links) and not store.exists(checksums_name(links)):
+        raise ValueError(f'{links}: checksum: expected a new folder, as its records have no checksums')
+    dataset = dataset_of_shard(store, folder) or folder
+    sources = LinkSources(folder, dataset.rpartition('/')[0], writer.settings.storage_options)
+    with contextlib.ExitStack() as stack:
+
+        def open_part(part: str) -> FieldWriter:
+            path, limit = store.join(folder, f'{name}.{part}'), kept.limit(f'{name}/{part}')
+            keywords: Any = {'mode': mode, 'truncate_to': limit}
+            found = FieldWriter(name, field_type, path, plain, **keywords)
+            stack.callback(found.close)
+            return found
+
+        values, files = open_part('values'), open_part('files')
+        made = LinkedFieldWriter(
+            values, files, sources, not writer.has_own_encoders, name, field_type, links, options,
+            mode=mode, truncate_to=kept.limit(name),
+        )  # fmt: skip
+        stack.pop_all()
+    return [values, files, made]

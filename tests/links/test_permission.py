@@ -1,0 +1,141 @@
+"""What links may reach: their own dataset, and bags of datasets beside it; all else needs permission."""
+
+import os
+from pathlib import Path
+
+import fsspec
+import pytest
+
+import bags
+from bags.links.permission import Permission, permitted_paths
+from bags.storage import store_for
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """Datasets `d/view` and `d/base`, a sharded one `d/sharded`, and files elsewhere."""
+    for name in ('view', 'base', 'sharded/000000'):
+        with bags.DatasetWriter(tmp_path / 'd' / name, {'x': 'bytes'}) as writer:
+            writer.append({'x': b'abc'})
+    for name in (
+        'view/a.mp4',
+        'view/sub/a.mp4',
+        'base/a.mp4',
+        'folder/a.bag',
+        'a.bag',
+        '../home/key',
+        '../home/x.bag',
+    ):
+        path = tmp_path / 'd' / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b'secret')
+    return tmp_path
+
+
+def permission(folders, links=(), root='d/view'):
+    return Permission(store_for(folders)[0], str(folders / root), permitted_paths('links', links))
+
+
+def refused(permission, path):
+    with pytest.raises(
+        PermissionError, match=r"not permitted: if the dataset is trusted, bags.open\(…, links=\['"
+    ):
+        permission.check(str(path))
+
+
+@pytest.mark.parametrize(
+    'name', ['view/a.mp4', 'view/sub/a.mp4', 'base/x.bag', 'base/x.bagz', 'base/x.values', 'base/x.zdict',
+             'sharded/000000/x.bag', 'view/missing']
+)  # fmt: skip
+def test_the_dataset_and_bags_beside_it(folders, name):
+    path = str(folders / 'd' / name)
+    assert permission(folders).check(path) == path
+
+
+@pytest.mark.parametrize(
+    'name',
+    [
+        'base/a.mp4', 'base/spec.json', 'base/sub/x.bag', 'folder/a.bag', 'a.bag', '.', 'viewer/a.mp4',
+        'sharded/x.bag', 'sharded/000000/sub/x.bag', '../home/key', '../home/x.bag', 'view/../../home/key',
+    ],
+)  # fmt: skip
+def test_all_else_needs_permission(folders, name):
+    path = os.path.join(folders, 'd', name)
+    refused(permission(folders), path)
+    assert permission(folders, True).check(path) == os.path.realpath(path)
+
+
+def test_files_of_a_dataset_beside_that_is_no_shard(folders):
+    (folders / 'd' / 'group').mkdir()
+    os.rename(folders / 'd' / 'base', folders / 'd' / 'group' / 'base')
+    refused(permission(folders), folders / 'd' / 'group' / 'base' / 'x.bag')
+
+
+def test_symbolic_links_are_resolved(folders):
+    for name in ('view/key', 'base/key.bag'):
+        os.symlink(folders / 'home' / 'key', folders / 'd' / name)
+    os.symlink(folders / 'home', folders / 'd' / 'view' / 'folder')
+    for name in ('view/key', 'base/key.bag', 'view/folder/key', 'view/folder/missing'):
+        refused(permission(folders), folders / 'd' / name)
+    # A symbolic link to the dataset, and one as a permitted path, stand for what they lead to.
+    os.symlink(folders / 'd' / 'view', folders / 'view')
+    path = folders / 'd' / 'base' / 'x.bag'
+    assert permission(folders, root='view').check(str(path)) == str(path)
+    os.symlink(folders / 'home', folders / 'alias')
+    key = folders / 'home' / 'key'
+    assert permission(folders, [folders / 'alias']).check(str(key)) == str(key)
+    assert permission(folders, [folders / 'alias']).check(str(folders / 'alias' / 'key')) == str(key)
+
+
+def test_permitted_paths(folders, monkeypatch):
+    key = str(folders / 'home' / 'key')
+    for links in (folders / 'home', str(folders / 'home') + '/', [key], [Path('/nowhere'), folders / 'home']):
+        assert permission(folders, links).check(key) == key
+    for links in ([], False, str(folders / 'hom'), [key + 's'], [str(folders / 'home' / 'ke')]):
+        refused(permission(folders, links), key)
+    monkeypatch.chdir(folders)
+    assert permission(folders, 'home').check(key) == key
+    monkeypatch.setenv('BAGS_LINKS', f's3://bucket/a, {folders / "home"},')
+    assert permission(folders).check(key) == key
+    monkeypatch.setenv('BAGS_LINKS', ' , ')
+    refused(permission(folders), key)
+
+
+def test_urls(folders):
+    def check(path, *links):
+        return permission(folders, links).check(path)
+
+    assert check('s3://bucket/videos/a.mp4', 's3://bucket/videos/') == 's3://bucket/videos/a.mp4'
+    assert check('s3://bucket/a.mp4', 's3://bucket') == 's3://bucket/a.mp4'
+    assert check('https://h/a', 'https://h/a') == 'https://h/a'
+    for path, link in {
+        's3://bucket/videos2/a.mp4': 's3://bucket/videos',
+        's3://bucket2/a.mp4': 's3://bucket',
+        'https://h@evil/a': 'https://h',
+        'https://h.evil/a': 'https://h',
+        'http://169.254.169.254/latest/meta-data': 'https://169.254.169.254',
+        's3://bucket/x.bag': '/',
+    }.items():
+        refused(permission(folders, [link]), path)
+    with pytest.raises(PermissionError, match=r"links=\['http://169.254.169.254/latest'\]"):
+        check('http://169.254.169.254/latest/meta-data')
+
+
+def test_a_remote_dataset(folders):
+    files = fsspec.filesystem('memory')
+    files.pipe({'/links/base/spec.json': b'{}', '/links/view/spec.json': b'{}', '/links/folder/x': b''})
+    store, root = store_for('memory://links/view')
+    remote = Permission(store, root, ())
+    for name in ('view/a.mp4', 'base/x.bag'):
+        assert remote.check(f'memory:///links/{name}') == f'memory:///links/{name}'
+    for path in (
+        'memory:///links/folder/x.bag', 'memory:///links/base/a.mp4', 'memory:///other/base/x.bag',
+        's3://links/view/a.mp4', str(folders / 'home' / 'key'), str(folders / 'd' / 'base' / 'x.bag'),
+    ):  # fmt: skip
+        refused(remote, path)
+
+
+@pytest.mark.parametrize('value', [None, 7, b'/data', [b'/data'], [7], [''], ''])
+def test_other_values_of_the_option_are_refused(value):
+    with pytest.raises(TypeError, match='links: expected paths, or True for all'):
+        permitted_paths('links', value)
