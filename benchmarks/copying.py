@@ -1,4 +1,4 @@
-"""Copying a dataset of records of one size beside `cp --reflink=never` of its folder.
+"""Copying a dataset of records of one size beside `cp --reflink=never` of its folder and `fsync` of the copy.
 
 python -m benchmarks.copying [--size 1048576] [--total 1073741824] [--folder DIR]
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import bags
+from benchmarks import data
 
 
 def best(work: Callable[[], object], target: Path, repeats: int) -> float:
@@ -44,7 +45,7 @@ def main() -> None:
         reader = bags.open(source)
         mixed = reader.select(np.random.default_rng(1).permutation(count))
         ways: dict[str, Callable[[], object]] = {
-            'cp': lambda: subprocess.run(['cp', '-r', '--reflink=never', source, target], check=True),
+            'cp and sync': lambda: copy_and_sync(source, target),
             'bags.copy': lambda: bags.copy(reader, target),
             'bags.copy, resharded': lambda: bags.copy(reader, target, shard_length=count // 7),
             'bags.copy, shuffled': lambda: bags.copy(mixed, target),
@@ -52,7 +53,12 @@ def main() -> None:
         times = {name: best(work, target, args.repeats) for name, work in ways.items()}
         for name, seconds in times.items():
             rate = args.total / seconds / 1e9
-            print(f'{name:24} {rate:6.2f} GB/s {times["cp"] / seconds:6.2f} of cp')
+            print(f'{name:24} {rate:6.2f} GB/s {times["cp and sync"] / seconds:6.2f} of cp and sync')
+
+
+def copy_and_sync(source: Path, target: Path) -> None:
+    subprocess.run(['cp', '-r', '--reflink=never', source, target], check=True)
+    data.sync(target)
 
 
 if __name__ == '__main__':

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, Unpack
 
 import numpy as np
@@ -16,19 +17,24 @@ from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.encoder import Encoder
 from bags.dataset.field_writer import Compressed, field_compressions
 from bags.dataset.fingerprint import fingerprint, source_fingerprints
-from bags.dataset.metadata import metadata_to_store
+from bags.dataset.metadata import keep_packages, metadata_to_store
 from bags.dataset.open import open as open_dataset
 from bags.dataset.options import Compression, WriteOptions, WriterSettings
 from bags.dataset.refs import RefsFormat
 from bags.dataset.resume import ProgressLog, resumed
 from bags.dataset.selection import Fields, select_whole
 from bags.dataset.sharded_writer import ShardedDatasetWriter
-from bags.dataset.spec import Spec, parse_spec
+from bags.dataset.source_options import advise_source_options
+from bags.dataset.spec import Spec, parse_spec, reordered, type_texts
 from bags.dataset.written import Skipped, Written
+from bags.links.existing import ExistingRecords, LinkRun
 from bags.progress import progress as show_progress
 from bags.storage.urls import plain_path
 from bags.validation import at_least, merge, one_of, worker_count
 from bags.workers.pool import WorkerPool
+
+MIN_LINKED_BYTES = 256
+"""Mean bytes of records above which `link=True` links a field."""
 
 
 def copy(
@@ -39,10 +45,12 @@ def copy(
     add: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] | None = None,
     batch_size: int = 256,
     encoders: Mapping[str, Callable[..., Any]] | None = None,
+    link: bool | Iterable[str] = False,
     on_error: Literal['raise', 'skip'] = 'raise',
     check_source: bool = True,
     progress: bool | None = None,
     workers: int | None = None,
+    source_options: Mapping[str, Any] | None = None,
     **options: Unpack[WriteOptions],
 ) -> Written:
     """Copies a dataset or a view of one to a new dataset.
@@ -59,12 +67,15 @@ def copy(
             used. A field of that name is replaced. Functions are called by one thread at a time.
         batch_size: Maximum number of datapoints in such a batch.
         encoders: Encoders of the new fields; `bags.encoders` unless given.
+        link: Fields whose records are not copied: the copy has links to them, and needs the files in which
+            they are. True links those whose records have more than 256 bytes on average.
         on_error: 'raise', or 'skip' to leave out datapoints that cannot be read, and list them in the result.
             This decompresses all compressed records, and is slower.
         check_source: With `resume`, raise if the dataset has changed since the earlier run. False continues
             with the datapoints after those that were copied.
         progress: Whether to show a progress bar; None: on a terminal or in a notebook.
         workers: Number of threads that read ahead; the number of processors unless given.
+        source_options: As `storage_options`, for a dataset that is given as a URL.
         **options: As in `ShardedDatasetWriter`, for the copy. `compression`: unless given, that of each field
             of the dataset. With a level other than 3, fields are compressed again even if they are compressed
             already. `checksum`: unless given, if the dataset has some. Records are then compared with those
@@ -74,25 +85,35 @@ def copy(
 
     Raises:
         FileExistsError: The folder is not empty, and `resume` is not set.
+        KeyError: No such field.
         CorruptError: A record cannot be read. `resume` continues after the datapoints before it.
         ValueError: With `resume`, the folder is not a copy of this dataset, or the dataset has changed.
     """
     settings = merge(WriterSettings, None, options, function=copy)
     dataset = plain_path(dataset)
-    source = open_dataset(dataset, raw=not add) if isinstance(dataset, str | os.PathLike) else dataset
+    source = dataset
+    if isinstance(dataset, str | os.PathLike):
+        with advise_source_options('copy', [dataset], path, settings.storage_options, source_options):
+            source = open_dataset(dataset, raw=not add, storage_options=source_options)
+    elif source_options:
+        raise ValueError('source_options: have no effect for a dataset that is open already')
     check_dataset('copy', source)
     one_of('on_error', on_error, ('raise', 'skip'))
     batch_size = at_least('batch_size', batch_size, 1)
     workers = worker_count(workers)
     new, functions = _added(add)
-    names = [name for name in select_whole(fields, source.types, 'copy') if name not in new]
+    chosen = select_whole(fields, source.types, 'copy')
+    names = [name for name in source.types if name in chosen and name not in new]
     firsts = _first_sources(source, names)
     types = {
         name: copied_type(source.types[name], name in firsts and firsts[name].unsigned) for name in names
     }
-    spec = {name: field_type.text for name, field_type in sorted({**types, **new}.items())}
+    linked = _linked(link, names, firsts)
+    spec = type_texts(reordered({**types, **new}, [types, new]))
     every = parse_spec(spec)
     compressions, recompressed = _compressions(settings.compression, every, firsts)
+    if settings.compression is None:
+        compressions = {name: how for name, how in compressions.items() if name not in linked}
     skips = on_error == 'skip'
     computed = None
     if new:
@@ -103,6 +124,8 @@ def copy(
     metadata = settings.metadata
     if metadata is None:
         metadata = metadata_to_store(source.metadata, every) or None
+    else:
+        metadata = keep_packages(metadata, source.metadata, every)
     changed: WriteOptions = {
         **options, 'compression': compressions, 'checksum': checksum, 'metadata': metadata
     }  # fmt: skip
@@ -113,9 +136,12 @@ def copy(
         path,
         spec,
         {field_type.word: bytes for field_type in every.values()},  # Never called.
+        links=linked,
         **changed,
     ) as writer:
         made_from = {'kind': 'copy', 'fields': spec, 'length': len(source), **source_fingerprints(source)}
+        if linked:
+            made_from['links'] = sorted(linked)
         log = ProgressLog(writer, made_from, settings.resume, check_source)
         if not any(name in source.types for name in new):  # Else datapoints have other values.
             writer.origin = fingerprint(source, of_origin=True), len(source)
@@ -133,8 +159,9 @@ def copy(
         shard = writer.totals
         planner = Planner(
             source, types, RefsFormat(every).stride + ENTRY, writer.is_full, shard, settings.shard_length,
-            reader.load if skips else None, skip,
+            reader.load if skips else None, skip, ExistingRecords() if linked else None, linked,
         )  # fmt: skip
+        parents: set[str] = set()
         planned, before = 0, writer.size
         with (
             show_progress('copying', len(source) - position, 'datapoints', show=progress) as advance,
@@ -144,12 +171,54 @@ def copy(
                 records, chunk = outcome.get(), outcome.task
                 if chunk.begins_shard:
                     writer.end_shard()
+                parents |= _parents(writer, [records.runs[name] for name in linked])
                 size = writer.size
                 writer.shard_writer().append_runs(records.runs, records.refs)
                 advance(chunk.stop - chunk.start, writer.size - size)
                 planned += chunk.size
                 planner.scale = (writer.size - before) / planned
-    return Written(len(writer), writer.shards, writer.size, writer.spec, skipped)
+    written = Written(len(writer), writer.shards, writer.size, writer.spec, skipped)
+    return dataclasses.replace(written, parents=sorted(parents))
+
+
+def _linked(link: bool | Iterable[str], names: list[str], firsts: Mapping[str, Source]) -> set[str]:
+    """Returns the fields to link.
+
+    Raises:
+        ValueError: There is none, although some are to be linked.
+        KeyError: No such field.
+    """
+    if isinstance(link, str) or not isinstance(link, bool | Iterable):
+        raise TypeError(f'link: expected True, or names of fields, got {link!r:.80}')
+    if not isinstance(link, bool):
+        for name in (chosen := set(link)) - set(names):
+            raise KeyError(f'link: no field {name!r} to link; there are {", ".join(map(repr, names))}')
+        for name in chosen - firsts.keys() if firsts else ():
+            raise ValueError(f'link: field {name!r} is computed when it is read, so it cannot be linked')
+        return chosen
+    for name in names if link and firsts else ():
+        if name not in firsts:
+            raise ValueError(f'link: field {name!r} is computed when it is read: name the fields to link')
+    bags = {name: first.bag for name, first in firsts.items() if link}
+    found = {name for name, bag in bags.items() if bag.size > (MIN_LINKED_BYTES + ENTRY) * bag.count}
+    if link and not found:
+        detail = f'expected a field in files whose records have more than {MIN_LINKED_BYTES} bytes on average'
+        raise ValueError(f'link: {detail}, got {", ".join(names)}')
+    return found
+
+
+def _parents(writer: ShardedDatasetWriter, runs: Iterable[list[LinkRun]]) -> set[str]:
+    """Returns the folders that links lead into, of datasets with shards those of the shards.
+
+    Raises:
+        ValueError: The dataset that is replaced is one of them.
+    """
+    files = {file for each in runs for run in each for file in run.files}
+    paths = {file.path for file in files} | {file.dictionary.path for file in files if file.dictionary}
+    if writer.replacement is not None:
+        for path in paths:
+            writer.replacement.expect_outside(path)
+    return {path.rpartition('/')[0] for path in paths}
 
 
 def _added(add: Any) -> tuple[Spec, dict[str, Callable[[Mapping[str, Any]], Any]]]:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bags.bag.limits import ENTRY
+from bags.bag.records import FileRanges, StoredRecords
 from bags.dataset.address import RecordRanges, Source
 from bags.dataset.base import Dataset
 from bags.dataset.batch import spread
-from bags.dataset.refs import MISSING
+from bags.dataset.refs import MISSING, is_missing
 from bags.dataset.spec import FieldType, Spec
 from bags.errors import CorruptError, DecodeError, SpecError
-from bags.indexing import Int64s, offsets_of
+from bags.indexing import Int64s, chunk_length, offsets_of
+from bags.links.existing import ExistingRecords, LinkRun, join_links
+from bags.links.rows import ROW_BYTES
 
 MAX_CHUNK_BYTES = 1 << 25
 MAX_CHUNK_DATAPOINTS = 1 << 16
@@ -37,7 +40,7 @@ def copied_type(field_type: FieldType, unsigned: bool) -> FieldType:
 class LastCopied(NamedTuple):
     """The last copied records, which the next datapoint may share."""
 
-    bag: Any
+    bag: StoredRecords
     start: int
     stop: int
 
@@ -66,11 +69,11 @@ def plan_field(ranges: RecordRanges, last: LastCopied | None = None) -> CopyPlan
     Consecutive records of consecutive datapoints become one range, and records that two such datapoints share
     are copied once:
 
-        datapoint     a        b        c          ranges       places
+        datapoint     a        b        c          ranges       copies at
         its records   4 5 6    6 7 8    2          4-8, 2       0 1 2, 2 3 4, 5
     """
     present = np.flatnonzero(ranges.counts)
-    firsts = np.where((ranges.firsts == MISSING) & (ranges.counts == 0), MISSING, 0)
+    firsts = np.where(is_missing(ranges.firsts, ranges.counts), MISSING, 0)
     if not len(present):
         empty = np.empty(0, np.int64)
         return CopyPlan(ranges.sources, empty, empty, empty, firsts, ranges.counts, last)
@@ -105,9 +108,10 @@ def plan_field(ranges: RecordRanges, last: LastCopied | None = None) -> CopyPlan
 class ByteRanges(NamedTuple):
     """The byte ranges of records; consecutive records are one range."""
 
-    sources: Sequence[Source]
+    files: Sequence[FileRanges]
+    """The files, with the ranges of single records in them."""
     which: Int64s
-    """The source of each range."""
+    """The file of each range."""
     starts: Int64s
     stops: Int64s
     lengths: Int64s
@@ -125,26 +129,43 @@ def byte_ranges(plan: CopyPlan) -> ByteRanges:
     lengths = plan.stops - plan.starts
     offsets = offsets_of(lengths)
     begins, sizes = np.empty(int(offsets[-1]), np.int64), np.empty(int(offsets[-1]), np.int64)
-    sources = np.empty(len(sizes), np.int64)
-    for which in np.unique(plan.which).tolist():
-        bag, mine = plan.sources[which].bag, np.flatnonzero(plan.which == which)
+    which, files = np.empty(len(sizes), np.int64), list[FileRanges]()
+    for source in np.unique(plan.which).tolist():
+        bag, mine = plan.sources[source].bag, np.flatnonzero(plan.which == source)
         if len(mine) == 1:
             chosen: Any = range(int(plan.starts[mine[0]]), int(plan.stops[mine[0]]))
             positions: Any = slice(int(offsets[mine[0]]), int(offsets[mine[0] + 1]))
         else:
             chosen = spread(plan.starts[mine], lengths[mine])
             positions = spread(offsets[mine], lengths[mine])
-        (found,) = bag.locate(chosen)
-        begins[positions], sizes[positions] = found.starts, found.stops - found.starts
-        sources[positions] = which
+        for found in bag.locate(chosen):
+            if found.positions is not None:
+                positions = spread(offsets[mine], lengths[mine])[found.positions]
+            begins[positions], sizes[positions] = found.starts, found.stops - found.starts
+            which[positions] = len(files)
+            files.append(found)
     ends = begins + sizes
     breaks = np.ones(len(sizes), bool)
-    breaks[1:] = (sources[1:] != sources[:-1]) | (begins[1:] != ends[:-1])
+    breaks[1:] = (which[1:] != which[:-1]) | (begins[1:] != ends[:-1])
     heads = np.flatnonzero(breaks)
     next_heads = np.append(heads, len(sizes))[1:]
-    return ByteRanges(
-        plan.sources, sources[heads], begins[heads], ends[next_heads - 1], next_heads - heads, sizes
-    )
+    return ByteRanges(files, which[heads], begins[heads], ends[next_heads - 1], next_heads - heads, sizes)
+
+
+def links_of(plan: CopyPlan, existing: ExistingRecords) -> LinkRun:
+    """Returns links to the records of a plan.
+
+    Raises:
+        CorruptError: Limits or links are damaged.
+    """
+    lengths = plan.stops - plan.starts
+    offsets = offsets_of(lengths)
+    runs, positions = [], []
+    for source in np.unique(plan.which).tolist():
+        mine = np.flatnonzero(plan.which == source)
+        runs.append(existing.link(plan.sources[source].bag, spread(plan.starts[mine], lengths[mine])))
+        positions.append(spread(offsets[mine], lengths[mine]))
+    return join_links(runs, positions)
 
 
 # Of all fields.
@@ -157,8 +178,8 @@ class Chunk:
     start: int
     stop: int
     begins_shard: bool
-    fields: dict[str, tuple[CopyPlan, ByteRanges] | None]
-    """The plan and byte ranges of each field; None if its records are not in a bag."""
+    fields: dict[str, tuple[CopyPlan, ByteRanges | LinkRun] | None]
+    """The plan of each field, and its byte ranges or links; None if its records are not in a bag."""
     last: dict[str, LastCopied]
     """The last copied records of each field, for the next chunk."""
     size: int
@@ -188,6 +209,10 @@ class Planner:
     """Reads a chunk, to skip datapoints that cannot be read; None to skip none."""
     skip: Callable[[int, Exception], None]
     """Called with each skipped datapoint and its error."""
+    links: ExistingRecords | None = None
+    """Makes the links of `linked` fields."""
+    linked: Collection[str] = ()
+    """The fields whose records are linked."""
     scale: float = 1.0
     """Ratio of bytes written to bytes planned so far."""
 
@@ -229,7 +254,7 @@ class Planner:
             length += count
             records += chunk.records
             position += count
-            count = max(1, min(MAX_CHUNK_DATAPOINTS, 2 * count, count * MAX_CHUNK_BYTES // chunk.size))
+            count = chunk_length(count, chunk.size, MAX_CHUNK_BYTES, MAX_CHUNK_DATAPOINTS)
 
     def _chunk(self, start: int, stop: int, last: Mapping[str, LastCopied], begins_shard: bool) -> Chunk:
         indices = np.arange(start, stop)
@@ -237,24 +262,34 @@ class Planner:
         for name, field_type in self.types.items():
             ranges = self.dataset.record_ranges(indices, name)
             if ranges is None:
+                if name in self.linked:
+                    raise ValueError(f'link: field {name!r} is computed when it is read: it cannot be linked')
                 chunk.fields[name] = None
                 continue
             for source in ranges.sources:
                 if copied_type(self.dataset.types[name], source.unsigned) != field_type:
                     raise SpecError(name, f'{field_type.text} in all parts', 'unsigned integers in some')
             plan = plan_field(ranges, last.get(name))
-            found = byte_ranges(plan)
-            chunk.fields[name] = plan, found
             if plan.last is not None:
                 chunk.last[name] = plan.last
-            chunk.size += int(found.sizes.sum()) + ENTRY * len(found.sizes)
-            chunk.records = max(chunk.records, len(found.sizes))
+            if name in self.linked and self.links is not None:
+                links = links_of(plan, self.links)
+                chunk.fields[name], count, size = (
+                    (plan, links),
+                    len(links.which),
+                    ROW_BYTES * len(links.which),
+                )
+            else:
+                found = byte_ranges(plan)
+                chunk.fields[name], count, size = (plan, found), len(found.sizes), int(found.sizes.sum())
+            chunk.size += size + ENTRY * count
+            chunk.records = max(chunk.records, count)
         return chunk
 
     def _fitting(self, chunk: Chunk, size: int, length: int, records: int) -> int:
         """Returns the number of a chunk's datapoints to copy: fewer if it is large, or fills the shard."""
         count = chunk.stop - chunk.start
         if count > 1 and chunk.size > 2 * MAX_CHUNK_BYTES:
-            return max(1, count * MAX_CHUNK_BYTES // chunk.size)
+            return chunk_length(count, chunk.size, MAX_CHUNK_BYTES, count)
         fills = self.is_full(size + int(chunk.size * self.scale), length, records + chunk.records)
         return count // 2 if count > 1 and (fills or chunk.records > MAX_CHUNK_RECORDS) else count

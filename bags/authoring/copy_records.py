@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bags.authoring.copy_plan import ByteRanges, Chunk, CopyPlan
-from bags.bag.bag_file import BagFile
-from bags.bag.checksums import checksums_name
-from bags.bag.open import open_bag
-from bags.bag.options import CompressionZstd, ReaderOptions
+from bags.bag.checksums import checksums_name, digest_function
+from bags.bag.options import CompressionZstd
+from bags.bag.records import StoredRecords
 from bags.bag.zstd import Zstd
 from bags.concurrency import FifoCache, max_open_bags
 from bags.dataset.base import Dataset
@@ -25,8 +24,9 @@ from bags.dataset.refs import MISSING
 from bags.dataset.spec import Spec
 from bags.errors import CorruptError
 from bags.indexing import Int64s, offsets_of
+from bags.links.existing import LinkRun
+from bags.storage import File
 from bags.storage.range_file import RangeFile
-from bags.validation import merge
 
 MIN_FILE_COPY_BYTES = 1 << 17
 """Mean bytes of ranges from which the system copies them from file to file."""
@@ -39,7 +39,7 @@ MAX_RECORD_BYTES = 1 << 30  # Maximum of the codec; the writer checks its own li
 class ChunkRecords(NamedTuple):
     """The records of a chunk, as arguments of `_append_runs`."""
 
-    runs: dict[str, list[Run]]
+    runs: dict[str, list[Any]]
     refs: dict[str, Any]
 
 
@@ -148,9 +148,9 @@ class ChunkReader:
     def __post_init__(self) -> None:
         self._checked = FifoCache(_open_checked, max_open_bags(4))
 
-    def _bag(self, bag: Any) -> Any:
+    def _bag(self, bag: StoredRecords) -> StoredRecords:
         """Returns a bag that compares records with their checksums, if the copy keeps these."""
-        if not self.checksum or bag.checksums is not None or bag.options is None:
+        if not self.checksum or bag.checksums is not None or bag.reopen is None:
             return bag
         return self._checked[bag] if has_checksums(bag) else bag
 
@@ -171,7 +171,10 @@ class ChunkReader:
                 records.runs[name], records.refs[name] = _read_values(self.dataset, indices, name)
                 continue
             plan, ranges = found
-            records.runs[name] = self._runs(name, plan, ranges)
+            if isinstance(ranges, LinkRun):
+                records.runs[name] = [self._with_digests(plan, ranges)]
+            else:
+                records.runs[name] = self._runs(name, plan, ranges)
             records.refs[name] = (plan.firsts, plan.counts) if field_type.sequence else plan.firsts
         if self.computed is not None:
             for name, (runs, refs) in self.computed.compute(indices).items():
@@ -180,8 +183,7 @@ class ChunkReader:
 
     def _runs(self, name: str, plan: CopyPlan, ranges: ByteRanges) -> list[Run]:
         target, again = self.compressions.get(name), name in self.recompressed
-        bags = [ranges.sources[which].bag for which in np.unique(ranges.which).tolist()]
-        if all(_is_stored_alike(bag, target, again) for bag in bags):
+        if all(_is_stored_alike(found.codec, target, again) for found in ranges.files):
             if self.verify:
                 self._read_records(plan)
             if self.checksum:
@@ -195,14 +197,32 @@ class ChunkReader:
             return [_run_of(records)]  # The writer raises an error.
         return [_run_of(codec.encode_many(records), True)]
 
+    def _with_digests(self, plan: CopyPlan, links: LinkRun) -> LinkRun:
+        """Returns links with the checksums of their records: those of the source, or of what is read."""
+        if self.verify:
+            self._read_records(plan)
+        if not self.checksum:
+            return links
+        digest, digests = digest_function(), np.zeros(len(links.which), np.uint64)
+        lengths = plan.stops - plan.starts
+        offsets = offsets_of(lengths)
+        for which in np.unique(plan.which).tolist():
+            mine = np.flatnonzero(plan.which == which)
+            bag, indices = self._bag(plan.sources[which].bag), spread(plan.starts[mine], lengths[mine])
+            if bag.checksums is not None:
+                found: Any = bag.checksums.of(indices)
+            else:
+                found = list(map(digest, bag.read(indices, stored=True)))
+            digests[spread(offsets[mine], lengths[mine])] = found
+        return links._replace(digests=digests)
+
     def _read_records(self, plan: CopyPlan, stored: bool = False) -> list[bytes]:
         """Returns the records of a plan, decompressed, or in stored form."""
         lengths = plan.stops - plan.starts
         offsets = offsets_of(lengths)
-        if len(lengths) == 1 and not stored:
+        if len(lengths) == 1:
             bag = self._bag(plan.sources[int(plan.which[0])].bag)
-            found: list[bytes] = bag.read(range(int(plan.starts[0]), int(plan.stops[0])), self.threads)
-            return found
+            return bag.read(range(int(plan.starts[0]), int(plan.stops[0])), self.threads, stored=stored)
         records: list[Any] = [None] * int(offsets[-1])
         for which in np.unique(plan.which).tolist():
             mine = np.flatnonzero(plan.which == which)
@@ -213,36 +233,33 @@ class ChunkReader:
         return records
 
 
-def has_checksums(bag: Any) -> bool:
+def has_checksums(bag: StoredRecords) -> bool:
     """Returns whether the records of a bag have checksums."""
     if bag.checksums is not None or bag.options is None:
         return bag.checksums is not None
-    return bool(bag.options.store_of(bag.path).exists(checksums_name(bag.path)))
+    return bag.options.store_of(bag.path).exists(checksums_name(bag.path))
 
 
-def _open_checked(bag: Any) -> BagFile:
+def _open_checked(bag: StoredRecords) -> StoredRecords:
     """Opens a bag again, to compare its records with their checksums."""
-    assert bag.options is not None
-    options = merge(ReaderOptions, bag.options, {'checksum': True})
-    checked = open_bag(options.store_of(bag.path), bag.path, options)
-    checked.codec = bag.codec
-    return checked
+    assert bag.reopen is not None
+    return bag.reopen(checksum=True)
 
 
-def _is_stored_alike(bag: Any, target: Compressed | None, again: bool) -> bool:
-    """Returns whether a bag stores records in the same form as the copy."""
-    if bag.codec is None or target is None:
-        return bag.codec is None and target is None
-    if again or bag.codec.options.dictionary != target.dictionary:
+def _is_stored_alike(codec: Zstd | None, target: Compressed | None, again: bool) -> bool:
+    """Returns whether a file stores records in the same form as the copy."""
+    if codec is None or target is None:
+        return codec is None and target is None
+    if again or codec.options.dictionary != target.dictionary:
         return False
     return bool(target.dictionary) or not target.trained
 
 
 def _stored_runs(ranges: ByteRanges) -> list[Run]:
     """Returns runs of the stored bytes."""
-    bags: list[Any] = [source.bag for source in ranges.sources]
+    files = [found.file for found in ranges.files]
     total, count = int(ranges.sizes.sum()), len(ranges.starts)
-    mapped = all(bag.file.buffer is not None for bag in bags)
+    mapped = all(file.buffer is not None for file in files)
     if count and (
         (mapped and total >= MIN_FILE_COPY_BYTES * count) or (not mapped and total > MAX_BUFFER_BYTES)
     ):
@@ -250,16 +267,16 @@ def _stored_runs(ranges: ByteRanges) -> list[Run]:
         columns = zip(ranges.which.tolist(), ranges.starts.tolist(), ranges.stops.tolist(), strict=True)
         return [
             Run(
-                RangeFile(bags[which].file, start, stop, bags[which].path),  # type: ignore[arg-type]
+                RangeFile(files[which], start, stop, files[which].path),  # type: ignore[arg-type]
                 ranges.sizes[offsets[run] : offsets[run + 1]],
                 True,
             )
             for run, (which, start, stop) in enumerate(columns)
         ]
-    return [Run(_read_bytes(ranges, bags), ranges.sizes, True)]
+    return [Run(_read_bytes(ranges, files), ranges.sizes, True)]
 
 
-def _read_bytes(ranges: ByteRanges, bags: Sequence[Any]) -> list[bytes]:
+def _read_bytes(ranges: ByteRanges, files: Sequence[File]) -> list[bytes]:
     parts = np.maximum(-(-(ranges.stops - ranges.starts) // MAX_REQUEST_BYTES), 1)
     part = spread(np.zeros(len(parts), np.int64), parts)
     starts = np.repeat(ranges.starts, parts) + part * MAX_REQUEST_BYTES
@@ -269,9 +286,9 @@ def _read_bytes(ranges: ByteRanges, bags: Sequence[Any]) -> list[bytes]:
     for source in np.unique(which).tolist():
         mine = np.flatnonzero(which == source)
         try:
-            found = bags[source].file.read_many(starts[mine], stops[mine])
+            found = files[source].read_many(starts[mine], stops[mine])
         except EOFError as exc:
-            raise CorruptError(bags[source].path, None, str(exc)) from exc
+            raise CorruptError(files[source].path, None, str(exc)) from exc
         for position, data in zip(mine.tolist(), found, strict=True):
             buffers[position] = data
     return buffers
@@ -279,14 +296,7 @@ def _read_bytes(ranges: ByteRanges, bags: Sequence[Any]) -> list[bytes]:
 
 def _read_values(dataset: Dataset, indices: Int64s, field: str) -> tuple[list[Run], Any]:
     """Returns the records of a field without a bag, and their refs, relative to the first of them."""
-    kind = dataset.types[field]
-    if not kind.sequence:
-        return _joined(dataset.read_records(indices, field), False)
-    entries: list[Any] = [list(each or ()) for each in dataset.read_records(indices, field)]
-    if kind.optional:
-        empty = dataset.read_rows(indices, {field: range(0)})
-        entries = [None if row[field] is None else entry for row, entry in zip(empty, entries, strict=True)]
-    return _joined(entries, True)
+    return _joined(dataset.read_records(indices, field), dataset.types[field].sequence)
 
 
 def _joined(entries: Sequence[Any], sequence: bool) -> tuple[list[Run], Any]:

@@ -59,6 +59,56 @@ def test_options_of_storage_are_those_of_open(s3, tmp_path):
             assert sorted(bags.open(tmp_path / format).column('id').tolist()) == list(range(5))
 
 
+@pytest.fixture
+def no_credentials(monkeypatch, tmp_path):
+    """An environment in which S3 is not found without options."""
+    for name in ('AWS_ACCESS_KEY_ID', 'AWS_SECRET_ACCESS_KEY', 'AWS_SESSION_TOKEN', 'AWS_PROFILE',
+                 'AWS_ENDPOINT_URL'):  # fmt: skip
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv('AWS_EC2_METADATA_DISABLED', 'true')
+    monkeypatch.setenv('AWS_DEFAULT_REGION', 'us-east-1')
+    for name in ('AWS_CONFIG_FILE', 'AWS_SHARED_CREDENTIALS_FILE'):
+        monkeypatch.setenv(name, str(tmp_path / 'none'))
+
+
+ADVICE = 'storage_options are those of the dataset; pass source_options= for the source'
+
+
+def test_options_of_the_source_are_advised_between_urls(s3, tmp_path, no_credentials):
+    root, options = 's3://bucket/advised', {'key': 'a', 'secret': 'b', 'endpoint_url': s3}
+    (tmp_path / 'in').mkdir()
+    (tmp_path / 'in/0.txt').write_text('text')
+    bags.convert(tmp_path / 'in', f'{root}/dataset', storage_options=options)
+    with bags.open(f'{root}/dataset', storage_options=options) as dataset:
+        bags.export(dataset, f'{root}/tars', storage_options=options)
+    with pytest.raises(bags.SourceError, match=rf'{root}/tars: cannot be read: .*{ADVICE}'):
+        bags.convert(f'{root}/tars', f'{root}/again', storage_options=options)
+    done = bags.convert(f'{root}/tars', f'{root}/again', storage_options=options, source_options=options)
+    assert done.datapoints == 1
+    with pytest.raises(ValueError, match=rf'convert: {ADVICE} {root}/tars'):
+        bags.convert(f'{root}/tars', tmp_path / 'x', storage_options=options)
+    with pytest.raises(FileNotFoundError) as error:
+        bags.convert('memory://nothing', f'{root}/again', storage_options=options)
+    assert error.value.__notes__ == [ADVICE]
+
+
+def test_a_dataset_is_copied_between_urls(s3, tmp_path, no_credentials):
+    root, options = 's3://bucket/copied', {'key': 'a', 'secret': 'b', 'endpoint_url': s3}
+    bags.from_numpy({'id': np.arange(5)}, f'{root}/a', storage_options=options)
+    done = bags.copy(f'{root}/a', f'{root}/b', storage_options=options, source_options=options)
+    assert done.datapoints == 5
+    assert bags.copy(f'{root}/b', tmp_path / 'c', source_options=options).datapoints == 5
+    assert bags.open(tmp_path / 'c').column('id').tolist() == list(range(5))
+    with pytest.raises(ValueError, match=rf'copy: {ADVICE} {root}/a'):
+        bags.copy(f'{root}/a', tmp_path / 'd', storage_options=options)
+    with pytest.raises(OSError) as error:
+        bags.copy(f'{root}/a', f'{root}/d', storage_options={**options, 'retries': 0})
+    assert error.value.__notes__[-1] == ADVICE
+    with pytest.raises(ValueError, match='source_options: have no effect for a dataset that is open'):
+        bags.copy(bags.open(tmp_path / 'c'), tmp_path / 'd', source_options=options)
+    assert not (tmp_path / 'd').exists()
+
+
 def put(root, options, key, data=b''):
     """Writes an object of any key, which may end with a slash."""
     if root.startswith('s3'):
