@@ -18,7 +18,7 @@ from bags.dataset.resume import ProgressLog
 from bags.dataset.sharded_writer import ShardedDatasetWriter
 from bags.dataset.written import Written
 from bags.errors import SpecError
-from bags.formats.arrays import is_small_float
+from bags.formats.arrays import array_text, is_small_float, type_text
 from bags.progress import progress as show_progress
 from bags.validation import merge
 
@@ -147,11 +147,8 @@ def _type_of(name: str, array: Any) -> str:
     dtype = np.dtype(array.dtype)
     if not (dtype.kind in 'biufcmMSU' or is_small_float(dtype)) or not dtype.itemsize:
         raise SpecError(name, 'an array of bool, numbers, times or strings of a fixed size', str(dtype))
-    if not array.shape[1:] and dtype.kind in 'biuf' and (dtype.kind != 'f' or dtype.itemsize in (4, 8)):
-        words = {'b': 'bool', 'i': f'int({dtype.itemsize})', 'u': f'uint({dtype.itemsize})'}
-        return words.get(dtype.kind, f'float({dtype.itemsize})')
-    text = dtype.str[1:] if dtype.kind in 'SU' else dtype.newbyteorder('=').name
-    return f'array({",".join([text, *map(str, array.shape[1:])])})'
+    is_half = dtype == np.float16  # Its values stay scalars of NumPy.
+    return (array_text if is_half else type_text)(dtype, array.shape[1:])
 
 
 def _row_size(array: Any) -> int:
