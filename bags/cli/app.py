@@ -9,17 +9,16 @@ import typer
 import typer.core
 
 from bags.cli.commands.convert import export, import_
-from bags.cli.commands.copy import consolidate, copy, index, prefetch
+from bags.cli.commands.copy import consolidate, copy, create_index, prefetch
 from bags.cli.commands.info import info, metadata, statistics
-from bags.cli.commands.show import cat, head, show, tail
-from bags.cli.commands.trace import trace
+from bags.cli.commands.show import cat, show
 from bags.cli.commands.verify import recover, verify
 from bags.cli.commands.view import view
 from bags.cli.errors import exits_with_code
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
-    'Show': (cat, head, info, metadata, show, statistics, tail, trace, view),
-    'Copy and convert': (consolidate, copy, export, import_, index, prefetch),
+    'Show': (cat, info, metadata, show, statistics, view),
+    'Copy and convert': (consolidate, copy, create_index, export, import_, prefetch),
     'Check and repair': (recover, verify),
 }
 """The commands of each section of `bags --help`: to add one, add it here."""
@@ -37,8 +36,8 @@ class Commands(typer.core.TyperGroup):
 
 
 def command_name(function: Callable[..., None]) -> str:
-    """Returns the name of a command: `import_` is `import`, which is a keyword of Python."""
-    return function.__name__.rstrip('_')
+    """Returns the name of a command: `create-index`; `import` is a keyword of Python, hence `import_`."""
+    return function.__name__.rstrip('_').replace('_', '-')
 
 
 def build_app() -> Any:
@@ -56,7 +55,7 @@ def build_app() -> Any:
     for functions in COMMANDS.values():
         for function in functions:
             # -1 is an index, not an option.
-            settings = {'ignore_unknown_options': function in (cat, show)}
+            settings = {'ignore_unknown_options': function is cat}
             app.command(command_name(function), context_settings=settings)(exits_with_code(function))
     return app
 

@@ -23,10 +23,27 @@ def option(*names: str, metavar: str | None = None, help: str) -> Any:
 
 Path = Annotated[str, argument('PATH', 'A dataset, or a bag or several (name@*.bagz); also a URL.')]
 Json = Annotated[bool, option('--json', help='Print JSON, for programs.')]
-Rows = Annotated[str, option('--rows', metavar='INDEX', help='As 10:20 or ::2; several separated by commas.')]
+Rows = Annotated[
+    str,
+    option('--rows', metavar='ROWS', help='As 7, -1, 0:5, -5: or ::2; several separated by commas.'),
+]
 Fields = Annotated[str | None, option('--fields', '-f', metavar='NAMES', help='Fields, separated by commas.')]
-Overwrite = Annotated[
-    bool, typer.Option('--overwrite', help='Replace the dataset that is there, when the new one is complete.')
+Mode = Annotated[
+    Literal['create', 'overwrite'],
+    typer.Option('--mode', help='overwrite: replace what is there, when the new one is complete.'),
+]
+
+OnError = Annotated[
+    Literal['raise', 'skip'],
+    typer.Option('--on-error', help='skip: leave out datapoints that cannot be read, and list them.'),
+]
+
+CheckSource = Annotated[
+    bool,
+    typer.Option(
+        '--check-source/--no-check-source',
+        help='With --resume, stop if the source has changed since the earlier run.',
+    ),
 ]
 
 Durability = Annotated[
@@ -34,9 +51,30 @@ Durability = Annotated[
     typer.Option('--durability', help='When the dataset survives a power cut; none: at some time.'),
 ]
 
+Checksum = Annotated[
+    bool | None,
+    typer.Option(
+        '--checksum/--no-checksum',
+        show_default=False,
+        help='Write a checksum of each record; by default only a copy does, if its source has some.',
+    ),
+]
+
+Compression = Annotated[
+    str | None,
+    option(
+        '--compression',
+        metavar='NAMES',
+        help='As meta,text=19 or text=dictionary; by default none, and in a copy that of its source.',
+    ),
+]
+
 ShardSize = Annotated[str, typer.Option('--shard-size', metavar='BYTES', help='Size of a full shard.')]
 SHARD_SIZE = '10GiB'
 """The default of the library, as text."""
+ShardLength = Annotated[
+    int | None, typer.Option(min=1, show_default=False, help='Datapoints of a full shard.')
+]
 
 Workers = Annotated[
     int | None,
@@ -44,11 +82,6 @@ Workers = Annotated[
 ]
 
 NUMBER = r'[+-]?[0-9]+'
-
-
-def mode_of(overwrite: bool) -> Literal['create', 'overwrite']:
-    """Returns the `mode` of a writer."""
-    return 'overwrite' if overwrite else 'create'
 
 
 def parse_rows(text: str, length: int, what: str = 'datapoint') -> range | list[int]:
@@ -71,7 +104,7 @@ def _parse_range(text: str, length: int, what: str) -> range:
         return range(index, index + 1)
     match = re.fullmatch(rf'({NUMBER})?:({NUMBER})?(?::({NUMBER})?)?', text)
     if match is None or int(match[3] or 1) == 0:
-        raise UsageError(f'expected an index as 7 or -1, or a range as 10:20 or ::2, got {text!r}')
+        raise UsageError(f'expected rows as 7 or -1, or a range as 10:20 or -5:, got {text!r}')
     return range(length)[slice(*(int(bound) if bound else None for bound in match.groups()))]
 
 
@@ -120,8 +153,10 @@ def parse_byte_count(text: str) -> int:
     return count
 
 
-def parse_compression(text: str, known: Collection[str]) -> dict[str, Any]:
-    """Returns the compression of fields in `meta,words=19,text=dictionary`."""
+def parse_compression(text: str | None, known: Collection[str]) -> dict[str, Any] | None:
+    """Returns the compression of fields in `meta,words=19,text=dictionary`; None if no argument is given."""
+    if text is None:
+        return None
     found: dict[str, Any] = {}
     for part in filter(None, map(str.strip, text.split(','))):
         name, equals, level = map(str.strip, part.partition('='))

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NoReturn
 
 import typer
@@ -46,7 +47,7 @@ def exits_with_code(command: Callable[..., None]) -> Callable[..., None]:
             _close_output()
             raise typer.Exit(BROKEN_PIPE) from None
         except USER_ERRORS as exc:
-            fail(_message(exc), USAGE if isinstance(exc, UsageError) else FAILED)
+            fail(_with_options(_message(exc), keywords), USAGE if isinstance(exc, UsageError) else FAILED)
 
     return run
 
@@ -68,13 +69,26 @@ def _message(error: BaseException) -> str:
         advice = '; choose another place' if isinstance(error, FileExistsError) else ''
         if isinstance(error, BlockingIOError):
             advice = '; wait until it is done'
-        text = error.strerror.replace('resume=True', '--resume')
-        return f'{where}{text[0].lower()}{text[1:]}{advice}'
+        return f'{where}{error.strerror[0].lower()}{error.strerror[1:]}{advice}'
     if isinstance(error, KeyError) and error.args:
         return str(error.args[0])  # `str(error)` would be in quotes.
     if isinstance(error, MemoryError):
         return 'not enough memory'
     return str(error) or type(error).__name__
+
+
+def _with_options(message: str, options: Collection[str]) -> str:
+    """Writes keywords in a message as options of the command: `mode='overwrite'` as `--mode overwrite`."""
+
+    def option(match: re.Match[str]) -> str:
+        name, value = match.groups()
+        if name not in options:
+            return match[0]
+        option = name.replace('_', '-')
+        return {'True': f'--{option}', 'False': f'--no-{option}'}.get(value) or f'--{option} {value[1:-1]}'
+
+    # Not those of a call that a message shows: bags.export(…, resume=True).
+    return re.sub(r"(?<!…, )\b(\w+)=(True|False|'\w+'|\"\w+\")", option, message)
 
 
 def _close_output() -> None:

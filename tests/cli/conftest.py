@@ -1,6 +1,5 @@
 """A folder with datasets, a bag and files for commands to work on."""
 
-import json
 import os
 import shlex
 import shutil
@@ -65,9 +64,6 @@ def made(tmp_path_factory):
         (folder / 'photos' / f'{index}.jpg').write_bytes(bytes(image))
         (folder / 'photos' / f'{index}.cls').write_text(str(index))
         (folder / 'photos' / f'{index}.json').write_text('{}')
-    with bags.open(folder / 'episodes') as dataset:
-        state = bags.Loader(dataset, 4, world_size=2, workers=0).state_dict()
-    (folder / 'state.json').write_text(json.dumps(state))
     return folder
 
 

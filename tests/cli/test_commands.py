@@ -1,8 +1,10 @@
 """What the commands print, as text and as JSON."""
 
+import inspect
 import json
 import os
 import shutil
+import typing
 
 import numpy as np
 import pytest
@@ -15,10 +17,7 @@ CREATED = {'import': 'dataset', 'export': 'photos'}
 
 
 def commands():
-    return {
-        info.name or info.callback.__name__.rstrip('_'): info.callback
-        for info in build_app().registered_commands
-    }
+    return {info.name: info.callback for info in build_app().registered_commands}
 
 
 def examples():
@@ -47,20 +46,36 @@ def test_examples_run(name, line, work, run_line):
     assert (done.code, done.stderr) == (0, '')
 
 
+def keywords(function):
+    names = set()
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        is_options = parameter.kind is parameter.VAR_KEYWORD
+        found = typing.get_args(parameter.annotation)[0].__annotations__ if is_options else [parameter.name]
+        names.update(found)
+    return names
+
+
+@pytest.mark.parametrize('name', sorted({*commands()} - {'cat', 'show', 'metadata'}))
+def test_options_have_the_names_of_keywords(name):
+    function = getattr(bags, {'import': 'convert', 'create-index': 'create_index'}.get(name, name))
+    selection = {'rows', 'fields', 'cache', 'cache_size'}  # Of `select`, views and `open`.
+    only_here = {'json', 'dry_run', 'browser', 'export'}
+    parameters = inspect.signature(commands()[name]).parameters.values()
+    options = {each.name for each in parameters if each.default is not each.empty}
+    assert options - selection - only_here <= keywords(function)
+
+
 def test_help_lists_all(run):
     shown = run('--help').output
     for name in (
         'cat',
         'consolidate',
-        'index',
         'copy',
-        'head',
+        'create-index',
         'info',
         'prefetch',
         'recover',
         'show',
-        'tail',
-        'trace',
         'verify',
     ):
         assert f' {name} ' in shown
@@ -114,7 +129,7 @@ def test_info_of_an_empty_dataset(tmp_path, run, monkeypatch):
 
 
 def test_show(work, run):
-    shown = run('show', 'episodes', '4').output
+    shown = run('show', 'episodes', '--rows', '4').output
     lines = {line.split()[0]: line for line in shown.splitlines()}
     assert 'datapoint 4' in shown
     assert lines['id'].split() == ['id', '4']
@@ -134,16 +149,20 @@ def test_show_ranges_and_fields(work, run):
         return [json.loads(line)['fields']['id'] for line in lines]
 
     assert ids() == [0]
-    assert ids('-1') == [19]
-    assert ids('3:6') == [3, 4, 5]
-    assert ids('::5') == [0, 5, 10, 15]
-    assert ids('7,1:3,-2') == [7, 1, 2, 18]
-    shown = run('show', 'episodes', '0', '-f', 'meta,id').output
+    assert ids('--rows', '-1') == [19]
+    assert ids('--rows', '3:6') == [3, 4, 5]
+    assert ids('--rows', '::5') == [0, 5, 10, 15]
+    assert ids('--rows', '7,1:3,-2') == [7, 1, 2, 18]
+    assert ids('--rows', '0:3') == [0, 1, 2]
+    assert ids('--rows', '-2:') == [18, 19]
+    assert ids('--rows', ':99') == list(range(20))
+    assert run('show', 'texts.bagz', '--rows', '-1:').output.split(maxsplit=1) == ['99', "7 B 'text 99'\n"]
+    shown = run('show', 'episodes', '--rows', '0', '-f', 'meta,id').output
     assert [line.split()[0] for line in shown.splitlines()] == ['datapoint', 'meta', 'id']
 
 
 def test_show_as_json(work, run):
-    line = json.loads(run('show', 'episodes', '1', '--json').stdout)
+    line = json.loads(run('show', 'episodes', '--rows', '1', '--json').stdout)
     assert line['index'] == 1
     fields = line['fields']
     assert fields['clip'] is None
@@ -155,18 +174,8 @@ def test_show_as_json(work, run):
     assert len(str(fields['actions'][0]['values'][0])) < 13
 
 
-def test_head_and_tail(work, run):
-    def ids(*args):
-        return [json.loads(line)['fields']['id'] for line in run(*args, '--json').stdout.splitlines()]
-
-    assert ids('head', 'episodes', '-n', '3') == [0, 1, 2]
-    assert ids('tail', 'episodes', '-n', '2') == [18, 19]
-    assert ids('head', 'episodes', '-n', '99') == list(range(20))
-    assert run('tail', 'texts.bagz', '-n', '1').output.split(maxsplit=1) == ['99', "7 B 'text 99'\n"]
-
-
 def test_save(work, run):
-    run('show', 'episodes', '8', '--save', 'out')
+    run('show', 'episodes', '--rows', '8', '--save', 'out')
     assert sorted(os.listdir('out')) == [
         '000008.clip.mp4',
         '000008.image.jpg',
@@ -177,7 +186,7 @@ def test_save(work, run):
     ]
     with bags.open('episodes', raw=True) as dataset, open('out/000008.image.jpg', 'rb') as file:
         assert file.read() == dataset[8, 'image']['image']
-    shown = run('show', 'episodes', '8', '--save', 'out', code=1).stderr
+    shown = run('show', 'episodes', '--rows', '8', '--save', 'out', code=1).stderr
     assert '000008' in shown
     assert 'exists' in shown
 
@@ -203,7 +212,7 @@ def test_cat(work, run):
         (['import', 'nowhere', 'x'], 'no files to import'),
         (['info', 'nowhere'], 'nowhere: no such dataset or bag'),
         (['info', '.'], 'such as texts.bagz'),
-        (['show', 'episodes', '20'], 'no datapoint 20: there are 20'),
+        (['show', 'episodes', '--rows', '20'], 'no datapoint 20: there are 20'),
         (['cat', 'episodes', '0', 'words[9]'], '9'),
         (['cat', 'episodes', '1', 'clip'], 'has no value'),
         (['cat', 'texts.bagz', '100'], 'no record 100: there are 100'),
@@ -218,10 +227,10 @@ def test_errors_are_one_line(args, said, work, run):
 @pytest.mark.parametrize(
     ('args', 'said'),
     [
-        (['show', 'episodes', 'x'], 'expected an index'),
-        (['show', 'episodes', '0', '--fields', 'nope'], "no field 'nope'; the fields are actions, "),
-        (['show', 'texts.bagz', '0', '--fields', 'id'], 'a bag has no fields'),
-        (['head', 'episodes', '--fields', ','], "no field in ','"),
+        (['show', 'episodes', '--rows', 'x'], 'expected rows'),
+        (['show', 'episodes', '--fields', 'nope'], "no field 'nope'; the fields are actions, "),
+        (['show', 'texts.bagz', '--fields', 'id'], 'a bag has no fields'),
+        (['show', 'episodes', '--fields', ','], "no field in ','"),
         (['cat', 'episodes', '0'], 'which field?'),
         (['cat', 'episodes', '0', 'nope'], "no field 'nope'"),
         (['cat', 'episodes', '0', 'words'], 'expected an item'),
@@ -235,10 +244,12 @@ def test_errors_are_one_line(args, said, work, run):
         (['export', 'episodes', 'x', '--fields', 'nope'], "no field 'nope'"),
         (['export', 'episodes', 'x', '--shard-size', '0'], 'at least one byte'),
         (['import', 'photos'], 'the dataset to create'),
-        (['import', 'photos', 'x', '--type', 'cls'], 'FIELD=TYPE'),
-        (['import', 'photos', 'x', '--type', 'cls=nope'], "field 'cls': expected a type of "),
-        (['import', 'photos', 'x', '--type', 'nope=utf8'], "field 'nope': expected one of the fields"),
-        (['prefetch', 'episodes', '--cache', 'x', '--size', 'many'], 'number of bytes'),
+        (['import', 'photos', 'x', '--spec', 'cls'], 'FIELD=TYPE'),
+        (['import', 'photos', 'x', '--spec', 'cls=nope'], "field 'cls': expected a type of "),
+        (['import', 'photos', 'x', '--compression', 'nope'], "no field 'nope'"),
+        (['import', 'photos', 'x', '--shard-size', '0'], 'at least one byte'),
+        (['import', 'photos', 'x', '--spec', 'nope=utf8'], "field 'nope': expected one of the fields"),
+        (['prefetch', 'episodes', '--cache', 'x', '--cache-size', 'many'], 'number of bytes'),
     ],
 )
 def test_invalid_arguments_are_one_line(args, said, work, run):
@@ -259,11 +270,14 @@ def check_line(result, said):
         ['show'],
         ['info', 'x', '--what'],
         ['what'],
-        ['show', 'x', '0', '--what'],
+        ['show', 'x', '--what'],
+        ['show', 'episodes', '0'],
         ['cat', 'episodes', 'x', 'id'],
         ['export', 'episodes', 'x', '--format', 'zip'],
         ['import', 'photos', 'x', '--layout', 'nope'],
         ['import', 'photos', 'x', '--workers', '0'],
+        ['import', 'photos', 'x', '--shard-length', '0'],
+        ['copy', 'episodes', 'x', '--workers', '0'],
         ['prefetch', 'episodes', '--cache', 'x', '--mode', 'nope'],
     ],
 )
@@ -276,22 +290,22 @@ def test_damaged_files_are_named_with_advice(work, run):
         file.truncate(100)
     assert '1.jpg: JPEG is cut off' in run('import', 'photos', 'taken', code=1).stderr
     said = run('import', 'photos', 'taken', '--resume', code=1).stderr
-    assert said.endswith('(--resume --skip continues without it)\n')
-    shown = run('import', 'photos', 'taken', '--resume', '--skip').stdout
+    assert said.endswith('(--resume --on-error skip continues without it)\n')
+    shown = run('import', 'photos', 'taken', '--resume', '--on-error', 'skip').stdout
     assert '2 datapoints, from stems' in shown
     assert '1 left out:' in shown
     run('export', 'episodes', 'tars')
     os.truncate(os.path.join('tars', '000000.tar'), 5000)
     said = run('import', 'tars', 'x', code=1).stderr
     assert '000000.tar: ' in said
-    assert said.endswith('(--skip takes what comes before the damage)\n')
+    assert said.endswith('(--on-error skip takes what comes before the damage)\n')
 
 
 def test_control_characters_in_names_of_files_are_escaped(work, run):
     for kind in ('cls', 'jpg', 'json'):
         os.rename(os.path.join('photos', f'1.{kind}'), os.path.join('photos', f'1\x1b[31m.{kind}'))
     os.truncate(os.path.join('photos', '1\x1b[31m.jpg'), 100)
-    shown = run('import', 'photos', 'taken', '--skip').stdout
+    shown = run('import', 'photos', 'taken', '--on-error', 'skip').stdout
     assert '1\\x1b[31m.jpg' in shown
     assert '\x1b' not in shown
 
@@ -312,16 +326,16 @@ def test_verify(work, run):
     assert {note['field'] for note in found['notes']} == {'mask'}
 
 
-def test_index(work, run):
+def test_create_index(work, run):
     count = len(bags.open('episodes'))
-    assert json.loads(run('index', 'episodes', 'id', '--json').stdout) == {
+    assert json.loads(run('create-index', 'episodes', 'id', '--json').stdout) == {
         'path': 'episodes', 'field': 'id', 'keys': count
     }  # fmt: skip
-    assert run('index', 'episodes', 'id').stdout == f'episodes: indexed {count} keys of id\n'
+    assert run('create-index', 'episodes', 'id').stdout == f'episodes: indexed {count} keys of id\n'
     dataset = bags.open('episodes')
     assert dataset.find('id', dataset[7, 'id']['id']) == 7
-    assert 'no field' in run('index', 'episodes', 'nope', code=2).stderr
-    assert 'expected keys' in run('index', 'episodes', 'words', code=1).stderr
+    assert 'no field' in run('create-index', 'episodes', 'nope', code=2).stderr
+    assert 'expected keys' in run('create-index', 'episodes', 'words', code=1).stderr
 
 
 def test_consolidate_and_prefetch(work, run):
@@ -334,21 +348,9 @@ def test_consolidate_and_prefetch(work, run):
         run('prefetch', url, '--cache', 'cache', '--rows', ':5', '--fields', 'id', '--json').stdout
     )
     assert 0 < found['bytes'] < json.loads(run('info', url, '--json').stdout)['bytes']
-    for args, said in ((('--rows', 'x'), 'expected an index'), (('--fields', 'nope'), "no field 'nope'")):
+    for args, said in ((('--rows', 'x'), 'expected rows'), (('--fields', 'nope'), "no field 'nope'")):
         check_line(run('prefetch', url, '--cache', 'x', *args, code=2), said)
     check_line(run('prefetch', 'episodes', '--cache', 'x', code=1), 'cache: has no effect on a local path')
-
-
-def test_trace(work, run):
-    shown = run('trace', 'state.json', '--step', '1').stdout
-    listed = json.loads(run('trace', 'state.json', '--step', '1', '--json').stdout)
-    with bags.open('episodes') as dataset:
-        loaders = [bags.Loader(dataset, 4, rank=rank, world_size=2) for rank in range(2)]
-    assert listed == [loader.indices(0, 1).tolist() for loader in loaders]
-    assert shown.splitlines()[1] == f'rank 1: {" ".join(map(str, listed[1]))}'
-    assert 'has 3' in run('trace', 'state.json', '--step', '9', code=1).output
-    (work / 'state.json').write_text('{')
-    assert 'state.json' in run('trace', 'state.json', '--step', '0', code=1).output
 
 
 def test_copy(work, run):
@@ -365,18 +367,35 @@ def test_copy(work, run):
     assert os.path.exists('packed/000000/words.bagz')
     assert os.path.exists('packed/000000/meta.bag')
     assert '(--resume appends' in run('copy', 'episodes', 'half', code=1).stderr
+    refused = run('copy', 'episodes', 'half', '--resume', '--mode', 'overwrite', code=1).stderr
+    assert "expected 'create' with --resume, got 'overwrite'" in refused
     assert not os.path.exists('x')
     with open('episodes/000000/meta.bagz', 'r+b') as file:
         file.write(b'xxxx')
     assert 'meta.bagz' in run('copy', 'episodes', 'y', '--compression', 'id', code=1).stderr
-    assert 'left out: datapoint 0' in run('copy', 'episodes', 'z', '--skip').stdout
+    assert 'left out: datapoint 0' in run('copy', 'episodes', 'z', '--on-error', 'skip').stdout
+
+
+def test_copies_and_imports_have_the_options_of_writers(work, run):
+    run('copy', 'episodes', 'checked', '--checksum', '--workers', '1')
+    assert bags.info('checked').checksums
+    run('copy', 'checked', 'again')
+    assert bags.info('again').checksums
+    run('copy', 'checked', 'plain', '--no-checksum')
+    assert not bags.info('plain').checksums
+    run('import', 'photos', 'taken', '--checksum', '--compression', 'json', '--shard-length', '2')
+    found = bags.info('taken')
+    assert (found.checksums, found.shards) == (True, 2)
+    assert [name for name, each in found.fields.items() if each.compressed] == ['json']
+    run('import', 'photos', 'small', '--shard-size', '1B')
+    assert bags.info('small').shards == 3
 
 
 def test_show_prints_damage_in_its_field(work, run):
     path = os.path.join('episodes', '000000', 'meta.bagz')
     with open(path, 'r+b') as file:
         file.write(b'xxxx')
-    shown = run('show', 'episodes', '0').output
+    shown = run('show', 'episodes', '--rows', '0').output
     assert 'CorruptError' in shown
     assert 'JPEG' in shown
     assert 'zstd' in run('cat', 'episodes', '0', 'meta', code=1).stderr
@@ -399,7 +418,7 @@ def test_control_characters_are_escaped(tmp_path, run):
     assert '[bold]red[/bold]' in shown
     assert '[red]' in shown
     assert '\x1b' not in shown
-    assert r"'two\nlines\n'" in run('show', tmp_path / 'x', '1').output
+    assert r"'two\nlines\n'" in run('show', tmp_path / 'x', '--rows', '1').output
 
 
 def test_overwrite_and_metadata(tmp_path, run, monkeypatch):
@@ -410,14 +429,14 @@ def test_overwrite_and_metadata(tmp_path, run, monkeypatch):
             writer.append({'id': index})
     run('copy', 'x', 'y')
     run('copy', 'x', 'y', '--rows', ':2', code=1)
-    run('copy', 'x', 'y', '--rows', ':2', '--overwrite')
+    run('copy', 'x', 'y', '--rows', ':2', '--mode', 'overwrite')
     lines = run('info', 'y').stdout.splitlines()
     assert '2 datapoints in 1 shard' in lines[1]
     assert any(line.split() == ['robot', '"arm', '7"'] for line in lines)
     assert any(line.split() == ['id.rate', '50'] for line in lines)
     assert max(map(len, lines)) < 200
     run('export', 'x', 'out')
-    run('import', 'out', 'y', '--overwrite')
+    run('import', 'out', 'y', '--mode', 'overwrite')
     assert bags.open('y').metadata['robot'] == 'arm 7'
     assert 'min  median' in run('statistics', 'x', '--fields', 'id').stdout
     assert run('statistics', 'x', '--fields', 'nope', code=2)
@@ -434,10 +453,10 @@ def test_times_and_complex_numbers_are_shown(run, tmp_path):
         tmp_path / 'd', {'t': 'array(datetime64[us])', 'c': 'array(complex64,1)'}
     ) as writer:
         writer.append({'t': np.datetime64('2024-01-02T03:04:05', 'us'), 'c': np.full(1, 1 + 2j, 'c8')})
-    output = run('show', tmp_path / 'd', 0).output
+    output = run('show', tmp_path / 'd', '--rows', '0').output
     assert '2024-01-02T03:04:05' in output
     assert '1.+2.j' in output
-    output = run('show', tmp_path / 'd', 0, '--json').output
+    output = run('show', tmp_path / 'd', '--rows', '0', '--json').output
     assert '"2024-01-02T03:04:05.000000"' in output
     assert '(1+2j)' in output
 
@@ -446,8 +465,10 @@ def test_an_export_is_replaced_and_notes_of_an_import_are_printed(work, run):
     run('export', 'dataset', 'tars')
     check_line(run('export', 'dataset', 'tars', code=1), 'something is there already')
     check_line(run('export', 'dataset', 'tars', '--resume', code=1), 'holds no unfinished export to resume')
-    run('export', 'dataset', 'tars', '--overwrite', '--durability', 'none')
+    run('export', 'dataset', 'tars', '--mode', 'overwrite', '--durability', 'none')
     (work / 'tars/README.md').write_text('# Mine')
     assert "left out: 'README.md'" in run('import', 'tars', 'again').stdout
     (work / 'tars/.unfinished-export.json').write_text('{}')
     check_line(run('import', 'tars', 'other', code=1), 'is an unfinished export')
+    refused = '--resume continues it, --mode overwrite replaces it'
+    check_line(run('export', 'dataset', 'tars', code=1), refused)

@@ -24,7 +24,7 @@ def test_closed_pipe_exits_without_an_error(work, spawn):
         writer.write(bytes(1 << 24))
         for number in range(3000):
             writer.write(f'text {number}')
-    for line in ('bags cat large.bag 0 | head -c 5', 'bags head large.bag -n 3000 | head -n 2'):
+    for line in ('bags cat large.bag 0 | head -c 5', 'bags show large.bag --rows :3000 | head -n 2'):
         done = spawn(f'{line} > /dev/null; exit ${{PIPESTATUS[0]}}', check=False)
         assert (done.returncode, done.stderr) == (141, b'')
 
@@ -40,7 +40,7 @@ def test_ctrl_c(work, environment):
         for number in range(200_000):
             writer.write(f'text {number}')
     process = subprocess.Popen(
-        [sys.executable, '-m', 'bags', 'head', 'many.bag', '-n', '200000'],
+        [sys.executable, '-m', 'bags', 'show', 'many.bag', '--rows', ':'],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -87,19 +87,19 @@ def test_on_a_terminal(work, environment):
 
 @pytest.mark.slow
 def test_ascii_output_without_unicode(work, spawn):
-    for line in ('bags info episodes', 'bags show episodes 0'):
+    for line in ('bags info episodes', 'bags show episodes'):
         assert spawn(f'PYTHONIOENCODING=ascii {line}').stdout.isascii()
     with bags.DatasetWriter('texts', {'text': 'utf8'}) as writer:
         writer.append({'text': '→漢é'})
     for encoding in ('ascii', 'latin-1', 'utf-8'):
         (line,) = (
-            spawn(f'PYTHONIOENCODING={encoding} bags head texts --json').stdout.decode(encoding).splitlines()
+            spawn(f'PYTHONIOENCODING={encoding} bags show texts --json').stdout.decode(encoding).splitlines()
         )
         assert json.loads(line)['fields'] == {'text': '→漢é'}
     assert '█' in spawn('PYTHONIOENCODING=utf-8 bags info episodes').stdout.decode()
 
 
-def test_recover_after_a_kill(work, spawn, kit):
+def test_recover_after_a_kill(work, spawn, run):
     code = """
 import os, sys, bags
 writer = bags.ShardedDatasetWriter('killed', {'id': 'int(8)', 'words': 'utf8[]'}, shard_length=10)
@@ -115,14 +115,14 @@ os._exit(0)
     spawn(f'"{sys.executable}" -c "$CODE"'.replace('"$CODE"', f"'{code.replace(chr(39), chr(34))}'"))
     with open('killed/000002/words.bag', 'ab') as file:
         file.write(b'half a record')
-    shown = spawn('bags recover killed').stdout.decode()
+    shown = run('recover', 'killed').stdout
     assert '000002: closed, with 5 datapoints; dropped 13 bytes' in shown
     assert '2 parts closed already' in shown
     assert 'limits.refs.bag' not in os.listdir('killed/000002')
     with bags.open('killed') as dataset:
         assert [row['id'] for row in dataset] == list(range(25))
-    assert 'closed already' in spawn('bags recover killed').stdout.decode()
-    assert 'closed, with 25 records' in spawn('bags recover killed.bag').stdout.decode()
+    assert 'closed already' in run('recover', 'killed').stdout
+    assert 'closed, with 25 records' in run('recover', 'killed.bag').stdout
     assert not os.path.exists('limits.killed.bag')
     assert bags.bag.Reader('killed.bag')[24] == b'x' * 24
 

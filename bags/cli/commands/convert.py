@@ -8,18 +8,23 @@ import typer
 
 from bags.cli.arguments import (
     SHARD_SIZE,
+    CheckSource,
+    Checksum,
+    Compression,
     Durability,
     Fields,
     Json,
-    Overwrite,
+    Mode,
+    OnError,
     Path,
+    ShardLength,
     ShardSize,
     Workers,
     argument,
     check_field,
-    mode_of,
     option,
     parse_byte_count,
+    parse_compression,
     parse_fields,
 )
 from bags.cli.errors import UsageError, fail
@@ -42,23 +47,23 @@ def import_(
         Layout | None,
         option('--layout', help='How files are grouped into datapoints; by default what fits their names.'),
     ] = None,
-    types: Annotated[
+    spec: Annotated[
         list[str] | None,
-        option('--type', metavar='FIELD=TYPE', help='Another type for a field; none drops it.'),
+        option('--spec', metavar='FIELD=TYPE', help='Another type for a field; none drops it.'),
     ] = None,
     dry_run: Annotated[bool, typer.Option('--dry-run', help='Only print the resulting dataset.')] = False,
-    skip: Annotated[
-        bool, typer.Option('--skip', help='Leave out datapoints with damaged files, and list these.')
-    ] = False,
+    on_error: OnError = 'raise',
     encode: Annotated[
         bool,
         typer.Option('--encode', help='Encode episodes of videos again that do not begin at a key frame.'),
     ] = False,
+    compression: Compression = None,
+    shard_size: ShardSize = SHARD_SIZE,
+    shard_length: ShardLength = None,
     resume: Annotated[bool, typer.Option('--resume', help='Continue an interrupted import.')] = False,
-    other_source: Annotated[
-        bool, typer.Option('--other-source', help='Continue even if the source has changed since.')
-    ] = False,
-    overwrite: Overwrite = False,
+    check_source: CheckSource = True,
+    mode: Mode = 'create',
+    checksum: Checksum = None,
     durability: Durability = 'close',
     workers: Workers = None,
     json: Json = False,
@@ -70,7 +75,7 @@ def import_(
 
     Example: bags import photos dataset
 
-    Example: bags import photos dataset --dry-run --type cls='int(8)' --type json=none
+    Example: bags import photos dataset --dry-run --spec cls='int(8)' --spec json=none
     """
     from bags.dataset.encoder import bind_encoders
     from bags.dataset.spec import parse_spec
@@ -82,26 +87,25 @@ def import_(
     *sources, target = source if len(source) > 1 or not dry_run else [*source, '']
     if not sources:
         raise UsageError('expected a source and then the dataset to create, got one path')
-    spec: dict[str, str | None] = {}
-    for change in types or ():
-        field, equals, kind = change.partition('=')
+    types: dict[str, str | None] = {}
+    for change in spec or ():
+        field, equals, text = change.partition('=')
         if not equals:
-            raise UsageError(f'--type: expected FIELD=TYPE, got {change!r}')
-        spec[field] = None if kind == 'none' else kind
-    on_error: Literal['raise', 'skip'] = 'skip' if skip else 'raise'
+            raise UsageError(f'--spec: expected FIELD=TYPE, got {change!r}')
+        types[field] = None if text == 'none' else text
     try:
         found = open_source(
             sources[0] if len(sources) == 1 else sources,
             format=format,
             layout=layout,
-            spec=spec,
+            spec=types,
             on_error=on_error,
         )
         bind_encoders(parse_spec(found.spec), None)
     except SpecError as exc:
         raise UsageError(str(exc)) from exc
     except SourceError as exc:
-        fail(f'{exc} (--skip takes what comes before the damage)' if is_tar(exc.name) else str(exc))
+        fail(f'{exc} (--on-error skip takes what comes before the damage)' if is_tar(exc.name) else str(exc))
     layout_found = getattr(found, 'layout', found.format)
     if dry_run:
         facts = {'layout': layout_found, 'datapoints': found.count, 'spec': found.spec, 'notes': found.notes}
@@ -113,14 +117,18 @@ def import_(
             target,
             on_error=on_error,
             encode=encode,
-            check_source=not other_source,
+            check_source=check_source,
             workers=workers,
+            compression=parse_compression(compression, found.spec),
+            shard_size=parse_byte_count(shard_size),
+            shard_length=shard_length,
             resume=resume,
-            mode=mode_of(overwrite),
+            mode=mode,
+            checksum=checksum,
             durability=durability,
         )
     except SourceError as exc:
-        fail(f'{exc} (--resume --skip continues without it)')
+        fail(f'{exc} (--resume --on-error skip continues without it)')
     _print(json, {'layout': layout_found, 'target': target, **facts_of(done)})
 
 
@@ -152,7 +160,7 @@ def export(
         option('--key', metavar='FIELD', help='A field of texts or integers that names the files.'),
     ] = None,
     resume: Annotated[bool, typer.Option('--resume', help='Continue an export that was killed.')] = False,
-    overwrite: Overwrite = False,
+    mode: Mode = 'create',
     durability: Durability = 'close',
     json: Json = False,
 ) -> None:
@@ -181,7 +189,7 @@ def export(
             shard_size=size,
             key=key,
             resume=resume,
-            mode=mode_of(overwrite),
+            mode=mode,
             durability=durability,
         )
     answer(json, {'target': target, **facts_of(done)}, summary(target, done), *done.notes)

@@ -1,4 +1,4 @@
-"""`bags copy`; `bags consolidate`, `bags index` and `bags prefetch`, which make reading faster."""
+"""`bags copy`; `bags consolidate`, `bags create-index` and `bags prefetch`, which make reading faster."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ import typer
 
 from bags.cli.arguments import (
     SHARD_SIZE,
+    CheckSource,
+    Checksum,
+    Compression,
     Durability,
     Fields,
     Json,
-    Overwrite,
+    Mode,
+    OnError,
     Rows,
+    ShardLength,
     ShardSize,
+    Workers,
     argument,
     check_field,
-    mode_of,
     option,
     parse_byte_count,
     parse_compression,
@@ -32,25 +37,24 @@ def copy(
     target: Annotated[str, argument('TARGET', 'The copy; also a URL.')],
     rows: Rows = '',
     fields: Fields = None,
-    compression: Annotated[
+    compression: Compression = None,
+    shard_size: ShardSize = SHARD_SIZE,
+    shard_length: ShardLength = None,
+    resume: Annotated[bool, typer.Option('--resume', help='Continue an interrupted copy.')] = False,
+    check_source: CheckSource = True,
+    mode: Mode = 'create',
+    link: Annotated[
         str | None,
         option(
-            '--compression', metavar='NAMES', help='As meta,text=19 or text=dictionary; by default unchanged.'
+            '--link',
+            metavar='FIELDS',
+            help='Do not copy the records of these fields: link to them. "all" are those of over 256 bytes.',
         ),
     ] = None,
-    shard_size: ShardSize = SHARD_SIZE,
-    shard_length: Annotated[
-        int | None, typer.Option(min=1, show_default=False, help='Datapoints of a full shard.')
-    ] = None,
-    resume: Annotated[bool, typer.Option('--resume', help='Continue an interrupted copy.')] = False,
-    other_source: Annotated[
-        bool, typer.Option('--other-source', help='Continue even if the source has changed since.')
-    ] = False,
-    overwrite: Overwrite = False,
-    skip: Annotated[
-        bool, typer.Option('--skip', help='Leave out datapoints that cannot be read, and list them.')
-    ] = False,
+    on_error: OnError = 'raise',
+    checksum: Checksum = None,
     durability: Durability = 'close',
+    workers: Workers = None,
     json: Json = False,
 ) -> None:
     """Copies a dataset or a part of it: resharded, with other compression, with fewer fields.
@@ -60,6 +64,8 @@ def copy(
     Example: bags copy episodes half --rows ::2 --fields id,words
 
     Example: bags copy episodes small --compression words,meta=19
+
+    Example: bags copy episodes view --rows ::2 --link all
     """
     import bags
 
@@ -68,14 +74,17 @@ def copy(
             select_rows(dataset, rows),
             target,
             fields=parse_fields(fields, dataset.spec),
-            compression=None if compression is None else parse_compression(compression, dataset.spec),
+            compression=parse_compression(compression, dataset.spec),
             shard_size=parse_byte_count(shard_size),
             shard_length=shard_length,
             resume=resume,
-            check_source=not other_source,
-            mode=mode_of(overwrite),
+            check_source=check_source,
+            mode=mode,
+            checksum=checksum,
             durability=durability,
-            on_error='skip' if skip else 'raise',
+            workers=workers,
+            on_error=on_error,
+            link=link == 'all' or parse_fields(link, dataset.spec) or False,
         )
     for each in () if json else done.skipped:
         say(f'left out: datapoint {each.datapoint:,}: {each.error}', 'yellow')
@@ -95,14 +104,14 @@ def consolidate(
     answer(json, {'path': path, 'shards': shards}, f'{path}: consolidated {plural(shards, "shard")}')
 
 
-def index(
+def create_index(
     path: Annotated[str, argument('PATH', 'A dataset; also a URL.')],
     field: Annotated[str, argument('FIELD', 'Its field of keys: utf8, bytes, int or uint.')],
     json: Json = False,
 ) -> None:
     """Writes the index of a field of keys, with which find() and find_many() find datapoints.
 
-    Example: bags index episodes id
+    Example: bags create-index episodes id
     """
     import bags
 
@@ -120,8 +129,8 @@ def prefetch(
     ],
     rows: Rows = '',
     fields: Fields = None,
-    size: Annotated[
-        str | None, option('--size', metavar='BYTES', help='Largest size of the cache, as 500GB.')
+    cache_size: Annotated[
+        str | None, option('--cache-size', metavar='BYTES', help='Largest size of the cache, as 500GB.')
     ] = None,
     json: Json = False,
 ) -> None:
@@ -133,7 +142,7 @@ def prefetch(
     """
     import bags
 
-    options: dict[str, Any] = {} if size is None else {'cache_size': parse_byte_count(size)}
+    options: dict[str, Any] = {} if cache_size is None else {'cache_size': parse_byte_count(cache_size)}
     with bags.open(path, cache=cache, **options) as dataset:
         fetched = bags.prefetch(select_rows(dataset, rows), parse_fields(fields, dataset.spec))
     facts = {'path': path, 'cache': cache, 'bytes': fetched}

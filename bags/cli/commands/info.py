@@ -28,9 +28,10 @@ def info(path: Path, json: Json = False) -> None:
     Example: bags info episodes
     """
     import bags
+    from bags.maintenance.info import DatasetInfo
 
     found = bags.info(path)
-    is_dataset = isinstance(found, bags.types.DatasetInfo)
+    is_dataset = isinstance(found, DatasetInfo)
     if json:
         print_json({'kind': 'dataset' if is_dataset else 'bag', **dataclasses.asdict(found)})
         return
@@ -52,10 +53,12 @@ def _print_dataset(found: Any) -> None:
     shards = plural(found.shards, 'shard')
     say(f'{plural(found.datapoints, "datapoint")} in {shards}, {byte_count(found.bytes)}\n')
     fields = found.fields.values()
+    linked = [field.linked_bytes for field in fields]
     columns = [
         ('field', 'left', [*found.fields, '(refs)']),
         ('type', 'left', [*(field.type for field in fields), '']),
         ('bytes', 'right', [*(byte_count(field.bytes) for field in fields), byte_count(found.refs_bytes)]),
+        ('linked', 'right', [*(byte_count(size) if size else '' for size in linked), '']),
         ('zstd', 'right', [*(f'{field.ratio:.1f}×' if field.ratio else '' for field in fields), '']),
         ('bytes a record', 'whole', [*(_range(field.record_bytes, byte_count) for field in fields), '']),
         ('items', 'whole', [*(_range(field.items, '{:,.0f}'.format) for field in fields), '']),

@@ -1,4 +1,4 @@
-"""`bags show`, `head`, `tail`: print datapoints with readable values; `bags cat`: writes one record."""
+"""`bags show`: prints datapoints with readable values; `bags cat`: writes one record."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import sys
 from collections.abc import Iterator
 from typing import Annotated, Any, BinaryIO
 
-import typer
-
 from bags.cli.arguments import (
     Fields,
     Json,
     Path,
+    Rows,
     argument,
     check_field,
     option,
@@ -25,48 +24,27 @@ from bags.cli.arguments import (
 from bags.cli.errors import UsageError
 from bags.cli.output import as_text, print_json, print_rich, say, table
 
-Count = Annotated[int, typer.Option('--count', '-n', min=0, help='How many.')]
-Index = Annotated[
-    str, argument('[INDEX]', '7, -1, 10:20, ::100, or several separated by commas; by default the first.')
-]
 Save = Annotated[
     str | None, option('--save', metavar='DIR', help='Also save the media as files in this folder.')
 ]
 
 
-def show(path: Path, index: Index = '', fields: Fields = None, save: Save = None, json: Json = False) -> None:
-    """Shows a datapoint or several: values, shapes of arrays, headers of media.
+def show(path: Path, rows: Rows = '', fields: Fields = None, save: Save = None, json: Json = False) -> None:
+    """Shows the first datapoint, or those of `--rows`: values, shapes of arrays, headers of media.
 
-    Example: bags show episodes 10:12 --fields id,image
+    Example: bags show episodes
 
-    Example: bags show episodes 0 --save out
+    Example: bags show episodes --rows 10:12 --fields id,image
 
-    Example: bags show episodes -1
+    Example: bags show episodes --rows 0:5
+
+    Example: bags show episodes --rows -5:
+
+    Example: bags show episodes --rows 3 --save out
     """
-    if index.startswith('--'):
-        raise typer.BadParameter(f'No such option: {index}')
-    _show(path, index or ':1', fields, save, json)
-
-
-def head(path: Path, count: Count = 5, fields: Fields = None, json: Json = False) -> None:
-    """Shows the first datapoints.
-
-    Example: bags head episodes --count 3
-    """
-    _show(path, f':{count}', fields, None, json)
-
-
-def tail(path: Path, count: Count = 5, fields: Fields = None, json: Json = False) -> None:
-    """Shows the last datapoints.
-
-    Example: bags tail episodes --count 3
-    """
-    _show(path, f'-{count}:' if count else ':0', fields, None, json)
-
-
-def _show(path: str, rows: str, fields: str | None, save: str | None, json: bool) -> None:
     from bags.maintenance.location import locate
 
+    rows = rows or ':1'
     if locate(path).type != 'bags':
         found = _show_datapoints(path, rows, fields, save)
     elif fields is None:

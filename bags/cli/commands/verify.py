@@ -27,15 +27,15 @@ def verify(
 
     Example: bags verify episodes --decode
     """
-    import bags
     from bags.dataset.schema import Decoders
     from bags.maintenance.location import locate
     from bags.maintenance.verify import find_damage
+    from bags.maintenance.verify_bag import Damage
 
     damage = 0
     listed: dict[str, list[Any]] = {'damage': [], 'notes': []}
     for finding in find_damage([locate(path)], Decoders(None), decode, workers, None):
-        is_damage = isinstance(finding, bags.types.Damage)
+        is_damage = isinstance(finding, Damage)
         damage += is_damage
         if json:
             listed['damage' if is_damage else 'notes'].append(dataclasses.asdict(finding))
