@@ -10,8 +10,7 @@ from bags.dataset.selection import Fields
 from bags.loader.collate import CollateField
 from bags.loader.loader import Loader, check_loader
 from bags.loader.rows import MapStyle
-from bags.loader.schedule import LastBatch
-from bags.loader.state import Cursor
+from bags.loader.schedule import Cursor, LastBatch
 from bags.samplers import Sampler
 from bags.validation import import_optional, integer
 from bags.workers.outcome import Outcome, do

@@ -13,7 +13,7 @@ from bags.dataset.batch import Ragged, convert
 from bags.formats.arrays import is_small_float
 from bags.loader.iterator import LoaderIterator
 from bags.loader.loader import Loader, check_loader
-from bags.loader.state import Cursor
+from bags.loader.schedule import Cursor
 from bags.validation import import_optional
 
 if TYPE_CHECKING:
@@ -137,10 +137,10 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
             batches = self.loader.worker_shard(0, 1, self.loader.begin())
         else:
             loader = self.loader.without_workers()
-            batches = loader.worker_shard(info.id, info.num_workers, self.begin(info))
+            batches = loader.worker_shard(info.id, info.num_workers, self._begin(info))
         return Tensors(batches) if self.tensors else batches
 
-    def begin(self, info: Any) -> Cursor:
+    def _begin(self, info: Any) -> Cursor:
         """Returns where a worker begins. The first worker of an iteration advances the loader.
 
         Raises:
@@ -157,7 +157,7 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
         try:
             rows = self._begun.tolist()
             number = next(
-                (p for p, row in enumerate(rows) if row[0] == key and row[1] < info.num_workers), None
+                (known for known, row in enumerate(rows) if row[0] == key and row[1] < info.num_workers), None
             )
             if number is None:
                 number = -1

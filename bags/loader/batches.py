@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -12,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.dataset.base import Dataset
-from bags.dataset.batch import Ragged
+from bags.dataset.batch import split
 from bags.dataset.selection import Fields, select_fields
-from bags.dataset.spec import Spec, parse_spec
 from bags.errors import BagsError, CorruptError, DecodeError, StackError
 from bags.indexing import Int64s
 from bags.loader.rows import RowBatches, columns_of, rows_of
@@ -57,9 +55,7 @@ class Made(NamedTuple):
 class BatchMaker:
     """Makes batches by the number of their step. They do not depend on order, thread or process."""
 
-    dataset: Any
-    types: Spec
-    """Types of the fields of the dataset; empty for a map-style dataset."""
+    dataset: Dataset | RowBatches
     fields: Fields
     sampler: Sampler
     schedule: Schedule
@@ -70,20 +66,26 @@ class BatchMaker:
     """Takes a batch, and `rng` if it has a parameter of that name; returns a batch."""
     collate: Callable[[Any], Any] | None
     """Called with the result of `transform`."""
-    mask: str | None
-    """A column of every batch that is False for repeats."""
     per_datapoint: bool
     """Whether `transform` takes a datapoint and returns one."""
-    takes_rng: bool
-    """Whether `transform` has a parameter `rng`."""
     on_error: OnError
     """How to handle datapoints that cannot be read."""
-    unreadable: dict[int, Skipped]
+    mask: str | None = None
+    """A column of every batch that is False for repeats."""
+    unreadable: dict[int, Skipped] = dataclasses.field(default_factory=dict)
     """Datapoints to leave out, or known to be unreadable, by index."""
+    counts_retries: bool = False
+    """Whether it runs in a worker process, so that `Made` reports the retries of the process."""
     _plan: tuple[int, list[PlannedStep]] = (-1, [])
     """The number of a step, and the planned steps from it on."""
     _retries: int = 0
     """Retries that `Made` has reported; from 0 in a worker process."""
+
+    def __post_init__(self) -> None:
+        self.types = self.dataset.types if isinstance(self.dataset, Dataset) else {}
+        """Types of the fields of the dataset; empty for a map-style dataset."""
+        self.takes_rng = self.transform is not None and _takes_rng(self.transform)
+        """Whether `transform` has a parameter `rng`."""
 
     def make(self, numbers: range) -> list[Made] | Partial:
         """Returns the batches of consecutive steps, whose numbers have one quotient by `PLAN_STEPS`.
@@ -105,7 +107,7 @@ class BatchMaker:
                 made.append(self._make(*each, None if together is None else together[number]))
         except Exception as exc:
             return Partial(made, exc)
-        if made:
+        if made and self.counts_retries:
             retries = retries_of(self.dataset)
             made[-1] = made[-1]._replace(retries=retries - self._retries)
             self._retries = retries
@@ -214,14 +216,8 @@ class BatchMaker:
                 and not field_type.optional
             ):
                 return None  # Bags 0.x: the numbers of only some batches fit an array.
-        ranges = list(itertools.pairwise(itertools.accumulate(map(len, parts), initial=0)))
-        values = [
-            [_rows(column, start, stop) for start, stop in ranges]
-            if isinstance(column, Ragged)
-            else [column[start:stop] for start, stop in ranges]
-            for column in columns.values()
-        ]
-        return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)] or None
+        divided = [split(column, list(map(len, parts))) for column in columns.values()]
+        return [dict(zip(columns, batch, strict=True)) for batch in zip(*divided, strict=True)] or None
 
     def _transformed_each(
         self, batch: Any, epoch: int, positions: Int64s, bins: Int64s | None, indices: Int64s
@@ -309,27 +305,12 @@ def _add_columns(batch: Any, columns: Batch, whose: str) -> None:
         batch[name] = column
 
 
-def types_of(dataset: Any) -> Spec | None:
-    """Returns the types of a dataset's fields; None for an object without a spec."""
-    if isinstance(dataset, Dataset):
-        return dataset.types
-    spec = getattr(dataset, 'spec', None)
-    return None if spec is None else parse_spec(spec)
-
-
-def _rows(column: Ragged, start: int, stop: int) -> Ragged:
-    """Returns consecutive rows, without a copy."""
-    offsets = column.offsets[start : stop + 1]
-    present = None if column.present is None else column.present[start:stop]
-    return Ragged(column.values[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0], present)
-
-
 def retries_of(dataset: Any) -> int:
     """Returns the number of requests of a dataset that were retried by this process."""
     return dataset.retries if isinstance(dataset, Dataset) else 0
 
 
-def takes_rng(transform: Callable[..., Any]) -> bool:
+def _takes_rng(transform: Callable[..., Any]) -> bool:
     """Returns whether a function has a parameter `rng`."""
     try:
         return 'rng' in inspect.signature(transform).parameters

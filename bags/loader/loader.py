@@ -15,15 +15,13 @@ from bags.dataset.fingerprint import fingerprint
 from bags.dataset.selection import Fields, select_fields
 from bags.dataset.spec import type_texts
 from bags.indexing import Int64s, as_indices
-from bags.loader.batches import MASK, BatchMaker, OnError, Skipped, retries_of, takes_rng, types_of
+from bags.loader.batches import MASK, BatchMaker, OnError, Skipped, retries_of
 from bags.loader.collate import CollateField, collate_function
 from bags.loader.iterator import LoaderIterator
 from bags.loader.rows import MapStyle, RowBatches
-from bags.loader.schedule import LastBatch, Progress, Schedule
-from bags.loader.state import Cursor, State, cursor_from
-from bags.loader.trace import indices_of_step
-from bags.samplers import Sampler, Sequential, ShardShuffled, Shuffled, shard_lengths
-from bags.samplers.orders import check_sampler
+from bags.loader.schedule import Cursor, LastBatch, Progress, Schedule, State, cursor_from, plan_steps
+from bags.samplers import Sampler
+from bags.samplers.orders import check_sampler, sampler_for
 from bags.validation import at_least, at_least_or_none, integer, item_count, one_of, with_advice, worker_count
 from bags.workers.processes import check_sendable
 
@@ -35,7 +33,7 @@ class Loader:
 
     Batches are dicts of columns, as `dataset.batch` returns them. Each iteration is the next epoch, even if
     the previous one was not finished, unless `set_epoch` or `load_state_dict` is called. The order depends
-    only on `seed` and the epoch, not on the number and kind of workers. Batches do not mix epochs.
+    only on `seed` and the epoch, not on the workers. Batches do not mix epochs.
 
     Args:
         dataset: A reader, a view, or any object with `__len__` and `__getitem__` such as a map-style dataset
@@ -118,7 +116,6 @@ class Loader:
                 f'processes: expected True or False, got {processes!r:.200}; workers= is their number'
             )
         self.dataset = dataset if isinstance(dataset, Dataset) else RowBatches(dataset)
-        self.types = types_of(self.dataset)
         is_iterable = hasattr(fields, '__iter__') and not isinstance(fields, str | Mapping)
         self.fields: Any = tuple(fields) if is_iterable else fields  # type: ignore[arg-type]
         self.seed = integer('seed', seed)
@@ -133,60 +130,43 @@ class Loader:
         if last_batch is not None:
             one_of('last_batch', last_batch, get_args(LastBatch))
         self._last_batch = last_batch
-        self.sampler = _sampler(self.dataset, shuffle, self.seed) if sampler is None else sampler
-        self.transform, self.collate = transform, collate_function(collate)
-        self._takes_rng = transform is not None and takes_rng(transform)
+        self.sampler = sampler_for(dataset, shuffle, self.seed) if sampler is None else sampler
+        check_sampler(self.sampler, len(dataset))
         one_of('per', per, ('batch', 'datapoint'))
         one_of('on_error', on_error, get_args(OnError))
         if per == 'datapoint' and transform is None:
             raise ValueError("per='datapoint': expected a transform")
-        self.per, self.on_error = per, on_error
         left_out = as_indices(skip, len(dataset), 'skip')
         self._left_out = {index: Skipped(index, None, 'in skip') for index in left_out.tolist()}
         self.unreadable: dict[int, Skipped] = dict(self._left_out)
         """Datapoints to leave out, or that could not be read, by index."""
         self.to_device, self.mask_column = to_device, mask_column
-        check_sampler(self.sampler, len(dataset))
         self._set_rank(rank, world_size)
+        self._maker = BatchMaker(
+            self.dataset, self.fields, self.sampler, self.schedule, self.seed, transform,
+            collate_function(collate), per == 'datapoint', on_error,
+        )  # fmt: skip
         self.cursor_numbers: MutableSequence[int] = [*Cursor()]
-        """The numbers of `_next_cursor`."""
+        """The numbers of `next_cursor`."""
         self.progress: Progress | None = None
-        self._retries = -retries_of(self.dataset)
+        self.process_retries = -retries_of(self.dataset)
         """Requests retried by worker processes, less those that were retried before."""
         if self.processes and self.workers:
-            check_sendable(
-                dataset=self.dataset, sampler=self.sampler, transform=transform, collate=self.collate
-            )
+            check_sendable(dataset=self.dataset, sampler=self.sampler, transform=transform, collate=collate)
 
     def _set_rank(self, rank: int, world_size: int) -> None:
         """Sets the rank and the dependent attributes, after checking that batches can be made."""
         self.world_size = item_count('world_size', world_size, 1)
         self.rank = item_count('rank', rank, 0)
-        if self.rank >= self.world_size:
-            raise ValueError(f'rank: expected less than world_size ({self.world_size}), got {rank}')
         self.last_batch: LastBatch = self._last_batch or ('pad' if self.world_size > 1 else 'partial')
-        length = len(self.sampler)
-        self.schedule = Schedule(
-            length, self.batch_size, self.rank, self.world_size, self.last_batch, self.epochs
-        )
         if not len(self.dataset):
             raise ValueError('dataset: expected datapoints to load, got none')
-        if not length:
-            raise ValueError('sampler: expected positions to load, got none')
-        if length < self.world_size and self.last_batch != 'pad':
-            raise ValueError(
-                f'world_size: expected at most the {length} datapoints there are, got {self.world_size}'
-            )
-        most = length // self.world_size
-        if self.batch_size > most and self.last_batch == 'drop':
-            each = f' for each of {self.world_size} ranks' if self.world_size > 1 else ''
-            raise ValueError(
-                f'batch_size: expected at most the {most} datapoints there are{each}, got {self.batch_size} '
-                "(last_batch='partial' gives smaller batches)"
-            )
-        self.schedule.check_equal_steps()
+        self.schedule = Schedule(
+            len(self.sampler), self.batch_size, self.rank, self.world_size, self.last_batch, self.epochs
+        )
+        self.schedule.check()
         self._mask = self.mask_column or (MASK if self.last_batch == 'pad' else None)
-        if self.types is not None and self._mask in select_fields(self.fields, self.types):
+        if self._mask in self.spec:
             raise ValueError(f'mask_column: expected a name that is not a field, got {self._mask!r}')
 
     def __len__(self) -> int:
@@ -209,12 +189,8 @@ class Loader:
     def on_rank(self, rank: int, world_size: int) -> Loader:
         """Returns this loader for another rank."""
         other = copy.copy(self)
-        other.cursor_numbers, other.progress, other.unreadable = (
-            [*self.next_cursor],
-            None,
-            dict(self._left_out),
-        )
-        other._retries = -retries_of(self.dataset)
+        other.cursor_numbers, other.progress = [*self.next_cursor], None
+        other.unreadable, other.process_retries = dict(self._left_out), -retries_of(self.dataset)
         other._set_rank(rank, world_size)
         return other
 
@@ -227,9 +203,7 @@ class Loader:
     # Iteration.
 
     def __iter__(self) -> LoaderIterator:
-        iterator = LoaderIterator(self, self.begin())
-        iterator.start()
-        return iterator
+        return LoaderIterator(self, self.begin()).start()
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration begin with this epoch; later iterations continue from there."""
@@ -256,7 +230,7 @@ class Loader:
     @property
     def spec(self) -> dict[str, str]:
         """The type of each field that is read; empty for a dataset without a `spec`."""
-        types = self.types or {}
+        types = getattr(self.dataset, 'types', {})
         return type_texts({name: types[name] for name in select_fields(self.fields, types)} if types else {})
 
     @property
@@ -274,7 +248,7 @@ class Loader:
         Requests of its worker processes are in it with their batches; those of other datasets on the same
         store in this process are in it too. The logger `bags.storage` says which requests they were.
         """
-        return self._retries + retries_of(self.dataset)
+        return self.process_retries + retries_of(self.dataset)
 
     def indices(self, epoch: int, step: int) -> Int64s:
         """Returns the datapoints of a step of an epoch on this rank, int64, in the order of the batch.
@@ -290,7 +264,10 @@ class Loader:
             IndexError: The epoch has fewer steps.
         """
         begin = Cursor(item_count('epoch', epoch, 0), 0, epoch)
-        return indices_of_step(self.sampler, self.schedule._replace(begin=begin), step)
+        schedule = self.schedule._replace(begin=begin)
+        if item_count('step', step, 0) >= schedule.epoch_steps():
+            raise IndexError(f'step {step} out of range: an epoch has {schedule.epoch_steps()} on this rank')
+        return plan_steps(self.sampler, schedule, step, 1)[0].indices
 
     def worker_shard(self, worker: int, workers: int, begin: Cursor | None = None) -> LoaderIterator:
         """Returns every `workers`-th batch, from batch `worker` on, for one worker of another library.
@@ -307,11 +284,10 @@ class Loader:
 
     def batch_maker(self, schedule: Schedule) -> BatchMaker:
         """Returns the maker of the batches of a schedule."""
-        return BatchMaker(
-            self.dataset, self.types or {}, self.fields, self.sampler, schedule, self.seed, self.transform,
-            self.collate, self._mask, self.per == 'datapoint', self._takes_rng, self.on_error,
-            dict(self.unreadable),
-        )  # fmt: skip
+        maker = copy.copy(self._maker)
+        maker.schedule, maker.mask, maker.unreadable = schedule, self._mask, dict(self.unreadable)
+        maker.counts_retries = self.processes and self.workers > 0
+        return maker
 
     # State.
 
@@ -364,16 +340,8 @@ class Loader:
         dataset = self.fingerprint if check_dataset else None
         own = {'seed': self.seed, 'sampler': repr(self.sampler), 'dataset': dataset}
         cursor = cursor_from(state, own, len(self.sampler), self.epochs)
-        self.schedule._replace(begin=cursor).check_equal_steps()
+        self.schedule._replace(begin=cursor).check()
         return cursor
-
-
-def _sampler(dataset: Dataset | RowBatches, shuffle: bool | str, seed: int) -> Sampler:
-    if shuffle == 'shards':
-        return ShardShuffled(shard_lengths(dataset), seed)
-    if not isinstance(shuffle, bool):
-        raise ValueError(f"shuffle: expected True, False or 'shards', got {shuffle!r}")
-    return Shuffled(len(dataset), seed) if shuffle else Sequential(len(dataset))
 
 
 def check_loader(loader: Any) -> None:

@@ -1,4 +1,4 @@
-"""The datapoints of each rank at each step. No I/O.
+"""The datapoints of each rank at each step, and the state from which a run resumes. No I/O.
 
 With a batch size of 2 and a world size of 3, a step takes 6 positions, and rank 1 takes the middle two:
 
@@ -15,18 +15,36 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import operator
-from typing import Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from bags.dataset.batch import Ragged
 from bags.indexing import Int64s
-from bags.loader.state import Cursor
 from bags.samplers import Sampler
 
 LastBatch = Literal['pad', 'drop', 'partial']
 PLAN_STEPS = 64
 """Number of steps whose datapoints are sampled with one call, which takes at least 50 us."""
+State = dict[str, Any]
+"""The position of a run, as integers and strings."""
+MUST_MATCH = {
+    'dataset': ('dataset', 'fingerprint of the dataset'),
+    'seed': ('run', 'seed'),
+    'sampler': ('run', 'sampler'),
+}
+"""Keys of the state that must be equal for a run to resume, with their names in error messages."""
+
+
+class Cursor(NamedTuple):
+    """A point between two steps of a run."""
+
+    epoch: int = 0
+    consumed: int = 0
+    """Positions of the epoch that all ranks together have taken."""
+    first: int = 0
+    """The epoch with which the iteration began."""
 
 
 class Step(NamedTuple):
@@ -79,14 +97,30 @@ class Schedule(NamedTuple):
         first, stop = self._share(rest)
         return whole + (self.last_batch == 'pad' or first < stop)
 
-    def check_equal_steps(self) -> None:
-        """Checks that all ranks are at the same step after the same number of batches, in each epoch.
+    def check(self) -> None:
+        """Checks that there are batches, and that all ranks have the same number of them in each epoch.
 
-        The last epoch is not checked: ranks without a batch of its last step end one batch earlier.
+        Not in the last epoch: ranks without a batch of its last step end one batch earlier.
 
         Raises:
-            ValueError: With `last_batch='partial'`, an epoch has too few positions for its last step.
+            ValueError: The rank is not below the world size; or there are too few positions for all ranks,
+                for a whole batch with `last_batch='drop'`, or with 'partial' for the last step of an epoch.
         """
+        if self.rank >= self.world_size:
+            raise ValueError(f'rank: expected less than world_size ({self.world_size}), got {self.rank}')
+        if not self.length:
+            raise ValueError('sampler: expected positions to load, got none')
+        if self.length < self.world_size and self.last_batch != 'pad':
+            raise ValueError(
+                f'world_size: expected at most the {self.length} datapoints there are, got {self.world_size}'
+            )
+        most = self.length // self.world_size
+        if self.batch_size > most and self.last_batch == 'drop':
+            each = f' for each of {self.world_size} ranks' if self.world_size > 1 else ''
+            raise ValueError(
+                f'batch_size: expected at most the {most} datapoints there are{each}, got {self.batch_size} '
+                "(last_batch='partial' gives smaller batches)"
+            )
         first, later = self.begin.epoch, self.begin.epoch + 1
         last = None if self.epochs is None else self.begin.first + self.epochs - 1
         for epoch, consumed in ((first, self.begin.consumed), (later, 0)):
@@ -140,7 +174,8 @@ def plan_steps(
     numbers = range(start, start + count if total is None else min(start + count, total))
     for epoch, group in itertools.groupby(schedule.steps(numbers), operator.attrgetter('epoch')):
         steps = list(group)
-        positions = np.concatenate([np.arange(step.start, step.stop) for step in steps])
+        _, starts, stops, _ = zip(*steps, strict=True)
+        positions = np.concatenate([*map(np.arange, starts, stops)])
         try:
             taken = sampler.take(epoch, positions % schedule.length)
             if len(taken) != len(positions):
@@ -188,3 +223,43 @@ class Progress:
     def skip(self) -> int:
         """Number of steps after the cursor that other workers take first."""
         return self.schedule.stride - 1 if self.delivered else self.schedule.skip
+
+
+def cursor_from(state: Any, own: State, length: int, epochs: int | None) -> Cursor:
+    """Returns the cursor of a state, after checking that it belongs to this run.
+
+    Args:
+        state: The state to check.
+        own: The seed, the sampler and the dataset of this run; None as dataset matches any.
+        length: Positions in an epoch of this run.
+        epochs: Number of epochs in an iteration of this run; None for no end.
+
+    Raises:
+        ValueError: The state belongs to another run, or is not a state.
+    """
+    required = ('seed', 'epoch', 'consumed', 'sampler', 'dataset')
+    if not isinstance(state, Mapping) or not set(required) <= state.keys():
+        raise ValueError(f'state: expected a dict of {", ".join(required)}, got {state!r:.200}')
+    for key, (whose, what) in MUST_MATCH.items():
+        if own[key] is not None and state[key] != own[key]:
+            hint = ' (load_state_dict with check_dataset=False resumes anyway)' if key == 'dataset' else ''
+            raise ValueError(
+                f'state of another {whose}: expected the {what} {own[key]!r} of this loader, '
+                f'got {state[key]!r:.200}{hint}'
+            )
+    try:
+        epoch, consumed = operator.index(state['epoch']), operator.index(state['consumed'])
+        first = operator.index(state.get('first_epoch', 0))
+    except TypeError:
+        raise ValueError(
+            f'state: expected integers for epoch, consumed and first_epoch, got {state["epoch"]!r}, '
+            f'{state["consumed"]!r} and {state.get("first_epoch", 0)!r}'
+        ) from None
+    if not 0 <= first <= epoch or not 0 <= consumed <= length:
+        raise ValueError(
+            f'state: expected an epoch of at least first_epoch and 0, and at most {length} datapoints '
+            f'consumed, got {epoch}, {first} and {consumed}'
+        )
+    # The state of a run with fewer epochs in an iteration begins another iteration.
+    is_later = epochs is not None and (epoch, consumed) > (first + epochs, 0)
+    return Cursor(epoch, consumed, epoch if is_later else first)

@@ -510,7 +510,7 @@ def test_an_unclosed_iterator_does_not_keep_a_process_running(kit, dataset):
     """
     import textwrap
 
-    assert kit.python(textwrap.dedent(code), dataset.directory) == b'done\n'
+    assert kit.python(textwrap.dedent(code), dataset.path) == b'done\n'
 
 
 @pytest.mark.skipif(not hasattr(os, 'fork'), reason='needs fork')

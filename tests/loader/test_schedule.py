@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bags.loader.schedule import Schedule
-from bags.loader.state import Cursor
+from bags.loader.schedule import Cursor, Schedule
 
 START = Cursor()
 RUNS = st.fixed_dictionaries(

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import bags
+from bags import samplers
 from bags.formats.images import encode_jpeg
 from tests.loader.samples import COUNT
 
@@ -221,7 +222,7 @@ def test_datapoints_to_leave_out(dataset, workers):
 def test_skipped_is_what_verify_names(damaged):
     loader = bags.Loader(damaged, 8, on_error='skip')
     list(loader)
-    found = bags.verify(damaged.directory, decode=True)
+    found = bags.verify(damaged.path, decode=True)
     named = {int(re.search(r'record (\d+)', str(each))[1]) for each in found}
     assert {each.datapoint for each in loader.skipped} == named == BAD
 
@@ -242,14 +243,29 @@ def test_errors_that_are_not_of_a_datapoint(damaged):
             bags.Loader(damaged, 5, **options)
 
 
-def test_indices_of_a_step(dataset):
-    loaders = [bags.Loader(dataset, 4, seed=2, epochs=2, rank=rank, world_size=3) for rank in range(3)]
+SAMPLERS = [
+    None,
+    samplers.Sequential(COUNT),
+    samplers.Random(COUNT, seed=5, samples=40),
+    samplers.Sliding(COUNT, 8, 4),
+    samplers.Shuffled(COUNT, seed=9),
+]
+
+
+@pytest.mark.parametrize('sampler', SAMPLERS, ids=repr)
+@pytest.mark.parametrize('hosts', [1, 3])
+def test_indices_of_a_step(dataset, sampler, hosts):
+    options = {'sampler': sampler, 'seed': 2, 'epochs': 3, 'fields': 'id'}
+    loaders = [bags.Loader(dataset, 7, rank=rank, world_size=hosts, **options) for rank in range(hosts)]
     for rank, loader in enumerate(loaders):
-        steps = [(epoch, step) for epoch in range(2) for step in range(9)]
-        for (epoch, step), batch in zip(steps, loader, strict=True):
-            assert loaders[0].on_rank(rank, 3).indices(epoch, step).tolist() == batch['id'].tolist()
-        with pytest.raises(IndexError, match='step 9 out of range: an epoch has 9'):
-            loader.indices(0, 9)
+        batches = list(loader)
+        steps = len(batches) // 3
+        for number, batch in enumerate(batches):
+            found = loaders[0].on_rank(rank, hosts).indices(*divmod(number, steps))
+            assert found.tolist() == batch['id'].tolist()
+        with pytest.raises(IndexError, match=f'step {steps} out of range: an epoch has {steps}'):
+            loader.indices(0, steps)
+    loader = loaders[0]
     with pytest.raises(ValueError, match='epoch: expected at least 0'):
         loader.indices(-1, 0)
 

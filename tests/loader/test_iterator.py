@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bags.loader.prefetch import TASK_SECONDS, Tasks
+from bags.loader.iterator import TASK_SECONDS, Tasks
 from bags.loader.schedule import PLAN_STEPS
 
 
