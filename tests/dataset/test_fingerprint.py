@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import bags
-from bags.dataset import key_index
 from bags.dataset.fingerprint import legacy_fingerprint
+from bags.keys import index as key_index
 
 SPEC = {'id': 'int(8)', 'label': 'int(8)', 'words': 'utf8[]?'}
 COUNT = 500

@@ -50,7 +50,7 @@ def test_joined_datasets(dataset, far, tmp_path):
         [cached(far, dataset, tmp_path), bags.open(f'far:{tmp_path}/labels', cache=tmp_path / 'cache')]
     )
     bags.prefetch(joined, ('id', 'label'))
-    names = {'spec.json', 'source.json', 'refs.bag', 'id.bag', 'label.bag'}
+    names = {'spec.json', 'metadata.json', 'source.json', 'refs.bag', 'id.bag', 'label.bag'}
     assert {os.path.basename(path) for path in far.opened} == names
 
 

@@ -1,0 +1,154 @@
+"""Links to objects of object stores and web servers: the requests they take, and what they must not reach."""
+
+import os
+
+import pytest
+
+import bags
+from bags.storage import store_for
+from tests.servers import WebServer
+
+SIZES = (10, 9_000, 300_000)
+
+
+def put(url, options, data):
+    store, path = store_for(url, None, options)
+    store.replace(path, data)
+
+
+@pytest.fixture
+def objects(s3_storage):
+    """Objects to link to, and their bytes by URL."""
+    found = {f'{s3_storage.root}/links/{size}': os.urandom(size) for size in SIZES}
+    for url, data in found.items():
+        put(url, s3_storage.options, data)
+    return found
+
+
+def write(path, objects, options, **more):
+    with bags.DatasetWriter(
+        path, {'x': 'bytes', 'id': 'int(4)'}, links=['x'], storage_options=options, **more
+    ) as writer:
+        for number, url in enumerate(objects):
+            writer.append({'x': bags.Link(url), 'id': number})
+            writer.append({'x': bags.Link(url, 2, 5), 'id': number})
+        writer.append({'x': b'own', 'id': 7})
+
+
+def expected(objects):
+    return [part for data in objects.values() for part in (data, data[2:7])] + [b'own']
+
+
+def gets(requests):
+    return [path.rpartition('/')[2] for method, path, _ in requests if method == 'GET']
+
+
+def test_a_local_dataset_of_objects(tmp_path, objects, s3_storage, proxy):
+    options = {'s3://bucket/': s3_storage.through(proxy)}
+    write(tmp_path / 'data', objects, options)
+    with (
+        bags.open(tmp_path / 'data') as reader,
+        pytest.raises(PermissionError, match=r"links=\['s3://bucket"),
+    ):
+        reader[0]
+    with proxy.counted() as opening:
+        reader = bags.open(tmp_path / 'data', links='s3://bucket/', storage_options=options)
+        assert reader[6]['x'] == b'own'
+    assert opening == []
+    # One request for an object: its answer tells the size, and it has the bytes of the sample.
+    with proxy.counted() as reading:
+        assert [reader[index]['x'] for index in (0, 2, 4)] == list(objects.values())
+    assert gets(reading) == [str(size) for size in SIZES]
+    assert [row['x'] for row in reader] == expected(objects)
+    assert reader.batch([5, 0, 6, 3])['x'] == [expected(objects)[index] for index in (5, 0, 6, 3)]
+    with reader.file(4, 'x') as file:
+        assert file.read() == expected(objects)[4]
+    assert bags.verify(tmp_path / 'data', links=True, storage_options=options) == []
+
+
+def test_a_remote_dataset(objects, s3_storage):
+    root = f'{s3_storage.root}/links/data'
+    options = {s3_storage.root: s3_storage.options}
+    write(root, objects, options)
+    with bags.open(root, storage_options=options) as reader, pytest.raises(PermissionError):
+        reader[0]
+    # The options of the bucket of the dataset serve its links.
+    for given in (options, s3_storage.options):
+        with bags.open(root, storage_options=given, links=f'{s3_storage.root}/links') as reader:
+            assert [row['x'] for row in reader] == expected(objects)
+            assert reader.batch(range(7))['x'] == expected(objects)
+    with bags.DatasetWriter(
+        root, {'x': 'bytes', 'id': 'int(4)'}, resume=True, storage_options=options
+    ) as writer:
+        writer.append({'x': bags.Link(list(objects)[1]), 'id': 8})
+        writer.append({'x': b'more', 'id': 9})
+    with bags.open(root, storage_options=options, links=f'{s3_storage.root}/links') as reader:
+        assert [row['x'] for row in reader] == [*expected(objects), list(objects.values())[1], b'more']
+
+
+def test_objects_that_differ(tmp_path, objects, s3_storage):
+    options = {'s3://bucket/': s3_storage.options}
+    write(tmp_path / 'data', objects, options)
+    small, medium, large = objects
+    put(small, s3_storage.options, b'other size')
+    put(small, s3_storage.options, b'another size')
+    put(medium, s3_storage.options, bytes(9_000))
+    store, path = store_for(large, None, s3_storage.options)
+    store.remove(path)
+    with bags.open(tmp_path / 'data', links=True, storage_options=options) as reader:
+        for index in range(6):
+            url, found = ((small, 'got'), (medium, 'has changed'), (large, 'none'))[index // 2]
+            for read in (
+                lambda index=index: reader[index],
+                lambda index=index: reader.batch([index, 6]),
+                lambda index=index: reader.file(index, 'x').read(),
+            ):
+                with pytest.raises(bags.LinkError, match=found) as caught:
+                    read()
+                assert (caught.value.record, caught.value.file) == (index, url)
+        assert reader[6]['x'] == b'own'
+    damage = bags.verify(tmp_path / 'data', links=True, storage_options=options)
+    assert [each.record for each in damage] == [0, 1, 2, 3, 4, 5]
+
+
+def test_redirects_of_links_are_not_followed(tmp_path):
+    (tmp_path / 'a').mkdir()
+    (tmp_path / 'a' / 'file').write_bytes(b'a secret')
+    with WebServer(tmp_path / 'a') as inner, WebServer(tmp_path / 'a') as outer:
+        write(tmp_path / 'data', {f'{outer.url}/file': b''}, None)
+        with bags.open(tmp_path / 'data', links=outer.url) as reader:
+            assert reader[0]['x'] == b'a secret'
+        outer.redirect = 302, inner.url
+        with bags.open(tmp_path / 'data', links=outer.url) as reader:
+            for index in (0, 1):
+                with pytest.raises(OSError, match='redirected'):
+                    reader[index]
+        assert inner.requests == []
+        with bags.open(tmp_path / 'data', links=inner.url) as reader, pytest.raises(PermissionError):
+            reader[0]
+
+
+def test_nothing_follows_local_paths_from_a_bucket(tmp_path, s3_storage):
+    (tmp_path / 'key').write_bytes(b'a secret')
+    root = f'{s3_storage.root}/stranger'
+    write(root, {str(tmp_path / 'key'): b''}, {s3_storage.root: s3_storage.options})
+    for links in ((), 's3://bucket', '/nowhere'):
+        with bags.open(root, storage_options=s3_storage.options, links=links) as reader:
+            with pytest.raises(PermissionError):
+                reader[0]
+            with pytest.raises(PermissionError):
+                reader.batch([1])
+
+
+def test_a_cached_dataset(tmp_path, objects, s3_storage):
+    root, options = f'{s3_storage.root}/cached', {s3_storage.root: s3_storage.options}
+    write(root, objects, options)
+    cache = {'cache': tmp_path / 'cache', 'storage_options': options, 'links': True}
+    with bags.open(root, **cache) as reader:
+        assert bags.prefetch(reader) > sum(SIZES)
+    for _ in range(2):
+        with bags.open(root, **cache) as reader:
+            assert [row['x'] for row in reader] == expected(objects)
+    put(next(iter(objects)), s3_storage.options, b'changed')
+    with bags.open(root, **cache) as reader, pytest.raises(bags.LinkError, match='10 bytes, got 7'):
+        reader[0]
