@@ -26,6 +26,8 @@ from tests.durability.recorder import MARK
 SPEC = {'blob': 'bytes', 'id': 'int(4)', 'nums': 'int(2)[]', 'text': 'utf8?'}
 EXPECTED = (bags.CorruptError, FileNotFoundError)
 """Errors that a dataset without promised datapoints may raise."""
+RAW_BYTES = 5000
+"""Bytes of each blob in the file that links lead to."""
 PLACEMENTS = ('tail', 'separate', 'starts')
 
 
@@ -225,7 +227,7 @@ def describe(rows, versions):
 
 def fill(path, rows, kind=bags.DatasetWriter, spec=SPEC, **options):
     with kind(path, spec, **options) as writer:
-        for row in rows:
+        for row in link_blobs(path, rows, options):
             writer.append(row)
     return len(rows)
 
@@ -237,7 +239,7 @@ def flushed(path, rows, promise, kind=bags.DatasetWriter, every=3, **options):
     """
     with kind(path, SPEC, **options) as writer:
         shards = writer.shards
-        for index, row in enumerate(rows):
+        for index, row in enumerate(link_blobs(path, rows, options)):
             is_flushed = index % every == every - 1
             writer.append(row, flush=is_flushed)
             if is_flushed and options.get('durability') == 'flush':
@@ -250,11 +252,35 @@ def flushed(path, rows, promise, kind=bags.DatasetWriter, every=3, **options):
 def kill(path, rows, kind=bags.DatasetWriter, **options):
     """Leaves a dataset as a killed writer does, with rows that were flushed."""
     writer = kind(path, SPEC, **options)
-    for row in rows:
+    for row in link_blobs(path, rows, options):
         writer.append(row, flush=True)
     leave_open(writer)
     del writer
     gc.collect()  # Its locks end with it.
+
+
+def link_blobs(path, rows, options):
+    """Returns rows whose larger blobs are links to a file beside the dataset, if the field is linked."""
+    if 'blob' not in options.get('links', ()):
+        return rows
+    file = os.path.join(os.path.dirname(path), 'raw')
+    written = []
+    for row in rows:
+        offset = (row['id'] - 1) * RAW_BYTES
+        link = bags.Link(file, offset, len(row['blob']))
+        written.append({**row, 'blob': link} if len(row['blob']) > 100 else row)
+    return written
+
+
+def prepare_links(folder):
+    """Writes the file that links lead to: the blob of each datapoint, by its id."""
+    with open(f'{folder}/raw', 'wb') as file:
+        for run in range(2):
+            for index in range(20):
+                file.seek((index + 1000 * run) * RAW_BYTES)
+                file.write(make_row(index, run)['blob'])
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def new(path='data', count=10, kind=bags.DatasetWriter, **options):
@@ -263,23 +289,35 @@ def new(path='data', count=10, kind=bags.DatasetWriter, **options):
             os.path.join(folder, path), make_rows(0, count), promise, kind, **options, **more
         ),
         [make_rows(0, count)],
+        prepare_links if 'links' in options else lambda folder: None,
         path=path,
     )
 
 
 def resumed(
-    first=10, count=16, kind=bags.DatasetWriter, truncate_to=None, killed=False, synced=True, **options
+    first=10,
+    count=16,
+    kind=bags.DatasetWriter,
+    truncate_to=None,
+    killed=False,
+    synced=True,
+    adds_checksum=False,
+    **options,
 ):
     """Resumes a dataset that is closed, or that a killed writer left."""
     kept = first if truncate_to is None else truncate_to
-    cut = {} if truncate_to is None else {'truncate_to': truncate_to}
+    changes = {'checksum': True} if adds_checksum else {}
+    changes |= {} if truncate_to is None else {'truncate_to': truncate_to}
     old, new = make_rows(0, first), make_rows(0, kept) + make_rows(kept, count, 1)
     return Command(
         lambda folder, promise, more: flushed(
-            f'{folder}/data', new[kept:], promise, kind, resume=True, **cut, **options, **more
+            f'{folder}/data', new[kept:], promise, kind, resume=True, **changes, **options, **more
         ),
         [old, new],
-        lambda folder: (kill if killed else fill)(f'{folder}/data', old, kind=kind, **options),
+        lambda folder: (
+            prepare_links(folder) if 'links' in options else None,
+            (kill if killed else fill)(f'{folder}/data', old, kind=kind, **options),
+        ),
         promised=kept if synced else 0,
         synced=synced,
     )
@@ -295,7 +333,10 @@ def overwritten(kind=bags.DatasetWriter, **options):
     return Command(
         lambda folder, promise, more: fill(f'{folder}/data', new, kind, mode='overwrite', **options, **more),
         [old, new],
-        lambda folder: fill(f'{folder}/data', old, kind, **options),
+        lambda folder: (
+            prepare_links(folder) if 'links' in options else None,
+            fill(f'{folder}/data', old, kind, **options),
+        ),
         promised=7,
         redo=redo,
         whole=True,
@@ -307,7 +348,10 @@ def recovered(kind=bags.DatasetWriter, synced=True, **options):
     return Command(
         lambda folder, promise, more: bags.recover(f'{folder}/data'),
         [rows],
-        lambda folder: kill(f'{folder}/data', rows, kind, **options),
+        lambda folder: (
+            prepare_links(folder) if 'links' in options else None,
+            kill(f'{folder}/data', rows, kind, **options),
+        ),
         promised=9 if synced else 0,
         synced=synced,
     )
@@ -458,13 +502,22 @@ def write_bag(path, records, promise, **options):
                     promise(len(writer))
 
 
-def bag(mode, placement, name='data.bag', **options):
-    """Creates, appends to or overwrites a bag."""
+def bag(mode, placement, name='data.bag', killed=False, **options):
+    """Creates, appends to or overwrites a bag, which is closed unless its writer was killed."""
     options['limits_placement'] = placement
     old = make_records(0, 7)
     new = (old if mode == 'append' else []) + make_records(7 if mode == 'append' else 0, 12, 1)
     added = new[7:] if mode == 'append' else new
     own = {name: value for name, value in options.items() if name != 'checksum'}
+
+    def prepare(folder):
+        if killed:
+            writer = Writer(f'{folder}/{name}', **options)
+            for record in old:
+                writer.write(record)
+            writer.flush()
+        elif mode != 'create':
+            write_bag(f'{folder}/{name}', old, None, **options)
 
     def redo(folder, promised):
         write_bag(f'{folder}/{name}', new, None, mode='overwrite', **options)
@@ -475,7 +528,7 @@ def bag(mode, placement, name='data.bag', **options):
             f'{folder}/{name}', added, promise, mode=mode, **options, **more
         ),
         [new] if mode == 'create' else [old, new],
-        lambda folder: None if mode == 'create' else write_bag(f'{folder}/{name}', old, None, **options),
+        prepare,
         promised=0 if mode == 'create' else 7,
         redo=redo if mode == 'overwrite' else None,
         whole=mode == 'overwrite',
@@ -486,6 +539,7 @@ def bag(mode, placement, name='data.bag', **options):
 
 
 SHARDS = {'kind': bags.ShardedDatasetWriter, 'shard_length': 4}
+LINKED = {'links': ('blob',)}
 SMALL = {'compression': {'text': 'dictionary', 'blob': 1}, 'checksum': True}
 FULL = {'compression': {'text': ('dictionary', 5)}, 'checksum': True}
 
@@ -508,6 +562,8 @@ def commands():
             ('new-trained', 'data', {**FULL, 'count': 140, 'every': 60}),
             ('new-sharded', 'data', SHARDS),
             ('new-sharded-deep', 'deep/data', {**SHARDS, **SMALL}),
+            ('links-new', 'data', LINKED),
+            ('links-new-sharded', 'data', {**SHARDS, **LINKED, 'checksum': True}),
         )
     }
     found |= {
@@ -517,6 +573,16 @@ def commands():
         'resume-killed': resumed(killed=True),
         'resume-sharded': resumed(**SHARDS),
         'resume-sharded-killed': resumed(killed=True, **SHARDS, **SMALL),
+        'links-resume': resumed(**LINKED),
+        'links-resume-truncated': resumed(truncate_to=6, **LINKED, checksum=True),
+        'links-resume-killed': resumed(killed=True, **LINKED),
+        'links-resume-unsynced': resumed(killed=True, synced=False, **LINKED, checksum=True),
+        'links-resume-sharded-killed': resumed(killed=True, **SHARDS, **LINKED),
+        'links-overwrite': overwritten(**LINKED),
+        'links-recover': recovered(**LINKED),
+        'links-recover-unsynced': recovered(synced=False, **SHARDS, **LINKED),
+        'resume-checksum': resumed(adds_checksum=True),
+        'resume-checksum-killed': resumed(adds_checksum=True, killed=True),
         'resume-unsynced': resumed(killed=True, synced=False, **SMALL),
         'resume-unsynced-sharded': resumed(killed=True, synced=False, **SHARDS),
         'overwrite': overwritten(),
@@ -546,6 +612,13 @@ def commands():
             read_found,
             ('FileNotFoundError', 4),
         ),
+        'edit-index-sharded': edited(
+            lambda path: bags.create_index(path, 'id'),
+            read_found,
+            ('FileNotFoundError', 4),
+            **SHARDS,
+            checksum=True,
+        ),
         'edit-statistics': edited(lambda path: bags.statistics(path, 'id'), read_statistics, ((1, 9, 9),)),
         'make-copy': derived(copy, prepare=prepare_copy),
         'make-write': derived(write),
@@ -560,6 +633,8 @@ def commands():
     for placement in PLACEMENTS:
         for mode in ('create', 'append', 'overwrite'):
             found[f'bag-{mode}-{placement}'] = bag(mode, placement)
+        for mode in ('append', 'overwrite'):
+            found[f'bag-{mode}-{placement}-killed'] = bag(mode, placement, killed=True)
     found['bag-append-checksum'] = bag('append', 'tail', checksum=True)
     found['bag-overwrite-checksum'] = bag('overwrite', 'separate', 'data.bagz', checksum=True)
     return found

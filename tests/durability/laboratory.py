@@ -82,6 +82,7 @@ class Laboratory:
         laboratory = cls.__new__(cls)
         laboratory._runs = {}
         for number, (state, command) in enumerate(states):
+            command = dataclasses.replace(command, synced=True)  # What a power cut has left is on disk.
             run = Run(command, state.promised, state.snapshot.files, state.done)
             laboratory._runs[f'{state.name}~{number}'] = run
         laboratory._record(str(folder), 'recover')
