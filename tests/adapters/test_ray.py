@@ -23,7 +23,14 @@ pytestmark = pytest.mark.filterwarnings('ignore')
 @pytest.fixture(scope='module', autouse=True)
 def cluster():
     """Starts two worker processes, with the folder of the tests as their working directory."""
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=1 << 28, log_to_driver=False)
+    for tries in (2, 1, 0):
+        try:
+            ray.init(num_cpus=2, include_dashboard=False, object_store_memory=1 << 28, log_to_driver=False)
+            break
+        except RuntimeError as exc:  # Ray's own server has not said its port after 30 s.
+            if not tries or 'Timed out waiting for file' not in str(exc):
+                raise
+            ray.shutdown()
     ray.data.DataContext.get_current().enable_progress_bars = False
     yield
     ray.shutdown()
