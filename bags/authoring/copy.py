@@ -90,6 +90,7 @@ def copy(
         ValueError: With `resume`, the folder is not a copy of this dataset, or the dataset has changed.
     """
     settings = merge(WriterSettings, None, options, function=copy)
+    settings.refuse_links('link=(FIELD, …) links fields of a copy')
     dataset = plain_path(dataset)
     source = dataset
     if isinstance(dataset, str | os.PathLike):
@@ -127,7 +128,8 @@ def copy(
     else:
         metadata = keep_packages(metadata, source.metadata, every)
     changed: WriteOptions = {
-        **options, 'compression': compressions, 'checksum': checksum, 'metadata': metadata
+        **options, 'compression': compressions, 'checksum': checksum, 'metadata': metadata,
+        'links': linked,
     }  # fmt: skip
     reader = ChunkReader(
         source, types, compressions, recompressed, skips, workers if skips else 1, computed, checksum
@@ -136,7 +138,6 @@ def copy(
         path,
         spec,
         {field_type.word: bytes for field_type in every.values()},  # Never called.
-        links=linked,
         **changed,
     ) as writer:
         made_from = {'kind': 'copy', 'fields': spec, 'length': len(source), **source_fingerprints(source)}

@@ -53,6 +53,7 @@ def from_numpy(
         FileExistsError: The folder is not empty, and `resume` is not set.
     """
     settings = merge(WriterSettings, None, options, function=from_numpy)
+    settings.refuse_links('from_numpy copies all records')
     shard_length: int | None = settings.shard_length
     fields = {
         name: _open(name, array)

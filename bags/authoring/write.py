@@ -36,11 +36,13 @@ class Encode:
     spec: Mapping[str, str]
     encoders: Mapping[str, Callable[..., Any]] | None
     transform: Callable[[Any], Mapping[str, Any]] | None
+    links: frozenset[str]
+    """The fields whose values may be links."""
     dataset: Any
     """The dataset whose datapoints the inputs are indices of."""
 
     def __post_init__(self) -> None:
-        self._encoder = Encoder(parse_spec(self.spec), self.encoders)
+        self._encoder = Encoder(parse_spec(self.spec), self.encoders, self.links)
 
     def __call__(self, task: Task) -> list[list[Any]] | Partial:
         """Returns the records of each datapoint."""
@@ -56,7 +58,7 @@ class Encode:
         return encoded
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Encode, (self.spec, self.encoders, self.transform, self.dataset)
+        return Encode, (self.spec, self.encoders, self.transform, self.links, self.dataset)
 
 
 def write(
@@ -116,7 +118,7 @@ def write(
     if transform is not None and not callable(transform):
         raise TypeError(f'transform: expected a function, got {transform!r}')
     parse_spec(spec)
-    work = Encode(dict(spec), encoders, transform, indexed)
+    work = Encode(dict(spec), encoders, transform, settings.links, indexed)
     if workers == 1 and not processes:
         workers = 0  # This thread: each input is written before the next is taken.
     elif processes is None and transform is None and encoders is None and indexed is dataset:
@@ -158,12 +160,11 @@ def write(
 
 
 def _size_of(datapoints: list[list[Any]]) -> int:
-    """Returns the bytes of the records of some datapoints."""
+    """Returns the bytes of the records of some datapoints; those of links are not in memory."""
     return sum(
-        len(record) if type(record) is bytes else sum(map(len, record))
+        sum(len(item) for item in (record if type(record) is list else [record]) if type(item) is bytes)
         for records in datapoints
         for record in records
-        if record is not None
     )
 
 

@@ -31,7 +31,6 @@ from bags.dataset.registry import encoders as builtin_encoders
 from bags.dataset.registry import packages_of
 from bags.dataset.resume import is_derived, is_file_of_dataset
 from bags.dataset.spec import check_names, parse_spec
-from bags.errors import SpecError
 from bags.storage import Lock, Store, store_for
 
 _open_writers: weakref.WeakValueDictionary[int, BaseWriter] = weakref.WeakValueDictionary()
@@ -49,7 +48,6 @@ class BaseWriter(ABC):
         spec: Mapping[str, str],
         encoders: Mapping[str, Callable[..., Any]] | None,
         settings: WriterSettings,
-        links: Iterable[str] = (),
     ) -> None:
         self.process_id = os.getpid()
         _open_writers[id(self)] = self
@@ -57,16 +55,9 @@ class BaseWriter(ABC):
         self.order = list(spec)
         """The fields in the author's order."""
         check_names(self.types)
-        self.compressions = field_compressions(settings.compression, self.types)
-        if isinstance(links, str):
-            raise TypeError(f'links: expected names of fields, got {links!r}')
-        self.links = set(links)
+        self.compressions = field_compressions(settings.compression, self.types, settings.links)
+        self.links = set(settings.links)
         """The fields whose values may be links."""
-        for name in self.links:
-            if name not in self.types:
-                raise SpecError(name, f'one of the fields {", ".join(spec)} to link', name)
-            if name in self.compressions:
-                raise ValueError(f'compression: expected a field that is not linked, got {name!r}')
         self.metadata: Metadata | None = None
         if settings.metadata is not None:
             self.metadata = json.loads(dump_metadata(settings.metadata, self.types))

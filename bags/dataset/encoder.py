@@ -19,13 +19,16 @@ from bags.links.link import Link
 class Encoder:
     """Encodes datapoints of a spec. Raises the errors of `bind_encoders`."""
 
-    def __init__(self, types: Spec, encoders: Mapping[str, Callable[..., Any]] | None) -> None:
+    def __init__(
+        self, types: Spec, encoders: Mapping[str, Callable[..., Any]] | None, links: Iterable[str] = ()
+    ) -> None:
         self._types = types
         self._functions = bind_encoders(types, encoders)
         self._steps = [
             (name, field_type, self._functions[name], field_type.sequence)
             for name, field_type in types.items()
         ]
+        self.accept_links(links)
 
     def accept_links(self, fields: Iterable[str]) -> None:
         """Lets values of some fields be links, which are returned as they are."""
@@ -140,21 +143,23 @@ def _encode_items(
 
 
 def collect(records: list[Any]) -> list[Any]:
-    """Loads an encoded datapoint into memory: sequences become lists, and files bytes."""
+    """Loads an encoded datapoint into memory: sequences become lists, and files bytes; links stay."""
     try:
         return [
             record if record is None or type(record) is bytes
-            else _read(record) if hasattr(record, 'read')
-            else [item if type(item) is bytes else _read(item) for item in record]
+            else _loaded(record) if hasattr(record, 'read') or isinstance(record, Link)
+            else [item if type(item) is bytes else _loaded(item) for item in record]
             for record in records
         ]  # fmt: skip
     finally:
         close_files(records)
 
 
-def _read(file: BinaryIO) -> bytes:
-    with file:
-        return file.read()
+def _loaded(record: BinaryIO | Link) -> bytes | Link:
+    if isinstance(record, Link):
+        return record
+    with record:
+        return record.read()
 
 
 def bind_encoders(

@@ -36,13 +36,15 @@ class Compressed(NamedTuple):
     """The dictionary; empty if it is not trained yet."""
 
 
-def field_compressions(compression: Compression, spec: Spec) -> dict[str, Compressed]:
+def field_compressions(
+    compression: Compression, spec: Spec, links: Iterable[str] = ()
+) -> dict[str, Compressed]:
     """Returns the compression of each compressed field.
 
     Raises:
-        SpecError: The spec has no such field.
+        SpecError: The spec has no such field, or none of `links`.
         TypeError: `compression` is neither fields nor a mapping of fields.
-        ValueError: The compression of a field is not valid.
+        ValueError: The compression of a field is not valid, or is that of a linked field.
     """
     if isinstance(compression, str) or not isinstance(compression, Iterable | None):
         raise TypeError(f'compression: expected names of fields, or a mapping of them, got {compression!r}')
@@ -56,6 +58,11 @@ def field_compressions(compression: Compression, spec: Spec) -> dict[str, Compre
             found[name] = value if isinstance(value, Compressed) else _parse(value)
         except ValueError as exc:
             raise ValueError(f'compression of field {name!r}: {exc}') from None
+    for name in links:
+        if name not in spec:
+            raise SpecError(name, f'one of the fields {", ".join(spec)} to link', name)
+        if name in found:
+            raise ValueError(f'compression: expected a field that is not linked, got {name!r}')
     return found
 
 

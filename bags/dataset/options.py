@@ -132,6 +132,12 @@ def _id(name: str, value: Any) -> str | None:
     return value
 
 
+def _field_names(name: str, value: Any) -> frozenset[str]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise TypeError(f'{name}: expected names of fields, got {value!r:.80}')
+    return frozenset(value)
+
+
 class DatasetWriteOptions(WritingKeywords, total=False):
     """Options of the writers of datasets, of one folder or of many."""
 
@@ -152,6 +158,10 @@ class DatasetWriteOptions(WritingKeywords, total=False):
     id: Annotated[str | None, Option(None, _id)]
     """The id of the dataset, which its fingerprint is made from: a text of up to 200 characters. Equal
     datapoints with one id give equal files. None makes a random one, which changes with each change."""
+    links: Annotated[Iterable[str], Option(frozenset(), _field_names)]
+    """The fields whose values may be `bags.Link`: records that stay where they are; none by default. Fixed
+    when the dataset is made, and kept by `resume`. `bags.copy` has `link` instead; `convert` and `from_numpy`
+    have neither."""
 
 
 class WriteOptions(DatasetWriteOptions, total=False):
@@ -175,6 +185,11 @@ class WriterSettings(Options):
     def storage(self) -> dict[str, Any]:
         """The options that select the store of a path."""
         return {'filesystem': self.filesystem, 'storage_options': self.storage_options}
+
+    def refuse_links(self, detail: str) -> None:
+        """Raises ValueError for `links`, in functions whose values cannot be `bags.Link`."""
+        if self.links:
+            raise ValueError(f'links: expected no fields, got {", ".join(sorted(self.links))}: {detail}')
 
     def is_full(self, size: int, length: int) -> bool:
         """Returns whether a shard with these bytes and datapoints is full."""

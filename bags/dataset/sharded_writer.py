@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from bags.bag.checksums import SUFFIX
@@ -44,8 +44,6 @@ class ShardedDatasetWriter(BaseWriter):
         spec, encoders: As in `DatasetWriter`.
         shard_size: Bytes at which a shard is full; None for no limit.
         shard_length: Datapoints at which a shard is full; None for no limit.
-        links: The fields whose values may be `bags.Link`: records that stay where they are. Fixed when the
-            folder is made, and kept by `resume`.
         shard_start, shard_step: Numbers of the shard folders: `shard_start`, `shard_start + shard_step`, …
             With `shard_start=w, shard_step=n` in worker w of n, each writes separate folders. Datapoints are
             in the order of the numbers.
@@ -76,7 +74,6 @@ class ShardedDatasetWriter(BaseWriter):
         shard_length: int | None = None,
         shard_start: int = 0,
         shard_step: int = 1,
-        links: Iterable[str] = (),
         **options: Unpack[DatasetWriteOptions],
     ) -> None:
         known = DatasetWriteOptions.__annotations__
@@ -89,7 +86,7 @@ class ShardedDatasetWriter(BaseWriter):
         store, folder = store_for(path, **settings.storage)
         if (whole := dataset_of_shard(store, folder)) is not None:
             raise FileExistsError(errno.EEXIST, f'the name is that of a shard of the dataset {whole}', folder)
-        super().__init__(path, spec, encoders, settings, links)
+        super().__init__(path, spec, encoders, settings)
         self._encoders = encoders
         self.origin: tuple[str, int] | None = None
         """The fingerprint and the length of the dataset of which all datapoints are copied, in order."""
@@ -194,10 +191,10 @@ class ShardedDatasetWriter(BaseWriter):
         remove_json(self.store, self.store.join(self.path, INDEX))  # Out of date with the new shard.
         options = self.settings.of_shard(
             compression=self.compressions, checksum=self.checksum, metadata=self.metadata,
-            resume=unfinished is not None, mode='create',
+            resume=unfinished is not None, mode='create', links=self.links,
         )  # fmt: skip
         try:
-            return DatasetWriter(path, self.spec, self._encoders, links=self.links, **options)
+            return DatasetWriter(path, self.spec, self._encoders, **options)
         except BaseException:
             if not was_set:
                 with contextlib.suppress(OSError):

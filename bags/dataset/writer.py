@@ -7,7 +7,7 @@ import errno
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Unpack
 
 import numpy as np
@@ -53,8 +53,6 @@ class DatasetWriter(BaseWriter):
         spec: The type of each field.
         encoders: Functions by word; `bags.encoders` unless given. A mapping is the whole set. They return
             bytes, a buffer, or an open binary file, which is copied in pieces and closed.
-        links: The fields whose values may be `bags.Link`: records that stay where they are. Fixed when the
-            folder is made, and kept by `resume`.
         truncate_to: With `resume`, the number of datapoints to keep; None keeps all.
         **options: `compression`: fields to compress with zstd, or a mapping of fields to levels, to
             'dictionary' or to `('dictionary', level)`. A dictionary is trained on the first records and saved
@@ -71,6 +69,8 @@ class DatasetWriter(BaseWriter):
             change.
             `mode='overwrite'`: replace the dataset in a local folder: the new one is written beside it and
             moved into place at `close`. After an exception, the old one stays.
+            `links`: the fields whose values may be `bags.Link`: records that stay where they are. Fixed when
+            the folder is made, and kept by `resume`.
             `durability`: when a local dataset is on disk, so that it survives a power cut: 'close', the
             default, before `close` returns; 'flush', also before each `flush` returns; 'none', whenever the
             system writes it. After a power cut, `resume=True` and `bags.recover` keep what was on disk.
@@ -95,7 +95,6 @@ class DatasetWriter(BaseWriter):
         encoders: Mapping[str, Callable[..., Any]] | None = None,
         *,
         truncate_to: int | None = None,
-        links: Iterable[str] = (),
         **options: Unpack[DatasetWriteOptions],
     ) -> None:
         settings = merge(WriterSettings, None, options, DatasetWriteOptions.__annotations__, DatasetWriter)
@@ -103,7 +102,7 @@ class DatasetWriter(BaseWriter):
         truncate_to = at_least_or_none('truncate_to', truncate_to, 0)
         if truncate_to is not None and not resume:
             raise ValueError(f'truncate_to: expected resume=True with it, got resume={resume!r}')
-        super().__init__(path, spec, encoders, settings, links)
+        super().__init__(path, spec, encoders, settings)
         self._format = RefsFormat(self.types)
         self._fields: list[FieldWriter] = []
         """The writers of the fields, sorted by field, the order of the refs."""

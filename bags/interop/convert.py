@@ -84,6 +84,7 @@ def convert(
     """
     one_of('on_error', on_error, ('raise', 'skip'))
     settings = merge(WriterSettings, None, options, function=convert)
+    settings.refuse_links('convert copies all records')
     workers = worker_count(workers)
     if not isinstance(source, Source):
         sources = source if isinstance(source, list | tuple) else [source]

@@ -275,9 +275,22 @@ def test_options_reach_the_writer(tmp_path):
         ({'metadata': {'fields': {'nope': {}}}}, 'nope'),
         ({'shard_lenght': 3}, "did you mean 'shard_length'"),
         ({'checksum': 'yes'}, 'checksum: expected True or False'),
+        ({'links': ['nope']}, 'nope'),
     ]:
         with pytest.raises((TypeError, ValueError), match=expected):
             WriteDataset(tmp_path / 'e', SPEC, **options)
+
+
+def test_links(tmp_path):
+    (tmp_path / 'all').write_bytes(bytes(range(200)))
+    rows = [{'id': n, 'blob': bags.Link(tmp_path / 'all', n, 3) if n % 3 else b'own'} for n in range(100)]
+    with beam.Pipeline() as p:
+        spec = {'id': 'int(8)', 'blob': 'bytes'}
+        p | beam.Create(rows) | WriteDataset(tmp_path / 'd', spec, links=('blob',))
+    assert (tmp_path / 'd/000000/blob.links').exists()
+    with bags.open(tmp_path / 'd', links=tmp_path / 'all') as dataset:
+        found = {row['id']: bytes(row['blob']) for row in dataset}
+    assert found == {n: bytes(range(n, n + 3)) if n % 3 else b'own' for n in range(100)}
 
 
 @pytest.mark.parametrize('shape', ['even', 'growing', 'one large', 'random'])

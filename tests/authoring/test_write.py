@@ -96,6 +96,44 @@ def test_inputs_that_fill_pipes(tmp_path, size):
         assert len(dataset) == 4_000_000 // size
 
 
+@pytest.mark.parametrize('way', WAYS)
+def test_links(tmp_path, way):
+    spec = {'id': 'int(8)', 'blob': 'bytes', 'parts': 'bytes[]'}
+    options = {'links': {'blob', 'parts'}, 'shard_length': 50, **WAYS[way]}
+    every = bytes(range(256))
+    (tmp_path / 'all').write_bytes(every)
+
+    def row(number, part):
+        blob = part(number, 3) if number % 3 else b'own'
+        return {'id': number, 'blob': blob, 'parts': [part(number, 2), part(0, number % 5)][: number % 4]}
+
+    rows = [row(n, lambda start, size: bags.Link(tmp_path / 'all', start, size)) for n in range(ROWS)]
+    with pytest.raises(bags.EncodeError, match='blob'):
+        bags.write(
+            [*rows[:90], {'id': 90, 'blob': 5, 'parts': []}, *rows[91:]], tmp_path / 'd', spec, **options
+        )
+    done = bags.write(rows, tmp_path / 'd', spec, resume=True, check_source=False, **options)
+    assert done.datapoints == ROWS
+    names = sorted(path.name for path in (tmp_path / 'd/000001').glob('parts*'))
+    assert names == ['parts.files', 'parts.links', 'parts.values']
+    with bags.open(tmp_path / 'd', links=tmp_path / 'all') as dataset:
+        found = [{**each, 'parts': list(each['parts'])} for each in dataset]
+    assert found == [row(n, lambda start, size: every[start : start + size]) for n in range(ROWS)]
+
+
+def test_links_that_cannot_be_written(tmp_path):
+    (tmp_path / 'all').write_bytes(bytes(9))
+    spec, rows = {'a': 'bytes', 'b': 'bytes'}, [{'a': bags.Link(tmp_path / 'all'), 'b': b''}]
+    with pytest.raises(bags.EncodeError, match=r"links=\('a',\)"):
+        bags.write(rows, tmp_path / 'd', spec, links=['b'])
+    with pytest.raises(ValueError, match=r'compression: .* not linked'):
+        bags.write(rows, tmp_path / 'e', spec, links=['a'], compression=['a'])
+    with pytest.raises(ValueError, match='links: expected no fields, got x: from_numpy'):
+        bags.from_numpy({'x': np.arange(3)}, tmp_path / 'f', links=['x'])
+    with pytest.raises(ValueError, match=r'links: .* link='):
+        bags.copy(tmp_path / 'd', tmp_path / 'g', links=['a'])
+
+
 @pytest.mark.parametrize('way', ['alone', 'threads', 'processes'])
 def test_an_error_names_the_input_and_keeps_what_came_before(tmp_path, way):
     options = WAYS[way]
