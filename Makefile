@@ -78,7 +78,7 @@ test-adapters: .venv-adapters/ready ## the tests of datasets with PyTorch, Grain
 
 # lerobot asks for av before 16.
 test-av15: .venv-av15/ready ## the tests of media and formats with the oldest PyAV that is supported
-	.venv-av15/bin/python -m pytest -n auto --maxprocesses 8 tests/media tests/formats $(ARGS)
+	.venv-av15/bin/python -m pytest -n auto --maxprocesses 8 -m 'not campaign' tests/media tests/formats $(ARGS)
 
 # Without the formats, which use no threads, and what needs packages that have no wheels for it, such as PyAV.
 test-freethreaded: .venv-freethreaded/ready ## the tests on CPython 3.13t, which is built first (FREETHREADED=path uses another)

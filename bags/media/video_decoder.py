@@ -26,6 +26,9 @@ MIN_THREADED_PACKETS = 96
 so that shorter runs are faster on one thread."""
 MAX_EARLIER_KEYS = 2
 """Key frames to go back for a frame that is not decoded: at some, the picture is refreshed gradually."""
+FIRST_TO_DROP_HEVC = (62,)
+"""The libavcodec, of FFmpeg 8, that drops frames of HEVC before the first key frame, as for other codecs.
+Earlier ones return them, with gray in place of the frames to which they refer."""
 CAN_SKIP = ('h264', 'hevc', 'mpeg4')
 """Decoders that can skip frames to which no other frame refers."""
 
@@ -198,8 +201,11 @@ def open_video(file: BinaryIO, stream: int | None = None) -> VideoDecoder:
 def _decoded(decoder: VideoDecoder, stop: int) -> list[int]:
     """Decodes the packets before `stop`; returns those whose frames are returned, in that order."""
     context = _new_context(decoder.packets, 1)
+    start = 0
+    if context.name == 'hevc' and import_av().library_versions['libavcodec'] < FIRST_TO_DROP_HEVC:
+        start = int(np.argmax(decoder.packets.table.keys[:stop])) if stop else 0
     found: list[int | None] = []
-    for number, packet in enumerate(decoder.packets.read(0, stop)):
+    for number, packet in enumerate(decoder.packets.read(start, stop), start):
         packet.pts, packet.dts = number, None
         try:
             found += [frame.pts for frame in context.decode(packet)]

@@ -168,10 +168,16 @@ def with_edits(data, *edits):
 
 
 def decoded(data):
-    """Returns all frames and their times, by decoding everything."""
+    """Returns all frames and their times, by decoding everything.
+
+    FFmpeg 7 also returns frames of HEVC before the first key frame, with gray in place of missing ones.
+    """
     with av.open(io.BytesIO(data)) as container:
         stream = container.streams.video[0]
-        frames = list(container.decode(stream))
+        packets = list(container.demux(stream))
+        if stream.codec_context.name == 'hevc':
+            packets = packets[[packet.is_keyframe for packet in packets].index(True) :]
+        frames = [frame for packet in packets for frame in packet.decode()]
         times = [frame.pts * stream.time_base.numerator / stream.time_base.denominator for frame in frames]
     return np.stack([frame.to_ndarray(format='rgb24') for frame in frames]), np.array(times)
 
