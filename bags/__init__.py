@@ -4,6 +4,7 @@
     formats    `bags.encoders`, `bags.decoders`: values to records and back
     datasets   `bags.open` and the readers and writers of one folder or of many
     views      `dataset.select`, `filter`, `windows`; `concat` and `join`: datasets over other datasets
+    edits      `dataset.drop`, `rename`, `update`, `split`, `unique`: views too; `dataset.diff`
     frameworks `bags.torch`, `bags.grain`, `bags.jax`: batches for PyTorch, Grain and JAX
     pipelines  `bags.beam`, `bags.ray`: sources and sinks for Apache Beam and Ray Data
     types      `bags.types`: the classes of results and arguments, for annotations
@@ -35,6 +36,11 @@ FUNCTIONS.update(
     dataset_as_text='display.datasets',
     find_keys='keys.index',
     open_key_index='keys.index',
+    diff_datasets='edits.diff',
+    rename_fields='edits.edited',
+    split_datapoints='edits.groups',
+    unique_datapoints='edits.groups',
+    update_values='edits.edited',
     Windows='sequences.windows',
     AUDIO='media.types',
     VIDEO='media.types',

@@ -22,7 +22,7 @@ LAYERS = [
     {'bag', 'formats'},
     {'links'},
     {'dataset'},
-    {'arrow', 'keys', 'display', 'media'},
+    {'arrow', 'edits', 'keys', 'display', 'media'},
     {'sequences', 'samplers', 'maintenance'},
     {'authoring', 'interop', 'loader', 'viewer'},
     {'torch', 'jax', 'grain', 'beam', 'ray', 'types'},

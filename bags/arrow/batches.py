@@ -18,6 +18,7 @@ from bags.arrow.types import (
     shape_of,
     stores_location,
 )
+from bags.bag.held_records import HeldRecords
 from bags.dataset.base import Media
 from bags.dataset.batch import Ragged
 from bags.dataset.columns import read_column, read_records, read_values, read_with
@@ -94,10 +95,9 @@ def _read_column(dataset: Any, indices: Int64s, name: str, items: Any, media: Me
 
 
 def _read_locations(field: Field, refs: Any, items: Any) -> list[Any]:
-    if field.bag.is_compressed:
-        raise ValueError(
-            f"{field.bag.path}: compressed records cannot be read by their location: pass media='bytes'"
-        )
+    if field.bag.is_compressed or isinstance(field.bag, HeldRecords):
+        what = 'records in memory' if isinstance(field.bag, HeldRecords) else 'compressed records'
+        raise ValueError(f"{field.bag.path}: {what} cannot be read by their location: pass media='bytes'")
 
     def locate(indices: Int64s) -> list[dict[str, Any]]:
         rows: list[Any] = [None] * len(indices)

@@ -9,8 +9,10 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
+from bags.authoring.computed_fields import ComputedFields
 from bags.authoring.copy_plan import Planner, copied_type
-from bags.authoring.copy_records import ChunkReader, ComputedFields, has_checksums
+from bags.authoring.copy_records import ChunkReader
+from bags.bag.held_records import HeldRecords
 from bags.bag.limits import ENTRY
 from bags.dataset.address import Source
 from bags.dataset.base import Dataset, check_dataset
@@ -28,6 +30,7 @@ from bags.dataset.source_options import advise_source_options
 from bags.dataset.spec import Spec, parse_spec, reordered, type_texts
 from bags.dataset.written import Skipped, Written
 from bags.links.existing import ExistingRecords, LinkRun
+from bags.links.files import LinkedFile
 from bags.progress import progress as show_progress
 from bags.storage.urls import plain_path
 from bags.validation import at_least, merge, one_of, worker_count
@@ -64,7 +67,8 @@ def copy(
         fields: Names of the fields to copy; all unless given.
         add: New fields: their type, and a function from a batch to the values of its datapoints, an array or
             a list. The batch is a mapping of the dataset's fields to columns, each read when it is first
-            used. A field of that name is replaced. Functions are called by one thread at a time.
+            used. A field of that name is replaced. Functions are called by one thread at a time. An image, a
+            video or a recording of the batch that is returned as it is keeps its bytes, if the types agree.
         batch_size: Maximum number of datapoints in such a batch.
         encoders: Encoders of the new fields; `bags.encoders` unless given.
         link: Fields whose records are not copied: the copy has links to them, and needs the files in which
@@ -118,10 +122,12 @@ def copy(
     skips = on_error == 'skip'
     computed = None
     if new:
-        computed = ComputedFields(source, new, functions, Encoder(new, encoders), batch_size)
+        computed = ComputedFields(
+            source, new, functions, Encoder(new, encoders), batch_size, encoders is not None
+        )
     checksum: bool | None = settings.checksum
     if checksum is None:
-        checksum = any(has_checksums(first.bag) for first in firsts.values())
+        checksum = any(first.bag.has_checksums for first in firsts.values())
     metadata = settings.metadata
     if metadata is None:
         metadata = metadata_to_store(source.metadata, every) or None
@@ -202,7 +208,7 @@ def _linked(link: bool | Iterable[str], names: list[str], firsts: Mapping[str, S
             raise ValueError(f'link: field {name!r} is computed when it is read: name the fields to link')
     bags = {name: first.bag for name, first in firsts.items() if link}
     found = {name for name, bag in bags.items() if bag.size > (MIN_LINKED_BYTES + ENTRY) * bag.count}
-    if link and not found:
+    if link and not found and firsts:
         detail = f'expected a field in files whose records have more than {MIN_LINKED_BYTES} bytes on average'
         raise ValueError(f'link: {detail}, got {", ".join(names)}')
     return found
@@ -214,7 +220,7 @@ def _parents(writer: ShardedDatasetWriter, runs: Iterable[list[LinkRun]]) -> set
     Raises:
         ValueError: The dataset that is replaced is one of them.
     """
-    files = {file for each in runs for run in each for file in run.files}
+    files = {file for each in runs for run in each for file in run.files if isinstance(file, LinkedFile)}
     paths = {file.path for file in files} | {file.dictionary.path for file in files if file.dictionary}
     if writer.replacement is not None:
         for path in paths:
@@ -235,11 +241,18 @@ def _added(add: Any) -> tuple[Spec, dict[str, Callable[[Mapping[str, Any]], Any]
 
 
 def _first_sources(dataset: Dataset, fields: list[str]) -> dict[str, Source]:
-    """Returns the source of the first record of each field, if there is one and it is in a bag."""
+    """Returns the source of the first record of each field, if there is one and it is stored."""
     if not len(dataset):
         return {}
     found = {name: dataset.record_ranges(np.arange(1), name) for name in fields}
-    return {name: ranges.sources[0] for name, ranges in found.items() if ranges is not None}
+    return {
+        # Of a new value, the field below says how records are stored.
+        name: Source(dataset.open_field(name).bag, ranges.sources[0].unsigned)
+        if isinstance(ranges.sources[0].bag, HeldRecords)
+        else ranges.sources[0]
+        for name, ranges in found.items()
+        if ranges is not None
+    }
 
 
 def _compressions(

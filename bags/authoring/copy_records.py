@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from bags.authoring.computed_fields import ComputedFields, join_entries, run_of
 from bags.authoring.copy_plan import ByteRanges, Chunk, CopyPlan
-from bags.bag.checksums import checksums_name, digest_function
+from bags.bag.checksums import digest_function
 from bags.bag.options import CompressionZstd
 from bags.bag.records import StoredRecords
 from bags.bag.zstd import Zstd
 from bags.concurrency import FifoCache, max_open_bags
 from bags.dataset.base import Dataset
-from bags.dataset.batch import Column, spread
-from bags.dataset.columns import read_column
-from bags.dataset.encoder import Encoder, collect
+from bags.dataset.batch import spread
 from bags.dataset.field_writer import Compressed, Run
-from bags.dataset.refs import MISSING
 from bags.dataset.spec import Spec
 from bags.errors import CorruptError
 from bags.indexing import Int64s, offsets_of
@@ -41,89 +38,6 @@ class ChunkRecords(NamedTuple):
 
     runs: dict[str, list[Any]]
     refs: dict[str, Any]
-
-
-@dataclasses.dataclass(eq=False)
-class ComputedFields:
-    """New fields of a copy: functions compute them from batches of the dataset."""
-
-    dataset: Dataset
-    types: Spec
-    functions: Mapping[str, Callable[[Mapping[str, Any]], Any]]
-    """The function of each field from a batch to values; called by one thread at a time."""
-    encoder: Encoder
-    batch_size: int
-    """Maximum number of datapoints in a batch."""
-
-    def __post_init__(self) -> None:
-        self._lock = threading.Lock()
-
-    def compute(self, indices: Int64s) -> dict[str, tuple[list[Run], Any]]:
-        """Returns the records of each new field, and their refs, relative to the first of them.
-
-        Raises:
-            ValueError: A function does not return one value for each datapoint.
-            EncodeError: A value cannot be encoded.
-        """
-        encoded: dict[str, list[Any]] = {name: [] for name in self.types}
-        for start in range(0, len(indices), self.batch_size):
-            part = indices[start : start + self.batch_size]
-            batch = LazyBatch(self.dataset, part)
-            for name in self.types:
-                encoded[name] += self._encode(name, batch, part)
-        return {name: _joined(entries, self.types[name].sequence) for name, entries in encoded.items()}
-
-    def _encode(self, name: str, batch: LazyBatch, indices: Int64s) -> list[Any]:
-        where = f'datapoints {int(indices[0])} to {int(indices[-1])}'
-        try:
-            with self._lock:
-                values = self.functions[name](batch)
-        except Exception as exc:
-            exc.add_note(f'in the function of field {name!r}, on {where}')
-            raise
-        if not hasattr(values, '__len__') or len(values) != len(indices):
-            got = f'{len(values)}' if hasattr(values, '__len__') else type(values).__name__
-            raise ValueError(
-                f'field {name!r}: expected {len(indices)} values of its function for {where}, got {got}'
-            )
-        optional = self.types[name].optional
-        records = []
-        for index, value in zip(indices.tolist(), values, strict=True):
-            try:
-                record = None if value is None and optional else self.encoder.encode_field(name, value)
-                records += collect([record])
-            except Exception as exc:
-                exc.add_note(f'from the function of field {name!r}, for datapoint {index}')
-                raise
-        return records
-
-
-class LazyBatch(Mapping[str, Column]):
-    """The fields of some datapoints as columns, each read on first use."""
-
-    def __init__(self, dataset: Dataset, indices: Int64s) -> None:
-        self._dataset = dataset
-        self._indices = indices
-        self._columns: dict[str, Column] = {}
-
-    def __getitem__(self, name: str) -> Column:
-        if name not in self._columns:
-            if name not in self._dataset.types:
-                raise KeyError(f'no field {name!r}; there are {", ".join(map(repr, self._dataset.types))}')
-            self._columns |= self._dataset.read_selection(self._indices, {name: True}, read_column)
-        return self._columns[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._dataset.types
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._dataset.types)
-
-    def __len__(self) -> int:
-        return len(self._dataset.types)
-
-    def __repr__(self) -> str:
-        return f'{len(self._indices)} datapoints of {", ".join(self._dataset.types)}'
 
 
 @dataclasses.dataclass(eq=False)
@@ -152,7 +66,7 @@ class ChunkReader:
         """Returns a bag that compares records with their checksums, if the copy keeps these."""
         if not self.checksum or bag.checksums is not None or bag.reopen is None:
             return bag
-        return self._checked[bag] if has_checksums(bag) else bag
+        return self._checked[bag] if bag.has_checksums else bag
 
     def load(self, chunk: Chunk) -> ChunkRecords:
         """Returns the records of a chunk.
@@ -187,15 +101,15 @@ class ChunkReader:
             if self.verify:
                 self._read_records(plan)
             if self.checksum:
-                return [_run_of(self._read_records(plan, stored=True), True)]
+                return [run_of(self._read_records(plan, stored=True), True)]
             return _stored_runs(ranges)
         records = self._read_records(plan)
         if target is None or (target.trained and not target.dictionary):
-            return [_run_of(records)]  # The writer trains the dictionary.
+            return [run_of(records)]  # The writer trains the dictionary.
         codec = Zstd(CompressionZstd(target.level, target.dictionary), MAX_RECORD_BYTES)
         if max(map(len, records), default=0) > codec.max_record_size:
-            return [_run_of(records)]  # The writer raises an error.
-        return [_run_of(codec.encode_many(records), True)]
+            return [run_of(records)]  # The writer raises an error.
+        return [run_of(codec.encode_many(records), True)]
 
     def _with_digests(self, plan: CopyPlan, links: LinkRun) -> LinkRun:
         """Returns links with the checksums of their records: those of the source, or of what is read."""
@@ -231,13 +145,6 @@ class ChunkReader:
             for position, record in zip(spread(offsets[mine], lengths[mine]).tolist(), found, strict=True):
                 records[position] = record
         return records
-
-
-def has_checksums(bag: StoredRecords) -> bool:
-    """Returns whether the records of a bag have checksums."""
-    if bag.checksums is not None or bag.options is None:
-        return bag.checksums is not None
-    return bag.options.store_of(bag.path).exists(checksums_name(bag.path))
 
 
 def _open_checked(bag: StoredRecords) -> StoredRecords:
@@ -296,25 +203,4 @@ def _read_bytes(ranges: ByteRanges, files: Sequence[File]) -> list[bytes]:
 
 def _read_values(dataset: Dataset, indices: Int64s, field: str) -> tuple[list[Run], Any]:
     """Returns the records of a field without a bag, and their refs, relative to the first of them."""
-    return _joined(dataset.read_records(indices, field), dataset.types[field].sequence)
-
-
-def _joined(entries: Sequence[Any], sequence: bool) -> tuple[list[Run], Any]:
-    """Returns the records of some datapoints as a run, and their refs, relative to the first of them.
-
-    Args:
-        entries: For each datapoint its record, or its records if the field is a sequence; None for missing.
-        sequence: Whether the field is a sequence.
-    """
-    present = np.fromiter((entry is not None for entry in entries), bool, len(entries))
-    if not sequence:
-        refs = np.where(present, np.cumsum(present) - 1, MISSING)
-        return [_run_of([entry for entry in entries if entry is not None])], refs
-    counts = np.fromiter((len(entry or ()) for entry in entries), np.int64, len(entries))
-    firsts = np.where(present, np.cumsum(counts) - counts, MISSING)
-    return [_run_of([record for entry in entries for record in entry or ()])], (firsts, counts)
-
-
-def _run_of(records: Sequence[Any], stored: bool = False) -> Run:
-    """Returns records as a run; `stored` if they are in stored form."""
-    return Run(records, np.fromiter(map(len, records), np.int64, len(records)), stored)
+    return join_entries(dataset.read_records(indices, field), dataset.types[field].sequence)

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bags.bag.checksums import Checksums, digests_of
+from bags.bag.checksums import Checksums, checksums_name, digests_of
 from bags.bag.options import ReaderOptions
 from bags.bag.verified import VerifiedBlocks
 from bags.bag.zstd import Buffer, Zstd
@@ -121,6 +121,13 @@ class StoredRecords(Shareable, abc.ABC):
     def verified(self) -> VerifiedBlocks:
         """The blocks of records that are rows of `length` bytes."""
         return VerifiedBlocks(self.count, lambda *_: False)
+
+    @property
+    def has_checksums(self) -> bool:
+        """Whether the records have checksums, also if they are not compared with them."""
+        if self.checksums is not None or self.options is None:
+            return self.checksums is not None
+        return self.options.store_of(self.path).exists(checksums_name(self.path))
 
     # One record.
 

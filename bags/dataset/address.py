@@ -10,9 +10,10 @@ import numpy as np
 from bags.bag.records import StoredRecords
 from bags.bag.sharding import Concatenated
 from bags.dataset.batch import Column, join_columns, take
+from bags.dataset.columns import expect_refs
 from bags.dataset.field import Field
-from bags.dataset.refs import MISSING
-from bags.dataset.selection import Selection, divide
+from bags.dataset.refs import MISSING, is_missing
+from bags.dataset.selection import PerRowItems, Selection, divide
 from bags.dataset.spec import Spec
 from bags.indexing import Int64s
 
@@ -56,6 +57,26 @@ class RecordRanges(NamedTuple):
     """The first record of each datapoint, shape (n,); `MISSING` if the value is missing."""
     counts: Int64s
     """The number of records of each datapoint, shape (n,): 1 for a plain field, 0 if the value is missing."""
+
+
+def ranges_of_refs(field: Field, refs: Any, items: Any, unsigned: bool) -> RecordRanges | None:
+    """Returns the locations of the records of rows, from their refs; None for selected frames of videos.
+
+    Raises:
+        BadRef: The first ref outside the bag.
+    """
+    firsts, counts = refs if field.type.sequence else (refs, None)
+    expect_refs(field, firsts, counts)
+    if isinstance(items, PerRowItems):
+        if items.are_frames:
+            return None
+        assert items.starts is not None
+        assert counts is not None
+        items.expect_within(counts)
+        firsts, counts = firsts + items.starts, items.counts
+    elif counts is None:
+        counts = (~is_missing(firsts)).astype(np.int64)
+    return RecordRanges([Source(field.bag, unsigned)], np.zeros(len(firsts), np.int64), firsts, counts)
 
 
 def group_by_part(

@@ -48,6 +48,8 @@ from bags.validation import with_advice, worker_count
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from bags.dataset.difference import Diff
+
 RECORD_BYTES_AT_ONCE = 1 << 20
 """Bytes that iterating over records reads at a time: a record may be a whole video."""
 MAX_RECORDS_AT_ONCE = 1024
@@ -282,6 +284,137 @@ class Dataset(Shareable, abc.ABC):
 
         parts = map_concurrently(choose, range(0, len(self), DATAPOINTS_AT_ONCE), max_threads=workers)
         return Select(self, np.concatenate([np.empty(0, np.int64), *parts]))
+
+    # Edits: views too, which `bags.copy(…, link=True)` saves without copying what they leave as it is.
+
+    def drop(
+        self,
+        indices: slice | Iterable[SupportsIndex] | Mask | None = None,
+        *,
+        fields: str | Iterable[str] | None = None,
+    ) -> Select:
+        """Returns a view without some datapoints, some fields, or both. It reads nothing.
+
+        Args:
+            indices: As in `select`: the datapoints to leave out.
+            fields: A name or names: the fields to leave out.
+
+        Raises:
+            IndexError: An index out of range, or a mask of another length.
+            KeyError: No such field.
+            TypeError: Neither indices nor fields are given.
+            ValueError: No field would be left, or the metadata of another field names a dropped one.
+        """
+        if indices is None and fields is None:
+            raise TypeError('drop: expected indices or fields=…, got neither')
+        dropped = select_whole(() if fields is None else fields, self.types, 'drop')
+        names = [name for name in self.types if name not in dropped]
+        if not names:
+            raise ValueError('drop: expected a field that is left, got all fields')
+        facts = self.metadata.get('fields', {}) if dropped else {}
+        for name in names:
+            times = facts[name].get('times') if isinstance(facts.get(name), Mapping) else None
+            if times in dropped:
+                raise ValueError(
+                    f'drop: field {times!r} has the times of {name!r}, as its metadata says: drop both, or '
+                    'select(fields=…) the other fields'
+                )
+        if indices is None:
+            return Select(self, range(len(self)), names)
+        kept = np.ones(len(self), bool)
+        kept[_chosen(indices, len(self), 'drop')] = False
+        return Select(self, np.flatnonzero(kept), names)
+
+    def rename(self, names: Mapping[str, str]) -> View:
+        """Returns a view in which fields have other names. It reads nothing, and records keep their bytes.
+
+        Metadata of a field, and of others that name it as their `times`, has the new name.
+
+        Args:
+            names: The new name of each field to rename: `{'jpg': 'image'}`. Names may be swapped.
+
+        Raises:
+            KeyError: No such field.
+            ValueError: Two fields would have one name.
+            SpecError: A new name is not valid on all file systems, or differs from another only in case.
+        """
+        view: View = late('rename_fields')(self, names)
+        return view
+
+    def update(
+        self,
+        values: Mapping[int, Mapping[str, Any]],
+        *,
+        encoders: Mapping[str, Callable[..., Any]] | None = None,
+    ) -> View:
+        """Returns a view in which some datapoints have other values: `dataset.update({5: {'text': 'new'}})`.
+
+        The values are encoded now, as a writer does, and are held in memory until the view is saved.
+
+        Args:
+            values: For each datapoint, by index, the new values by field. None is a missing value.
+            encoders: The functions by word; `bags.encoders` unless given.
+
+        Raises:
+            IndexError, KeyError: No such datapoint, or no such field.
+            EncodeError: A value is not of the type of the field.
+            TypeError: Not a mapping, or a field of windows.
+        """
+        view: View = late('update_values')(self, values, encoders)
+        return view
+
+    def split(
+        self, shares: Mapping[str, float], by: str | None = None, *, seed: int = 0
+    ) -> dict[str, Select]:
+        """Divides the datapoints into views: `dataset.split({'train': 0.9, 'val': 0.1}, by='episode')`.
+
+        The view of a datapoint follows from a hash of its key and the seed. A datapoint stays in its view
+        when others are added or removed, and all datapoints with one key are in the same view. Sizes of views
+        are approximate: of 10,000 keys, a share of 0.1 is within 0.01.
+
+        Args:
+            shares: The share of each view by name; they add up to 1.
+            by: A field of type `utf8`, `bytes`, `int` or `uint`, whose values are the keys and are read now.
+                By default the key of a datapoint is its index.
+            seed: Another seed gives another division.
+
+        Raises:
+            KeyError: No such field.
+            TypeError: The field has no keys, or shares are not numbers.
+            ValueError: Shares do not add up to 1, or a datapoint has no key.
+        """
+        views: dict[str, Select] = late('split_datapoints')(self, shares, by, seed)
+        return views
+
+    def unique(self, field: str) -> Select:
+        """Returns a view of the first datapoint with each value of a field. Reads all records of the field.
+
+        Values are equal if their records are, byte for byte; all missing values are equal.
+
+        Raises:
+            KeyError: No such field.
+        """
+        view: Select = late('unique_datapoints')(self, field)
+        return view
+
+    def diff(self, other: Dataset, on: str | None = None) -> Diff:
+        """Compares the datapoints of another, later dataset with those of this one.
+
+        Records are compared byte for byte. Those that are in the same place of the same file, as links to one
+        record are, or whose checksums agree, are not read.
+
+        Args:
+            other: The other dataset.
+            on: A field of keys, as in `split`, that both have: datapoints with one key are compared. By
+                default those with one index are.
+
+        Raises:
+            KeyError: No such field.
+            TypeError: Not a dataset, or the field has no keys.
+            ValueError: Several datapoints of a dataset have one key, or one has none.
+        """
+        found: Diff = late('diff_datasets')(self, other, on)
+        return found
 
     @with_advice
     def windows(
@@ -761,10 +894,14 @@ class Select(View):
     def __init__(self, dataset: Dataset, indices: range | Int64s, fields: Fields = None) -> None:
         chosen = select_whole(fields, dataset.types, 'select')
         names = [name for name in dataset.types if name in chosen]
-        if isinstance(dataset, Select) and isinstance(indices, range):
-            below: range | Int64s = dataset.indices
-            if isinstance(below, range):  # A slice of a slice is a slice of the underlying dataset.
-                dataset, indices = dataset.datasets[0], below[_as_slice(indices)]
+        if (
+            type(self) is type(dataset) is Select
+        ):  # A selection of a selection is one of the underlying dataset.
+            if isinstance(indices, range):
+                indices = dataset.indices[_as_slice(indices)]
+            else:
+                indices = dataset.source_indices(indices)
+            dataset = dataset.datasets[0]
         super().__init__([dataset], {name: dataset.types[name] for name in names})
         self.indices: range | Int64s = indices
 
@@ -825,8 +962,8 @@ class Select(View):
         return f'{below!r}.select({len(self.indices)} indices #{mark:08x}{fields})'
 
 
-def _chosen(indices: Any, count: int) -> range | Int64s:
-    """Returns the datapoints of `select`."""
+def _chosen(indices: Any, count: int, what: str = 'select') -> range | Int64s:
+    """Returns the datapoints of `select`, or of `what`."""
     if indices is None or isinstance(indices, slice):
         return range(count)[indices or slice(None)]
     if isinstance(indices, range):
@@ -834,12 +971,12 @@ def _chosen(indices: Any, count: int) -> range | Int64s:
             return indices or range(0)
         indices = list(indices)
     if not isinstance(indices, Iterable):
-        raise TypeError(f'select: expected indices or a mask, got {indices!r}')
+        raise TypeError(f'{what}: expected indices or a mask, got {indices!r}')
     chosen: Any = indices if isinstance(indices, np.ndarray) else list(indices)
     if chosen.dtype == bool if isinstance(chosen, np.ndarray) else _are_bools(chosen):
         mask = np.asarray(chosen)
         if mask.shape != (count,):
-            raise IndexError(f'select: expected a mask of shape ({count},), got {mask.shape}')
+            raise IndexError(f'{what}: expected a mask of shape ({count},), got {mask.shape}')
         return np.flatnonzero(mask)
     # A copy, because the caller may change the array later.
     return np.array(as_indices(chosen, count), np.int64)

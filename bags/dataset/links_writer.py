@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 
 from bags.bag.checksums import checksums_name, digest_function, digests_of
+from bags.bag.held_records import HeldRecords
 from bags.bag.limits import ENTRY
 from bags.bag.options import CompressionNone, WriterOptions
 from bags.concurrency import FifoCache
-from bags.dataset.field_writer import MAX_RECORDS, FieldWriter, open_field
+from bags.dataset.field_writer import MAX_RECORDS, FieldWriter, Run, open_field
 from bags.dataset.listing import dataset_of_shard
 from bags.dataset.refs import MISSING
 from bags.dataset.resume import LINKED, Kept
 from bags.dataset.spec import FieldType
 from bags.formats.signatures import FORMATS, HEAD_BYTES, identify, starts_with
+from bags.links.existing import LinkRun
 from bags.links.files import pack_file
 from bags.links.link import Link
 from bags.links.rows import ROW_BYTES, VALUES_FILE, make_rows
@@ -136,9 +138,15 @@ class LinkedFieldWriter(FieldWriter):
             if self.count + len(run.which) > MAX_RECORDS:
                 raise self.error(f'expected at most {MAX_RECORDS} records in a folder')
             try:
-                numbers = [self._numbers[pack_file(self.sources.stored(file))] for file in run.files]
+                numbers = [
+                    VALUES_FILE
+                    if isinstance(file, HeldRecords)
+                    else self._numbers[pack_file(self.sources.stored(file))]
+                    for file in run.files
+                ]
             except ValueError as exc:
                 raise self.error(str(exc)) from exc
+            run = self._write_held(run)
             self._files.flush()
             if len(run.which):
                 data = make_rows(np.array(numbers)[run.which], run.starts, run.stops).tobytes()
@@ -149,6 +157,20 @@ class LinkedFieldWriter(FieldWriter):
             self.count = len(self)
         if self.syncs_flushes:
             self.appender.sync_flush()
+
+    def _write_held(self, run: LinkRun) -> LinkRun:
+        """Writes the records of a run that are in memory, and returns the run with where they are."""
+        for number, file in enumerate(run.files):
+            mine = np.flatnonzero(run.which == number)
+            if isinstance(file, HeldRecords) and len(mine):
+                records = file.read_bytes(run.starts[mine], run.stops[mine])
+                sizes = run.sizes[mine]
+                self._values.write_runs([Run(records, sizes, True)])
+                starts, stops = run.starts.copy(), run.stops.copy()
+                stops[mine] = self._values.appender.end - int(sizes.sum()) + np.cumsum(sizes)
+                starts[mine] = stops[mine] - sizes
+                run = run._replace(starts=starts, stops=stops)
+        return run
 
     def flush(self) -> None:
         rows = self.pending

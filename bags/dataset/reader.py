@@ -11,10 +11,10 @@ import numpy as np
 
 from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions
 from bags.concurrency import ClosedHandle, cached_attribute, map_concurrently
-from bags.dataset.address import Address, Datapoint, RecordRanges, Source
+from bags.dataset.address import Address, Datapoint, RecordRanges, ranges_of_refs
 from bags.dataset.base import Dataset
 from bags.dataset.batch import Column
-from bags.dataset.columns import BadRef, expect_refs
+from bags.dataset.columns import BadRef
 from bags.dataset.field import Field
 from bags.dataset.fields import OpenFields, RefsReader
 from bags.dataset.fingerprint import fingerprint_of_folders
@@ -23,7 +23,6 @@ from bags.dataset.mark import MARK
 from bags.dataset.metadata import Metadata
 from bags.dataset.options import ReadOptions, dataset_path
 from bags.dataset.read_row import RowFunction, make_row_function
-from bags.dataset.refs import is_missing
 from bags.dataset.schema import Decoders
 from bags.dataset.selection import PerRowItems, Selection, select_fields
 from bags.dataset.sizes import folder_size
@@ -209,22 +208,10 @@ class DatasetReader(Dataset):
         """Returns where the records of a field lie; None for selected frames of videos."""
         refs = self._fields.while_opening([field], lambda: self.refs.of(indices, [field]))[field]
         reader = self._fields[field]
-        firsts, counts = refs if reader.type.sequence else (refs, None)
         try:
-            expect_refs(reader, firsts, counts)
+            return ranges_of_refs(reader, refs, items, self.folder.starts)
         except BadRef as exc:
             raise CorruptError(self.refs.path, int(indices[exc.position]), exc.detail) from None
-        if isinstance(items, PerRowItems):
-            if items.are_frames:
-                return None
-            assert items.starts is not None
-            assert counts is not None
-            items.expect_within(counts)
-            firsts, counts = firsts + items.starts, items.counts
-        elif counts is None:
-            counts = (~is_missing(firsts)).astype(np.int64)
-        source = Source(reader.bag, self.folder.starts)
-        return RecordRanges([source], np.zeros(len(indices), np.int64), firsts, counts)
 
     def bytes_before(self, index: int, fields: tuple[str, ...] | None = None) -> int:
         if index >= self._length:

@@ -139,8 +139,15 @@ def unite(specs: Iterable[tuple[object, Spec]], before: str) -> Spec:
     for where, other in specs:
         both = other if types is None else union(types, other)
         if both is None:
-            expected = f'that of {before}, {type_texts(types or {})}, but for optional fields'
-            raise SpecError(None, expected, type_texts(other), where)
+            differing = {
+                name for name in {**(types or {}), **other} if (types or {}).get(name) != other.get(name)
+            }
+            mine, theirs = (
+                {name: text for name, text in type_texts(spec).items() if name in differing}
+                for spec in (types or {}, other)
+            )
+            expected = f'that of {before}, {mine}, but for optional fields ({advice(types or {}, other)})'
+            raise SpecError(None, expected, theirs, where)
         types = both
     return types or {}
 
@@ -155,6 +162,29 @@ def union(first: Spec, other: Spec) -> Spec | None:
         if found != (field_type, field_type) and not (field_type.optional and None in found):
             return None
     return both
+
+
+def advice(first: Spec, other: Spec) -> str:
+    """Returns what would make another spec fit a first one, for an error."""
+    lacking = [name for name in first if name not in other and not first[name].optional]
+    more = [name for name in other if name not in first and not other[name].optional]
+    renamed: dict[str, str] = {}
+    for name in more:
+        old = next(
+            (old for old in lacking if first[old] == other[name] and old not in renamed.values()), None
+        )
+        if old is not None:
+            renamed[name] = old
+    found = [f'rename({renamed}) of this one'] if renamed else []
+    drops = [
+        ([name for name in more if name not in renamed], 'this one'),
+        ([name for name in lacking if name not in renamed.values()], 'the others'),
+        ([name for name in first if name in other and first[name] != other[name]], 'all'),
+    ]
+    found += [f'drop(fields={names}) of {which}' for names, which in drops if names]
+    if drops[0][0] or drops[1][0]:
+        found[-1] += ' unless they are optional, as int?'
+    return f'what fits: {", ".join(found)}'
 
 
 def reordered(types: Spec, orders: Iterable[Spec]) -> Spec:

@@ -9,6 +9,7 @@ import numpy as np
 
 from bags.bag.bag_file import BagFile
 from bags.bag.checksums import digest_function
+from bags.bag.held_records import HeldRecords
 from bags.bag.records import StoredRecords
 from bags.concurrency import FifoCache, max_open_bags
 from bags.indexing import Int64s
@@ -23,8 +24,8 @@ ROWS_AT_ONCE = 1 << 18
 class LinkRun(NamedTuple):
     """Records to link, of one field."""
 
-    files: Sequence[LinkedFile]
-    """The files, with absolute paths or URLs."""
+    files: Sequence[LinkedFile | HeldRecords]
+    """The files, with absolute paths or URLs; or records in memory, which are written, and then linked."""
     which: Int64s
     """The file of each record, shape (n,)."""
     starts: Int64s
@@ -51,6 +52,9 @@ class ExistingRecords:
             CorruptError: Limits or links are damaged.
             ValueError: The records are compressed with a dictionary that is not in a file.
         """
+        if isinstance(bag, HeldRecords):
+            ((_, _, _, starts, stops, _),) = bag.locate(indices)
+            return LinkRun([bag], np.zeros(len(indices), np.int64), starts, stops)
         if isinstance(bag, BagFile):
             ((_, _, _, starts, stops, _),) = bag.locate(indices)
             return LinkRun([self._bags[bag]], np.zeros(len(indices), np.int64), starts, stops)
@@ -81,6 +85,35 @@ def _entry_of_bag(bag: BagFile) -> LinkedFile:
     return LinkedFile(bag.path, bag.end, sample, bag.codec is not None, dictionary)
 
 
+def places_of(bag: StoredRecords, indices: Int64s) -> tuple[list[str], Int64s, Int64s, Int64s]:
+    """Returns files, and the number among them, the start and the end of each record. Opens no linked file.
+
+    Records with the same file, start and end are the same record.
+
+    Raises:
+        CorruptError: Limits or links are damaged.
+    """
+    if not isinstance(bag, LinkedRecords):
+        ((_, _, _, starts, stops, _),) = bag.locate(indices)
+        return [_name_of(bag, bag.path)], np.zeros(len(indices), np.int64), starts, stops
+    numbers, starts, stops = bag.link_rows(indices)
+    unique, which = np.unique(numbers, return_inverse=True)
+    paths = [
+        bag.values.path if number == VALUES_FILE else resolved_path(bag.entry(number).path, bag.folder)
+        for number in unique.tolist()
+    ]
+    return [_name_of(bag, path) for path in paths], which, starts, stops
+
+
+def _name_of(bag: StoredRecords, path: str) -> str:
+    """Returns a name of a file that no other file has: paths of two object stores may be the same."""
+    if bag.options is None:
+        return f'{path} {id(bag)}'
+    if not bag.is_remote:
+        return path
+    return f'{path} {bag.options.storage_options!r} {id(bag.options.filesystem)}'
+
+
 def join_links(runs: Sequence[LinkRun], positions: Sequence[Int64s]) -> LinkRun:
     """Returns the links of several runs as one.
 
@@ -96,7 +129,7 @@ def join_links(runs: Sequence[LinkRun], positions: Sequence[Int64s]) -> LinkRun:
     order = np.concatenate(positions)
     inverse = np.empty(len(order), np.int64)
     inverse[order] = np.arange(len(order))
-    files: list[LinkedFile] = []
+    files: list[LinkedFile | HeldRecords] = []
     which = []
     for run in runs:
         which.append(run.which + len(files))

@@ -15,6 +15,7 @@ from bags.dataset.folder import Folder
 from bags.dataset.identity import IDENTITY
 from bags.dataset.resume import BAG_SUFFIXES, LINKED
 from bags.dataset.selection import Fields, select_whole
+from bags.edits.edited import RenamedReader
 from bags.links.records import LinkedRecords
 from bags.progress import progress as show_progress
 from bags.storage.cache.store import CachedStore
@@ -77,6 +78,8 @@ def _folders(dataset: Dataset, fields: list[str]) -> list[tuple[Folder, list[str
     found: dict[str, tuple[Folder, list[str]]] = {}
     for address in dataset.resolve(np.arange(len(dataset)), dict.fromkeys(fields, True)):
         reader, names = address.reader, list(address.selection)
+        while isinstance(reader, RenamedReader):
+            reader, names = reader.reader, [reader.names[name] for name in names]
         parts = [(reader.folder, names)] if not isinstance(reader, View) else []
         for each in reader.datasets if isinstance(reader, View) else ():  # Its values are computed.
             parts += _folders(each, [name for name in names if name in each.types])

@@ -21,6 +21,7 @@ from bags.dataset.metadata import check_facts
 from bags.dataset.registry import VIDEO_WORDS
 from bags.dataset.selection import FrameSelection, Span, Times
 from bags.dataset.views import Concat
+from bags.edits.edited import Edited
 from bags.indexing import Int64s
 
 Seconds = npt.NDArray[np.float64]
@@ -241,6 +242,8 @@ def _facts_of(dataset: Dataset, field: str, *keys: str) -> Mapping[str, Any]:
         facts = dataset.metadata.get('fields', {}).get(field, {})
         check_facts(field, facts, dataset.types)
         return {key: facts[key] for key in keys if key in facts}
+    if isinstance(dataset, Edited):
+        return dataset.rename_facts(_facts_of(dataset.datasets[0], dataset.names[field], *keys))
     parts = [dataset.dataset_of(field)]
     if isinstance(dataset, Concat):
         parts = [part for part in dataset.datasets if field in part.types]

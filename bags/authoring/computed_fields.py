@@ -1,0 +1,182 @@
+"""New fields of a copy, which functions compute from batches of the dataset."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bags.bag.checksums import digest_function
+from bags.dataset import registry
+from bags.dataset.base import Dataset
+from bags.dataset.batch import Column
+from bags.dataset.columns import read_column
+from bags.dataset.encoder import Encoder, collect
+from bags.dataset.field import Field
+from bags.dataset.field_writer import Run
+from bags.dataset.refs import MISSING
+from bags.dataset.spec import FieldType, Spec
+from bags.formats.signatures import FORMATS
+from bags.indexing import Int64s
+
+MEDIA = {*FORMATS, 'image'}
+"""Types whose values encoding changes. `video` and `audio` store files as they are."""
+
+
+@dataclasses.dataclass(eq=False)
+class ComputedFields:
+    """New fields of a copy: functions compute them from batches of the dataset."""
+
+    dataset: Dataset
+    types: Spec
+    functions: Mapping[str, Callable[[Mapping[str, Any]], Any]]
+    """The function of each field from a batch to values; called by one thread at a time."""
+    encoder: Encoder
+    batch_size: int
+    """Maximum number of datapoints in a batch."""
+    has_own_encoders: bool
+    """Whether the encoders are the caller's, which are called for each value."""
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def compute(self, indices: Int64s) -> dict[str, tuple[list[Run], Any]]:
+        """Returns the records of each new field, and their refs, relative to the first of them.
+
+        Raises:
+            ValueError: A function does not return one value for each datapoint.
+            EncodeError: A value cannot be encoded.
+        """
+        encoded: dict[str, list[Any]] = {name: [] for name in self.types}
+        for start in range(0, len(indices), self.batch_size):
+            part = indices[start : start + self.batch_size]
+            batch = LazyBatch(self.dataset, part)
+            for name in self.types:
+                encoded[name] += self._encode(name, batch, part)
+        return {name: join_entries(entries, self.types[name].sequence) for name, entries in encoded.items()}
+
+    def _encode(self, name: str, batch: LazyBatch, indices: Int64s) -> list[Any]:
+        where = f'datapoints {int(indices[0])} to {int(indices[-1])}'
+        try:
+            with self._lock:
+                values = self.functions[name](batch)
+        except Exception as exc:
+            exc.add_note(f'in the function of field {name!r}, on {where}')
+            raise
+        if not hasattr(values, '__len__') or len(values) != len(indices):
+            got = f'{len(values)}' if hasattr(values, '__len__') else type(values).__name__
+            raise ValueError(
+                f'field {name!r}: expected {len(indices)} values of its function for {where}, got {got}'
+            )
+        optional = self.types[name].optional
+        kept = {} if self.has_own_encoders else batch.records_of(self.types[name], values)
+        records = []
+        for position, (index, value) in enumerate(zip(indices.tolist(), values, strict=True)):
+            try:
+                if position in kept:
+                    records.append(kept[position])
+                    continue
+                record = None if value is None and optional else self.encoder.encode_field(name, value)
+                records += collect([record])
+            except Exception as exc:
+                exc.add_note(f'from the function of field {name!r}, for datapoint {index}')
+                raise
+        return records
+
+
+class LazyBatch(Mapping[str, Column]):
+    """The fields of some datapoints as columns, each read on first use."""
+
+    def __init__(self, dataset: Dataset, indices: Int64s) -> None:
+        self._dataset = dataset
+        self._indices = indices
+        self._columns: dict[str, Column] = {}
+        self._media: dict[str, list[tuple[Any, Any]]] = {}
+        """The values of media as they were read, with digests of their arrays."""
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self._columns:
+            if name not in self._dataset.types:
+                raise KeyError(f'no field {name!r}; there are {", ".join(map(repr, self._dataset.types))}')
+            are_built_in = []
+
+            def read(field: Field, refs: Any, items: Any) -> Column:
+                are_built_in.append(field.decoder.accepts_view)
+                return read_column(field, refs, items)
+
+            self._columns |= self._dataset.read_selection(self._indices, {name: True}, read)
+            # Other decoders may return what is not in the record, such as smaller images.
+            if self._dataset.types[name].word in MEDIA and are_built_in and all(are_built_in):
+                self._media[name] = [(value, _digest(value)) for value in self._columns[name]]
+        return self._columns[name]
+
+    def records_of(self, field_type: FieldType, values: Sequence[Any]) -> dict[int, Any]:
+        """Returns the records of those values, by position, that are a datapoint's own medium, unchanged.
+
+        A new field of this type has them as they are: encoding the medium again would change it.
+        """
+        kept: dict[int, Any] = {}
+        for name, known in self._media.items():
+            if not _is_stored_alike(self._dataset.types[name], field_type):
+                continue
+            positions = [
+                position
+                for position, (value, (before, digest)) in enumerate(zip(values, known, strict=True))
+                if value is before and value is not None and _digest(value) == digest
+            ]
+            if positions:
+                records = self._dataset.read_records(self._indices[positions], name)
+                kept.update(zip(positions, records, strict=True))
+        return kept
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._dataset.types
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._dataset.types)
+
+    def __len__(self) -> int:
+        return len(self._dataset.types)
+
+    def __repr__(self) -> str:
+        return f'{len(self._indices)} datapoints of {", ".join(self._dataset.types)}'
+
+
+def _is_stored_alike(source: FieldType, new: FieldType) -> bool:
+    """Returns whether a new field may have the records of a source field: `jpeg` those of `jpeg(95)`."""
+    encoders: Any = registry.encoders
+    is_same_format = source.word == new.word or encoders.get(source.word) is encoders.get(new.word)
+    return is_same_format and source.sequence == new.sequence and new.args in ((), source.args)
+
+
+def _digest(value: Any) -> Any:
+    """Returns a digest of the arrays in a value, which a function may change in place."""
+    if isinstance(value, list | tuple):
+        return [_digest(each) for each in value]
+    if isinstance(value, np.ndarray):
+        return value.shape, digest_function()(np.ascontiguousarray(value))
+    return None
+
+
+def join_entries(entries: Sequence[Any], sequence: bool) -> tuple[list[Run], Any]:
+    """Returns the records of some datapoints as a run, and their refs, relative to the first of them.
+
+    Args:
+        entries: For each datapoint its record, or its records if the field is a sequence; None for missing.
+        sequence: Whether the field is a sequence.
+    """
+    present = np.fromiter((entry is not None for entry in entries), bool, len(entries))
+    if not sequence:
+        refs = np.where(present, np.cumsum(present) - 1, MISSING)
+        return [run_of([entry for entry in entries if entry is not None])], refs
+    counts = np.fromiter((len(entry or ()) for entry in entries), np.int64, len(entries))
+    firsts = np.where(present, np.cumsum(counts) - counts, MISSING)
+    return [run_of([record for entry in entries for record in entry or ()])], (firsts, counts)
+
+
+def run_of(records: Sequence[Any], stored: bool = False) -> Run:
+    """Returns records as a run; `stored` if they are in stored form."""
+    return Run(records, np.fromiter(map(len, records), np.int64, len(records)), stored)

@@ -1,0 +1,51 @@
+"""`Diff`, the result of `Dataset.diff`."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from bags.indexing import Int64s
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Diff:
+    """What differs between a dataset and another, later one."""
+
+    fields: dict[str, tuple[str | None, str | None]]
+    """The types in the two datasets of fields that only one has (None: it lacks the field), or that have
+    different types. Their values are not compared."""
+    removed: Int64s
+    """The datapoints that the other dataset lacks, by index in the first."""
+    added: Int64s
+    """The datapoints that the first dataset lacks, by index in the other."""
+    changed: dict[str, Int64s]
+    """The changed datapoints by field, if there are any: their indices in the two datasets, shape (n, 2)."""
+    compared: int
+    """Number of datapoints that both have."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing differs."""
+        return not (self.fields or len(self.removed) or len(self.added) or self.changed)
+
+    def __str__(self) -> str:
+        """Returns a line for each difference."""
+        lines = [
+            f'{name}: {old or "no such field"} → {new or "no such field"}'
+            for name, (old, new) in self.fields.items()
+        ]
+        lines += [
+            f'{len(rows)} datapoints {what}: {_some(rows.tolist())}'
+            for what, rows in (('removed', self.removed), ('added', self.added))
+            if len(rows)
+        ]
+        lines += [
+            f'{name}: {len(pairs)} datapoints changed: {_some(pairs[:, 0].tolist())}'
+            for name, pairs in self.changed.items()
+        ]
+        return '\n'.join(lines or [f'no difference in {self.compared} datapoints'])
+
+
+def _some(rows: list[int]) -> str:
+    """Returns the first few of some indices as text."""
+    return ', '.join(map(str, rows[:10])) + (', …' if len(rows) > 10 else '')

@@ -1,0 +1,1 @@
+"""Edits of datasets as views: other names and values, splits, duplicates and differences."""

@@ -1,0 +1,168 @@
+"""`diff`: the datapoints that differ between two datasets, without reading what is the same record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bags.bag.bag_file import BagFile
+from bags.bag.records import StoredRecords
+from bags.concurrency import FifoCache, max_open_bags
+from bags.dataset.address import RecordRanges
+from bags.dataset.base import Dataset, check_dataset
+from bags.dataset.batch import spread
+from bags.dataset.difference import Diff
+from bags.dataset.key_values import read_keys
+from bags.dataset.refs import is_missing
+from bags.edits.groups import check_key_types, read_values
+from bags.indexing import Int64s
+from bags.links.existing import places_of
+
+PAIRS_AT_ONCE = 1 << 16
+Bools = npt.NDArray[np.bool_]
+
+
+def diff_datasets(first: Dataset, other: Dataset, on: str | None) -> Diff:
+    """Returns the result of `Dataset.diff`, which says what it raises."""
+    check_dataset('diff', other)
+    one, two = first.spec, other.spec
+    names = [*one, *(name for name in two if name not in one)]
+    fields = {name: (one.get(name), two.get(name)) for name in names if one.get(name) != two.get(name)}
+    if on is None:
+        shared = min(len(first), len(other))
+        lefts = rights = np.arange(shared)
+        removed, added = np.arange(shared, len(first)), np.arange(shared, len(other))
+    else:
+        lefts, rights = _match(first, other, on)
+        removed = np.setdiff1d(np.arange(len(first)), lefts)
+        added = np.setdiff1d(np.arange(len(other)), rights)
+    changed: dict[str, Int64s] = {}
+    for name in names:
+        if name in fields or name == on:
+            continue
+        compare = _Comparison(first, other, name)
+        starts = range(0, len(lefts), PAIRS_AT_ONCE)
+        parts = [
+            start
+            + compare.differing(lefts[start : start + PAIRS_AT_ONCE], rights[start : start + PAIRS_AT_ONCE])
+            for start in starts
+        ]
+        found = np.concatenate([np.empty(0, np.int64), *parts])
+        if len(found):
+            changed[name] = np.stack([lefts[found], rights[found]], 1)
+    return Diff(fields, removed, added, changed, len(lefts))
+
+
+def _match(first: Dataset, other: Dataset, on: str) -> tuple[Int64s, Int64s]:
+    """Returns the datapoints with one key, in the order of the first dataset."""
+    rows_of = []
+    for dataset, which in ((first, 'the first'), (other, 'the other')):
+        check_key_types(dataset, on, f'diff: {which} dataset')
+        rows: dict[bytes, int] = {}
+        for chunk, keys in read_keys(dataset, on):
+            for row, key in zip(chunk.tolist(), keys, strict=True):
+                if key is None or rows.setdefault(key, row) != row:
+                    detail = f'datapoints {rows[key]} and {row} have' if key is not None else f'{row} has no'
+                    raise ValueError(f'diff: field {on!r} of {which} dataset: {detail} one key')
+        rows_of.append(rows)
+    pairs = [(row, rows_of[1][key]) for key, row in rows_of[0].items() if key in rows_of[1]]
+    found = np.array(pairs, np.int64).reshape(-1, 2)
+    return found[:, 0], found[:, 1]
+
+
+class _Comparison:
+    """Compares the values of a field of two datasets."""
+
+    def __init__(self, first: Dataset, other: Dataset, field: str) -> None:
+        self._datasets, self._field = (first, other), field
+        self._numbers: dict[str, int] = {}
+        """Numbers of files by path."""
+        self._opened = FifoCache(_open_checked, max_open_bags(4))
+
+    def differing(self, lefts: Int64s, rights: Int64s) -> Int64s:
+        """Returns the positions of the pairs of datapoints whose values differ."""
+        one, other = (
+            dataset.record_ranges(rows, self._field)
+            for dataset, rows in zip(self._datasets, (lefts, rights), strict=True)
+        )
+        if one is None or other is None:  # Values of windows, which are in no file.
+            return self._read(lefts, rights, np.arange(len(lefts)))
+        are_missing = [is_missing(ranges.firsts, ranges.counts) for ranges in (one, other)]
+        differ: Bools = (one.counts != other.counts) | (are_missing[0] != are_missing[1])
+        rows = np.flatnonzero(~differ & (one.counts > 0))
+        counts = one.counts[rows]
+        places = [self._places(ranges, rows) for ranges in (one, other)]
+        is_same = (places[0] == places[1]).all(0)
+        left = np.flatnonzero(~is_same)
+        if len(left):
+            digests = [self._digests(ranges, rows, left) for ranges in (one, other)]
+            is_same[left] = (digests[0] == digests[1]).all(0) & (digests[0][1] != 0)
+        owners = np.repeat(rows, counts)
+        unknown = np.unique(owners[~is_same])
+        return np.sort(np.append(np.flatnonzero(differ), self._read(lefts, rights, unknown)))
+
+    def _read(self, lefts: Int64s, rights: Int64s, positions: Int64s) -> Int64s:
+        """Returns those of some positions whose records differ, which are read."""
+        one, other = self._datasets
+        found = []
+        # Both in chunks of one number of datapoints: the sizes of the first.
+        start = 0
+        for chunk, values in read_values(one, lefts[positions], self._field):
+            some = positions[start : start + len(chunk)]
+            start += len(chunk)
+            records = other.read_records(rights[some], self._field)
+            others = [tuple(record) if isinstance(record, list) else record for record in records]
+            if values != others:
+                pairs = zip(some.tolist(), values, others, strict=True)
+                found += [position for position, value, record in pairs if value != record]
+        return np.array(found, np.int64)
+
+    def _places(self, ranges: RecordRanges, rows: Int64s) -> Int64s:
+        """Returns the file, the start and the end of each record, shape (3, n)."""
+        return self._of_records(ranges, rows, None, self._places_in)
+
+    def _digests(self, ranges: RecordRanges, rows: Int64s, chosen: Int64s) -> Int64s:
+        """Returns the compression and the checksum (0: none) of some records, shape (2, n)."""
+        return self._of_records(ranges, rows, chosen, self._digests_in)
+
+    def _of_records(self, ranges: RecordRanges, rows: Int64s, chosen: Int64s | None, find: Any) -> Int64s:
+        """Returns the columns that `find` returns for records, by bag."""
+        records = spread(ranges.firsts[rows], ranges.counts[rows])
+        which = np.repeat(ranges.which[rows], ranges.counts[rows])
+        if chosen is not None:
+            records, which = records[chosen], which[chosen]
+        found: Any = None
+        for source in np.unique(which).tolist():
+            mine = np.flatnonzero(which == source)
+            columns = find(ranges.sources[source].bag, records[mine])
+            if found is None:
+                found = np.zeros((len(columns), len(records)), np.int64)
+            found[:, mine] = columns
+        return np.zeros((3, 0), np.int64) if found is None else found
+
+    def _places_in(self, bag: StoredRecords, records: Int64s) -> Any:
+        paths, which, starts, stops = places_of(bag, records)
+        numbers = np.array([self._numbers.setdefault(path, len(self._numbers)) for path in paths])
+        return np.stack([numbers[which], starts, stops])
+
+    def _digests_in(self, bag: StoredRecords, records: Int64s) -> Any:
+        if not bag.has_checksums or (bag.is_compressed and not isinstance(bag, BagFile)):
+            return np.zeros((2, len(records)), np.int64)
+        checked = self._opened[bag]
+        assert checked.checksums is not None
+        # Checksums are those of records as stored, so they tell of records in one compression.
+        compression = 0
+        if bag.codec is not None:
+            dictionary = bag.codec.options.dictionary
+            compression = 1 + self._numbers.setdefault(f'zstd {dictionary!r}', len(self._numbers))
+        sums = np.array(checked.checksums.of(records), np.uint64).view(np.int64)
+        return np.stack([np.full(len(records), compression), sums])
+
+
+def _open_checked(bag: StoredRecords) -> StoredRecords:
+    """Returns a bag that has its checksums."""
+    if bag.checksums is not None or bag.reopen is None:
+        return bag
+    return bag.reopen(checksum=True)
