@@ -101,6 +101,27 @@ def metadata_of_fields(metadata: Metadata, names: Collection[str]) -> Metadata:
     return {**metadata, 'fields': kept}
 
 
+def rename_metadata(metadata: Metadata, names: Mapping[str, str]) -> Metadata:
+    """Returns the metadata of fields under other names, also where one is the `times` of another.
+
+    Args:
+        metadata: The metadata.
+        names: The new name of each field that is kept.
+    """
+    if 'fields' not in metadata:
+        return metadata
+    fields = {
+        names[name]: rename_times(facts, names) for name, facts in metadata['fields'].items() if name in names
+    }
+    return {**metadata, 'fields': fields}
+
+
+def rename_times(facts: Any, names: Mapping[str, str]) -> Any:
+    """Returns the facts of a field, with the new name of its field of times."""
+    times = facts.get('times') if isinstance(facts, Mapping) else None
+    return {**facts, 'times': names[times]} if isinstance(times, str) and times in names else facts
+
+
 def metadata_to_store(metadata: Metadata, types: Spec) -> Metadata:
     """Returns the metadata for a dataset with these fields only.
 

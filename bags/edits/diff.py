@@ -36,8 +36,7 @@ def diff_datasets(first: Dataset, other: Dataset, on: str | None) -> Diff:
         removed, added = np.arange(shared, len(first)), np.arange(shared, len(other))
     else:
         lefts, rights = _match(first, other, on)
-        removed = np.setdiff1d(np.arange(len(first)), lefts)
-        added = np.setdiff1d(np.arange(len(other)), rights)
+        removed, added = _others(len(first), lefts), _others(len(other), rights)
     changed: dict[str, Int64s] = {}
     for name in names:
         if name in fields or name == on:
@@ -55,21 +54,30 @@ def diff_datasets(first: Dataset, other: Dataset, on: str | None) -> Diff:
     return Diff(fields, removed, added, changed, len(lefts))
 
 
+def _others(count: int, rows: Int64s) -> Int64s:
+    """Returns the datapoints that are not among `rows`."""
+    is_other = np.ones(count, bool)
+    is_other[rows] = False
+    return np.flatnonzero(is_other)
+
+
 def _match(first: Dataset, other: Dataset, on: str) -> tuple[Int64s, Int64s]:
     """Returns the datapoints with one key, in the order of the first dataset."""
     rows_of = []
     for dataset, which in ((first, 'the first'), (other, 'the other')):
         check_key_types(dataset, on, f'diff: {which} dataset')
-        rows: dict[bytes, int] = {}
-        for chunk, keys in read_keys(dataset, on):
-            for row, key in zip(chunk.tolist(), keys, strict=True):
-                if key is None or rows.setdefault(key, row) != row:
-                    detail = f'datapoints {rows[key]} and {row} have' if key is not None else f'{row} has no'
-                    raise ValueError(f'diff: field {on!r} of {which} dataset: {detail} one key')
+        keys = [key for _, some in read_keys(dataset, on) for key in some]
+        rows = dict(zip(keys, range(len(keys)), strict=True))
+        what = f'diff: field {on!r} of {which} dataset'
+        if None in rows:
+            raise ValueError(f'{what}: datapoint {keys.index(None)} has no key')
+        if len(rows) < len(keys):
+            row, key = next((row, key) for row, key in enumerate(keys) if rows[key] != row)
+            raise ValueError(f'{what}: datapoints {row} and {rows[key]} have one key')
         rows_of.append(rows)
-    pairs = [(row, rows_of[1][key]) for key, row in rows_of[0].items() if key in rows_of[1]]
-    found = np.array(pairs, np.int64).reshape(-1, 2)
-    return found[:, 0], found[:, 1]
+    matches = np.fromiter((rows_of[1].get(key, -1) for key in rows_of[0]), np.int64, len(rows_of[0]))
+    lefts = np.flatnonzero(matches >= 0)
+    return lefts, matches[lefts]
 
 
 class _Comparison:
@@ -134,9 +142,11 @@ class _Comparison:
         if chosen is not None:
             records, which = records[chosen], which[chosen]
         found: Any = None
-        for source in np.unique(which).tolist():
-            mine = np.flatnonzero(which == source)
-            columns = find(ranges.sources[source].bag, records[mine])
+        for number, source in enumerate(ranges.sources):
+            mine = np.flatnonzero(which == number)
+            if not len(mine):
+                continue
+            columns = find(source.bag, records[mine])
             if found is None:
                 found = np.zeros((len(columns), len(records)), np.int64)
             found[:, mine] = columns

@@ -27,7 +27,7 @@ from bags.dataset.encoder import Encoder, collect
 from bags.dataset.field import Field
 from bags.dataset.fingerprint import digest_of
 from bags.dataset.key_values import Matches, read_keys, sort_matches
-from bags.dataset.metadata import Metadata
+from bags.dataset.metadata import Metadata, rename_metadata
 from bags.dataset.refs import MISSING
 from bags.dataset.selection import PerRowItems, Selection, divide, select_fields
 from bags.dataset.spec import FieldType, check_names
@@ -173,24 +173,13 @@ class Edited(View):
         return len(self.datasets[0])
 
     @property
-    def metadata(self) -> Metadata:
-        new = {name: new for new, name in self.names.items()}
-        found = self.datasets[0].metadata
-        if 'fields' not in found:
-            return found
-        fields = {
-            new[name]: self.rename_facts(facts) if isinstance(facts, Mapping) else facts
-            for name, facts in found['fields'].items()
-            if name in new
-        }
-        return {**found, 'fields': fields}
+    def new_names(self) -> dict[str, str]:
+        """The name in the view of each field of the dataset that is kept."""
+        return {name: new for new, name in self.names.items()}
 
-    def rename_facts(self, facts: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns facts of a field, with the new name of the field of times that they name."""
-        if 'times' not in facts:
-            return facts
-        new = {name: new for new, name in self.names.items()}
-        return {**facts, 'times': new.get(facts['times'], facts['times'])}
+    @property
+    def metadata(self) -> Metadata:
+        return rename_metadata(self.datasets[0].metadata, self.new_names)
 
     def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
         names = {name: self.names[name] for name in fields if name in self.names}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, Unpack
 
 from bags.concurrency import map_concurrently
-from bags.dataset.metadata import METADATA, Metadata, dump_metadata, metadata_to_store
+from bags.dataset.metadata import METADATA, Metadata, dump_metadata, metadata_to_store, rename_metadata
 from bags.dataset.options import WriteOptions, WriterSettings
 from bags.dataset.registry import encoders
 from bags.dataset.resume import ProgressLog, resumed
@@ -41,6 +41,7 @@ def convert(
     format: str | None = None,
     layout: str | None = None,
     spec: Mapping[str, str | None] | None = None,
+    rename: Mapping[str, str] | None = None,
     on_error: Literal['raise', 'skip'] = 'raise',
     encode: bool = False,
     check_source: bool = True,
@@ -62,6 +63,7 @@ def convert(
         format, layout, spec: As in `open_source`.
         on_error: 'raise' stops at the first damaged value, 'skip' leaves out its datapoint. Of a damaged tar
             that is not compressed, 'skip' keeps the datapoints before the damage.
+        rename: The new name of each field to rename.
         encode: Encode media again that a copy would not serve: the episodes of a video file of LeRobot that
             do not begin at a key frame. `notes` of the result lists them.
         check_source: With `resume`, raise if the source has changed since the earlier run: the names, sizes
@@ -103,10 +105,12 @@ def convert(
                     raise
                 raise SourceError(str(sources[0]), f'cannot be read: {exc} ({advice})') from exc
     source.encode = encode
+    names = _new_names(source, rename or {})
     skipped, notes = [Skipped(*each) for each in source.damaged], list[str]()
     if settings.metadata is None:
-        options = {**options, 'metadata': _metadata(source)}
-    with ShardedDatasetWriter(path, source.spec, _encoders(source), **options) as writer:
+        options = {**options, 'metadata': _metadata(source, names)}
+    types = {names[name]: text for name, text in source.spec.items()}
+    with ShardedDatasetWriter(path, types, _encoders(source), **options) as writer:
         log: ProgressLog | None = None
         if isinstance(source, FileSource) and source.key_field == KEY:
             start = len(writer)
@@ -131,7 +135,7 @@ def convert(
                 log.save()
             skipped += [Skipped(name, detail) for _, name, detail, _ in left_out]
             entries = source.entries(start)
-        loaded = _load(source, entries, workers if source.loads_in_threads else 1)
+        loaded = _load(source, names, entries, workers if source.loads_in_threads else 1)
         with (
             _noting_damage(log),
             show_progress('importing', source.count - start, 'datapoints', show=progress) as advance,
@@ -151,6 +155,24 @@ def convert(
                 start += length
                 advance(length, writer.size - before)
     return Written(len(writer), writer.shards, writer.size, writer.spec, skipped, [*source.notes, *notes])
+
+
+def _new_names(source: Source, rename: Mapping[str, str]) -> dict[str, str]:
+    """Returns the name in the dataset of each field of a source.
+
+    Raises:
+        KeyError: No such field.
+        ValueError: Two fields would have one name, or the field by which an import is resumed another.
+    """
+    for name in rename:
+        if name not in source.spec:
+            raise KeyError(f'rename: no field {name!r}; the fields are {", ".join(map(repr, source.spec))}')
+    names = {name: rename.get(name, name) for name in source.spec}
+    if len({*names.values()}) < len(names):
+        raise ValueError(f'rename: expected another name for each field, got {rename}')
+    if names.get(KEY, KEY) != KEY:
+        raise ValueError(f'rename: field {KEY!r} keeps its name: `resume` needs it')
+    return names
 
 
 def _encoders(source: Source) -> Mapping[str, Callable[..., Any]] | None:
@@ -177,7 +199,7 @@ def _noting_damage(log: ProgressLog | None) -> Iterator[None]:
         raise
 
 
-def _metadata(source: Source) -> Metadata | None:
+def _metadata(source: Source, names: Mapping[str, str]) -> Metadata | None:
     """Returns the metadata for the dataset, with the facts of fields under their new names.
 
     A field `photo` becomes `photo.jpg` by export and import, and a sequence of times becomes an array.
@@ -190,15 +212,16 @@ def _metadata(source: Source) -> Metadata | None:
             fields[name] = found
     metadata = {key: value for key, value in source.metadata.items() if key != 'fields'}
     metadata = metadata_to_store(metadata | ({'fields': fields} if fields else {}), types)
+    metadata = rename_metadata(metadata, names)
     try:
-        dump_metadata(metadata, types)
+        dump_metadata(metadata, {names[name]: field_type for name, field_type in types.items()})
     except (TypeError, ValueError) as exc:
         raise SourceError(METADATA, str(exc)) from exc
     return metadata or None
 
 
 def _load(
-    source: Source, entries: Iterator[Any], workers: int
+    source: Source, new_names: Mapping[str, str], entries: Iterator[Any], workers: int
 ) -> Iterator[tuple[str, Mapping[str, Any] | Damaged]]:
     """Yields the name and the datapoint of each entry in order, or its error.
 
@@ -210,7 +233,8 @@ def _load(
             return entry
         try:
             with naming(source.name(entry)):
-                return {name: value for name, value in source.load(entry).items() if name in source.spec}
+                datapoint = source.load(entry)
+                return {new_names[name]: value for name, value in datapoint.items() if name in new_names}
         except SourceError as exc:
             return Damaged(exc)
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset, View
 from bags.dataset.columns import read_values
-from bags.dataset.metadata import check_facts
+from bags.dataset.metadata import check_facts, rename_times
 from bags.dataset.registry import VIDEO_WORDS
 from bags.dataset.selection import FrameSelection, Span, Times
 from bags.dataset.views import Concat
@@ -243,7 +243,8 @@ def _facts_of(dataset: Dataset, field: str, *keys: str) -> Mapping[str, Any]:
         check_facts(field, facts, dataset.types)
         return {key: facts[key] for key in keys if key in facts}
     if isinstance(dataset, Edited):
-        return dataset.rename_facts(_facts_of(dataset.datasets[0], dataset.names[field], *keys))
+        facts = _facts_of(dataset.datasets[0], dataset.names[field], *keys)
+        return dict(rename_times(facts, dataset.new_names))
     parts = [dataset.dataset_of(field)]
     if isinstance(dataset, Concat):
         parts = [part for part in dataset.datasets if field in part.types]
