@@ -120,6 +120,26 @@ def test_other_differences_are_refused(tmp_path, other):
         bags.ShardedDatasetWriter(first, other, resume=True)
 
 
+FITTING = [
+    ({'id': 'int', 'image': 'jpeg'}, {'id': 'int', 'jpg': 'jpeg'}, r"rename\({'jpg': 'image'}\) of this one"),
+    ({'id': 'int'}, {'id': 'int', 'depth': 'png'}, r"drop\(fields=\['depth'\]\) of this one unless"),
+    ({'id': 'int', 'depth': 'png'}, {'id': 'int'}, r"drop\(fields=\['depth'\]\) of the others unless"),
+    ({'id': 'int', 'x': 'utf8'}, {'id': 'int(8)', 'x': 'utf8'}, r"drop\(fields=\['id'\]\) of all"),
+]
+
+
+@pytest.mark.parametrize(('first', 'other', 'advice'), FITTING)
+def test_the_error_says_what_makes_datasets_fit(tmp_path, first, other, advice):
+    for name, spec in (('a', first), ('b', other)):
+        with bags.DatasetWriter(tmp_path / name, spec):
+            pass
+    with bags.open(tmp_path / 'a') as one, bags.open(tmp_path / 'b') as two:
+        with pytest.raises(bags.SpecError, match=advice):
+            bags.concat([one, two])
+        if 'rename' in advice:
+            assert len(bags.concat([one, two.rename({'jpg': 'image'})])) == 0
+
+
 def test_fields_that_the_last_shard_does_not_have(tmp_path):
     with bags.ShardedDatasetWriter(tmp_path / 'd', NEW, shard_step=2) as writer:
         writer.append(row(0, NEW))
