@@ -1,6 +1,7 @@
 """The classes of results and arguments, for annotations and `isinstance`."""
 
 from bags.dataset.base import WindowsView
+from bags.dataset.difference import Diff
 from bags.dataset.frames import LazyFrames
 from bags.dataset.options import ReadOptions, WriteOptions
 from bags.dataset.selection import Steps, Times
@@ -20,6 +21,7 @@ __all__ = [
     'BagInfo',
     'Damage',
     'DatasetInfo',
+    'Diff',
     'Distribution',
     'EncodedClip',
     'FieldInfo',

@@ -64,6 +64,21 @@ def test_episodes(tmp_path):
     assert "'reach the left corner', camera (8, 64, 64, 3), joints (8, 2)" in printed
 
 
+def test_clean(tmp_path):
+    pytest.importorskip('PIL')
+    printed = run('clean.py', tmp_path)
+    assert '18 episodes in' in printed
+    assert '2 datapoints removed: 3, 7' in printed
+    assert 'task: 3 datapoints changed: 2, 12, 17' in printed
+    assert 'cam: jpeg[] → no such field' in printed
+    parts = {
+        name: int(count) for name, count in re.findall(r'^(train|val): (\d+) episodes', printed, re.MULTILINE)
+    }
+    assert sum(parts.values()) == 18
+    assert min(parts.values()) > 0
+    assert run('clean.py', tmp_path) == printed
+
+
 @pytest.mark.slow
 def test_recording(tmp_path):
     pytest.importorskip('av')

@@ -10,6 +10,7 @@ import typer.core
 
 from bags.cli.commands.convert import export, import_
 from bags.cli.commands.copy import consolidate, copy, create_index, prefetch
+from bags.cli.commands.edit import diff, edit, split
 from bags.cli.commands.info import info, metadata, statistics
 from bags.cli.commands.show import cat, show
 from bags.cli.commands.verify import recover, verify
@@ -17,7 +18,8 @@ from bags.cli.commands.view import view
 from bags.cli.errors import exits_with_code
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
-    'Show': (cat, info, metadata, show, statistics, view),
+    'Show': (cat, diff, info, metadata, show, statistics, view),
+    'Edit': (edit, split),
     'Copy and convert': (consolidate, copy, create_index, export, import_, prefetch),
     'Check and repair': (recover, verify),
 }

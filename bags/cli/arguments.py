@@ -28,6 +28,12 @@ Rows = Annotated[
     option('--rows', metavar='ROWS', help='As 7, -1, 0:5, -5: or ::2; several separated by commas.'),
 ]
 Fields = Annotated[str | None, option('--fields', '-f', metavar='NAMES', help='Fields, separated by commas.')]
+DropField = Annotated[
+    str | None, option('--drop-field', metavar='NAMES', help='Leave out fields, separated by commas.')
+]
+Rename = Annotated[
+    list[str] | None, option('--rename', metavar='OLD=NEW', help='Another name for a field; repeatable.')
+]
 Mode = Annotated[
     Literal['create', 'overwrite'],
     typer.Option('--mode', help='overwrite: replace what is there, when the new one is complete.'),
@@ -122,6 +128,18 @@ def parse_fields(text: str | None, known: Collection[str]) -> list[str] | None:
         raise UsageError(f'no field in {text!r}; the fields are {", ".join(known)}')
     for name in names:
         check_field(name, known)
+    return names
+
+
+def parse_renames(texts: Collection[str] | None, known: Collection[str]) -> dict[str, str]:
+    """Returns the new names of fields in `image=camera`."""
+    names: dict[str, str] = {}
+    for text in texts or ():
+        name, equals, new = map(str.strip, text.partition('='))
+        if not equals or not new:
+            raise UsageError(f'--rename: expected OLD=NEW, got {text!r}')
+        check_field(name, known)
+        names[name] = new
     return names
 
 

@@ -19,6 +19,7 @@ from bags.concurrency import Shareable, cached_attribute, map_concurrently
 from bags.dataset.address import Address, Datapoint, RecordRanges, merge_columns, merge_ranges
 from bags.dataset.batch import Column, spread
 from bags.dataset.columns import read_column, read_records, read_values
+from bags.dataset.difference import Diff
 from bags.dataset.field import Field, Record
 from bags.dataset.fingerprint import digest_of, fingerprint
 from bags.dataset.folder import Folder
@@ -47,8 +48,6 @@ from bags.validation import with_advice, worker_count
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from bags.dataset.difference import Diff
 
 RECORD_BYTES_AT_ONCE = 1 << 20
 """Bytes that iterating over records reads at a time: a record may be a whole video."""

@@ -117,7 +117,7 @@ def convert(
             entries = source.entries()
             if start:
                 entries = remaining_entries(
-                    source, writer, settings.storage, skipped, notes, check_source=check_source,
+                    source, writer, settings.storage, names, skipped, notes, check_source=check_source,
                     workers=workers,
                 )  # fmt: skip
         else:
@@ -162,7 +162,7 @@ def _new_names(source: Source, rename: Mapping[str, str]) -> dict[str, str]:
 
     Raises:
         KeyError: No such field.
-        ValueError: Two fields would have one name, or the field by which an import is resumed another.
+        ValueError: Two fields would have one name.
     """
     for name in rename:
         if name not in source.spec:
@@ -170,8 +170,6 @@ def _new_names(source: Source, rename: Mapping[str, str]) -> dict[str, str]:
     names = {name: rename.get(name, name) for name in source.spec}
     if len({*names.values()}) < len(names):
         raise ValueError(f'rename: expected another name for each field, got {rename}')
-    if names.get(KEY, KEY) != KEY:
-        raise ValueError(f'rename: field {KEY!r} keeps its name: `resume` needs it')
     return names
 
 

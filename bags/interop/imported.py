@@ -34,6 +34,7 @@ def remaining_entries(
     source: FileSource,
     writer: ShardedDatasetWriter,
     storage: Mapping[str, Any],
+    names: Mapping[str, str],
     skipped: list[Skipped],
     notes: list[str],
     *,
@@ -46,6 +47,7 @@ def remaining_entries(
         source: The files.
         writer: The writer that resumes the dataset.
         storage: The options that select the store of the dataset.
+        names: The name in the dataset of each field of the source.
         skipped: Earlier entries that are not in the dataset are added to it.
         notes: Sentences are added about fields of which not all files were read again.
         check_source: Whether to compare the entries that are in the dataset with its records.
@@ -58,7 +60,8 @@ def remaining_entries(
     writer.flush()
     entries = source.entries()
     pending: list[tuple[int, Entry]] = []
-    with open_dataset(writer.path, raw=True, **storage) as dataset:
+    with open_dataset(writer.path, raw=True, **storage) as found:
+        dataset = found.rename({new: name for name, new in names.items()})
         comparison = Comparison(source, dataset, workers)
         for index, row in enumerate(dataset[:, KEY]):
             key = str(row[KEY], 'utf-8')

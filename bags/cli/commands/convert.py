@@ -11,12 +11,14 @@ from bags.cli.arguments import (
     CheckSource,
     Checksum,
     Compression,
+    DropField,
     Durability,
     Fields,
     Json,
     Mode,
     OnError,
     Path,
+    Rename,
     ShardLength,
     ShardSize,
     Workers,
@@ -26,6 +28,7 @@ from bags.cli.arguments import (
     parse_byte_count,
     parse_compression,
     parse_fields,
+    parse_renames,
 )
 from bags.cli.errors import UsageError, fail
 from bags.cli.output import answer, facts_of, summary
@@ -51,6 +54,8 @@ def import_(
         list[str] | None,
         option('--spec', metavar='FIELD=TYPE', help='Another type for a field; none drops it.'),
     ] = None,
+    drop_field: DropField = None,
+    rename: Rename = None,
     dry_run: Annotated[bool, typer.Option('--dry-run', help='Only print the resulting dataset.')] = False,
     on_error: OnError = 'raise',
     encode: Annotated[
@@ -107,19 +112,24 @@ def import_(
     except SourceError as exc:
         fail(f'{exc} (--on-error skip takes what comes before the damage)' if is_tar(exc.name) else str(exc))
     layout_found = getattr(found, 'layout', found.format)
+    for name in parse_fields(drop_field, found.spec) or ():
+        del found.spec[name]
+    names = parse_renames(rename, found.spec)
+    types = {names.get(name, name): text for name, text in found.spec.items()}
     if dry_run:
-        facts = {'layout': layout_found, 'datapoints': found.count, 'spec': found.spec, 'notes': found.notes}
+        facts = {'layout': layout_found, 'datapoints': found.count, 'spec': types, 'notes': found.notes}
         _print(json, facts)
         return
     try:
         done = convert(
             found,
             target,
+            rename=names,
             on_error=on_error,
             encode=encode,
             check_source=check_source,
             workers=workers,
-            compression=parse_compression(compression, found.spec),
+            compression=parse_compression(compression, types),
             shard_size=parse_byte_count(shard_size),
             shard_length=shard_length,
             resume=resume,

@@ -11,11 +11,13 @@ from bags.cli.arguments import (
     CheckSource,
     Checksum,
     Compression,
+    DropField,
     Durability,
     Fields,
     Json,
     Mode,
     OnError,
+    Rename,
     Rows,
     ShardLength,
     ShardSize,
@@ -26,6 +28,7 @@ from bags.cli.arguments import (
     parse_byte_count,
     parse_compression,
     parse_fields,
+    parse_renames,
     select_rows,
 )
 from bags.cli.output import answer, facts_of, say, summary
@@ -37,6 +40,8 @@ def copy(
     target: Annotated[str, argument('TARGET', 'The copy; also a URL.')],
     rows: Rows = '',
     fields: Fields = None,
+    drop_field: DropField = None,
+    rename: Rename = None,
     compression: Compression = None,
     shard_size: ShardSize = SHARD_SIZE,
     shard_length: ShardLength = None,
@@ -70,11 +75,19 @@ def copy(
     import bags
 
     with bags.open(source, raw=True) as dataset:
+        view, names = select_rows(dataset, rows), parse_fields(fields, dataset.spec)
+        if drop_field is not None:
+            dropped = parse_fields(drop_field, dataset.spec) or ()
+            names = [name for name in names or view.spec if name not in dropped]
+        if rename:
+            view = view.select(fields=names).rename(parse_renames(rename, names or view.spec))
+            names = None
+        spec = {name: view.spec[name] for name in names or view.spec}
         done = bags.copy(
-            select_rows(dataset, rows),
+            view,
             target,
-            fields=parse_fields(fields, dataset.spec),
-            compression=parse_compression(compression, dataset.spec),
+            fields=names,
+            compression=parse_compression(compression, spec),
             shard_size=parse_byte_count(shard_size),
             shard_length=shard_length,
             resume=resume,
@@ -84,7 +97,7 @@ def copy(
             durability=durability,
             workers=workers,
             on_error=on_error,
-            link=link == 'all' or parse_fields(link, dataset.spec) or False,
+            link=link == 'all' or parse_fields(link, spec) or False,
         )
     for each in () if json else done.skipped:
         say(f'left out: datapoint {each.datapoint:,}: {each.error}', 'yellow')

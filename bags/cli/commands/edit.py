@@ -1,0 +1,331 @@
+"""`bags edit` and `bags split`, which save views as links, and `bags diff`."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import errno
+import json as json_text
+import operator
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bags.cli.arguments import (
+    DropField,
+    Json,
+    Mode,
+    Rename,
+    argument,
+    option,
+    parse_fields,
+    parse_renames,
+    parse_rows,
+)
+from bags.cli.errors import UsageError, fail
+from bags.cli.output import answer, facts_of, print_rich, say, summary, table
+from bags.display.counts import plural
+
+if TYPE_CHECKING:
+    from bags.dataset.base import Dataset
+    from bags.dataset.written import Written
+
+Copied = Annotated[
+    bool, typer.Option('--copy', help='Copy all records, instead of linking to those of the source.')
+]
+DryRun = Annotated[bool, typer.Option('--dry-run', help='Only print what would be written.')]
+Source = Annotated[str, argument('SOURCE', 'A dataset, which stays as it is; also a URL.')]
+MAX_SHOWN = 20
+COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Gt: operator.gt, ast.GtE: operator.ge, ast.In: lambda value, values: value in values,
+    ast.NotIn: lambda value, values: value not in values,
+}  # fmt: skip
+
+
+def edit(
+    source: Source,
+    target: Annotated[str, argument('TARGET', 'The edited dataset; also a URL.')] = '',
+    drop: Annotated[
+        str, option('--drop', metavar='ROWS', help='Leave out datapoints, as 3,7 or 10:20.')
+    ] = '',
+    drop_field: DropField = None,
+    rename: Rename = None,
+    set_: Annotated[
+        list[str] | None,
+        option(
+            '--set',
+            metavar='ROW:FIELD=VALUE',
+            help='Another value: a text for utf8, else JSON, or @FILE for the bytes of a file.',
+        ),
+    ] = None,
+    where: Annotated[
+        str,
+        option('--where', metavar='CONDITION', help='Keep these only, as \'length > 3 and task != "test"\'.'),
+    ] = '',
+    copy: Copied = False,
+    mode: Mode = 'create',
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
+    """Saves a dataset with some datapoints and fields left out, renamed or with other values.
+
+    The source stays as it is, and the new dataset links to its records. Rows are those of the source, names
+    in the options those before --rename, and --where sees the values of --set.
+
+    Example: bags edit episodes clean --drop 3,7 --drop-field mask --rename image=camera
+
+    Example: bags edit episodes clean --set 5:id=50 --where 'id != 3' --dry-run
+    """
+    import numpy as np
+
+    from bags.display.values import open_to_show
+
+    with open_to_show(source) as dataset:
+        changes = _parse_changes(set_ or [], dataset)
+        view = dataset.update(changes) if changes else dataset
+        dropped = parse_rows(drop, len(dataset)) if drop else ()
+        if where:
+            fields, condition = parse_condition(where, dataset.spec)
+            kept = np.asarray(view.filter(condition, fields).indices)
+            view = view.select(kept[~np.isin(kept, dropped)])
+        elif drop:
+            view = view.drop(dropped)
+        names = parse_fields(drop_field, dataset.spec)
+        if names:
+            view = view.drop(fields=names)
+        renames = parse_renames(rename, dataset.spec)
+        if renames:
+            view = view.rename(renames)
+        facts: dict[str, Any] = {
+            'source': source,
+            'datapoints': len(view),
+            'left_out': len(dataset) - len(view),
+            'spec': view.spec,
+            'changes': _shown(dataset, changes),
+        }
+        if dry_run or not target:
+            if not dry_run:
+                raise UsageError('expected a target, or --dry-run')
+            _preview(json, facts, dataset.spec, renames)
+            return
+        done = _save(view, target, copy, mode=mode)
+    answer(json, {**facts, 'target': target, **facts_of(done)}, summary(target, done))
+
+
+def split(
+    source: Source,
+    target: Annotated[str, argument('TARGET', 'The folder of the parts; also a URL.')],
+    shares: Annotated[
+        list[str],
+        argument('NAME=SHARE…', 'The parts, and their shares of the datapoints, which add up to 1.'),
+    ],
+    by: Annotated[
+        str | None,
+        option('--by', metavar='FIELD', help='Datapoints with one value of this field stay together.'),
+    ] = None,
+    seed: Annotated[int, typer.Option('--seed', help='Another seed gives other parts.')] = 0,
+    copy: Copied = False,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
+    """Divides a dataset into several, such as train and val. A datapoint stays in its part as more are added.
+
+    The parts link to the records of the source.
+
+    Example: bags split episodes parts train=0.9 val=0.1 --by id
+    """
+    import bags
+    from bags.storage import store_for
+
+    given = {}
+    for text in shares:
+        name, equals, share = text.partition('=')
+        try:
+            given[name] = float(share)
+        except ValueError:
+            raise UsageError(f'expected NAME=SHARE as train=0.9, got {text!r}') from None
+        if not equals or not name or name in ('.', '..') or set(name) & set('/\\\0'):
+            raise UsageError(f'expected the name of a folder, got {name!r}')
+    store, root = store_for(target)
+    paths = {name: f'{target.rstrip("/")}/{name}' for name in given}
+    with bags.open(source, raw=True) as dataset:
+        if by is not None:
+            parse_fields(by, dataset.spec)
+        views = dataset.split(given, by, seed=seed)
+        facts: dict[str, Any] = {
+            name: {'path': paths[name], 'datapoints': len(views[name])} for name in given
+        }
+        for name in () if dry_run else given:  # Before anything is written.
+            with contextlib.suppress(FileNotFoundError):
+                if store.names(store.join(root, name)):
+                    raise FileExistsError(errno.EEXIST, 'the folder is not empty', paths[name])
+        for name, view in views.items():
+            if not dry_run:
+                facts[name] |= facts_of(_save(view, paths[name], copy))
+    total = max(1, sum(map(len, views.values())))
+    lines = [
+        f'{paths[name]}: {plural(each["datapoints"], "datapoint")}, {each["datapoints"] / total:.1%}'
+        for name, each in facts.items()
+    ]
+    answer(json, facts, *lines)
+
+
+def diff(
+    first: Annotated[str, argument('FIRST', 'A dataset; also a URL.')],
+    other: Annotated[str, argument('OTHER', 'A later one; also a URL.')],
+    on: Annotated[
+        str | None,
+        option('--on', metavar='FIELD', help='Compare datapoints with one key, instead of one index.'),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Prints which datapoints and fields differ between two datasets. Shared records are not read.
+
+    Example: bags diff episodes dataset
+    """
+    import bags
+
+    with bags.open(first, raw=True) as one, bags.open(other, raw=True) as two:
+        found = one.diff(two, on)
+    facts = {
+        'fields': found.fields,
+        'removed': found.removed.tolist(),
+        'added': found.added.tolist(),
+        'changed': {name: pairs.tolist() for name, pairs in found.changed.items()},
+        'compared': found.compared,
+    }
+    answer(json, facts, *str(found).splitlines())
+
+
+def _save(view: Dataset, target: str, copy: bool, **options: Any) -> Written:
+    """Saves a view as links, or with `copy` as a whole."""
+    import bags
+
+    try:
+        return bags.copy(view, target, link=not copy, **options)
+    except ValueError as exc:
+        if str(exc).startswith('link: '):
+            fail(f'{exc} (--copy makes a dataset of its own)')
+        raise
+
+
+def _parse_changes(texts: list[str], dataset: Dataset) -> dict[int, dict[str, Any]]:
+    """Returns the values in `5:text=fixed`."""
+    changes: dict[int, dict[str, Any]] = {}
+    for text in texts:
+        place, equals, value = text.partition('=')
+        row, colon, name = place.partition(':')
+        if not equals or not colon:
+            raise UsageError(f'--set: expected ROW:FIELD=VALUE as 5:text=fixed, got {text!r}')
+        parse_fields(name, dataset.spec)
+        (index, *others) = parse_rows(row, len(dataset))
+        if others:
+            raise UsageError(f'--set: expected one row, got {row!r}')
+        changes.setdefault(index, {})[name] = _parse_value(name, dataset.spec[name], value)
+    return changes
+
+
+def _parse_value(name: str, field_type: str, text: str) -> Any:
+    if field_type.rstrip('?') == 'utf8':
+        return text
+    if text.startswith('@'):
+        return Path(text[1:]).read_bytes()
+    try:
+        return json_text.loads(text)
+    except ValueError:
+        raise UsageError(
+            f'--set: field {name!r} of type {field_type}: expected JSON or @FILE, got {text!r}'
+        ) from None
+
+
+def _shown(dataset: Dataset, changes: Mapping[int, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the old and the new text of each changed value."""
+    from bags.display.values import show_value
+
+    view = dataset.update(changes) if changes else dataset
+    return [
+        {
+            'row': row,
+            'field': name,
+            'from': show_value(dataset, row, name).text,
+            'to': show_value(view, row, name).text,
+        }
+        for row, fields in changes.items()
+        for name in fields
+    ]
+
+
+def _preview(json: bool, facts: dict[str, Any], spec: Mapping[str, str], renames: Mapping[str, str]) -> None:
+    if json:
+        answer(json, facts)
+        return
+    say(f'{plural(facts["datapoints"], "datapoint")}, {facts["left_out"]:,} left out')
+    rows = []
+    for name, text in spec.items():
+        new = renames.get(name, name)
+        rows.append((name, text, new if new in facts['spec'] else 'left out'))
+    print_rich(table([('field', 'whole'), ('type', 'whole'), ('in the target', 'whole')], rows))
+    if facts['changes']:
+        cells = [tuple(map(str, each.values())) for each in facts['changes'][:MAX_SHOWN]]
+        print_rich(
+            table([('row', 'right'), ('field', 'whole'), ('value', 'left'), ('new value', 'left')], cells)
+        )
+    if len(facts['changes']) > MAX_SHOWN:
+        say(f'… and {len(facts["changes"]) - MAX_SHOWN:,} more values')
+
+
+def parse_condition(
+    text: str, known: Mapping[str, str]
+) -> tuple[list[str], Callable[[Mapping[str, Any]], bool]]:
+    """Returns the fields in a condition such as `length > 3 and len(words) in (1, 2)`, and its function.
+
+    It has comparisons, and, or, not, names of fields, numbers, texts, tuples, lists and `len(…)`: nothing
+    of it is executed as Python.
+    """
+    fields: dict[str, None] = {}
+
+    def refuse() -> UsageError:
+        return UsageError(f'--where: expected a condition as \'length > 3 and task != "test"\', got {text!r}')
+
+    def make(node: Any) -> Callable[[Mapping[str, Any]], Any]:
+        if isinstance(node, ast.Constant):
+            return lambda _: node.value
+        if isinstance(node, ast.Name | ast.Attribute):
+            name = ast.unparse(node)
+            parse_fields(name, known)
+            fields[name] = None
+            return operator.itemgetter(name)
+        if isinstance(node, ast.Tuple | ast.List):
+            parts = [make(each) for each in node.elts]
+            return lambda row: [part(row) for part in parts]
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
+            value = make(node.operand)
+            apply = operator.not_ if isinstance(node.op, ast.Not) else operator.neg
+            return lambda row: apply(value(row))
+        if isinstance(node, ast.BoolOp):
+            parts, test = [make(each) for each in node.values], all if isinstance(node.op, ast.And) else any
+            return lambda row: test(part(row) for part in parts)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == 'len' and len(node.args) == 1:
+            value = make(node.args[0])
+            return lambda row: 0 if (found := value(row)) is None else len(found)
+        if isinstance(node, ast.Compare) and all(type(each) in COMPARISONS for each in node.ops):
+            values = [make(each) for each in (node.left, *node.comparators)]
+            tests = [COMPARISONS[type(each)] for each in node.ops]
+
+            def compare(row: Mapping[str, Any]) -> bool:
+                found = [value(row) for value in values]
+                return all(map(lambda test, *pair: test(*pair), tests, found, found[1:]))
+
+            return compare
+        raise refuse()
+
+    try:
+        condition = make(ast.parse(text.strip(), mode='eval').body)
+    except (SyntaxError, ValueError, RecursionError) as exc:
+        raise exc if isinstance(exc, UsageError) else refuse() from None
+    if not fields:
+        raise refuse()
+    return list(fields), lambda row: bool(condition(row))

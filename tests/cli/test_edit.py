@@ -1,0 +1,223 @@
+"""`bags edit`, `bags split` and `bags diff`, and renaming by `bags copy` and `bags import`."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bags
+
+SPEC = {
+    'id': 'int(8)', 'task': 'utf8', 'length': 'int', 'words': 'utf8[]', 'image': 'jpeg',
+    'observation.x': 'bytes?',
+}  # fmt: skip
+COUNT = 10
+
+
+def hashes(root):
+    paths = [path for path in sorted(Path(root).rglob('*')) if path.is_file()]
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+
+
+@pytest.fixture
+def source(tmp_path, monkeypatch):
+    """A dataset in the working directory, which no command changes."""
+    monkeypatch.chdir(tmp_path)
+    with bags.ShardedDatasetWriter('source', SPEC, shard_length=4) as writer:
+        for index in range(COUNT):
+            image = np.random.default_rng(index).integers(0, 255, (32, 32, 3), np.uint8)
+            writer.append(
+                {
+                    'id': index,
+                    'task': 'test' if index % 2 else 'fold',
+                    'length': index,
+                    'words': ['a'] * index,
+                    'image': image,
+                    'observation.x': None if index == 3 else b'x' * index,
+                }
+            )
+    before = hashes('source')
+    yield 'source'
+    assert hashes('source') == before
+
+
+def ids(path):
+    with bags.open(path) as dataset:
+        return dataset.column('id').tolist()
+
+
+def test_all_edits_together(run, source):
+    (Path.cwd() / 'other.jpg').write_bytes(bags.encoders['jpeg'](np.zeros((8, 8, 3), np.uint8)))
+    options = (
+        '--drop', '4,-1', '--drop-field', 'length', '--rename', 'image=camera', '--rename', 'observation.x=x',
+        '--set', '5:task=hold = still', '--set', '5:words=["b"]', '--set', '-2:observation.x=null',
+        '--set', '6:image=@other.jpg', '--where', 'length > 2',
+    )  # fmt: skip
+    printed = run('edit', source, 'clean', *options, '--dry-run').output
+    assert "5  task           'test'" in printed
+    assert not Path('clean').exists()
+    facts = json.loads(run('edit', source, 'clean', *options, '--json').output)
+    assert facts['datapoints'] == 5
+    assert facts['left_out'] == 5
+    assert [change['row'] for change in facts['changes']] == [5, 5, 8, 6]
+    with bags.open('clean') as clean, bags.open(source) as before:
+        assert clean.column('id').tolist() == [3, 5, 6, 7, 8]
+        assert list(clean.types) == ['id', 'task', 'words', 'camera', 'x']
+        assert (clean[1]['task'], clean[1]['words']) == ('hold = still', ['b'])
+        assert clean[4]['x'] is None
+        assert clean[2]['camera'].shape == (8, 8, 3)
+        assert clean.field('camera')[3] == before.field('image')[7]
+    assert Path('clean/000000/camera.links').exists()
+    run('edit', source, 'whole', *options, '--copy')
+    assert not Path('whole/000000/camera.links').exists()
+
+
+CONDITIONS = {
+    'length >= 3 and task == "test"': [3, 5, 7, 9],
+    'not length < 7 or id in (0, 1)': [0, 1, 7, 8, 9],
+    '2 < length <= 4': [3, 4],
+    'len(words) == 2': [2],
+    'len(observation.x) == 0': [0, 3],
+    'task != "fold" and id not in [1, 3]': [5, 7, 9],
+    '-length > -2': [0, 1],
+}
+
+
+@pytest.mark.parametrize('condition', CONDITIONS)
+def test_conditions(run, source, condition):
+    run('edit', source, 'some', '--where', condition)
+    assert ids('some') == CONDITIONS[condition]
+
+
+REFUSED = [
+    (['--drop', '10'], 1, 'no datapoint 10'),
+    (['--drop', 'x'], 2, 'expected rows'),
+    (['--drop-field', 'depth'], 2, "no field 'depth'"),
+    (['--drop-field', ','.join(SPEC)], 1, 'a field that is left'),
+    (['--rename', 'depth=x'], 2, "no field 'depth'"),
+    (['--rename', 'image'], 2, 'expected OLD=NEW'),
+    (['--rename', 'image=task'], 1, "both be 'task'"),
+    (['--rename', 'image=Task'], 1, 'in more than case'),
+    (['--rename', 'image=../x'], 1, 'a letter or _'),
+    (['--set', '10:task=x'], 1, 'no datapoint 10'),
+    (['--set', '1:depth=x'], 2, "no field 'depth'"),
+    (['--set', 'task=x'], 2, 'expected ROW:FIELD=VALUE'),
+    (['--set', '0:3:task=x'], 2, "no field '3:task'"),
+    (['--set', '1:length=long'], 2, 'expected JSON or @FILE'),
+    (['--set', '1:length="long"'], 1, 'expected an integer'),
+    (['--set', '1:image=@none.jpg'], 1, 'no such file'),
+    (['--where', 'depth > 3'], 2, "no field 'depth'"),
+    (['--where', 'length >'], 2, 'expected a condition'),
+    (['--where', 'print(length)'], 2, 'expected a condition'),
+    (['--where', 'length.__class__ == 3'], 2, "no field 'length.__class__'"),
+    (['--where', '1 < 2'], 2, 'expected a condition'),
+    (['--where', 'length > "a"'], 1, 'not supported'),
+    (['--drop-field', 'image'], 1, '--copy makes a dataset of its own'),
+]
+
+
+@pytest.mark.parametrize(('options', 'code', 'message'), REFUSED)
+def test_wrong_edits_write_nothing(run, source, options, code, message):
+    assert message in run('edit', source, 'target', *options, code=code).output
+    assert not Path('target').exists()
+
+
+def test_no_target(run, source):
+    assert 'expected a target' in run('edit', source, '--drop', '1', code=2).output
+    assert '9 datapoints' in run('edit', source, '--drop', '1', '--dry-run').output
+
+
+def test_parts(run, source):
+    line = ['split', source, 'parts', 'train=0.6', 'val=0.4']
+    shown = run(*line, '--dry-run').output
+    assert not Path('parts').exists()
+    assert run(*line).output == shown
+    assert sorted(ids('parts/train') + ids('parts/val')) == list(range(COUNT))
+    facts = json.loads(
+        run('split', source, 'tasks', 'a=0.5', 'b=0.5', '--by', 'task', '--seed', '3', '--json').output
+    )
+    assert [each['datapoints'] for each in facts.values()] in ([5, 5], [10, 0], [0, 10])
+    assert 'not empty' in run(*line, code=1).output
+    (Path.cwd() / 'new/b').mkdir(parents=True)
+    (Path.cwd() / 'new/b/file').write_text('x')
+    assert 'not empty' in run('split', source, 'new', 'a=0.5', 'b=0.5', code=1).output
+    assert not Path('new/a').exists()
+
+
+@pytest.mark.parametrize(
+    ('shares', 'code', 'message'),
+    [
+        (['a=0.5'], 1, 'add up to 1'),
+        (['a'], 2, 'expected NAME=SHARE'),
+        (['../a=1'], 2, 'the name of a folder'),
+        (['a=1', '--by', 'depth'], 2, "no field 'depth'"),
+        (['a=1', '--by', 'words'], 1, 'expected utf8'),
+    ],
+)
+def test_wrong_parts_write_nothing(run, source, shares, code, message):
+    assert message in run('split', source, 'parts', *shares, code=code).output
+    assert not Path('parts').exists()
+
+
+def test_differences(run, source):
+    run('edit', source, 'clean', '--drop', '0', '--set', '3:task=x', '--rename', 'words=text')
+    lines = run('diff', source, 'clean', '--on', 'id').output.splitlines()
+    assert lines == [
+        'words: utf8[] → no such field',
+        'text: no such field → utf8[]',
+        '1 datapoints removed: 0',
+        'task: 1 datapoints changed: 3',
+    ]
+    facts = json.loads(run('diff', source, 'clean', '--on', 'id', '--json').output)
+    assert facts['changed'] == {'task': [[3, 2]]}
+    assert facts['removed'] == [0]
+    assert run('diff', source, source).output == 'no difference in 10 datapoints\n'
+    assert "no field 'depth'" in run('diff', source, 'clean', '--on', 'depth', code=1).output
+
+
+def test_names_of_a_copy(run, source):
+    run(
+        'copy',
+        source,
+        'copy',
+        '--fields',
+        'id,image,task',
+        '--drop-field',
+        'task',
+        '--rename',
+        'image=camera',
+    )
+    with bags.open('copy') as copy, bags.open(source) as before:
+        assert copy.spec == {'id': 'int(8)', 'camera': 'jpeg'}
+        assert list(copy.field('camera')) == list(before.field('image'))
+    assert "no field 'depth'" in run('copy', source, 'c', '--drop-field', 'depth', code=2).output
+    assert "no field 'depth'" in run('copy', source, 'c', '--rename', 'depth=x', code=2).output
+
+
+def test_names_of_an_import(run, work):
+    line = [
+        'import',
+        'photos',
+        'imported',
+        '--drop-field',
+        'json',
+        '--rename',
+        'jpg=image',
+        '--rename',
+        'cls=label',
+    ]
+    assert '  image' in run(*line, '--dry-run').output
+    assert not Path('imported').exists()
+    run(*line)
+    with bags.open('imported') as imported:
+        assert sorted(imported.spec) == ['__key__', 'image', 'label']
+        assert imported.file(1, 'image').read() == Path('photos/1.jpg').read_bytes()
+    run(*line, '--resume')
+    run('import', 'photos', 'keys', '--rename', '__key__=key')
+    run('import', 'photos', 'keys', '--rename', '__key__=key', '--resume')
+    with bags.open('keys') as keys:
+        assert keys.column('key') == ['0', '1', '2']
+    assert "no field 'png'" in run('import', 'photos', 'x', '--rename', 'png=image', code=2).output
+    assert not Path('x').exists()
