@@ -179,9 +179,10 @@ def save(draw, dataset, model, root):
         name for name, text in model.types.items() if text not in ('int(8)', 'utf8', 'utf8?', 'int(2)[]?')
     ]
     link = heavy if heavy and draw(st.booleans()) else False
-    path = root / str(len(list(root.iterdir())))
+    folder, options = root
+    path = folder / str(len(list(folder.iterdir())))
     bags.copy(dataset, path, link=link, shard_length=draw(st.sampled_from([None, 4])))
-    return bags.open(path, links=True), model.copy(keys=())
+    return bags.open(path, links=True, **(options if link else {})), model.copy(keys=())
 
 
 def pickled(draw, dataset, model, _):

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import pickle
 import shutil
 from pathlib import Path
 
@@ -216,3 +217,70 @@ def test_edits_of_an_empty_dataset_and_of_one_that_is_written(tmp_path):
     writer.close()
     with bags.open(tmp_path / 'linked') as saved:
         assert [each['key'] for each in saved] == [4]
+
+
+def test_arrow_and_pickles_of_edits(source):
+    pyarrow = pytest.importorskip('pyarrow')
+    view = source.rename({'text': 'label', 'image': 'jpg'}).update(
+        {2: {'label': 'fixed', 'jpg': row(0)['image']}}
+    )
+    table = pyarrow.table(pickle.loads(pickle.dumps(view)))
+    assert table.column('label').to_pylist()[1:4] == ['text 1', 'fixed', 'text 3']
+    assert table.column('jpg').to_pylist() == list(view.field('jpg'))
+    paths = view.select([1]).to_arrow('jpg', media='location').read_all().column('jpg').to_pylist()
+    assert paths[0]['path'].endswith('image.bag')
+    with pytest.raises(
+        ValueError, match="records in memory cannot be read by their location: pass media='bytes'"
+    ):
+        view.to_arrow('jpg', media='location').read_all()
+
+
+def test_windows_and_frames_of_new_values(source):
+    states = np.arange(9, dtype=np.float32)
+    frames = row(30)['clip'][::-1]
+    view = source.update({2: {'state': states, 'stamps': np.arange(9) / 10, 'clip': frames}})
+    windows = view.windows(every='state', state=bags.steps(0, 3), padding='drop')
+    rows, _ = windows.origins()
+    assert (rows == 2).sum() == 7
+    assert windows[int(np.flatnonzero(rows == 2)[4])]['state'].tolist() == [4, 5, 6]
+    assert view.lengths('state').tolist() == [0, 1, 9, 3, 4, 5, 6, 7]
+    assert view[2, {'state': [0, 8]}]['state'].tolist() == [0, 8]
+    shown = view[2, {'clip': bags.frames(1, 3)}]['clip']
+    assert np.abs(shown.astype(int) - view[2]['clip'][1:3]).max() == 0
+    assert view.file(2, 'clip').read() == view.field('clip')[2]
+    batch = view.batch([2, 3], {'state': range(1, 3)})['state']
+    assert [each.tolist() for each in batch] == [[1, 2], [1, 2]]
+
+
+def test_an_epoch_in_processes(source):
+    view = source.rename({'text': 'label'}).update({2: {'label': 'fixed'}}).drop([0])
+    found = [
+        label
+        for batch in bags.Loader(view, 2, fields='label', shuffle=False, workers=1, processes=True)
+        for label in batch['label']
+    ]
+    assert found == ['text 1', 'fixed', *(f'text {index}' for index in range(3, COUNT))]
+
+
+def test_a_new_value_may_be_first(source, tmp_path):
+    """A copy stores a field as the dataset below does, also if its first record is a new one."""
+    with bags.DatasetWriter(tmp_path / 'd', {'x': 'bytes'}, compression={'x': 'dictionary'}) as writer:
+        for index in range(200):
+            writer.append({'x': b'a text like others, number %d' % index})
+    with bags.open(tmp_path / 'd') as compressed:
+        bags.copy(compressed.update({0: {'x': b'new'}}), tmp_path / 'copy')
+    assert (tmp_path / 'copy/000000/x.bagz').exists()
+    with bags.open(tmp_path / 'copy') as copy:
+        assert [each['x'] for each in copy[:2]] == [b'new', b'a text like others, number 1']
+
+
+def test_edits_are_told_apart(source):
+    views = [
+        source, source.rename({'text': 'label'}), source.update({2: {'text': 'a'}}), source.drop([1]),
+        source.update({2: {'text': 'b'}}), source.update({3: {'text': 'a'}}), source.drop(fields='text'),
+    ]  # fmt: skip
+    assert len({view.fingerprint for view in views}) == len({repr(view) for view in views}) == len(views)
+    for view in views:
+        assert pickle.loads(pickle.dumps(view)).fingerprint == view.fingerprint
+    again = source.update({2: {'text': 'c'}}).update({2: {'text': 'b'}})
+    assert again.fingerprint == views[4].fingerprint

@@ -41,7 +41,7 @@ def run(data, sources, steps):
     scratch.mkdir()
     with bags.open(root / draw(st.sampled_from(['folder', 'shards']))) as source:
         model = Model([row(index) for index in range(COUNT)], SPEC, {'id'})
-        dataset, model = apply(draw, source, model, scratch, steps)
+        dataset, model = apply(draw, source, model, (scratch, {}), steps)
         check(draw, dataset, model)
         if model.rows:
             bags.copy(dataset, scratch / 'last')
