@@ -32,6 +32,9 @@ from bags.edits.new_values import NewValues, NewValuesReader
 from bags.indexing import Int64s, as_indices, check_index
 from bags.links.link import Link
 
+CACHED = ('_readers', '_changed')
+"""Attributes that are made again in another process."""
+
 
 class RenamedReader:
     """A reader whose fields have other names; `names` are those in the reader by new name."""
@@ -127,14 +130,16 @@ class Edited(View):
         owners, rows = self.datasets[0].match_keys(self.names[field], keys)
         if field not in self.values:
             return owners, rows
+        asked: dict[bytes | None, list[int]] = {}
+        for owner, key in enumerate(keys):
+            asked.setdefault(key, []).append(owner)
         changed = self.values[field].rows
         is_old = ~np.isin(rows, changed)
-        new = [key for _, some in read_keys(self, field, changed) for key in some]
         pairs = [
             (owner, row)
-            for row, key in zip(changed.tolist(), new, strict=True)
-            for owner, asked in enumerate(keys)
-            if key is not None and asked == key
+            for some, new in read_keys(self, field, changed)
+            for row, key in zip(some.tolist(), new, strict=True)
+            for owner in (asked.get(key, ()) if key is not None else ())
         ]
         found = np.array(pairs, np.int64).reshape(-1, 2)
         return sort_matches(np.append(owners[is_old], found[:, 0]), np.append(rows[is_old], found[:, 1]))
@@ -205,9 +210,6 @@ class Edited(View):
             mark = zlib.crc32(repr([(name, each.digest) for name, each in self.values.items()]).encode())
             text += f'.update({len(self._changed)} rows #{mark:08x}, fields={list(self.values)})'
         return text
-
-
-CACHED = ('_readers', '_changed')
 
 
 def rename_fields(dataset: Dataset, names: Mapping[str, str]) -> Edited:

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bags
-from tests.edits.sequences import COUNT, SPEC, Model, apply, check, rename, row, update
+from tests.edits.sequences import COUNT, EDITS, SPEC, Model, apply, check, rename, row, save, update
 
 few = settings(deadline=None, max_examples=20, suppress_health_check=list(HealthCheck))
 
@@ -81,9 +81,10 @@ def test_edits_at_length(sources, data):
     run(data, sources, 12)
 
 
-@settings(few, max_examples=3)
+@settings(few, max_examples=2)
 @given(st.data())
-def test_a_hundred_edits(sources, data):
+def test_a_hundred_edits(sources, tmp_path_factory, data):
+    scratch = tmp_path_factory.mktemp('hundred'), {}
     with bags.open(sources[0] / 'shards') as source:
         dataset, model = source, Model([row(index) for index in range(COUNT)], SPEC, {'id'})
         for _ in range(50):
@@ -91,3 +92,8 @@ def test_a_hundred_edits(sources, data):
         check(data.draw, dataset, model)
         # They are one edit of the dataset.
         assert dataset.datasets == [source]
+        dataset, model = save(data.draw, dataset, model, scratch)
+        for _ in range(50):
+            step = data.draw(st.sampled_from([*EDITS[:8], save]))
+            dataset, model = step(data.draw, dataset, model, scratch)
+        check(data.draw, dataset, model)
