@@ -103,6 +103,10 @@ def test_copies_keep_the_order(paths, tmp_path):
     assert list(bags.open(tmp_path / 'c')[4]) == ['name', 'id', 'double']
     bags.consolidate(tmp_path / 'a')
     assert list(bags.open(tmp_path / 'a')[0]) == ORDER
+
+
+def test_files_keep_the_order(paths, tmp_path):
+    pytest.importorskip('pyarrow')
     bags.export(paths / 'one', tmp_path / 'parquet', format='parquet')
     bags.convert(tmp_path / 'parquet', tmp_path / 'd')
     assert list(bags.open(tmp_path / 'd').spec) == ORDER
