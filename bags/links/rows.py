@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bags.bag.checksums import digest_function
 from bags.indexing import Int64s
 
 ROW = np.dtype([('file', '<u4'), ('digest', '<u4'), ('start', '<u8'), ('end', '<u8')])
@@ -25,9 +24,16 @@ MAX_OFFSET = (1 << 63) - 1
 VALUES_FILE = 0
 """The file of records that are no links: `FIELD.values`. Entry i of `FIELD.files` is file i + 1."""
 
-_LOW_HALF = 0xFFFFFFFF
-_HASHED_BYTES = ROW_BYTES - 4
+_LOW_HALF = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_SECRET = np.frombuffer(
+    bytes.fromhex('b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671f'), '<u8'
+)
+_INITIAL = np.uint64((ROW_BYTES - 4) * 0x9E3779B185EBCA87 & (1 << 64) - 1)
+_FACTOR = np.uint64(0x165667919E3779F9)
+"""The beginning of XXH3's secret, the length times its first prime, and the factor of its last step."""
 
+Uint64s = npt.NDArray[np.uint64]
 Rows = npt.NDArray[Any]
 """Rows of links, an array of `ROW`."""
 
@@ -69,9 +75,31 @@ def ranges_of(rows: Rows) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def _digests(rows: Rows) -> npt.NDArray[np.uint32]:
-    table = np.ascontiguousarray(rows).view(np.uint8).reshape(-1, ROW_BYTES)
-    hashed = np.concatenate([table[:, :4], table[:, 8:]], 1).tobytes()
-    digest = digest_function()
-    offsets = range(0, len(hashed), _HASHED_BYTES)
-    digests = (digest(hashed[offset : offset + _HASHED_BYTES]) & _LOW_HALF for offset in offsets)
-    return np.fromiter(digests, np.uint32, len(rows))
+    """Returns the digests of all rows at once, in a fraction of the time of a call for each.
+
+    This is XXH3-64 of 17 to 32 bytes, of its specification: two overlapping halves of 16 bytes, each combined
+    with a part of the secret and multiplied.
+    """
+    starts, ends = rows['start'], rows['end']
+    first = rows['file'] | (starts << _HALF)
+    second = (starts >> _HALF) | (ends << _HALF)
+    found = _INITIAL + _folded_product(first ^ _SECRET[0], second ^ _SECRET[1])
+    found += _folded_product(starts ^ _SECRET[2], ends ^ _SECRET[3])
+    found ^= found >> np.uint64(37)
+    found *= _FACTOR
+    found ^= found >> _HALF
+    return found.astype(np.uint32)
+
+
+def _folded_product(left: Uint64s, right: Uint64s) -> Uint64s:
+    """Returns the low half of the products of 128 bits, combined with the high half by exclusive or."""
+    left_low, left_high, right_low, right_high = (
+        left & _LOW_HALF,
+        left >> _HALF,
+        right & _LOW_HALF,
+        right >> _HALF,
+    )
+    middle = left_high * right_low
+    cross = (left_low * right_low >> _HALF) + (middle & _LOW_HALF) + left_low * right_high
+    high: Uint64s = (middle >> _HALF) + (cross >> _HALF) + left_high * right_high
+    return high ^ left * right

@@ -56,3 +56,13 @@ def test_a_flipped_byte_is_found(offset):
 def test_impossible_ranges_are_refused(start, end):
     rows = parse_rows(row_of(1, 0, 4) + row_of(1, start, end))
     assert check_rows(rows) == (1, f'the link leads to bytes {start} to {end}, expected start <= end < 2**63')
+
+
+def test_digests_are_those_of_xxhash():
+    chance = np.random.default_rng(0)
+    files = chance.integers(0, 1 << 32, 3000, np.uint64)
+    starts, ends = chance.integers(0, 1 << 63, (2, 3000), np.uint64)
+    for edge, number in enumerate((0, 1, 2**32 - 1, 2**32, 2**63 - 1, 2**64 - 1)):
+        starts[edge * 30 : edge * 30 + 20] = ends[edge * 30 + 10 : edge * 30 + 30] = number
+    expected = b''.join(map(row_of, files.tolist(), starts.tolist(), ends.tolist()))
+    assert make_rows(files, starts, ends).tobytes() == expected
