@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.bag.bag_file import BagFile
+from bags.bag.held_records import HeldRecords
 from bags.bag.records import StoredRecords
 from bags.concurrency import FifoCache, max_open_bags
 from bags.dataset.address import RecordRanges
@@ -18,7 +19,8 @@ from bags.dataset.key_values import read_keys
 from bags.dataset.refs import is_missing
 from bags.edits.groups import check_key_types, read_values
 from bags.indexing import Int64s
-from bags.links.existing import places_of
+from bags.links.existing import ExistingRecords
+from bags.links.files import LinkedFile, sample_of, sample_ranges
 
 PAIRS_AT_ONCE = 1 << 16
 Bools = npt.NDArray[np.bool_]
@@ -85,8 +87,9 @@ class _Comparison:
 
     def __init__(self, first: Dataset, other: Dataset, field: str) -> None:
         self._datasets, self._field = (first, other), field
-        self._numbers: dict[str, int] = {}
-        """Numbers of files by path."""
+        self._existing, self._files = ExistingRecords(), _Files()
+        self._codecs: dict[bytes | None, int] = {}
+        """Numbers of dictionaries."""
         self._opened = FifoCache(_open_checked, max_open_bags(4))
 
     def differing(self, lefts: Int64s, rights: Int64s) -> Int64s:
@@ -153,9 +156,9 @@ class _Comparison:
         return np.zeros((3, 0), np.int64) if found is None else found
 
     def _places_in(self, bag: StoredRecords, records: Int64s) -> Any:
-        paths, which, starts, stops = places_of(bag, records)
-        numbers = np.array([self._numbers.setdefault(path, len(self._numbers)) for path in paths])
-        return np.stack([numbers[which], starts, stops])
+        run = self._existing.link(bag, records)
+        numbers = np.array([self._files.number(bag, file) for file in run.files])
+        return np.stack([numbers[run.which], run.starts, run.stops])
 
     def _digests_in(self, bag: StoredRecords, records: Int64s) -> Any:
         if not bag.has_checksums or (bag.is_compressed and not isinstance(bag, BagFile)):
@@ -166,9 +169,45 @@ class _Comparison:
         compression = 0
         if bag.codec is not None:
             dictionary = bag.codec.options.dictionary
-            compression = 1 + self._numbers.setdefault(f'zstd {dictionary!r}', len(self._numbers))
+            compression = 1 + self._codecs.setdefault(dictionary, len(self._codecs))
         sums = np.array(checked.checksums.of(records), np.uint64).view(np.int64)
         return np.stack([np.full(len(records), compression), sums])
+
+
+class _Files:
+    """Numbers of files. One that was replaced since it was opened or linked is another file."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Any, int] = {}
+        self._seen: dict[str, list[tuple[LinkedFile, BagFile | None, int]]] = {}
+        """By path, the files that have a number, and the open bag of each, if it is one."""
+
+    def number(self, bag: StoredRecords, file: LinkedFile | HeldRecords) -> int:
+        """Returns the number of a file of some records: a bag, one that they link to, or one in memory."""
+        if isinstance(file, HeldRecords):
+            return self._numbers.setdefault(id(file), len(self._numbers))
+        own = bag if isinstance(bag, BagFile) else None
+        store = repr(bag.options.storage_options) if bag.is_remote and bag.options else ''
+        key = store, file, own and own.file.version
+        if key not in self._numbers:
+            seen = self._seen.setdefault(store + file.path, [])
+            same = (
+                number
+                for known, known_bag, number in seen
+                if (own is None) != (known_bag is None)
+                and _is_sampled(own or known_bag, known if own is not None else file)
+            )
+            self._numbers[key] = next(same, len(self._numbers))
+            seen.append((file, own, self._numbers[key]))
+        return self._numbers[key]
+
+
+def _is_sampled(bag: BagFile | None, file: LinkedFile) -> bool:
+    """Returns whether a bag is the file of a link; it may have grown since."""
+    if bag is None or file.size > bag.end:
+        return False
+    ranges = np.array(sample_ranges(file.size), np.int64)
+    return sample_of(bag.file.read_many(ranges[:, 0], ranges[:, 1])) == file.sample
 
 
 def _open_checked(bag: StoredRecords) -> StoredRecords:

@@ -85,35 +85,6 @@ def _entry_of_bag(bag: BagFile) -> LinkedFile:
     return LinkedFile(bag.path, bag.end, sample, bag.codec is not None, dictionary)
 
 
-def places_of(bag: StoredRecords, indices: Int64s) -> tuple[list[str], Int64s, Int64s, Int64s]:
-    """Returns files, and the number among them, the start and the end of each record. Opens no linked file.
-
-    Records with the same file, start and end are the same record.
-
-    Raises:
-        CorruptError: Limits or links are damaged.
-    """
-    if not isinstance(bag, LinkedRecords):
-        ((_, _, _, starts, stops, _),) = bag.locate(indices)
-        return [_name_of(bag, bag.path)], np.zeros(len(indices), np.int64), starts, stops
-    numbers, starts, stops = bag.link_rows(indices)
-    unique, which = np.unique(numbers, return_inverse=True)
-    paths = [
-        bag.values.path if number == VALUES_FILE else resolved_path(bag.entry(number).path, bag.folder)
-        for number in unique.tolist()
-    ]
-    return [_name_of(bag, path) for path in paths], which, starts, stops
-
-
-def _name_of(bag: StoredRecords, path: str) -> str:
-    """Returns a name of a file that no other file has: paths of two object stores may be the same."""
-    if bag.options is None:
-        return f'{path} {id(bag)}'
-    if not bag.is_remote:
-        return path
-    return f'{path} {bag.options.storage_options!r} {id(bag.options.filesystem)}'
-
-
 def join_links(runs: Sequence[LinkRun], positions: Sequence[Int64s]) -> LinkRun:
     """Returns the links of several runs as one.
 

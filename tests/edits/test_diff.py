@@ -134,6 +134,36 @@ def test_records_with_equal_checksums_are_not_read(tmp_path):
         assert as_lists(first.diff(second.update({1: {'blob': b''}}))) == {'blob': [[1, 1]]}
 
 
+def test_a_parent_that_has_grown_is_not_read(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'source', {'id': 'int(8)', 'blob': 'bytes'}) as writer:
+        for index in range(30):
+            writer.append({'id': index, 'blob': bytes([index]) * 900})
+    with bags.open(tmp_path / 'source') as source:
+        bags.copy(source.drop([3]), tmp_path / 'linked', link=['blob'], shard_length=10)
+    with bags.DatasetWriter(tmp_path / 'source', {'id': 'int(8)', 'blob': 'bytes'}, resume=True) as writer:
+        writer.append({'id': 30, 'blob': b'more'})
+    with bags.open(tmp_path / 'source') as source, bags.open(tmp_path / 'linked') as linked:
+        for one, other in ((source, linked), (linked, source)):
+            found = one.diff(other, on='id')
+            assert (found.removed.tolist() or found.added.tolist()) == [3, 30]
+            assert not found.changed
+
+
+def test_a_replaced_dataset_differs_from_the_open_one(tmp_path):
+    def write_numbers(first):
+        with bags.DatasetWriter(tmp_path / 'd', {'x': 'bytes'}, mode='overwrite') as writer:
+            for index in range(40):
+                writer.append({'x': bytes([first if index == 20 else index]) * 900})
+
+    write_numbers(20)
+    with bags.open(tmp_path / 'd') as before:
+        bags.copy(before, tmp_path / 'whole')
+        write_numbers(200)
+        with bags.open(tmp_path / 'd') as after, bags.open(tmp_path / 'whole') as whole:
+            assert as_lists(before.diff(after)) == {'x': [[20, 20]]}
+            assert before.diff(whole).is_empty
+
+
 def test_wrong_diffs_are_refused(source, tmp_path):
     for other, on, error, message in (
         (str(tmp_path), None, TypeError, 'expected a dataset'),
