@@ -31,6 +31,7 @@ from bags.dataset.spec import Spec, parse_spec, reordered, type_texts
 from bags.dataset.written import Skipped, Written
 from bags.links.existing import ExistingRecords, LinkRun
 from bags.links.files import LinkedFile
+from bags.links.records import LinkedRecords
 from bags.progress import progress as show_progress
 from bags.storage.urls import plain_path
 from bags.validation import at_least, merge, one_of, worker_count
@@ -49,6 +50,7 @@ def copy(
     batch_size: int = 256,
     encoders: Mapping[str, Callable[..., Any]] | None = None,
     link: bool | Iterable[str] = False,
+    relink: Mapping[str, str] | None = None,
     on_error: Literal['raise', 'skip'] = 'raise',
     check_source: bool = True,
     progress: bool | None = None,
@@ -73,6 +75,8 @@ def copy(
         encoders: Encoders of the new fields; `bags.encoders` unless given.
         link: Fields whose records are not copied: the copy has links to them, and needs the files in which
             they are. True links those whose records have more than 256 bytes on average.
+        relink: For links of the dataset whose files have moved, the new prefix of paths by the old one. Sizes
+            and samples of all files are compared with the links first. Needs `link`, and links these fields.
         on_error: 'raise', or 'skip' to leave out datapoints that cannot be read, and list them in the result.
             This decompresses all compressed records, and is slower.
         check_source: With `resume`, raise if the dataset has changed since the earlier run. False continues
@@ -114,6 +118,13 @@ def copy(
         name: copied_type(source.types[name], name in firsts and firsts[name].unsigned) for name in names
     }
     linked = _linked(link, names, firsts)
+    existing = ExistingRecords(relink)
+    if relink:
+        if not link:
+            raise ValueError(
+                'relink: expected link=True or names of fields, as a copy without links needs none'
+            )
+        linked |= _relinked(source, names, existing, relink)
     spec = type_texts(reordered({**types, **new}, [types, new]))
     every = parse_spec(spec)
     compressions, recompressed = _compressions(settings.compression, every, firsts)
@@ -166,7 +177,7 @@ def copy(
         shard = writer.totals
         planner = Planner(
             source, types, RefsFormat(every).stride + ENTRY, writer.is_full, shard, settings.shard_length,
-            reader.load if skips else None, skip, ExistingRecords() if linked else None, linked,
+            reader.load if skips else None, skip, existing if linked else None, linked,
         )  # fmt: skip
         parents: set[str] = set()
         planned, before = 0, writer.size
@@ -211,6 +222,27 @@ def _linked(link: bool | Iterable[str], names: list[str], firsts: Mapping[str, S
     if link and not found and firsts:
         detail = f'expected a field in files whose records have more than {MIN_LINKED_BYTES} bytes on average'
         raise ValueError(f'link: {detail}, got {", ".join(names)}')
+    return found
+
+
+def _relinked(
+    source: Dataset, names: list[str], existing: ExistingRecords, relink: Mapping[str, str]
+) -> set[str]:
+    """Returns the fields that have links, whose files are at their new paths.
+
+    Raises:
+        EOFError: A file is missing, or is not the one that was linked.
+        ValueError: No file has moved.
+    """
+    found, moved = set(), 0
+    for name in names:
+        ranges = source.record_ranges(np.arange(len(source)), name)
+        for bag in {id(each.bag): each.bag for each in (ranges.sources if ranges else ())}.values():
+            if isinstance(bag, LinkedRecords):
+                found.add(name)
+                moved += existing.check_moves(bag)
+    if not moved:
+        raise ValueError(f'relink: expected paths of linked files, got {", ".join(relink)}')
     return found
 
 

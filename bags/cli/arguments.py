@@ -133,14 +133,21 @@ def parse_fields(text: str | None, known: Collection[str]) -> list[str] | None:
 
 def parse_renames(texts: Collection[str] | None, known: Collection[str]) -> dict[str, str]:
     """Returns the new names of fields in `image=camera`."""
-    names: dict[str, str] = {}
-    for text in texts or ():
-        name, equals, new = map(str.strip, text.partition('='))
-        if not equals or not new:
-            raise UsageError(f'--rename: expected OLD=NEW, got {text!r}')
+    names = parse_pairs('--rename', texts)
+    for name in names:
         check_field(name, known)
-        names[name] = new
     return names
+
+
+def parse_pairs(option: str, texts: Collection[str] | None) -> dict[str, str]:
+    """Returns the new by the old of `OLD=NEW`."""
+    pairs: dict[str, str] = {}
+    for text in texts or ():
+        old, equals, new = map(str.strip, text.partition('='))
+        if not equals or not old or not new:
+            raise UsageError(f'{option}: expected OLD=NEW, got {text!r}')
+        pairs[old] = new
+    return pairs
 
 
 def check_field(name: str, known: Collection[str]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,9 +14,11 @@ from bags.bag.held_records import HeldRecords
 from bags.bag.records import StoredRecords
 from bags.concurrency import FifoCache, max_open_bags
 from bags.indexing import Int64s
-from bags.links.files import Dictionary, LinkedFile, resolved_path, sample_of, sample_ranges
-from bags.links.records import LinkedRecords
+from bags.links.files import Dictionary, LinkedFile, is_url, resolved_path, sample_of, sample_ranges
+from bags.links.linked_files import CheckedObject, LinkedFiles
+from bags.links.records import MAX_ENTRIES, LinkedRecords
 from bags.links.rows import ROW_BYTES, VALUES_FILE, check_rows, parse_rows, ranges_of
+from bags.validation import merge
 
 ROWS_AT_ONCE = 1 << 18
 """Links that are checked at a time."""
@@ -40,10 +43,28 @@ class LinkRun(NamedTuple):
 
 
 class ExistingRecords:
-    """Makes links to stored records. Opens no file that a link leads to."""
+    """Makes links to stored records. Opens no file that a link leads to, but those that have moved.
 
-    def __init__(self) -> None:
+    Args:
+        moves: The new prefix of the paths of linked files by their old one.
+    """
+
+    def __init__(self, moves: Mapping[str, str] | None = None) -> None:
         self._bags: FifoCache[BagFile, LinkedFile] = FifoCache(_entry_of_bag, max_open_bags(4))
+        prefixes = {_absolute(old): _absolute(new) for old, new in (moves or {}).items()}
+        self._moved: FifoCache[tuple[LinkedRecords, LinkedFile], LinkedFile] = FifoCache(
+            lambda key: _moved(*key, prefixes), MAX_ENTRIES
+        )
+        self._has_moves = bool(prefixes)
+
+    def check_moves(self, bag: LinkedRecords) -> int:
+        """Looks at all linked files of some links at their new paths, and returns how many have moved.
+
+        Raises:
+            EOFError: A file is missing, or is not the one that was linked.
+        """
+        numbers = range(1, bag.files.count + 1)
+        return sum(self._file_of(bag, number).path != _path_of(bag, number) for number in numbers)
 
     def link(self, bag: StoredRecords, indices: Int64s) -> LinkRun:
         """Returns links to records of a bag.
@@ -70,7 +91,39 @@ class ExistingRecords:
         dictionary = entry.dictionary
         if dictionary is not None:
             dictionary = dictionary._replace(path=resolved_path(dictionary.path, bag.folder))
-        return entry._replace(path=resolved_path(entry.path, bag.folder), dictionary=dictionary)
+        entry = entry._replace(path=_path_of(bag, number), dictionary=dictionary)
+        return self._moved[bag, entry] if self._has_moves else entry
+
+
+def _path_of(bag: LinkedRecords, number: int) -> str:
+    return resolved_path(bag.entry(number).path, bag.folder)
+
+
+def _absolute(path: str) -> str:
+    return path.rstrip('/') if is_url(path) else os.path.abspath(path)
+
+
+def _moved(bag: LinkedRecords, entry: LinkedFile, prefixes: Mapping[str, str]) -> LinkedFile:
+    """Returns the entry of a file at its new path, after comparing size and sample, if it has moved."""
+
+    def new(path: str) -> str:
+        return next(
+            (
+                to + path[len(old) :]
+                for old, to in prefixes.items()
+                if path == old or path.startswith(f'{old}/')
+            ),
+            path,
+        )
+
+    dictionary = entry.dictionary and entry.dictionary._replace(path=new(entry.dictionary.path))
+    moved = entry._replace(path=new(entry.path), dictionary=dictionary)
+    if moved != entry:
+        options: Any = merge(type(bag.options), bag.options, {'links': True})  # type: ignore[type-var]
+        found = LinkedFiles(options.store_of(moved.path), moved.path, options).open('/', moved).file
+        if isinstance(found, CheckedObject):
+            found.check()
+    return moved
 
 
 def _entry_of_bag(bag: BagFile) -> LinkedFile:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -221,3 +222,29 @@ def test_names_of_an_import(run, work):
         assert keys.column('key') == ['0', '1', '2']
     assert "no field 'png'" in run('import', 'photos', 'x', '--rename', 'png=image', code=2).output
     assert not Path('x').exists()
+
+
+def test_files_that_have_moved(run, source):
+    run('edit', source, 'view', '--drop', '1')
+    shutil.copytree(source, 'elsewhere')
+    (Path('elsewhere/000001/image.bag')).rename('hidden')
+    moved = f'{source}=elsewhere'
+    assert (
+        'elsewhere/000001/image.bag: expected a file of'
+        in run('edit', 'view', 'new', '--relink', moved, code=1).output
+    )
+    data = bytearray(Path('hidden').read_bytes())
+    data[0] ^= 1
+    Path('elsewhere/000001/image.bag').write_bytes(data)
+    assert 'has changed since it was linked' in run('edit', 'view', 'new', '--relink', moved, code=1).output
+    assert 'expected paths of linked files' in run('edit', 'view', 'new', '--relink', 'x=y', code=1).output
+    assert 'expected OLD=NEW' in run('edit', 'view', 'new', '--relink', 'x', code=2).output
+    assert not Path('new').exists()
+    Path('hidden').replace('elsewhere/000001/image.bag')
+    facts = json.loads(run('edit', 'view', 'new', '--relink', moved, '--set', '0:task=x', '--json').output)
+    assert facts['datapoints'] == COUNT - 1
+    Path(source).rename('away')
+    with bags.open('new') as new, bags.open('elsewhere') as elsewhere:
+        assert list(new.field('image')) == list(elsewhere.drop([1]).field('image'))
+        assert new[0]['task'] == 'x'
+    Path('away').rename(source)

@@ -21,6 +21,7 @@ from bags.cli.arguments import (
     argument,
     option,
     parse_fields,
+    parse_pairs,
     parse_renames,
     parse_rows,
 )
@@ -65,6 +66,12 @@ def edit(
         str,
         option('--where', metavar='CONDITION', help='Keep these only, as \'length > 3 and task != "test"\'.'),
     ] = '',
+    relink: Annotated[
+        list[str] | None,
+        option(
+            '--relink', metavar='OLD=NEW', help='The new folder of files that links of the source lead to.'
+        ),
+    ] = None,
     copy: Copied = False,
     mode: Mode = 'create',
     dry_run: DryRun = False,
@@ -76,6 +83,8 @@ def edit(
     in the options those before --rename, and --where sees the values of --set.
 
     Example: bags edit episodes clean --drop 3,7 --drop-field mask --rename image=camera
+
+    --relink makes a dataset whose links lead to the new place of files, if their sizes and samples agree.
 
     Example: bags edit episodes clean --set 5:id=50 --where 'id != 3' --dry-run
     """
@@ -111,7 +120,7 @@ def edit(
                 raise UsageError('expected a target, or --dry-run')
             _preview(json, facts, dataset.spec, renames)
             return
-        done = _save(view, target, copy, mode=mode)
+        done = _save(view, target, copy, mode=mode, relink=parse_pairs('--relink', relink))
     answer(json, {**facts, 'target': target, **facts_of(done)}, summary(target, done))
 
 
