@@ -504,3 +504,34 @@ def test_copies_are_whole(raw):
     check(raw, raw / 'copy', 20)
     with bags.open(raw / 'reversed') as reader:
         assert [plain(row) for row in reader][::-1] == [datapoint(raw, index)[1] for index in range(20)]
+
+
+def test_what_is_made_of_whole_datasets(raw, monkeypatch):
+    """Key indexes, shards.json and fingerprints of linked records are as those of others."""
+    path, spec = raw / 'keyed', {'id': 'int(8)', 'name': 'utf8', 'blob': 'bytes'}
+    (raw / 'names').write_bytes(b''.join(b'n%03d' % index for index in range(50)))
+
+    def fill(start, stop, **options):
+        options |= {'links': ['name', 'blob'], 'shard_length': 20}
+        with bags.ShardedDatasetWriter(path, spec, **options) as writer:
+            for index in range(start, stop):
+                name = bags.Link(raw / 'names', 4 * index, 4) if index % 2 else f'n{index:03}'
+                writer.append({'id': index, 'name': name, 'blob': bags.Link(raw / 'all', index, 100)})
+
+    fill(0, 40)
+    monkeypatch.setenv('BAGS_LINKS', str(raw))  # Permits functions that open the dataset themselves.
+    bags.create_index(path, 'name')
+    bags.consolidate(path)
+    with bags.open(path) as reader:
+        first = reader.fingerprint
+        assert [reader.find('name', key) for key in ('n007', 'n038')] == [7, 38]
+        assert reader[33]['blob'] == (raw / 'all').read_bytes()[33:133]
+    assert not bags.verify(path)
+    fill(40, 50, resume=True)
+    with bags.open(path) as reader:
+        assert (len(reader), reader.fingerprint != first) == (50, True)
+        with pytest.raises(bags.CorruptError, match='create_index'):
+            reader.find('name', 'n007')
+    bags.create_index(path, 'name')
+    with bags.open(path) as reader:
+        assert reader.find('name', 'n049') == 49
