@@ -35,15 +35,19 @@ class Diff:
             for name, (old, new) in self.fields.items()
         ]
         lines += [
-            f'{len(rows)} datapoints {what}: {_some(rows.tolist())}'
+            f'{_count(rows)} {what}: {_some(rows.tolist())}'
             for what, rows in (('removed', self.removed), ('added', self.added))
             if len(rows)
         ]
         lines += [
-            f'{name}: {len(pairs)} datapoints changed: {_some(pairs[:, 0].tolist())}'
+            f'{name}: {_count(pairs)} changed: {_some(pairs[:, 0].tolist())}'
             for name, pairs in self.changed.items()
         ]
         return '\n'.join(lines or [f'no difference in {self.compared} datapoints'])
+
+
+def _count(rows: Int64s) -> str:
+    return f'{len(rows):,} {"datapoint" if len(rows) == 1 else "datapoints"}'
 
 
 def _some(rows: list[int]) -> str:

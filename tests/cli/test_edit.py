@@ -168,8 +168,8 @@ def test_differences(run, source):
     assert lines == [
         'words: utf8[] → no such field',
         'text: no such field → utf8[]',
-        '1 datapoints removed: 0',
-        'task: 1 datapoints changed: 3',
+        '1 datapoint removed: 0',
+        'task: 1 datapoint changed: 3',
     ]
     facts = json.loads(run('diff', source, 'clean', '--on', 'id', '--json').output)
     assert facts['changed'] == {'task': [[3, 2]]}

@@ -70,9 +70,9 @@ def test_differences_by_key(source, tmp_path):
         assert str(found).splitlines() == [
             '3 datapoints removed: 0, 30, 59',
             'text: 3 datapoints changed: 3, 4, 9',
-            'blob: 1 datapoints changed: 5',
+            'blob: 1 datapoint changed: 5',
             'parts: 2 datapoints changed: 5, 8',
-            'packed: 1 datapoints changed: 10',
+            'packed: 1 datapoint changed: 10',
         ]
 
 
