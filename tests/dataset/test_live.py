@@ -12,6 +12,10 @@ import time
 import pytest
 
 import bags
+from bags.bag.open import open_bag
+from bags.bag.options import ReaderOptions
+from bags.dataset.folder import Folder
+from bags.storage import store_for
 from tests.dataset.killed import leave_open
 
 SPEC = {'blob': 'bytes', 'id': 'int(8)', 'note': 'utf8?', 'words': 'utf8[]'}
@@ -232,6 +236,25 @@ def test_writers_that_end_early_and_resume_beside_a_reader(tmp_path):
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+
+
+@pytest.mark.parametrize('is_closed', [False, True])
+def test_a_writer_that_begins_while_an_empty_dataset_is_opened(tmp_path, is_closed):
+    path, store = str(tmp_path / 'a'), store_for(tmp_path)[0]
+    bags.DatasetWriter(path, {'id': 'int(8)'}).close()
+    folder = Folder(store, path, ReaderOptions())
+    folder.refs, names = open_bag(store, f'{path}/refs.bag', ReaderOptions()), folder.names
+    writer = bags.DatasetWriter(path, {'id': 'int(8)'}, resume=True)
+    writer.append({'id': 1}, flush=True)
+    if is_closed:
+        writer.close()
+    refs = folder.open_refs()
+    assert (refs.count, 'id.bag' in names) == (0, True)
+    writer.close()
+    # Without a writer, the same files are damage.
+    (tmp_path / 'a/refs.bag').write_bytes(b'')
+    with pytest.raises(bags.CorruptError, match=r'refs\.bag: is empty, but id\.bag is not'):
+        bags.open(path)
 
 
 def test_a_large_record_is_not_taken_for_limits_while_it_is_written(tmp_path):
