@@ -95,13 +95,15 @@ def _read_column(dataset: Any, indices: Int64s, name: str, items: Any, media: Me
 
 
 def _read_locations(field: Field, refs: Any, items: Any) -> list[Any]:
-    if field.bag.is_compressed or isinstance(field.bag, HeldRecords):
-        what = 'records in memory' if isinstance(field.bag, HeldRecords) else 'compressed records'
-        raise ValueError(f"{field.bag.path}: {what} cannot be read by their location: pass media='bytes'")
-
     def locate(indices: Int64s) -> list[dict[str, Any]]:
         rows: list[Any] = [None] * len(indices)
         for found in field.bag.locate(indices):
+            is_held = isinstance(field.bag, HeldRecords)
+            if is_held or found.codec is not None:
+                what = 'records in memory' if is_held else 'compressed records'
+                raise ValueError(
+                    f"{found.file.path}: {what} cannot be read by their location: pass media='bytes'"
+                )
             positions = range(len(indices)) if found.positions is None else found.positions.tolist()
             bounds = zip(positions, found.starts.tolist(), found.stops.tolist(), strict=True)
             for position, start, stop in bounds:

@@ -84,7 +84,8 @@ def recover(
         FileNotFoundError: No dataset or bag at the path.
         BlockingIOError: A writer has it open.
         CorruptError: It is damaged; see `bags.verify`.
-        ValueError: Another library wrote it, and it cannot be closed.
+        ValueError: Another library wrote it, and it cannot be closed; or, with `keep_readable`, a field is
+            linked.
     """
     return list(recover_each(path, filesystem, storage_options, keep_readable))
 

@@ -33,7 +33,7 @@ from bags.dataset.folder import Folder
 from bags.dataset.reader import DatasetReader
 from bags.dataset.refs import is_missing
 from bags.dataset.registry import decoders as builtin_decoders
-from bags.dataset.resume import bag_suffix
+from bags.dataset.resume import bag_suffix, is_linked
 from bags.dataset.schema import Decoders
 from bags.dataset.spec import FieldType
 from bags.dataset.writer import DatasetWriter
@@ -88,10 +88,11 @@ class CutFolder(Folder):
 
     def open_bag(self, field: str) -> BagFile:
         if field not in self._found:
+            if is_linked(field, self.names):
+                raise ValueError(f'{self.path}: field {field!r} is linked: keep_readable cannot write it')
             try:
                 found = super().open_bag(field)
-                if not isinstance(found, BagFile):
-                    raise ValueError(f'{self.path}: field {field!r} is linked: keep_readable cannot write it')
+                assert isinstance(found, BagFile)
                 self._found[field] = found
                 self._expect_limits(found)
             except CorruptError as exc:

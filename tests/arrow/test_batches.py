@@ -251,6 +251,20 @@ def test_locations_in_compressed_bags_are_refused(tmp_path):
         assert dataset.to_arrow(media='bytes').read_all()['film'][0].as_py() == film
 
 
+def test_locations_of_links_to_compressed_and_other_bags(tmp_path):
+    film = next(ROOT.glob('examples/data/*.mp4')).read_bytes()
+    for name, compression in (('plain', None), ('packed', ['film'])):
+        with bags.DatasetWriter(tmp_path / name, {'film': 'video'}, compression=compression) as writer:
+            writer.append({'film': film})
+    both = bags.concat([bags.open(tmp_path / 'plain'), bags.open(tmp_path / 'packed')])
+    bags.copy(both, tmp_path / 'linked', link=True)
+    with bags.open(tmp_path / 'linked') as dataset:
+        (place,) = dataset[:1].to_arrow().read_all()['film'].to_pylist()
+        assert place['path'] == str(tmp_path / 'plain/film.bag')
+        with pytest.raises(ValueError, match=r"film\.bagz: compressed records .* pass media='bytes'"):
+            dataset.to_arrow().read_all()
+
+
 def test_windows(tmp_path):
     with bags.DatasetWriter(
         tmp_path / 'x', {'id': 'int', 'state': 'array(float32,2)[]', 'tag': 'utf8[]'}

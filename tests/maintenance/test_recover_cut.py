@@ -156,3 +156,16 @@ def test_without_the_option_a_cut_folder_is_refused(tmp_path):
     cut(path / 'refs.bag', 0.5)
     with pytest.raises(bags.CorruptError, match=r'refs\.bag'):
         bags.recover(path)
+
+
+@pytest.mark.parametrize('name', ['blob.links', 'blob.files', 'blob.values', 'id.bag'])
+def test_linked_fields_are_left_as_they_are(tmp_path, name):
+    (tmp_path / 'raw').write_bytes(bytes(100))
+    with bags.DatasetWriter(tmp_path / 'd', {'id': 'int(8)', 'blob': 'bytes'}, links=['blob']) as writer:
+        for index in range(9):
+            writer.append({'id': index, 'blob': bags.Link(tmp_path / 'raw', index, 5) if index % 2 else b'x'})
+    os.truncate(tmp_path / 'd' / name, (tmp_path / 'd' / name).stat().st_size // 2)
+    before = {path.name: path.read_bytes() for path in (tmp_path / 'd').iterdir()}
+    with pytest.raises(ValueError, match="field 'blob' is linked: keep_readable cannot write it"):
+        bags.recover(tmp_path / 'd', keep_readable=True)
+    assert {path.name: path.read_bytes() for path in (tmp_path / 'd').iterdir()} == before
