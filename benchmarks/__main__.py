@@ -11,7 +11,7 @@ from benchmarks.peers import PEERS, is_installed
 
 PARTS = (
     'records', 'cold', 'datasets', 'loading', 'windows', 'planning', 'scale', 'remote', 'video', 'imports',
-    'durability',
+    'durability', 'links',
 )  # fmt: skip
 
 
@@ -68,6 +68,10 @@ def main() -> None:
             from benchmarks import durability  # Imports bags.
 
             durability.main(output, quick=options.quick)
+        elif part == 'links':
+            from benchmarks import links  # Imports bags and Pillow.
+
+            links.main(output, quick=options.quick)
         else:
             module = {'datasets': datasets, 'loading': loading, 'scale': scale, 'remote': remote}[part]
             module.main(output, quick=options.quick)

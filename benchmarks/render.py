@@ -88,6 +88,7 @@ DURABILITY_COLUMNS = {
     '`cp` and `sync`': 'cp and sync',
     '`cp`': 'cp',
 }
+LINK_COLUMNS = {'the view': 'the view', 'saved as links': 'saved'}
 WINDOW_COLUMNS = {'bags': 'bags', 'a read of each window by hand': 'by hand'}
 WINDOW_ROWS = ('array(uint8,256,256,3)[]', 'jpeg[]', 'video(30)')
 VIDEO_ROWS = (
@@ -179,6 +180,14 @@ def durability(result: Result) -> list[str]:
     )
 
 
+def links(result: Result) -> list[str]:
+    tables, columns = result['tables'], LINK_COLUMNS.values()
+    return markdown(LINK_COLUMNS, {
+        title + (', ms' if found['unit'] == 'ms' else ''): [table(tables, title, name) for name in columns]
+        for title, found in tables.items()
+    })  # fmt: skip
+
+
 def windows(result: Result) -> list[str]:
     columns = WINDOW_COLUMNS.values()
     return markdown(WINDOW_COLUMNS, {
@@ -200,6 +209,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], list[str]]]] = {
     'imports': ('imports', imports),
     'windows': ('windows', windows),
     'durability': ('durability', durability),
+    'links': ('links', links),
 }
 """By the name of a section of the documents: the file of results, and what makes its lines."""
 
