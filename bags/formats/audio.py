@@ -126,7 +126,14 @@ def find_samples(file: BinaryIO) -> tuple[tuple[int, ...], int, int]:
         file.seek(start)
         chunk, size = struct.unpack('<4sI', file.read(8))
         start += 8
-        if chunk == b'data' and form is not None and (size == 2**32 - 1 or (not size and riff_stop <= start)):
+        if (
+            chunk == b'data'
+            and form is not None
+            and (
+                size == 2**32 - 1
+                or (not size and (riff_stop <= start or not _are_chunks(file, start, whole)))
+            )
+        ):
             # The file was written to a pipe, or its writer was killed: the header is that of no samples.
             size = whole - start
             size -= size % max(form[4], 1)
@@ -147,6 +154,17 @@ def find_samples(file: BinaryIO) -> tuple[tuple[int, ...], int, int]:
             return form, start, start + size
         start += size + size % 2
     raise ValueError('WAV is cut off before its samples')
+
+
+def _are_chunks(file: BinaryIO, start: int, stop: int) -> bool:
+    """Returns whether a part of a WAV is chunks from start to end, rather than samples."""
+    while start + 8 <= stop:
+        file.seek(start)
+        name, size = struct.unpack('<4sI', file.read(8))
+        if not (name.isascii() and name.decode('ascii').isprintable()):
+            return False
+        start += 8 + size + size % 2
+    return abs(stop - start) <= 1  # The last chunk may lack its padding.
 
 
 def samples_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import NamedTuple
 
@@ -18,6 +19,9 @@ MAX_TAIL_BYTES = 1 << 20
 """Bytes at the end of a file in which its last frame is searched, if its size is not in the file."""
 MAX_TAG_BYTES = 1 << 16
 """Bytes of tags that programs may append after the last frame."""
+FILE_START = re.compile(rb'fLaC[\0\x80]\0\0\x22')
+"""The begin of a file, up to the length of the first metadata block."""
+BLOCK_BYTES = 1 << 20
 
 
 class StreamInfo(NamedTuple):
@@ -57,13 +61,20 @@ def first_frame(data: Sliceable) -> int:
 
 
 def check_frames(data: Sliceable) -> None:
-    """Raises ValueError if the frames are not all the samples that the header announces.
+    """Raises ValueError if the frames are not all the samples that the header announces, and no others.
 
     Programs that cut a FLAC without decoding it leave the header of the longer file, and decoders then
-    disagree on its samples. Only the first frame and the last are looked at.
+    disagree on its samples, as on those of joined files. Of the frames, only the first and the last are
+    looked at.
     """
     info = read_stream_info(data[:42])
     start = first_frame(data)
+    for first in range(start, len(data), BLOCK_BYTES):
+        if found := FILE_START.search(bytes(data[first : first + BLOCK_BYTES + 7])):
+            raise ValueError(
+                f'FLAC is joined from several files: another begins at byte {first + found.start()}, and '
+                'decoders disagree on the samples; expected one'
+            )
     span = _frame_span(bytes(data[start : start + MAX_HEADER_BYTES]), info)
     if span is None:
         raise ValueError(f'expected a frame of FLAC at byte {start}')
@@ -77,15 +88,15 @@ def check_frames(data: Sliceable) -> None:
     size = len(data)
     start = max(start, size - MAX_TAG_BYTES - (info.max_frame_bytes or MAX_TAIL_BYTES))
     tail = bytes(data[start:size])
-    found = span[1]
+    end = span[1]
     values = np.frombuffer(tail, np.uint8)
     for offset in np.flatnonzero((values[:-1] == 0xFF) & (values[1:] & 0xFE == 0xF8))[::-1].tolist():
         span = _frame_span(tail[offset : offset + MAX_HEADER_BYTES], info)
         if span is not None and span[1] == info.length:
             return
         if span is not None and span[1] < info.length:
-            found = max(found, span[1])
-    raise ValueError(f'FLAC is cut off: expected {info.length} samples, got about {found}')
+            end = max(end, span[1])
+    raise ValueError(f'FLAC is cut off: expected {info.length} samples, got about {end}')
 
 
 def _frame_span(header: bytes, info: StreamInfo) -> tuple[int, int] | None:

@@ -249,7 +249,7 @@ def wav_header_of_no_samples(data, riff):
     return data[:4] + struct.pack('<I', riff) + data[8:start] + bytes(4) + data[start + 4 :]
 
 
-@pytest.mark.parametrize('riff', [0, 36])
+@pytest.mark.parametrize('riff', [0, 36, 38, 2_000, 1 << 20])
 def test_wav_of_a_killed_recorder(sound, riff):
     pcm = (sound * 32_767).astype(np.int16)
     data = wav_header_of_no_samples(encoders['wav']((pcm, 8000)), riff)
@@ -258,6 +258,17 @@ def test_wav_of_a_killed_recorder(sound, riff):
         recorded = data[: len(data) - cut]
         assert np.array_equal(decoders['wav'](encoders['wav'](recorded))[0], pcm[:whole])
         assert np.array_equal(bags.Audio(recorded)[:], pcm[:whole].astype(np.float32) / 32_768)
+
+
+def test_wav_of_a_killed_recorder_before_another_chunk(sound):
+    """As FFmpeg, which takes all bytes behind such a header for samples."""
+    pcm = (sound * 32_767).astype(np.int16)
+    for samples in (pcm, np.zeros_like(pcm)):
+        data = encoders['wav']((samples, 8000)) + b'LIST' + struct.pack('<I', 4) + b'INFO'
+        data = wav_header_of_no_samples(data, len(data) - 8)
+        found = decoders['wav'](data)[0]
+        assert np.array_equal(found[: len(pcm)], samples)
+        assert len(found) == len(bags.Audio(data)) == len(pcm) + 12 // (2 * pcm.shape[1])
 
 
 def test_wav_without_samples_before_another_chunk():
@@ -327,6 +338,15 @@ def test_flac_cut_by_copying_is_refused(word):
     same = cut_by_copying(whole, 'flac', 0, 99)
     for data in (whole, same, whole + b'TAG' + bytes(125)):
         assert bytes(encoders[word](data)) == data
+
+
+@pytest.mark.parametrize('word', ['flac', 'audio'])
+def test_flac_joined_is_refused(word):
+    array = np.random.default_rng(0).integers(-9000, 9000, (40_000, 2)).astype(np.int16)
+    one, other = encoders['flac']((array, 44_100)), encoders['flac']((array[:30_000], 44_100))
+    for joined in (one + one, one + other, other + one):
+        with pytest.raises(ValueError, match='FLAC is joined from several files: another begins at byte'):
+            encoders[word](joined)
 
 
 def test_flac_of_frames_of_many_lengths():
