@@ -206,7 +206,7 @@ class Folder:
             if refs.limits.path != refs.file.path or self.names & {'limits.refs.bag', MARK}:
                 self._has_begun = True
             elif not refs.end:
-                self._check_empty(path, refs.file.size)
+                self._check_empty(refs)
         if refs.checksums is not None:
             spec = self._spec or self.store.read(self.store.join(self.path, 'spec.json'))
             refs.checksums.check_companion(spec, 'spec.json')
@@ -251,19 +251,16 @@ class Folder:
         """Returns the number of records of the field that has the fewest."""
         return min((self.open_bag(name).count for name in types), default=0)
 
-    def _check_empty(self, path: str, size: int) -> None:
-        """Raises CorruptError if a bag is not empty; called if the refs of a closed dataset have no records.
-
-        `path` and `size` are those of the refs as they were opened.
-        """
+    def _check_empty(self, refs: BagFile) -> None:
+        """Raises CorruptError if a bag is not empty; called if a closed dataset has refs without records."""
         for name in self.names:
             if name.endswith(BAG_SUFFIXES) and self.store.stat(self.store.join(self.path, name)).size:
                 # A writer that has begun since has a mark, and when it has removed that, more refs.
                 has_mark = self.store.exists(self.store.join(self.path, MARK))
-                if has_mark or self.store.stat(path).size > size:
+                if has_mark or self.store.stat(refs.path).size > refs.file.size:
                     self._has_begun = True
                     return
-                raise CorruptError(path, None, f'is empty, but {name} is not')
+                raise CorruptError(refs.path, None, f'is empty, but {name} is not')
 
     def open_bag(self, field: str) -> StoredRecords:
         """Opens the bag of a field, or its links, once the refs are open.
