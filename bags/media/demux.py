@@ -64,9 +64,15 @@ def open_packets(file: BinaryIO, media_type: str, stream: int | None = None) -> 
             if media_type == 'video':
                 table = replace(table, shown=table.shown & (table.sizes > 0))
                 packets = Packets(positioned(file), table, name, track.index, None, track.header)
-                if track.codec != b'mp4v' or int(table.sizes.min()) > MAX_SKIPPED_VOP_BYTES:
+                if track.codec != b'mp4v':
                     return _checked_times(packets)
-                stream = track.index  # Of packed B-frames, a packet holds several.
+                # Of packed B-frames, a packet holds several. Where times are decoding times, a B-frame may be
+                # called a key frame, as FFmpeg does when it unpacks them.
+                if int(table.sizes.min()) > MAX_SKIPPED_VOP_BYTES:
+                    packets = _checked_times(packets)
+                    if packets.table.timed:
+                        return packets
+                stream = track.index
             elif audio := _audio_packets(file, track, name):
                 return audio
     return _demux(file, name, media_type, stream, track is None)
@@ -224,14 +230,15 @@ def _demux(file: BinaryIO, name: str, media_type: str, stream_index: int | None,
                     if begin:
                         is_packed = True
                         packed.append(len(rows))
+                    b_frame = is_b_frame(codec, data[begin:end], length_size)
                     rows.append(
                         (
                             None if packet.pos is None else packet.pos + begin,
                             end - begin,
                             *times,
-                            packet.is_keyframe and not begin,
+                            packet.is_keyframe and not begin and not (codec == 'mpeg4' and b_frame),
                             shown,
-                            is_b_frame(codec, data[begin:end], length_size),
+                            b_frame,
                             skips.count(packet),
                         )
                     )
@@ -242,6 +249,8 @@ def _demux(file: BinaryIO, name: str, media_type: str, stream_index: int | None,
     if doubtful:
         truncation = truncation or f'packet {doubtful[0]} is damaged'
         rows = rows[: doubtful[0]]
+    if packed and packed[-1] == len(rows) - 1 > 0:
+        rows.pop()  # libavcodec decodes a packed frame with the packet that follows: at the end, never.
     if not rows:
         raise ValueError(truncation or f'expected {media_type}, got no packet of it')
     if is_packed and shift == -1:

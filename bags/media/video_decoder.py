@@ -184,7 +184,8 @@ def open_video(file: BinaryIO, stream: int | None = None) -> VideoDecoder:
     packets = open_packets(file, 'video', stream)
     table = packets.table
     decoder = VideoDecoder(file, packets, make_timeline(table))
-    if not table.one_frame_each:
+    if not table.one_frame_each or (np.diff(decoder.timeline.ticks) == 0).any():
+        # Frames without usable times, or several of one time, are in the order of the decoder.
         decoder.timeline = _timeline_by_decoding(table, _decoded(decoder, len(table.sizes)))
     elif doubtful := decoder.timeline.count_doubtful():
         # Drops the first frames if those that they refer to are not in the file.

@@ -306,14 +306,21 @@ def example(kind):
     return data, *decoded(data)
 
 
-def with_decoding_times(data, format, after=0):
-    """Copies a video to another container, with decoding times as presentation times from a packet on."""
+def with_decoding_times(data, format, after=0, false_keys=False):
+    """Copies a video to another container, with decoding times as presentation times from a packet on.
+
+    With `false_keys`, the second packet after a key frame is called one too, as by `mpeg4_unpack_bframes`.
+    """
     file = io.BytesIO()
     with av.open(io.BytesIO(data)) as source, av.open(file, 'w', format=format) as target:
         stream = source.streams.video[0]
         copy = target.add_stream_from_template(stream, opaque=True)
+        key = 0
         for number, packet in enumerate(source.demux(stream)):
             if packet.size:
+                if packet.is_keyframe:
+                    key = number
+                packet.is_keyframe |= false_keys and 0 < key == number - 2
                 if format == 'avi':  # Its only time of a packet is its number.
                     packet.dts, packet.duration, packet.time_base = number, 1, Fraction(1, 25)
                 if number >= after:
@@ -323,11 +330,13 @@ def with_decoding_times(data, format, after=0):
     return file.getvalue()
 
 
-def packed_b_frames(format='avi', count=60, b_frames=2):
+def packed_b_frames(format='avi', count=60, b_frames=2, is_cut=False):
     """Returns MPEG-4 as XviD and DivX stored it: B-frames in the packet of the frame that they refer to.
 
     encoded    I   P   b   b   P   b   b        coded one by one
     stored     I   Pb  b   n   Pb  b   n        n: a frame that is not coded
+
+    With `is_cut`, it ends with a packet of several frames, as XviD ends where its encoder is not flushed.
     """
     data = film('mpeg4', count, 'avi', options={'g': '12', 'bf': str(b_frames), 'b_strategy': '0'})
     with av.open(io.BytesIO(data)) as source:
@@ -351,6 +360,8 @@ def packed_b_frames(format='avi', count=60, b_frames=2):
                     empty,
                 ]
             number += run
+        while is_cut and stored[-1].count(b'\0\0\1\xb6') == 1:
+            stored.pop()
         stored[0] = stored[0].replace(b'\0\0\1\xb6', mark + b'\0\0\1\xb6', 1)
         file = io.BytesIO()
         with av.open(file, 'w', format=format) as target:

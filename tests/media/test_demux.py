@@ -191,6 +191,45 @@ def test_packed_b_frames(format, b_frames, tmp_path):
     assert bags.verify(tmp_path / 'it', decode=True) == []
 
 
+@pytest.mark.parametrize('format', ['avi', 'matroska', 'mp4'])
+def test_packed_b_frames_that_are_cut(format):
+    data = packed_b_frames(format, is_cut=True)
+    frames = decoded(data)[0]
+    video = Video(data)
+    assert np.array_equal(video[:], frames)
+    for number in range(len(frames) - 9, len(frames)):
+        assert np.array_equal(video[number], frames[number])
+
+
+def test_b_frames_that_are_called_key_frames():
+    """As by `ffmpeg -c copy -bsf:v mpeg4_unpack_bframes` from AVI to MP4."""
+    data = with_decoding_times(film('mpeg4', options=PARTS, format='mp4'), 'mp4', false_keys=True)
+    frames = decoded(data)[0]
+    video = Video(data)
+    assert np.array_equal(video[:], frames)
+    for number in range(len(frames)):
+        assert np.array_equal(video[number], frames[number])
+
+
+def test_frames_of_one_time():
+    """They are in the order of the decoder, in which FFmpeg shows them."""
+    film_, file = film(options=x264()), io.BytesIO()
+    with av.open(io.BytesIO(film_)) as source, av.open(file, 'w', format='mp4') as target:
+        stream = source.streams.video[0]
+        copy = target.add_stream_from_template(stream, opaque=True)
+        for packet in source.demux(stream):
+            if packet.size:
+                packet.pts -= packet.pts % 1024  # Two frames.
+                packet.dts, packet.stream = packet.dts - 4096, copy
+                target.mux(packet)
+    video = Video(file.getvalue())
+    assert [number_of(frame) for frame in video] == list(range(120))
+    assert [number_of(video[k]) for k in (7, 60, 119)] == [7, 60, 119]
+    times = video.timestamps
+    assert (np.diff(times) > 0).all()
+    assert number_of(video.at(times[33])) == 33
+
+
 def joined(name):
     codec, options = {
         'H.264': ('libx264', x264(open_gop=1)),
