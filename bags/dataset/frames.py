@@ -61,15 +61,17 @@ def frame_numbers(key: Any, count: Callable[[int | None], int], name: str) -> In
         TypeError: Not integers.
     """
     found = np.asarray(key)
-    if found.ndim != 1 or (found.size and found.dtype.kind not in 'iu'):
+    are_long = found.dtype == object and all(isinstance(number, int) for number in found.flat)
+    if found.ndim != 1 or (found.size and found.dtype.kind not in 'iu' and not are_long):
         raise TypeError(f'expected a list of integer frame numbers, got {found.dtype} of shape {found.shape}')
-    found = found.astype(np.int64)
     if not len(found):
-        return found
+        return found.astype(np.int64)
     total = count(None if int(found.min()) < 0 else int(found.max()) + 1)
+    # Before the conversion, in which unsigned numbers become negative ones.
     wrong = found[(found < -total) | (found >= total)]
     if len(wrong):
         raise IndexError(f'{name}: frame {wrong[0]} out of range [{-total}, {total})')
+    found = found.astype(np.int64)
     return np.where(found < 0, found + total, found)
 
 

@@ -300,6 +300,10 @@ def test_indices():
     for wrong in (120, -121, [3, 120], np.array([-121])):
         with pytest.raises(IndexError, match=r'frame -?12[01] out of range \[-120, 120\)'):
             video[wrong]
+    for wrong in (2**63, 2**64 - 1, 2**64, np.uint64(2**64 - 1)):  # The last of them is 0 - 1, as uint64.
+        for key in (wrong, [wrong], np.array([wrong])):
+            with pytest.raises(IndexError, match=rf'frame {wrong} out of range \[-120, 120\)'):
+                video[key]
     for wrong in (1.0, 'x', [1.5], [[1, 2]], np.zeros(120, bool), None):
         with pytest.raises(TypeError):
             video[wrong]
