@@ -4,10 +4,12 @@ The replacement of `NAME` is written beside it as `.NAME.TOKEN.new`, with a rand
 end. A folder that is being replaced is `.NAME.TOKEN.old` for a moment. If a bag has limits or checksums
 beside it, the limits of its replacement are `limits..NAME.TOKEN.swap` for a moment: the replacement is
 complete. New checksums and a new journal are written to `NAME.xxh3.PID.new` and `NAME.unfinished.PID.new`.
+In place of a long NAME, whose temporary files could not be created, is its digest.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import secrets
@@ -27,6 +29,8 @@ NEW_CONTENT = re.compile(
     rf'(?P<written>(?P<name>.+))(?:{re.escape(SUFFIX)}|{re.escape(journal_name(""))})\.\d+\.new'
 )
 """The new content of a file beside a bag."""
+MAX_NAME_BYTES = 200
+"""Bytes of names that temporary files have; file systems allow 255."""
 
 
 def temporary_path(store: Store, path: str) -> str:
@@ -34,7 +38,12 @@ def temporary_path(store: Store, path: str) -> str:
     # Random instead of the process id: in a container that is the same each time, and a killed process may
     # have left a file with the same name.
     folder, name = os.path.split(path)
-    return store.join(folder, f'.{name}.{secrets.token_hex(4)}.new')
+    return store.join(folder, f'.{_shortened(name)}.{secrets.token_hex(4)}.new')
+
+
+def _shortened(name: str) -> str:
+    data = os.fsencode(name)
+    return name if len(data) <= MAX_NAME_BYTES else hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def swap_name(temporary: str) -> str:
@@ -59,7 +68,7 @@ def _find(store: Store, path: str) -> list[tuple[str, str]]:
     return [
         (store.join(folder, other), store.join(folder, match['written']))
         for other, match in found
-        if match and match['name'] == name
+        if match and match['name'] in (name, _shortened(name))
     ]
 
 

@@ -254,3 +254,18 @@ def test_the_longest_name_of_a_field(tmp_path):
             writer.append({name: mode})
     with bags.open(tmp_path / 'new', checksum=True) as dataset:
         assert dataset[0] == {name: 'overwrite'}
+
+
+@pytest.mark.parametrize('name', ['n' * 255, 'é' * 127])
+def test_the_longest_name_of_a_folder(tmp_path, name):
+    path = tmp_path / name
+    for first in (0, 100):
+        write(path, 'shards', first, mode='overwrite')
+        assert first_of(path) == first
+    for _ in range(2):
+        bags.export(path, tmp_path / name[:-1], mode='overwrite')
+    with bags.DatasetWriter(path, SPEC, mode='overwrite') as writer:
+        shutil.copytree(writer.path, f'{writer.path}'.replace('.new', '.old'))
+        assert len(bags.verify(path, notes=True)) == 2
+    bags.recover(path)
+    assert sorted(os.listdir(tmp_path)) == sorted([name, name[:-1]])
