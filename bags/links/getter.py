@@ -20,7 +20,7 @@ def make_getter(records: Any, as_view: bool) -> Callable[[int], Any]:
     if links.length != ROW_BYTES or records.checksums is not None:
         return record
     rows, unpack, mapped = links.buffer, NUMBERS.unpack_from, records.mapped
-    count, states, verify = records.count, records.intact.states, records.intact.verify
+    count, states, verify = records.count, links.verified.states, links.verified.verify
 
     def get(index: int) -> Any:
         if 0 <= index < count and (states[index >> SHIFT] == VERIFIED or verify(index)):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from bags.bag.bag_file import BagFile
 from bags.bag.checksums import digest_function
 from bags.bag.records import FileRanges, StoredRecords
-from bags.bag.verified import VerifiedBlocks, as_slice
+from bags.bag.verified import as_slice
 from bags.bag.zstd import Zstd
 from bags.concurrency import FifoCache, cached_attribute
 from bags.errors import BagsError, CorruptError, LinkError
@@ -25,6 +25,7 @@ from bags.links.linked_object import LinkedObject
 from bags.links.rows import (
     MAX_OFFSET,
     NUMBERS,
+    ROW,
     ROW_BYTES,
     VALUES_FILE,
     Rows,
@@ -56,6 +57,7 @@ class LinkedRecords(StoredRecords):
         self.field, self.folder, self.linked = field, folder, linked
         self.links, self.files, self.values = links, files, values
         self.path, self.count = links.path, links.count
+        links.check_rows = lambda rows: check_rows(parse_rows(rows)) is None
         view = None if values.buffer is None else share(values.buffer)
         self._values = OpenFile(values.file, None, view, values.end)
         self.mapped: dict[int, tuple[Any, Any, Any, int]] = {}
@@ -164,40 +166,25 @@ class LinkedRecords(StoredRecords):
 
     # The rows of `FIELD.links`.
 
-    @cached_attribute
-    def intact(self) -> VerifiedBlocks:
-        """The blocks of rows that match their digests."""
-        links = self.links
-
-        def holds(start: int, stop: int) -> bool:
-            try:
-                raw = links.fixed(np.arange(start, stop), ROW_BYTES)
-            except CorruptError:
-                return False  # Raised for the row that is damaged.
-            return raw is not None and check_rows(parse_rows(raw)) is None
-
-        return VerifiedBlocks(links.count, holds)
-
     def _rows(self, indices: Int64s | range) -> Rows:
         """Returns checked rows.
 
         Raises:
             CorruptError: A row is damaged.
         """
-        chosen = np.asarray(indices, np.int64)
-        raw = self.links.fixed(chosen, ROW_BYTES) if len(chosen) else np.empty(0, np.uint8)
+        chosen, links = np.asarray(indices, np.int64), self.links
+        if links.length == ROW_BYTES and len(chosen) and links.verified.holds(where := as_slice(chosen)):
+            return np.ndarray(links.count, ROW, links.buffer)[where]
+        raw = links.fixed(chosen, ROW_BYTES) if len(chosen) else np.empty(0, np.uint8)
         if raw is None:
-            lengths = self.links.sizes(chosen)
+            lengths = links.sizes(chosen)
             bad = int((lengths != ROW_BYTES).argmax())
             detail = f'expected a link of {ROW_BYTES} bytes, got {lengths[bad]}'
             raise CorruptError(self.path, int(chosen[bad]), detail)
         rows = parse_rows(raw)
-        # Those of a local bag are checked once, in blocks.
-        is_local = self.links.buffer is not None and len(chosen) > 0
-        if not (is_local and self.intact.holds(as_slice(chosen))):
-            damage = check_rows(rows)
-            if damage is not None:
-                raise CorruptError(self.path, int(chosen[damage[0]]), damage[1])
+        damage = check_rows(rows)
+        if damage is not None:
+            raise CorruptError(self.path, int(chosen[damage[0]]), damage[1])
         return rows
 
     def link_rows(self, indices: Int64s | range) -> tuple[Int64s, Int64s, Int64s]:
