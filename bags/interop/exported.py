@@ -15,6 +15,7 @@ from bags.dataset.spec import FieldType, Spec, parse_spec
 from bags.errors import SourceError, SpecError
 from bags.interop.extensions import (
     IMAGE_TYPES,
+    JOINED,
     KEY,
     LABELS,
     WRITTEN_EXTENSIONS,
@@ -77,7 +78,7 @@ def names_tell_types(types: Spec, fields: Collection[str]) -> bool:
 
 def _name_tells(field: str, field_type: FieldType, types: Spec) -> bool:
     text = field_type.text.removesuffix('?')
-    if field == 'image' and text == 'image':
+    if field == text and text in JOINED:
         return WRITTEN_EXTENSIONS in types  # Merged from fields of several formats.
     extension = extension_of(field, field_type.word)
     is_label = field in LABELS and text == 'int(8)'

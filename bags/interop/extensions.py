@@ -30,6 +30,8 @@ _BY_TYPE = {
 LABELS = ('cls', 'cls2', 'class', 'count', 'index', 'inx', 'id')
 """The extensions of files with an integer, as in WebDataset."""
 IMAGE_TYPES = ('jpeg', 'png', 'webp', 'avif', 'image')
+JOINED = {'image': IMAGE_TYPES, 'audio': ('audio',)}
+"""Fields that hold the files of several formats, and the types of these formats."""
 _TYPES = {extension: type for type, names in _BY_TYPE.items() for extension in names.split()}
 _EXTENSIONS = {word: EXTENSIONS[format] for word, format in FORMATS.items()} | {
     'opus': 'ogg', 'json': 'json', 'msgpack': 'msgpack', 'tree': 'msgpack', 'utf8': 'txt', 'array': 'npy',
@@ -61,15 +63,20 @@ def type_of(extension: str) -> str:
     return _TYPES.get(last, _TYPES.get(last.removeprefix('_'), 'bytes'))  # The field of `.3gp` is `_3gp`.
 
 
-def one_image_field(datapoints: Iterable[Collection[str]]) -> Callable[[str], str]:
-    """Returns a function that renames the fields of all image formats to `image`, if no datapoint has two."""
-    found: set[str] = set()
-    for fields in datapoints:
-        images = {field for field in fields if _TYPES.get(field) in IMAGE_TYPES}
-        if len(images) > 1 or 'image' in fields:
-            return str
-        found |= images
-    return lambda field: 'image' if field in found and len(found) > 1 else field
+def fields_of_media(datapoints: Iterable[Collection[str]]) -> Callable[[str], str]:
+    """Returns a function that renames the fields of all formats of images to `image`, of audio to `audio`.
+
+    They keep their names if a datapoint has two images, or two recordings, or if all are of one format.
+    """
+    datapoints = list(datapoints)
+    renamed: dict[str, str] = {}
+    for name, words in JOINED.items():
+        found = [{field for field in fields if _TYPES.get(field) in words} for fields in datapoints]
+        formats = set().union(*found)
+        is_clear = not any(name in fields for fields in datapoints) and max(map(len, found), default=0) < 2
+        if is_clear and len(formats) > 1:
+            renamed |= dict.fromkeys(formats, name)
+    return lambda field: renamed.get(field, field)
 
 
 def extension_of(field: str, word: str) -> str:

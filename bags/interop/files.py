@@ -20,7 +20,7 @@ from bags.formats.encoded import BufferFile, check_format
 from bags.formats.signatures import FORMATS, IMAGES, check_end, check_whole, identify
 from bags.formats.trees import check_json, decode_msgpack
 from bags.interop.exported import Exported, is_one_array
-from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, one_image_field, type_of
+from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, fields_of_media, type_of
 from bags.interop.source import RECORD_ENCODERS, Source
 from bags.media.encoders import AUDIO_FORMATS, VIDEO_FORMATS
 
@@ -72,7 +72,7 @@ class FileSource(Source):
         """Sets spec and count by the number of datapoints of each layout; `types`: those unknown by name."""
         self.count = layouts.total()
         if self.layout != 'episodes':
-            self.rename = one_image_field(files | columns for files, columns, _ in layouts)
+            self.rename = fields_of_media(files | columns for files, columns, _ in layouts)
         present: Counter[str] = Counter()
         named: set[str] = set()
         in_tables: set[str] = set()
@@ -85,7 +85,7 @@ class FileSource(Source):
         for field, count in sorted(present.items(), key=lambda each: (each[0] in in_tables, each)):
             if field in (KEY, WRITTEN_EXTENSIONS):
                 raise SourceError(f'*.{field}', 'expected another extension, this field is reserved')
-            field_type = types.get(field, type_of(field)) if field in named | in_tables else 'image'
+            field_type = types.get(field, type_of(field)) if field in named | in_tables else field
             self.spec[field] = field_type + '?' * (count < self.count)
             if field_type == 'bytes' and field in named and field != 'data':
                 self.notes.append(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, overload
+from contextlib import contextmanager
+from typing import Any, TypedDict, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +15,9 @@ from bags.formats.ffmpeg import Stream
 from bags.indexing import needed_stop
 from bags.media.audio_decoder import AnyAudioDecoder, Samples, open_audio
 from bags.media.demux import streams_of
-from bags.media.encoders import audio_options
+from bags.media.encoders import MAX_MIXED, MAX_RATE, audio_options
 from bags.media.frames import as_seconds
+from bags.media.resampled import Resampled
 from bags.media.source import LazyDecoder
 from bags.storage.range_file import RangeFile
 
@@ -23,6 +25,14 @@ Times = Sequence[float] | npt.NDArray[Any]
 
 MAX_SECONDS = 1e9
 """Longer than any recording: infinite times are clamped to it."""
+
+
+class AudioOptions(TypedDict, total=False):
+    """Options of an `Audio`, as in its constructor, all but `stream`."""
+
+    exact: bool
+    rate: int | None
+    channels: int | None
 
 
 class Audio:
@@ -39,21 +49,61 @@ class Audio:
             before the slice are decoded, as in other decoders. The samples are then the same, except for the
             noise that AAC decoders generate, and speech in Opus (within 3e-5), and are the same each time.
         stream: An index in `streams`; by default, the stream that players play.
+        rate: Sample rate in Hz to resample to, as PyAV's `AudioResampler` does; by default, that of the
+            recording. Slices equal those of the resampled recording.
+        channels: 1 or 2, to mix channels to; by default, those of the recording. Mono is 0.707 times the sum
+            of left and right, as FFmpeg mixes floats: it may exceed 1.
     """
 
-    def __init__(self, source: Any, *, exact: bool = False, stream: int | None = None) -> None:
+    def __init__(
+        self,
+        source: Any,
+        *,
+        exact: bool = False,
+        stream: int | None = None,
+        rate: int | None = None,
+        channels: int | None = None,
+    ) -> None:
         self.decoder = LazyDecoder(source, open_audio, stream)
         """The decoder, for this library."""
-        self._exact = exact
+        self._set(exact, rate, channels)
 
-    def options(self, *, exact: bool) -> Audio:
-        """Returns the same recording with another option. Both share the open file."""
+    def _set(self, exact: bool, rate: int | None, channels: int | None) -> None:
+        for name, value, most in (('rate', rate, MAX_RATE), ('channels', channels, MAX_MIXED)):
+            if value is not None and (type(value) is not int or not 1 <= value <= most):
+                raise ValueError(f'expected {name} from 1 to {most}, got {value!r}')
+        self._exact = exact
+        self.resampling = rate, channels
+        """The options `rate` and `channels`."""
+
+    def options(self, **options: Unpack[AudioOptions]) -> Audio:
+        """Returns the same recording with other options, all but `stream`. Both share the open file."""
         other = object.__new__(Audio)
-        other.decoder, other._exact = self.decoder, exact
+        other.decoder = self.decoder
+        rate, channels = self.resampling
+        merged = AudioOptions(exact=self._exact, rate=rate, channels=channels)
+        merged.update(options)
+        other._set(**merged)
         return other
 
+    @contextmanager
+    def _use(self) -> Iterator[AnyAudioDecoder | Resampled]:
+        """Opens the decoder if needed, and holds its lock; yields what reads samples as the options say."""
+        with self.decoder.use() as decoder:
+            yield self._as_read(decoder)
+
+    def _as_read(self, decoder: AnyAudioDecoder) -> AnyAudioDecoder | Resampled:
+        rate, channels = self.resampling
+        is_same = rate in (None, decoder.rate) and channels in (None, decoder.channels)
+        return decoder if is_same else Resampled(decoder, rate, channels)
+
+    def _get(self) -> AnyAudioDecoder | Resampled:
+        """Returns what reads samples, for attributes that do not change."""
+        with self._use() as decoder:
+            return decoder
+
     def __len__(self) -> int:
-        return self.decoder.get().length
+        return self._get().length
 
     @property
     def streams(self) -> tuple[Stream, ...]:
@@ -63,12 +113,12 @@ class Audio:
     @property
     def rate(self) -> int:
         """Sample rate in Hz."""
-        return self.decoder.get().rate
+        return self._get().rate
 
     @property
     def channels(self) -> int:
         """Number of channels."""
-        return self.decoder.get().channels
+        return self._get().channels
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -93,8 +143,9 @@ class Audio:
             return f'{name}, cannot be read: {type(exc).__name__})'
         if decoder is None:
             return f'{name})'
-        size = f'{decoder.length} samples, {decoder.channels} channel{"s" * (decoder.channels != 1)}'
-        return f'{name}, {size}, {decoder.rate} Hz, {decoder.length / decoder.rate:.6g} s)'
+        reader = self._as_read(decoder)
+        size = f'{reader.length} samples, {reader.channels} channel{"s" * (reader.channels != 1)}'
+        return f'{name}, {size}, {reader.rate} Hz, {reader.length / reader.rate:.6g} s)'
 
     def __getitem__(self, key: Any) -> Samples:
         """Decodes samples as float32 from -1 to 1.
@@ -106,7 +157,7 @@ class Audio:
             IndexError: No such sample.
             DecodeError: It is damaged (`ValueError` if the recording is not from a dataset).
         """
-        with self.decoder.use() as decoder:
+        with self._use() as decoder:
             if isinstance(key, slice):
                 _check_complete(decoder, needed_stop(key))
                 numbers = range(decoder.length)[key]
@@ -140,7 +191,7 @@ class Audio:
         times = [min(max(as_seconds(time), -MAX_SECONDS), MAX_SECONDS) for time in (start, stop)]
         if math.isnan(sum(times)):
             raise ValueError(f'expected times in seconds, got {start!r} and {stop!r}')
-        with self.decoder.use() as decoder:
+        with self._use() as decoder:
             low, high = (math.ceil(round((time - decoder.begin) * decoder.rate, 6)) for time in times)
             low = min(max(low, 0), decoder.length)
             high = max(high, low)
@@ -151,7 +202,8 @@ class Audio:
         """Announces slices (start, stop) to read next: those of a remote file are read together."""
         with self.decoder.use() as decoder:
             if isinstance(decoder.file, RangeFile) and not self._exact:
-                decoder.file.expect([part for bounds in slices for part in decoder.ranges(*bounds)])
+                reader = self._as_read(decoder)
+                decoder.file.expect([part for bounds in slices for part in reader.ranges(*bounds)])
 
     def blocks(self, length: int) -> Iterator[Samples]:
         """Yields all samples in blocks of `length`; the last one may be shorter. Samples are always exact."""
@@ -160,7 +212,7 @@ class Audio:
         exact = self.options(exact=True)  # Each block continues after the previous one.
         for start in range(0, len(self), length):
             yield exact[start : min(start + length, len(self))]
-        with self.decoder.use() as decoder:
+        with self._use() as decoder:
             _check_complete(decoder, None)
 
     __iter__ = None
@@ -174,7 +226,7 @@ class Audio:
         return samples if dtype is None else samples.astype(dtype, copy=False)
 
 
-def _check_complete(decoder: AnyAudioDecoder, stop: int | None) -> None:
+def _check_complete(decoder: AnyAudioDecoder | Resampled, stop: int | None) -> None:
     """Raises ValueError if samples before `stop` (None: the end) are missing in a truncated file."""
     if decoder.truncation and (stop is None or stop > decoder.length):
         raise ValueError(f'{decoder.truncation}; the first {decoder.length} samples are there')

@@ -54,6 +54,8 @@ PACKETS_BEFORE = {
 }  # fmt: skip
 WITH_VIDEO = ('MP4', 'QuickTime', 'Matroska', 'WebM', 'MPEG-TS', 'M2TS', 'MPEG-PS', 'FLV', 'ASF')
 """Formats whose audio has the clock of the video beside it; in others, it begins at 0."""
+LAYOUTS = ('', 'mono', 'stereo', '2.1', '4.0', '5.0', '5.1', '6.1', '7.1')
+"""FFmpeg's names of the usual layouts by number of channels."""
 MAX_PACKETS_TO_COUNT = 64
 """Packets to decode before the last one to count its samples, for codecs that are not in the table."""
 MAX_KEPT_CONTEXTS = 8
@@ -74,6 +76,9 @@ class WavReader:
         self._stride = self._format[4]
         empty, self.rate = samples_of(memoryview(b''), *self._format)
         self.channels = empty.shape[1]
+        known = self.channels < len(LAYOUTS)
+        self.layout = LAYOUTS[self.channels] if known else f'{self.channels} channels'
+        """FFmpeg's name of the layout of channels."""
         self.length = (stop - self._start) // self._stride
 
     def close(self) -> None:
@@ -120,6 +125,7 @@ class AudioDecoder:
         self.truncation = packets.table.truncation
         self.rate = 0
         self.channels = 0
+        self.layout = ''
         self._layout = self._find_layout(self._count_samples())
         self.length = int(self._layout.firsts[-1])
         presented = np.flatnonzero(self._layout.highs > self._layout.lows)
@@ -274,6 +280,7 @@ class AudioDecoder:
                 channels = block.shape[1]
                 if not self.rate:
                     self.rate, self.channels = frame.sample_rate, channels
+                    self.layout = frame.layout.name
                 if (frame.sample_rate, channels) != (self.rate, self.channels):
                     found = f'{channels} channels at {frame.sample_rate} Hz'
                     raise ValueError(f'expected {self.channels} channels at {self.rate} Hz, got {found}')

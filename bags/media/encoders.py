@@ -4,7 +4,7 @@ video, video(30), video(30,23)    arrays and iterables of frames are encoded as 
 video(remux=True)                 files are rewritten by `bags.remux`, for fast slices
 video(stream=1,rotate=False)      options of `bags.Video`: `stream`, `rotate`, `dtype`
 audio                             samples are encoded as `flac`, or as `wav` if they are floats
-audio(exact,stream=1)             options of `bags.Audio`: `exact`, `stream`
+audio(rate=16000,channels=1)      options of `bags.Audio`: `rate`, `channels`, `exact`, `stream`
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ from bags.formats.videos import encode_mp4, video_options
 from bags.media.remux import RemuxedFile, remux
 from bags.media.source import LazyDecoder
 
+MAX_RATE = 1 << 24
+"""Maximum sample rate to resample to, in Hz."""
+MAX_MIXED = 2
+"""Maximum number of channels to mix to."""
 VIDEO_FORMATS = (
     'MP4', 'QuickTime', 'Matroska', 'WebM', 'AVI', 'MPEG-TS', 'M2TS', 'MPEG-PS', 'MPEG video', 'FLV',
     'ASF', 'Ogg', 'GIF',
@@ -50,13 +54,21 @@ def reading_options(*args: str) -> dict[str, Any]:
 
 def audio_options(*args: str) -> dict[str, Any]:
     """Returns the options of `bags.Audio` in the arguments of the type `audio`, as of `audio(exact)`."""
-    others, options = split_options(args, exact=parse_bool, stream=_stream)
-    check_count(others, 0, 'audio(exact,stream=1)')
+    others, options = split_options(args, exact=parse_bool, stream=_stream, rate=_rate, channels=_channels)
+    check_count(others, 0, 'audio(rate=16000,channels=1)')
     return options
 
 
 def _stream(text: str) -> int:
     return parse_int(text, 0, 10_000, 'a stream')
+
+
+def _rate(text: str) -> int:
+    return parse_int(text, 1, MAX_RATE, 'a rate')
+
+
+def _channels(text: str) -> int:
+    return parse_int(text, 1, MAX_MIXED, 'channels')
 
 
 def encode_video(value: Any, *args: str) -> Encoded:
@@ -93,7 +105,7 @@ def encode_audio(value: Any, *args: str) -> Encoded:
         value: A path, bytes, or a binary file that is open at its start: WAV, FLAC, Ogg, MP3, AAC, M4A,
             AIFF, AU, WMA, or one with video beside the audio; also as a `bags.Audio`. Or a pair of samples
             and rate: integers as for `encode_flac`, floats as for `encode_wav`.
-        *args: `exact`, which only the decoder uses.
+        *args: Options of the `bags.Audio` that is read.
 
     Raises:
         ValueError: Not audio by its first bytes. It is not decoded.
@@ -121,5 +133,7 @@ def _is_read_with(value: Any, options: dict[str, Any]) -> bool:
     decoder = getattr(value, 'decoder', None)
     if not isinstance(decoder, LazyDecoder) or decoder.stream != options.get('stream'):
         return False
+    sound = options.get('rate'), options.get('channels')
     expected = PixelOptions(dtype=options.get('dtype'), rotate=options.get('rotate', True))
-    return getattr(value, 'pixel_options', expected) == expected
+    is_sound = getattr(value, 'resampling', sound) == sound
+    return is_sound and getattr(value, 'pixel_options', expected) == expected

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import bags
+from bags.formats.audio import encode_flac, encode_opus, encode_wav
 from bags.interop.extensions import escape_key, unescape_key
 from bags.interop.folders import find_layout, group
 from bags.interop.open_source import open_source
@@ -748,3 +749,31 @@ def test_pages_of_ogg_are_compared_with_their_checksums(tmp_path):
     path.write_bytes(whole[:-5])
     with pytest.raises(bags.SourceError, match=rf'0\.ogg: Ogg is cut off after {len(whole) - 5} bytes'):
         bags.convert(path.parent, tmp_path / 'out', mode='overwrite')
+
+
+def test_a_folder_of_recordings_is_one_field_of_audio(tmp_path):
+    rate = np.zeros(8000, np.int16), 8000
+    files = {
+        'a.wav': encode_wav(rate),
+        'b.flac': encode_flac(rate),
+        'c.opus': encode_opus(rate),
+        'a.txt': b'no',
+    }
+    done = bags.convert(make(tmp_path / 'in', files), tmp_path / 'out')
+    assert (done.spec['audio'], done.spec['txt']) == ('audio', 'utf8?')
+    with bags.open(tmp_path / 'out') as dataset:
+        assert [audio.duration for audio in dataset.batch(range(3))['audio']] == [1.0] * 3
+        bags.export(dataset, tmp_path / 'again', format='files')
+    assert tree(tmp_path / 'again') == files
+    assert bags.convert(tmp_path / 'again', tmp_path / 'twice').spec == done.spec
+    spec = {'audio': 'audio(rate=16000)'}
+    bags.convert(tmp_path / 'in', tmp_path / 'resampled', spec=spec)
+    with bags.open(tmp_path / 'resampled') as dataset:
+        assert [len(audio) for audio in dataset.batch(range(3))['audio']] == [16_000] * 3
+
+
+def test_two_recordings_of_one_datapoint_stay_apart(tmp_path):
+    rate = np.zeros(8000, np.int16), 8000
+    files = {'a.wav': encode_wav(rate), 'a.flac': encode_flac(rate)}
+    done = bags.convert(make(tmp_path / 'in', files), tmp_path / 'out')
+    assert (done.spec['wav'], done.spec['flac']) == ('audio', 'audio')
