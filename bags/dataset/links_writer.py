@@ -25,10 +25,10 @@ from bags.dataset.resume import LINKED, Kept
 from bags.dataset.spec import FieldType
 from bags.formats.signatures import FORMATS, HEAD_BYTES, identify, starts_with
 from bags.links.existing import LinkRun
-from bags.links.files import pack_file
+from bags.links.files import LinkedFile, pack_file
 from bags.links.link import Link
 from bags.links.rows import ROW_BYTES, VALUES_FILE, make_rows
-from bags.links.sources import LinkSources, SourceRange
+from bags.links.sources import LinkSources, OpenedLink
 from bags.storage.range_file import RangeFile, read_pieces
 from bags.validation import merge
 
@@ -65,11 +65,11 @@ class LinkedFieldWriter(FieldWriter):
         self._max_buffered = options.buffer_size
         self._format = FORMATS.get(field_type.word) if is_checked else None
 
-        def add(entry: bytes) -> int:  # Not a method: a cycle would keep the files open.
-            files.write_record(entry)
+        def add(file: LinkedFile) -> int:  # Not a method: a cycle would keep the files open.
+            files.write_record(pack_file(sources.stored(file)))
             return files.count
 
-        self._numbers: FifoCache[bytes, int] = FifoCache(add, MAX_KNOWN_FILES)
+        self._numbers: FifoCache[LinkedFile, int] = FifoCache(add, MAX_KNOWN_FILES)
 
     def write_record(self, record: Any) -> int:
         """Appends a link, or a record that is none."""
@@ -81,7 +81,7 @@ class LinkedFieldWriter(FieldWriter):
             if index >= MAX_RECORDS:
                 raise ValueError(f'expected at most {MAX_RECORDS} records in a folder')
             if isinstance(record, Link):
-                row = self._row_of_link(self.sources.locate(record))
+                row = self._row_of_link(record)
             elif is_file:
                 row = self._row_of_file(record)
             else:
@@ -102,17 +102,18 @@ class LinkedFieldWriter(FieldWriter):
             self.flush()
         return index
 
-    def _row_of_link(self, found: SourceRange) -> list[int]:
-        entry, file, start, stop = found
-        if self._format is not None:
-            head = bytes(file.read(start, min(stop, start + HEAD_BYTES)))
-            if not starts_with(head, self._format):
-                raise ValueError(f'expected {self._format}, got {identify(head)} in {file.path} at {start}')
-        digest = 0
+    def _row_of_link(self, link: Link) -> list[int]:
+        if not isinstance(link, OpenedLink):
+            link = self.sources.opener.open(link)
+            head = bytes(link[:HEAD_BYTES]) if self._format is not None else b''
+            if self._format is not None and not starts_with(head, self._format):
+                detail = f'expected {self._format}, got {identify(head)}'
+                raise ValueError(f'{detail} in {link.file.path} at {link.offset}')
+        start, stop, digest = link.offset, link.stop, 0
         if self.appender.sums is not None:
-            pieces = read_pieces(RangeFile(file, start, stop, file.path), stop - start)  # type: ignore[arg-type]
+            pieces = read_pieces(RangeFile(link.file, start, stop, link.file.path), len(link))  # type: ignore[arg-type]
             (digest,) = digests_of(pieces, None)
-        return [self._numbers[pack_file(entry)], start, stop, digest]
+        return [self._numbers[link.entry], start, stop, digest]
 
     def _row_of_file(self, file: Any) -> list[int]:
         self.flush()
@@ -139,9 +140,7 @@ class LinkedFieldWriter(FieldWriter):
                 raise self.error(f'expected at most {MAX_RECORDS} records in a folder')
             try:
                 numbers = [
-                    VALUES_FILE
-                    if isinstance(file, HeldRecords)
-                    else self._numbers[pack_file(self.sources.stored(file))]
+                    VALUES_FILE if isinstance(file, HeldRecords) else self._numbers[file]
                     for file in run.files
                 ]
             except ValueError as exc:

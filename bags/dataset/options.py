@@ -160,8 +160,8 @@ class DatasetWriteOptions(WritingKeywords, total=False):
     datapoints with one id give equal files. None makes a random one, which changes with each change."""
     links: Annotated[Iterable[str], Option(frozenset(), _field_names)]
     """The fields whose values may be `bags.Link`: records that stay where they are; none by default. Fixed
-    when the dataset is made, and kept by `resume`. `bags.copy` has `link` instead; `convert` and `from_numpy`
-    have neither."""
+    when the dataset is made, and kept by `resume`. `bags.copy` and `bags.convert` have `link` instead;
+    `from_numpy` has neither."""
 
 
 class WriteOptions(DatasetWriteOptions, total=False):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, Unpack
 
 from bags.concurrency import map_concurrently
+from bags.dataset.listing import shard_numbers
 from bags.dataset.metadata import METADATA, Metadata, dump_metadata, metadata_to_store, rename_metadata
 from bags.dataset.options import WriteOptions, WriterSettings
 from bags.dataset.registry import encoders
@@ -19,17 +20,22 @@ from bags.dataset.spec import parse_spec
 from bags.dataset.written import Skipped, Written
 from bags.errors import BagsError, EncodeError, SourceError
 from bags.indexing import chunk_length
+from bags.interop.adopt import fields_to_link, linked_folders
 from bags.interop.extensions import KEY
 from bags.interop.files import FileSource
 from bags.interop.fingerprint import fingerprint_of_files
 from bags.interop.imported import remaining_entries
 from bags.interop.open_source import SourcePath, open_source
 from bags.interop.source import Damaged, Source, list_some, naming
+from bags.links.sources import LinkOpener
 from bags.progress import progress as show_progress
+from bags.storage import store_for
 from bags.validation import merge, one_of, worker_count
 
 MAX_BATCH = 64
 """Maximum number of datapoints that are loaded at a time."""
+REQUESTS = 32
+"""Threads that open linked objects, whose reads wait for a network."""
 BATCH_BYTES = 1 << 26
 """Approximate bytes that are loaded at a time."""
 
@@ -42,6 +48,7 @@ def convert(
     layout: str | None = None,
     spec: Mapping[str, str | None] | None = None,
     rename: Mapping[str, str] | None = None,
+    link: bool | Iterable[str] = False,
     on_error: Literal['raise', 'skip'] = 'raise',
     encode: bool = False,
     check_source: bool = True,
@@ -64,6 +71,10 @@ def convert(
         on_error: 'raise' stops at the first damaged value, 'skip' leaves out its datapoint. Of a damaged tar
             that is not compressed, 'skip' keeps the datapoints before the damage.
         rename: The new name of each field to rename.
+        link: Fields, by their names in the source, whose records are not copied: the dataset has links to
+            them, and needs the files in which they are. True links those whose records have more than 256
+            bytes on average, of the first 1,000 datapoints. Of linked media only the first bytes are checked.
+            Values that are compressed in the source are copied.
         encode: Encode media again that a copy would not serve: the episodes of a video file of LeRobot that
             do not begin at a key frame. `notes` of the result lists them.
         check_source: With `resume`, raise if the source has changed since the earlier run: the names, sizes
@@ -83,10 +94,11 @@ def convert(
         FileExistsError: The folder is not empty.
         SourceError: A file is damaged, or not of the format of its name. `resume` continues there.
         SpecError: An invalid type.
+        ValueError: No field can be linked.
     """
     one_of('on_error', on_error, ('raise', 'skip'))
     settings = merge(WriterSettings, None, options, function=convert)
-    settings.refuse_links('convert copies all records')
+    settings.refuse_links('link=(FIELD, …) links fields of the source')
     workers = worker_count(workers)
     if not isinstance(source, Source):
         sources = source if isinstance(source, list | tuple) else [source]
@@ -110,7 +122,18 @@ def convert(
     if settings.metadata is None:
         options = {**options, 'metadata': _metadata(source, names)}
     types = {names[name]: text for name, text in source.spec.items()}
+    if (linked := fields_to_link(source, link)) and not (link is True and _is_begun(path, settings)):
+        options = {**options, 'links': {names[name] for name in linked}}
+    paths, storage_options = source.opened_from or ([], source_options)
+    source.opener = LinkOpener(storage_options)
     with ShardedDatasetWriter(path, types, _encoders(source), **options) as writer:
+        source.linked = {name for name in source.spec if names[name] in writer.links}
+        if linked and not source.linked:
+            raise ValueError(
+                f'link: {writer.path} has no linked fields: they are fixed when a dataset is made'
+            )
+        if source.linked and any('://' in each for each in paths):
+            workers = max(workers, REQUESTS)
         log: ProgressLog | None = None
         if isinstance(source, FileSource) and source.key_field == KEY:
             start = len(writer)
@@ -154,7 +177,24 @@ def convert(
                         log.save()
                 start += length
                 advance(length, writer.size - before)
-    return Written(len(writer), writer.shards, writer.size, writer.spec, skipped, [*source.notes, *notes])
+        if writer.replacement is not None:
+            for folder in source.opener.folders:
+                writer.replacement.expect_outside(folder)
+    parents = linked_folders(source.opener.folders)
+    if parents:
+        notes.append(f'the linked files stay where they are: readers permit them by links={parents!r:.400}')
+    return Written(
+        len(writer), writer.shards, writer.size, writer.spec, skipped, [*source.notes, *notes], parents
+    )
+
+
+def _is_begun(path: str | os.PathLike[str], settings: WriterSettings) -> bool:
+    """Returns whether there are shards to resume, whose linked fields are fixed."""
+    store, folder = store_for(path, **settings.storage)
+    try:
+        return settings.resume and bool(shard_numbers(store, folder))
+    except FileNotFoundError:
+        return False
 
 
 def _new_names(source: Source, rename: Mapping[str, str]) -> dict[str, str]:

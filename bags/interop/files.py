@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import io
+import itertools
 import json
 import math
 from collections import Counter
@@ -13,15 +14,16 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import numpy as np
 
 from bags.dataset.registry import encoders
-from bags.dataset.spec import parse_type
+from bags.dataset.spec import FieldType, parse_type
 from bags.errors import SourceError
 from bags.formats.audio import find_samples
 from bags.formats.encoded import BufferFile, check_format
-from bags.formats.signatures import FORMATS, IMAGES, check_end, check_whole, identify
+from bags.formats.signatures import FORMATS, HEAD_BYTES, IMAGES, check_end, check_whole, identify
 from bags.formats.trees import check_json, decode_msgpack
 from bags.interop.exported import Exported, is_one_array
 from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, fields_of_media, type_of
 from bags.interop.source import RECORD_ENCODERS, Source
+from bags.links.sources import OpenedLink
 from bags.media.encoders import AUDIO_FORMATS, VIDEO_FORMATS
 
 
@@ -104,6 +106,24 @@ class FileSource(Source):
     def sizes(self, entry: Entry) -> dict[str, int]:
         """Returns the bytes of the files of each field that has some, without reading them."""
 
+    def linkable(self) -> dict[str, float | str]:
+        found: dict[str, float | str] = {}
+        total, count = Counter[str](), Counter[str]()
+        for entry in itertools.islice(self.entries(), MEASURED_DATAPOINTS):
+            total.update(self.sizes(entry))
+            count.update(
+                {name: len(each) if isinstance(each, list) else 1 for name, each in entry.files.items()}
+            )
+        for name, text in self.spec.items():
+            field_type = parse_type(text)
+            if not count[name]:
+                found[name] = 'has no files'
+            elif not is_stored_as_is(field_type):
+                found[name] = f'a file is not a record of type {text}'
+            else:
+                found[name] = total[name] / count[name]
+        return found
+
     def load(self, entry: Entry, fields: Iterable[str] | None = None) -> dict[str, Any]:
         """Returns the datapoint of an entry, or some fields of it, with undecoded values: bytes or str."""
         datapoint: dict[str, Any] = {}
@@ -168,6 +188,8 @@ def is_transport_stream(extension: str, read: Callable[[], bytes]) -> bool:
     return extension == 'ts' and identify(read()) in ('MPEG-TS', 'M2TS')
 
 
+MEASURED_DATAPOINTS = 1000
+"""The datapoints, from the first, whose files tell which fields are linked."""
 MAX_PARSES = 10
 """Times that the header of a .npy file is parsed before an error of Python's parser counts."""
 MEDIA_FORMATS = {word: (name,) for word, name in FORMATS.items()} | {
@@ -205,6 +227,29 @@ def checked_value(name: str, word: str, data: Any) -> Any:
         detail = f'{type(exc).__name__}: {exc}' if isinstance(exc, KeyError) else str(exc)
         raise SourceError(name, detail) from exc
     return data
+
+
+def is_stored_as_is(field_type: FieldType) -> bool:
+    """Returns whether the records of a type are the files that an import stores in them."""
+    if field_type.word in ('video', 'audio'):
+        return not field_type.args  # Others get another container.
+    return field_type.word not in (*_NUMBERS, 'array')
+
+
+def checked_link(name: str, word: str, link: OpenedLink) -> OpenedLink:
+    """Returns a link to the content of the file `name`, after a check of the first bytes.
+
+    Of MP4 also of its parts: a video is of no use without its table.
+    """
+    if word in MEDIA_FORMATS:
+        try:
+            found = identify(bytes(link[:HEAD_BYTES]))
+            check_format(found, MEDIA_FORMATS[word])
+            if found in ('MP4', 'QuickTime'):
+                check_end(link, found)
+        except (ValueError, EOFError) as exc:
+            raise SourceError(name, str(exc)) from exc
+    return link
 
 
 def read_npy_header(file: Any, size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

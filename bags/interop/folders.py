@@ -30,12 +30,15 @@ from bags.interop.files import (
     Entry,
     FileSource,
     check_columns,
+    checked_link,
     checked_value,
     group_exported,
     is_transport_stream,
 )
 from bags.interop.metadata import Metadata, join, read_metadata
 from bags.interop.source import find_filesystem
+from bags.links.link import Link
+from bags.links.sources import OpenedLink
 from bags.validation import one_of
 
 STREAMED_BYTES = 1 << 24
@@ -148,9 +151,22 @@ class FolderSource(FileSource):
 
     def read(self, entry: Entry, field: str, word: str) -> Any:
         file = entry.files[field]
+        if field in self.linked:
+            return (
+                [self._link(name, word) for name in file]
+                if isinstance(file, list)
+                else self._link(file, word)
+            )
         if isinstance(file, list):
             return (self._read(name, word) for name in file)
         return self._read(file, word)
+
+    def _link(self, name: str, word: str) -> OpenedLink:
+        path = f'{self.root.rstrip("/")}/{name}'
+        try:
+            return checked_link(path, word, self.opener.open(Link(path)))
+        except OSError as exc:
+            raise SourceError(path, f'cannot be read: {exc}') from exc
 
     def sizes(self, entry: Entry) -> dict[str, int]:
         return {

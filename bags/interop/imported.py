@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,11 +22,15 @@ from bags.indexing import Int64s, offsets_of
 from bags.interop.exported import NUMBERS
 from bags.interop.extensions import KEY
 from bags.interop.files import Entry, FileSource
+from bags.links.existing import ExistingRecords
+from bags.links.sources import OpenedLink
 
 MAX_BYTES = 1 << 26
 """Bytes of each field whose files are read again."""
 MAX_DATAPOINTS = 1 << 16
 """Datapoints whose files are read again."""
+LINK_BYTES = 1 << 10
+"""Bytes that a linked file counts as, whose first and last bytes are read again."""
 BATCH = 256
 """Datapoints that are compared at a time."""
 
@@ -99,6 +104,7 @@ class Comparison:
             name for name, field_type in self._types.items() if field_type.word not in (*NUMBERS, 'array')
         ]
         """The fields whose records have the sizes of their files."""
+        self._links = ExistingRecords()
         self._read = dict.fromkeys(self._types, 0)
         self._not_read = dict.fromkeys(types, 0)
         """Number of datapoints whose files of a field were not compared by content."""
@@ -141,6 +147,8 @@ class Comparison:
         fields = []
         for name in self._types:
             size = sizes.get(name, len(entry.columns.get(name, '')))
+            if name in self._source.linked:
+                size = min(size, LINK_BYTES)
             is_last = index == len(self._dataset) - 1
             if size <= MAX_BYTES and (
                 is_last or (self._read[name] + size <= MAX_BYTES and index < MAX_DATAPOINTS)
@@ -191,8 +199,34 @@ class Comparison:
             values = self._source.load(entry, fields)
         except SourceError:
             return ', '.join(fields)  # It was readable.
-        stored = self._dataset[index, fields] if fields else {}
-        return next((name for name in fields if self._encode(name, values.get(name)) != stored[name]), None)
+        linked = [name for name in fields if name in self._source.linked]
+        copied = [name for name in fields if name not in linked]
+        stored = self._dataset[index, copied] if copied else {}
+        changed = (name for name in copied if self._encode(name, values.get(name)) != stored[name])
+        moved = (name for name in linked if not self._has_links(index, name, values.get(name)))
+        return next(itertools.chain(changed, moved), None)
+
+    def _has_links(self, index: int, field: str, value: Any) -> bool:
+        """Returns whether the links of a datapoint are those of its source, to the same ranges and bytes."""
+        values = [] if value is None else value if isinstance(value, list) else [value]
+        ranges = self._dataset.record_ranges(np.array([index]), field)
+        count = int(ranges.counts[0])
+        if count != len(values):
+            return False
+        first = int(ranges.firsts[0])
+        bag = ranges.sources[int(ranges.which[0])].bag if count else None
+        run = self._links.link(bag, np.arange(first, first + count)) if bag is not None else None
+        for position, each in enumerate(values):
+            assert run is not None
+            start, stop = int(run.starts[position]), int(run.stops[position])
+            file: Any = run.files[int(run.which[position])]
+            if isinstance(each, OpenedLink):
+                found = each.offset, each.stop, each.entry.size, each.entry.sample
+                if found != (start, stop, file.size, file.sample):
+                    return False
+            elif len(each) != stop - start:  # Copied, as it could not be linked.
+                return False
+        return True
 
     def _encode(self, field: str, value: Any) -> Any:
         """Returns the record of a value, a list of them for a sequence, None for a missing one."""

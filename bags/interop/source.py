@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from bags.dataset.metadata import Metadata
 from bags.dataset.spec import MAX_NAME_LENGTH, NAME, is_reserved
 from bags.errors import BagsError, CorruptError, MissingDependencyError, SourceError
+from bags.links.sources import LinkOpener
 from bags.storage.retry import RetryPolicy
 from bags.storage.urls import SCHEMES, locate
 
@@ -66,6 +67,10 @@ class Source(abc.ABC):
     """The argument of `load` for each datapoint, if known beforehand."""
     encoders: Mapping[str, Callable[..., Any]]
     """Encoders by type that replace those of bags, for values that are already records."""
+    linked: Collection[str] = ()
+    """The fields of which `load` returns links, `bags.Link`, to the records that are ranges of files."""
+    opener: LinkOpener
+    """Opens the files of these links."""
 
     def __init__(self, format: str, spec: dict[str, str], count: int) -> None:
         self.format = format
@@ -94,6 +99,10 @@ class Source(abc.ABC):
     def size(self, entry: Any) -> int:
         """Returns the bytes of a datapoint, as far as they are known before `load`."""
         return 0
+
+    def linkable(self) -> dict[str, float | str]:
+        """Returns the mean bytes of a record of each field, or why none of its records can be linked."""
+        return dict.fromkeys(self.spec, f'{self.format} stores no records that could be linked')
 
     def name(self, entry: Any) -> str:
         """Returns the file and the record of an entry, for error messages."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,21 +13,76 @@ from bags.concurrency import FifoCache
 from bags.links.files import BAG_SUFFIXES, LinkedFile, sample_of, sample_ranges, stored_path
 from bags.links.link import Link
 from bags.storage import File, Hints, store_for
+from bags.storage.base import Buffer
 
 MAX_OPEN_SOURCES = 64
 
 
-class SourceRange(NamedTuple):
-    """A linked range of a file, which exists."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class OpenedLink(Link):
+    """A link to a range that exists, of an open file. Its slices are read when they are accessed."""
 
-    entry: LinkedFile
-    file: File
-    start: int
-    stop: int
+    entry: LinkedFile = dataclasses.field(kw_only=True)
+    """The file, with its absolute path or URL."""
+    file: File = dataclasses.field(kw_only=True)
+    head: bytes = dataclasses.field(kw_only=True)
+    """The first bytes of the file."""
+
+    def __post_init__(self) -> None:
+        pass  # Checked before.
+
+    @property
+    def stop(self) -> int:
+        """Where the record ends in the file."""
+        return self.offset + len(self)
+
+    def __len__(self) -> int:
+        return self.length or 0
+
+    def __getitem__(self, key: slice) -> Buffer:
+        start, stop, _ = (each + self.offset for each in key.indices(len(self)))
+        return self.head[start:stop] if stop <= len(self.head) else self.file.read(start, max(start, stop))
+
+
+class LinkOpener:
+    """Opens the files of links; the last ones stay open. Thread-safe.
+
+    Args:
+        storage_options: As in `bags.open`, for files on object stores.
+    """
+
+    def __init__(self, storage_options: Mapping[str, Any] | None) -> None:
+        self._options = storage_options
+        self._files: FifoCache[str, tuple[LinkedFile, File, bytes]] = FifoCache(self._open, MAX_OPEN_SOURCES)
+        self.folders: set[str] = set()
+        """The folders of the opened files."""
+
+    def open(self, link: Link) -> OpenedLink:
+        """Returns a link after opening its file.
+
+        Raises:
+            FileNotFoundError, IsADirectoryError: There is no such file.
+            ValueError: It cannot be linked, or has no such range.
+        """
+        entry, file, head = self._files[os.fspath(link.path)]
+        length = entry.size - link.offset if link.length is None else link.length
+        if not 0 <= length <= entry.size - link.offset:
+            raise ValueError(f'expected a range of the {entry.size} bytes of {file.path}, got {link!r:.200}')
+        return OpenedLink(link.path, link.offset, length, entry=entry, file=file, head=head)
+
+    def _open(self, path: str) -> tuple[LinkedFile, File, bytes]:
+        store, path = store_for(path, None, self._options if '://' in path else None)
+        if path.endswith(BAG_SUFFIXES):
+            raise ValueError(f'expected a link to a file that is no bag, which may change, got {path!r:.200}')
+        file = store.open(path, Hints(mapped=False))
+        ranges = np.array(sample_ranges(file.size), np.int64)
+        parts = file.read_many(ranges[:, 0], ranges[:, 1])
+        self.folders.add(path.rpartition('/')[0])
+        return LinkedFile(path, file.size, sample_of(parts)), file, parts[0]
 
 
 class LinkSources:
-    """Opens the files of links.
+    """The files of links, as the links of a folder name them.
 
     Args:
         folder: The folder of the links.
@@ -38,21 +94,7 @@ class LinkSources:
         self._folder = folder
         self._above = above
         is_by_prefix = storage_options and all('://' in name for name in storage_options)
-        self._options = storage_options if is_by_prefix else None
-        self._files: FifoCache[str, tuple[LinkedFile, File]] = FifoCache(self._open, MAX_OPEN_SOURCES)
-
-    def locate(self, link: Link) -> SourceRange:
-        """Returns the range of a link.
-
-        Raises:
-            FileNotFoundError, IsADirectoryError: There is no such file.
-            ValueError: It cannot be linked, or has no such range.
-        """
-        entry, file = self._files[os.fspath(link.path)]
-        stop = entry.size if link.length is None else link.offset + link.length
-        if not link.offset <= stop <= entry.size:
-            raise ValueError(f'expected a range of the {entry.size} bytes of {file.path}, got {link!r:.200}')
-        return SourceRange(entry, file, link.offset, stop)
+        self.opener = LinkOpener(storage_options if is_by_prefix else None)
 
     def stored(self, file: LinkedFile) -> LinkedFile:
         """Returns the entry of a file with an absolute path as it is stored.
@@ -67,12 +109,3 @@ class LinkSources:
 
     def _stored(self, path: str) -> str:
         return stored_path(path, self._folder, self._above)
-
-    def _open(self, path: str) -> tuple[LinkedFile, File]:
-        store, path = store_for(path, None, self._options)
-        if path.endswith(BAG_SUFFIXES):
-            raise ValueError(f'expected a link to a file that is no bag, which may change, got {path!r:.200}')
-        file = store.open(path, Hints(mapped=False))
-        ranges = np.array(sample_ranges(file.size), np.int64)
-        sample = sample_of(file.read_many(ranges[:, 0], ranges[:, 1]))
-        return LinkedFile(self._stored(path), file.size, sample), file

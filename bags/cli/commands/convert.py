@@ -62,6 +62,10 @@ def import_(
         bool,
         typer.Option('--encode', help='Encode episodes of videos again that do not begin at a key frame.'),
     ] = False,
+    link: Annotated[
+        bool,
+        typer.Option('--link', help='Do not copy records of over 256 bytes on average: link to the files.'),
+    ] = False,
     compression: Compression = None,
     shard_size: ShardSize = SHARD_SIZE,
     shard_length: ShardLength = None,
@@ -79,6 +83,8 @@ def import_(
     with a field for each extension. docs/import.md lists the other formats.
 
     Example: bags import photos dataset
+
+    Example: bags import photos index --link
 
     Example: bags import photos dataset --dry-run --spec cls='int(8)' --spec json=none
     """
@@ -126,6 +132,7 @@ def import_(
             target,
             rename=names,
             on_error=on_error,
+            link=link,
             encode=encode,
             check_source=check_source,
             workers=workers,

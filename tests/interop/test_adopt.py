@@ -1,0 +1,132 @@
+"""Data that is adopted: datasets of links to the files of other formats, which equal imported copies."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+import bags
+from bags.errors import LinkError, SourceError
+
+DATA = Path(__file__).parents[2] / 'examples' / 'data'
+CAT = (DATA / 'cat.jpg').read_bytes()
+
+
+def photo(number):
+    """Returns a JPEG that differs from others in a comment."""
+    comment = b'%06d' % number
+    return CAT[:2] + b'\xff\xfe' + (2 + len(comment)).to_bytes(2, 'big') + comment + CAT[2:]
+
+
+def make_photos(root, numbers):
+    for number in numbers:
+        folder = root / 'abc'[number % 3]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f'{number:04}.jpg').write_bytes(photo(number))
+        (folder / f'{number:04}.txt').write_text(f'caption {number}')
+        if number % 2:
+            (folder / f'{number:04}.cls').write_text(str(number))
+
+
+def rows(path, **options):
+    with bags.open(path, raw=True, links=True, **options) as reader:
+        return list(reader)
+
+
+def size_of(folder):
+    return sum(each.stat().st_size for each in Path(folder).rglob('*') if each.is_file())
+
+
+def test_a_folder_of_files(tmp_path):
+    make_photos(tmp_path / 'photos', range(30))
+    copied = bags.convert(tmp_path / 'photos', tmp_path / 'copy')
+    done = bags.convert(tmp_path / 'photos', tmp_path / 'index', link=True)
+    assert done.spec == copied.spec
+    assert done.parents == [str(tmp_path / 'photos')]
+    assert f'links={done.parents}' in done.notes[-1]
+    assert rows(tmp_path / 'index') == rows(tmp_path / 'copy')
+    assert done.size < copied.size - 29 * len(CAT)
+    names = os.listdir(tmp_path / 'index' / '000000')
+    assert {'jpg.links', 'txt.bag', 'cls.bag', '__key__.bag'} < set(names)
+    with bags.open(tmp_path / 'index') as reader, pytest.raises(PermissionError, match='links='):
+        reader[0]
+    with bags.open(tmp_path / 'index', links=tmp_path / 'photos') as reader:
+        assert reader[7]['jpg'].shape == (reader[0]['jpg'].shape)
+        assert set(reader.batch(range(30))['txt']) == {f'caption {n}' for n in range(30)}
+    bags.copy(bags.open(tmp_path / 'index', links=True), tmp_path / 'whole')
+    shutil.rmtree(tmp_path / 'photos')
+    assert rows(tmp_path / 'whole') == rows(tmp_path / 'copy')
+
+
+def test_episodes_link_each_item(tmp_path):
+    for number in range(6):
+        for frame in range(number + 2):
+            path = tmp_path / 'raw' / f'episode_{number}' / f'{frame:03}.jpg'
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(photo(100 * number + frame))
+    for link in (False, True):
+        done = bags.convert(tmp_path / 'raw', tmp_path / f'{link}', link=link)
+    assert done.spec['jpg'] == 'jpeg[]'
+    assert rows(tmp_path / 'True') == rows(tmp_path / 'False')
+    assert size_of(tmp_path / 'True') < 5000
+
+
+def test_which_fields_are_linked(tmp_path):
+    make_photos(tmp_path / 'photos', range(4))
+    done = bags.convert(tmp_path / 'photos', tmp_path / 'a', link=['txt'], rename={'txt': 'text'})
+    assert {'text.links', 'jpg.bag'} < set(os.listdir(tmp_path / 'a' / '000000'))
+    assert [row['text'] for row in rows(tmp_path / 'a')] == [f'caption {n}'.encode() for n in (0, 3, 1, 2)]
+    assert done.parents == [str(tmp_path / 'photos')]
+    with pytest.raises(KeyError, match="no field 'png'"):
+        bags.convert(tmp_path / 'photos', tmp_path / 'b', link=['png'])
+    with pytest.raises(ValueError, match="field 'cls' cannot be linked: a file is not a record of type int"):
+        bags.convert(tmp_path / 'photos', tmp_path / 'b', link=['cls'], spec={'cls': 'int(8)?'})
+    with pytest.raises(ValueError, match="'__key__' cannot be linked"):
+        bags.convert(tmp_path / 'photos', tmp_path / 'b', link=['__key__'])
+    with pytest.raises(TypeError, match='link: expected True'):
+        bags.convert(tmp_path / 'photos', tmp_path / 'b', link='jpg')
+    with pytest.raises(
+        ValueError, match=r"link: .*more than 256 bytes on average, got .*'txt': records of 9 b"
+    ):
+        bags.convert(tmp_path / 'photos', tmp_path / 'b', spec={'jpg': None}, link=True)
+    assert not (tmp_path / 'b').exists()
+
+
+def test_resume_keeps_the_linked_fields(tmp_path):
+    make_photos(tmp_path / 'photos', range(3))
+    (tmp_path / 'photos' / 'd').mkdir()
+    (tmp_path / 'photos' / 'd' / '9.jpg').write_bytes(b'no photo')
+    (tmp_path / 'photos' / 'd' / '9.txt').write_text('caption')
+    with pytest.raises(SourceError, match=r'9\.jpg: expected JPEG, got bytes that begin'):
+        bags.convert(tmp_path / 'photos', tmp_path / 'index', link=True)
+    (tmp_path / 'photos' / 'd' / '9.jpg').write_bytes(photo(9))
+    bags.convert(tmp_path / 'photos', tmp_path / 'index', link=True, resume=True)
+    bags.convert(tmp_path / 'photos', tmp_path / 'copy')
+    assert rows(tmp_path / 'index') == rows(tmp_path / 'copy')
+    assert size_of(tmp_path / 'index') < len(CAT)
+    with pytest.raises(ValueError, match='has no linked fields'):
+        bags.convert(tmp_path / 'photos', tmp_path / 'copy', link=True, resume=True)
+
+
+def test_damaged_files_are_named_or_skipped(tmp_path):
+    make_photos(tmp_path / 'raw', range(5))
+    (tmp_path / 'raw' / 'd').mkdir()
+    (tmp_path / 'raw' / 'd' / 'bunny.mp4').write_bytes((DATA / 'bunny.mp4').read_bytes()[:-2000])
+    (tmp_path / 'raw' / 'b' / '0001.jpg').write_bytes(b'GIF89a' + bytes(300))
+    done = bags.convert(tmp_path / 'raw', tmp_path / 'index', link=True, on_error='skip')
+    assert sorted(Path(name).name for name, _ in done.skipped) == ['0001.jpg', 'bunny.mp4']
+    assert any(error.startswith('expected JPEG, got GIF') for _, error in done.skipped)
+    assert any('MP4 is cut off' in error for _, error in done.skipped)
+    assert done.datapoints == 4
+
+
+def test_files_that_change_later(tmp_path):
+    make_photos(tmp_path / 'raw', range(3))
+    bags.convert(tmp_path / 'raw', tmp_path / 'index', link=True)
+    path = tmp_path / 'raw' / 'b' / '0001.jpg'
+    path.write_bytes(photo(7))
+    with bags.open(tmp_path / 'index', raw=True, links=True) as reader:
+        assert reader[0]['jpg'] == photo(0)
+        with pytest.raises(LinkError, match=r'0001\.jpg'):
+            reader[1]
