@@ -236,14 +236,15 @@ def is_stored_as_is(field_type: FieldType) -> bool:
     return field_type.word not in (*_NUMBERS, 'array')
 
 
-def checked_link(name: str, word: str, link: OpenedLink) -> OpenedLink:
-    """Returns a link to the content of the file `name`, after a check of the first bytes.
+def checked_link(name: str, word: str, link: OpenedLink, format: str = '') -> OpenedLink:
+    """Returns a link to the content of the file `name`, after a check of its format.
 
-    Of MP4 also of its parts: a video is of no use without its table.
+    The first bytes tell the format, if it is not known; of MP4 the parts are checked, too: a video is of no
+    use without its table.
     """
     if word in MEDIA_FORMATS:
         try:
-            found = identify(bytes(link[:HEAD_BYTES]))
+            found = format or identify(bytes(link[:HEAD_BYTES]))
             check_format(found, MEDIA_FORMATS[word])
             if found in ('MP4', 'QuickTime'):
                 check_end(link, found)

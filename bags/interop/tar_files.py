@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import pickle
 import tarfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from bags.errors import SourceError
+from bags.formats.signatures import HEAD_BYTES, identify
 from bags.interop.compressed import Decompressed, codec_of
 from bags.interop.records import open_file
 from bags.interop.source import check_expanded, find_filesystem
+from bags.storage import File, Hints, store_for
+from bags.storage.range_file import PositionedFile
 
+MAX_HELD_BYTES = 256
+"""Files of a remote tar up to this size are read with their headers, without another request."""
+_HEADER_BYTES = 1 << 13
+"""Bytes of a remote tar that are read at a time: a header, the beginning of its file, and small files with
+their headers."""
 _END_BYTES = 1 << 16
 """Bytes after the last file that are compared at a time."""
 
@@ -24,6 +35,8 @@ class Stored(NamedTuple):
     """Bytes of the file."""
     parts: tuple[tuple[int, int], ...] | None = None
     """Position in the file and size of each part of a sparse file, between which there are zeros."""
+    format: str = ''
+    """The format of its content, as of `identify`."""
 
 
 Content = bytes | Stored | SourceError
@@ -62,7 +75,25 @@ class Tar:
         """Known after the first member."""
         self.left_out: Counter[str] = Counter()
         """Number of members that are left out, by a word for them."""
+        self.is_remote = '://' in path
+        self.size: int | None = None
+        """Bytes of the tar, when its headers were read."""
         self._targets: dict[str, Content] | None = None
+        self._listing = b''
+        self._damage: Exception | None = None
+
+    def read_headers(self) -> None:
+        """Reads the headers of a tar on an object store, which `files` then yields from memory."""
+        if self.is_remote and not self._listing:
+            found = []
+            try:
+                for each in self._files():
+                    if self.is_compressed:
+                        return  # It would be read as a whole.
+                    found.append(each)
+            except (ValueError, OSError) as exc:
+                self._damage = exc
+            self._listing = zlib.compress(pickle.dumps(found), 1)
 
     def files(self) -> Iterator[tuple[str, Content]]:
         """Yields the name and content of each file. A hard link has the content of its target.
@@ -71,6 +102,15 @@ class Tar:
             ValueError: The tar is damaged. The content of a compressed tar is only known to be whole at the
                 end, where its checksum is compared.
         """
+        self.read_headers()
+        if not self._listing:
+            yield from self._files()
+            return
+        yield from pickle.loads(zlib.decompress(self._listing))  # noqa: S301 - made above
+        if self._damage is not None:
+            raise self._damage
+
+    def _files(self) -> Iterator[tuple[str, Content]]:
         left_out: Counter[str] = Counter()
         for member, read in self._members():
             if member.islnk():
@@ -113,11 +153,20 @@ class Tar:
 
     def _members(self) -> Iterator[tuple[tarfile.TarInfo, Callable[[], Content]]]:
         """Yields each member, and a function that returns its content before the next one is asked for."""
-        with open_file(self.path, self._storage_options) as stored:
+        with contextlib.ExitStack() as stack:
+            if self.is_remote:
+                store, path = store_for(self.path, None, self._storage_options)
+                stored: BinaryIO = _Headers(store.open(path, Hints()))  # type: ignore[assignment]
+            else:
+                stored = stack.enter_context(open_file(self.path))
+            self.size = stored.seek(0, 2)
+            stored.seek(0)
             head = stored.read(tarfile.BLOCKSIZE)
             stored.seek(0)
             codec = '' if _is_header(head) else codec_of(head)
             self.is_compressed = bool(codec)
+            if codec and self.is_remote:
+                stored = stack.enter_context(open_file(self.path, self._storage_options))  # Reads ahead.
             file: Any = Decompressed(stored, codec) if codec else stored
             try:
                 with tarfile.open(fileobj=file, mode='r:') as members:
@@ -132,14 +181,19 @@ class Tar:
     def _content(self, members: tarfile.TarFile, member: tarfile.TarInfo) -> Content:
         if self.is_compressed or member.issparse():
             check_expanded(member.size, f'{member.name!r:.200}')
-        if self.is_compressed or (self._is_label(member.name, member.size) and not member.issparse()):
+        is_held = self.is_remote and member.size <= MAX_HELD_BYTES
+        is_read = (is_held or self._is_label(member.name, member.size)) and not member.issparse()
+        if self.is_compressed or is_read:
             file = members.extractfile(member)
             assert file is not None
             try:
                 return file.read()
             except tarfile.TarError as exc:
                 raise ValueError(str(exc)) from exc
-        return Stored(member.offset_data, member.size, _parts(member))
+        assert members.fileobj is not None
+        members.fileobj.seek(member.offset_data)
+        format = identify(members.fileobj.read(min(HEAD_BYTES, member.size)))
+        return Stored(member.offset_data, member.size, _parts(member), format)
 
     def _find_targets(self) -> dict[str, Content]:
         """Returns the content of the files that hard links refer to, by name."""
@@ -172,6 +226,24 @@ class Tar:
         if len(data) != size:
             raise SourceError(self.path, f'expected {size} bytes at {start}, got {len(data)}')
         return data
+
+
+class _Headers(PositionedFile):
+    """A tar on an object store, of which no more than `_HEADER_BYTES` are read at a time."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self._start, self._data = 0, b''
+
+    def size(self) -> int:
+        return self._file.size
+
+    def read_at(self, start: int, count: int | None) -> bytes:
+        stop = self.size() if count is None else min(start + count, self.size())
+        if not self._start <= start <= stop <= self._start + len(self._data):
+            end = min(max(stop, start + _HEADER_BYTES), self.size())
+            self._start, self._data = start, bytes(self._file.read(start, max(start, end)))
+        return self._data[start - self._start : stop - self._start]
 
 
 def _is_header(block: bytes) -> bool:

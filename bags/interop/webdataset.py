@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from bags.concurrency import map_concurrently
 from bags.errors import SourceError
 from bags.formats.signatures import HEAD_BYTES
 from bags.interop.exported import Exported
@@ -23,6 +24,7 @@ from bags.interop.files import (
     FileSource,
     Layout,
     check_columns,
+    checked_link,
     checked_value,
     group_exported,
     is_transport_stream,
@@ -30,10 +32,13 @@ from bags.interop.files import (
 from bags.interop.ignored_files import is_beside, is_hidden
 from bags.interop.metadata import INTEGER, NAMES, Metadata, join, read_metadata
 from bags.interop.source import Collecting, check_expanded, list_paths, list_some
-from bags.interop.tar_files import Content, Tar, content_size
+from bags.interop.tar_files import Content, Stored, Tar, content_size
+from bags.links.link import Link
 
 Member = tuple[str, str, str, Content]
 """A file of a tar: the key of its datapoint, the rest of its name, its name, and its content."""
+MAX_TARS = 32
+"""Tars on an object store whose headers are read at the same time."""
 MAX_LABEL_BYTES = 64
 """Label files up to this size are read together with the file names, without another request."""
 
@@ -66,6 +71,8 @@ class TarSource(FileSource):
         self._types: dict[str, dict[str, str]] = {}  # Types of table columns, by tar.
         self._beside: dict[str, set[str]] = {}
         """Names of files that describe the others, by tar."""
+        remote = [tar for tar in self._open.values() if tar.is_remote]
+        map_concurrently(Tar.read_headers, remote, max_threads=MAX_TARS)
         layouts: Counter[Layout] = Counter()
         texts: set[str] = set()
         columns: dict[str, str] = {}
@@ -218,9 +225,36 @@ class TarSource(FileSource):
     def read(self, entry: Entry, field: str, word: str) -> Any:
         found, tar = entry.files[field], self._open[entry.origin]
         name = f'{entry.origin}: {entry.key}.{field}'
+        if field in self.linked:
+            many = found if isinstance(found, list) else [found]
+            links = [self._link(name, word, tar, each) for each in many]
+            return links if many is found else links[0]
         if isinstance(found, list):
             return (checked_value(name, word, tar.read(each)) for each in found)
         return checked_value(name, word, tar.read(found))
+
+    def _link(self, name: str, word: str, tar: Tar, content: Content) -> Any:
+        """Returns a link to a file, or its content if it is not in the tar as it is."""
+        if not isinstance(content, Stored) or content.parts is not None:
+            return checked_value(name, word, tar.read(content))
+        try:
+            link = self.opener.open(Link(tar.path, content.start, content.size))
+            if link.entry.size == tar.size:
+                return checked_link(name, word, link, content.format)
+            detail = f'expected {tar.size} bytes, got {link.entry.size}: it has changed since it was opened'
+        except (OSError, ValueError) as exc:
+            if isinstance(exc, SourceError):
+                raise
+            detail = f'cannot be linked: {exc}'
+        raise SourceError(tar.path, detail)
+
+    def linkable(self) -> dict[str, float | str]:
+        compressed = [path for path, tar in self._open.items() if tar.is_compressed]
+        if len(compressed) == len(self.tars):
+            return dict.fromkeys(self.spec, 'compressed tars have no files that could be linked')
+        if compressed:
+            self.notes.append(f'the files of compressed tars are copied: {list_some(compressed)}')
+        return super().linkable()
 
     def sizes(self, entry: Entry) -> dict[str, int]:
         return {
@@ -229,7 +263,7 @@ class TarSource(FileSource):
         }
 
     def size(self, entry: Entry) -> int:
-        return sum(self.sizes(entry).values())
+        return sum(size for field, size in self.sizes(entry).items() if field not in self.linked)
 
 
 def _bounded(members: Iterable[Member]) -> Iterator[Member]:

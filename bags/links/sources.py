@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -54,6 +55,7 @@ class LinkOpener:
     def __init__(self, storage_options: Mapping[str, Any] | None) -> None:
         self._options = storage_options
         self._files: FifoCache[str, tuple[LinkedFile, File, bytes]] = FifoCache(self._open, MAX_OPEN_SOURCES)
+        self._opening: dict[str, threading.Lock] = {}
         self.folders: set[str] = set()
         """The folders of the opened files."""
 
@@ -64,7 +66,13 @@ class LinkOpener:
             FileNotFoundError, IsADirectoryError: There is no such file.
             ValueError: It cannot be linked, or has no such range.
         """
-        entry, file, head = self._files[os.fspath(link.path)]
+        path = os.fspath(link.path)
+        found = self._files.get(path)
+        if found is None:
+            with self._opening.setdefault(path, threading.Lock()):  # Threads open a file once.
+                found = self._files[path]
+            self._opening.pop(path, None)
+        entry, file, head = found
         length = entry.size - link.offset if link.length is None else link.length
         if not 0 <= length <= entry.size - link.offset:
             raise ValueError(f'expected a range of the {entry.size} bytes of {file.path}, got {link!r:.200}')

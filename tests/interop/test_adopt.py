@@ -1,13 +1,17 @@
 """Data that is adopted: datasets of links to the files of other formats, which equal imported copies."""
 
+import io
 import os
 import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
 
 import bags
 from bags.errors import LinkError, SourceError
+from bags.interop.open_source import open_source
+from bags.links.sources import LinkOpener
 
 DATA = Path(__file__).parents[2] / 'examples' / 'data'
 CAT = (DATA / 'cat.jpg').read_bytes()
@@ -130,3 +134,68 @@ def test_files_that_change_later(tmp_path):
         assert reader[0]['jpg'] == photo(0)
         with pytest.raises(LinkError, match=r'0001\.jpg'):
             reader[1]
+
+
+def make_tar(numbers, *, mode='w', format=tarfile.GNU_FORMAT):
+    """Returns a tar of datapoints, whose photos have about 40 KB."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode=mode, format=format) as tar:
+        for number in numbers:
+            parts = {'jpg': photo(number), 'txt': b'caption %d' % number, 'cls': b'%d' % number}
+            for extension, data in parts.items():
+                member = tarfile.TarInfo(f'{number:06}.{extension}')
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize('format', [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT, tarfile.USTAR_FORMAT])
+def test_tars(format, tmp_path):
+    (tmp_path / 'raw').mkdir()
+    for tar in range(3):
+        (tmp_path / 'raw' / f'{tar}.tar').write_bytes(make_tar(range(10 * tar, 10 * tar + 10), format=format))
+    bags.convert(tmp_path / 'raw' / '*.tar', tmp_path / 'copy')
+    done = bags.convert(tmp_path / 'raw' / '*.tar', tmp_path / 'index', link=True)
+    assert rows(tmp_path / 'index') == rows(tmp_path / 'copy')
+    assert done.parents == [str(tmp_path / 'raw')]
+    assert size_of(tmp_path / 'index') < 30 * 400
+
+
+def test_compressed_tars_are_copied(tmp_path):
+    (tmp_path / 'a.tar.gz').write_bytes(make_tar(range(3), mode='w:gz'))
+    (tmp_path / 'b.tar').write_bytes(make_tar(range(3, 6)))
+    with pytest.raises(ValueError, match="'jpg': compressed tars have no files that could be linked"):
+        bags.convert(tmp_path / 'a.tar.gz', tmp_path / 'index', link=True)
+    bags.convert([tmp_path / 'a.tar.gz', tmp_path / 'b.tar'], tmp_path / 'copy')
+    done = bags.convert([tmp_path / 'a.tar.gz', tmp_path / 'b.tar'], tmp_path / 'index', link=True)
+    assert f"the files of compressed tars are copied: '{tmp_path}/a.tar.gz'" in done.notes
+    assert rows(tmp_path / 'index') == rows(tmp_path / 'copy')
+
+
+def test_damaged_tars(tmp_path):
+    whole = make_tar(range(4))
+    path = tmp_path / 'a.tar'
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(SourceError, match=r'a\.tar'):
+        bags.convert(path, tmp_path / 'index', link=True)
+    done = bags.convert(path, tmp_path / 'index', link=True, on_error='skip')
+    assert [row['jpg'] for row in rows(tmp_path / 'index')] == [photo(n) for n in range(done.datapoints)]
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode='w') as tar:
+        for number, data in enumerate(map(photo, range(4))):
+            member = tarfile.TarInfo(f'{max(1, number)}.jpg')
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    path.write_bytes(file.getvalue())
+    with pytest.raises(SourceError, match=r'1\.jpg: is in one datapoint twice'):
+        bags.convert(path, tmp_path / 'twice', link=True)
+
+
+def test_a_tar_that_changes_while_it_is_adopted(tmp_path):
+    (tmp_path / 'a.tar').write_bytes(make_tar(range(4)))
+    source = open_source(tmp_path / 'a.tar')
+    source.linked, source.opener = {'jpg'}, LinkOpener(None)
+    entry = next(source.entries())
+    (tmp_path / 'a.tar').write_bytes(make_tar(range(30)))
+    with pytest.raises(SourceError, match=r'a\.tar: expected \d+ bytes, got \d+: it has changed since'):
+        source.load(entry)

@@ -1,0 +1,74 @@
+"""Data on object stores and web servers that is adopted: requests, bytes, and the values of a copy."""
+
+import re
+
+import bags
+from bags.storage import store_for
+from tests.interop.test_adopt import make_tar, photo
+from tests.servers import WebServer
+
+PHOTO_BYTES = len(photo(0))
+
+
+def put(url, options, data):
+    store, path = store_for(url, None, options)
+    store.replace(path, data)
+
+
+def downloaded(requests):
+    """Returns the bytes that ranged requests ask for."""
+    ranges = [re.fullmatch(r'bytes=(\d*)-(\d+)', found) for method, _, found in requests if method == 'GET']
+    return sum(int(each[2]) + 1 - int(each[1]) if each[1] else int(each[2]) for each in ranges if each)
+
+
+def rows(path, **options):
+    with bags.open(path, raw=True, **options) as reader:
+        return list(reader)
+
+
+def test_tars_in_a_bucket(tmp_path, s3_storage, proxy):
+    root = f'{s3_storage.root}/tars'
+    for tar in range(3):
+        put(f'{root}/{tar}.tar', s3_storage.options, make_tar(range(20 * tar, 20 * tar + 20)))
+    options = s3_storage.through(proxy)
+    with proxy.counted() as adopting:
+        done = bags.convert(f'{root}/*.tar', tmp_path / 'index', link=True, source_options=options)
+    assert done.datapoints == 60
+    tars = [each for each in adopting if each[1].split('?')[0].endswith('.tar') and each[0] == 'GET']
+    # One request a datapoint, whose photo lies between two headers; and those that open a tar.
+    assert len(tars) <= 60 + 3 * 4
+    assert downloaded(tars) < 60 * 10_000 + 3 * 200_000
+    bags.convert(f'{root}/*.tar', tmp_path / 'copy', source_options=s3_storage.options)
+    adopted = rows(tmp_path / 'index', links=root, storage_options={'s3://': s3_storage.options})
+    assert adopted == rows(tmp_path / 'copy')
+    assert done.size < 60 * 300
+    with bags.open(
+        tmp_path / 'index', links=done.parents, storage_options={'s3://': s3_storage.options}
+    ) as reader:
+        assert reader[[59, 3, 17], 'txt']['txt'] == ['caption 59', 'caption 3', 'caption 17']
+
+
+def test_a_folder_in_a_bucket_and_an_index_beside_it(s3_storage, proxy):
+    root = f'{s3_storage.root}/folder'
+    for number in range(20):
+        put(f'{root}/raw/{number:02}.jpg', s3_storage.options, photo(number))
+    options = s3_storage.through(proxy)
+    with proxy.counted() as adopting:
+        bags.convert(
+            f'{root}/raw', f'{root}/index', link=True, source_options=options,
+            storage_options=s3_storage.options,
+        )  # fmt: skip
+    photos = [each for each in adopting if each[0] == 'GET' and '.jpg' in each[1]]
+    assert len(photos) <= 40
+    storage_options = {s3_storage.root: s3_storage.options}
+    found = rows(f'{root}/index', links=f'{root}/raw', storage_options=storage_options)
+    assert [row['jpg'] for row in found] == list(map(photo, range(20)))
+
+
+def test_a_web_server(tmp_path):
+    (tmp_path / 'raw').mkdir()
+    (tmp_path / 'raw' / 'a.tar').write_bytes(make_tar(range(5)))
+    with WebServer(tmp_path / 'raw') as server:
+        bags.convert(f'{server.url}/a.tar', tmp_path / 'index', link=True)
+        found = rows(tmp_path / 'index', links=server.url)
+    assert [row['jpg'] for row in found] == list(map(photo, range(5)))
