@@ -188,8 +188,10 @@ def merge_columns(
             if name in columns
         ]
         column = join_columns([column for column, _ in parts])
-        positions = [positions for _, positions in parts if positions is not None]
-        merged[name] = take(column, _inverse(np.concatenate(positions))) if positions else column
+        known = [positions for _, positions in parts if positions is not None]
+        if known and np.count_nonzero(np.diff(positions := np.concatenate(known)) < 0):
+            column = take(column, _inverse(positions))
+        merged[name] = column
     return merged
 
 
