@@ -284,9 +284,13 @@ class LinkedRecords(StoredRecords):
         rows = np.empty((len(indices), length), np.uint8)
         for file, _, _, starts, stops, positions in found:
             file.expect(starts, stops)
-            rows[slice(None) if positions is None else positions] = gather(
-                file.buffer, file.size, starts, length
-            )
+            if positions is None:
+                return gather(file.buffer, file.size, starts, length)
+            if np.count_nonzero(starts[1:] != stops[:-1]):
+                rows[positions] = gather(file.buffer, file.size, starts, length)
+            else:
+                table = np.ndarray((len(starts), length), np.uint8, file.buffer, int(starts[0]))
+                rows[as_slice(positions)] = table
         return rows
 
     @cached_attribute
