@@ -23,7 +23,7 @@ from bags.storage import File
 ENTRY = 8
 """Bytes of one limit."""
 BLOCK_ENTRIES = 1 << 13
-"""Limits read at a time if they are not mapped: 64 KiB."""
+"""Entries of a table read at a time if it is not mapped: 64 KiB of limits."""
 
 
 def invalid_ranges(starts: Int64s, stops: Int64s, end: int) -> npt.NDArray[np.bool_]:
@@ -48,16 +48,16 @@ def describe_invalid(start: int, stop: int, end: int) -> str:
 
 
 class BlockTable:
-    """The ends of a bag whose limits are not mapped: read in aligned blocks, each when first needed.
+    """A table that is not mapped, such as the ends of a bag: read in aligned blocks, each when first needed.
 
     Threads that need the same block at the same time each read it. A lock could be left held by a fork, and
     would make reads of different blocks wait for each other.
     """
 
-    def __init__(self, file: File, offset: int, count: int) -> None:
+    def __init__(self, file: File, offset: int, count: int, dtype: npt.DTypeLike = '<i8') -> None:
         self.file = file
         self.offset = offset
-        self.values = np.empty(count, '<i8')  # The kernel allocates memory when a block is filled in.
+        self.values = np.empty(count, dtype)  # The kernel allocates memory when a block is filled in.
         self.missing = np.ones(-(-count // BLOCK_ENTRIES), bool)
 
     def __len__(self) -> int:
@@ -75,8 +75,9 @@ class BlockTable:
         return self.values[index]
 
     def _load(self, blocks: Int64s) -> None:
-        starts = self.offset + blocks * (BLOCK_ENTRIES * ENTRY)
-        stops = np.minimum(starts + BLOCK_ENTRIES * ENTRY, self.offset + len(self.values) * ENTRY)
+        dtype, size = self.values.dtype, BLOCK_ENTRIES * self.values.itemsize
+        starts = self.offset + blocks * size
+        stops = np.minimum(starts + size, self.offset + self.values.nbytes)
         for block, data in zip(blocks.tolist(), self.file.read_many(starts, stops), strict=True):
-            self.values[block * BLOCK_ENTRIES : (block + 1) * BLOCK_ENTRIES] = np.frombuffer(data, '<i8')
+            self.values[block * BLOCK_ENTRIES : (block + 1) * BLOCK_ENTRIES] = np.frombuffer(data, dtype)
         self.missing[blocks] = False

@@ -13,11 +13,13 @@ from bags.bag.checksums import digest_function
 from bags.bag.held_records import HeldRecords
 from bags.bag.records import StoredRecords
 from bags.concurrency import FifoCache, max_open_bags
+from bags.errors import CorruptError
 from bags.indexing import Int64s
 from bags.links.files import Dictionary, LinkedFile, is_url, resolved_path, sample_of, sample_ranges
+from bags.links.link_table import LinkTable
 from bags.links.linked_files import CheckedObject, LinkedFiles
 from bags.links.records import MAX_ENTRIES, LinkedRecords
-from bags.links.rows import ROW_BYTES, VALUES_FILE, check_rows, parse_rows, ranges_of
+from bags.links.rows import VALUES_FILE, ranges_of
 from bags.validation import merge
 
 ROWS_AT_ONCE = 1 << 18
@@ -176,9 +178,11 @@ def first_lost(links: BagFile, values: BagFile, files: int) -> int:
         files: The number of entries of files.
     """
     end = int(values.ends[values.count - 1 : values.count][0]) if values.count else 0
+    table = LinkTable(links)
     for start in range(0, links.count, ROWS_AT_ONCE):
-        raw = links.fixed(np.arange(start, min(start + ROWS_AT_ONCE, links.count)), ROW_BYTES)
-        if raw is None or check_rows(rows := parse_rows(raw)) is not None:
+        try:
+            rows = table.rows(range(start, min(start + ROWS_AT_ONCE, links.count)))
+        except CorruptError:
             continue  # Damaged links are none that lead to lost records.
         numbers, _, ends = ranges_of(rows)
         lost = np.where(numbers == VALUES_FILE, ends > end, numbers > files)

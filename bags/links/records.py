@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.bag.bag_file import BagFile
-from bags.bag.checksums import digest_function
 from bags.bag.records import FileRanges, StoredRecords
 from bags.bag.verified import as_slice
 from bags.bag.zstd import Zstd
@@ -20,19 +19,10 @@ from bags.errors import BagsError, CorruptError, LinkError
 from bags.indexing import Int64s, check_index
 from bags.links.files import LinkedFile, is_url, parse_file
 from bags.links.getter import make_getter
+from bags.links.link_table import LinkTable
 from bags.links.linked_files import FileDiffersError, LinkedFiles, OpenFile
 from bags.links.linked_object import LinkedObject
-from bags.links.rows import (
-    MAX_OFFSET,
-    NUMBERS,
-    ROW,
-    ROW_BYTES,
-    VALUES_FILE,
-    Rows,
-    check_rows,
-    parse_rows,
-    ranges_of,
-)
+from bags.links.rows import ROW_BYTES, VALUES_FILE, ranges_of
 from bags.storage import File
 from bags.storage.base import Buffer
 from bags.storage.mmap_file import gather, share
@@ -57,7 +47,7 @@ class LinkedRecords(StoredRecords):
         self.field, self.folder, self.linked = field, folder, linked
         self.links, self.files, self.values = links, files, values
         self.path, self.count = links.path, links.count
-        links.check_rows = lambda rows: check_rows(parse_rows(rows)) is None
+        self.table = LinkTable(links)
         view = None if values.buffer is None else share(values.buffer)
         self._values = OpenFile(values.file, None, view, values.end)
         self.mapped: dict[int, tuple[Any, Any, Any, int]] = {}
@@ -164,28 +154,7 @@ class LinkedRecords(StoredRecords):
         detail = f'field {self.field!r}: link to byte {end} of {path}, which has {size} bytes'
         return CorruptError(self.path, index, detail)
 
-    # The rows of `FIELD.links`.
-
-    def _rows(self, indices: Int64s | range) -> Rows:
-        """Returns checked rows.
-
-        Raises:
-            CorruptError: A row is damaged.
-        """
-        chosen, links = np.asarray(indices, np.int64), self.links
-        if links.length == ROW_BYTES and len(chosen) and links.verified.holds(where := as_slice(chosen)):
-            return np.ndarray(links.count, ROW, links.buffer)[where]
-        raw = links.fixed(chosen, ROW_BYTES) if len(chosen) else np.empty(0, np.uint8)
-        if raw is None:
-            lengths = links.sizes(chosen)
-            bad = int((lengths != ROW_BYTES).argmax())
-            detail = f'expected a link of {ROW_BYTES} bytes, got {lengths[bad]}'
-            raise CorruptError(self.path, int(chosen[bad]), detail)
-        rows = parse_rows(raw)
-        damage = check_rows(rows)
-        if damage is not None:
-            raise CorruptError(self.path, int(chosen[damage[0]]), damage[1])
-        return rows
+    # Links.
 
     def link_rows(self, indices: Int64s | range) -> tuple[Int64s, Int64s, Int64s]:
         """Returns the number of the file, the start and the end of each record; opens no linked file.
@@ -193,7 +162,7 @@ class LinkedRecords(StoredRecords):
         Raises:
             CorruptError: A row is damaged.
         """
-        return ranges_of(self._rows(indices))
+        return ranges_of(self.table.rows(indices))
 
     def entry(self, number: int) -> LinkedFile:
         """Returns the entry of a file.
@@ -204,7 +173,7 @@ class LinkedRecords(StoredRecords):
         return self._entries[number]
 
     def locate(self, indices: Int64s | range) -> list[FileRanges]:
-        files, starts, stops = ranges_of(self._rows(indices))
+        files, starts, stops = self.link_rows(indices)
         if not len(files) or not np.count_nonzero(files != files[0]):
             return [self._ranges(indices, int(files[0]) if len(files) else VALUES_FILE, starts, stops, None)]
         order = np.argsort(files, kind='stable')
@@ -237,13 +206,7 @@ class LinkedRecords(StoredRecords):
 
     def _locate_one(self, index: int) -> tuple[OpenFile, int, int]:
         """As `locate`, of one record, in a third of the time."""
-        row = self.links.get(index)
-        if len(row) != ROW_BYTES:
-            self._rows(np.array([index]))  # Raises.
-        number, digest, start, stop = NUMBERS.unpack(row)
-        hashed = digest_function()(row[:4] + row[8:])
-        if hashed & 0xFFFFFFFF != digest or not start <= stop <= MAX_OFFSET:
-            self._rows(np.array([index]))  # Raises.
+        number, start, stop = self.table.row(index)
         found = self._file(number, index)
         if stop > found.size:
             raise self._beyond(index, number, stop, found.size)
@@ -272,7 +235,7 @@ class LinkedRecords(StoredRecords):
     # Many records.
 
     def sizes(self, indices: Int64s | range) -> Int64s:
-        _, starts, stops = ranges_of(self._rows(indices))
+        _, starts, stops = self.link_rows(indices)
         return stops - starts
 
     def fixed(self, indices: Int64s, length: int) -> npt.NDArray[np.uint8] | None:
@@ -299,11 +262,8 @@ class LinkedRecords(StoredRecords):
         sizes = np.zeros(self.count + 1, np.int64)
         for first in range(0, self.count, ROWS_AT_ONCE):
             stop = min(first + ROWS_AT_ONCE, self.count)
-            raw = None
             with contextlib.suppress(CorruptError):
-                raw = self.links.fixed(np.arange(first, stop), ROW_BYTES)
-            if raw is not None:
-                _, starts, stops = ranges_of(parse_rows(raw))
+                _, starts, stops = ranges_of(self.table.rows(range(first, stop), are_checked=False))
                 sizes[first + 1 : stop + 1] = np.maximum(stops - starts, 0)
         return np.cumsum(sizes)
 

@@ -1,7 +1,9 @@
 """Links to objects of object stores and web servers: the requests they take, and what they must not reach."""
 
 import os
+import uuid
 
+import numpy as np
 import pytest
 
 import bags
@@ -84,6 +86,42 @@ def test_a_remote_dataset(objects, s3_storage):
         writer.append({'x': b'more', 'id': 9})
     with bags.open(root, storage_options=options, links=f'{s3_storage.root}/links') as reader:
         assert [row['x'] for row in reader] == [*expected(objects), list(objects.values())[1], b'more']
+
+
+@pytest.fixture
+def parent(tmp_path, s3_storage):
+    """The URL of a dataset in a bucket, and the options to open it."""
+    spec, chance = {'id': 'int(8)', 'blob': 'bytes', 'packed': 'utf8'}, np.random.default_rng(0)
+    with bags.ShardedDatasetWriter(
+        tmp_path / 'parent', spec, shard_length=3_000, compression=['packed']
+    ) as writer:
+        for index in range(6_000):
+            row = {'id': index, 'blob': chance.bytes(100), 'packed': f'text {index} ' * 10}
+            writer.append(row, flush=False)
+    root = f'{s3_storage.root}/views/{uuid.uuid4().hex}/parent'
+    for path in (tmp_path / 'parent').glob('*/*'):
+        put(f'{root}/{path.parent.name}/{path.name}', s3_storage.options, path.read_bytes())
+    return root, {s3_storage.root: s3_storage.options}
+
+
+@pytest.mark.parametrize('is_local', [True, False])
+def test_a_saved_view_of_a_dataset_in_a_bucket(tmp_path, parent, proxy, s3_storage, is_local):
+    root, options = parent
+    path = tmp_path / 'view' if is_local else root.replace('parent', 'view')
+    order = np.random.default_rng(1).permutation(6_000)
+    with bags.open(root, storage_options=options) as dataset:
+        view = dataset.select(order)
+        done = bags.copy(view, path, link=['blob', 'packed'], storage_options=options)
+    assert done.parents == [f'{root}/000000', f'{root}/000001']
+    expected = bags.open(tmp_path / 'parent').select(order)
+    through = {s3_storage.root: s3_storage.through(proxy)}
+    with bags.open(path, links=root, storage_options=through) as saved:
+        for name in expected.types:
+            assert list(saved.field(name)) == list(expected.field(name))
+        # Where records are is known then: a row waits for one request at a time.
+        with proxy.counted() as requests:
+            assert saved[4_000] == expected[4_000]
+        assert {'blob.bag'} <= {*gets(requests)} <= {'blob.bag', 'packed.bagz', 'id.bag'}
 
 
 def test_objects_that_differ(tmp_path, objects, s3_storage):
