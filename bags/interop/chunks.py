@@ -22,13 +22,18 @@ import numpy as np
 from bags.dataset.spec import parse_type
 from bags.errors import SourceError
 from bags.formats.arrays import type_text
+from bags.indexing import Int64s
 from bags.interop.compressed import CODECS, Decompressed
-from bags.interop.files import checked_value
+from bags.interop.files import checked_link, checked_value, is_stored_as_is
 from bags.interop.records import Record, RecordSource, array_from, open_file, size_of
-from bags.interop.source import Damaged, check_claim, name_fields, reading
+from bags.interop.source import Damaged, check_claim, list_some, name_fields, reading
+from bags.links.link import Link
+from bags.links.sources import LinkOpener, OpenedLink
 
 _OFFSET_BYTES = 4
 """Bytes of a sample beside its columns."""
+_SAMPLE_BYTES = 1 << 13
+"""Bytes of a linked sample that are read at once: the sizes of its columns, and the first of them."""
 _MAX_CHUNK_BYTES = 1 << 32
 """Maximum size of a chunk: offsets have four bytes."""
 _HASHED_BYTES = 1 << 20
@@ -63,6 +68,8 @@ class Column(NamedTuple):
     """What the import changes, as a sentence without its subject, the field."""
     size: int | None = None
     """Bytes of a value, if all have the same size."""
+    is_raw: bool = False
+    """Whether `decode` makes arrays of one dtype and shape, of which records have the same bytes."""
 
 
 class ChunkSource(RecordSource):
@@ -88,29 +95,87 @@ class ChunkSource(RecordSource):
                 damaged.append((path, str(exc)))
         files = {path: chunk.length for path, chunk in chunks.items() if path not in dict(damaged)}
         super().__init__(
-            format, {}, files, lambda path, start, _: _read_chunk(path, chunks[path], start, storage_options)
+            format, {}, files, lambda path, start, _: self._read_chunk(path, chunks[path], start)
         )
+        self._compressed = [path for path in files if chunks[path].codec]
+        self._storage_options = storage_options
         self.damaged = damaged
         fields = name_fields([name for name, _ in columns], self.notes)
         self._columns = [(fields[name], column) for name, column in columns]
         self.spec = {field: column.type for field, column in self._columns}
         self.notes += [f'field {field!r}{column.note}' for field, column in self._columns if column.note]
 
-    def decode(self, entry: Record, data: bytes) -> Mapping[str, Any]:
+    def _read_chunk(self, path: str, chunk: Chunk, start: int) -> Iterator[bytes | OpenedLink | Damaged]:
+        if self.linked and not chunk.codec:
+            return _link_samples(path, chunk, start, self.opener)
+        return _read_chunk(path, chunk, start, self._storage_options)
+
+    def linkable(self) -> dict[str, float | str]:
+        if len(self._compressed) == len(self.files):
+            return dict.fromkeys(self.spec, f'chunks of {self.format} that are compressed have no records')
+        if self._compressed:
+            self.notes.append(f'the records of compressed chunks are copied: {list_some(self._compressed)}')
+        return self.measured(
+            [
+                field
+                for field, column in self._columns
+                if self.spec.get(field) == column.type
+                if column.is_raw or (not column.decode and is_stored_as_is(parse_type(column.type)))
+            ]
+        )
+
+    def decode(self, entry: Record, data: bytes | OpenedLink) -> Mapping[str, Any]:
         varying = [field for field, column in self._columns if not column.size]
-        sizes = dict(zip(varying, struct.unpack_from(f'<{len(varying)}I', data), strict=True))
+        if isinstance(data, OpenedLink):
+            data = data.read_ahead(_SAMPLE_BYTES)
+        heads = bytes(data[: 4 * len(varying)])
+        sizes = dict(zip(varying, struct.unpack(f'<{len(varying)}I', heads), strict=True))
         offset, values = 4 * len(varying), {}
         for field, column in self._columns:
-            part = data[offset : (offset := offset + (column.size or sizes[field]))]
-            if field in self.spec:
-                word, name = parse_type(self.spec[field]).word, f'{self.name(entry)}, field {field!r}'
-                value = column.decode(part) if column.decode else checked_value(name, word, part)
-                if isinstance(value, list):
-                    value = [checked_value(f'{name}, item {i}', word, item) for i, item in enumerate(value)]
-                values[field] = value
+            start, offset = offset, offset + (column.size or sizes[field])
+            if field not in self.spec:
+                continue
+            word, name = parse_type(self.spec[field]).word, f'{self.name(entry)}, field {field!r}'
+            if isinstance(data, OpenedLink) and field in self.linked:
+                values[field] = checked_link(name, word, data.part(start, offset))
+                continue
+            part = bytes(data[start:offset])
+            value = column.decode(part) if column.decode else checked_value(name, word, part)
+            if isinstance(value, list):
+                value = [checked_value(f'{name}, item {i}', word, item) for i, item in enumerate(value)]
+            values[field] = value
         if offset != len(data):
             raise ValueError(f'expected a sample of {offset} bytes, got {len(data)}')
         return values
+
+
+def _link_samples(path: str, chunk: Chunk, start: int, opener: LinkOpener) -> Iterator[OpenedLink]:
+    """Yields links to the samples of a chunk that is not compressed; its digests are not compared."""
+    with reading(path, 'chunk'):
+        whole = opener.open(Link(path))
+        if chunk.size not in (None, len(whole)):
+            raise ValueError(f'expected {chunk.size} bytes, got {len(whole)}')
+        length = 4 * (chunk.length + 2)
+        ends = _ends(bytes(whole[:length]), chunk.length, len(whole))
+        for first, stop in itertools.pairwise(ends[start:].tolist()):
+            yield whole.part(first, stop)
+
+
+def _ends(data: bytes, count: int, size: int) -> Int64s:
+    """Returns the start of each sample of a chunk, and the end of the last one, shape (count + 1,).
+
+    Args:
+        data: The beginning of the chunk; empty if it is shorter than it has to be.
+        count: The number of samples.
+        size: Bytes of the chunk.
+    """
+    offsets = np.frombuffer(data[: len(data) & ~3], '<u4').astype(np.int64)
+    if len(offsets) != count + 2 or offsets[0] != count:
+        raise ValueError(f'expected {count} samples, got a file of {size} bytes without them')
+    ends: Int64s = offsets[1:]
+    if ends[0] < len(data) or (np.diff(ends) < 0).any() or ends[-1] > size:
+        raise ValueError(f'expected samples from byte {len(data)} to byte {size}, got other offsets')
+    return ends
 
 
 def _read_chunk(
@@ -129,12 +194,7 @@ def _read_chunk(
             yield from _read_frames(path, file, size, count, start, codec)
             return
         length = 4 * (count + 2)
-        offsets = np.frombuffer(file.read(length) if length <= size else b'', '<u4').astype(np.int64)
-        if len(offsets) != count + 2 or offsets[0] != count:
-            raise ValueError(f'expected {count} samples, got a file of {size} bytes without them')
-        ends = offsets[1:]
-        if ends[0] < length or (np.diff(ends) < 0).any() or ends[-1] > size:
-            raise ValueError(f'expected samples from byte {length} to byte {size}, got other offsets')
+        ends = _ends(file.read(length) if length <= size else b'', count, size)
         file.seek(int(ends[start]))
         for number, size in enumerate(np.diff(ends)[start:].tolist(), start):
             data = file.read(size)
@@ -215,7 +275,8 @@ def _inflated(file: BinaryIO, codec: str) -> bytes:
 def numbers(dtype: str, shape: tuple[int, ...] = ()) -> Column:
     """Returns a column of numbers, or of arrays of one dtype and shape; -1 is a length that varies."""
     element = np.dtype(dtype)
-    return Column(type_text(element, shape), functools.partial(array_from, dtype=element, shape=shape))
+    decode = functools.partial(array_from, dtype=element, shape=shape)
+    return Column(type_text(element, shape), decode, is_raw=bool(shape))
 
 
 def split_images(data: bytes) -> list[bytes]:

@@ -122,10 +122,10 @@ def convert(
     if settings.metadata is None:
         options = {**options, 'metadata': _metadata(source, names)}
     types = {names[name]: text for name, text in source.spec.items()}
-    if (linked := fields_to_link(source, link)) and not (link is True and _is_begun(path, settings)):
-        options = {**options, 'links': {names[name] for name in linked}}
     paths, storage_options = source.opened_from or ([], source_options)
     source.opener = LinkOpener(storage_options)
+    if (linked := fields_to_link(source, link)) and not (link is True and _is_begun(path, settings)):
+        options = {**options, 'links': {names[name] for name in linked}}
     with ShardedDatasetWriter(path, types, _encoders(source), **options) as writer:
         source.linked = {name for name in source.spec if names[name] in writer.links}
         if linked and not source.linked:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import abc
+import itertools
 import json
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
@@ -13,16 +14,19 @@ import numpy as np
 from bags.dataset.registry import bind_decoder, encoders
 from bags.dataset.spec import parse_type
 from bags.errors import BagsError, SourceError, SpecError
-from bags.interop.files import MEDIA_FORMATS, checked_value
-from bags.interop.source import RECORD_ENCODERS, Damaged, Source, find_filesystem, reading
+from bags.interop.files import MEDIA_FORMATS, checked_link, checked_value
+from bags.interop.source import RECORD_ENCODERS, Collecting, Damaged, Source, find_filesystem, reading
+from bags.links.sources import OpenedLink
 
 FIELD = 'record'
 """The field for records of unknown structure."""
+MEASURED_RECORDS = 100
+"""The records, from the first, whose sizes tell which fields are linked."""
 MAX_JSON_BYTES = 1 << 28
 
-Read = Callable[[str, int, int], Iterator[bytes | Damaged]]
-"""Yields the records of a file from a start to a stop, in one thread. Raises SourceError if no further record
-can be read."""
+Read = Callable[[str, int, int], Iterator[bytes | OpenedLink | Damaged]]
+"""Yields the records of a file from a start to a stop, or links to them, in one thread. Raises SourceError if
+no further record can be read."""
 T = TypeVar('T')
 
 
@@ -32,7 +36,7 @@ class Record(NamedTuple):
     path: str
     number: int
     """Number of the record in the file, from 0."""
-    data: bytes
+    data: bytes | OpenedLink
 
 
 class RecordSource(Source):
@@ -71,8 +75,31 @@ class RecordSource(Source):
             raise SourceError(self.name(entry), _detail(exc)) from exc
 
     @abc.abstractmethod
-    def decode(self, entry: Record, data: bytes) -> Mapping[str, Any]:
-        """Returns the datapoint of a record. `load` adds file and record to a ValueError."""
+    def decode(self, entry: Record, data: Any) -> Mapping[str, Any]:
+        """Returns the datapoint of a record, bytes or a link to them.
+
+        `load` adds file and record to a ValueError.
+        """
+
+    def measured(self, fields: Collection[str]) -> dict[str, float | str]:
+        """Returns what `linkable` does, from the first records, given the fields that can be linked."""
+        self.linked = fields
+        damaged: list[tuple[str, str]] = []
+        sizes: dict[str, list[int]] = {field: [] for field in fields}
+        for entry in itertools.islice(self.entries(), MEASURED_RECORDS):
+            with Collecting(damaged):
+                for field, value in ({} if isinstance(entry, Damaged) else self.load(entry)).items():
+                    if isinstance(value, OpenedLink):
+                        sizes[field].append(len(value))
+        self.linked = ()
+        if damaged and not any(sizes.values()):
+            raise SourceError(*damaged[0])
+        return {
+            field: sum(sizes[field]) / len(sizes[field])
+            if sizes.get(field)
+            else f'{self.format} stores no records of type {text}'
+            for field, text in self.spec.items()
+        }
 
 
 class Bytes(RecordSource):
@@ -89,11 +116,17 @@ class Bytes(RecordSource):
             f"spec={{'{FIELD}': 'msgpack'}}, or json, jpeg, utf8, …, says what they are"
         )
 
-    def decode(self, entry: Record, data: bytes) -> Mapping[str, Any]:
+    def linkable(self) -> dict[str, float | str]:
+        return self.measured(self.spec)
+
+    def decode(self, entry: Record, data: bytes | OpenedLink) -> Mapping[str, Any]:
         field_type = parse_type(self.spec[FIELD])
         if field_type.sequence:
             raise SpecError(FIELD, 'a type of one record, without []', field_type.text)
-        if field_type.word in MEDIA_FORMATS:
+        if isinstance(data, OpenedLink):
+            if not data.entry.is_compressed:
+                checked_link(self.name(entry), field_type.word, data)
+        elif field_type.word in MEDIA_FORMATS:
             checked_value(self.name(entry), field_type.word, data)
         else:
             bind_decoder(field_type.word, field_type.args)(data)

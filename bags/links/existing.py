@@ -80,11 +80,19 @@ class ExistingRecords:
             return LinkRun([bag], np.zeros(len(indices), np.int64), starts, stops)
         if isinstance(bag, BagFile):
             ((_, _, _, starts, stops, _),) = bag.locate(indices)
-            return LinkRun([self._bags[bag]], np.zeros(len(indices), np.int64), starts, stops)
+            return LinkRun([self.entry_of(bag)], np.zeros(len(indices), np.int64), starts, stops)
         assert isinstance(bag, LinkedRecords)
         numbers, starts, stops = bag.link_rows(indices)
         unique, which = np.unique(numbers, return_inverse=True)
         return LinkRun([self._file_of(bag, number) for number in unique.tolist()], which, starts, stops)
+
+    def entry_of(self, bag: BagFile) -> LinkedFile:
+        """Returns the entry of a bag.
+
+        Raises:
+            ValueError: Its records are compressed with a dictionary that is not in a file.
+        """
+        return self._bags[bag]
 
     def _file_of(self, bag: LinkedRecords, number: int) -> LinkedFile:
         if number == VALUES_FILE:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from bags.bag.bag_file import BagFile
 from bags.concurrency import FifoCache
+from bags.links.existing import ExistingRecords
 from bags.links.files import BAG_SUFFIXES, LinkedFile, sample_of, sample_ranges, stored_path
 from bags.links.link import Link
 from bags.storage import File, Hints, store_for
 from bags.storage.base import Buffer
 
 MAX_OPEN_SOURCES = 64
+RECORDS_AT_ONCE = 1 << 12
+"""Records of a bag whose limits are read at a time."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -26,8 +30,9 @@ class OpenedLink(Link):
     entry: LinkedFile = dataclasses.field(kw_only=True)
     """The file, with its absolute path or URL."""
     file: File = dataclasses.field(kw_only=True)
-    head: bytes = dataclasses.field(kw_only=True)
-    """The first bytes of the file."""
+    known: bytes = dataclasses.field(kw_only=True)
+    """Bytes of the file that were read, from the offset `known_from` on."""
+    known_from: int = dataclasses.field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
         pass  # Checked before.
@@ -42,7 +47,25 @@ class OpenedLink(Link):
 
     def __getitem__(self, key: slice) -> Buffer:
         start, stop, _ = (each + self.offset for each in key.indices(len(self)))
-        return self.head[start:stop] if stop <= len(self.head) else self.file.read(start, max(start, stop))
+        first = self.known_from
+        if first <= start and stop <= first + len(self.known):
+            return self.known[start - first : stop - first]
+        return self.file.read(start, max(start, stop))
+
+    def part(self, start: int, stop: int) -> OpenedLink:
+        """Returns a link to a part of the range.
+
+        Raises:
+            ValueError: There is no such part.
+        """
+        if not start <= stop <= len(self):
+            raise ValueError(f'expected bytes {start} to {stop} in {len(self)} bytes')
+        return dataclasses.replace(self, offset=self.offset + start, length=stop - start)
+
+    def read_ahead(self, count: int) -> OpenedLink:
+        """Returns the link with its first bytes read."""
+        data = bytes(self.file.read(self.offset, self.offset + min(count, len(self))))
+        return dataclasses.replace(self, known=data, known_from=self.offset)
 
 
 class LinkOpener:
@@ -76,7 +99,16 @@ class LinkOpener:
         length = entry.size - link.offset if link.length is None else link.length
         if not 0 <= length <= entry.size - link.offset:
             raise ValueError(f'expected a range of the {entry.size} bytes of {file.path}, got {link!r:.200}')
-        return OpenedLink(link.path, link.offset, length, entry=entry, file=file, head=head)
+        return OpenedLink(link.path, link.offset, length, entry=entry, file=file, known=head)
+
+    def records(self, bag: BagFile, start: int) -> Iterator[OpenedLink]:
+        """Yields links to the records of a bag, from one on. Those of a compressed bag lead to frames."""
+        entry = ExistingRecords().entry_of(bag)
+        self.folders.add(entry.path.rpartition('/')[0])
+        for first in range(start, bag.count, RECORDS_AT_ONCE):
+            ((_, _, _, starts, stops, _),) = bag.locate(range(first, min(first + RECORDS_AT_ONCE, bag.count)))
+            for begin, end in zip(starts.tolist(), stops.tolist(), strict=True):
+                yield OpenedLink(entry.path, begin, end - begin, entry=entry, file=bag.file, known=b'')
 
     def _open(self, path: str) -> tuple[LinkedFile, File, bytes]:
         store, path = store_for(path, None, self._options if '://' in path else None)

@@ -4,7 +4,7 @@ import re
 
 import bags
 from bags.storage import store_for
-from tests.interop.test_adopt import make_tar, photo
+from tests.interop.test_adopt import GOLDEN, make_tar, photo
 from tests.servers import WebServer
 
 PHOTO_BYTES = len(photo(0))
@@ -72,3 +72,13 @@ def test_a_web_server(tmp_path):
         bags.convert(f'{server.url}/a.tar', tmp_path / 'index', link=True)
         found = rows(tmp_path / 'index', links=server.url)
     assert [row['jpg'] for row in found] == list(map(photo, range(5)))
+
+
+def test_chunks_in_a_bucket(tmp_path, s3_storage):
+    root = f'{s3_storage.root}/mds'
+    for path in (GOLDEN / 'mds').iterdir():
+        put(f'{root}/{path.name}', s3_storage.options, path.read_bytes())
+    bags.convert(root, tmp_path / 'index', link=True, source_options=s3_storage.options)
+    bags.convert(GOLDEN / 'mds', tmp_path / 'copy')
+    found = rows(tmp_path / 'index', links=root, storage_options={'s3://': s3_storage.options})
+    assert found == rows(tmp_path / 'copy')

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 import bags
+from bags.bag import Writer
 from bags.errors import LinkError, SourceError
 from bags.interop.open_source import open_source
 from bags.links.sources import LinkOpener
 
+GOLDEN = Path(__file__).parent / 'sources' / 'golden'
 DATA = Path(__file__).parents[2] / 'examples' / 'data'
 CAT = (DATA / 'cat.jpg').read_bytes()
 
@@ -199,3 +201,48 @@ def test_a_tar_that_changes_while_it_is_adopted(tmp_path):
     (tmp_path / 'a.tar').write_bytes(make_tar(range(30)))
     with pytest.raises(SourceError, match=r'a\.tar: expected \d+ bytes, got \d+: it has changed since'):
         source.load(entry)
+
+
+@pytest.mark.parametrize('name', ['mds', 'litdata'])
+def test_chunks(name, tmp_path):
+    bags.convert(GOLDEN / name, tmp_path / 'copy')
+    done = bags.convert(GOLDEN / name, tmp_path / 'index', link=True)
+    assert rows(tmp_path / 'index') == rows(tmp_path / 'copy')
+    assert done.parents == [str(GOLDEN / name)]
+    assert any(each.name == 'jpeg.links' for each in (tmp_path / 'index' / '000000').iterdir())
+
+
+@pytest.mark.parametrize('name', ['mds-zstd', 'litdata-chunk'])
+def test_compressed_chunks_are_refused(name, tmp_path):
+    with pytest.raises(ValueError, match='that are compressed have no records'):
+        bags.convert(GOLDEN / name, tmp_path / 'index', link=True)
+
+
+def test_a_cut_shard_of_mds(tmp_path):
+    shutil.copytree(GOLDEN / 'mds', tmp_path / 'raw')
+    path = tmp_path / 'raw' / 'shard.00001.mds'
+    data = bytearray(path.read_bytes())
+    data[4:8] = b'\xff\xff\0\0'
+    path.write_bytes(data)
+    with pytest.raises(SourceError, match=r'shard\.00001\.mds, records 0 to 1: .*expected samples from byte'):
+        bags.convert(tmp_path / 'raw', tmp_path / 'index', link=True)
+
+
+@pytest.mark.parametrize('suffix', ['bag', 'bagz'])
+def test_bags_of_records(suffix, tmp_path):
+    (tmp_path / 'raw').mkdir()
+    for number in range(2):
+        with Writer(tmp_path / 'raw' / f'{number}.{suffix}') as writer:
+            for each in range(5):
+                writer.write(photo(5 * number + each))
+    done = bags.convert(
+        tmp_path / 'raw', tmp_path / 'index', link=True, spec={'record': 'jpeg'}, rename={'record': 'photo'}
+    )
+    assert [row['photo'] for row in rows(tmp_path / 'index')] == list(map(photo, range(10)))
+    assert size_of(tmp_path / 'index') < 10 * 300
+    assert done.parents == [str(tmp_path / 'raw')]
+    with Writer(tmp_path / f'text.{suffix}') as writer:
+        writer.write(b'{}' * 1000)
+    if suffix == 'bag':
+        with pytest.raises(SourceError, match=r'text\.bag, record 0: expected JPEG'):
+            bags.convert(tmp_path / 'text.bag', tmp_path / 'b', link=True, spec={'record': 'jpeg'})

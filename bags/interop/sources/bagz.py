@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bags.bag import Reader
+from bags.bag.open import open_bag
 from bags.interop.records import Bytes, open_file, read_blocks
 from bags.interop.source import Collecting, Damaged, Source, list_paths, reading
 from bags.interop.sources import mcap
+from bags.links.sources import OpenedLink
 from bags.validation import import_optional
 
 _BLOCK_BYTES = 1 << 22
@@ -34,7 +36,17 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> 
         ):
             files[path] = len(reader)
 
-    def read(path: str, start: int, count: int) -> Iterator[bytes | Damaged]:
+    def link(path: str, start: int) -> Iterator[OpenedLink]:
+        with reading(path, 'bagz'), Reader(path, storage_options=storage_options, mapped=False) as reader:
+            for each in reader.paths:
+                bag = open_bag(reader.options.store_of(each), each, reader.options)
+                yield from source.opener.records(bag, start)
+                start = max(0, start - bag.count)
+
+    def read(path: str, start: int, count: int) -> Iterator[bytes | OpenedLink | Damaged]:
+        if source.linked:
+            yield from link(path, start)
+            return
         # Not mapped, so that memory stays constant.
         with reading(path, 'bagz'), Reader(path, storage_options=storage_options, mapped=False) as reader:
             size = max(1, min(1024, int(_BLOCK_BYTES // max(1, reader.approximate_bytes_per_record()))))
