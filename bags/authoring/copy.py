@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +15,8 @@ from bags.authoring.copy_plan import Planner, copied_type
 from bags.authoring.copy_records import ChunkReader
 from bags.bag.held_records import HeldRecords
 from bags.bag.limits import ENTRY
-from bags.dataset.address import Source
+from bags.concurrency import map_concurrently
+from bags.dataset.address import Address, Source
 from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.encoder import Encoder
 from bags.dataset.field_writer import Compressed, field_compressions
@@ -29,6 +31,7 @@ from bags.dataset.sharded_writer import ShardedDatasetWriter
 from bags.dataset.source_options import advise_source_options
 from bags.dataset.spec import Spec, parse_spec, reordered, type_texts
 from bags.dataset.written import Skipped, Written
+from bags.errors import CorruptError, DecodeError
 from bags.links.existing import ExistingRecords, LinkRun
 from bags.links.files import LinkedFile
 from bags.links.records import LinkedRecords
@@ -39,6 +42,8 @@ from bags.workers.pool import WorkerPool
 
 MIN_LINKED_BYTES = 256
 """Mean bytes of records above which `link=True` links a field."""
+MAX_RESOLVED = 1 << 20
+"""Datapoints whose folders are looked up at a time."""
 
 
 def copy(
@@ -117,7 +122,7 @@ def copy(
     types = {
         name: copied_type(source.types[name], name in firsts and firsts[name].unsigned) for name in names
     }
-    linked = _linked(link, names, firsts)
+    linked = _linked(source, link, names, firsts)
     existing = ExistingRecords(relink)
     if relink:
         if not link:
@@ -199,7 +204,9 @@ def copy(
     return dataclasses.replace(written, parents=sorted(parents))
 
 
-def _linked(link: bool | Iterable[str], names: list[str], firsts: Mapping[str, Source]) -> set[str]:
+def _linked(
+    dataset: Dataset, link: bool | Iterable[str], names: list[str], firsts: Mapping[str, Source]
+) -> set[str]:
     """Returns the fields to link.
 
     Raises:
@@ -217,12 +224,33 @@ def _linked(link: bool | Iterable[str], names: list[str], firsts: Mapping[str, S
     for name in names if link and firsts else ():
         if name not in firsts:
             raise ValueError(f'link: field {name!r} is computed when it is read: name the fields to link')
-    bags = {name: first.bag for name, first in firsts.items() if link}
-    found = {name for name, bag in bags.items() if bag.size > (MIN_LINKED_BYTES + ENTRY) * bag.count}
+    means = _mean_sizes(dataset, names) if link and firsts else {}
+    found = {name for name, mean in means.items() if mean > MIN_LINKED_BYTES}
     if link and not found and firsts:
         detail = f'expected a field in files whose records have more than {MIN_LINKED_BYTES} bytes on average'
         raise ValueError(f'link: {detail}, got {", ".join(names)}')
     return found
+
+
+def _mean_sizes(dataset: Dataset, fields: list[str]) -> dict[str, float]:
+    """Returns the mean bytes of the records in all bags that each field is read from; opens them.
+
+    Bags that are damaged are left out: copying their records raises the error.
+    """
+    sizes: dict[str, dict[str, tuple[int, int]]] = {name: {} for name in fields}
+
+    def open_bags(address: Address) -> None:
+        for name in address.selection:
+            with contextlib.suppress(CorruptError, DecodeError):
+                ranges = address.reader.record_ranges(address.rows[:1], name, True)
+                for bag, _ in ranges.sources if ranges is not None else ():
+                    sizes[name][bag.path] = bag.size - ENTRY * bag.count, bag.count
+
+    for start in range(0, len(dataset), MAX_RESOLVED):
+        rows = np.arange(start, min(start + MAX_RESOLVED, len(dataset)))
+        map_concurrently(open_bags, dataset.resolve(rows, dict.fromkeys(fields, True)), dataset.is_remote)
+    totals = {name: np.array([*bags.values()]).sum(0) for name, bags in sizes.items() if bags}
+    return {name: float(size / max(count, 1)) for name, (size, count) in totals.items()}
 
 
 def _relinked(

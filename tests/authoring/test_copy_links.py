@@ -116,6 +116,21 @@ def test_only_heavy_fields_are_linked(base):
         assert 0.9 < ratio < 1.2
 
 
+@pytest.mark.parametrize('order', [('small', 'large'), ('large', 'small')])
+@pytest.mark.parametrize(('sizes', 'is_linked'), [((20, 600), True), ((20, 440), False)])
+def test_the_mean_is_that_of_all_bags(tmp_path, order, sizes, is_linked):
+    spec = {'a': 'bytes', 'b': 'bytes'}
+    for name, size in zip(('small', 'large'), sizes, strict=True):
+        with bags.ShardedDatasetWriter(tmp_path / name, spec, shard_length=5) as writer:
+            for _ in range(20):
+                writer.append({'a': bytes(size), 'b': bytes(1000)})
+    view = bags.concat([bags.open(tmp_path / name) for name in order])
+    bags.copy(view, tmp_path / 'view', link=True)
+    assert linked_fields(tmp_path / 'view') == ({'a', 'b'} if is_linked else {'b'})
+    with bags.open(tmp_path / 'view') as saved:
+        assert [*saved] == [*view]
+
+
 def test_checksums_are_those_of_the_records(base):
     has_checksums = (base / 'base' / '000000' / 'refs.bag.xxh3').exists()
     with bags.open(base / 'base') as dataset:
