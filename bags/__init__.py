@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from bags.dataset.sharded_writer import ShardedDatasetWriter
     from bags.dataset.views import concat
     from bags.dataset.writer import DatasetWriter
+    from bags.display.batches import describe
     from bags.formats.images import draft_decoders
     from bags.interop.convert import convert
     from bags.interop.export import export
@@ -121,6 +122,7 @@ __all__ = [
     'create_index',
     'cut_clips',
     'decoders',
+    'describe',
     'draft_decoders',
     'encoders',
     'export',
@@ -160,6 +162,7 @@ _HOMES = {
     'dataset.sharded_writer': ('ShardedDatasetWriter',),
     'dataset.views': ('concat',),
     'dataset.writer': ('DatasetWriter',),
+    'display.batches': ('describe',),
     'formats.images': ('draft_decoders',),
     'interop.convert': ('convert',),
     'interop.export': ('export',),
@@ -199,7 +202,31 @@ if not TYPE_CHECKING:  # A misspelled name is an error for type checkers.
             if name in names:
                 value = globals()[name] = getattr(import_module(f'bags.{home}'), name)
                 return value
-        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}{_advice(name)}')
+
+
+_OTHER_NAMES = {
+    **dict.fromkeys(('load', 'load_dataset', 'read', 'DatasetFolder'), 'bags.open'),
+    **{name: f'bags.DatasetReader, or bags.bag.{name} for records' for name in ('Reader', 'Index')},
+    'Writer': 'bags.DatasetWriter, or bags.bag.Writer for records',
+    **{
+        name: f'dataset.{name}'
+        for name in ('select', 'filter', 'windows', 'drop', 'rename', 'update', 'split')
+    },
+    **dict.fromkeys(('DataLoader', 'Dataloader'), 'bags.Loader'),
+    'concatenate': 'bags.concat',
+    'interleave': 'bags.samplers.Mixture',
+}
+"""What other libraries call it: what it is called here."""
+
+
+def _advice(name: str) -> str:
+    """Returns what to use for a name that does not exist, if it is known."""
+    from difflib import get_close_matches
+
+    similar = [f'bags.{other}' for other in get_close_matches(name, __all__, 1)]
+    found = [_OTHER_NAMES[name]] if name in _OTHER_NAMES else similar
+    return f'; did you mean {found[0]}?' if found else ''
 
 
 _PACKAGES = {'beam': ('apache_beam',), 'ray': ('ray', 'pyarrow')}

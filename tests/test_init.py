@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+import bags
+
 LOOK_AROUND = """
 import importlib.abc, inspect, pydoc, rlcompleter, sys
 
@@ -26,3 +30,19 @@ assert 'Opens a dataset' in pydoc.render_doc(bags)
 
 def test_looking_around_without_optional_packages():
     subprocess.run([sys.executable, '-c', LOOK_AROUND], check=True)
+
+
+@pytest.mark.parametrize(
+    ('name', 'advice'),
+    [
+        ('load', 'bags.open'),
+        ('Reader', 'bags.DatasetReader'),
+        ('DataLoader', 'bags.Loader'),
+        ('filter', 'dataset.filter'),
+        ('Dataloader', 'bags.Loader'),
+    ],
+)
+def test_names_of_other_libraries(name, advice):
+    with pytest.raises(AttributeError, match=f'no attribute {name!r}; did you mean {advice}'):
+        getattr(bags, name)
+    assert not hasattr(bags, 'something_else_entirely')

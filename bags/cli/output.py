@@ -9,14 +9,13 @@ from os import environ
 from typing import TYPE_CHECKING, Any
 
 from bags.display.counts import byte_count, plural
+from bags.display.tables import Column, is_unicode
 
 if TYPE_CHECKING:
     from bags.dataset.written import Written
 
 PIPE_COLUMNS = 10_000
 """Width of output that is not a terminal, so that nothing is truncated or wrapped."""
-BARS = '▁▂▃▄▅▆▇█'
-ASCII_BARS = '_.:-=+*#'
 
 
 def say(content: str, style: str = '') -> None:
@@ -56,6 +55,12 @@ def as_text(content: str, style: str = '') -> Any:
     shown = ''.join(char if char.isprintable() or char == '\n' else repr(char)[1:-1] for char in content)
     encoding = sys.stdout.encoding or 'utf-8'
     return Text(shown.encode(encoding, 'backslashreplace').decode(encoding), style)
+
+
+def columns_table(columns: Sequence[Column]) -> Any:
+    """Returns a table of columns with their cells."""
+    rows = zip(*(cells for _, _, cells in columns), strict=True)
+    return table([(heading, justify) for heading, justify, _ in columns], list(rows))
 
 
 def table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> Any:
@@ -104,18 +109,7 @@ def with_path_as_given(text: str, path: str) -> str:
     return path.rstrip('/') + text[len(found) :] if found and text.startswith(found) else text
 
 
-def histogram(counts: Sequence[int]) -> str:
-    """Returns a histogram on one line: a bar for each count, in eight heights; a space for 0."""
-    levels = BARS if _is_unicode() else ASCII_BARS
-    largest = max(counts, default=0)
-    return ''.join(levels[-(-count * 8 // largest) - 1] if count else ' ' for count in counts)
-
-
-def _is_unicode() -> bool:
-    return (sys.stdout.encoding or '').lower().startswith('utf')
-
-
 def print_json(value: Any, indent: int | None = 2) -> None:
     """Prints JSON: over several lines, or with `indent=None` on one line, at once."""
-    text = json.dumps(value, indent=indent, ensure_ascii=not _is_unicode(), allow_nan=False)
+    text = json.dumps(value, indent=indent, ensure_ascii=not is_unicode(), allow_nan=False)
     print(text, flush=indent is None)

@@ -41,7 +41,7 @@ from bags.dataset.selection import (
     select_items,
     select_whole,
 )
-from bags.dataset.spec import Spec, type_texts
+from bags.dataset.spec import SHOWN_FIELDS, Spec, some_fields, type_texts
 from bags.indexing import Int64s, as_indices, check_index, chunk_length, offsets_of
 from bags.storage import Store
 from bags.validation import with_advice, worker_count
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 RECORD_BYTES_AT_ONCE = 1 << 20
 """Bytes that iterating over records reads at a time: a record may be a whole video."""
 MAX_RECORDS_AT_ONCE = 1024
+COMPLETED = 100
+"""Datapoints whose keys IPython completes."""
 Indices = Sequence[SupportsIndex] | npt.NDArray[np.integer[Any]]
 """Several datapoints: a list, a range or an array of integers."""
 Mask = npt.NDArray[np.bool_] | Sequence[bool]
@@ -78,7 +80,7 @@ class Dataset(Shareable, abc.ABC):
     - `match_keys` for `find` (by default it opens an index in `index_folder`), `metadata`, and, for loaders
       and pipelines that divide the datapoints, `part_lengths` and `bytes_before`.
 
-    `View` defines all but `__len__`, `resolve` and `__repr__` from the underlying datasets.
+    `View` defines all but `__len__`, `resolve` and `expression` from the underlying datasets.
     """
 
     types: Spec
@@ -604,6 +606,20 @@ class Dataset(Shareable, abc.ABC):
     def __exit__(self, *exc: object) -> None:
         self.close()
 
+    @property
+    def expression(self) -> str:
+        """How the dataset was made, in short: `bags.DatasetReader('photos')[0:100:1]`."""
+        return type(self).__name__
+
+    @property
+    def _datapoints(self) -> str:
+        """The number of datapoints, for `repr`."""
+        return f'{len(self)} datapoints'
+
+    def __repr__(self) -> str:
+        state = ', unfinished' if self.unfinished else ''
+        return f'<{self.expression}: {self._datapoints}{state}; {some_fields(self.types)}>'
+
     def __str__(self) -> str:
         """Returns a heading and a line for each field; `repr` is one line."""
         text: str = late('dataset_as_text')(self)
@@ -612,6 +628,10 @@ class Dataset(Shareable, abc.ABC):
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Prints `str` in IPython."""
         printer.text(str(self))
+
+    def _ipython_key_completions_(self) -> list[tuple[int, str]]:
+        """The keys that IPython offers for `dataset[0, '`: fields of the first datapoints."""
+        return [(index, name) for index in range(min(len(self), COMPLETED)) for name in self.types]
 
     def _repr_html_(self) -> str:
         """Returns the HTML for notebooks: the fields, with their values in the first datapoints."""
@@ -816,7 +836,7 @@ class Records(Sequence[Any]):
             step = chunk_length(len(records), size, RECORD_BYTES_AT_ONCE, MAX_RECORDS_AT_ONCE)
 
     def __repr__(self) -> str:
-        return f'{self._dataset!r}[{self._field!r}]'
+        return f'{self._dataset.expression}.field({self._field!r})'
 
 
 class View(Dataset):
@@ -950,15 +970,29 @@ class Select(View):
             selection = dict.fromkeys(self.types, True)
         return below.read_row(int(self.indices[check_index(index, len(self.indices))]), selection)
 
-    def __repr__(self) -> str:
-        below = self.datasets[0]
-        fields = '' if len(self.types) == len(below.types) else f', fields={list(self.types)}'
-        if isinstance(self.indices, range):
-            part = f'[{self.indices.start}:{self.indices.stop}:{self.indices.step}]'
-            return f'{below!r}{part}.select({fields[2:]})' if fields else f'{below!r}{part}'
-        # The checksum of the indices distinguishes selections.
-        mark = zlib.crc32(self.indices.tobytes())
-        return f'{below!r}.select({len(self.indices)} indices #{mark:08x}{fields})'
+    @property
+    def expression(self) -> str:
+        below, count = self.datasets[0].expression, len(self.datasets[0])
+        fields, names = '', list(self.types)
+        if len(names) < len(self.datasets[0].types):
+            is_short = len(names) <= SHOWN_FIELDS
+            fields = f'fields={names if is_short else f"{len(names)} of them #{_mark(repr(names).encode())}"}'
+        chosen = self.indices
+        if not isinstance(chosen, range):
+            # The checksum of the indices distinguishes selections.
+            mark = _mark(chosen.tobytes())
+            return f'{below}.select({len(chosen)} indices #{mark}{", " if fields else ""}{fields})'
+        if chosen == range(count):
+            part = '' if fields else '[:]'
+        else:
+            start, stop, step = chosen.start, _as_slice(chosen).stop, chosen.step
+            part = f'[{start}:{"" if stop is None else stop}{"" if step == 1 else f":{step}"}]'
+        return f'{below}{part}.select({fields})' if fields else f'{below}{part}'
+
+
+def _mark(data: bytes) -> str:
+    """Returns a checksum for `repr`."""
+    return f'{zlib.crc32(data):08x}'
 
 
 def _chosen(indices: Any, count: int, what: str = 'select') -> range | Int64s:

@@ -80,14 +80,14 @@ class Encoder:
             raise TypeError(
                 f'datapoint: expected a mapping of fields to values, got {type(datapoint).__name__}'
             )
-        for name, field_type in self._types.items():
-            if name not in datapoint and not field_type.optional:
-                names = ', '.join(map(repr, datapoint))
-                raise EncodeError(name, field_type.text, f'is missing; the datapoint has {names}')
         for name in datapoint:
             if name not in self._types:
                 names = ', '.join(map(repr, self._types))
                 raise EncodeError(str(name), '?', f'is not in the spec, which has {names}')
+        for name, field_type in self._types.items():
+            if name not in datapoint and not field_type.optional:
+                names = ', '.join(map(repr, datapoint))
+                raise EncodeError(name, field_type.text, f'is missing; the datapoint has {names}')
 
 
 def _encode(

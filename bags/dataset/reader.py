@@ -116,9 +116,9 @@ class DatasetReader(Dataset):
     def metadata(self) -> Metadata:
         return copy.deepcopy(self.folder.metadata)
 
-    def __repr__(self) -> str:
-        state = ', unfinished' if self.unfinished else ''
-        return f'bags.DatasetReader({self.folder.path!r}, {self.spec}, {self._length} datapoints{state})'
+    @property
+    def expression(self) -> str:
+        return f'bags.DatasetReader({self.folder.path!r})'
 
     @cached_attribute
     def unfinished(self) -> bool:
@@ -132,7 +132,7 @@ class DatasetReader(Dataset):
         return self.folder
 
     def close(self) -> None:
-        self.refs = self._fields = ClosedHandle(f'bags.DatasetReader({self.folder.path!r})')
+        self.refs = self._fields = ClosedHandle(self.expression)
         self._key_indexes = self._fields
         self._row_functions = self._item_functions = {}
 

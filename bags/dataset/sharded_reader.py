@@ -249,14 +249,15 @@ class ShardedDatasetReader(Dataset):
         own = None if fields is None else tuple(name for name in fields if name in reader.types)
         return sum(sizes[:shard]) + reader.bytes_before(within, own)
 
-    def __repr__(self) -> str:
+    @property
+    def expression(self) -> str:
         start, step = self.share
-        which = '' if (start, step) == (0, 1) else f' [{start}::{step}]'
-        state = ', unfinished' if self.unfinished else ''
-        return (
-            f'bags.ShardedDatasetReader({self.path!r}, {self.spec}, {self.shards} shards{which}, '
-            f'{len(self)} datapoints{state})'
-        )
+        share = '' if (start, step) == (0, 1) else f', shard_start={start}, shard_step={step}'
+        return f'bags.ShardedDatasetReader({self.path!r}{share})'
+
+    @property
+    def _datapoints(self) -> str:
+        return f'{len(self)} datapoints in {self.shards} shards'
 
     @cached_attribute
     def unfinished(self) -> bool:
@@ -276,7 +277,7 @@ class ShardedDatasetReader(Dataset):
         return self._root
 
     def close(self) -> None:
-        closed: Any = ClosedHandle(f'bags.ShardedDatasetReader({self.path!r})')
+        closed: Any = ClosedHandle(self.expression)
         self.readers = self._key_indexes = self._known_fields = closed
         self._root.refs = None
 

@@ -23,7 +23,7 @@ from bags.dataset.reader import DatasetReader
 from bags.dataset.resume import SOURCE, accept, is_linked, is_temporary, remove_files
 from bags.dataset.shard_index import INDEX
 from bags.dataset.sizes import folder_size
-from bags.dataset.spec import load_spec, union
+from bags.dataset.spec import load_spec, some_fields, union
 from bags.dataset.writer import DatasetWriter, reopen
 from bags.errors import CorruptError, SpecError
 from bags.storage import store_for
@@ -219,8 +219,8 @@ class ShardedDatasetWriter(BaseWriter):
     def __repr__(self) -> str:
         state = 'closed' if self.closed else 'open'
         return (
-            f'bags.ShardedDatasetWriter({self.path!r}, {self.spec}, {self.shards} shards, '
-            f'{len(self)} datapoints, {state})'
+            f'bags.ShardedDatasetWriter({self.path!r}, {self.shards} shards, '
+            f'{len(self)} datapoints, {state}; {some_fields(self.types)})'
         )
 
     # Writing.

@@ -21,6 +21,8 @@ TYPE = re.compile(
     r'(?P<items>\[\])?(?P<optional>\?)?'
 )
 NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_.-]*')
+SHOWN_FIELDS = 12
+"""Maximum number of fields that a `repr` names."""
 MAX_NAME_LENGTH = 200
 """File systems accept 255 bytes, with the prefixes and suffixes of temporary files."""
 DEVICES = {'con', 'prn', 'aux', 'nul', *(f'{port}{digit}' for port in ('com', 'lpt') for digit in range(10))}
@@ -202,6 +204,12 @@ def reordered(types: Spec, orders: Iterable[Spec]) -> Spec:
 def type_texts(spec: Spec) -> dict[str, str]:
     """Returns the text of each type."""
     return {name: field_type.text for name, field_type in spec.items()}
+
+
+def some_fields(types: Spec) -> str:
+    """Returns the names of the first fields, and the number of all if there are more."""
+    names = ', '.join(itertools.islice(types, SHOWN_FIELDS))
+    return names if len(types) <= SHOWN_FIELDS else f'{names}, … ({len(types)} fields)'
 
 
 def dump_spec(spec: Spec) -> bytes:

@@ -19,6 +19,8 @@ from bags.indexing import Int64s, check_index, offsets_of
 
 KEYS_AT_ONCE = 1 << 13
 """Number of values of a field in two datasets that are compared at once."""
+SHOWN_DATASETS = 3
+"""Maximum number of datasets that a `repr` names."""
 INTEGER_WORDS = {word for word, types in KEY_TYPES.items() if types is INTEGERS}
 
 
@@ -66,8 +68,9 @@ class Concat(View):
             return dataset.read_row(within, selection)
         return row_of_part(dataset, within, selection, self.types)
 
-    def __repr__(self) -> str:
-        return f'bags.concat({self.datasets!r})'
+    @property
+    def expression(self) -> str:
+        return f'bags.concat([{_expressions(self.datasets)}])'
 
 
 class Join(View):
@@ -137,8 +140,9 @@ class Join(View):
             found |= owner.read_row(index, share)
         return {name: found[name] for name in asked}
 
-    def __repr__(self) -> str:
-        return f'bags.join({self.datasets!r}, replace={self._replace})'
+    @property
+    def expression(self) -> str:
+        return f'bags.join([{_expressions(self.datasets)}], replace={self._replace})'
 
 
 def _expect_equal(field: str, first: Dataset, second: Dataset, number: int) -> None:
@@ -194,3 +198,10 @@ def check_datasets(what: str, datasets: Iterable[Any]) -> list[Dataset]:
     if not found:
         raise ValueError(f'{what}: expected at least one dataset, got none')
     return found
+
+
+def _expressions(datasets: Sequence[Dataset]) -> str:
+    """Returns the expressions of the first datasets, and the number of others."""
+    shown = [dataset.expression for dataset in datasets[:SHOWN_DATASETS]]
+    more = len(datasets) - len(shown)
+    return ', '.join(shown) + (f', … {more} more' if more else '')

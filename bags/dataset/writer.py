@@ -33,7 +33,7 @@ from bags.dataset.resume import (
     records_to_keep,
     remove_files,
 )
-from bags.dataset.spec import Spec, dump_spec, load_spec, type_texts
+from bags.dataset.spec import Spec, dump_spec, load_spec, some_fields, type_texts
 from bags.errors import CorruptError, SpecError
 from bags.validation import at_least_or_none, merge
 
@@ -223,7 +223,9 @@ class DatasetWriter(BaseWriter):
 
     def __repr__(self) -> str:
         state = 'closed' if self.closed else 'open'
-        return f'bags.DatasetWriter({self.path!r}, {self.spec}, {len(self)} datapoints, {state})'
+        return (
+            f'bags.DatasetWriter({self.path!r}, {len(self)} datapoints, {state}; {some_fields(self.types)})'
+        )
 
     # Writing.
 

@@ -200,8 +200,9 @@ class Edited(View):
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name not in CACHED}
 
-    def __repr__(self) -> str:
-        text, below = repr(self.datasets[0]), self.datasets[0].types
+    @property
+    def expression(self) -> str:
+        text, below = self.datasets[0].expression, self.datasets[0].types
         if len(self.types) < len(below):
             text += f'.drop(fields={[name for name in below if name not in self.names.values()]})'
         if self._renamed:

@@ -66,6 +66,11 @@ class LoaderIterator(Iterator[Any]):
         self._pool: WorkerPool | None = None
         self._is_closed = False
 
+    def __repr__(self) -> str:
+        progress = self._progress
+        steps = progress.schedule.total
+        return f'<batch {progress.delivered} of {steps or "endless"} of {self._loader!r}>'
+
     def start(self) -> Self:
         """Starts to make the batches that are due; else the next call does. Returns this iterator."""
         loader, progress = self._loader, self._progress

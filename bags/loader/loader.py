@@ -182,8 +182,9 @@ class Loader:
 
     def __repr__(self) -> str:
         return (
-            f'bags.Loader({self.dataset!r}, {self.batch_size}, sampler={self.sampler!r}, seed={self.seed}, '
-            f'rank={self.rank}, world_size={self.world_size}, last_batch={self.last_batch!r})'
+            f'bags.Loader({self.dataset.expression}, {self.batch_size}, sampler={self.sampler!r}, '
+            f'seed={self.seed}, rank={self.rank}, world_size={self.world_size}, '
+            f'last_batch={self.last_batch!r})'
         )
 
     def on_rank(self, rank: int, world_size: int) -> Loader:

@@ -41,7 +41,9 @@ class RowBatches:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __repr__(self) -> str:
+    @property
+    def expression(self) -> str:
+        """The rows, in short."""
         return f'{type(self.rows).__name__} of {len(self)} rows'
 
     def batch(self, indices: Int64s | list[int], fields: Fields = None) -> Any:

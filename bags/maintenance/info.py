@@ -28,6 +28,8 @@ from bags.dataset.mark import MARK, is_marked
 from bags.dataset.open import open as open_dataset
 from bags.dataset.refs import is_missing
 from bags.dataset.resume import BAG_SUFFIXES, LINKED
+from bags.display.counts import byte_count, plural
+from bags.display.tables import as_lines, info_table
 from bags.indexing import Int64s
 from bags.links.files import resolved_path
 from bags.links.linked_files import LinkedFiles
@@ -116,6 +118,14 @@ class DatasetInfo:
     """Number of shards from which distributions, ratios and missing values are computed."""
     fields: dict[str, FieldInfo]
     metadata: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f'<DatasetInfo of {self.path!r}: {self.datapoints} datapoints; str() has all fields>'
+
+    def __str__(self) -> str:
+        shards = plural(self.shards, 'shard')
+        heading = f'{plural(self.datapoints, "datapoint")} in {shards}, {byte_count(self.bytes)}'
+        return f'{self.path}\n{heading}\n\n{as_lines(info_table(self))}'
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,6 +28,7 @@ from bags.dataset.open import open as open_dataset
 from bags.dataset.registry import IMAGE_WORDS, VIDEO_WORDS, fixed_dtype
 from bags.dataset.selection import FrameSelection, select_whole
 from bags.dataset.spec import FieldType
+from bags.display.tables import as_lines, statistics_table
 from bags.maintenance.accumulator import QUANTILES, Accumulator
 from bags.progress import Advance
 from bags.progress import progress as show_progress
@@ -74,6 +75,13 @@ class FieldStatistics:
     """Number of datapoints whose images were decoded; None if all values were read."""
 
 
+class Statistics(dict[str, FieldStatistics]):
+    """Statistics by field; `str` is a table with a line for each element of their values."""
+
+    def __str__(self) -> str:
+        return as_lines(statistics_table(self))
+
+
 @with_advice
 def statistics(
     dataset: Dataset | str | os.PathLike[str],
@@ -85,7 +93,7 @@ def statistics(
     progress: bool | None = None,
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
-) -> dict[str, FieldStatistics]:
+) -> Statistics:
     """Returns the statistics of numeric fields, read in one pass.
 
     Numbers and arrays of one shape have statistics for each element, in plain fields and over all items of
@@ -113,7 +121,7 @@ def statistics(
     dataset = plain_path(dataset)
     if not isinstance(dataset, str | os.PathLike):
         check_dataset('statistics', dataset)
-        return _compute(dataset, _numeric_fields(dataset, fields), samples, workers, progress)
+        return Statistics(_compute(dataset, _numeric_fields(dataset, fields), samples, workers, progress))
     with open_dataset(dataset, filesystem=filesystem, storage_options=storage_options) as opened:
         names = _numeric_fields(opened, fields)
         folder = opened.index_folder()
@@ -139,7 +147,7 @@ def statistics(
                 write_json(store, file, data, checksums_name('refs.bag') in folder.names)
             except OSError as exc:
                 warnings.warn(f'{file}: statistics are not kept: {exc}', stacklevel=2)
-        return {name: _from_json(known[name]) for name in names}
+        return Statistics((name, _from_json(known[name])) for name in names)
 
 
 def _load(store: Store, file: str) -> Any:

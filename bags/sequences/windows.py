@@ -87,7 +87,7 @@ class Windows(WindowsView):
 
     def fingerprint_options(self) -> object:
         """Returns what the view is made with, and the clocks of its fields."""
-        options = repr(self).replace(repr(self.datasets[0]), '')
+        options = self.expression.replace(self.datasets[0].expression, '')
         clocks = [(name, clock and clock.options) for name, clock in self.anchors.clocks.items()]
         return options, clocks
 
@@ -296,13 +296,20 @@ class Windows(WindowsView):
             return self._chosen(field, items, len(indices))[1]
         return super().item_counts(indices, field, items)
 
-    def __repr__(self) -> str:
+    @property
+    def expression(self) -> str:
         anchors = self.anchors
         bounds = f', bounds={anchors.bounds}' if anchors.bounds != NO_BOUNDS else ''
         return (
-            f'{self.datasets[0]!r}.windows({self._spans!r}, every={anchors.every!r}, '
+            f'{self.datasets[0].expression}.windows({self._spans!r}, every={anchors.every!r}, '
             f'stride={anchors.stride}, padding={anchors.padding!r}{bounds})'
         )
+
+    @property
+    def _datapoints(self) -> str:
+        # The length of others depends on the times of all datapoints.
+        is_known = self.anchors.is_known_from_refs and not self.is_remote
+        return super()._datapoints if is_known else 'datapoints'
 
 
 def _stack(values: Any) -> Any:

@@ -106,3 +106,49 @@ def test_a_view_may_compute_its_values(dataset):
     assert joined.batch([5, 2], ('id', 'square'))['square'].tolist() == [25, 4]
     assert joined[7, 'square'] == {'square': 49}
     assert bags.concat([view, view])[25] == {'square': 25}
+
+
+def test_a_repr_is_short_and_identifies_the_dataset(tmp_path):
+    spec = {f'f{number:02}': 'int(8)' for number in range(20)}
+    with bags.ShardedDatasetWriter(tmp_path / 'x', spec, shard_length=15) as writer:
+        assert repr(writer).endswith('0 datapoints, open; ' + ', '.join(list(spec)[:12]) + ', … (20 fields))')
+        for index in range(20):
+            writer.append(dict.fromkeys(spec, index))
+    x = bags.open(tmp_path / 'x')
+    origin = f'bags.ShardedDatasetReader({str(tmp_path / "x")!r})'
+    fields = ', '.join(list(spec)[:12]) + ', … (20 fields)'
+    two = x[:, ('f01', 'f02')]
+    shown = {
+        repr(x): f'<{origin}: 20 datapoints in 2 shards; {fields}>',
+        repr(x[:]): f'<{origin}[:]: 20 datapoints; {fields}>',
+        repr(x[2:9]): f'<{origin}[2:9]: 7 datapoints; {fields}>',
+        repr(x[::-3]): f'<{origin}[19:0:-3]: 7 datapoints; {fields}>',
+        repr(two): f"<{origin}.select(fields=['f01', 'f02']): 20 datapoints; f01, f02>",
+    }
+    for text, expected in shown.items():
+        assert text == expected
+    parts = ', '.join([two.expression] * 3)
+    assert repr(bags.concat([two] * 5)) == f'<bags.concat([{parts}, … 2 more]): 100 datapoints; f01, f02>'
+    chosen = [
+        x.select([1, 2]),
+        x.select([2, 1]),
+        x.drop(fields='f00'),
+        x.drop(fields='f01'),
+        x.rename({'f00': 'a'}),
+    ]
+    assert len(set(map(repr, chosen))) == len(chosen)
+    assert max(map(len, map(repr, chosen))) < 2 * len(fields) + len(origin)
+    loader = bags.Loader(x, 4)
+    assert repr(loader).startswith(f'bags.Loader({origin}, 4, sampler=')
+    batches = iter(loader)
+    next(batches)
+    assert repr(batches) == f'<batch 1 of 5 of {loader!r}>'
+
+
+def test_keys_that_ipython_completes(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'x', SPEC) as writer:
+        for index in range(3):
+            writer.append({'id': index, 'text': ''})
+    keys = bags.open(tmp_path / 'x')._ipython_key_completions_()
+    assert keys[:4] == [(0, name) for name in ('id', 'note', 'text', 'words')]
+    assert len(keys) == 12

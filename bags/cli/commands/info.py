@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from json import dumps
 from pathlib import Path as LocalPath
 from typing import Annotated, Any
@@ -11,15 +10,14 @@ from typing import Annotated, Any
 import typer
 
 from bags.cli.arguments import Fields, Json, Path, argument, option, parse_fields
-from bags.cli.output import histogram, print_json, print_rich, say, table, with_path_as_given
+from bags.cli.output import columns_table, print_json, print_rich, say, table, with_path_as_given
 from bags.display.counts import byte_count, plural
+from bags.display.tables import extent, info_table, statistics_table
 
 MAX_FACTS = 32
 """Lines of metadata."""
 MAX_FACT = 160
 """Characters of the value on one."""
-MAX_ELEMENTS = 16
-"""Lines of statistics of a field."""
 
 
 def info(path: Path, json: Json = False) -> None:
@@ -52,20 +50,7 @@ def info(path: Path, json: Json = False) -> None:
 def _print_dataset(found: Any) -> None:
     shards = plural(found.shards, 'shard')
     say(f'{plural(found.datapoints, "datapoint")} in {shards}, {byte_count(found.bytes)}\n')
-    fields = found.fields.values()
-    linked = [field.linked_bytes for field in fields]
-    columns = [
-        ('field', 'left', [*found.fields, '(refs)']),
-        ('type', 'left', [*(field.type for field in fields), '']),
-        ('bytes', 'right', [*(byte_count(field.bytes) for field in fields), byte_count(found.refs_bytes)]),
-        ('linked', 'right', [*(byte_count(size) if size else '' for size in linked), '']),
-        ('zstd', 'right', [*(f'{field.ratio:.1f}×' if field.ratio else '' for field in fields), '']),
-        ('bytes a record', 'whole', [*(_range(field.record_bytes, byte_count) for field in fields), '']),
-        ('items', 'whole', [*(_range(field.items, '{:,.0f}'.format) for field in fields), '']),
-    ]
-    columns = [column for column in columns if any(column[2])]
-    headings = [(heading, justify) for heading, justify, _ in columns]
-    print_rich(table(headings, list(zip(*(cells for _, _, cells in columns), strict=True))))
+    print_rich(columns_table(info_table(found)))
     if found.sampled_shards < found.shards:
         say(f'\nRecords and items: of {found.sampled_shards} of {shards}.', 'dim')
     if found.metadata:
@@ -96,16 +81,7 @@ def _print_bag(found: Any) -> None:
     bags = f' in {plural(found.bags, "bag")}' if found.bags > 1 else ''
     say(f'{plural(found.records, "record")}{bags}, {byte_count(found.bytes)}{zstd}')
     if found.record_bytes:
-        say(f'bytes a record  {_range(found.record_bytes, byte_count)}')
-
-
-def _range(found: Any, as_text: Callable[[float], str]) -> str:
-    """Returns minimum, histogram and maximum: `12 B ▁▃█▂ 480 B`; one number where all are equal."""
-    if found is None:
-        return ''
-    if found.min == found.max:
-        return as_text(found.min)
-    return f'{as_text(found.min)} {histogram(found.counts)} {as_text(found.max)}'
+        say(f'bytes a record  {extent(found.record_bytes, byte_count)}')
 
 
 def metadata(
@@ -152,8 +128,6 @@ def statistics(
 
     Example: bags statistics episodes --fields id,actions
     """
-    import numpy as np
-
     import bags
 
     with bags.open(path, raw=True) as dataset:
@@ -165,23 +139,8 @@ def statistics(
 
         print_json(to_json({name: as_json(each) for name, each in found.items()}))
         return
-    rows: list[list[str]] = []
-    for name, each in found.items():
-        elements = list(np.ndindex(np.shape(each.mean)))
-        for element in elements[:MAX_ELEMENTS]:
-            label = f'{name}[{",".join(map(str, element))}]' if element else name
-            middle = each.quantiles[0.5][element] if each.quantiles else float('nan')
-            numbers = (each.min[element], middle, each.max[element], each.mean[element], each.std[element])
-            bars = histogram(each.histogram[element].reshape(-1, 2).sum(1).tolist())
-            rows.append(
-                [label, f'{int(each.count[element]):,}', *(f'{number:.4g}' for number in numbers), bars]
-            )
-        if len(elements) > MAX_ELEMENTS:
-            rows.append([f'… {len(elements) - MAX_ELEMENTS} more of {name}', *[''] * 7])
     say(path, 'bold')
-    columns = ('field', 'values', 'min', 'median', 'max', 'mean', 'std', 'histogram')
-    headings: list[Any] = [(name, 'left' if name in ('field', 'histogram') else 'right') for name in columns]
-    print_rich(table(headings, rows))
+    print_rich(columns_table(statistics_table(found)))
     for name, each in found.items():
         if each.sampled is not None:
             say(f'{name}: sampled from {each.sampled:,} datapoints')
