@@ -25,6 +25,7 @@ def view(
     *,
     height: int = 720,
     port: int = 0,
+    links: Any = (),
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DatasetPage | DatapointTable:
@@ -39,7 +40,7 @@ def view(
         index: The datapoint to show; None for the grid, or the first ones of a view.
         height: Height of the page, in pixels.
         port: Port of the server; 0 for a free one.
-        filesystem, storage_options: As in `bags.open`, for a path.
+        links, filesystem, storage_options: As in `bags.open`, for a path.
 
     Raises:
         FileNotFoundError: There is no dataset at the path, or the page is not built.
@@ -49,23 +50,29 @@ def view(
         `bags.view('episodes', 7)` as the last line of a cell.
     """
     if isinstance(dataset, str | os.PathLike):
-        server = ViewServer(dataset, port, filesystem=filesystem, storage_options=storage_options)
+        server = ViewServer(
+            dataset, port, links=links, filesystem=filesystem, storage_options=storage_options
+        )
         return DatasetPage(server, None if index is None else index.__index__(), height)
     number = None if index is None else check_index(index, len(dataset))
-    if (location := _location_of(dataset)) is not None:
-        return DatasetPage(ViewServer(location, port), number, height)
+    if (of_reader := _server_of(dataset, port)) is not None:
+        return DatasetPage(of_reader, number, height)
     rows = range(min(ROWS, len(dataset))) if number is None else [number]
     return DatapointTable(dataset, list(rows))
 
 
-def _location_of(dataset: Dataset) -> Location | None:
-    """Returns the location of the folder of a reader; None for a view, and for a reader of some shards."""
+def _server_of(dataset: Dataset, port: int) -> ViewServer | None:
+    """Returns a server of the folder of a reader; None for a view, and for a reader of some shards."""
     if isinstance(dataset, DatasetReader):
         folder = dataset.folder
-        return Location('folder', folder.store, folder.path, [folder.path])
-    if isinstance(dataset, ShardedDatasetReader) and dataset.share == (0, 1):
-        return Location('shards', dataset.store, dataset.path, [])
-    return None
+        location = Location('folder', folder.store, folder.path, [folder.path])
+    elif isinstance(dataset, ShardedDatasetReader) and dataset.share == (0, 1):
+        folder = dataset.folder_of(dataset.shard_list[0])
+        location = Location('shards', dataset.store, dataset.path, [])
+    else:
+        return None
+    options: Any = folder.options
+    return ViewServer(location, port, links=options.links, storage_options=options.storage_options)
 
 
 class DatasetPage:

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import mimetypes
 import os
 import re
 import threading
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 from bags.concurrency import FifoCache
+from bags.dataset.linked import open_links
+from bags.dataset.options import FolderOptions
+from bags.dataset.resume import LINKED
 from bags.dataset.shard_index import INDEX, dump_index
 from bags.errors import BagsError
+from bags.links.linked_files import LinkedFiles
+from bags.links.linked_object import LinkedObject
+from bags.links.records import LinkedRecords
 from bags.maintenance.consolidate import describe_shards
 from bags.maintenance.location import Location, locate
 from bags.storage import File, Hints
+from bags.storage.base import Buffer
 from bags.viewer.page import find_page
 
 HOST = '127.0.0.1'
@@ -26,9 +34,13 @@ CHUNK = 1 << 20
 """Bytes that are read and sent at a time."""
 OPEN_FILES = 64
 """Remote files that stay open."""
-FILE = re.compile(r'(?:(?P<shard>[0-9]+)/)?(?P<name>[^/\\\0]+)')
+FILE = re.compile(
+    r'(?:(?P<shard>[0-9]+)/)?(?P<name>[^/\\\0]+)'
+    r'(?:(?<=\.files)/(?P<number>[0-9]{1,10})(?P<dictionary>\.zdict)?)?'
+)
+"""A file of the dataset, or a linked file by its number in `FIELD.files`, or the dictionary of that one."""
 JSON = frozenset(['spec.json', 'shards.json', 'metadata.json', 'statistics.json'])
-FILES = ('.bag', '.bagz', '.idx', '.index', '.zdict')
+FILES = ('.bag', '.bagz', '.idx', '.index', '.zdict', *LINKED)
 
 
 class ViewServer:
@@ -36,11 +48,13 @@ class ViewServer:
 
     It listens on loopback, answers GET and HEAD, and refuses requests for another host, so that no other
     site can have its name resolve to this machine and read the dataset. It serves the files that a dataset
-    is made of; local files must be in its folder after links are resolved.
+    is made of; local files must be in its folder after symbolic links are resolved. The files that its links
+    lead to are served by their number in `FIELD.files`, if links may reach them.
 
     Args:
         dataset: A path or URL, or the location of a dataset.
         port: The port to listen on; 0 for a free one.
+        links: As in `bags.open`.
         filesystem, storage_options: As in `bags.open`.
 
     Raises:
@@ -54,6 +68,7 @@ class ViewServer:
         dataset: str | os.PathLike[str] | Location,
         port: int = 0,
         *,
+        links: Any = (),
         filesystem: Any = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
@@ -63,7 +78,11 @@ class ViewServer:
         self.location = dataset
         if self.location.type == 'bags':
             raise ValueError(f'{self.location.path}: expected a dataset, which is a folder, got a bag')
+        # Not mapped: a file that is cut while it is sent would end the process.
+        self._options = FolderOptions(links=links, storage_options=storage_options, mapped=False)
+        self._linked = LinkedFiles(dataset.store, dataset.path, self._options)
         self._files: FifoCache[str, File] = FifoCache(self._open, OPEN_FILES)
+        self._links: FifoCache[tuple[str, str], LinkedRecords] = FifoCache(self._open_links, OPEN_FILES)
         self._index: bytes | None = None
         self._lock = threading.Lock()
         try:
@@ -123,16 +142,48 @@ class ViewServer:
         if match is None or not (match['name'] in JSON or match['name'].endswith(FILES)):
             return None
         store, folder = self.location.store, self.location.path
-        full = store.join(store.join(folder, match['shard']) if match['shard'] else folder, match['name'])
+        shard = store.join(folder, match['shard']) if match['shard'] else folder
+        full = store.join(shard, match['name'])
         content_type = 'application/json' if match['name'] in JSON else 'application/octet-stream'
         if not store.is_remote and not _is_inside(full, folder):
             return None
         try:
+            if match['number']:
+                key = shard, match['name'].removesuffix(LINKED[1])
+                linked = self._find_linked(key, int(match['number']), match['dictionary'])
+                return None if linked is None else (linked, content_type)
             # Local files may grow or be replaced; remote ones take a request to open.
             return (self._files[full] if store.is_remote else self._open(full)), content_type
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             index = self._make_index() if path == INDEX and self.location.type == 'shards' else b''
             return (index, content_type) if index else None
+
+    def _find_linked(self, key: tuple[str, str], number: int, dictionary: str | None) -> File | bytes | None:
+        """Returns a linked file, or its dictionary; None if there is no such number.
+
+        Raises:
+            PermissionError: Links must not reach it.
+            LinkError: It is missing, or is not as it was when it was linked.
+        """
+        records = self._links[key] if self.location.store.is_remote else self._open_links(key)
+        if not 1 <= number <= records.files.count:
+            return None
+        entry = records.entry(number)
+        file: Any = LinkedObject(records, number, None, entry.size, records.is_remote)
+        file.check()  # Also that of the dictionary.
+        if not dictionary:
+            return file  # type: ignore[no-any-return]
+        if entry.dictionary is None:
+            return None
+        store, path = self._linked.locate(records.folder, entry.dictionary.path)
+        return store.read(path)
+
+    def _open_links(self, key: tuple[str, str]) -> LinkedRecords:
+        """Opens the links of a folder and a field; raises FileNotFoundError if it has none."""
+        store, (folder, field) = self.location.store, key
+        if not store.exists(store.join(folder, field + LINKED[1])):
+            raise FileNotFoundError(errno.ENOENT, 'no links', folder)
+        return open_links(store, folder, field, self._options, self._linked)
 
     def _open(self, path: str) -> File:
         return self.location.store.open(path, Hints(mapped=False))
@@ -199,6 +250,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header('Content-Length', '0')
             self.end_headers()
             return
+        parts = _read_parts(content, span if with_body else range(0))
+        try:
+            first = next(parts, b'')
+        except (OSError, EOFError, BagsError) as exc:
+            self._refuse(HTTPStatus.BAD_GATEWAY, str(exc))
+            return
         self.send_response(HTTPStatus.PARTIAL_CONTENT if text else HTTPStatus.OK)
         if text:
             self.send_header('Content-Range', f'bytes {span.start}-{span.stop - 1}/{size}')
@@ -209,9 +266,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header('Cross-Origin-Resource-Policy', 'same-origin')
         self.send_header('X-Content-Type-Options', 'nosniff')
         self.end_headers()
-        for start in range(span.start, span.stop, CHUNK) if with_body else ():
-            stop = min(start + CHUNK, span.stop)
-            self.wfile.write(content[start:stop] if isinstance(content, bytes) else content.read(start, stop))
+        for part in itertools.chain([first], parts):
+            self.wfile.write(part)
 
     def _refuse(self, status: HTTPStatus, text: str) -> None:
         data = f'{text}\n'.encode()
@@ -225,6 +281,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Stays silent."""
+
+
+def _read_parts(content: File | bytes, span: range) -> Iterator[Buffer]:
+    for start in range(span.start, span.stop, CHUNK):
+        stop = min(start + CHUNK, span.stop)
+        yield content[start:stop] if isinstance(content, bytes) else content.read(start, stop)
 
 
 def _parse_range(text: str, size: int) -> range | None:

@@ -3,7 +3,9 @@
 import http.client
 import json
 import os
+import shutil
 
+import msgpack
 import numpy as np
 import pytest
 
@@ -107,6 +109,137 @@ def test_nothing_outside_the_dataset(server, dataset, path):
 def test_a_dictionary_is_served(server, dataset):
     (dataset / '000000' / 'text.zdict').write_bytes(b'dictionary')
     assert ask(server, '/data/two%20words/000000/text.zdict', Range='bytes=0-3')[1] == b'dict'
+
+
+@pytest.fixture
+def linked(tmp_path):
+    """A dataset with links to a file in its folder, and to one beside it."""
+    path = tmp_path / 'data' / 'linked'
+    path.parent.mkdir()
+    (path.parent / 'outside.bin').write_bytes(b'outside of the folder')
+    with bags.ShardedDatasetWriter(
+        path, {'clip': 'bytes', 'id': 'int(8)'}, shard_length=2, links=['clip']
+    ) as writer:
+        (path / 'raw').mkdir(parents=True)
+        (path / 'raw' / 'inside.bin').write_bytes(b'inside of the folder')
+        writer.append({'clip': bags.Link(path / 'raw' / 'inside.bin', offset=3, length=4), 'id': 0})
+        writer.append({'clip': b'own', 'id': 1})
+        writer.append({'clip': bags.Link(path.parent / 'outside.bin'), 'id': 2})
+        writer.append({'clip': bags.Link(path / 'raw' / 'inside.bin'), 'id': 3})
+    return path
+
+
+def test_linked_files_are_served_by_number(linked):
+    with ViewServer(linked) as server:
+        response, found = ask(server, '/data/linked/000000/clip.files/1', Range='bytes=7-8')
+        assert (response.status, found, response.headers['Content-Range']) == (206, b'of', 'bytes 7-8/20')
+        assert response.headers['Content-Type'] == 'application/octet-stream'
+        assert ask(server, '/data/linked/000001/clip.files/2')[1] == b'inside of the folder'
+        response, found = ask(server, '/data/linked/000001/clip.files/2', 'HEAD')
+        assert (response.headers['Content-Length'], found) == ('20', b'')
+        assert ask(server, '/data/linked/000000/clip.files/1', Range='bytes=20-')[0].status == 416
+        assert ask(server, '/data/linked/000000/clip.values')[1].startswith(b'own')
+        for name in ('links', 'files'):
+            data = (linked / '000001' / f'clip.{name}').read_bytes()
+            assert ask(server, f'/data/linked/000001/clip.{name}')[1] == data
+
+
+def test_linked_files_outside_of_the_dataset_need_permission(linked, monkeypatch):
+    outside, path = linked.parent / 'outside.bin', '/data/linked/000001/clip.files/1'
+    with ViewServer(linked) as server:
+        response, found = ask(server, path, Range='bytes=0-9')
+        assert response.status == 502
+        assert f'links to {outside} are not permitted' in found.decode()
+        assert b'outside of' not in found
+        monkeypatch.setenv('BAGS_LINKS', str(outside))
+        assert ask(server, path)[1] == b'outside of the folder'
+        monkeypatch.delenv('BAGS_LINKS')
+    with ViewServer(linked, links=[linked / 'raw']) as server:
+        assert ask(server, path)[0].status == 502
+    with ViewServer(linked, links=[linked.parent]) as server:
+        assert ask(server, path, Range='bytes=0-6')[1] == b'outside'
+    (linked / 'raw' / 'inside.bin').unlink()
+    os.symlink(outside, linked / 'raw' / 'inside.bin')
+    with ViewServer(linked) as server:
+        response, found = ask(server, '/data/linked/000000/clip.files/1')
+        assert (response.status, b'outside of' in found) == (502, False)
+    with bags.open(linked, links=True) as reader, bags.view(reader) as shown:
+        assert ask(shown._server, path)[1] == b'outside of the folder'
+    with bags.open(linked) as reader, bags.view(reader) as shown:
+        assert ask(shown._server, path)[0].status == 502
+    with bags.view(linked, links=outside) as shown:
+        assert ask(shown._server, path)[1] == b'outside of the folder'
+
+
+@pytest.mark.parametrize('path', [
+    '000000/clip.files/0', '000000/clip.files/2', '000000/clip.files/4294967296', '000000/clip.files/-1',
+    '000000/clip.files/99999999999999999999999', '000000/clip.files/1e0', '000000/clip.files/1.5',
+    '000000/clip.files/%D9%A1', '000000/clip.files/%C2%B9', '000000/clip.files/', '000000/clip.files/1/',
+    '000000/clip.files/1/1', '000000/clip.files/../../../outside.bin', '000000/clip.files/%2e%2e',
+    '000000/clip.files/1%00', '000000/clip.files/1.zdict', '000000/clip.files/%201',
+    '000000/clip.files/../../raw/inside.bin', '000000/id.files/1', '000000/clip.links/1',
+    '000000/clip.values/1', 'clip.files/1', '000009/clip.files/1', '000000/.files/1', '000000/linked.files/1',
+    '000008/clip.files/1', 'raw/inside.bin', '000000/..%2f000001%2fclip.files/1',
+])  # fmt: skip
+def test_other_numbers_and_paths_are_not_linked_files(linked, path):
+    os.symlink(linked.parent, linked / '000008')
+    shutil.copy(linked / '000001' / 'clip.files', linked.parent)
+    os.symlink(linked.parent / 'clip.files', linked / '000000' / 'linked.files')
+    with ViewServer(linked, links=True) as server:
+        response, data = ask(server, f'/data/linked/{path}')
+        assert response.status == 404
+        assert b'side of' not in data
+
+
+@pytest.mark.parametrize('stored', [
+    ['file:///etc/passwd', 1, 0, None], ['a/../../outside.bin', 21, 0, None], [None, 1, 0, None], 'text',
+    ['../' * 40 + 'etc/passwd', 1, 0, None], ['raw', 0, 0, None], ['clip.files', -1, 0, None],
+])  # fmt: skip
+def test_hostile_entries_are_refused(tmp_path, stored):
+    path = tmp_path / 'hostile'
+    with bags.DatasetWriter(path, {'clip': 'bytes'}, links=['clip']) as writer:
+        writer.append({'clip': b'own'})
+    (path / 'raw').mkdir()
+    with bags.bag.Writer(path / 'clip.files.bag') as writer:
+        writer.write(msgpack.packb(stored))
+    (path / 'clip.files.bag').rename(path / 'clip.files')
+    with ViewServer(path, links=True) as server:
+        response, data = ask(server, '/data/hostile/clip.files/1')
+        assert response.status == 502
+        assert b'root:' not in data
+
+
+def test_linked_files_that_have_changed_are_named(linked):
+    inside, path = linked / 'raw' / 'inside.bin', '/data/linked/000000/clip.files/1'
+    with ViewServer(linked) as server:
+        assert ask(server, path)[1] == b'inside of the folder'
+        os.truncate(inside, 9)
+        response, found = ask(server, path, Range='bytes=0-19')
+        assert response.status == 502
+        assert f"field 'clip': link to {inside}: expected 20 bytes" in found.decode()
+    for content, what in [(b'inside OF the folder', b'sample'), (b'longer than it was before', b'got 25')]:
+        inside.write_bytes(content)
+        with ViewServer(linked) as server:
+            response, found = ask(server, path)
+            assert (response.status, what in found) == (502, True)
+    inside.unlink()
+    with ViewServer(linked) as server:
+        assert b'expected a file of 20 bytes, got none' in ask(server, path)[1]
+
+
+def test_linked_bags_and_their_dictionaries(tmp_path):
+    whole = tmp_path / 'whole'
+    with bags.DatasetWriter(whole, {'text': 'utf8'}, compression={'text': 'dictionary'}) as writer:
+        for index in range(300):
+            writer.append({'text': f'a short text about the number {index * 7919 % 1000}, {index}'})
+    bags.copy(whole, tmp_path / 'view', link=('text',))
+    path = '/data/view/000000/text.files/1'
+    with ViewServer(tmp_path / 'view') as server:
+        assert ask(server, path, Range='bytes=0-99')[1] == (whole / 'text.bagz').read_bytes()[:100]
+        assert ask(server, f'{path}.zdict')[1] == (whole / 'text.zdict').read_bytes()
+        (whole / 'spec.json').unlink()
+    with ViewServer(tmp_path / 'view') as server:
+        assert ask(server, f'{path}.zdict')[0].status == 502
 
 
 @pytest.mark.parametrize('host', ['evil.example', 'evil.example:80', '127.0.0.1', ''])

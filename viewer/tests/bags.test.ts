@@ -1,5 +1,6 @@
 // The reader over golden files of other writers, and datasets that the Python library has just written.
 
+import {createHash} from 'node:crypto';
 import {readdirSync, readFileSync} from 'node:fs';
 
 import {afterEach, describe, expect, test} from 'vitest';
@@ -11,7 +12,7 @@ import {RangeCache, RemoteFile} from '../src/bags/ranges';
 import {parseType} from '../src/bags/spec';
 import {NdArray} from '../src/bags/values';
 import {type Options, RangeServer} from './server';
-import {OUT, ROOT} from './setup';
+import {OUT, ROOT, startView} from './setup';
 
 const GOLDEN = `${ROOT}tests/golden`;
 const EXPECTED = JSON.parse(readFileSync(`${GOLDEN}/expected.json`, 'utf8'));
@@ -177,6 +178,44 @@ describe('datasets of bags', () => {
     const other = await Dataset.open(`${server.url}/values/untrained`, cache);
     await expect(other.value(0, 'text')).rejects.toThrow(/text\.bagz, record 0: needs the zstd dictionary \d+, got a file that is none/);
     expect(await other.value(0, 'id')).toBe(0);
+  });
+
+  test('views that are saved as links read as in Python from bags view', async () => {
+    for (const [name, field] of [['probed', ''], ['trained', 'text']]) {
+      const {url, process} = await startView(`${OUT}values/${name}_view`);
+      try {
+        const dataset = await Dataset.open(new URL(new URL(url).searchParams.get('data')!, url).href, new RangeCache());
+        for (let index = 0; index < (field ? dataset.length : VALUES.length); index++) {
+          if (!field) expect(await rowOf(dataset, index)).toEqual(VALUES[index]);
+          else expect(await dataset.value(index, field)).toBe(`a short text about the number ${index * 7919 % 1000}, ${index}`);
+        }
+        if (field) continue;
+        const found = [];
+        for await (const {values} of dataset.column('maybe')) found.push(...values);
+        expect(found).toEqual(VALUES.map((row: {maybe: string}) => row.maybe));
+        expect(dataset.counts?.get('id')).toBe(VALUES.length);
+      } finally {
+        process.kill('SIGINT');
+      }
+    }
+  });
+
+  test('links from a web server', async () => {
+    const cache = await serve();
+    const dataset = await Dataset.open(`${server.url}/values/linked`, cache);
+    const image = async (index: number) => createHash('sha256').update((await dataset.records(index, 'image'))![0]).digest('hex');
+    const photos = await Dataset.open(`${server.url}/values/photos`, cache);
+    for (const index of [0, 1]) {
+      const [record] = (await photos.records(index + 3, 'image'))!;
+      expect(await image(index)).toBe(createHash('sha256').update(record).digest('hex'));
+    }
+    await expect(dataset.value(0, 'outside')).rejects.toThrow('its bytes are in ../../video.mp4, outside of the folder of the dataset');
+    await expect(dataset.value(2, 'image')).rejects.toThrow('changed.png: has changed since it was linked');
+    expect(server.asked.filter(({path}) => path.endsWith('video.mp4'))).toEqual([]);
+    const view = await Dataset.open(`${server.url}/values/probed_view`, cache);
+    await expect(view.value(0, 'text')).rejects.toThrow('outside of the folder of the dataset');
+    const damaged = await Dataset.open(`${server.url}/values/linked_damaged`, cache);
+    await expect(damaged.value(0, 'image')).rejects.toThrow(/image\.links, record 0: the link differs from its digest/);
   });
 
   test('a place without a dataset', async () => {

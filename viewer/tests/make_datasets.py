@@ -379,6 +379,30 @@ def write_photos(folder):
     return pixels
 
 
+def write_linked(folder):
+    """Views that are saved as links, and links to files in the folder of the dataset and beside it."""
+    for name, fields in [('probed', tuple(SPEC)), ('trained', ('text',)), ('media', True)]:
+        bags.copy(folder / name, folder / f'{name}_view', link=fields)
+    with bags.open(folder / 'photos', raw=True) as photos:
+        images = [bytes(photos[index]['image']) for index in (3, 4)]
+    path = folder / 'linked'
+    spec = {'id': 'int(8)', 'image': 'png', 'outside': 'mp4?', 'video': 'mp4'}
+    with bags.ShardedDatasetWriter(path, spec, shard_length=2, links=['image', 'outside', 'video']) as writer:
+        (path / 'raw').mkdir(parents=True)
+        for name, data in [('a photo #3 %2e?.png', images[0]), ('changed.png', images[1])]:
+            (path / 'raw' / name).write_bytes(data)
+        shutil.copy(folder / 'video.mp4', path / 'raw')
+        video, outside = bags.Link(path / 'raw' / 'video.mp4'), bags.Link(folder / 'video.mp4')
+        for index, image in enumerate(['a photo #3 %2e?.png', None, 'changed.png']):
+            image = images[1] if image is None else bags.Link(path / 'raw' / image)
+            outside_of = outside if index == 0 else None
+            writer.append({'id': index, 'image': image, 'outside': outside_of, 'video': video})
+    (path / 'raw' / 'changed.png').write_bytes(images[1][:-1] + b'?')
+    shutil.copytree(path / '000000', folder / 'linked_damaged')
+    links = folder / 'linked_damaged' / 'image.links'
+    links.write_bytes(bytes([links.read_bytes()[0] ^ 1]) + links.read_bytes()[1:])
+
+
 def write_million(folder, count=1_000_000):
     rng = np.random.default_rng(4)
     arrays = {
@@ -485,6 +509,7 @@ def main():
     write_notebook(folder)
     write_depth(folder)
     (folder / 'pixels.json').write_text(json.dumps(write_photos(folder)))
+    write_linked(folder)
     (folder / 'expected.json').write_text(json.dumps(rows))
 
 

@@ -1,6 +1,6 @@
 // The built page in Chromium, against a plain web server with ranges. Screenshots are left in tests/out/screenshots.
 
-import {execFileSync, spawn} from 'node:child_process';
+import {execFileSync} from 'node:child_process';
 import {existsSync, mkdirSync, readdirSync, readFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {pathToFileURL} from 'node:url';
@@ -10,7 +10,7 @@ import {type Browser, chromium, type Page} from 'playwright-core';
 import {afterAll, afterEach, beforeAll, beforeEach, describe, expect, test} from 'vitest';
 
 import {RangeServer} from './server';
-import {ENVIRONMENT, OUT, PYTHON, ROOT} from './setup';
+import {ENVIRONMENT, OUT, PYTHON, ROOT, startView} from './setup';
 
 const STATIC = `${ROOT}bags/viewer/static`;
 const SHOTS = `${OUT}screenshots`;
@@ -433,18 +433,60 @@ test('the page is under 400 KB compressed', () => {
   expect(size).toBeLessThan(400_000);
 });
 
+describe('links', () => {
+  test('a web server gives what is in the folder of the dataset', async () => {
+    await open('linked', 'view=datapoint&at=0&t=1');
+    await expect.poll(() => panel('image').locator('img').count()).toBe(1);
+    expect(await pixelsOf('[data-field="image"] img')).toEqual(PIXELS[3]);
+    await panel('video').getByText('frame 30 of 600').waitFor();
+    await expectFrame('[data-field="video"] video', 30);
+    await panel('outside').getByText('outside of the folder of the dataset').waitFor();
+    await shot('links');
+    await page.keyboard.press(']');
+    await expect.poll(() => pixelsOf('[data-field="image"] img')).toEqual(PIXELS[4]);
+    await page.keyboard.press(']');
+    await panel('image').getByText('has changed since it was linked').waitFor();
+    expect(problems).toEqual([]);
+  });
+
+  test('bags view gives what is permitted', async () => {
+    for (const permitted of ['', `${OUT}values/video.mp4`]) {
+      const {url, process} = await startView(`${OUT}values/linked`, {BAGS_LINKS: permitted});
+      try {
+        await page.goto(`${url}#view=datapoint&at=0&t=1`);
+        await expect.poll(() => panel('image').locator('img').count()).toBe(1);
+        expect(await pixelsOf('[data-field="image"] img')).toEqual(PIXELS[3]);
+        await expectFrame('[data-field="video"] video', 30);
+        if (permitted) await expectFrame('[data-field="outside"] video', 30);
+        else await panel('outside').getByText(`links to ${OUT}values/video.mp4 are not permitted`).waitFor();
+        await page.goto(`${url}#view=datapoint&at=2`);
+        await panel('image').getByText('it has changed since it was linked').waitFor();
+      } finally {
+        process.kill('SIGINT');
+      }
+    }
+  });
+
+  test('bags view gives the bags of a dataset beside it', async () => {
+    const {url, process} = await startView(`${OUT}values/media_view`);
+    try {
+      await page.goto(url);
+      await page.locator('.card img').first().waitFor();
+      await page.locator('.card[data-index="2"] .open').click();
+      await panel('video').getByText('frame 0 of 600').waitFor();
+      await expectFrame('[data-field="video"] video', 0);
+      await page.keyboard.press('ArrowRight');
+      await expectFrame('[data-field="video"] video', 1);
+      expect(problems).toEqual([]);
+    } finally {
+      process.kill('SIGINT');
+    }
+  });
+});
+
 test('bags view', async () => {
-  const process = spawn(PYTHON, ['-m', 'bags', 'view', `${OUT}values/media`, '--no-browser'], {env: ENVIRONMENT, stdio: 'pipe'});
+  const {url, process} = await startView(`${OUT}values/media`);
   try {
-    const url = await new Promise<string>((resolve, reject) => {
-      let text = '';
-      process.stdout.on('data', data => {
-        text += data;
-        const match = /http:\S+/.exec(text);
-        if (match) resolve(match[0]);
-      });
-      process.on('exit', () => reject(new Error('bags view ended')));
-    });
     await page.goto(url);
     await page.locator('.card img').first().waitFor();
     await page.waitForTimeout(1500);

@@ -1,6 +1,6 @@
 // Writes the datasets of the tests with the Python library.
 
-import {execFileSync} from 'node:child_process';
+import {type ChildProcess, execFileSync, spawn} from 'node:child_process';
 import {existsSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 
@@ -10,6 +10,21 @@ export const OUT = fileURLToPath(new URL('out/', import.meta.url));
 const LOCAL = `${ROOT}.venv/bin/python`;
 export const PYTHON = process.env.PYTHON ?? (existsSync(LOCAL) ? LOCAL : 'python3');
 export const ENVIRONMENT = {...process.env, PYTHONPATH: ROOT, PYTHONUNBUFFERED: '1'};
+
+/** Starts `bags view` of a dataset; returns the address of its page. */
+export async function startView(path: string, environment = {}): Promise<{url: string; process: ChildProcess}> {
+  const process = spawn(PYTHON, ['-m', 'bags', 'view', path, '--no-browser'], {env: {...ENVIRONMENT, ...environment}, stdio: 'pipe'});
+  const url = await new Promise<string>((resolve, reject) => {
+    let text = '';
+    process.stdout.on('data', data => {
+      text += data;
+      const match = /http:\S+/.exec(text);
+      if (match) resolve(match[0]);
+    });
+    process.on('exit', () => reject(new Error('bags view ended')));
+  });
+  return {url, process};
+}
 
 export default function setup(): void {
   execFileSync(PYTHON, [`${ROOT}viewer/tests/make_datasets.py`, `${OUT}values`], {stdio: 'inherit', env: ENVIRONMENT});

@@ -10,7 +10,26 @@ import {decompress} from './zstd';
 /** Most bytes of one record that is read as a whole. */
 export const MAX_RECORD_BYTES = 256 << 20;
 
-export class Bag {
+/** Where a record lies: a range of bytes of a file. */
+export interface Location {
+  file: RemoteFile;
+  start: number;
+  stop: number;
+  compressed: boolean;
+}
+
+/** The records of a field: of a bag, or of links. */
+export interface Records {
+  readonly count: number;
+  readonly url: string;
+  /** Returns the stored bytes of consecutive records. */
+  size(start: number, stop: number): Promise<number>;
+  location(index: number): Promise<Location>;
+  /** Returns consecutive records, as they are before compression. */
+  records(start: number, stop: number): Promise<Uint8Array[]>;
+}
+
+export class Bag implements Records {
   private dictionary: Promise<Uint8Array | null> | undefined;
 
   private constructor(
@@ -81,12 +100,25 @@ export class Bag {
     return bounds;
   }
 
+  get url(): string {
+    return this.file.url;
+  }
+
+  async size(start: number, stop: number): Promise<number> {
+    const bounds = await this.bounds(start, stop);
+    return bounds[bounds.length - 1] - bounds[0];
+  }
+
+  async location(index: number): Promise<Location> {
+    const [start, stop] = await this.bounds(index, index + 1);
+    return {file: this.file, start, stop, compressed: this.compressed};
+  }
+
   /** Returns a record as it is before compression. */
   async record(index: number): Promise<Uint8Array> {
     return (await this.records(index, index + 1))[0];
   }
 
-  /** Returns consecutive records. */
   async records(start: number, stop: number): Promise<Uint8Array[]> {
     const bounds = await this.bounds(start, stop);
     const first = bounds[0], size = bounds[bounds.length - 1] - first;

@@ -1,7 +1,8 @@
 // Datasets of one folder or of shard folders, by what a web server has: no listing is needed.
 
-import {Bag} from './bag';
+import {Bag, type Location, type Records} from './bag';
 import {CorruptError, MissingError, ServerError} from './errors';
+import {LinkedRecords} from './links';
 import {type RangeCache, readWhole, RemoteFile} from './ranges';
 import {readRows, type Ref, type Row, strideOf} from './refs';
 import {type FieldType, parseJson, parseSpec, type Spec} from './spec';
@@ -23,14 +24,6 @@ export interface Metadata {
   [key: string]: unknown;
 }
 
-/** Where a record lies: a range of bytes of a URL. */
-export interface Location {
-  url: string;
-  start: number;
-  stop: number;
-  compressed: boolean;
-}
-
 interface Shard {
   folder: Folder;
   first: number;
@@ -42,7 +35,7 @@ const MAX_PROBED = 4096;
 const PROBES = 8;
 
 class Folder {
-  private bags = new Map<string, Promise<Bag>>();
+  private fields = new Map<string, Promise<Records>>();
   private opened: Promise<Bag | null> | undefined;
   /** Whether Bags 0.x wrote it: known when refs are open. */
   starts = false;
@@ -54,6 +47,8 @@ class Folder {
     readonly spec: Spec,
     private sizes?: Record<string, number>,
     private expected?: number,
+    /** Whether it is a shard, which lies in the folder of the dataset. */
+    private isShard = false,
   ) {}
 
   /** Opens the refs; null if Granular wrote the folder, which has none. */
@@ -92,19 +87,19 @@ class Folder {
     return RemoteFile.open(this.cache, this.url + encodeURIComponent(name), size);
   }
 
-  bag(field: string): Promise<Bag> {
-    let bag = this.bags.get(field);
-    if (!bag) {
-      bag = this.openBag(field);
-      this.bags.set(field, bag);
-      bag.catch(() => this.bags.delete(field));
+  field(field: string): Promise<Records> {
+    let records = this.fields.get(field);
+    if (!records) {
+      records = this.openField(field);
+      this.fields.set(field, records);
+      records.catch(() => this.fields.delete(field));
     }
-    return bag;
+    return records;
   }
 
-  private async openBag(field: string): Promise<Bag> {
+  private async openField(field: string): Promise<Records> {
     const refs = await this.refs();
-    const names = [`${field}.bag`, `${field}.bagz`].filter(name => !this.sizes || Object.hasOwn(this.sizes, name));
+    const names = [`${field}.bag`, `${field}.bagz`, `${field}.links`].filter(name => !this.sizes || Object.hasOwn(this.sizes, name));
     for (const name of names) {
       try {
         const file = await this.open(name);
@@ -112,18 +107,25 @@ class Folder {
           const beside = await this.open(`${field}.idx`);
           return await Bag.open(file, {beside});
         }
-        return await Bag.openAny(this.cache, file, this.starts, this.beside ? 'beside' : 'tail');
+        const bag = await this.openBag(file);
+        if (!name.endsWith('.links')) return bag;
+        const [files, values] = await Promise.all([this.open(`${field}.files`), this.open(`${field}.values`)]);
+        return new LinkedRecords(field, bag, await this.openBag(files), values, Number(this.isShard));
       } catch (error) {
         if (!(error instanceof MissingError)) throw error;
       }
     }
-    throw new CorruptError(this.url, null, `field ${field}: has neither ${field}.bag nor ${field}.bagz`);
+    throw new CorruptError(this.url, null, `field ${field}: has no ${field}.bag, ${field}.bagz or ${field}.links`);
+  }
+
+  private openBag(file: RemoteFile): Promise<Bag> {
+    return Bag.openAny(this.cache, file, this.starts, this.beside ? 'beside' : 'tail');
   }
 
   async length(): Promise<number> {
     const refs = await this.refs();
     if (refs) return refs.count;
-    const bags = await Promise.all([...this.spec.keys()].map(name => this.bag(name)));
+    const bags = await Promise.all([...this.spec.keys()].map(name => this.field(name)));
     return bags.length ? Math.min(...bags.map(bag => bag.count)) : 0;
   }
 
@@ -228,10 +230,10 @@ export class Dataset {
     return (await this.ref(index, field))?.ref.count ?? null;
   }
 
-  private async ref(index: number, field: string): Promise<{bag: Bag; ref: NonNullable<Ref>} | null> {
+  private async ref(index: number, field: string): Promise<{bag: Records; ref: NonNullable<Ref>} | null> {
     const {folder, first} = this.shardOf(index);
     if (!folder.spec.has(field)) return null;
-    const [[row], bag] = await Promise.all([folder.rows(index - first, index - first + 1), folder.bag(field)]);
+    const [[row], bag] = await Promise.all([folder.rows(index - first, index - first + 1), folder.field(field)]);
     const ref = row.get(field) ?? null;
     if (ref && ref.count && ref.first + ref.count > bag.count) {
       throw new CorruptError(folder.url, index - first, `field ${field}: the ref ${ref.first} + ${ref.count} is outside its bag of ${bag.count} records`);
@@ -251,9 +253,7 @@ export class Dataset {
   async location(index: number, field: string, item = 0): Promise<Location | null> {
     const found = await this.ref(index, field);
     if (!found || item >= found.ref.count) return null;
-    const {bag, ref} = found;
-    const [start, stop] = await bag.bounds(ref.first + item, ref.first + item + 1);
-    return {url: bag.file.url, start, stop, compressed: bag.compressed};
+    return found.bag.location(found.ref.first + item);
   }
 
   /** Returns a decoded value: of a sequence an array of items, null where it is missing. */
@@ -266,11 +266,6 @@ export class Dataset {
     return type.sequence ? values : values[0];
   }
 
-  /** The bag of a field that a datapoint's records are in. */
-  bagOf(index: number, field: string): Promise<Bag> {
-    return this.shardOf(index).folder.bag(field);
-  }
-
   /**
    * Yields the values of a plain field for consecutive datapoints, in runs that are read at once.
    * `spend` is called with the bytes of a run before they are read.
@@ -278,7 +273,7 @@ export class Dataset {
   async *column(field: string, spend: (bytes: number) => void = () => {}, rows = 1 << 14): AsyncGenerator<{first: number; values: unknown[]}> {
     const type = this.type(field);
     for (const {folder, first, length} of this.shards) {
-      const bag = length && folder.spec.has(field) ? await folder.bag(field) : null;
+      const bag = length && folder.spec.has(field) ? await folder.field(field) : null;
       for (let start = 0; start < length; start += rows) {
         const stop = Math.min(length, start + rows);
         const refs = (await folder.rows(start, stop)).map(row => row.get(field) ?? null);
@@ -286,14 +281,11 @@ export class Dataset {
         const low = present.reduce((least, ref) => Math.min(least, ref.first), Infinity);
         const high = present.reduce((most, ref) => Math.max(most, ref.first), -1);
         const dense = high - low < 2 * rows;
-        if (bag && dense && high >= 0) {
-          const bounds = await bag.bounds(low, high + 1);
-          spend(bounds[bounds.length - 1] - bounds[0]);
-        }
+        if (bag && dense && high >= 0) spend(await bag.size(low, high + 1));
         const records = bag && dense && high >= 0 ? await bag.records(low, high + 1) : [];
         const values = [];
         for (const ref of refs) {
-          const record = ref && (dense ? records[ref.first - low] : await bag!.record(ref.first));
+          const record = ref && (dense ? records[ref.first - low] : (await bag!.records(ref.first, ref.first + 1))[0]);
           values.push(record ? decodeValue(type, record, folder.starts, `field ${field}`) : null);
         }
         yield {first: first + start, values};
@@ -322,10 +314,10 @@ function byIndex(index: unknown, base: string, cache: RangeCache) {
   const spec = parseSpec(types, where);
   const sizes = new Map<string, number>(), counts = new Map<string, number>();
   const isCount = (value: unknown) => Number.isSafeInteger(value) && (value as number) >= 0;
-  const add = (totals: Map<string, number>, files: Record<string, number>) => {
+  const add = (totals: Map<string, number>, files: Record<string, number>, suffix: RegExp) => {
     for (const [name, value] of Object.entries(files ?? {})) {
       if (!isCount(value)) throw new CorruptError(where, null, `expected a number for ${name}`);
-      const field = name.replace(/\.bagz?$/, '');
+      const field = name.replace(suffix, '');
       if (field !== name) totals.set(field, (totals.get(field) ?? 0) + value);
     }
   };
@@ -334,11 +326,11 @@ function byIndex(index: unknown, base: string, cache: RangeCache) {
       throw new CorruptError(where, null, 'expected the name of a shard folder and its length');
     }
     if (typeof shard.sizes !== 'object' || shard.sizes === null) throw new CorruptError(where, null, 'expected the sizes of each shard');
-    add(sizes, shard.sizes);
-    add(counts, shard.counts);
+    add(sizes, shard.sizes, /\.(bagz?|links|files|values)$/);
+    add(counts, shard.counts, /\.(bagz?|links)$/);
     // A shard may lack optional fields, and then lacks their bags.
-    const own = new Map([...spec].filter(([field]) => Object.hasOwn(shard.sizes, `${field}.bag`) || Object.hasOwn(shard.sizes, `${field}.bagz`)));
-    return {name: shard.name, length: shard.length, folder: new Folder(cache, `${base}${shard.name}/`, own, shard.sizes, shard.length)};
+    const own = new Map([...spec].filter(([field]) => ['bag', 'bagz', 'links'].some(suffix => Object.hasOwn(shard.sizes, `${field}.${suffix}`))));
+    return {name: shard.name, length: shard.length, folder: new Folder(cache, `${base}${shard.name}/`, own, shard.sizes, shard.length, true)};
   });
   folders.sort((a, b) => Number(a.name) - Number(b.name));
   return {spec, folders, totals: [sizes, counts]};
@@ -364,7 +356,7 @@ async function probe(base: string, cache: RangeCache) {
       const url = `${base}${String(first + i).padStart(6, '0')}/`;
       try {
         const types = parseSpec(parseJson(await readWhole(cache, `${url}spec.json`), url), url);
-        const folder = new Folder(cache, url, types);
+        const folder = new Folder(cache, url, types, undefined, undefined, true);
         return {folder, length: await folder.length()};
       } catch (error) {
         if (error instanceof MissingError) return null;

@@ -8,6 +8,8 @@ const MAX_CACHED_BYTES = 64 << 20;
 const MAX_REQUEST_BYTES = 4 << 20;
 /** Reads above this size are not kept. */
 const MAX_KEPT_READ = 1 << 20;
+/** Most bytes of what a server says about an error. */
+const MAX_REASON_BYTES = 1 << 12;
 /** Most bytes of a file that is read as a whole, such as shards.json. */
 const MAX_WHOLE_BYTES = 64 << 20;
 const MAX_CONCURRENT = 6;
@@ -90,12 +92,14 @@ export class RangeCache {
       this.bytes += data.length;
       return {data, size: data.length};
     }
+    const isText = response.status >= 400 && /^text\/plain\b/.test(response.headers.get('Content-Type') ?? '');
+    const reason = isText ? await readAtMost(response, MAX_REASON_BYTES, url).then(data => new TextDecoder().decode(data).trim(), () => '') : '';
     abort.abort();
     if (response.status === 416) return {data: new Uint8Array(0), size: size ?? (start === 0 ? 0 : null)};
     if (response.status === 200) throw new ServerError(url, 'the server ignores the header Range: it answers 200 with '
       + 'the whole file, where 206 with Content-Range is needed (a plain nginx, Apache, S3 or `bags view` does that)');
     if ([403, 404, 410].includes(response.status)) throw new MissingError(url, response.status);
-    throw new ServerError(url, `HTTP ${response.status} ${response.statusText}`.trim());
+    throw new ServerError(url, reason || `HTTP ${response.status} ${response.statusText}`.trim());
   }
 }
 

@@ -2,7 +2,8 @@
 
 import {useEffect, useState} from 'preact/hooks';
 
-import type {Dataset, Location} from '../bags/dataset';
+import type {Location} from '../bags/bag';
+import type {Dataset} from '../bags/dataset';
 
 export type Loaded<T> = {state: 'loading'} | {state: 'error'; error: Error} | {state: 'ready'; value: T};
 
@@ -74,7 +75,7 @@ export async function mediaUrl(dataset: Dataset, index: number, field: string, i
   if (!location) return null;
   const type = mimeOf(dataset.type(field).word);
   if (!location.compressed && await startWorker()) {
-    const search = new URLSearchParams({url: location.url, start: String(location.start), stop: String(location.stop), type});
+    const search = new URLSearchParams({url: location.file.url, start: String(location.start), stop: String(location.stop), type});
     return {url: new URL(`record/?${search}`, document.baseURI.replace(/[?#].*$/, '')).href, location, byRanges: true};
   }
   const records = await dataset.records(index, field, item, item + 1);

@@ -2,7 +2,7 @@
 
 import {useEffect, useRef, useState} from 'preact/hooks';
 
-import type {Dataset, Location} from '../bags/dataset';
+import type {Location} from '../bags/bag';
 import {readMatroska} from '../media/matroska';
 import {readMp4, type VideoInfo} from '../media/mp4';
 import type {FieldProps} from './datapoint';
@@ -30,7 +30,7 @@ export function VideoPanel({dataset, index, field, clock}: FieldProps) {
     const clips: Clip[] = [];
     for (let item = 0; item < count; item++) {
       const media = (await mediaUrl(dataset, index, field, item))!;
-      const {size, read} = await bytesOf(dataset, index, field, media);
+      const {size, read} = await bytesOf(media);
       const info = await readMp4(size, read) ?? await readMatroska(size, read);
       const duration = info ? info.times[info.times.length - 1] : await durationOf(media.url);
       const start = clips.length ? clips[clips.length - 1].start + clips[clips.length - 1].duration : 0;
@@ -126,14 +126,13 @@ function Player({clips, field, clock, rate}: PlayerProps) {
   </>;
 }
 
-/** The bytes of a video, for the readers of headers: of the bag, or of the record if that is compressed. */
-async function bytesOf(dataset: Dataset, index: number, field: string, {url, location}: {url: string; location: Location}) {
-  const {start, stop, compressed} = location;
+/** The bytes of a video, for the readers of headers: of its file, or of the record if that is compressed. */
+async function bytesOf({url, location}: {url: string; location: Location}) {
+  const {file, start, stop, compressed} = location;
   if (compressed) {
     const record = await (await fetch(url)).blob();
     return {size: record.size, read: async (from: number, to: number) => new Uint8Array(await record.slice(from, to).arrayBuffer())};
   }
-  const {file} = await dataset.bagOf(index, field);
   return {size: stop - start, read: (from: number, to: number) => file.read(start + from, start + to)};
 }
 
