@@ -12,6 +12,8 @@ interface WorkerScope {
 
 const scope = self as unknown as WorkerScope;
 
+/** The types of answers. With others, such as HTML, an address could make a page of this origin from the bytes of a record. */
+const MEDIA = /^(audio|image|video)\/[a-z0-9]+$/;
 /** Most bytes of one answer: the element asks for more when it needs more. */
 const PIECE = 1 << 18;
 
@@ -23,7 +25,7 @@ scope.addEventListener('fetch', event => {
 });
 
 async function answer(request: Request, search: URLSearchParams): Promise<Response> {
-  const start = Number(search.get('start')), stop = Number(search.get('stop'));
+  const start = Number(search.get('start')), stop = Number(search.get('stop')), type = search.get('type') ?? '';
   const size = stop - start;
   const match = /^bytes=(\d+)-(\d*)$/.exec(request.headers.get('Range') ?? 'bytes=0-');
   const first = Number(match?.[1] ?? 0);
@@ -41,7 +43,7 @@ async function answer(request: Request, search: URLSearchParams): Promise<Respon
   return new Response(found.body, {
     status: 206,
     headers: {
-      'Content-Type': search.get('type') || 'application/octet-stream',
+      'Content-Type': MEDIA.test(type) ? type : 'application/octet-stream',
       'Content-Range': `bytes ${first}-${last}/${size}`,
       'Content-Length': String(last - first + 1),
       'Accept-Ranges': 'bytes',

@@ -1,7 +1,7 @@
 // The built page in Chromium, against a plain web server with ranges. Screenshots are left in tests/out/screenshots.
 
 import {execFileSync} from 'node:child_process';
-import {existsSync, mkdirSync, readdirSync, readFileSync} from 'node:fs';
+import {existsSync, mkdirSync, readdirSync, readFileSync, statSync} from 'node:fs';
 import {join} from 'node:path';
 import {pathToFileURL} from 'node:url';
 import {gzipSync} from 'node:zlib';
@@ -376,6 +376,19 @@ describe('datapoint', () => {
     await panel('text').getByText('needs the zstd dictionary').waitFor();
     await expect.poll(() => panel('id').textContent()).toContain('7');
     expect(problems).toEqual([]);
+  });
+
+  test('an address makes no page of the bytes of a record', async () => {
+    await open('media', 'view=datapoint&at=1');
+    await expect.poll(() => panel('video').locator('video').count()).toBe(1);
+    const url = `${server.url}/data/media/caption.bag`;
+    const {size} = statSync(`${OUT}values/media/caption.bag`);
+    const record = (type: string) => `record/?${new URLSearchParams({url, start: '0', stop: String(size), type})}`;
+    for (const type of ['text/html', 'image/svg+xml', 'application/xhtml+xml']) {
+      expect(await page.evaluate(async address => (await fetch(address)).headers.get('Content-Type'), record(type))).toBe('application/octet-stream');
+      await page.goto(new URL(record(type), page.url()).href).catch(() => {});  // A download.
+      expect(await page.evaluate(() => 'hacked' in window)).toBe(false);
+    }
   });
 
   test('damage is shown in its place', async () => {
