@@ -218,6 +218,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     protocol_version = 'HTTP/1.1'
     timeout = 60
+    disable_nagle_algorithm = True  # Or the body waits 40 ms for the acknowledgement of the headers.
     server: _Server
 
     def do_GET(self) -> None:
