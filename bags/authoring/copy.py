@@ -24,8 +24,8 @@ from bags.dataset.fingerprint import fingerprint, source_fingerprints
 from bags.dataset.metadata import keep_packages, metadata_to_store
 from bags.dataset.open import open as open_dataset
 from bags.dataset.options import Compression, WriteOptions, WriterSettings
+from bags.dataset.progress_log import ProgressLog, resumed
 from bags.dataset.refs import RefsFormat
-from bags.dataset.resume import ProgressLog, resumed
 from bags.dataset.selection import Fields, select_whole
 from bags.dataset.sharded_writer import ShardedDatasetWriter
 from bags.dataset.source_options import advise_source_options

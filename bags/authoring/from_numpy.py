@@ -14,7 +14,7 @@ from bags.dataset.base import Dataset
 from bags.dataset.field_writer import Run
 from bags.dataset.open import open as open_dataset
 from bags.dataset.options import WriteOptions, WriterSettings
-from bags.dataset.resume import ProgressLog
+from bags.dataset.progress_log import ProgressLog
 from bags.dataset.sharded_writer import ShardedDatasetWriter
 from bags.dataset.written import Written
 from bags.errors import SpecError

@@ -13,7 +13,7 @@ from bags.dataset.base import Dataset
 from bags.dataset.encoder import Encoder, collect
 from bags.dataset.fingerprint import source_fingerprints
 from bags.dataset.options import WriteOptions, WriterSettings
-from bags.dataset.resume import ProgressLog
+from bags.dataset.progress_log import ProgressLog
 from bags.dataset.sharded_writer import ShardedDatasetWriter
 from bags.dataset.spec import parse_spec
 from bags.dataset.written import Written

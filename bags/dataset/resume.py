@@ -1,10 +1,9 @@
-"""Resuming datasets: which datapoints are kept, and the log of a dataset that is made from a source."""
+"""Resuming datasets: which files and datapoints of an interrupted writer are kept."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from bags.bag.checksums import SUFFIX, checksums_name
 from bags.bag.journal import certain_counts
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
-from bags.dataset.json_files import check_json, remove_json, write_json
+from bags.dataset.json_files import remove_json
 from bags.dataset.mark import MARK, is_mark
 from bags.dataset.metadata import METADATA, STATISTICS
 from bags.dataset.refs import RefsFormat, dangling, is_missing
@@ -22,8 +21,6 @@ from bags.errors import CorruptError
 from bags.links.existing import first_lost
 from bags.storage import Store
 
-_Skipped = TypeVar('_Skipped', bound=Sequence[Any])
-
 LINKED = ('.links', '.files', '.values')
 """Suffixes of the bags of a linked field: the links, the files that they lead to, and other records."""
 BAG_SUFFIXES = ('.bag', '.bagz', *LINKED)
@@ -31,10 +28,6 @@ ROWS_AT_ONCE = 1 << 18
 """Rows of refs that are checked at a time."""
 SOURCE = 'source.json'
 """A file beside shards: their source, and the progress in it (`ProgressLog`)."""
-SOURCE_CHANGED = (
-    'resume: the source is another one, or has changed since the earlier run: datapoints of both would be '
-    'mixed (check_source=False resumes anyway, mode="overwrite" begins again)'
-)
 
 
 def is_temporary(name: str) -> bool:
@@ -261,90 +254,3 @@ def _is_complete(refs: BagFile, index: int, format: RefsFormat, counts: dict[str
         if count and first + count > counts[name] and not (field_type.optional and is_missing(first)):
             return False
     return True
-
-
-class ProgressLog:
-    """The source of a dataset, and what resuming needs besides its length, in `source.json`.
-
-    Args:
-        writer: The `ShardedDatasetWriter` that writes the dataset.
-        source: The source of the dataset, as JSON values.
-        resume: Whether to read the log of an earlier run, if there was one.
-        check_source: Whether to raise if the source has another fingerprint.
-
-    Raises:
-        ValueError: The dataset has another source, or has datapoints without a log.
-    """
-
-    def __init__(self, writer: Any, source: dict[str, Any], resume: bool, check_source: bool = True) -> None:
-        self._store = store = writer.store
-        self._path = store.join(writer.path, SOURCE)
-        self._checksum: bool = writer.checksum
-        self._source = source
-        self.state: dict[str, Any] = {}
-        """JSON values, stored by `save`."""
-        self.may_be_repaired = False
-        """Whether the run ended at damage of the source, which may be repaired before it is resumed."""
-        if resume and store.exists(self._path):
-            data = store.read(self._path)
-            check_json(store, self._path, data, 'remove it and begin again with mode="overwrite"')
-            found = json.loads(data)
-            check_source = check_source and not found.get('may_be_repaired')
-            # An earlier version has not written the identity, which replaces the fingerprint.
-            ignored = 'fingerprint' if 'identity' in found and 'identity' in source else 'identity'
-            for name, value in source.items():
-                is_checked = name != ignored and (check_source or name not in ('fingerprint', 'identity'))
-                if is_checked and found.get(name) != value:
-                    raise ValueError(f'{self._path}: {_difference(name, found.get(name), value)}')
-            self.state = found.get('state', {})
-            if any(found.get(name) != value for name, value in source.items()):
-                self.save()
-        elif resume and len(writer):
-            raise ValueError(
-                f'{self._path}: is missing, so it is unknown what the {len(writer)} datapoints are made '
-                'from; expected the file that an earlier run wrote'
-            )
-        else:
-            self.save()
-
-    def save(self) -> None:
-        """Writes source and state, atomically."""
-        found = {**self._source, 'state': self.state}
-        if self.may_be_repaired:
-            found['may_be_repaired'] = True
-        data = json.dumps(found).encode()
-        write_json(self._store, self._path, data, self._checksum)
-
-
-def resumed(
-    length: int, skipped: Iterable[_Skipped], count: Callable[[_Skipped], int] = lambda _: 1
-) -> tuple[int, list[_Skipped]]:
-    """Returns the input to continue with after some datapoints, and the inputs skipped before it.
-
-    Inputs that were skipped after the last durable datapoint are read again.
-
-    Args:
-        length: Datapoints.
-        skipped: Begin with the number of an input.
-        count: Returns how many inputs one of them is.
-    """
-    position, before = length, []
-    for entry in sorted(skipped, key=lambda entry: entry[0]):
-        if entry[0] <= position:
-            before.append(entry)
-            position += count(entry)
-    return position, before
-
-
-def _difference(name: str, found: Any, given: Any) -> str:
-    """Describes how the source differs from that of the earlier run, and what the user can do."""
-    if name == 'length' and isinstance(found, int) and isinstance(given, int):
-        if given < found:
-            return f'resume: expected the {found:,} inputs of the earlier run, got only {given:,}'
-        return (
-            f'resume: expected the {found:,} inputs of the earlier run, got {given:,}. Resume with the first '
-            f'{found:,} of them; write the others to a dataset of their own, and join both with bags.concat'
-        )
-    if name in ('fingerprint', 'identity'):
-        return SOURCE_CHANGED
-    return f'resume: the dataset is made from something else: expected {name} {found!r}, got {given!r}'

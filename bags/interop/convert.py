@@ -12,8 +12,8 @@ from bags.concurrency import map_concurrently
 from bags.dataset.listing import shard_numbers
 from bags.dataset.metadata import METADATA, Metadata, dump_metadata, metadata_to_store, rename_metadata
 from bags.dataset.options import WriteOptions, WriterSettings
+from bags.dataset.progress_log import ProgressLog, resumed
 from bags.dataset.registry import encoders
-from bags.dataset.resume import ProgressLog, resumed
 from bags.dataset.sharded_writer import ShardedDatasetWriter
 from bags.dataset.source_options import advise_source_options
 from bags.dataset.spec import parse_spec

@@ -12,8 +12,8 @@ from bags.concurrency import map_concurrently
 from bags.dataset.batch import spread
 from bags.dataset.encoder import Encoder
 from bags.dataset.open import open as open_dataset
+from bags.dataset.progress_log import SOURCE_CHANGED
 from bags.dataset.registry import encoders
-from bags.dataset.resume import SOURCE_CHANGED
 from bags.dataset.sharded_writer import ShardedDatasetWriter
 from bags.dataset.spec import FieldType, parse_spec
 from bags.dataset.written import Skipped
