@@ -1,12 +1,25 @@
-"""Adopting the data of another format: which fields are linked, and what readers have to permit."""
+"""Adopting the data of another format: which fields are linked, what readers permit, and what came since."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable
+import os
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
-from bags.interop.source import Source
+from bags.dataset.listing import shard_numbers
+from bags.dataset.open import open as open_dataset
+from bags.dataset.options import WriterSettings
+from bags.dataset.sharded_writer import ShardedDatasetWriter
+from bags.interop.extensions import KEY
+from bags.interop.files import Entry, FileSource
+from bags.interop.imported import BATCH, Comparison, as_named_in_source
+from bags.interop.source import Damaged, Source, list_some
+from bags.links.comparison import LinkComparison
+from bags.storage import store_for
 
+CHANGED = 'expected a source that only grows: adopt it anew, or pass check_source=False to keep what there is'
 MIN_LINKED_BYTES = 256
 """Mean bytes of records above which `link=True` links a field."""
 
@@ -52,3 +65,102 @@ def linked_folders(folders: Collection[str]) -> list[str]:
     pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(min(parts), max(parts), strict=False))
     common = '/'.join(part for part, _ in pairs)
     return [common] if common.rpartition('://')[2].strip('/') else sorted(folders)
+
+
+def is_begun(path: str | os.PathLike[str], settings: WriterSettings) -> bool:
+    """Returns whether there are shards to resume, whose linked fields are fixed."""
+    store, folder = store_for(path, **settings.storage)
+    try:
+        return settings.resume and bool(shard_numbers(store, folder))
+    except FileNotFoundError:
+        return False
+
+
+def with_optional(
+    types: Mapping[str, str], path: str | os.PathLike[str], settings: WriterSettings
+) -> dict[str, str]:
+    """Returns the types of a source, with those fields optional that are so in the dataset it is added to."""
+    with open_dataset(path, raw=True, **settings.storage) as dataset:
+        stored = dataset.spec
+    return {
+        name: stored[name] if stored.get(name, '').rstrip('?') == text.rstrip('?') else text
+        for name, text in types.items()
+    }
+
+
+def new_entries(
+    source: FileSource,
+    writer: ShardedDatasetWriter,
+    storage: Mapping[str, Any],
+    names: Mapping[str, str],
+    notes: list[str],
+    *,
+    check_source: bool,
+    workers: int,
+) -> Iterator[Entry]:
+    """Returns the entries that are not in a dataset yet, in the order of the source.
+
+    A name that several datapoints have is that of the first ones in the source.
+
+    Args:
+        source, writer, storage, names, notes, workers: As in `remaining_entries`.
+        check_source: Whether to compare the other entries with the dataset.
+
+    Raises:
+        ValueError: The files of a datapoint are missing or have changed.
+    """
+    writer.flush()
+    with open_dataset(writer.path, raw=True, **storage) as found:
+        dataset = as_named_in_source(found, names)
+        known: dict[str, deque[int]] = defaultdict(deque)
+        for index, row in enumerate(dataset[:, KEY]):
+            known[str(row[KEY], 'utf-8')].append(index)
+        comparison = Comparison(source, dataset, workers)
+        new, pending = set(), list[tuple[int, Entry]]()
+        for position, entry in enumerate(source.entries()):
+            if not known[entry.key]:
+                new.add(position)
+                continue
+            pending.append((known[entry.key].popleft(), entry))
+            if len(pending) == BATCH and check_source:
+                comparison.check(pending)
+                pending = []
+        if check_source:
+            comparison.check(pending)
+            lost = [key for key, indices in known.items() if indices]
+            if lost:
+                raise ValueError(f'{list_some(lost)}: the files of these datapoints are missing; {CHANGED}')
+            notes += comparison.notes()
+    return (entry for position, entry in enumerate(source.entries()) if position in new)
+
+
+def check_first(
+    source: Source,
+    writer: ShardedDatasetWriter,
+    storage: Mapping[str, Any],
+    names: Mapping[str, str],
+    position: int,
+) -> None:
+    """Compares the last datapoint of a dataset with its source, and all linked files.
+
+    Args:
+        source, writer, storage, names: As in `remaining_entries`.
+        position: The number of the last datapoint in the source.
+
+    Raises:
+        ValueError: They differ, so that the datapoints of the dataset are not the first ones of the source.
+    """
+    writer.flush()
+    with open_dataset(writer.path, raw=True, **storage) as found:
+        if not len(found):
+            return
+        dataset = as_named_in_source(found, names)
+        comparison = LinkComparison(dataset)
+        if change := comparison.check_files(source.linked, source.opener):
+            raise ValueError(f'{change}; {CHANGED}')
+        entry = next(source.entries(position))
+        values = {} if isinstance(entry, Damaged) else source.load(entry)
+        for field in source.linked:
+            if not comparison.agree(len(dataset) - 1, field, values.get(field)):
+                where = f'datapoint {len(dataset) - 1:,} of the dataset, field {field!r}'
+                raise ValueError(f'{where}: its source has another value, or another order; {CHANGED}')

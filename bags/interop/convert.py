@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, Unpack
 
 from bags.concurrency import map_concurrently
-from bags.dataset.listing import shard_numbers
 from bags.dataset.metadata import METADATA, Metadata, dump_metadata, metadata_to_store, rename_metadata
 from bags.dataset.options import WriteOptions, WriterSettings
 from bags.dataset.progress_log import ProgressLog, resumed
@@ -20,7 +19,14 @@ from bags.dataset.spec import parse_spec
 from bags.dataset.written import Skipped, Written
 from bags.errors import BagsError, EncodeError, SourceError
 from bags.indexing import chunk_length
-from bags.interop.adopt import fields_to_link, linked_folders
+from bags.interop.adopt import (
+    check_first,
+    fields_to_link,
+    is_begun,
+    linked_folders,
+    new_entries,
+    with_optional,
+)
 from bags.interop.extensions import KEY
 from bags.interop.files import FileSource
 from bags.interop.fingerprint import fingerprint_of_files
@@ -29,7 +35,6 @@ from bags.interop.open_source import SourcePath, open_source
 from bags.interop.source import Damaged, Source, list_some, naming
 from bags.links.sources import LinkOpener
 from bags.progress import progress as show_progress
-from bags.storage import store_for
 from bags.validation import merge, one_of, worker_count
 
 MAX_BATCH = 64
@@ -49,6 +54,7 @@ def convert(
     spec: Mapping[str, str | None] | None = None,
     rename: Mapping[str, str] | None = None,
     link: bool | Iterable[str] = False,
+    update: bool = False,
     on_error: Literal['raise', 'skip'] = 'raise',
     encode: bool = False,
     check_source: bool = True,
@@ -75,6 +81,9 @@ def convert(
             them, and needs the files in which they are. True links those whose records have more than 256
             bytes on average, of the first 1,000 datapoints. Of linked media only the first bytes are checked.
             Values that are compressed in the source are copied.
+        update: With `link`, add what the source has got since the dataset was made: new files, tars and
+            chunks. Its datapoints stay, and new ones follow them. There need not be a dataset yet. Raises if
+            files of the dataset are missing or have changed, which `check_source=False` leaves as they are.
         encode: Encode media again that a copy would not serve: the episodes of a video file of LeRobot that
             do not begin at a key frame. `notes` of the result lists them.
         check_source: With `resume`, raise if the source has changed since the earlier run: the names, sizes
@@ -99,6 +108,10 @@ def convert(
     one_of('on_error', on_error, ('raise', 'skip'))
     settings = merge(WriterSettings, None, options, function=convert)
     settings.refuse_links('link=(FIELD, …) links fields of the source')
+    if update:
+        if not link:
+            raise ValueError('update: expected link=True, or the fields that are linked')
+        settings.resume, options = True, {**options, 'resume': True}
     workers = worker_count(workers)
     if not isinstance(source, Source):
         sources = source if isinstance(source, list | tuple) else [source]
@@ -122,9 +135,12 @@ def convert(
     if settings.metadata is None:
         options = {**options, 'metadata': _metadata(source, names)}
     types = {names[name]: text for name, text in source.spec.items()}
+    begun = is_begun(path, settings)
+    if update and begun:
+        types = with_optional(types, path, settings)
     paths, storage_options = source.opened_from or ([], source_options)
     source.opener = LinkOpener(storage_options)
-    if (linked := fields_to_link(source, link)) and not (link is True and _is_begun(path, settings)):
+    if (linked := fields_to_link(source, link)) and not (link is True and begun):
         options = {**options, 'links': {names[name] for name in linked}}
     with ShardedDatasetWriter(path, types, _encoders(source), **options) as writer:
         source.linked = {name for name in source.spec if names[name] in writer.links}
@@ -138,7 +154,12 @@ def convert(
         if isinstance(source, FileSource) and source.key_field == KEY:
             start = len(writer)
             entries = source.entries()
-            if start:
+            if start and update:
+                entries = new_entries(
+                    source, writer, settings.storage, names, notes, check_source=check_source,
+                    workers=workers,
+                )  # fmt: skip
+            elif start:
                 entries = remaining_entries(
                     source, writer, settings.storage, names, skipped, notes, check_source=check_source,
                     workers=workers,
@@ -150,13 +171,18 @@ def convert(
                 if ends_only and settings.resume and check_source and len(writer):
                     detail = 'was compared with the earlier one by its size and its ends only'
                     notes.append(f'resumed: of the source, {list_some(ends_only)} {detail}')
-            log = ProgressLog(writer, made_from, settings.resume, check_source)
+            log = ProgressLog(writer, made_from, settings.resume, check_source and not update, grows=update)
             noted: list[list[Any]] = log.state.get('skipped', [])
             start, left_out = resumed(len(writer), noted, lambda entry: int(entry[3]))
             log.state['skipped'] = left_out
             if len(left_out) < len(noted):
                 log.save()
             skipped += [Skipped(name, detail) for _, name, detail, _ in left_out]
+            if update and check_source:
+                last = start
+                for position, _, _, length in reversed(left_out):
+                    last = position if position + length == last else last
+                check_first(source, writer, settings.storage, names, last - 1)
             entries = source.entries(start)
         loaded = _load(source, names, entries, workers if source.loads_in_threads else 1)
         with (
@@ -186,15 +212,6 @@ def convert(
     return Written(
         len(writer), writer.shards, writer.size, writer.spec, skipped, [*source.notes, *notes], parents
     )
-
-
-def _is_begun(path: str | os.PathLike[str], settings: WriterSettings) -> bool:
-    """Returns whether there are shards to resume, whose linked fields are fixed."""
-    store, folder = store_for(path, **settings.storage)
-    try:
-        return settings.resume and bool(shard_numbers(store, folder))
-    except FileNotFoundError:
-        return False
 
 
 def _new_names(source: Source, rename: Mapping[str, str]) -> dict[str, str]:

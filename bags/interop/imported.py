@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bags.concurrency import map_concurrently
+from bags.dataset.base import Dataset
 from bags.dataset.batch import spread
 from bags.dataset.encoder import Encoder
 from bags.dataset.open import open as open_dataset
@@ -22,8 +23,7 @@ from bags.indexing import Int64s, offsets_of
 from bags.interop.exported import NUMBERS
 from bags.interop.extensions import KEY
 from bags.interop.files import Entry, FileSource
-from bags.links.existing import ExistingRecords
-from bags.links.sources import OpenedLink
+from bags.links.comparison import LinkComparison
 
 MAX_BYTES = 1 << 26
 """Bytes of each field whose files are read again."""
@@ -66,7 +66,7 @@ def remaining_entries(
     entries = source.entries()
     pending: list[tuple[int, Entry]] = []
     with open_dataset(writer.path, raw=True, **storage) as found:
-        dataset = found.rename({new: name for name, new in names.items()})
+        dataset = as_named_in_source(found, names)
         comparison = Comparison(source, dataset, workers)
         for index, row in enumerate(dataset[:, KEY]):
             key = str(row[KEY], 'utf-8')
@@ -87,6 +87,11 @@ def remaining_entries(
     return entries
 
 
+def as_named_in_source(dataset: Dataset, names: Mapping[str, str]) -> Dataset:
+    """Returns a dataset whose fields have the names that they have in the source."""
+    return dataset.rename({new: name for name, new in names.items() if new in dataset.types})
+
+
 class Comparison:
     """Compares files with the records of a dataset: sizes, and contents up to `MAX_BYTES` of each field."""
 
@@ -97,14 +102,15 @@ class Comparison:
         self._types = {
             name: field_type
             for name, field_type in types.items()
-            if name != KEY and not _is_remuxed(field_type)
+            if name != KEY and name in dataset.types and not _is_remuxed(field_type)
         }
+        self._added = types.keys() - dataset.types.keys()
         self._encoder = Encoder(types, {**encoders, **source.encoders})
         self._kept = [
             name for name, field_type in self._types.items() if field_type.word not in (*NUMBERS, 'array')
         ]
         """The fields whose records have the sizes of their files."""
-        self._links = ExistingRecords()
+        self._links = LinkComparison(dataset)
         self._read = dict.fromkeys(self._types, 0)
         self._not_read = dict.fromkeys(types, 0)
         """Number of datapoints whose files of a field were not compared by content."""
@@ -125,6 +131,9 @@ class Comparison:
         Raises:
             ValueError: One differs.
         """
+        for index, entry in entries:
+            for field in self._added & (entry.files.keys() | entry.columns.keys()):
+                raise self._error(index, entry, field)
         by_content = [self._fields_to_read(index, entry) for index, entry in entries]
         self._check_sizes(entries, by_content)
 
@@ -203,30 +212,8 @@ class Comparison:
         copied = [name for name in fields if name not in linked]
         stored = self._dataset[index, copied] if copied else {}
         changed = (name for name in copied if self._encode(name, values.get(name)) != stored[name])
-        moved = (name for name in linked if not self._has_links(index, name, values.get(name)))
+        moved = (name for name in linked if not self._links.agree(index, name, values.get(name)))
         return next(itertools.chain(changed, moved), None)
-
-    def _has_links(self, index: int, field: str, value: Any) -> bool:
-        """Returns whether the links of a datapoint are those of its source, to the same ranges and bytes."""
-        values = [] if value is None else value if isinstance(value, list) else [value]
-        ranges = self._dataset.record_ranges(np.array([index]), field)
-        count = int(ranges.counts[0])
-        if count != len(values):
-            return False
-        first = int(ranges.firsts[0])
-        bag = ranges.sources[int(ranges.which[0])].bag if count else None
-        run = self._links.link(bag, np.arange(first, first + count)) if bag is not None else None
-        for position, each in enumerate(values):
-            assert run is not None
-            start, stop = int(run.starts[position]), int(run.stops[position])
-            file: Any = run.files[int(run.which[position])]
-            if isinstance(each, OpenedLink):
-                found = each.offset, each.stop, each.entry.size, each.entry.sample
-                if found != (start, stop, file.size, file.sample):
-                    return False
-            elif len(each) != stop - start:  # Copied, as it could not be linked.
-                return False
-        return True
 
     def _encode(self, field: str, value: Any) -> Any:
         """Returns the record of a value, a list of them for a sequence, None for a missing one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,6 +93,11 @@ class ExistingRecords:
             ValueError: Its records are compressed with a dictionary that is not in a file.
         """
         return self._bags[bag]
+
+    def files_of(self, bag: StoredRecords) -> Iterator[LinkedFile]:
+        """Yields the files that links lead to, with absolute paths; none for a bag without links."""
+        if isinstance(bag, LinkedRecords):
+            yield from (self._file_of(bag, number) for number in range(1, bag.files.count + 1))
 
     def _file_of(self, bag: LinkedRecords, number: int) -> LinkedFile:
         if number == VALUES_FILE:

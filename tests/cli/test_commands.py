@@ -11,6 +11,7 @@ import pytest
 
 import bags
 from bags.cli.app import build_app
+from tests.interop.test_adopt import make_photos
 
 CREATED = {'import': 'dataset', 'export': 'photos'}
 """The folder that the examples of these commands create."""
@@ -476,3 +477,12 @@ def test_an_export_is_replaced_and_notes_of_an_import_are_printed(work, run):
     check_line(run('import', 'tars', 'other', code=1), 'is an unfinished export')
     refused = '--resume continues it, --mode overwrite replaces it'
     check_line(run('export', 'dataset', 'tars', code=1), refused)
+
+
+def test_files_are_adopted(run, tmp_path):
+    make_photos(tmp_path / 'photos', range(3))
+    shown = run('import', tmp_path / 'photos', tmp_path / 'index', '--link').output
+    assert f"readers permit them by links=['{tmp_path}/photos']" in shown
+    make_photos(tmp_path / 'photos', (30,))
+    shown = run('import', tmp_path / 'photos', tmp_path / 'index', '--link', '--update').output
+    assert '4 datapoints' in shown

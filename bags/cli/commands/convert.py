@@ -66,6 +66,9 @@ def import_(
         bool,
         typer.Option('--link', help='Do not copy records of over 256 bytes on average: link to the files.'),
     ] = False,
+    update: Annotated[
+        bool, typer.Option('--update', help='With --link: add what the source has got since.')
+    ] = False,
     compression: Compression = None,
     shard_size: ShardSize = SHARD_SIZE,
     shard_length: ShardLength = None,
@@ -84,7 +87,7 @@ def import_(
 
     Example: bags import photos dataset
 
-    Example: bags import photos index --link
+    Example: bags import photos index --link --update
 
     Example: bags import photos dataset --dry-run --spec cls='int(8)' --spec json=none
     """
@@ -133,6 +136,7 @@ def import_(
             rename=names,
             on_error=on_error,
             link=link,
+            update=update,
             encode=encode,
             check_source=check_source,
             workers=workers,

@@ -1,0 +1,135 @@
+"""Adopted data that grows: an update adds what came since, and equals adopting all of it anew."""
+
+import shutil
+
+import pytest
+
+import bags
+from bags.errors import SourceError
+from tests.interop.sources.streams import GOLDEN
+from tests.interop.test_adopt import make_photos, make_tar, photo, rows
+
+
+def update(source, path, **options):
+    return bags.convert(source, path, link=True, update=True, **options)
+
+
+def by_key(path):
+    return sorted(
+        ({**row, '__key__': bytes(row['__key__'])} for row in rows(path)), key=lambda row: row['__key__']
+    )
+
+
+def test_folders_that_grow(tmp_path):
+    raw, index = tmp_path / 'raw', tmp_path / 'index'
+    make_photos(raw, range(0, 12, 2))
+    assert update(raw, index).datapoints == 6  # There is no dataset yet.
+    for first in (1, 20):
+        make_photos(raw, range(first, first + 12, 2))
+        before = [bytes(row['__key__']) for row in rows(index)]
+        done = update(raw, index)
+        bags.convert(raw, tmp_path / f'anew-{first}', link=True)
+        assert by_key(index) == by_key(tmp_path / f'anew-{first}')
+        assert [bytes(row['__key__']) for row in rows(index)][: len(before)] == before
+        assert done.datapoints == len(before) + 6
+    assert update(raw, index).datapoints == 18
+    assert bags.verify(index, links=True) == []
+
+
+def test_fields_that_come_later(tmp_path):
+    raw, index = tmp_path / 'raw', tmp_path / 'index'
+    make_photos(raw, (1, 3))
+    update(raw, index)
+    (raw / 'z').mkdir()
+    (raw / 'z' / '9.jpg').write_bytes(photo(9))
+    for extension in ('json', 'cls', 'txt'):
+        (raw / 'z' / f'9.{extension}').write_text('9')
+    done = update(raw, index)
+    bags.convert(raw, tmp_path / 'anew', link=True)
+    assert by_key(index) == by_key(tmp_path / 'anew')
+    assert done.spec['json'] == 'json?'
+    (raw / 'z' / '8.jpg').write_bytes(photo(8))
+    with pytest.raises(SourceError, match="z/8: field 'cls' of type utf8: is missing"):
+        update(raw, index)
+
+
+def test_what_is_missing_or_has_changed(tmp_path):
+    raw, index = tmp_path / 'raw', tmp_path / 'index'
+    make_photos(raw, range(6))
+    update(raw, index)
+    (raw / 'a' / '0003.jpg').write_bytes(photo(7))
+    with pytest.raises(ValueError, match=r"a/0003, field 'jpg', datapoint 1 of the dataset: .*changed"):
+        update(raw, index)
+    (raw / 'a' / '0003.jpg').write_bytes(photo(3))
+    (raw / 'b' / '0001.txt').write_text('another caption')
+    with pytest.raises(ValueError, match=r"b/0001, field 'txt'"):
+        update(raw, index)
+    (raw / 'b' / '0001.txt').write_text('caption 1')
+    for path in (raw / 'c').glob('0002.*'):
+        path.rename(tmp_path / path.name)
+    make_photos(raw, (10,))
+    with pytest.raises(
+        ValueError, match=r"'c/0002': the files of these datapoints are missing; .*check_source"
+    ):
+        update(raw, index)
+    assert update(raw, index, check_source=False).datapoints == 7
+    with pytest.raises(ValueError, match='update: expected link=True'):
+        bags.convert(raw, index, update=True)
+
+
+def test_tars_that_come_later(tmp_path):
+    raw, index = tmp_path / 'raw', tmp_path / 'index'
+    raw.mkdir()
+    for tar in range(4):
+        # In each tar, keys are the same.
+        (raw / f'{tar}.tar').write_bytes(make_tar(range(5)) if tar % 2 else make_tar(range(5, 8)))
+        update(raw, index)
+    bags.convert(raw, tmp_path / 'anew', link=True)
+    assert rows(index) == rows(tmp_path / 'anew')
+    (raw / '3.tar').write_bytes(make_tar(range(7)))
+    with pytest.raises(ValueError, match=r"000000, field 'jpg', datapoint 11 of the dataset"):
+        update(raw, index)
+
+
+def test_an_interrupted_adoption(tmp_path):
+    raw, index = tmp_path / 'raw', tmp_path / 'index'
+    make_photos(raw, range(6))
+    (raw / 'b' / '0004.jpg').write_bytes(b'no photo')
+    with pytest.raises(SourceError):
+        update(raw, index)
+    make_photos(raw, range(8))
+    update(raw, index)
+    bags.convert(raw, tmp_path / 'anew', link=True)
+    assert by_key(index) == by_key(tmp_path / 'anew')
+
+
+def shards_of_mds(path, count):
+    """Makes a folder of MDS of some of the shards of the golden one."""
+    import json
+
+    path.mkdir(exist_ok=True)
+    found = json.loads((GOLDEN / 'mds' / 'index.json').read_text())
+    found['shards'] = found['shards'][:count]
+    (path / 'index.json').write_text(json.dumps(found))
+    for shard in found['shards']:
+        shutil.copy(GOLDEN / 'mds' / shard['raw_data']['basename'], path)
+
+
+def test_shards_of_mds_that_come_later(tmp_path):
+    raw, index = tmp_path / 'raw', tmp_path / 'index'
+    shards_of_mds(raw, 1)
+    update(raw, index)
+    shards_of_mds(raw, 2)
+    assert update(raw, index).datapoints == update(raw, index).datapoints == 4
+    bags.convert(raw, tmp_path / 'anew', link=True)
+    assert rows(index) == rows(tmp_path / 'anew')
+    bags.convert(raw, index, link=True, resume=True)  # The log has the source as it is now.
+    shard = raw / 'shard.00000.mds'
+    data = bytearray(shard.read_bytes())
+    data[-1] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(ValueError, match=r'shard\.00000\.mds has changed; expected a source that only grows'):
+        update(raw, index)
+    shards_of_mds(raw, 1)
+    with pytest.raises(ValueError, match='expected the 4 inputs of the earlier run, got only 2'):
+        update(raw, index)
