@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -15,7 +16,7 @@ from bags.cli.commands.info import info, metadata, statistics
 from bags.cli.commands.show import cat, show
 from bags.cli.commands.verify import recover, verify
 from bags.cli.commands.view import view
-from bags.cli.errors import exits_with_code
+from bags.cli.errors import USAGE, exits_with_code, usage_message
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     'Show': (cat, diff, info, metadata, show, statistics, view),
@@ -28,6 +29,24 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
 
 class Commands(typer.core.TyperGroup):
     """The commands, whose help is plain text: to import what draws boxes takes longer than all else."""
+
+    def main(  # type: ignore[override]
+        self, args: Any = None, standalone_mode: bool = True, **options: Any
+    ) -> Any:
+        """Runs a command. An invalid command line is an error of one line, like other errors."""
+        try:
+            code = super().main(args=args, standalone_mode=False, **options)
+        except Exception as exc:
+            if not (standalone_mode and hasattr(exc, 'format_message')):
+                raise
+            if type(exc).__name__ == 'NoArgsIsHelpError':
+                exc.show()  # type: ignore[attr-defined]
+                sys.exit(USAGE)
+            print(f'bags: {usage_message(exc)}', file=sys.stderr)
+            sys.exit(USAGE)
+        if standalone_mode:
+            sys.exit(code or 0)
+        return code
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Writes a section for each theme, with the first sentence of each command."""

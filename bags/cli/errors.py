@@ -29,6 +29,23 @@ USER_ERRORS = (BagsError, OSError, EOFError, ValueError, LookupError, TypeError,
 """Errors that users can cause. Others are bugs, and keep their traceback."""
 
 
+POSITIONAL = ('path', 'source', 'target', 'field', 'key')
+"""Arguments of commands that are no options."""
+USAGE_WORDS = (
+    (r"^Invalid value for '(.+?)': (?:Value error, )?", r'\1: '),
+    (r'^No such option: (\S+) \(Possible options: (\S+)\)$', r'no option \1; did you mean \2?'),
+    (r'^No such option: (\S+?)\.?(?: \(Possible options: (.+)\))?$', r'no option \1'),
+    (r"^No such command '(.*)'\.$", r'no command \1'),
+    (r"^Missing (?:argument|option|parameter) '(.+)'\.$", r'\1 is missing'),
+    (r"'(.*)' is not one of (.+)\.$", r"expected one of \2, got '\1'"),
+    (r'Input should be greater than or equal to (\S+)', r'expected at least \1'),
+    (r'Input should be less than or equal to (\S+)', r'expected at most \1'),
+    (r'^Got unexpected extra argument\(s\) \((.+)\)$', r'too many arguments: \1'),
+    (r'Input should be a valid integer, .*', 'expected an integer'),
+)
+"""Words of Typer's errors, and those of the command."""
+
+
 class UsageError(ValueError):
     """An invalid argument, or a field that does not exist."""
 
@@ -50,6 +67,16 @@ def exits_with_code(command: Callable[..., None]) -> Callable[..., None]:
             fail(_with_options(_message(exc), keywords), USAGE if isinstance(exc, UsageError) else FAILED)
 
     return run
+
+
+def usage_message(error: Any) -> str:
+    """Returns an error of Typer in the words of this command: `info: no option --jsn`."""
+    message = str(error.format_message())
+    for pattern, text in USAGE_WORDS:
+        message = re.sub(pattern, text, message)
+    command = error.ctx.command_path if getattr(error, 'ctx', None) else 'bags'
+    name = command.partition(' ')[2]
+    return f'{name}: {message} ({command} -h)' if name else f'{message} ({command} -h)'
 
 
 def fail(message: str, code: int = FAILED) -> NoReturn:
@@ -87,6 +114,10 @@ def _with_options(message: str, options: Collection[str]) -> str:
         option = name.replace('_', '-')
         return {'True': f'--{option}', 'False': f'--no-{option}'}.get(value) or f'--{option} {value[1:-1]}'
 
+    # The name of an argument at the start: "format: expected …".
+    name = re.match(r'(\w+): ', message)
+    if name is not None and name[1] in options and name[1] not in POSITIONAL:
+        message = f'--{name[1].replace("_", "-")}{message[len(name[1]) :]}'
     # Not those of a call that a message shows: bags.export(…, resume=True).
     return re.sub(r"(?<!…, )\b(\w+)=(True|False|'\w+'|\"\w+\")", option, message)
 

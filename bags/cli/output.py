@@ -14,6 +14,8 @@ from bags.display.tables import Column, is_unicode
 if TYPE_CHECKING:
     from bags.dataset.written import Written
 
+MIN_COLUMN = 16
+"""Characters of a column of values that are not folded."""
 PIPE_COLUMNS = 10_000
 """Width of output that is not a terminal, so that nothing is truncated or wrapped."""
 
@@ -39,6 +41,10 @@ def print_rich(content: Any) -> None:
 
     is_piped = not sys.stdout.isatty() and 'COLUMNS' not in environ
     out = Console(highlight=False, soft_wrap=False, width=PIPE_COLUMNS if is_piped else None)
+    if isinstance(content, Table):  # Lines longer than the terminal, rather than names that are cut.
+        out.width = max(
+            out.width, sum(column.min_width or 0 for column in content.columns) + 2 * len(content.columns)
+        )
     with out.capture() as captured:
         # Lines of text are wrapped by the terminal, so that paths can be copied.
         out.print(content, soft_wrap=not isinstance(content, Table))
@@ -77,7 +83,12 @@ def table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> 
     for number, (heading, justify) in enumerate(columns):
         side: Any = 'right' if justify == 'right' else 'left'
         style = '' if number else 'bold'
-        made.add_column(heading, justify=side, overflow='fold', no_wrap=justify == 'whole', style=style)
+        is_whole = not number or justify == 'whole'  # The first column has names, which can then be copied.
+        longest = max((len(row[number]) for row in rows), default=0)
+        width = max(len(heading), longest if is_whole else min(longest, MIN_COLUMN))
+        made.add_column(
+            heading, justify=side, overflow='fold', no_wrap=is_whole, style=style, min_width=width
+        )
     for row in rows:
         made.add_row(*map(as_text, row))
     return made

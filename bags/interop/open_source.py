@@ -226,7 +226,9 @@ def _raise_no_files(root: str, storage_options: Mapping[str, Any] | None) -> NoR
     if fs.isfile(inside):
         if is_archive(root):
             raise SourceError(root, 'is an archive, which is not read: unpack it')
-        raise SourceError(root, f'expected a folder, *.tar, or one of {known}; format= names another')
+        raise SourceError(root, f'expected a folder, *.tar, or one of {known}; format names another')
+    if not fs.exists(inside):
+        raise FileNotFoundError(errno.ENOENT, 'no such file or folder', root)
     detail = f'no files to import; expected a folder of files, *.tar, or one of {known}'
     raise FileNotFoundError(errno.ENOENT, detail, root)
 

@@ -214,7 +214,7 @@ def test_cat(work, run):
         (['copy', 'texts.bagz', 'x'], 'expected a dataset, which is a folder, got a bag alone'),
         (['export', 'photos', 'x'], 'no dataset here: expected spec.json, or shard folders 000000'),
         (['export', 'episodes', 'photos'], 'something is there already; choose another place'),
-        (['import', 'nowhere', 'x'], 'no files to import'),
+        (['import', 'nowhere', 'x'], 'no such file or folder'),
         (['info', 'nowhere'], 'nowhere: no such dataset or bag'),
         (['info', '.'], 'such as texts.bagz'),
         (['show', 'episodes', '--rows', '20'], 'no datapoint 20: there are 20'),
@@ -486,3 +486,42 @@ def test_files_are_adopted(run, tmp_path):
     make_photos(tmp_path / 'photos', (30,))
     shown = run('import', tmp_path / 'photos', tmp_path / 'index', '--link', '--update').output
     assert '4 datapoints' in shown
+
+
+@pytest.mark.parametrize(
+    ('line', 'message'),
+    [
+        ('info --jsn episodes', 'info: no option --jsn; did you mean --json? (bags info -h)'),
+        ('info --zzz episodes', 'info: no option --zzz (bags info -h)'),
+        ('copy episodes', 'copy: TARGET is missing (bags copy -h)'),
+        ('info a b', 'info: too many arguments: b (bags info -h)'),
+        (
+            'copy a b --mode new',
+            "copy: --mode: expected one of 'create', 'overwrite', got 'new' (bags copy -h)",
+        ),
+        ('statistics a --samples 0', 'statistics: --samples: expected at least 1 (bags statistics -h)'),
+        ('statistics a --samples x', 'statistics: --samples: expected an integer (bags statistics -h)'),
+        ('nothing', 'no command nothing (bags -h)'),
+    ],
+)
+def test_a_wrong_command_line_is_an_error_of_one_line(line, message, run):
+    assert run(*line.split(), code=2).stderr == f'bags: {message}\n'
+
+
+def test_an_import_of_nothing(work, run):
+    assert run('import', 'nope', 'out', code=1).stderr == 'bags: nope: no such file or folder\n'
+    assert run('import', 'photos', 'out', '--format', 'zip', code=1).stderr.startswith(
+        'bags: --format: expected'
+    )
+
+
+def test_names_of_fields_are_not_folded(tmp_path, run, monkeypatch):
+    name = 'observation.images.a_very_long_name_of_a_camera'
+    with bags.DatasetWriter(tmp_path / 'x', {name: 'utf8', 'b': 'array(float32,7)'}) as writer:
+        writer.append({name: 'word ' * 100, 'b': np.zeros(7, np.float32)})
+    monkeypatch.setenv('COLUMNS', '60')
+    for command in ('info', 'show'):
+        lines = run(command, tmp_path / 'x').stdout.splitlines()
+        row = next(line for line in lines if line.startswith(name))
+        assert len(row.split()) > 1, lines
+    assert 'array(float32,7)' in run('info', tmp_path / 'x').stdout

@@ -39,7 +39,10 @@ def test_an_unknown_format_lists_those_known(tmp_path):
     (tmp_path / 'x.xyz').write_bytes(b'hello')
     with pytest.raises(bags.SourceError, match=r'x.xyz: expected a folder, .*\*.mds, .*\*.parquet'):
         bags.convert(tmp_path / 'x.xyz', tmp_path / 'out')
+    (tmp_path / 'empty').mkdir()
     with pytest.raises(FileNotFoundError, match=r'no files to import; expected a folder of files, \*\.tar'):
+        bags.convert(tmp_path / 'empty', tmp_path / 'out')
+    with pytest.raises(FileNotFoundError, match='no such file or folder'):
         bags.convert(tmp_path / 'nowhere', tmp_path / 'out')
     assert not (tmp_path / 'out').exists()
 

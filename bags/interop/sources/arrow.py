@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import posixpath
 import re
@@ -13,6 +15,7 @@ from bags.dataset.metadata import Metadata, metadata_of_fields
 from bags.dataset.registry import encoders
 from bags.dataset.spec import FieldType, parse_type
 from bags.errors import SourceError
+from bags.formats.signatures import HEAD_BYTES, identify
 from bags.interop.arrow_files import Table, open_table
 from bags.interop.arrow_values import values_of
 from bags.interop.formats import SPLITS
@@ -25,6 +28,10 @@ if TYPE_CHECKING:
 
 _PARTITION = re.compile(r'/([^/=]+)=[^/]*(?=/)')
 """A folder of a partitioned dataset: `label=cat`."""
+IMAGE_TYPES = {'JPEG': 'jpeg', 'PNG': 'png', 'WebP': 'webp', 'AVIF': 'avif'}
+"""Formats of images, and their types."""
+IMAGES_TO_SEE = 1000
+"""Values of a column of bytes that are looked at."""
 _SHARD = re.compile(r'(.+)-\d{5}-of-\d{5}(-[0-9a-f]+)?\.\w+')
 
 Entry = tuple[str, int, dict[str, Any]]
@@ -84,6 +91,8 @@ class ArrowSource(Source):
         """Number of rows in each part of each file."""
         self._fields: dict[str, pa.Field] = {}
         """Arrow fields by the name in the dataset."""
+        self._of_bytes: list[str] = []
+        """Fields of bytes of which no metadata says the type."""
         schema: pa.Schema | None = None
         with_nulls: set[str] = set()
         for path in paths:
@@ -104,6 +113,12 @@ class ArrowSource(Source):
         for name in sorted({key for path in paths for key in _PARTITION.findall(path)} - set(schema.names)):
             self.notes.append(f'column {name!r}, which is in the names of folders, is left out')
         self._infer(schema, with_nulls)
+        self._images = dict(self._find_images())
+        """Fields of bytes whose first values are images of one format: the format."""
+        for field, format in self._images.items():
+            word = IMAGE_TYPES[format]
+            self.spec[field] = word + '?' * self.spec[field].endswith('?')
+            self.notes.append(f'field {field!r}: bytes become {word}, as the first values are {format}')
         if not self.spec:
             columns = ', '.join(map(repr, schema.names)) or 'no columns'
             raise SourceError(paths[0], f'expected a column with values, got {columns} without any')
@@ -124,6 +139,8 @@ class ArrowSource(Source):
                 continue
             field_type, classes = type_of_feature(features.get(name), column.type)
             self.spec[field] = field_type + '?' * (name in with_nulls)
+            if field_type == 'bytes':
+                self._of_bytes.append(field)
             if classes is not None:
                 facts.setdefault(field, {})['classes'] = classes
             if getattr(column.type, 'permutation', None):
@@ -142,6 +159,28 @@ class ArrowSource(Source):
             merged = {**known, **{field: {**known.get(field, {}), **each} for field, each in facts.items()}}
             self.metadata = {**self.metadata, 'fields': merged}
         self.metadata = metadata_of_fields(self.metadata, self.spec)
+
+    def _find_images(self) -> Iterator[tuple[str, str]]:
+        """Yields the fields of bytes whose first 1,000 values are images of one format, and the format."""
+        for field in self._of_bytes:
+            formats: set[str] = set()
+            with contextlib.suppress(SourceError):  # Reading the values raises it.
+                for value in itertools.islice(self._first_values(field), IMAGES_TO_SEE):
+                    formats.add(identify(value[:HEAD_BYTES]))
+                    if len(formats) > 1 or not formats <= IMAGE_TYPES.keys():
+                        break
+            if len(formats) == 1 and (format := formats.pop()) in IMAGE_TYPES:
+                yield field, format
+
+    def _first_values(self, field: str) -> Iterator[bytes]:
+        types = {field: parse_type(self.spec[field])}
+        for path, parts in self._files.items():
+            with reading(path, self.format):
+                table = open_table(path, self._storage_options)
+                for number in parts:
+                    for (value,) in self._values(table, number, types, 0):
+                        if isinstance(value, bytes):
+                            yield value
 
     def entries(self, start: int = 0) -> Iterator[Entry | Damaged]:
         for path, parts in self._files.items():
@@ -185,6 +224,12 @@ class ArrowSource(Source):
         for field, value in entry[2].items():
             if isinstance(value, Exception):
                 raise SourceError(self.name(entry), f'field {field!r} of type {self.spec[field]}: {value}')
+            format = self._images.get(field)
+            is_inferred = format is not None and self.spec[field].removesuffix('?') == IMAGE_TYPES[format]
+            if is_inferred and value is not None and identify(value[:HEAD_BYTES]) != format:
+                detail = f'expected {format}, as the first values are, got {identify(value[:HEAD_BYTES])}'
+                advice = f"spec={{{field!r}: 'bytes'}}, or --spec {field}=bytes, takes all values as they are"
+                raise SourceError(self.name(entry), f'field {field!r}: {detail}; {advice}')
         return entry[2]
 
     def name(self, entry: Entry) -> str:

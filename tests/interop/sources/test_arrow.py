@@ -619,3 +619,33 @@ def test_bool8_and_time_zones_of_items(tmp_path):
     bags.convert(source, tmp_path / 'out')
     with bags.open(tmp_path / 'out') as dataset:
         assert [row['flag'] for row in dataset] == [False, True]
+
+
+def test_bytes_that_are_images_have_their_type(tmp_path):
+    jpeg, png = (bytes(bags.encoders[word](np.zeros((4, 4, 3), np.uint8))) for word in ('jpeg', 'png'))
+    columns = {
+        'photo': [jpeg, None, jpeg],
+        'mask': [png] * 3,
+        'mixed': [jpeg, png, png],
+        'raw': [b'a', b'b', b''],
+    }
+    pq.write_table(pa.table(columns), tmp_path / 'x.parquet')
+    done = bags.convert(tmp_path / 'x.parquet', tmp_path / 'out')
+    assert done.spec == {'photo': 'jpeg?', 'mask': 'png', 'mixed': 'bytes', 'raw': 'bytes'}
+    assert "field 'photo': bytes become jpeg, as the first values are JPEG" in done.notes
+    assert bags.open(tmp_path / 'out')[0, 'mask']['mask'].shape == (4, 4, 3)
+
+
+def test_a_later_value_that_is_no_image_raises(tmp_path):
+    jpeg = bytes(bags.encoders['jpeg'](np.zeros((4, 4, 3), np.uint8)))
+    values = [jpeg] * 1000 + [b'no image']
+    pq.write_table(pa.table({'photo': values}), tmp_path / 'x.parquet')
+    message = (
+        r"x.parquet, row 1000: field 'photo': expected JPEG, as the first values are, got bytes .*photo=bytes"
+    )
+    with pytest.raises(bags.SourceError, match=message):
+        bags.convert(tmp_path / 'x.parquet', tmp_path / 'out')
+    done = bags.convert(tmp_path / 'x.parquet', tmp_path / 'whole', spec={'photo': 'bytes'})
+    assert (done.datapoints, done.spec['photo']) == (1001, 'bytes')
+    done = bags.convert(tmp_path / 'x.parquet', tmp_path / 'part', on_error='skip')
+    assert (done.datapoints, len(done.skipped)) == (1000, 1)
