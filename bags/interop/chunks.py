@@ -116,12 +116,12 @@ class ChunkSource(RecordSource):
         if self._compressed:
             self.notes.append(f'the records of compressed chunks are copied: {list_some(self._compressed)}')
         return self.measured(
-            [
+            {
                 field
                 for field, column in self._columns
                 if self.spec.get(field) == column.type
                 if column.is_raw or (not column.decode and is_stored_as_is(parse_type(column.type)))
-            ]
+            }
         )
 
     def decode(self, entry: Record, data: bytes | OpenedLink) -> Mapping[str, Any]:

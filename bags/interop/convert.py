@@ -79,7 +79,7 @@ def convert(
         rename: The new name of each field to rename.
         link: Fields, by their names in the source, whose records are not copied: the dataset has links to
             them, and needs the files in which they are. True links those whose records have more than 256
-            bytes on average, of the first 1,000 datapoints. Of linked media only the first bytes are checked.
+            bytes on average, of the first 100 datapoints. Of linked media only the first bytes are checked.
             Values that are compressed in the source are copied.
         update: With `link`, add what the source has got since the dataset was made: new files, tars and
             chunks. Its datapoints stay, and new ones follow them. There need not be a dataset yet. Raises if
@@ -300,7 +300,8 @@ def _load(
         yield from zip(names, loaded, strict=True)
         values = [value for each in loaded if isinstance(each, dict) for value in each.values()]
         size = sum(map(_size_of, values))
-        length = chunk_length(len(batch), size, BATCH_BYTES, min(4 * workers, MAX_BATCH))
+        most = MAX_BATCH if source.linked else min(4 * workers, MAX_BATCH)
+        length = chunk_length(len(batch), size, BATCH_BYTES, most)
 
 
 def _next_batch(source: Source, entries: Iterator[Any], length: int) -> list[Any]:

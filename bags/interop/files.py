@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import io
-import itertools
 import json
 import math
 from collections import Counter
@@ -107,22 +106,14 @@ class FileSource(Source):
         """Returns the bytes of the files of each field that has some, without reading them."""
 
     def linkable(self) -> dict[str, float | str]:
-        found: dict[str, float | str] = {}
-        total, count = Counter[str](), Counter[str]()
-        for entry in itertools.islice(self.entries(), MEASURED_DATAPOINTS):
-            total.update(self.sizes(entry))
-            count.update(
-                {name: len(each) if isinstance(each, list) else 1 for name, each in entry.files.items()}
-            )
-        for name, text in self.spec.items():
-            field_type = parse_type(text)
-            if not count[name]:
-                found[name] = 'has no files'
-            elif not is_stored_as_is(field_type):
-                found[name] = f'a file is not a record of type {text}'
-            else:
-                found[name] = total[name] / count[name]
-        return found
+        own = (self.key_field, WRITTEN_EXTENSIONS)
+        return self.measured(
+            {
+                name
+                for name, text in self.spec.items()
+                if name not in own and is_stored_as_is(parse_type(text))
+            }
+        )
 
     def load(self, entry: Entry, fields: Iterable[str] | None = None) -> dict[str, Any]:
         """Returns the datapoint of an entry, or some fields of it, with undecoded values: bytes or str."""
@@ -188,8 +179,6 @@ def is_transport_stream(extension: str, read: Callable[[], bytes]) -> bool:
     return extension == 'ts' and identify(read()) in ('MPEG-TS', 'M2TS')
 
 
-MEASURED_DATAPOINTS = 1000
-"""The datapoints, from the first, whose files tell which fields are linked."""
 MAX_PARSES = 10
 """Times that the header of a .npy file is parsed before an error of Python's parser counts."""
 MEDIA_FORMATS = {word: (name,) for word, name in FORMATS.items()} | {

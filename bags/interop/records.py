@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import abc
-import itertools
 import json
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
@@ -15,13 +14,11 @@ from bags.dataset.registry import bind_decoder, encoders
 from bags.dataset.spec import parse_type
 from bags.errors import BagsError, SourceError, SpecError
 from bags.interop.files import MEDIA_FORMATS, checked_link, checked_value
-from bags.interop.source import RECORD_ENCODERS, Collecting, Damaged, Source, find_filesystem, reading
+from bags.interop.source import RECORD_ENCODERS, Damaged, Source, find_filesystem, reading
 from bags.links.sources import OpenedLink
 
 FIELD = 'record'
 """The field for records of unknown structure."""
-MEASURED_RECORDS = 100
-"""The records, from the first, whose sizes tell which fields are linked."""
 MAX_JSON_BYTES = 1 << 28
 
 Read = Callable[[str, int, int], Iterator[bytes | OpenedLink | Damaged]]
@@ -81,26 +78,6 @@ class RecordSource(Source):
         `load` adds file and record to a ValueError.
         """
 
-    def measured(self, fields: Collection[str]) -> dict[str, float | str]:
-        """Returns what `linkable` does, from the first records, given the fields that can be linked."""
-        self.linked = fields
-        damaged: list[tuple[str, str]] = []
-        sizes: dict[str, list[int]] = {field: [] for field in fields}
-        for entry in itertools.islice(self.entries(), MEASURED_RECORDS):
-            with Collecting(damaged):
-                for field, value in ({} if isinstance(entry, Damaged) else self.load(entry)).items():
-                    if isinstance(value, OpenedLink):
-                        sizes[field].append(len(value))
-        self.linked = ()
-        if damaged and not any(sizes.values()):
-            raise SourceError(*damaged[0])
-        return {
-            field: sum(sizes[field]) / len(sizes[field])
-            if sizes.get(field)
-            else f'{self.format} stores no records of type {text}'
-            for field, text in self.spec.items()
-        }
-
 
 class Bytes(RecordSource):
     """Records that become a field `record` byte for byte, of the type given by the user; bytes by default.
@@ -117,7 +94,7 @@ class Bytes(RecordSource):
         )
 
     def linkable(self) -> dict[str, float | str]:
-        return self.measured(self.spec)
+        return self.measured(self.spec.keys())
 
     def decode(self, entry: Record, data: bytes | OpenedLink) -> Mapping[str, Any]:
         field_type = parse_type(self.spec[FIELD])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import itertools
 import re
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 from bags.dataset.metadata import Metadata
 from bags.dataset.spec import MAX_NAME_LENGTH, NAME, is_reserved
 from bags.errors import BagsError, CorruptError, MissingDependencyError, SourceError
-from bags.links.sources import LinkOpener
+from bags.links.sources import LinkOpener, OpenedLink
 from bags.storage.retry import RetryPolicy
 from bags.storage.urls import SCHEMES, locate
 
@@ -20,6 +21,8 @@ MAX_EXPANDED_BYTES = 1 << 30
 """Maximum bytes of a value that its source stores in fewer: compressed, or with holes."""
 MAX_RATIO = 1 << 12
 """Maximum ratio of the bytes of all values to those of their files, above `MAX_EXPANDED_BYTES`."""
+MEASURED_DATAPOINTS = 100
+"""The datapoints, from the first, that tell which fields are linked."""
 RECORD_ENCODERS = dict.fromkeys(('json', 'msgpack', 'tree'), lambda value, *_args: bytes(value))
 """Encoders for values that are already records: encoding again could change spaces or the order of keys."""
 
@@ -103,6 +106,34 @@ class Source(abc.ABC):
     def linkable(self) -> dict[str, float | str]:
         """Returns the mean bytes of a record of each field, or why none of its records can be linked."""
         return dict.fromkeys(self.spec, f'{self.format} stores no records that could be linked')
+
+    def measured(self, fields: Collection[str]) -> dict[str, float | str]:
+        """Returns what `linkable` does, from the first datapoints, given the fields that can be linked.
+
+        Raises:
+            SourceError: None of these datapoints can be read.
+        """
+        damaged: list[tuple[str, str]] = []
+        sizes: dict[str, list[int]] = {field: [] for field in fields}
+        linked = set()
+        self.linked = fields
+        for entry in itertools.islice(self.entries(), MEASURED_DATAPOINTS):
+            with Collecting(damaged):
+                datapoint = {} if isinstance(entry, Damaged) else self.load(entry)
+                for field in datapoint.keys() & sizes.keys():
+                    value = datapoint[field]
+                    items = value if isinstance(value, list) else [value]
+                    sizes[field] += map(len, items)
+                    linked |= {field for each in items if isinstance(each, OpenedLink)}
+        self.linked = ()
+        if damaged and not linked:
+            raise SourceError(*damaged[0])
+        return {
+            field: sum(sizes[field]) / len(sizes[field])
+            if field in linked
+            else f'no value of type {text} is stored as its record'
+            for field, text in self.spec.items()
+        }
 
     def name(self, entry: Any) -> str:
         """Returns the file and the record of an entry, for error messages."""
