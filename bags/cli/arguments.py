@@ -28,6 +28,12 @@ Rows = Annotated[
     option('--rows', metavar='ROWS', help='As 7, -1, 0:5, -5: or ::2; several separated by commas.'),
 ]
 Fields = Annotated[str | None, option('--fields', '-f', metavar='NAMES', help='Fields, separated by commas.')]
+Links = Annotated[
+    list[str] | None,
+    option(
+        '--links', metavar='PREFIX', help='Also follow links to this file or folder, or "all"; repeatable.'
+    ),
+]
 DropField = Annotated[
     str | None, option('--drop-field', metavar='NAMES', help='Leave out fields, separated by commas.')
 ]
@@ -129,6 +135,11 @@ def parse_fields(text: str | None, known: Collection[str]) -> list[str] | None:
     for name in names:
         check_field(name, known)
     return names
+
+
+def parse_links(prefixes: list[str] | None) -> bool | list[str]:
+    """Returns what `bags.open` takes as `links`."""
+    return 'all' in (prefixes or ()) or prefixes or []
 
 
 def parse_renames(texts: Collection[str] | None, known: Collection[str]) -> dict[str, str]:

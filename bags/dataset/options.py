@@ -16,7 +16,7 @@ from bags.bag.options import (
 )
 from bags.dataset.schema import Decoders
 from bags.formats.scalars import MAX_VALUE_SIZE
-from bags.links.permission import permitted_paths
+from bags.links.permission import PermittedPaths, permitted_paths
 from bags.storage import Store, store_for
 from bags.validation import (
     Option,
@@ -51,9 +51,7 @@ class ReadOptions(ReadingKeywords, total=False):
     """Maximum bytes of a decoded image, video, recording or tree: 1 GiB by default. SECURITY.md lists the
     types."""
 
-    links: Annotated[
-        bool | str | os.PathLike[str] | Iterable[str | os.PathLike[str]], Option((), permitted_paths)
-    ]
+    links: Annotated[PermittedPaths, Option((), permitted_paths)]
     """What links may reach besides the dataset itself and bags of the datasets beside it: paths of files and
     folders, or True for all. None by default: a dataset must not make its reader open other files."""
 

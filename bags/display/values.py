@@ -17,6 +17,7 @@ from bags.display.counts import byte_count
 from bags.errors import BagsError
 from bags.formats.ffmpeg import open_container
 from bags.formats.signatures import DEMUXERS, EXTENSIONS, FORMATS, IMAGES, identify_file
+from bags.links.permission import PermittedPaths
 
 UNDECODED = frozenset([*FORMATS, 'image', 'video', 'audio', 'bytes'])
 """Words whose records are described by their headers instead of decoded."""
@@ -35,9 +36,9 @@ RECORD_HEAD = 256
 """Bytes of an unknown record that are inspected."""
 
 
-def open_to_show(path: str) -> Dataset:
-    """Opens a dataset; values of media and of unknown types are bytes."""
-    return open_with_known_decoders(path, undecoded=UNDECODED)
+def open_to_show(path: str, *, links: PermittedPaths = ()) -> Dataset:
+    """Opens a dataset; values of media and of unknown types are bytes. `links` are as in `bags.open`."""
+    return open_with_known_decoders(path, undecoded=UNDECODED, links=links)
 
 
 def is_undecoded(field_type: FieldType) -> bool:

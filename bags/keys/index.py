@@ -37,6 +37,7 @@ from bags.dataset.selection import select_whole
 from bags.dataset.spec import FieldType
 from bags.errors import CorruptError
 from bags.indexing import Int64s
+from bags.links.permission import PermittedPaths
 from bags.progress import progress as show_progress
 from bags.storage import File, Hints
 from bags.storage.base import Buffer
@@ -266,6 +267,7 @@ def create_index(
     field: str,
     *,
     progress: bool | None = None,
+    links: PermittedPaths = (),
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> int:
@@ -280,7 +282,7 @@ def create_index(
         path: The dataset: str, path or URL.
         field: A field of type `utf8`, `bytes`, `int` or `uint`. Missing values are not in the index.
         progress: Show a bar: True, False, or None for on terminals.
-        filesystem, storage_options: As in `bags.open`.
+        links, filesystem, storage_options: As in `bags.open`.
 
     Returns:
         The number of datapoints in the index.
@@ -293,7 +295,7 @@ def create_index(
         OSError: The dataset is on a web server.
         CorruptError: A record cannot be read.
     """
-    with open_dataset(path, filesystem=filesystem, storage_options=storage_options) as dataset:
+    with open_dataset(path, links=links, filesystem=filesystem, storage_options=storage_options) as dataset:
         check_key_field(dataset, field)
         folder = dataset.index_folder()
         folder.store.make_folder(folder.path)  # Raises for a web server before any key is read.

@@ -18,6 +18,9 @@ from bags.storage.urls import locate, plain_path
 VARIABLE = 'BAGS_LINKS'
 """The environment variable with more permitted paths, with commas between them."""
 
+PermittedPaths = bool | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+"""The option `links`: paths, each of a file or a folder, or True for all."""
+
 Links = Literal[True] | tuple[str, ...]
 """Permitted paths, each a file or a folder; True for all."""
 
@@ -77,8 +80,8 @@ class Permission:
             return path
         folder = _parent(path)
         raise PermissionError(
-            f'links to {path} are not permitted: if the dataset is trusted, bags.open(…, links=[{folder!r}]) '
-            f'or {VARIABLE}={folder}'
+            f'links to {path} are not permitted: if the dataset is trusted, '
+            f'bags.open(…, links=[{folder!r}]), --links {folder} or {VARIABLE}={folder}'
         )
 
     def _is_of_dataset(self, path: str) -> bool:

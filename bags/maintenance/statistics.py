@@ -29,6 +29,7 @@ from bags.dataset.registry import IMAGE_WORDS, VIDEO_WORDS, fixed_dtype
 from bags.dataset.selection import FrameSelection, select_whole
 from bags.dataset.spec import FieldType
 from bags.display.tables import as_lines, statistics_table
+from bags.links.permission import PermittedPaths
 from bags.maintenance.accumulator import QUANTILES, Accumulator
 from bags.progress import Advance
 from bags.progress import progress as show_progress
@@ -91,6 +92,7 @@ def statistics(
     workers: int | None = None,
     again: bool = False,
     progress: bool | None = None,
+    links: PermittedPaths = (),
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Statistics:
@@ -110,7 +112,7 @@ def statistics(
         workers: Number of threads; the number of processors unless given.
         again: For a path, read the data even if saved statistics are there.
         progress: Whether to show a progress bar; None: if standard error is a terminal.
-        filesystem, storage_options: As in `bags.open`, for a path.
+        links, filesystem, storage_options: As in `bags.open`, for a path.
 
     Raises:
         KeyError, TypeError: No such field, or one that is not numeric.
@@ -122,7 +124,7 @@ def statistics(
     if not isinstance(dataset, str | os.PathLike):
         check_dataset('statistics', dataset)
         return Statistics(_compute(dataset, _numeric_fields(dataset, fields), samples, workers, progress))
-    with open_dataset(dataset, filesystem=filesystem, storage_options=storage_options) as opened:
+    with open_dataset(dataset, links=links, filesystem=filesystem, storage_options=storage_options) as opened:
         names = _numeric_fields(opened, fields)
         folder = opened.index_folder()
         store, file = folder.store, folder.store.join(folder.path, STATISTICS)

@@ -23,6 +23,7 @@ from bags.dataset.spec import Spec, load_spec
 from bags.errors import CorruptError, SpecError
 from bags.keys.index import INDEX_SUFFIX, KeyIndex
 from bags.links.linked_files import LinkedFiles
+from bags.links.permission import PermittedPaths
 from bags.maintenance.consolidate import index_damage
 from bags.maintenance.location import Location, locate
 from bags.maintenance.verify_bag import Check, Damage, Finding, Note, Result
@@ -51,7 +52,7 @@ def verify(
     decoders: Mapping[str, Callable[..., Any]] | None = None,
     workers: int | None = None,
     progress: bool | None = None,
-    links: Any = (),
+    links: PermittedPaths = (),
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[Finding]:

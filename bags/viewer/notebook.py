@@ -12,6 +12,7 @@ from bags.dataset.reader import DatasetReader
 from bags.dataset.sharded_reader import ShardedDatasetReader
 from bags.display.datasets import dataset_as_html
 from bags.indexing import check_index
+from bags.links.permission import PermittedPaths
 from bags.maintenance.location import Location
 from bags.viewer.server import ViewServer
 
@@ -25,7 +26,7 @@ def view(
     *,
     height: int = 720,
     port: int = 0,
-    links: Any = (),
+    links: PermittedPaths = (),
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DatasetPage | DatapointTable:

@@ -22,6 +22,7 @@ from bags.dataset.shard_index import INDEX, dump_index
 from bags.errors import BagsError
 from bags.links.linked_files import LinkedFiles
 from bags.links.linked_object import LinkedObject
+from bags.links.permission import PermittedPaths
 from bags.links.records import LinkedRecords
 from bags.maintenance.consolidate import describe_shards
 from bags.maintenance.location import Location, locate
@@ -68,7 +69,7 @@ class ViewServer:
         dataset: str | os.PathLike[str] | Location,
         port: int = 0,
         *,
-        links: Any = (),
+        links: PermittedPaths = (),
         filesystem: Any = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:

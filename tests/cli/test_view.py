@@ -1,5 +1,6 @@
 """`bags view` as a process, and `--export`."""
 
+import contextlib
 import http.client
 import json
 import socket
@@ -8,6 +9,7 @@ import sys
 
 import pytest
 
+import bags
 from bags.viewer import page
 
 
@@ -19,30 +21,47 @@ def built(tmp_path, monkeypatch):
     return tmp_path / 'page'
 
 
-def test_it_serves_until_it_is_interrupted(made, built):
-    code = (
-        'import sys; from bags.viewer import page; page.PAGE = sys.argv.pop(1); '
-        'from bags.cli import main; main()'
-    )
-    command = [
-        sys.executable,
-        '-c',
-        code,
-        str(built),
-        'view',
-        str(made / 'episodes'),
-        '--no-browser',
-        '--json',
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        found = json.loads(process.stdout.readline())
-        assert found['url'].startswith(f'http://127.0.0.1:{found["port"]}/?data=')
-        connection = http.client.HTTPConnection('127.0.0.1', found['port'], timeout=10)
-        connection.request('GET', '/data/episodes/000000/spec.json', headers={'Range': 'bytes=0-999'})
-        assert 'image' in json.loads(connection.getresponse().read())
-        connection.close()
-        process.send_signal(2)
-        assert process.wait(10) == 130
+@pytest.fixture
+def start(built):
+    """Starts `bags view` in a process; returns the process, and a function that gets a path of its server."""
+
+    @contextlib.contextmanager
+    def start(*args):
+        code = (
+            'import sys; from bags.viewer import page; page.PAGE = sys.argv.pop(1); '
+            'from bags.cli import main; main()'
+        )
+        command = [sys.executable, '-c', code, str(built), 'view', *map(str, args), '--no-browser', '--json']
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            found = json.loads(process.stdout.readline())
+            assert found['url'].startswith(f'http://127.0.0.1:{found["port"]}/?data=')
+
+            def get(path):
+                connection = http.client.HTTPConnection('127.0.0.1', found['port'], timeout=10)
+                connection.request('GET', path, headers={'Range': 'bytes=0-999'})
+                with contextlib.closing(connection):
+                    return connection.getresponse().read()
+
+            yield get
+            process.send_signal(2)
+            assert process.wait(10) == 130
+
+    return start
+
+
+def test_it_serves_until_it_is_interrupted(made, start):
+    with start(made / 'episodes') as get:
+        assert 'image' in json.loads(get('/data/episodes/000000/spec.json'))
+
+
+def test_it_serves_linked_files_that_are_permitted(tmp_path, start):
+    (tmp_path / 'raw').mkdir()
+    (tmp_path / 'raw' / 'a').write_bytes(b'clip')
+    with bags.DatasetWriter(tmp_path / 'data' / 'linked', {'clip': 'bytes'}, links=['clip']) as writer:
+        writer.append({'clip': bags.Link(tmp_path / 'raw' / 'a')})
+    for options, expected in [((), b'not permitted'), (('--links', tmp_path / 'raw'), b'clip')]:
+        with start(tmp_path / 'data' / 'linked', *options) as get:
+            assert expected in get('/data/linked/clip.files/1')
 
 
 def test_what_is_no_dataset(made, built, tmp_path, run):

@@ -15,6 +15,7 @@ from bags.cli.arguments import (
     Durability,
     Fields,
     Json,
+    Links,
     Mode,
     OnError,
     Path,
@@ -28,6 +29,7 @@ from bags.cli.arguments import (
     parse_byte_count,
     parse_compression,
     parse_fields,
+    parse_links,
     parse_renames,
 )
 from bags.cli.errors import UsageError, fail
@@ -180,6 +182,7 @@ def export(
         str | None,
         option('--key', metavar='FIELD', help='A field of texts or integers that names the files.'),
     ] = None,
+    links: Links = None,
     resume: Annotated[bool, typer.Option('--resume', help='Continue an export that was killed.')] = False,
     mode: Mode = 'create',
     durability: Durability = 'close',
@@ -198,7 +201,7 @@ def export(
     import bags
     from bags.dataset.open import open_with_known_decoders
 
-    with open_with_known_decoders(path) as dataset:
+    with open_with_known_decoders(path, links=parse_links(links)) as dataset:
         names, size = parse_fields(fields, dataset.spec), parse_byte_count(shard_size)
         if key is not None:
             check_field(key, dataset.spec)

@@ -15,6 +15,7 @@ from bags.cli.arguments import (
     Durability,
     Fields,
     Json,
+    Links,
     Mode,
     OnError,
     Rename,
@@ -28,6 +29,7 @@ from bags.cli.arguments import (
     parse_byte_count,
     parse_compression,
     parse_fields,
+    parse_links,
     parse_renames,
     select_rows,
 )
@@ -56,6 +58,7 @@ def copy(
             help='Do not copy the records of these fields: link to them. "all" are those of over 256 bytes.',
         ),
     ] = None,
+    links: Links = None,
     on_error: OnError = 'raise',
     checksum: Checksum = None,
     durability: Durability = 'close',
@@ -74,7 +77,7 @@ def copy(
     """
     import bags
 
-    with bags.open(source, raw=True) as dataset:
+    with bags.open(source, raw=True, links=parse_links(links)) as dataset:
         view, names = select_rows(dataset, rows), parse_fields(fields, dataset.spec)
         if drop_field is not None:
             dropped = parse_fields(drop_field, dataset.spec) or ()
@@ -120,6 +123,7 @@ def consolidate(
 def create_index(
     path: Annotated[str, argument('PATH', 'A dataset; also a URL.')],
     field: Annotated[str, argument('FIELD', 'Its field of keys: utf8, bytes, int or uint.')],
+    links: Links = None,
     json: Json = False,
 ) -> None:
     """Writes the index of a field of keys, with which find() and find_many() find datapoints.
@@ -130,7 +134,7 @@ def create_index(
 
     with bags.open(path, raw=True) as dataset:
         check_field(field, dataset.spec)
-    keys = bags.create_index(path, field)
+    keys = bags.create_index(path, field, links=parse_links(links))
     facts = {'path': path, 'field': field, 'keys': keys}
     answer(json, facts, f'{path}: indexed {plural(keys, "key")} of {field}')
 
@@ -145,6 +149,7 @@ def prefetch(
     cache_size: Annotated[
         str | None, option('--cache-size', metavar='BYTES', help='Largest size of the cache, as 500GB.')
     ] = None,
+    links: Links = None,
     json: Json = False,
 ) -> None:
     """Fetches a dataset, or a part of it, into a cache, so that reading it is local from then on.
@@ -156,7 +161,7 @@ def prefetch(
     import bags
 
     options: dict[str, Any] = {} if cache_size is None else {'cache_size': parse_byte_count(cache_size)}
-    with bags.open(path, cache=cache, **options) as dataset:
+    with bags.open(path, cache=cache, links=parse_links(links), **options) as dataset:
         fetched = bags.prefetch(select_rows(dataset, rows), parse_fields(fields, dataset.spec))
     facts = {'path': path, 'cache': cache, 'bytes': fetched}
     answer(json, facts, f'{path}: {byte_count(fetched)} are in {cache}')

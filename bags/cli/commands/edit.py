@@ -16,11 +16,13 @@ import typer
 from bags.cli.arguments import (
     DropField,
     Json,
+    Links,
     Mode,
     Rename,
     argument,
     option,
     parse_fields,
+    parse_links,
     parse_pairs,
     parse_renames,
     parse_rows,
@@ -72,6 +74,7 @@ def edit(
             '--relink', metavar='OLD=NEW', help='The new folder of files that links of the source lead to.'
         ),
     ] = None,
+    links: Links = None,
     copy: Copied = False,
     mode: Mode = 'create',
     dry_run: DryRun = False,
@@ -92,7 +95,7 @@ def edit(
 
     from bags.display.values import open_to_show
 
-    with open_to_show(source) as dataset:
+    with open_to_show(source, links=parse_links(links)) as dataset:
         changes = _parse_changes(set_ or [], dataset)
         view = dataset.update(changes) if changes else dataset
         dropped = parse_rows(drop, len(dataset)) if drop else ()
@@ -136,6 +139,7 @@ def split(
         option('--by', metavar='FIELD', help='Datapoints with one value of this field stay together.'),
     ] = None,
     seed: Annotated[int, typer.Option('--seed', help='Another seed gives other parts.')] = 0,
+    links: Links = None,
     copy: Copied = False,
     dry_run: DryRun = False,
     json: Json = False,
@@ -160,7 +164,7 @@ def split(
             raise UsageError(f'expected the name of a folder, got {name!r}')
     store, root = store_for(target)
     paths = {name: f'{target.rstrip("/")}/{name}' for name in given}
-    with bags.open(source, raw=True) as dataset:
+    with bags.open(source, raw=True, links=parse_links(links)) as dataset:
         if by is not None:
             parse_fields(by, dataset.spec)
         views = dataset.split(given, by, seed=seed)
@@ -189,6 +193,7 @@ def diff(
         str | None,
         option('--on', metavar='FIELD', help='Compare datapoints with one key, instead of one index.'),
     ] = None,
+    links: Links = None,
     json: Json = False,
 ) -> None:
     """Prints which datapoints and fields differ between two datasets. Shared records are not read.
@@ -197,7 +202,11 @@ def diff(
     """
     import bags
 
-    with bags.open(first, raw=True) as one, bags.open(other, raw=True) as two:
+    permitted = parse_links(links)
+    with (
+        bags.open(first, raw=True, links=permitted) as one,
+        bags.open(other, raw=True, links=permitted) as two,
+    ):
         found = one.diff(two, on)
     facts = {
         'fields': found.fields,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bags.cli.arguments import Fields, Json, Path, argument, option, parse_fields
+from bags.cli.arguments import Fields, Json, Links, Path, argument, option, parse_fields, parse_links
 from bags.cli.output import columns_table, print_json, print_rich, say, table, with_path_as_given
 from bags.display.counts import byte_count, plural
 from bags.display.tables import extent, info_table, statistics_table
@@ -120,6 +120,7 @@ def statistics(
     again: Annotated[
         bool, typer.Option('--again', help='Compute them again, even if the dataset has not changed.')
     ] = False,
+    links: Links = None,
     json: Json = False,
 ) -> None:
     """Prints mean, deviation, quantiles and a histogram of each numeric field, and keeps them for later.
@@ -132,7 +133,7 @@ def statistics(
 
     with bags.open(path, raw=True) as dataset:
         names = parse_fields(fields, dataset.spec)
-    found = bags.statistics(path, names, samples=samples, again=again)
+    found = bags.statistics(path, names, samples=samples, again=again, links=parse_links(links))
     if json:
         from bags.display.values import to_json
         from bags.maintenance.statistics import as_json

@@ -12,6 +12,7 @@ from typing import Annotated, Any, BinaryIO
 from bags.cli.arguments import (
     Fields,
     Json,
+    Links,
     Path,
     Rows,
     argument,
@@ -19,6 +20,7 @@ from bags.cli.arguments import (
     option,
     parse_fields,
     parse_item,
+    parse_links,
     parse_rows,
 )
 from bags.cli.errors import UsageError
@@ -29,7 +31,14 @@ Save = Annotated[
 ]
 
 
-def show(path: Path, rows: Rows = '', fields: Fields = None, save: Save = None, json: Json = False) -> None:
+def show(
+    path: Path,
+    rows: Rows = '',
+    fields: Fields = None,
+    save: Save = None,
+    links: Links = None,
+    json: Json = False,
+) -> None:
     """Shows the first datapoint, or those of `--rows`: values, shapes of arrays, headers of media.
 
     Example: bags show episodes
@@ -46,7 +55,7 @@ def show(path: Path, rows: Rows = '', fields: Fields = None, save: Save = None, 
 
     rows = rows or ':1'
     if locate(path).type != 'bags':
-        found = _show_datapoints(path, rows, fields, save)
+        found = _show_datapoints(path, rows, fields, save, links)
     elif fields is None:
         found = _show_records(path, rows, save)
     else:
@@ -65,10 +74,12 @@ Description = tuple[dict[str, Any], list[Any], list[str]]
 """A datapoint or record as JSON and as lines of text, and the files that were saved."""
 
 
-def _show_datapoints(path: str, rows: str, fields: str | None, save: str | None) -> Iterator[Description]:
+def _show_datapoints(
+    path: str, rows: str, fields: str | None, save: str | None, links: list[str] | None
+) -> Iterator[Description]:
     from bags.display.values import open_to_show, show_value
 
-    with open_to_show(path) as dataset:
+    with open_to_show(path, links=parse_links(links)) as dataset:
         names = parse_fields(fields, dataset.spec) or list(dataset.spec)
         for position, index in enumerate(parse_rows(rows, len(dataset))):
             values = {name: show_value(dataset, index, name) for name in names}
@@ -130,6 +141,7 @@ def cat(
     index: Annotated[int, argument('INDEX', 'The datapoint, or the record of a bag.')],
     field: Annotated[str, argument('[FIELD]', 'The field of a dataset; an item as frames[3].')] = '',
     item: Annotated[int | None, option('--item', help='The item of a sequence.')] = None,
+    links: Links = None,
     json: Json = False,
 ) -> None:
     """Writes the bytes of one record to standard output, unchanged.
@@ -138,7 +150,7 @@ def cat(
 
     Example: bags cat episodes 12 'words[0]'
     """
-    with _open_record(path, index, field, item) as file:
+    with _open_record(path, index, field, item, links) as file:
         if not json:
             shutil.copyfileobj(file, sys.stdout.buffer, 1 << 20)
             sys.stdout.buffer.flush()
@@ -153,7 +165,7 @@ def cat(
         print_json({'index': index, 'field': field or None, 'item': item, **facts, 'base64': data})
 
 
-def _open_record(path: str, index: int, field: str, item: int | None) -> Any:
+def _open_record(path: str, index: int, field: str, item: int | None, links: list[str] | None) -> Any:
     import bags
     from bags.display.values import open_to_show
     from bags.maintenance.location import locate
@@ -163,7 +175,7 @@ def _open_record(path: str, index: int, field: str, item: int | None) -> Any:
             raise UsageError(f'{path}: a bag has no fields and no items, got {field or item!r}')
         with bags.bag.Reader(path) as reader:
             return io.BytesIO(reader[parse_rows(str(index), len(reader), 'record')[0]])
-    with open_to_show(path) as dataset:
+    with open_to_show(path, links=parse_links(links)) as dataset:
         if not field:
             raise UsageError(f'{path}: which field? There are {", ".join(dataset.spec)}')
         name, item = parse_item(field, item)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bags.cli.arguments import Json, Path, Workers
+from bags.cli.arguments import Json, Links, Path, Workers, parse_links
 from bags.cli.errors import FAILED
 from bags.cli.output import print_json, say, with_path_as_given
 from bags.display.counts import plural
@@ -17,6 +17,7 @@ def verify(
     path: Path,
     decode: Annotated[bool, typer.Option('--decode', help='Also decode every value.')] = False,
     workers: Workers = None,
+    links: Links = None,
     json: Json = False,
 ) -> None:
     """Finds damage in limits, refs, specs and compressed records, and names each damaged record.
@@ -27,6 +28,7 @@ def verify(
 
     Example: bags verify episodes --decode
     """
+    from bags.dataset.options import FolderOptions
     from bags.dataset.schema import Decoders
     from bags.maintenance.location import locate
     from bags.maintenance.verify import find_damage
@@ -34,7 +36,8 @@ def verify(
 
     damage = 0
     listed: dict[str, list[Any]] = {'damage': [], 'notes': []}
-    for finding in find_damage([locate(path)], Decoders(None), decode, workers, None):
+    options = FolderOptions(links=parse_links(links))
+    for finding in find_damage([locate(path)], Decoders(None), decode, workers, None, options):
         is_damage = isinstance(finding, Damage)
         damage += is_damage
         if json:

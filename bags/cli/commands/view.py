@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from bags.cli.arguments import Json, argument, option
+from bags.cli.arguments import Json, Links, argument, option, parse_links
 from bags.cli.errors import UsageError
 from bags.cli.output import answer, print_json, say
 
@@ -21,6 +21,7 @@ def view(
     export: Annotated[
         str | None, option('--export', metavar='FOLDER', help='Write the page for a web server, and end.')
     ] = None,
+    links: Links = None,
     json: Json = False,
 ) -> None:
     """Shows a dataset in the browser, from a server on loopback, until it is interrupted.
@@ -36,7 +37,7 @@ def view(
 
     from bags.viewer.server import ViewServer
 
-    with ViewServer(path, port) as server:
+    with ViewServer(path, port, links=parse_links(links)) as server:
         if json:
             print_json({'url': server.url, 'port': server.port}, indent=None)
         else:
