@@ -106,6 +106,7 @@ def dataset_path(
     if 'cache_size' in options and made.cache is None:
         raise ValueError('cache_size: has no effect without cache')
     store, path = store_for(path, made.filesystem, made.storage_options, made.cache, made.cache_size)
+    path = store.pinned(path)
     is_local = not store.is_remote or made.cache is not None
     if cache_index and not (is_local and made.mapped):
         made.limits_storage = LimitsStorage.IN_MEMORY

@@ -51,6 +51,8 @@ def store_for(
     storage_options = options_of(storage_options or {}, text)
     if filesystem is None:
         scheme, url = locate(text) if ':' in text else ('file', text)
+        if url.startswith('hf://buckets/'):
+            storage_options = {'client': 'fsspec', **storage_options}
         if scheme == 'file' or os.path.exists(text):
             # An absolute path, which a change of the working directory does not affect.
             local = url if scheme == 'file' else text

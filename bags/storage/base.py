@@ -197,8 +197,19 @@ class Store(Protocol):
         ...
 
     @property
+    def is_web(self) -> bool:
+        """Whether files are requested by name with GET: a listing takes long, or there is none."""
+        ...
+
+    @property
     def can_list(self) -> bool:
-        """Whether `names` and `walk` work. Files of a web server can only be requested by name."""
+        """Whether `names` and `walk` work. Files of a plain web server can only be requested by name."""
+        ...
+
+    def pinned(self, path: str) -> str:
+        """Returns the path of a folder as it is now, which later writes do not change: of a hub, with
+        the commit in place of a branch. Other stores have no such paths, and return `path`.
+        """
         ...
 
     def open(self, path: str, hints: Hints) -> File: ...

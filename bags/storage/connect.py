@@ -15,6 +15,7 @@ from typing import Any
 
 from bags.errors import MissingDependencyError
 from bags.storage.object_client import ObjectClient
+from bags.storage.obstore_options import hub_options
 from bags.storage.retry import RetryPolicy
 
 _FORKED: set[int] = set()  # Processes that were forked when obstore was loaded.
@@ -68,6 +69,11 @@ class Clients:
         return self._writers.get(process) or self._writers.setdefault(process, self._make_writer())
 
     def _make_reader(self) -> ObjectClient:
+        is_hub = self.scheme == 'hf' and self.options.keys() <= {'token', 'endpoint'}
+        if is_hub and self.filesystem is None and self.client == 'auto':
+            from bags.storage.hub_client import HubClient
+
+            return HubClient(self.options, self.policy)
         if self.filesystem is None and self.client != 'fsspec' and os.getpid() not in _FORKED:
             from bags.storage.obstore_options import obstore_settings
 
@@ -87,6 +93,8 @@ class Clients:
 
     def _make_writer(self) -> ObjectClient:
         reader = self.reader()
+        if reader.version_type == 'hub':
+            return self._make_fsspec()
         if self.scheme == 'gs' and reader.version_type == 'etag':
             # obstore writes to GCS through its XML interface, which emulators do not have.
             with contextlib.suppress(MissingDependencyError):
@@ -110,6 +118,8 @@ obstore takes 40 ms, and each connection a handshake. A client is freed with its
 
 def clients_for(scheme: str, filesystem: Any, options: Mapping[str, Any]) -> Clients:
     """Returns the clients of an object store, shared between callers with equal options."""
+    if scheme == 'hf' and filesystem is None:
+        options = hub_options(options)
     for reference in _SHARED.valuerefs():
         known = reference()
         if known is not None and known.filesystem is filesystem and known.given == (scheme, options):

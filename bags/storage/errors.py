@@ -12,8 +12,10 @@ from bags.errors import CorruptError
 class TransientError(Exception):
     """A transient failure: the request is retried."""
 
-    def __init__(self, reason: str, timed_out: bool = False) -> None:
+    def __init__(self, reason: str, timed_out: bool = False, delay: float = 0.0) -> None:
         self.reason = reason
+        self.delay = delay
+        """Minimum seconds before the next attempt."""
         self.timed_out = timed_out
         super().__init__(reason)
 
@@ -58,8 +60,14 @@ def encoded_error(path: str, encoding: str) -> UnsupportedError:
 REGION = re.compile(r"expecting '([a-z0-9-]+)'|x-amz-bucket-region: ([a-z0-9-]+)")
 
 
-def error_for_status(path: str, status: int, reason: str) -> Exception:
-    """Returns the error for an HTTP status."""
+def error_for_status(path: str, status: int, reason: str, retry_after: str | None = None) -> Exception:
+    """Returns the error for an HTTP status.
+
+    Args:
+        path: The file.
+        status, reason: Of the response.
+        retry_after: Its Retry-After header: seconds. Dates are ignored.
+    """
     because = ' '.join(reason.split())[:300]
     because = f': {because}' if because else ''
     if status in (404, 410):
@@ -76,9 +84,10 @@ def error_for_status(path: str, status: int, reason: str) -> Exception:
     if status == 501:
         return UnsupportedError(path, f'status 501{because}')
     if status in (408, 425, 429) or status >= 500:
-        return TransientError(f'status {status}{because}')
+        delay = float(retry_after) if retry_after is not None and retry_after.isdecimal() else 0.0
+        return TransientError(f'status {status}{because}', delay=delay)
     region = REGION.search(reason)
-    if 300 <= status < 400 and _is_web(path):
+    if 300 <= status < 400 and (_is_web(path) or path.startswith('hf://')):
         return OSError(
             errno.EIO, f'redirected in a loop, without a Location header, or from a link{because}', path
         )
@@ -183,7 +192,8 @@ def map_fsspec_error(path: str, exc: Exception) -> Exception:
         return error_for_status(path, 302, text)
     status = exc.status if hasattr(exc, 'status') else getattr(exc, 'code', None)  # aiohttp's; gcsfs's.
     if str(status).isdigit():
-        return error_for_status(path, int(str(status)), text)
+        retry_after = (getattr(exc, 'headers', None) or {}).get('Retry-After')
+        return error_for_status(path, int(str(status)), text, retry_after)
     if 'not satisfiable' in text:
         return RangeError(text)
     if isinstance(exc, NotImplementedError):

@@ -79,7 +79,7 @@ class FsspecClient(ObjectClient):
             self.version_type = 'generation'
             self.hashed_part_size = self.max_object_size  # The checksum is of the whole object.
         elif 'http' in protocols and hasattr(filesystem, 'set_session'):
-            self.version_type, self.is_web = 'web', True
+            self.version_type, self.is_web, self.can_list = 'web', True, False
         else:
             self.version_type = 'info'
         self.is_conditional = self.version_type in ('etag', 'generation')
@@ -100,7 +100,8 @@ class FsspecClient(ObjectClient):
 
     def get_range(self, path: str, start: int | None, stop: int, version: str) -> tuple[Stat, bytes]:
         if self.is_web:
-            return self._get_from_web(path, range(-stop, 0) if start is None else range(start, stop))
+            asked = range(-stop, 0) if start is None else range(start, stop)
+            return self.get_from_web(path, asked, {})[:2]
         if self.is_conditional:
             byte_range = f'bytes=-{stop}' if start is None else f'bytes={start}-{stop - 1}'
             with self.semaphore:
@@ -141,17 +142,20 @@ class FsspecClient(ObjectClient):
         size = int(found.rpartition('/')[2]) if found is not None else len(data)
         return Stat(size, headers.get('x-goog-generation', '')), data
 
-    def _get_from_web(self, path: str, asked: range | None) -> tuple[Stat, bytes]:
-        filesystem = self.filesystem
+    def get_from_web(
+        self, url: Any, asked: range | None, headers: Mapping[str, str]
+    ) -> tuple[Stat, bytes, Any]:
+        """Requests bytes of a file on a web server; see `_request`."""
+        filesystem, timeout = self.filesystem, self.policy.attempt_timeout
         with self.semaphore:
-            found: tuple[Stat, bytes] = sync(
-                filesystem.loop, _request, filesystem, path, asked, timeout=self.policy.attempt_timeout
+            found: tuple[Stat, bytes, Any] = sync(
+                filesystem.loop, _request, filesystem, url, asked, headers, timeout=timeout
             )
         return found
 
     def get_stat(self, path: str) -> Stat:
         if self.is_web:
-            return self._get_from_web(path, None)[0]
+            return self.get_from_web(path, None, {})[0]
         self.filesystem.invalidate_cache()
         info = self._call('info', path)
         if info['type'] == 'directory':
@@ -260,24 +264,30 @@ async def _read_body(body: Any) -> Any:
         return await body.read()
 
 
-async def _request(filesystem: Any, url: str, asked: range | None) -> tuple[Stat, bytes]:
+async def _request(
+    filesystem: Any, url: Any, asked: range | None, headers: Mapping[str, str]
+) -> tuple[Stat, bytes, Any]:
     """Requests bytes of a file on a web server, and reads no more than these.
 
     Args:
         filesystem: fsspec's file system of HTTP.
         url: The file.
         asked: The range; a negative start selects the last bytes. None reads no bytes.
+        headers: Headers to send, besides those of the file system.
+
+    Returns:
+        Size and version of the file, the bytes, and the response of aiohttp.
     """
     options = dict(filesystem.kwargs)
-    headers = {**options.pop('headers', {}), 'Accept-Encoding': 'identity'}
+    sent = {**options.pop('headers', {}), **headers, 'Accept-Encoding': 'identity'}
     if asked is not None:
         stop = '' if asked.start < 0 else f'-{asked.stop - 1}'
-        headers['Range'] = f'bytes={asked.start}{stop}'
+        sent['Range'] = f'bytes={asked.start}{stop}'
     session = await filesystem.set_session()
-    async with session.get(filesystem.encode_url(url), headers=headers, **options) as response:
+    async with session.get(filesystem.encode_url(url), headers=sent, **options) as response:
         headers, status = response.headers, response.status
         if status == 416 and headers.get('Content-Range') == 'bytes */0':
-            return Stat(0), b''
+            return Stat(0), b'', response
         response.raise_for_status()
         if status not in (200, 206):
             raise error_for_status(url, status, response.reason or '')
@@ -290,7 +300,7 @@ async def _request(filesystem: Any, url: str, asked: range | None) -> tuple[Stat
         if asked is None or (status == 200 and response.content_length == 0):
             if response.content_length is None:
                 raise UnsupportedError(url, 'the server sends no Content-Length')
-            return Stat(response.content_length, version), b''
+            return Stat(response.content_length, version), b'', response
         if status == 200:
             raise no_ranges_error(url)
         found = CONTENT_RANGE.fullmatch(headers.get('Content-Range', ''))
@@ -300,7 +310,7 @@ async def _request(filesystem: Any, url: str, asked: range | None) -> tuple[Stat
         expected = range(size)[asked.start : asked.stop or None]
         if (first, last) != (expected.start, expected.stop - 1):
             raise UnsupportedError(url, f'asked for {expected}, got Content-Range {found[0]}')
-        return Stat(size, version), await response.content.readexactly(len(expected))
+        return Stat(size, version), await response.content.readexactly(len(expected)), response
 
 
 def _stat(info: Mapping[str, Any]) -> Stat:

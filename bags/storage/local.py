@@ -39,6 +39,7 @@ class LocalStore:
     """
 
     is_remote = False
+    is_web = False
     can_list = True
     retry_counter = None
     exists = staticmethod(os.path.exists)
@@ -49,6 +50,9 @@ class LocalStore:
 
     def __init__(self, durability: Durability = Durability.CLOSE) -> None:
         self.durability = durability
+
+    def pinned(self, path: str) -> str:
+        return path
 
     def open(self, path: str, hints: Hints) -> File:
         if hints.cache_policy is CachePolicy.DIRECT_IO:

@@ -47,6 +47,8 @@ class ObjectClient(abc.ABC):
     """Maximum bytes of an upload of unknown size."""
     is_web: bool = False
     """Whether it reads from a web server: with GET and Range, and nothing else."""
+    can_list: bool = True
+    """Whether it lists folders. Web servers do not, and are read-only."""
     sends_parts: bool = True
     """Whether an upload of unknown size is several requests."""
     hashed_part_size: int | None = None
@@ -104,6 +106,10 @@ class ObjectClient(abc.ABC):
     def copy_object(self, path: str, target: str) -> None: ...
 
     # Reading.
+
+    def pinned(self, path: str) -> str:
+        """See `Store.pinned`."""
+        return path
 
     def tail(self, path: str, count: int) -> tuple[Stat, bytes]:
         """Returns size and version of an object and its last `count` bytes, or fewer, with one request."""

@@ -120,8 +120,15 @@ class RemoteStore:
         return self.clients.policy.counter
 
     @property
+    def is_web(self) -> bool:
+        return self.clients.reader().is_web
+
+    @property
     def can_list(self) -> bool:
-        return not self.clients.reader().is_web
+        return self.clients.reader().can_list
+
+    def pinned(self, path: str) -> str:
+        return self.clients.reader().pinned(path)
 
     def open(self, path: str, hints: Hints) -> RemoteFile:
         head, tail = self.clients.reader().tail(path, TAIL_SIZE)
@@ -204,7 +211,7 @@ class RemoteStore:
         self._folders.add(folder)
 
     def _check_writable(self, path: str) -> None:
-        if self.clients.reader().is_web:
+        if not self.can_list:
             raise UnsupportedError(path, 'a web server is read-only')
 
     def remove_folder(self, folder: str) -> None:

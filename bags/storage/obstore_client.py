@@ -55,7 +55,7 @@ class ObstoreClient(ObjectClient):
         super().__init__(policy)
         self._settings = settings
         self.is_web = settings.store_class == 'HTTPStore'
-        self.version_type = 'web' if self.is_web else 'etag'
+        self.version_type, self.can_list = ('web', False) if self.is_web else ('etag', True)
         self.hashed_part_size = CHUNK_SIZE if settings.store_class == 'S3Store' else None
         self._stores: dict[tuple[str, Purpose], Any] = {}
 

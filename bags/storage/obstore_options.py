@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable, Mapping
@@ -146,6 +147,25 @@ def _gcs_settings(config: dict[str, Any]) -> ObstoreSettings | None:
     elif token not in (None, 'google_default'):
         return None  # gcsfs knows more types of tokens.
     return ObstoreSettings('GCSStore', config, str(config.get('base_url')).startswith('http://'))
+
+
+def hub_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns options of the Hugging Face hub, with `endpoint` and `token` as its own package finds them.
+
+    A token that is False, or that is not found, is False.
+    """
+    environment = os.environ
+    endpoint = options.get('endpoint') or environment.get('HF_ENDPOINT') or 'https://huggingface.co'
+    token = options.get('token')
+    if token in (None, True):
+        token = environment.get('HF_TOKEN') or environment.get('HUGGING_FACE_HUB_TOKEN')
+    if token is None:
+        caches = environment.get('XDG_CACHE_HOME') or os.path.join('~', '.cache')
+        home = environment.get('HF_HOME') or os.path.join(caches, 'huggingface')
+        file = environment.get('HF_TOKEN_PATH') or os.path.join(home, 'token')
+        with contextlib.suppress(OSError), open(os.path.expanduser(file), encoding='utf-8') as opened:
+            token = opened.read()
+    return {**options, 'endpoint': endpoint.rstrip('/'), 'token': (token or '').strip() or False}
 
 
 def fsspec_options(scheme: str, options: Mapping[str, Any]) -> dict[str, Any]:

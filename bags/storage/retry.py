@@ -2,7 +2,8 @@
 
 A request that fails with a transient error (throttling, 5xx, a connection reset, a timeout, a short response)
 is retried after 0.1 s, 0.2 s, 0.4 s … Each delay is shortened at random, so that many clients do not retry at
-the same moment. The logger `bags.storage` warns of each retry, and they are counted.
+the same moment; a Retry-After header prolongs it. The logger `bags.storage` warns of each retry, and they are
+counted.
 """
 
 from __future__ import annotations
@@ -114,9 +115,11 @@ def with_retries(
             attempts += 1
             delay = min(MAX_DELAY, FIRST_DELAY * 2.0 ** (attempts - 1))
             delay *= 0.5 + 0.5 * random.random()  # noqa: S311 - not for security
+            delay = max(delay, error.delay)
             if attempts > policy.retries or time.monotonic() + delay - begun > policy.timeout:
                 count = f'{attempts} tries' if attempts > 1 else 'one try'
-                reason = f'{error.reason} (after {count})'
+                later = f'; the server asks to wait {error.delay:g} s' if error.delay else ''
+                reason = f'{error.reason} (after {count}{later})'
                 if error.timed_out:
                     raise StorageTimeoutError(errno.ETIMEDOUT, reason, path) from exc
                 raise OSError(errno.EIO, reason, path) from exc

@@ -32,6 +32,10 @@ ARCHIVES = ('zip', 'tar', 'libarchive')
 """Schemes of fsspec whose paths are in an archive, which the URL or an option names."""
 
 
+REVISION = re.compile(r'(hf://[^@]+)@(?:refs/(?:convert|pr)/)?[^/]+')
+"""A repository of a hub and its revision."""
+
+
 def locate(text: str) -> tuple[str, str]:
     """Returns the scheme of a URL in lower case, and the URL in its usual form.
 
@@ -67,10 +71,15 @@ def options_of(options: Mapping[str, Any], url: str) -> Mapping[str, Any]:
     """Returns the storage options of a URL: `options`, or, if these are by prefix, those of the longest one.
 
     {'s3://bucket': {'anon': True}, 's3://bucket/private/': {'profile': 'mine'}}
+
+    A prefix without a revision is one of all revisions of a hub.
     """
     if not options or not all('://' in name for name in options):
         return options
-    prefixes = [prefix for prefix in options if f'{url}/'.startswith(f'{prefix.rstrip("/")}/')]
+    forms = [f'{form}/' for form in (url, REVISION.sub(r'\1', url))]
+    prefixes = [
+        prefix for prefix in options if any(form.startswith(f'{prefix.rstrip("/")}/') for form in forms)
+    ]
     found: Mapping[str, Any] = options[max(prefixes, key=len)] if prefixes else {}
     return found
 

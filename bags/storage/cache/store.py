@@ -36,7 +36,7 @@ class CachedStore:
 
     def __init__(self, inner: Store, folder: str, limit: int | None) -> None:
         self.inner = inner
-        self.names, self.join = inner.names, inner.join
+        self.names, self.join, self.pinned = inner.names, inner.join, inner.pinned
         self.folder = folder
         self.limit = limit
         self.local = LocalStore(Durability.NONE)
@@ -49,6 +49,10 @@ class CachedStore:
     @property
     def retry_counter(self) -> RetryCounter | None:
         return self.inner.retry_counter
+
+    @property
+    def is_web(self) -> bool:
+        return self.inner.is_web
 
     @property
     def can_list(self) -> bool:
@@ -160,8 +164,8 @@ class CachedStore:
         return found
 
     def learn(self, folder: str) -> None:
-        """Lists the folder of a dataset, unless its files are known or cannot be listed."""
-        if self.can_list and self.inner.join(folder, 'spec.json') not in self._stats:
+        """Lists the folder of a dataset, unless its files are known, or are requested by name."""
+        if not self.is_web and self.inner.join(folder, 'spec.json') not in self._stats:
             self.walk(folder)
 
     def exists(self, path: str) -> bool:

@@ -1,0 +1,202 @@
+"""Client of the Hugging Face hub: reads repositories by plain HTTP, as a web server that lists its files.
+
+hf://[datasets/|spaces/]OWNER/NAME[@REVISION]/PATH    a model has no prefix; `main` unless a revision is given
+
+The hub answers a request for a large file with a redirect to a signed address on another host. The address is
+kept while it is valid, so that a byte range is one request. aiohttp does not send the token to that host.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
+
+from fsspec.asyn import sync
+
+from bags.errors import MissingDependencyError
+from bags.storage.base import Stat
+from bags.storage.errors import error_for_status, map_fsspec_error
+from bags.storage.filesystem import make_filesystem
+from bags.storage.fsspec_client import FsspecClient
+from bags.storage.retry import RetryPolicy, with_retries
+
+try:
+    import aiohttp
+except ImportError as exc:
+    raise MissingDependencyError('aiohttp', 'hf') from exc
+
+URL = re.compile(
+    r'hf://(?:(datasets|spaces)/)?(?!(?:datasets|spaces)/)([^/@]+/[^/@]+)'
+    r'(?:@(refs/(?:convert|pr)/[^/]+|[^/]+))?(?:/(.*))?',
+    re.DOTALL,
+)
+COMMIT = re.compile(r'[0-9a-f]{40}')
+MAX_REDIRECTS = 20_000
+"""Maximum number of signed addresses that are kept: they have about a kilobyte each."""
+EXPIRED = (400, 401, 403, 404, 410)
+"""Statuses of a signed address that is not valid any more."""
+ACCESS_HINT = 'a private or gated repository needs a token: HF_TOKEN, or the storage option token'
+
+
+class HubPath(NamedTuple):
+    """A path in a repository of the hub."""
+
+    type: str
+    """'datasets', 'spaces' or 'models'."""
+    repository: str
+    """Its owner and name."""
+    revision: str
+    """A branch, a tag, or a commit."""
+    name: str
+    """The path of a file or folder; empty for the repository itself."""
+
+    @classmethod
+    def of(cls, url: str) -> HubPath:
+        """Parses a URL.
+
+        Raises:
+            ValueError: It names no repository.
+        """
+        found = URL.fullmatch(url)
+        if found is None:
+            raise ValueError(f'expected hf://datasets/OWNER/NAME[@REVISION]/PATH, got {url!r:.200}')
+        type, repository, revision, name = found.groups()
+        return cls(type or 'models', repository, unquote(revision or 'main'), (name or '').strip('/'))
+
+    @property
+    def url(self) -> str:
+        """Its URL, with the revision."""
+        prefix = '' if self.type == 'models' else f'{self.type}/'
+        name = f'/{self.name}' if self.name else ''
+        return f'hf://{prefix}{self.repository}@{self.revision}{name}'
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether the revision is a commit, whose files do not change."""
+        return COMMIT.fullmatch(self.revision) is not None
+
+    def file_address(self) -> str:
+        """Returns the address of the file on the hub, after the host."""
+        prefix = '' if self.type == 'models' else f'{self.type}/'
+        return f'/{prefix}{self.repository}/resolve/{quote(self.revision, safe="")}/{quote(self.name)}'
+
+    def api_address(self, method: str) -> str:
+        """Returns the address of a method of the API for the revision, after the host."""
+        return f'/api/{self.type}/{self.repository}/{method}/{quote(self.revision, safe="")}'
+
+
+class Redirect(NamedTuple):
+    """Where the hub has redirected requests for a file."""
+
+    url: Any
+    version: str
+    """The version of the file there."""
+
+
+class HubClient(FsspecClient):
+    """Reads repositories of the Hugging Face hub. `Clients.writer` is another client: huggingface_hub's.
+
+    Args:
+        options: `token` and `endpoint`, see `hub_options`.
+        policy: Retries and timeouts.
+    """
+
+    def __init__(self, options: Mapping[str, Any], policy: RetryPolicy) -> None:
+        # A signed address is requested as it was sent.
+        session = {'client_kwargs': {'requote_redirect_url': False}}
+        super().__init__(make_filesystem('https', session, policy), policy)
+        self.version_type, self.can_list = 'hub', True
+        self._endpoint, token = options['endpoint'], options['token']
+        self._headers = {'Authorization': f'Bearer {token}'} if token else {}
+        self._redirects: dict[str, Redirect] = {}
+
+    @staticmethod
+    def map_error(path: str, exc: Exception) -> Exception:
+        if not isinstance(exc, aiohttp.ClientResponseError):
+            return map_fsspec_error(path, exc)
+        headers: Mapping[str, str] = exc.headers or {}
+        # The text of the error is not used: it has the signed address.
+        reason = headers.get('X-Error-Message') or exc.message
+        if exc.status in (401, 403):
+            reason = f'{reason} ({ACCESS_HINT})'
+        return error_for_status(path, exc.status, reason, headers.get('Retry-After'))
+
+    def pinned(self, path: str) -> str:
+        found = HubPath.of(path)
+        if found.is_pinned:
+            return path
+        address = found.api_address('revision')
+        info, _ = with_retries(self.policy, self.map_error, self._get_json, path, f'{address}?expand=sha')
+        return found._replace(revision=info['sha']).url
+
+    def get_range(self, path: str, start: int | None, stop: int, version: str) -> tuple[Stat, bytes]:
+        asked = range(-stop, 0) if start is None else range(start, stop)
+        file, kept = HubPath.of(path), self._redirects.get(path)
+        if kept is not None and (file.is_pinned or version == kept.version):
+            try:
+                found, data, _ = self.get_from_web(kept.url, asked, {})
+                return Stat(found.size, kept.version), data
+            except aiohttp.ClientResponseError as exc:
+                if exc.status not in EXPIRED:
+                    raise
+                self._redirects.pop(path, None)
+        address = f'{self._endpoint}{file.file_address()}'
+        found, data, response = self.get_from_web(address, asked, self._headers)
+        responses = [*response.history, response]
+        etags = [one.headers.get('X-Linked-Etag', '') for one in responses]
+        version = next(filter(None, etags), response.headers.get('ETag', ''))
+        version = version.removeprefix('W/').strip('"')
+        if response.url.origin() != responses[0].url.origin():
+            if len(self._redirects) >= MAX_REDIRECTS:
+                self._redirects.clear()
+            self._redirects[path] = Redirect(response.url, version)
+        return Stat(found.size, version), data
+
+    def get_stat(self, path: str) -> Stat:
+        return self.get_range(path, 0, 1, '')[0]
+
+    def list_names(self, folder: str) -> list[str]:
+        return [name for name, _ in self._entries(folder, '')]
+
+    def list_files(self, folder: str) -> dict[str, Stat]:
+        entries = self._entries(folder, '?recursive=true')
+        return {name: _stat(entry) for name, entry in entries if entry['type'] == 'file'}
+
+    def _entries(self, path: str, query: str) -> list[tuple[str, dict[str, Any]]]:
+        folder = HubPath.of(path)
+        address: Any = f'{folder.api_address("tree")}/{quote(folder.name)}'.rstrip('/') + query
+        entries: list[dict[str, Any]] = []
+        while address:
+            try:
+                page, address = self._get_json(path, address)
+            except aiohttp.ClientResponseError as exc:
+                if exc.status == 404 and exc.headers and exc.headers.get('X-Error-Code') == 'EntryNotFound':
+                    return []
+                raise
+            entries += page
+        start = len(folder.name) + bool(folder.name)
+        return [(entry['path'][start:], entry) for entry in entries]
+
+    def _get_json(self, _path: str, address: str) -> tuple[Any, str | None]:
+        """Returns an answer of the API, and the address of its next page after the host, if it has one."""
+        filesystem, url = self.filesystem, f'{self._endpoint}{address}'
+        with self.semaphore:
+            found: tuple[Any, str | None] = sync(
+                filesystem.loop, _get_json, filesystem, url, self._headers,
+                timeout=self.policy.attempt_timeout,
+            )  # fmt: skip
+        return found
+
+
+async def _get_json(filesystem: Any, url: str, headers: Mapping[str, str]) -> tuple[Any, str | None]:
+    session = await filesystem.set_session()
+    async with session.get(filesystem.encode_url(url), headers=headers) as response:
+        response.raise_for_status()
+        following = response.links.get('next', {}).get('url')
+        return await response.json(), following and following.path_qs
+
+
+def _stat(entry: Mapping[str, Any]) -> Stat:
+    return Stat(entry['size'], (entry.get('lfs') or entry)['oid'])
