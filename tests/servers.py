@@ -181,8 +181,8 @@ class Proxy(LoopbackServer):
 
     Attributes:
         delay: Seconds by which each request is delayed.
-        faults: The probability of each fault of a request: 'refuse' (503), 'deny', 'elsewhere', 'malformed',
-            'reset', 'truncate'.
+        faults: The probability of each fault of a request: 'refuse' (503), 'fail' (500), 'deny', 'elsewhere',
+            'malformed', 'reset', 'truncate'.
         most: The largest number of concurrent requests so far.
         awaited: Requests wait until `most` is this number, or for 10 seconds.
         before: Called before a request is forwarded, with the number of requests before it.
@@ -242,8 +242,8 @@ class Proxy(LoopbackServer):
             data = read_chunks(handler.rfile)
         else:
             data = handler.rfile.read(int(handler.headers.get('Content-Length') or 0))
-        if fault == 'refuse':
-            handler.send_response(503, 'Slow Down')
+        if fault in ('refuse', 'fail'):
+            handler.send_response(*((503, 'Slow Down') if fault == 'refuse' else (500, 'Internal Error')))
             handler.send_header('Content-Length', '0')
             handler.end_headers()
             return

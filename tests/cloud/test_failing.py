@@ -290,7 +290,7 @@ def test_an_object_that_is_not_what_was_sent(far_storage):
 
 
 @pytest.mark.slow(all_but='s3-obstore-part-reset')
-@pytest.mark.parametrize('fault', ['refuse', 'reset'])
+@pytest.mark.parametrize('fault', ['refuse', 'fail', 'reset'])
 @pytest.mark.parametrize('step', ['create', 'part', 'complete'])
 def test_an_upload_of_which_a_request_fails_at_first(s3_storage, proxy, step, fault):
     store, path = store_for(f'{s3_storage.root}/{fault}-{step}.bin', None, s3_storage.through(proxy))
