@@ -42,6 +42,8 @@ FUNCTIONS.update(
     unique_datapoints='edits.groups',
     update_values='edits.edited',
     Windows='sequences.windows',
+    copy_segment='media.segments',
+    find_frames='media.segments',
     AUDIO='media.types',
     VIDEO='media.types',
 )

@@ -99,8 +99,9 @@ def _read_locations(field: Field, refs: Any, items: Any) -> list[Any]:
         rows: list[Any] = [None] * len(indices)
         for found in field.bag.locate(indices):
             is_held = isinstance(field.bag, HeldRecords)
-            if is_held or found.codec is not None:
-                what = 'records in memory' if is_held else 'compressed records'
+            if is_held or not found.are_stored:
+                what = 'segments' if found.are_segments else 'compressed records'
+                what = 'records in memory' if is_held else what
                 raise ValueError(
                     f"{found.file.path}: {what} cannot be read by their location: pass media='bytes'"
                 )

@@ -10,9 +10,8 @@ import numpy as np
 
 from bags.authoring.computed_fields import ComputedFields, join_entries, run_of
 from bags.authoring.copy_plan import ByteRanges, Chunk, CopyPlan
-from bags.bag.checksums import digest_function
 from bags.bag.options import CompressionZstd
-from bags.bag.records import StoredRecords
+from bags.bag.records import FileRanges, StoredRecords
 from bags.bag.zstd import Zstd
 from bags.concurrency import FifoCache, max_open_bags
 from bags.dataset.base import Dataset
@@ -97,7 +96,7 @@ class ChunkReader:
 
     def _runs(self, name: str, plan: CopyPlan, ranges: ByteRanges) -> list[Run]:
         target, again = self.compressions.get(name), name in self.recompressed
-        if all(_is_stored_alike(found.codec, target, again) for found in ranges.files):
+        if all(_is_stored_alike(found, target, again) for found in ranges.files):
             if self.verify:
                 self._read_records(plan)
             if self.checksum:
@@ -117,7 +116,7 @@ class ChunkReader:
             self._read_records(plan)
         if not self.checksum:
             return links
-        digest, digests = digest_function(), np.zeros(len(links.which), np.uint64)
+        digests = np.zeros(len(links.which), np.uint64)
         lengths = plan.stops - plan.starts
         offsets = offsets_of(lengths)
         for which in np.unique(plan.which).tolist():
@@ -126,7 +125,7 @@ class ChunkReader:
             if bag.checksums is not None:
                 found: Any = bag.checksums.of(indices)
             else:
-                found = list(map(digest, bag.read(indices, stored=True)))
+                found = bag.digests(indices)
             digests[spread(offsets[mine], lengths[mine])] = found
         return links._replace(digests=digests)
 
@@ -153,8 +152,11 @@ def _open_checked(bag: StoredRecords) -> StoredRecords:
     return bag.reopen(checksum=True)
 
 
-def _is_stored_alike(codec: Zstd | None, target: Compressed | None, again: bool) -> bool:
+def _is_stored_alike(found: FileRanges, target: Compressed | None, again: bool) -> bool:
     """Returns whether a file stores records in the same form as the copy."""
+    codec = found.codec
+    if found.are_segments:
+        return False
     if codec is None or target is None:
         return codec is None and target is None
     if again or codec.options.dictionary != target.dictionary:

@@ -259,7 +259,7 @@ class BagFile(StoredRecords):
             return rows
         if self.view is None or self.codec is not None or not (length and len(indices)):
             return super().fixed(indices, length)
-        ((file, _, _, starts, stops, _),) = self.locate(indices)
+        ((file, _, _, starts, stops, *_),) = self.locate(indices)
         if np.count_nonzero(stops - starts != length):
             return None
         file.expect(starts, stops)

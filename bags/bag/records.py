@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bags.bag.checksums import Checksums, checksums_name, digests_of
+from bags.bag.checksums import Checksums, checksums_name, digest_function, digests_of
 from bags.bag.options import ReaderOptions
 from bags.bag.verified import VerifiedBlocks
 from bags.bag.zstd import Buffer, Zstd
@@ -39,6 +39,14 @@ class FileRanges(NamedTuple):
     """The end of each record, shape (n,)."""
     positions: Int64s | None = None
     """Positions of these records among the requested ones, shape (n,); None if they are all, in order."""
+    are_segments: bool = False
+    """Whether each record is made of a part of the video or recording in its file. Its range is then as long
+    as its share of that."""
+
+    @property
+    def are_stored(self) -> bool:
+        """Whether the bytes in the ranges are the records: neither compressed, nor segments."""
+        return self.codec is None and not self.are_segments
 
 
 class StoredRecords(Shareable, abc.ABC):
@@ -170,7 +178,7 @@ class StoredRecords(Shareable, abc.ABC):
         return view
 
     def open(self, index: int, name: str) -> BinaryIO:
-        """Opens a record as a file with its own position. A compressed record is read into memory.
+        """Opens a record as a file with its own position. A compressed record, or a segment, is in memory.
 
         Args:
             index: The record, in `range(count)`.
@@ -184,7 +192,7 @@ class StoredRecords(Shareable, abc.ABC):
 
     def open_range(self, index: int, found: FileRanges, name: str) -> BinaryIO:
         """As `open`, of a record that is located already."""
-        if found.codec is not None:
+        if not found.are_stored:
             return io.BytesIO(self.get(index))
         file, start, stop = found.file, int(found.starts[0]), int(found.stops[0])
         if self.checksums is not None:
@@ -203,6 +211,17 @@ class StoredRecords(Shareable, abc.ABC):
             return codec.decode(frame)
         except ValueError as exc:
             raise CorruptError(self.path, index, str(exc)) from exc
+
+    has_segments = False
+    """Whether some of the records may be parts of linked videos or recordings."""
+
+    def segment(self, index: int) -> Any:
+        """Returns the part of a linked file that a record is, a `Segment`; None for other records.
+
+        Raises:
+            CorruptError: The link is damaged, or the file differs from its checksum.
+        """
+        return None
 
     # Many records.
 
@@ -248,7 +267,7 @@ class StoredRecords(Shareable, abc.ABC):
         self, indices: Int64s | range, ranges: FileRanges, parallelism: int, stored: bool, views: bool
     ) -> list[Any]:
         """Returns the records of one file."""
-        file, codec, view, starts, stops, _ = ranges
+        file, codec, view, starts, stops, *_ = ranges
         if not len(starts):
             return []
         codec = None if stored else codec
@@ -275,6 +294,10 @@ class StoredRecords(Shareable, abc.ABC):
             pairs = zip(indices, frames, strict=True)
             return [self.decode(codec, int(index), frame) for index, frame in pairs]
 
+    def digests(self, indices: Int64s) -> list[int]:
+        """Returns the checksums of records, which are read."""
+        return list(map(digest_function(), self.read(indices, stored=True)))
+
     def fixed(self, indices: Int64s, length: int) -> npt.NDArray[np.uint8] | None:
         """Returns records of one length as a new array (n, length); None if a record has another length."""
         records = self.read(indices)
@@ -285,7 +308,7 @@ class StoredRecords(Shareable, abc.ABC):
 
 def _read_consecutive(ranges: FileRanges, codec: Zstd | None, parallelism: int) -> list[bytes] | None:
     """Returns records of a mapped file that follow each other by one call; None if that cannot be."""
-    file, _, view, starts, stops, _ = ranges
+    file, _, view, starts, stops, *_ = ranges
     if np.count_nonzero(starts[1:] != stops[:-1]):
         return None
     first, sizes = int(starts[0]), stops - starts

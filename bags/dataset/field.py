@@ -257,11 +257,19 @@ class Record:
 
     def open(self) -> BinaryIO:
         """Opens the record as a file with its own position. A compressed record is read into memory."""
-        path, reopen = self._again
+        return self._opened().open(self.index, f'{self._again[0]}, record {self.index}')
+
+    @property
+    def segment(self) -> Any:
+        """The part of a linked video or recording that the record is; None for other records."""
+        return self._opened().segment(self.index)
+
+    def _opened(self) -> StoredRecords:
         if self.bag is None:
+            reopen = self._again[1]
             assert reopen is not None
             self.bag = reopen()
-        return self.bag.open(self.index, f'{path}, record {self.index}')
+        return self.bag
 
     def error(self, exc: Exception) -> DecodeError:
         """Returns the error to raise if the content of the record is invalid."""

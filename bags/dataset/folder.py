@@ -312,7 +312,8 @@ class Folder:
 
     def _open_links(self, field: str) -> StoredRecords:
         """Opens the links of a field."""
-        records = open_links(self.store, self.path, field, self.options, self.linked)
+        field_type = self.schema().types[field]
+        records = open_links(self.store, self.path, field, self.options, self.linked, field_type)
         for bag in records.own_bags if self.store.is_remote else ():
             self._check_known(bag)
         self.check_pinned()

@@ -19,6 +19,7 @@ from bags.bag.limits import ENTRY
 from bags.bag.options import CompressionNone, WriterOptions
 from bags.concurrency import FifoCache
 from bags.dataset.field_writer import MAX_RECORDS, FieldWriter, Run, open_field
+from bags.dataset.late_binding import late
 from bags.dataset.listing import dataset_of_shard
 from bags.dataset.refs import MISSING
 from bags.dataset.resume import LINKED, Kept
@@ -27,11 +28,14 @@ from bags.formats.signatures import FORMATS, HEAD_BYTES, identify, starts_with
 from bags.links.existing import LinkRun
 from bags.links.files import LinkedFile, pack_file
 from bags.links.link import Link
-from bags.links.rows import ROW_BYTES, VALUES_FILE, make_rows
+from bags.links.rows import ROW_BYTES, VALUES_FILE, pack_rows
+from bags.links.segments import ParsedFiles, Segment
 from bags.links.sources import LinkSources, OpenedLink
-from bags.storage.range_file import RangeFile, read_pieces
+from bags.storage.range_file import read_pieces
 from bags.validation import merge
 
+SEGMENT_WORDS = ('video', 'audio')
+"""Words of types whose records can be parts of files."""
 MAX_KNOWN_FILES = 1 << 16
 """Files whose numbers are kept. A file that is linked again later gets another entry."""
 
@@ -70,6 +74,7 @@ class LinkedFieldWriter(FieldWriter):
             return files.count
 
         self._numbers: FifoCache[LinkedFile, int] = FifoCache(add, MAX_KNOWN_FILES)
+        self._parsed = ParsedFiles()
 
     def write_record(self, record: Any) -> int:
         """Appends a link, or a record that is none."""
@@ -89,7 +94,7 @@ class LinkedFieldWriter(FieldWriter):
                 self._values.count += 1
                 end = self._values.appender.end + self._values.buffered - ENTRY * len(self._values.pending)
                 digest = digest_function()(record) if self.appender.sums is not None else 0
-                row = [VALUES_FILE, end - len(record), end, digest]
+                row = [VALUES_FILE, end - len(record), end, digest, 0, 0]
         except (ValueError, EOFError) as exc:
             raise self.error(str(exc)) from exc
         finally:
@@ -110,10 +115,16 @@ class LinkedFieldWriter(FieldWriter):
                 detail = f'expected {self._format}, got {identify(head)}'
                 raise ValueError(f'{detail} in {link.file.path} at {link.offset}')
         start, stop, digest = link.offset, link.stop, 0
+        part = Segment(self.type, 0, 0, link.file, start, stop, (link.entry, start, stop), self._parsed)
+        if link.times is not None or link.frames is not None:
+            if self.type.word not in SEGMENT_WORDS:
+                detail = f'expected a field of type {" or ".join(SEGMENT_WORDS)} for a part of a file'
+                raise ValueError(f'{detail}, got {self.type.text}')
+            first, end = link.frames or late('find_frames')(part, link.times, *self.type.args)
+            part = part._replace(first=first, stop=end)
         if self.appender.sums is not None:
-            pieces = read_pieces(RangeFile(link.file, start, stop, link.file.path), len(link))  # type: ignore[arg-type]
-            (digest,) = digests_of(pieces, None)
-        return [self._numbers[link.entry], start, stop, digest]
+            digest = part.digest()
+        return [self._numbers[link.entry], start, stop, digest, part.first, part.stop]
 
     def _row_of_file(self, file: Any) -> list[int]:
         self.flush()
@@ -126,7 +137,7 @@ class LinkedFieldWriter(FieldWriter):
         self._values.write_file(file)
         self._values.count += 1
         end = self._values.appender.end
-        return [VALUES_FILE, end - size, end, digest]
+        return [VALUES_FILE, end - size, end, digest, 0, 0]
 
     def write_runs(self, runs: Iterable[Any]) -> None:
         """Appends runs of links, `LinkRun`, and makes them readable.
@@ -148,8 +159,8 @@ class LinkedFieldWriter(FieldWriter):
             run = self._write_held(run)
             self._files.flush()
             if len(run.which):
-                data = make_rows(np.array(numbers)[run.which], run.starts, run.stops).tobytes()
-                sizes, digests = np.full(len(run.which), ROW_BYTES), None
+                data, sizes = pack_rows(np.array(numbers)[run.which], run.starts, run.stops, run.frames)
+                digests = None
                 if self.appender.sums is not None:
                     digests = run.digests.tolist()
                 self.appender.append([([data], len(data))], sizes, [], digests)
@@ -177,8 +188,7 @@ class LinkedFieldWriter(FieldWriter):
             self._flush_values(rows)
             self._files.flush()
             table = np.array(rows, np.uint64)
-            data = make_rows(table[:, 0], table[:, 1], table[:, 2]).tobytes()
-            sizes = np.full(len(rows), ROW_BYTES)
+            data, sizes = pack_rows(table[:, 0], table[:, 1], table[:, 2], table[:, 4:])
             self.appender.append([([data], len(data))], sizes, rows, table[:, 3].tolist())
         self.buffered = 0
         if self.syncs_flushes:

@@ -111,7 +111,10 @@ class _Comparison:
             digests = [self._digests(ranges, rows, left) for ranges in (one, other)]
             is_same[left] = (digests[0] == digests[1]).all(0) & (digests[0][1] != 0)
         owners = np.repeat(rows, counts)
-        unknown = np.unique(owners[~is_same])
+        # A part of a video is the same as that part of that file only: not all can be read as bytes.
+        are_parts = ~is_same & (np.minimum(places[0][4], places[1][4]) > 0)
+        differ[owners[are_parts]] = True
+        unknown = np.setdiff1d(owners[~is_same], np.flatnonzero(differ))
         return np.sort(np.append(np.flatnonzero(differ), self._read(lefts, rights, unknown)))
 
     def _read(self, lefts: Int64s, rights: Int64s, positions: Int64s) -> Int64s:
@@ -131,7 +134,7 @@ class _Comparison:
         return np.array(found, np.int64)
 
     def _places(self, ranges: RecordRanges, rows: Int64s) -> Int64s:
-        """Returns the file, the start and the end of each record, shape (3, n)."""
+        """Returns the file, the range and the frames of each record, shape (5, n)."""
         return self._of_records(ranges, rows, None, self._places_in)
 
     def _digests(self, ranges: RecordRanges, rows: Int64s, chosen: Int64s) -> Int64s:
@@ -153,12 +156,13 @@ class _Comparison:
             if found is None:
                 found = np.zeros((len(columns), len(records)), np.int64)
             found[:, mine] = columns
-        return np.zeros((3, 0), np.int64) if found is None else found
+        return np.zeros((5, 0), np.int64) if found is None else found
 
     def _places_in(self, bag: StoredRecords, records: Int64s) -> Any:
         run = self._existing.link(bag, records)
         numbers = np.array([self._files.number(bag, file) for file in run.files])
-        return np.stack([numbers[run.which], run.starts, run.stops])
+        frames = np.zeros((len(run.which), 2), np.int64) if run.frames is None else run.frames
+        return np.stack([numbers[run.which], run.starts, run.stops, *frames.T])
 
     def _digests_in(self, bag: StoredRecords, records: Int64s) -> Any:
         if not bag.has_checksums or (bag.is_compressed and not isinstance(bag, BagFile)):

@@ -37,6 +37,8 @@ class LinkRun(NamedTuple):
     stops: Int64s
     digests: Any = None
     """Checksums of the records, an array of u64; None if the copy has none."""
+    frames: Any = None
+    """First frame and end of each segment, shape (n, 2), zeros for other records; None if there is none."""
 
     @property
     def sizes(self) -> Int64s:
@@ -76,15 +78,16 @@ class ExistingRecords:
             ValueError: The records are compressed with a dictionary that is not in a file.
         """
         if isinstance(bag, HeldRecords):
-            ((_, _, _, starts, stops, _),) = bag.locate(indices)
+            ((_, _, _, starts, stops, *_),) = bag.locate(indices)
             return LinkRun([bag], np.zeros(len(indices), np.int64), starts, stops)
         if isinstance(bag, BagFile):
-            ((_, _, _, starts, stops, _),) = bag.locate(indices)
+            ((_, _, _, starts, stops, *_),) = bag.locate(indices)
             return LinkRun([self.entry_of(bag)], np.zeros(len(indices), np.int64), starts, stops)
         assert isinstance(bag, LinkedRecords)
-        numbers, starts, stops = bag.link_rows(indices)
+        numbers, starts, stops, frames = bag.link_rows(indices)
         unique, which = np.unique(numbers, return_inverse=True)
-        return LinkRun([self._file_of(bag, number) for number in unique.tolist()], which, starts, stops)
+        files = [self._file_of(bag, number) for number in unique.tolist()]
+        return LinkRun(files, which, starts, stops, frames=frames)
 
     def entry_of(self, bag: BagFile) -> LinkedFile:
         """Returns the entry of a bag.
@@ -173,11 +176,17 @@ def join_links(runs: Sequence[LinkRun], positions: Sequence[Int64s]) -> LinkRun:
     for run in runs:
         which.append(run.which + len(files))
         files += run.files
+    frames = None
+    if any(run.frames is not None for run in runs):
+        zeros = [np.zeros((len(run.which), 2), np.int64) for run in runs]
+        parts = [none if run.frames is None else run.frames for run, none in zip(runs, zeros, strict=True)]
+        frames = np.concatenate(parts)[inverse]
     return LinkRun(
         files,
         np.concatenate(which)[inverse],
         np.concatenate([run.starts for run in runs])[inverse],
         np.concatenate([run.stops for run in runs])[inverse],
+        frames=frames,
     )
 
 

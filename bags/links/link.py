@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 import os
+from collections.abc import Callable
+from typing import Any
 
 from bags.links.rows import MAX_OFFSET
 from bags.storage import plain_path
@@ -20,14 +23,21 @@ class Link:
         path: The file: a path, relative to the working directory, or a URL.
         offset: The first byte of the record.
         length: Bytes of the record; None for all up to the end of the file.
+        times: Start and end, in seconds, of a part of a video or recording: the frames or samples with times
+            from the start on and before the end, as `between` of a video returns them, which are found when
+            the link is written. For fields of type `video` and `audio`.
+        frames: The first frame, or sample, and the end of such a part, in place of times. Not compared with
+            the video until it is read.
 
     Raises:
-        TypeError, ValueError: Not a path, or an offset or length below 0.
+        TypeError, ValueError: Not a path, an offset or length below 0, or no part.
     """
 
     path: str | os.PathLike[str]
     offset: int = 0
     length: int | None = None
+    times: tuple[float, float] | None = None
+    frames: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         path = plain_path(self.path)
@@ -38,3 +48,18 @@ class Link:
         object.__setattr__(self, 'length', at_least_or_none('length', self.length, 0))
         if self.offset + (self.length or 0) > MAX_OFFSET:
             raise ValueError(f'Link: expected a range below 2**63, got {self!r:.200}')
+        if self.times is not None and self.frames is not None:
+            raise TypeError('Link: expected either times or frames, got both')
+        for name, value, convert in (('times', self.times, float), ('frames', self.frames, operator.index)):
+            if value is not None:
+                object.__setattr__(self, name, _pair(name, value, convert))
+
+
+def _pair(name: str, value: Any, convert: Callable[[Any], Any]) -> tuple[Any, Any]:
+    try:
+        start, stop = map(convert, value)
+    except (TypeError, ValueError):
+        raise TypeError(f'Link: {name}: expected a start and an end, got {value!r:.80}') from None
+    if not start < stop or (name == 'frames' and not 0 <= start < stop <= MAX_OFFSET):
+        raise ValueError(f'Link: {name}: expected a start before its end, got {value!r:.80}')
+    return start, stop

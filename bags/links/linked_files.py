@@ -19,6 +19,7 @@ from bags.concurrency import FifoCache, Shareable, cached_attribute, max_open_ba
 from bags.errors import CorruptError
 from bags.links.files import BAG_SUFFIXES, LinkedFile, is_url, resolved_path, sample_of, sample_ranges
 from bags.links.permission import Permission
+from bags.links.segments import ParsedFiles
 from bags.storage import File, Hints, Store, store_for
 from bags.storage.base import Buffer, Offsets
 from bags.storage.local import is_file
@@ -63,6 +64,8 @@ class LinkedFiles(Shareable):
         self._options = options
         self.has_remote = False
         """Whether a file was opened whose reads wait for a network."""
+        self.parsed = ParsedFiles()
+        """What was parsed of the files for their segments."""
 
     @cached_attribute
     def _permission(self) -> Permission:

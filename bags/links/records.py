@@ -15,21 +15,21 @@ from bags.bag.records import FileRanges, StoredRecords
 from bags.bag.verified import as_slice
 from bags.bag.zstd import Zstd
 from bags.concurrency import FifoCache, cached_attribute
-from bags.errors import BagsError, CorruptError, LinkError
+from bags.errors import BagsError, CorruptError, DecodeError, LinkError
 from bags.indexing import Int64s, check_index
-from bags.links.files import LinkedFile, is_url, parse_file
+from bags.links.files import LinkedFile, is_url, resolved_path
 from bags.links.getter import make_getter
-from bags.links.link_table import LinkTable
+from bags.links.link_table import LinkTable, read_entry
 from bags.links.linked_files import FileDiffersError, LinkedFiles, OpenFile
 from bags.links.linked_object import LinkedObject
-from bags.links.rows import ROW_BYTES, VALUES_FILE, ranges_of
+from bags.links.rows import ROW_BYTES, SEGMENT_BYTES, VALUES_FILE, frames_of, ranges_of
+from bags.links.segments import Segment
 from bags.storage import File
 from bags.storage.base import Buffer
 from bags.storage.mmap_file import gather, share
 
 MAX_ENTRIES = 1 << 16
 """Parsed entries of files that are kept."""
-ROWS_AT_ONCE = 1 << 20
 
 
 class LinkedRecords(StoredRecords):
@@ -39,15 +39,20 @@ class LinkedRecords(StoredRecords):
         field, folder: The field, and the folder of the dataset.
         links, files, values: The bags of rows, of entries, and of the records that are no links.
         linked: The linked files of the dataset.
+        field_type: The type of the field, a `FieldType`.
+        copy_segment: Makes a file of a segment; ValueError if it cannot.
     """
 
     def __init__(
-        self, field: str, folder: str, links: BagFile, files: BagFile, values: BagFile, linked: LinkedFiles
-    ) -> None:
+        self, field: str, folder: str, links: BagFile, files: BagFile, values: BagFile, linked: LinkedFiles,
+        field_type: Any, copy_segment: Callable[[Segment], bytes],
+    ) -> None:  # fmt: skip
         self.field, self.folder, self.linked = field, folder, linked
+        self._type, self._copy_segment = field_type, copy_segment
         self.links, self.files, self.values = links, files, values
         self.path, self.count = links.path, links.count
         self.table = LinkTable(links)
+        """The rows of the links."""
         view = None if values.buffer is None else share(values.buffer)
         self._values = OpenFile(values.file, None, view, values.end)
         self.mapped: dict[int, tuple[Any, Any, Any, int]] = {}
@@ -72,22 +77,7 @@ class LinkedRecords(StoredRecords):
     @cached_attribute
     def _entries(self) -> FifoCache[int, LinkedFile]:
         files, path, field = self.files, self.path, self.field  # Not self: a cycle would keep files open.
-
-        def parse(number: int) -> LinkedFile:
-            if number > files.count:
-                detail = f'field {field!r}: link to file {number}, but {files.path} has {files.count}'
-                raise CorruptError(path, None, detail)
-            try:
-                entry = parse_file(files.record(number - 1))
-                if entry.is_compressed != entry.path.endswith('.bagz'):
-                    raise ValueError(f'file {entry.path!r:.200} cannot be compressed={entry.is_compressed}')
-            except ValueError as exc:
-                if isinstance(exc, CorruptError):
-                    raise
-                raise CorruptError(files.path, number - 1, f'field {field!r}: {exc}') from exc
-            return entry
-
-        return FifoCache(parse, MAX_ENTRIES)
+        return FifoCache(lambda number: read_entry(files, number, path, field), MAX_ENTRIES)
 
     def _file(self, number: int, index: int | None) -> OpenFile:
         """Returns the file of a number, for a record. One that is no bag is opened by its first read.
@@ -156,13 +146,17 @@ class LinkedRecords(StoredRecords):
 
     # Links.
 
-    def link_rows(self, indices: Int64s | range) -> tuple[Int64s, Int64s, Int64s]:
+    def link_rows(self, indices: Int64s | range) -> tuple[Int64s, Int64s, Int64s, Int64s | None]:
         """Returns the number of the file, the start and the end of each record; opens no linked file.
+
+        Also returns the first frame and the end of each segment, shape (n, 2), zeros for other records; None
+        if there is no segment.
 
         Raises:
             CorruptError: A row is damaged.
         """
-        return ranges_of(self.table.rows(indices))
+        rows = self.table.rows(indices)
+        return *ranges_of(rows), frames_of(rows)
 
     def entry(self, number: int) -> LinkedFile:
         """Returns the entry of a file.
@@ -173,15 +167,21 @@ class LinkedRecords(StoredRecords):
         return self._entries[number]
 
     def locate(self, indices: Int64s | range) -> list[FileRanges]:
-        files, starts, stops = self.link_rows(indices)
-        if not len(files) or not np.count_nonzero(files != files[0]):
+        files, starts, stops, frames = self.link_rows(indices)
+        if frames is None and (not len(files) or not np.count_nonzero(files != files[0])):
             return [self._ranges(indices, int(files[0]) if len(files) else VALUES_FILE, starts, stops, None)]
-        order = np.argsort(files, kind='stable')
-        cuts = np.flatnonzero(np.diff(files[order])) + 1
-        return [
-            self._ranges(indices, int(files[positions[0]]), starts[positions], stops[positions], positions)
-            for positions in np.split(order, cuts)
-        ]
+        keys = files if frames is None else 2 * files + (frames[:, 1] > 0)
+        order = np.argsort(keys, kind='stable')
+        cuts = np.flatnonzero(np.diff(keys[order])) + 1
+        found = []
+        for positions in np.split(order, cuts):
+            number = int(files[positions[0]])
+            ranges = self._ranges(indices, number, starts[positions], stops[positions], positions)
+            if frames is not None and frames[positions[0], 1]:
+                sizes = np.diff(self.table.ends)[np.asarray(indices)[positions]]
+                ranges = ranges._replace(stops=ranges.starts + sizes, are_segments=True)
+            found.append(ranges)
+        return found
 
     def _ranges(
         self, indices: Int64s | range, number: int, starts: Int64s, stops: Int64s, positions: Int64s | None
@@ -204,13 +204,44 @@ class LinkedRecords(StoredRecords):
     def get_view(self) -> Callable[[int], Buffer]:
         return make_getter(copy.copy(self), True)
 
-    def _locate_one(self, index: int) -> tuple[OpenFile, int, int]:
-        """As `locate`, of one record, in a third of the time."""
-        number, start, stop = self.table.row(index)
+    def _locate_one(self, index: int) -> tuple[OpenFile, int, int, Segment | None]:
+        """As `locate`, of one record, in a third of the time; also returns what part of the file it is."""
+        number, start, stop, first, end = self.table.row(index)
         found = self._file(number, index)
         if stop > found.size:
             raise self._beyond(index, number, stop, found.size)
-        return found, start, stop
+        segment = None
+        if end:
+            entry = None if number == VALUES_FILE else self.entry(number)
+            path = self.values.path if entry is None else resolved_path(entry.path, self.folder)
+            where = path, entry and entry.sample, start, stop
+            segment = Segment(self._type, first, end, found.file, start, stop, where, self.linked.parsed)
+        return found, start, stop, segment
+
+    @property
+    def has_segments(self) -> bool:  # type: ignore[override]
+        return self.links.length != ROW_BYTES
+
+    def segment(self, index: int) -> Segment | None:
+        segment = self._locate_one(check_index(index, self.count))[3]
+        if segment is not None and self.checksums is not None:
+            self.checksums.compare(range(index, index + 1), [segment.digest()])
+        return segment
+
+    def _copied(self, index: int) -> bytes:
+        """Returns a segment as a file of its own.
+
+        Raises:
+            DecodeError: Its packets cannot be copied.
+        """
+        segment = self.segment(index)
+        assert segment is not None
+        try:
+            return self._copy_segment(segment)
+        except ValueError as exc:
+            if isinstance(exc, BagsError):
+                raise
+            raise DecodeError(self.field, index, self._type.text, str(exc), self.path) from exc
 
     def record(self, index: int) -> bytes:
         return bytes(self._read_one(index, False))
@@ -220,7 +251,9 @@ class LinkedRecords(StoredRecords):
 
     def _read_one(self, index: int, as_view: bool) -> Buffer:
         index = check_index(index, self.count)
-        (file, codec, view, _), start, stop = self._locate_one(index)
+        (file, codec, view, _), start, stop, segment = self._locate_one(index)
+        if segment is not None:
+            return self._copied(index)
         if view is not None and self.checksums is None and (as_view or codec is not None):
             data = view[start:stop]
         else:
@@ -235,17 +268,31 @@ class LinkedRecords(StoredRecords):
     # Many records.
 
     def sizes(self, indices: Int64s | range) -> Int64s:
-        _, starts, stops = self.link_rows(indices)
-        return stops - starts
+        _, starts, stops, frames = self.link_rows(indices)
+        return stops - starts if frames is None else np.diff(self.table.ends)[np.asarray(indices)]
+
+    def _read_ranges(
+        self, indices: Int64s | range, ranges: FileRanges, parallelism: int, stored: bool, views: bool
+    ) -> list[Any]:
+        if ranges.are_segments:
+            return list(map(self._copied, indices))
+        return super()._read_ranges(indices, ranges, parallelism, stored, views)
+
+    def digests(self, indices: Int64s) -> list[int]:
+        found = []
+        for index in indices.tolist():
+            segment = self._locate_one(index)[3]
+            found += super().digests(np.array([index])) if segment is None else [segment.digest()]
+        return found
 
     def fixed(self, indices: Int64s, length: int) -> npt.NDArray[np.uint8] | None:
         found = self.locate(indices) if length and self.checksums is None else []
-        if not found or any(each.codec is not None or each.file.buffer is None for each in found):
+        if not found or any(not each.are_stored or each.file.buffer is None for each in found):
             return super().fixed(indices, length)
         if any(np.count_nonzero(each.stops - each.starts != length) for each in found):
             return None
         rows = np.empty((len(indices), length), np.uint8)
-        for file, _, _, starts, stops, positions in found:
+        for file, _, _, starts, stops, positions, _ in found:
             file.expect(starts, stops)
             if positions is None:
                 return gather(file.buffer, file.size, starts, length)
@@ -256,24 +303,13 @@ class LinkedRecords(StoredRecords):
                 rows[as_slice(positions)] = table
         return rows
 
-    @cached_attribute
-    def _ends(self) -> Int64s:
-        """The number of bytes of the records up to each one, of damaged links none, shape (n + 1,)."""
-        sizes = np.zeros(self.count + 1, np.int64)
-        for first in range(0, self.count, ROWS_AT_ONCE):
-            stop = min(first + ROWS_AT_ONCE, self.count)
-            with contextlib.suppress(CorruptError):
-                _, starts, stops = ranges_of(self.table.rows(range(first, stop), are_checked=False))
-                sizes[first + 1 : stop + 1] = np.maximum(stops - starts, 0)
-        return np.cumsum(sizes)
-
     @property
     def size(self) -> int:
-        return self.links.size + self.files.size + int(self._ends[-1])
+        return self.links.size + self.files.size + int(self.table.ends[-1])
 
     def bytes_before(self, index: int) -> int:
         files = self.files.size * index // max(self.count, 1)
-        return self.links.bytes_before(index) + files + int(self._ends[index])
+        return self.links.bytes_before(index) + files + int(self.table.ends[index])
 
     @cached_attribute
     def is_compressed(self) -> bool:
@@ -298,4 +334,7 @@ class LinkedRecords(StoredRecords):
         return sorted(bad.items())
 
     def check_count(self, length: int, last: int) -> None:
-        self.links.check_count(ROW_BYTES, last)
+        least = ROW_BYTES * self.count
+        extra, rest = divmod(self.links.end - least, SEGMENT_BYTES - ROW_BYTES)
+        are_rows = 0 <= extra <= self.count and not rest
+        self.links.check_count(self.links.length if are_rows else ROW_BYTES, last)

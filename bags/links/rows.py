@@ -3,7 +3,8 @@
     03 00 00 00   30 4d 9c 94   40 00 00 00 00 00 00 00   4a 00 00 00 00 00 00 00
     file 3        digest        start 64                  end 74
 
-The digest is the low half of the XXH3-64 of the other 20 bytes.
+The digest is the low half of the XXH3-64 of the other 20 bytes. A row of a segment has 16 bytes more: u64 of
+the first frame, and of the end, of the video in that range; samples for audio.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from bags.indexing import Int64s
 
 ROW = np.dtype([('file', '<u4'), ('digest', '<u4'), ('start', '<u8'), ('end', '<u8')])
 ROW_BYTES = ROW.itemsize
+SEGMENT_ROW = np.dtype([*ROW.descr, ('first', '<u8'), ('stop', '<u8')])
+SEGMENT_BYTES = SEGMENT_ROW.itemsize
 NUMBERS = struct.Struct('<IIQQ')
 """The numbers of a row."""
 MAX_OFFSET = (1 << 63) - 1
@@ -27,32 +30,57 @@ VALUES_FILE = 0
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _SECRET = np.frombuffer(
-    bytes.fromhex('b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671f'), '<u8'
+    bytes.fromhex(
+        'b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671f'
+        'cb79e64eccc0e578825ad07dccff7221b8084674f743248ee03590e6813a264c'
+    ),
+    '<u8',
 )
-_INITIAL = np.uint64((ROW_BYTES - 4) * 0x9E3779B185EBCA87 & (1 << 64) - 1)
+_PRIME = 0x9E3779B185EBCA87
 _FACTOR = np.uint64(0x165667919E3779F9)
-"""The beginning of XXH3's secret, the length times its first prime, and the factor of its last step."""
+"""The beginning of XXH3's secret, its first prime, and the factor of its last step."""
 
 Uint64s = npt.NDArray[np.uint64]
 Rows = npt.NDArray[Any]
-"""Rows of links, an array of `ROW`."""
+"""Rows of links, an array of `ROW` or of `SEGMENT_ROW`. In the latter, `stop` is 0 for records that are no
+segments."""
 
 
-def make_rows(files: Any, starts: Any, ends: Any) -> Rows:
+def make_rows(files: Any, starts: Any, ends: Any, frames: Any = None) -> Rows:
     """Returns rows with their digests, shape (n,).
 
     Args:
         files, starts, ends: Integers, or arrays of them of one shape (n,).
+        frames: The first frame and the end of segments, shape (n, 2).
     """
-    rows = np.empty(np.shape(starts) or 1, ROW)
+    rows = np.empty(np.shape(starts) or 1, ROW if frames is None else SEGMENT_ROW)
     rows['file'], rows['start'], rows['end'] = files, starts, ends
+    if frames is not None:
+        rows['first'], rows['stop'] = frames[:, 0], frames[:, 1]
     rows['digest'] = _digests(rows)
     return rows
 
 
-def parse_rows(data: Any) -> Rows:
-    """Returns rows over concatenated records. `check_rows` finds damage."""
-    return np.frombuffer(data, ROW)
+def pack_rows(files: Any, starts: Any, ends: Any, frames: Any = None) -> tuple[bytes, Int64s]:
+    """Returns the rows of records as bytes, and the size of each row, shape (n,).
+
+    Args:
+        files, starts, ends: As of `make_rows`.
+        frames: The first frame and the end of each segment, shape (n, 2); zeros for other records.
+    """
+    plain = make_rows(files, starts, ends)
+    if frames is None or not frames.any():
+        return plain.tobytes(), np.full(len(plain), ROW_BYTES)
+    data = make_rows(files, starts, ends, frames).view(np.uint8).reshape(-1, SEGMENT_BYTES)
+    others = frames[:, 1] == 0
+    data[others, :ROW_BYTES] = plain.view(np.uint8).reshape(-1, ROW_BYTES)[others]
+    sizes = np.where(others, ROW_BYTES, SEGMENT_BYTES)
+    return data[np.arange(SEGMENT_BYTES) < sizes[:, None]].tobytes(), sizes
+
+
+def parse_rows(data: Any, dtype: np.dtype[Any] = ROW) -> Rows:
+    """Returns rows over concatenated records, all of one size. `check_rows` finds damage."""
+    return np.frombuffer(data, dtype)
 
 
 def check_rows(rows: Rows) -> tuple[int, str] | None:
@@ -66,6 +94,12 @@ def check_rows(rows: Rows) -> tuple[int, str] | None:
         position = int(impossible.argmax())
         start, end = int(rows['start'][position]), int(ends[position])
         return position, f'the link leads to bytes {start} to {end}, expected start <= end < 2**63'
+    if rows.dtype == SEGMENT_ROW:
+        impossible = (rows['first'] >= rows['stop']) | (rows['stop'] > MAX_OFFSET)
+        if impossible.any():
+            position = int(impossible.argmax())
+            first, stop = int(rows['first'][position]), int(rows['stop'][position])
+            return position, f'the link leads to frames {first} to {stop}, expected first < end < 2**63'
     return None
 
 
@@ -74,17 +108,36 @@ def ranges_of(rows: Rows) -> tuple[Int64s, Int64s, Int64s]:
     return rows['file'].astype(np.int64), rows['start'].astype(np.int64), rows['end'].astype(np.int64)
 
 
+def frames_of(rows: Rows) -> Int64s | None:
+    """Returns the first frame and the end of each segment as int64, shape (n, 2); zeros for other records.
+
+    None if there is no segment.
+    """
+    if rows.dtype == ROW:
+        return None
+    return np.stack([rows['first'], rows['stop']], 1).astype(np.int64)
+
+
 def _digests(rows: Rows) -> npt.NDArray[np.uint32]:
     """Returns the digests of all rows at once, in a fraction of the time of a call for each.
 
-    This is XXH3-64 of 17 to 32 bytes, of its specification: two overlapping halves of 16 bytes, each combined
-    with a part of the secret and multiplied.
+    This is XXH3-64 of 17 to 64 bytes, of its specification: parts of 16 bytes, which overlap, are each
+    combined with a part of the secret and multiplied.
     """
     starts, ends = rows['start'], rows['end']
-    first = rows['file'] | (starts << _HALF)
-    second = (starts >> _HALF) | (ends << _HALF)
-    found = _INITIAL + _folded_product(first ^ _SECRET[0], second ^ _SECRET[1])
-    found += _folded_product(starts ^ _SECRET[2], ends ^ _SECRET[3])
+    found = np.full(len(rows), (rows.itemsize - 4) * _PRIME & (1 << 64) - 1, np.uint64)
+    found += _folded_product(
+        (rows['file'] | starts << _HALF) ^ _SECRET[0], (starts >> _HALF | ends << _HALF) ^ _SECRET[1]
+    )
+    if rows.dtype == ROW:
+        found += _folded_product(starts ^ _SECRET[2], ends ^ _SECRET[3])
+    else:
+        firsts, stops = rows['first'], rows['stop']
+        found += _folded_product(firsts ^ _SECRET[2], stops ^ _SECRET[3])
+        found += _folded_product(
+            (ends >> _HALF | firsts << _HALF) ^ _SECRET[4], (firsts >> _HALF | stops << _HALF) ^ _SECRET[5]
+        )
+        found += _folded_product(starts ^ _SECRET[6], ends ^ _SECRET[7])
     found ^= found >> np.uint64(37)
     found *= _FACTOR
     found ^= found >> _HALF

@@ -99,14 +99,18 @@ class LinkOpener:
         length = entry.size - link.offset if link.length is None else link.length
         if not 0 <= length <= entry.size - link.offset:
             raise ValueError(f'expected a range of the {entry.size} bytes of {file.path}, got {link!r:.200}')
-        return OpenedLink(link.path, link.offset, length, entry=entry, file=file, known=head)
+        return OpenedLink(
+            link.path, link.offset, length, link.times, link.frames, entry=entry, file=file, known=head
+        )
 
     def records(self, bag: BagFile, start: int) -> Iterator[OpenedLink]:
         """Yields links to the records of a bag, from one on. Those of a compressed bag lead to frames."""
         entry = ExistingRecords().entry_of(bag)
         self.folders.add(entry.path.rpartition('/')[0])
         for first in range(start, bag.count, RECORDS_AT_ONCE):
-            ((_, _, _, starts, stops, _),) = bag.locate(range(first, min(first + RECORDS_AT_ONCE, bag.count)))
+            ((_, _, _, starts, stops, *_),) = bag.locate(
+                range(first, min(first + RECORDS_AT_ONCE, bag.count))
+            )
             for begin, end in zip(starts.tolist(), stops.tolist(), strict=True):
                 yield OpenedLink(entry.path, begin, end - begin, entry=entry, file=bag.file, known=b'')
 

@@ -132,7 +132,7 @@ def _check(bag: StoredRecords, expected: Expected, reads: bool, start: int, stop
     for ranges in found:
         records = indices if ranges.positions is None else indices[ranges.positions]
         sizes[records - start] = ranges.stops - ranges.starts
-        if ranges.codec is None:
+        if ranges.are_stored:
             report(_size_failures(expected, records, ranges))
             if expected.format is not None and not reads and not bag.is_remote:
                 report(_signature_failures(expected, records, ranges))

@@ -13,11 +13,12 @@ import numpy.typing as npt
 
 from bags.formats.ffmpeg import Stream
 from bags.indexing import needed_stop
-from bags.media.audio_decoder import AnyAudioDecoder, Samples, open_audio
+from bags.media.audio_decoder import AnyAudioDecoder, Samples
 from bags.media.demux import streams_of
 from bags.media.encoders import MAX_MIXED, MAX_RATE, audio_options
 from bags.media.frames import as_seconds
 from bags.media.resampled import Resampled
+from bags.media.segments import audio_of, segment_length
 from bags.media.source import LazyDecoder
 from bags.storage.range_file import RangeFile
 
@@ -64,7 +65,7 @@ class Audio:
         rate: int | None = None,
         channels: int | None = None,
     ) -> None:
-        self.decoder = LazyDecoder(source, open_audio, stream)
+        self.decoder = LazyDecoder(source, audio_of, stream)
         """The decoder, for this library."""
         self._set(exact, rate, channels)
 
@@ -103,7 +104,8 @@ class Audio:
             return decoder
 
     def __len__(self) -> int:
-        return self._get().length
+        known = segment_length(self.decoder.source, 'audio') if self.resampling == (None, None) else None
+        return self._get().length if known is None else known
 
     @property
     def streams(self) -> tuple[Stream, ...]:

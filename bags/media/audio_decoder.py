@@ -333,7 +333,7 @@ def _decode_whole(file: BinaryIO, packets: Packets) -> WavReader:
     return reader
 
 
-def open_audio(file: BinaryIO, stream: int | None = None) -> AnyAudioDecoder:
+def open_audio(file: BinaryIO, stream: int | None = None, find: Any = open_packets) -> AnyAudioDecoder:
     """Opens audio, of a stream by its index or the one that plays by default, and numbers its samples.
 
     Raises:
@@ -346,7 +346,7 @@ def open_audio(file: BinaryIO, stream: int | None = None) -> AnyAudioDecoder:
         except ValueError as exc:
             if 'cut off' in str(exc):
                 raise  # Otherwise it is compressed.
-    packets = open_packets(file, 'audio', stream)
+    packets = find(file, 'audio', stream)
     if packets.name == 'FLAC' and not _is_contiguous(file, packets.table):
         file.seek(0)
         with file:

@@ -81,7 +81,8 @@ def open_packets(file: BinaryIO, media_type: str, stream: int | None = None) -> 
 def streams_of(decoder: LazyDecoder[Any]) -> tuple[Stream, ...]:
     """Opens the file of a decoder once more, and returns its streams; raises as `LazyDecoder.use`."""
     try:
-        with decoder.source.open() as file:
+        segment = getattr(decoder.source, 'segment', None)
+        with decoder.source.open() if segment is None else segment.open() as file:
             name = identify_file(file)
             if name not in DEMUXERS:
                 raise ValueError(f'expected video or audio, got {name}')

@@ -84,11 +84,11 @@ class LazyDecoder(Generic[T]):
 
     Args:
         source: A path, bytes or a record; TypeError for anything else.
-        open: Function from a file and `stream` to a decoder.
+        open: Function from a source and `stream` to a decoder.
         stream: The index of a stream; ValueError for anything else.
     """
 
-    def __init__(self, source: Any, open: Callable[[BinaryIO, int | None], T], stream: int | None) -> None:
+    def __init__(self, source: Any, open: Callable[[Source, int | None], T], stream: int | None) -> None:
         if stream is not None and (type(stream) is not int or stream < 0):
             raise ValueError(f'expected stream to be an index from 0 on, got {stream!r}')
         self.source, self.stream = _as_source(source), stream
@@ -120,12 +120,7 @@ class LazyDecoder(Generic[T]):
         with self._lock:
             try:
                 if self._decoder is None:
-                    file = self.source.open()
-                    try:
-                        self._decoder = self._open(file, self.stream)
-                    except BaseException:
-                        file.close()
-                        raise
+                    self._decoder = self._open(self.source, self.stream)
                 yield self._decoder
             except Exception as exc:
                 self.fail(exc)

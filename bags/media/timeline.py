@@ -14,7 +14,7 @@ decoded from packet 0 on, frame 6 from packet 4 on.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -86,6 +86,29 @@ class Timeline:
 
     def __len__(self) -> int:
         return len(self.packet_of_frame)
+
+    def part(self, first: int, stop: int) -> Timeline:
+        """Returns the timeline of some frames, of which the first is at 0.
+
+        Raises:
+            ValueError: The video has fewer frames.
+        """
+        count = len(self)
+        if not first < stop <= count:
+            missing = self.truncation or f'the video has {count}'
+            raise ValueError(f'expected frames {first} to {stop}, but {missing}')
+        frames = self.frame_of_packet
+        begin = int(self.ticks[first])
+        return replace(
+            self,
+            frame_of_packet=np.where((frames >= first) & (frames < stop), frames - first, -1),
+            packet_of_frame=self.packet_of_frame[first:stop],
+            starts=self.starts[first:stop],
+            stops=self.stops[first:stop],
+            ticks=self.ticks[first:stop] - begin,
+            end=(int(self.ticks[stop]) if stop < count else self.end) - begin,
+            truncation=None,
+        )
 
     def seconds(self, ticks: Int64s) -> npt.NDArray[np.float64]:
         """Converts ticks to seconds."""

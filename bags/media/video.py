@@ -27,9 +27,9 @@ from bags.media.audio import Audio
 from bags.media.demux import streams_of
 from bags.media.encoders import reading_options
 from bags.media.frames import FrameSequence, FrameTimes
+from bags.media.segments import open_whole, segment_length, video_of
 from bags.media.source import LazyDecoder, Source
 from bags.media.timeline import Timeline
-from bags.media.video_decoder import open_video
 
 NO_FRAMES: Pixels = np.empty((0, 0, 0, 3), np.uint8)
 """The frames of no video."""
@@ -78,7 +78,7 @@ class Video(Shareable, FrameSequence):
         threads: int | None = None,
         stream: int | None = None,
     ) -> None:
-        self.decoder = LazyDecoder(source, open_video, stream)
+        self.decoder = LazyDecoder(source, video_of, stream)
         """The decoder, for this library."""
         self._set(size, color, dtype, rotate, threads)
 
@@ -132,7 +132,7 @@ class Video(Shareable, FrameSequence):
     @property
     def truncation(self) -> Exception | None:
         """The error for frames that are missing at the end of the file; None if it is complete."""
-        missing = self._timeline.truncation
+        missing = None if self._known_length is not None else self._timeline.truncation
         return self.source.error(ValueError(missing)) if missing else None
 
     @property
@@ -151,7 +151,14 @@ class Video(Shareable, FrameSequence):
             text = f'cannot be read: {type(exc).__name__}'
         return f'{name}, {text})'
 
+    @cached_attribute
+    def _known_length(self) -> int | None:
+        """The number of frames of a segment, whose file is not opened for it."""
+        return segment_length(self.source, 'video')
+
     def _count(self, stop: int | None, strict: bool = False) -> int:
+        if self._known_length is not None:
+            return self._known_length
         with self.decoder.use() as decoder:
             count, truncation = len(decoder.timeline.ticks), decoder.timeline.truncation
             if truncation and strict and (stop is None or stop > count):
@@ -182,7 +189,7 @@ class Video(Shareable, FrameSequence):
     def __iter__(self) -> Iterator[Pixels]:
         """Yields all frames in order, a few of them in memory, with a separate decoder."""
         with self.decoder.use() as shared:
-            decoder = shared.over(self.source.open())
+            decoder = shared.over(open_whole(self.source))
         try:
             yield from decoder.in_order(
                 0, lambda k, frame: decoder.pixels(k, frame, self.pixel_options).copy(), self._threads

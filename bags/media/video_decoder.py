@@ -46,6 +46,11 @@ class VideoDecoder:
         """Returns a decoder of the same video over another open file."""
         return VideoDecoder(file, replace(self.packets, file=positioned(file)), self.timeline)
 
+    def without_file(self) -> VideoDecoder:
+        """Returns a decoder of the same video that holds no file, for `over`."""
+        none: Any = None
+        return VideoDecoder(none, replace(self.packets, file=none), self.timeline)
+
     def close(self) -> None:
         """Closes the file and frees the decoder."""
         vars(self).pop('context', None)

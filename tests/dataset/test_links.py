@@ -458,12 +458,12 @@ def test_an_unpickled_record_asks_again(raw, monkeypatch):
 
 
 def test_opening_reads_no_linked_file(raw, monkeypatch):
-    from bags.links import linked_files, records
+    from bags.links import link_table, linked_files
 
     write(raw, raw / 'data', 0, 40)
     parsed, opened = [], []
-    parse, open_file = records.parse_file, linked_files.LinkedFiles._open_file
-    monkeypatch.setattr(records, 'parse_file', lambda entry: parsed.append(entry) or parse(entry))
+    parse, open_file = link_table.parse_file, linked_files.LinkedFiles._open_file
+    monkeypatch.setattr(link_table, 'parse_file', lambda entry: parsed.append(entry) or parse(entry))
     monkeypatch.setattr(
         linked_files.LinkedFiles,
         '_open_file',

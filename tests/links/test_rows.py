@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 import xxhash
 
-from bags.links.rows import ROW_BYTES, check_rows, make_rows, parse_rows, ranges_of
+from bags.links.rows import (
+    ROW_BYTES,
+    SEGMENT_BYTES,
+    SEGMENT_ROW,
+    check_rows,
+    frames_of,
+    make_rows,
+    pack_rows,
+    parse_rows,
+    ranges_of,
+)
 
 
 def row_of(file, start, end):
@@ -20,6 +30,48 @@ def test_vectors():
     assert make_rows(3, 64, 74).tobytes().hex() == '03000000304d9c9440000000000000004a00000000000000'
     assert make_rows(3, 64, 74).tobytes() == row_of(3, 64, 74)
     assert make_rows(0, 0, 0).tobytes() == row_of(0, 0, 0)
+
+
+def segment_of(file, start, end, first, stop):
+    """Returns the row of a segment, packed by the description of the format."""
+    numbers = struct.pack('<I', file), struct.pack('<QQQQ', start, end, first, stop)
+    digest = xxhash.xxh3_64_intdigest(numbers[0] + numbers[1]) & 0xFFFFFFFF
+    return numbers[0] + struct.pack('<I', digest) + numbers[1]
+
+
+def test_rows_of_segments():
+    chance = np.random.default_rng(0)
+    files = chance.integers(0, 1 << 32, 3000, np.uint64)
+    starts, ends, firsts, stops = np.sort(chance.integers(0, 1 << 63, (4, 3000), np.uint64), 0)[[0, 1, 0, 1]]
+    frames = np.stack([firsts, stops], 1)
+    expected = list(map(segment_of, *(each.tolist() for each in (files, starts, ends, firsts, stops))))
+    data = make_rows(files, starts, ends, frames).tobytes()
+    assert data == b''.join(expected)
+    rows = parse_rows(data, SEGMENT_ROW)
+    assert check_rows(rows) is None
+    assert np.array_equal(frames_of(rows), frames)
+    assert make_rows(3, 64, 74, np.array([[2, 6]])).tobytes() == segment_of(3, 64, 74, 2, 6)
+    # Other records have rows without frames.
+    frames[::3] = 0
+    expected[::3] = map(row_of, *(each[::3].tolist() for each in (files, starts, ends)))
+    data, sizes = pack_rows(files, starts, ends, frames)
+    assert data == b''.join(expected)
+    assert sizes.tolist() == list(map(len, expected))
+    assert pack_rows(3, 64, 74)[0] == row_of(3, 64, 74)
+
+
+@pytest.mark.parametrize('offset', range(SEGMENT_BYTES))
+def test_a_flipped_byte_of_a_segment_is_found(offset):
+    data = bytearray(segment_of(1, 0, 9, 3, 7) + segment_of(2, 9, 20, 0, 2))
+    data[SEGMENT_BYTES + offset] ^= 0x80
+    assert check_rows(parse_rows(data, SEGMENT_ROW)) == (1, 'the link differs from its digest')
+
+
+@pytest.mark.parametrize(('first', 'stop'), [(5, 5), (6, 5), (0, 2**63), (2**64 - 1, 0)])
+def test_impossible_frames_are_refused(first, stop):
+    rows = parse_rows(segment_of(1, 0, 9, 3, 7) + segment_of(1, 0, 9, first, stop), SEGMENT_ROW)
+    detail = f'the link leads to frames {first} to {stop}, expected first < end < 2**63'
+    assert check_rows(rows) == (1, detail)
 
 
 def test_rows_are_read_as_they_were_written():

@@ -1,0 +1,253 @@
+"""Videos and recordings of sources, which may be parts of linked files: decoded as slices, or copied."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, BinaryIO, TypeVar
+
+import numpy as np
+
+from bags.formats.encoded import positioned
+from bags.indexing import Int64s
+from bags.links.segments import Parsed, Segment
+from bags.media.audio_decoder import AnyAudioDecoder, Samples, open_audio
+from bags.media.demux import open_packets
+from bags.media.encoders import audio_options, reading_options
+from bags.media.packets import Packets
+from bags.media.remux import FrameCopier
+from bags.media.source import Source
+from bags.media.timeline import Timeline
+from bags.media.video_decoder import VideoDecoder, open_video
+
+T = TypeVar('T')
+
+
+def segment_of(source: Source) -> Segment | None:
+    """Returns the part of a linked file that a source is; None if it is a file of its own."""
+    return getattr(source, 'segment', None)
+
+
+def open_whole(source: Source) -> BinaryIO:
+    """Opens the file of a source; of a segment the file that it is a part of."""
+    segment = segment_of(source)
+    return source.open() if segment is None else segment.open()
+
+
+def segment_length(source: Source, word: str) -> int | None:
+    """Returns the number of frames or samples of a segment of a type; None for other sources."""
+    segment = segment_of(source)
+    return None if segment is None or segment.type.word != word else segment.stop - segment.first
+
+
+# Videos.
+
+
+class VideoPart(VideoDecoder):
+    """Some frames of a video: frame 0 is the first of them, at 0 s.
+
+    Args:
+        whole: The video.
+        first, stop: The frames.
+    """
+
+    def __init__(self, whole: VideoDecoder, first: int, stop: int) -> None:
+        super().__init__(whole.file, whole.packets, whole.timeline.part(first, stop))
+        self._whole, self._first, self._stop = whole, first, stop
+
+    def over(self, file: BinaryIO) -> VideoPart:
+        return VideoPart(self._whole.over(file), self._first, self._stop)
+
+    def close(self) -> None:
+        self._whole.close()
+
+    def frames(self, numbers: Int64s, threads: int | None = None) -> Iterator[tuple[int, Any]]:
+        try:
+            for number, frame in self._whole.frames(numbers + self._first, threads):
+                yield number - self._first, frame
+        except ValueError as exc:
+            raise ValueError(f'frames {self._first} to {self._stop} of a video: {exc}') from exc
+
+
+def video_of(source: Source, stream: int | None = None) -> VideoDecoder:
+    """Opens the video of a source; `stream` and errors as of `open_video`."""
+    segment = segment_of(source)
+    if segment is None:
+        return _open(source.open(), lambda file: open_video(file, stream))
+    if segment.type.word != 'video':
+        raise ValueError('expected a part of a video, got one of a recording, in samples')
+    whole = _whole_video(segment, stream)
+    try:
+        return VideoPart(whole, segment.first, segment.stop)
+    except BaseException:
+        whole.close()
+        raise
+
+
+def _open(file: BinaryIO, open: Callable[[BinaryIO], T]) -> T:
+    """Returns what `open` makes of a file, which is closed if that raises."""
+    try:
+        return open(file)
+    except BaseException:
+        file.close()
+        raise
+
+
+def _whole_video(segment: Segment, stream: int | None) -> VideoDecoder:
+    """Returns a decoder of the video that a segment is a part of. Its tables are parsed once."""
+
+    def parse(file: BinaryIO) -> Parsed:
+        decoder = open_video(file, stream).without_file()
+        return Parsed(decoder, _size_of(decoder.timeline, decoder.packets.table))
+
+    def open_over(file: BinaryIO) -> VideoDecoder:
+        decoder: VideoDecoder = segment.parsed(('video', stream), lambda: parse(file))
+        return decoder.over(file)
+
+    return _open(segment.open(), open_over)
+
+
+def _size_of(*tables: Any) -> int:
+    """Returns the bytes of the arrays of tables."""
+    return sum(each.nbytes for table in tables for each in vars(table).values() if hasattr(each, 'nbytes'))
+
+
+def _times(timeline: Timeline, first: int, stop: int) -> tuple[float, float]:
+    """Returns when some frames begin and end, in seconds."""
+    numerator, denominator = timeline.time_base
+    begin = int(timeline.ticks[first])
+    end = begin + timeline.part(first, stop).end
+    return begin * numerator / denominator, end * numerator / denominator
+
+
+# Recordings.
+
+
+class AudioPart:
+    """Some samples of a recording. Attributes as of `WavReader`.
+
+    Args:
+        whole: The recording.
+        first, stop: The samples.
+        begin: The time of the first one, in seconds.
+    """
+
+    truncation: str | None = None
+
+    def __init__(self, whole: AnyAudioDecoder, first: int, stop: int, begin: float) -> None:
+        if stop > whole.length:
+            missing = whole.truncation or f'the recording has {whole.length}'
+            raise ValueError(f'expected samples {first} to {stop}, but {missing}')
+        self._whole, self._first = whole, first
+        self.length, self.begin = stop - first, begin
+        self.file, self.rate, self.channels = whole.file, whole.rate, whole.channels
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._whole.close()
+
+    def ranges(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Returns the bytes that reading samples takes."""
+        return self._whole.ranges(self._first + start, self._first + stop)
+
+    def read(self, start: int, stop: int, exact: bool = False) -> Samples:
+        """Returns samples, shape (stop - start, channels)."""
+        return self._whole.read(self._first + start, self._first + stop, exact)
+
+
+def audio_of(source: Source, stream: int | None = None) -> AnyAudioDecoder:
+    """Opens the audio of a source; `stream` and errors as of `open_audio`.
+
+    That of a segment of a video has the clock of its frames.
+    """
+    segment = segment_of(source)
+    if segment is None:
+        return _open(source.open(), lambda file: open_audio(file, stream))
+    whole = _whole_audio(segment, stream)
+    try:
+        if segment.type.word == 'audio':
+            return _audio_part(whole, segment.first, segment.stop, 0.0)
+        video = _whole_video(segment, None)
+        video.close()
+        begin, end = _times(video.timeline, segment.first, segment.stop)
+        low, high = _sample_at(whole, begin), _sample_at(whole, end)
+        return _audio_part(whole, low, high, whole.begin + low / whole.rate - begin)
+    except BaseException:
+        whole.close()
+        raise
+
+
+def _audio_part(whole: AnyAudioDecoder, first: int, stop: int, begin: float) -> AnyAudioDecoder:
+    part: Any = AudioPart(whole, first, stop, begin)
+    return part  # type: ignore[no-any-return]
+
+
+def _whole_audio(segment: Segment, stream: int | None) -> AnyAudioDecoder:
+    """Returns a decoder of the recording that a segment is a part of. Its tables are parsed once."""
+    none: Any = None
+
+    def find(file: BinaryIO, media_type: str, stream: int | None) -> Packets:
+        def parse() -> Parsed:
+            packets = replace(open_packets(file, media_type, stream), file=none)
+            return Parsed(packets, _size_of(packets.table))
+
+        packets: Packets = segment.parsed((media_type, stream), parse)
+        return replace(packets, file=positioned(file))
+
+    return _open(segment.open(), lambda file: open_audio(file, stream, find))
+
+
+def _sample_at(recording: AnyAudioDecoder, seconds: float) -> int:
+    """Returns the first sample from a time on."""
+    number = math.ceil(round((seconds - recording.begin) * recording.rate, 6))
+    return min(max(number, 0), recording.length)
+
+
+# For writers and copies.
+
+
+def find_frames(segment: Segment, times: tuple[float, float], *args: str) -> tuple[int, int]:
+    """Returns the first frame, or sample, and the end of those with times from the first on to the second.
+
+    Args:
+        segment: The file.
+        times: In seconds.
+        *args: The arguments of the type `video` or `audio`.
+
+    Raises:
+        ValueError: There is none, or the file cannot be read.
+    """
+    if segment.type.word == 'audio':
+        recording = _whole_audio(segment, audio_options(*args).get('stream'))
+        recording.close()
+        first, stop = (_sample_at(recording, time) for time in times)
+        start, end = recording.begin, recording.begin + recording.length / recording.rate
+        truncation = recording.truncation
+    else:
+        video = _whole_video(segment, reading_options(*args).get('stream'))
+        video.close()
+        timeline = video.timeline
+        first, stop = np.searchsorted(timeline.seconds(timeline.ticks), times, 'left').tolist()
+        (start, end), truncation = _times(timeline, 0, len(timeline)), timeline.truncation
+    if truncation and times[1] > end:
+        raise ValueError(truncation)
+    if first == stop:
+        raise ValueError(f'expected a part with times from {start:.6g} to {end:.6g} s, got {times}')
+    return first, stop
+
+
+def copy_segment(segment: Segment) -> bytes:
+    """Returns a segment of a video as an MP4 with its packets, without audio; see `FrameCopier`.
+
+    Raises:
+        ValueError: Packets cannot be copied.
+    """
+    if segment.type.word == 'audio':
+        raise ValueError(
+            f'samples {segment.first} to {segment.stop} cannot be copied: they are not whole packets'
+        )
+    decoder = _whole_video(segment, reading_options(*segment.type.args).get('stream'))
+    with decoder.file, FrameCopier(decoder) as copier:
+        decoder.timeline.part(segment.first, segment.stop)  # Raises if there are fewer frames.
+        return copier.copy(segment.first, segment.stop)
