@@ -85,8 +85,13 @@ class ExistingRecords:
             return LinkRun([self.entry_of(bag)], np.zeros(len(indices), np.int64), starts, stops)
         assert isinstance(bag, LinkedRecords)
         numbers, starts, stops, frames = bag.link_rows(indices)
-        unique, which = np.unique(numbers, return_inverse=True)
-        files = [self._file_of(bag, number) for number in unique.tolist()]
+        unique, firsts, which = np.unique(numbers, return_index=True, return_inverse=True)
+        pairs = zip(unique.tolist(), indices[firsts].tolist(), strict=True)
+        files = [self._file_of(bag, number, index) for number, index in pairs]
+        sizes = np.array([file.size for file in files], np.int64)[which]
+        if np.count_nonzero(stops > sizes):
+            bad = int((stops > sizes).argmax())
+            raise bag.beyond_error(int(indices[bad]), int(numbers[bad]), int(stops[bad]), int(sizes[bad]))
         return LinkRun(files, which, starts, stops, frames=frames)
 
     def entry_of(self, bag: BagFile) -> LinkedFile:
@@ -102,10 +107,10 @@ class ExistingRecords:
         if isinstance(bag, LinkedRecords):
             yield from (self._file_of(bag, number) for number in range(1, bag.files.count + 1))
 
-    def _file_of(self, bag: LinkedRecords, number: int) -> LinkedFile:
+    def _file_of(self, bag: LinkedRecords, number: int, index: int | None = None) -> LinkedFile:
         if number == VALUES_FILE:
             return self._bags[bag.values]
-        entry = bag.entry(number)
+        entry = bag.entry(number, index)
         dictionary = entry.dictionary
         if dictionary is not None:
             dictionary = dictionary._replace(path=resolved_path(dictionary.path, bag.folder))

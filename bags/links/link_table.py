@@ -135,20 +135,17 @@ class LinkTable:
         return np.cumsum(np.append(0, sizes))
 
 
-def read_entry(files: BagFile, number: int, path: str, field: str) -> LinkedFile:
+def read_entry(files: BagFile, number: int, field: str) -> LinkedFile:
     """Returns the entry of a file by its number.
 
     Args:
         files: The entries.
-        number: The number, at least 1.
-        path, field: The links and the field, for errors.
+        number: The number, from 1 to their count.
+        field: The field, for errors.
 
     Raises:
-        CorruptError: There is no such entry, or it is damaged.
+        CorruptError: The entry is damaged.
     """
-    if number > files.count:
-        detail = f'field {field!r}: link to file {number}, but {files.path} has {files.count}'
-        raise CorruptError(path, None, detail)
     try:
         entry = parse_file(files.record(number - 1))
         if entry.is_compressed != entry.path.endswith('.bagz'):

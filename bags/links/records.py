@@ -76,8 +76,8 @@ class LinkedRecords(StoredRecords):
 
     @cached_attribute
     def _entries(self) -> FifoCache[int, LinkedFile]:
-        files, path, field = self.files, self.path, self.field  # Not self: a cycle would keep files open.
-        return FifoCache(lambda number: read_entry(files, number, path, field), MAX_ENTRIES)
+        files, field = self.files, self.field  # Not self: a cycle would keep files open.
+        return FifoCache(lambda number: read_entry(files, number, field), MAX_ENTRIES)
 
     def _file(self, number: int, index: int | None) -> OpenFile:
         """Returns the file of a number, for a record. One that is no bag is opened by its first read.
@@ -87,7 +87,7 @@ class LinkedRecords(StoredRecords):
         """
         if number == VALUES_FILE:
             return self._values
-        entry = self._entries[number]
+        entry = self.entry(number, index)
         if entry.is_bag:
             found = self._open(number, index)
             if found.view is not None:
@@ -139,7 +139,8 @@ class LinkedRecords(StoredRecords):
         expected, _, found = detail.partition(', ')
         return LinkError(self.path, index, self.field, path, expected, found)
 
-    def _beyond(self, index: int, number: int, end: int, size: int) -> CorruptError:
+    def beyond_error(self, index: int, number: int, end: int, size: int) -> CorruptError:
+        """Returns the error for a link that leads beyond the end of its file."""
         path = self.values.path if number == VALUES_FILE else self._entries[number].path
         detail = f'field {self.field!r}: link to byte {end} of {path}, which has {size} bytes'
         return CorruptError(self.path, index, detail)
@@ -158,12 +159,15 @@ class LinkedRecords(StoredRecords):
         rows = self.table.rows(indices)
         return *ranges_of(rows), frames_of(rows)
 
-    def entry(self, number: int) -> LinkedFile:
-        """Returns the entry of a file.
+    def entry(self, number: int, index: int | None = None) -> LinkedFile:
+        """Returns the entry of a file, for a record.
 
         Raises:
-            CorruptError: It is damaged.
+            CorruptError: There is none, or it is damaged.
         """
+        if number > self.files.count:
+            detail = f'link to file {number}, but {self.files.path} has {self.files.count}'
+            raise CorruptError(self.path, index, f'field {self.field!r}: {detail}')
         return self._entries[number]
 
     def locate(self, indices: Int64s | range) -> list[FileRanges]:
@@ -191,7 +195,7 @@ class LinkedRecords(StoredRecords):
         if len(stops) and int(stops.max()) > size:
             bad = int(stops.argmax())
             bad_index = int(indices[bad if positions is None else int(positions[bad])])
-            raise self._beyond(bad_index, number, int(stops[bad]), size)
+            raise self.beyond_error(bad_index, number, int(stops[bad]), size)
         return FileRanges(file, codec, None if self.checksums is not None else view, starts, stops, positions)
 
     # One record.
@@ -209,7 +213,7 @@ class LinkedRecords(StoredRecords):
         number, start, stop, first, end = self.table.row(index)
         found = self._file(number, index)
         if stop > found.size:
-            raise self._beyond(index, number, stop, found.size)
+            raise self.beyond_error(index, number, stop, found.size)
         segment = None
         if end:
             entry = None if number == VALUES_FILE else self.entry(number)

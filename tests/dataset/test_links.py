@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import bags
-from bags.bag import Reader
+from bags.bag import Reader, Writer
+from bags.links.rows import make_rows
 from tests.dataset.killed import leave_open
 
 SPEC = {'id': 'int(8)', 'blob': 'bytes?', 'parts': 'bytes[]', 'vector': 'array(float32,4)'}
@@ -390,6 +391,46 @@ def test_every_flipped_byte_raises_or_is_harmless(raw, name, mapped, least):
             else:
                 assert found == expected
     assert raised > least * len(intact)
+
+
+@pytest.mark.parametrize(
+    ('link', 'found'),
+    [
+        ((1, 0, 40_001), 'link to byte 40001 of ../raw/3, which has 40000 bytes'),
+        ((1, 2**62, 2**62 + 5), f'link to byte {2**62 + 5} of ../raw/3'),
+        ((1, 100, 50), 'leads to bytes 100 to 50, expected start <= end'),
+        ((1, 2**63, 2**63 + 5), f'leads to bytes {2**63} to {2**63 + 5}, expected'),
+        ((0, 0, 4), 'link to byte 4 of '),
+        ((77, 0, 5), 'link to file 77, but '),
+        ((2**32 - 1, 0, 5), f'link to file {2**32 - 1}, but '),
+    ],
+)
+def test_links_that_lead_nowhere(raw, link, found):
+    one_link(raw)
+    path = raw / 'data' / 'x.links'
+    rows = [make_rows(*link).tobytes() if index == 1 else row for index, row in enumerate(Reader(path))]
+    path.unlink()
+    with Writer(path.with_suffix('.bag'), compression='none') as writer:
+        for row in rows:
+            writer.write(row)
+    path.with_suffix('.bag').rename(path)
+    for mapped in (True, False):
+        with bags.open(raw / 'data', links=raw, mapped=mapped) as reader:
+            for read in (
+                lambda reader=reader: reader[1],
+                lambda reader=reader: reader.batch([0, 1]),
+                lambda reader=reader: reader.file(1, 'x'),
+                lambda reader=reader: bags.copy(reader, raw / 'copy', mode='overwrite'),
+                lambda reader=reader: bags.copy(reader, raw / 'copy', link=['x'], mode='overwrite'),
+            ):
+                with pytest.raises(bags.CorruptError) as caught:
+                    read()
+                assert found in str(caught.value)
+                assert (caught.value.path, caught.value.record) == (str(path), 1)
+            assert reader[0]['x'] == (raw / 'raw' / '3').read_bytes()
+    (damage,) = bags.verify(raw / 'data', links=raw)
+    assert (damage.field, damage.record) == ('x', 1)
+    assert found in damage.detail
 
 
 def test_damaged_bags_of_links(raw):
