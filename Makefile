@@ -124,6 +124,7 @@ clean: ## removes environments, caches and outputs
 	@echo 'making .venv'
 	@$(PYTHON) -m venv --clear .venv
 	@$(BIN)/python $(PIP) -e '.[dev]'
+	@$(BIN)/python $(PIP) --no-deps --target .venv/bags-0.5.1 bags==0.5.1
 	@touch $@
 
 .venv-demo/ready: pyproject.toml
