@@ -153,9 +153,15 @@ class ArraySource(Source):
         with self._arrays_of(entry) as arrays:
             return {
                 field: self._value(entry, name, arrays[name])
+                if (link := self.link(entry, field, arrays[name])) is None
+                else link
                 for name, field in self._fields.items()
                 if name in arrays and field in self.spec
             }
+
+    def link(self, record: Any, field: str, array: Any) -> Any:
+        """Returns a link to the elements of an array, or one to each row; None if they are to be copied."""
+        return None
 
     def _kind_and_shape(self, name: str, array: Any) -> tuple[str, Shape]:
         """Returns the dtype of numbers, or the type of the first item that is not a number; and the shape."""

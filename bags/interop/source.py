@@ -26,6 +26,7 @@ MEASURED_DATAPOINTS = 100
 RECORD_ENCODERS = dict.fromkeys(('json', 'msgpack', 'tree'), lambda value, *_args: bytes(value))
 """Encoders for values that are already records: encoding again could change spaces or the order of keys."""
 
+_SIZED = (bytes, str, OpenedLink)
 _NOT_IN_NAMES = re.compile(r'[^A-Za-z0-9_.-]+')
 
 
@@ -123,7 +124,9 @@ class Source(abc.ABC):
                 for field in datapoint.keys() & sizes.keys():
                     value = datapoint[field]
                     items = value if isinstance(value, list) else [value]
-                    sizes[field] += map(len, items)
+                    sizes[field] += [
+                        len(each) for each in items if isinstance(each, bytes | str | OpenedLink)
+                    ]
                     linked |= {field for each in items if isinstance(each, OpenedLink)}
         self.linked = ()
         if damaged and not linked:

@@ -6,6 +6,7 @@ import shutil
 import tarfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import bags
@@ -246,3 +247,34 @@ def test_bags_of_records(suffix, tmp_path):
     if suffix == 'bag':
         with pytest.raises(SourceError, match=r'text\.bag, record 0: expected JPEG'):
             bags.convert(tmp_path / 'text.bag', tmp_path / 'b', link=True, spec={'record': 'jpeg'})
+
+
+def test_arrays_of_npz(tmp_path):
+    chance = np.random.default_rng(0)
+    (tmp_path / 'raw').mkdir()
+    for number in range(4):
+        arrays = {
+            'image': chance.integers(0, 255, (16, 9, 3), np.uint8),
+            'states': chance.random((5 + number, 100), np.float32),
+            'flat': chance.random(3),
+            'fortran': np.asfortranarray(chance.random((20, 30))),
+            'big': chance.random((20, 30)).astype('>f8'),
+            'id': np.array(number),
+        }
+        save = np.savez_compressed if number == 3 else np.savez
+        save(tmp_path / 'raw' / f'{number}.npz', **arrays)
+    bags.convert(tmp_path / 'raw', tmp_path / 'copy')
+    done = bags.convert(tmp_path / 'raw', tmp_path / 'index', link=True)
+    assert done.spec['states'] == 'array(float32,100)[]'
+    assert rows(tmp_path / 'index') == rows(tmp_path / 'copy')
+    names = os.listdir(tmp_path / 'index' / '000000')
+    assert [name for name in sorted(names) if name.endswith('.links')] == ['image.links', 'states.links']
+    assert (tmp_path / 'index' / '000000' / 'states.values').stat().st_size < 8 * 404 + 100
+    path = tmp_path / 'raw' / '1.npz'
+    path.write_bytes(path.read_bytes()[:-300])
+    with pytest.raises(ValueError, match=r'1\.npz'):
+        bags.convert(tmp_path / 'raw', tmp_path / 'b', link=True)
+    (tmp_path / 'small').mkdir()
+    np.savez(tmp_path / 'small' / 'a.npz', fortran=np.asfortranarray(np.ones((9, 9))))
+    with pytest.raises(ValueError, match=r'no value of type array.* is stored as its record'):
+        bags.convert(tmp_path / 'small', tmp_path / 'b', link=True)

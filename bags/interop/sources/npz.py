@@ -1,8 +1,13 @@
-""".npz files of NumPy: a datapoint is a file. Pickled values are refused."""
+""".npz files of NumPy: a datapoint is a file. Pickled values are refused.
+
+Arrays that are not compressed, in C order and little-endian, can be linked; checksums of members are then not
+compared.
+"""
 
 from __future__ import annotations
 
 import math
+import struct
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,11 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from bags.dataset.spec import FieldType, parse_type
 from bags.interop.arrays import ArraySource
 from bags.interop.files import read_npy_header
 from bags.interop.records import open_file
 from bags.interop.source import check_claim, reading
 from bags.interop.zip_files import check_zip
+from bags.links.link import Link
+
+_LOCAL_SIZES = struct.Struct('<26x2H')
+"""The header of a member of a zip; its last numbers are the bytes of two texts that follow."""
 
 
 class NpzSource(ArraySource):
@@ -50,6 +60,21 @@ class NpzSource(ArraySource):
                         self.notes.append(note)
             yield found
 
+    def linkable(self) -> dict[str, float | str]:
+        return self.measured(self.spec.keys())
+
+    def link(self, record: Any, field: str, array: Any) -> Any:
+        field_type = parse_type(self.spec[field])
+        if field not in self.linked or not isinstance(array, _Member) or not array.has_records_of(field_type):
+            return None
+        whole = self.opener.open(Link(record))
+        names = _LOCAL_SIZES.unpack(bytes(whole[array.header : array.header + _LOCAL_SIZES.size]))
+        start = array.header + _LOCAL_SIZES.size + sum(names) + array.start
+        rows = array.shape[0] if field_type.sequence else 1
+        size = array.dtype.itemsize * math.prod(array.shape[field_type.sequence :])
+        links = [whole.part(start + row * size, start + (row + 1) * size) for row in range(rows)]
+        return links if field_type.sequence else links[0]
+
 
 open_source = NpzSource
 
@@ -69,9 +94,13 @@ class _Member:
         self._archive, self._name = archive, name
         self._file: Any = None
         with archive.open(f'{name}.npy') as file:
-            size = archive.getinfo(f'{name}.npy').file_size
-            self.shape, self._is_fortran, self.dtype = read_npy_header(file, size)
-            self._start = file.tell()
+            info = archive.getinfo(f'{name}.npy')
+            self.shape, self._is_fortran, self.dtype = read_npy_header(file, info.file_size)
+            self.start = file.tell()
+            """Bytes of the header of the array, which its elements follow."""
+            self.header = info.header_offset
+            """The offset of the member in the archive."""
+            self._is_stored = info.compress_type == zipfile.ZIP_STORED
         if self.dtype.hasobject:
             raise ValueError('expected values that are not pickled (allow_pickle=False)')
 
@@ -83,9 +112,19 @@ class _Member:
         row = self.dtype.itemsize * math.prod(self.shape[1:])
         return np.ndarray((stop - start, *self.shape[1:]), self.dtype, self._read(start * row, stop * row))
 
+    def has_records_of(self, field_type: FieldType) -> bool:
+        """Returns whether the elements, or those of a row, are a record of a type as they are stored."""
+        shape = self.shape[field_type.sequence :]
+        fits = len(shape) + 1 == len(field_type.args) and all(
+            text in ('?', str(length)) for text, length in zip(field_type.args[1:], shape, strict=True)
+        )
+        is_same = field_type.word == 'array' and fits and field_type.args[0] == self.dtype.name
+        is_plain = self._is_stored and self.dtype.newbyteorder('<') == self.dtype
+        return is_same and is_plain and not self._is_fortran
+
     def _read(self, start: int, stop: int) -> bytes:
         """Reads some bytes of the elements."""
-        offset = self._start + start
+        offset = self.start + start
         if self._file is None or self._file.tell() > offset:
             self._file = self._archive.open(f'{self._name}.npy')
         self._file.read(offset - self._file.tell())  # `seek` would skip the comparison of the checksum.
