@@ -36,7 +36,7 @@ class Stored(NamedTuple):
     parts: tuple[tuple[int, int], ...] | None = None
     """Position in the file and size of each part of a sparse file, between which there are zeros."""
     format: str = ''
-    """The format of its content, as of `identify`."""
+    """The format of its content, as of `identify`, in a tar on an object store; else empty."""
 
 
 Content = bytes | Stored | SourceError
@@ -190,9 +190,10 @@ class Tar:
                 return file.read()
             except tarfile.TarError as exc:
                 raise ValueError(str(exc)) from exc
-        assert members.fileobj is not None
-        members.fileobj.seek(member.offset_data)
-        format = identify(members.fileobj.read(min(HEAD_BYTES, member.size)))
+        format = ''
+        if self.is_remote and members.fileobj is not None:  # Read already, with the header.
+            members.fileobj.seek(member.offset_data)
+            format = identify(members.fileobj.read(min(HEAD_BYTES, member.size)))
         return Stored(member.offset_data, member.size, _parts(member), format)
 
     def _find_targets(self) -> dict[str, Content]:

@@ -128,6 +128,19 @@ def test_damaged_files_are_named_or_skipped(tmp_path):
     assert done.datapoints == 4
 
 
+def test_the_source_is_not_replaced_by_its_links(tmp_path):
+    make_photos(tmp_path / 'raw', range(3))
+    with pytest.raises(FileExistsError, match='not empty'):
+        bags.convert(tmp_path / 'raw', tmp_path / 'raw', link=True)
+    bags.convert(tmp_path / 'raw', tmp_path / 'data')
+    bag = tmp_path / 'data' / '000000' / 'jpg.bag'
+    with pytest.raises(
+        ValueError, match=r'links cannot lead into the dataset that mode=.overwrite. replaces'
+    ):
+        bags.convert(bag, tmp_path / 'data', link=True, mode='overwrite')
+    assert rows(tmp_path / 'data')[0]['jpg'] == photo(0)
+
+
 def test_files_that_change_later(tmp_path):
     make_photos(tmp_path / 'raw', range(3))
     bags.convert(tmp_path / 'raw', tmp_path / 'index', link=True)
