@@ -11,7 +11,7 @@ from benchmarks.peers import PEERS, is_installed
 
 PARTS = (
     'records', 'cold', 'datasets', 'loading', 'windows', 'planning', 'scale', 'remote', 'video', 'imports',
-    'durability', 'links',
+    'durability', 'links', 'adopt',
 )  # fmt: skip
 
 
@@ -72,6 +72,10 @@ def main() -> None:
             from benchmarks import links  # Imports bags and Pillow.
 
             links.main(output, quick=options.quick)
+        elif part == 'adopt':
+            from benchmarks import adopt  # Imports bags and Pillow.
+
+            adopt.main(output, quick=options.quick)
         else:
             module = {'datasets': datasets, 'loading': loading, 'scale': scale, 'remote': remote}[part]
             module.main(output, quick=options.quick)
