@@ -128,9 +128,11 @@ class CutFolder(Folder):
             return self._rebuilt(name, lambda file: _equal_sizes(file, length, digests))
         if digests is not None:
             return self._rebuilt(name, lambda file: _sizes_by_checksum(file, digests), codec)
-        if codec is not None and field_type.word in builtin_decoders and field_type.word not in MAYBE_EMPTY:
+        if codec is None:
+            return self._rebuilt(name, lambda file: _sizes_by_limits(file, field_type))
+        if field_type.word in builtin_decoders and field_type.word not in MAYBE_EMPTY:
             return self._rebuilt(name, lambda file: _sizes_of_frames(file, codec), codec)
-        return self._rebuilt(name, lambda file: _sizes_by_limits(file, field_type, codec), codec)
+        return self._rebuilt(name, lambda file: _sizes_by_frames_and_limits(file, codec), codec)
 
     def _codec(self, field: str) -> Zstd | None:
         path = self.store.join(self.path, f'{field}.zdict')
@@ -181,8 +183,11 @@ def _sizes_by_checksum(file: File, digests: list[int]) -> Iterator[int]:
         start = stop
 
 
-def _sizes_by_limits(file: File, field_type: FieldType, codec: Zstd | None) -> Sequence[int]:
-    """Returns the sizes of the records whose limits were not cut off, if a part of the limits was."""
+def _sizes_by_limits(file: File, field_type: FieldType) -> Sequence[int]:
+    """Returns the sizes of the records whose limits were not cut off, if a part of the limits was.
+
+    None if the limits could begin at several bytes of the file.
+    """
     found: list[list[int]] = []
     for rest in range(ENTRY):  # Bytes of a limit that was cut in two.
         stop = file.size - rest
@@ -194,23 +199,25 @@ def _sizes_by_limits(file: File, field_type: FieldType, codec: Zstd | None) -> S
         for first in range(min(len(table), MAX_FALSE_LIMITS)):
             ends = table[first:].astype(np.int64)
             end = stop - len(ends) * ENTRY
-            if ends[0] > 0 and ends[-1] <= end and _are_of_type(file, ends, field_type, codec):
+            is_possible = ends[0] > 0 or field_type.word in MAYBE_EMPTY
+            if is_possible and ends[-1] <= end and _are_of_type(file, ends, field_type):
+                if not ends[0]:
+                    return []  # The limit of an empty record, or zeros of the last one.
                 found.append(np.diff(ends, prepend=0).tolist())
                 break
-    return max(found, key=len, default=[])
+    # One limit may be the last byte of the records and seven bytes of a limit.
+    return found[0] if len(found) == 1 and len(found[0]) > 1 else []
 
 
-def _are_of_type(file: File, ends: npt.NDArray[np.int64], field_type: FieldType, codec: Zstd | None) -> bool:
+def _are_of_type(file: File, ends: npt.NDArray[np.int64], field_type: FieldType) -> bool:
     """Returns whether all records with these ends have the format of a type; not if any bytes have it."""
-    if codec is None and (field_type.word == 'bytes' or field_type.word not in builtin_decoders):
+    if field_type.word == 'bytes' or field_type.word not in builtin_decoders:
         return False
     decode = Decoders(None).get('', field_type, False, '').decode
     try:
         for start, stop in itertools.pairwise([0, *ends.tolist()]):
             record = file.read(start, stop)
-            if codec is not None:
-                record = codec.decode(record)
-            elif field_type.word in FORMATS:
+            if field_type.word in FORMATS:
                 if not starts_with(record, FORMATS[field_type.word]):
                     return False
             elif decode is not None:
@@ -237,6 +244,16 @@ def _sizes_of_frames(file: File, codec: Zstd) -> Iterator[int]:
             return  # Cut off, or the limits.
         yield stop - start
         start = stop
+
+
+def _sizes_by_frames_and_limits(file: File, codec: Zstd) -> Sequence[int]:
+    """Returns the sizes of records whose limits were not cut off: of zstd frames, and of empty ones."""
+    frames = list(_sizes_of_frames(file, codec))
+    end = sum(frames)
+    ends = np.frombuffer(file.read(end, file.size - (file.size - end) % ENTRY), '<u8').astype(np.int64)
+    sizes = np.diff(ends, prepend=0)
+    filled = sizes[sizes != 0].tolist()
+    return sizes.tolist() if filled == frames[: len(filled)] else []
 
 
 class Kept(NamedTuple):

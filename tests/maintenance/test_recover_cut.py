@@ -1,6 +1,7 @@
 """`bags.recover(…, keep_readable=True)`: folders whose files were cut off keep what can be read."""
 
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -116,6 +117,29 @@ def test_some_limits_may_be_cut_off(tmp_path, type, count):
         return
     assert (done.action, done.kept, done.lost) == ('kept', known, list(range(known, 100)))
     assert list(map(bytes, bags.open(tmp_path / 'd', raw=True).column('x'))) == expected[:known]
+
+
+@pytest.mark.parametrize('compression', [(), ['x']], ids=['plain', 'zstd'])
+@pytest.mark.parametrize('type', ['utf8', 'bytes'])
+def test_the_first_records_may_be_empty(tmp_path, type, compression):
+    """Limits of zero look like the end of a record, except behind a zstd frame."""
+    values = ['', '', *(f'text {index} ' * (index % 4) for index in range(28))]
+    values = values if type == 'utf8' else [value.encode() for value in values]
+    with bags.DatasetWriter(tmp_path / 'whole', {'x': type}, compression=compression) as writer:
+        for value in values:
+            writer.append({'x': value})
+    (file,) = (tmp_path / 'whole').glob('x.bag*')
+    for count in (1, 7, 8, 100, 217, *range(224, 242), 255):
+        path = tmp_path / str(count)
+        shutil.copytree(tmp_path / 'whole', path)
+        os.truncate(path / file.name, file.stat().st_size - count)
+        (done,) = bags.recover(path, keep_readable=True)
+        known = max(0, 240 - count) // 8
+        if compression and known:
+            assert (done.action, done.kept) == ('kept', known)
+            assert bags.open(path).column('x') == values[:known]
+        else:
+            assert done.action == 'left'
 
 
 def test_records_that_cannot_be_told_apart_are_left(tmp_path):
