@@ -54,7 +54,7 @@ CheckSource = Annotated[
     bool,
     typer.Option(
         '--check-source/--no-check-source',
-        help='With --resume, stop if the source has changed since the earlier run.',
+        help='With --resume or --update, stop if the source has changed since the earlier run.',
     ),
 ]
 

@@ -79,10 +79,14 @@ def is_begun(path: str | os.PathLike[str], settings: WriterSettings) -> bool:
 def with_optional(
     types: Mapping[str, str], path: str | os.PathLike[str], settings: WriterSettings
 ) -> dict[str, str]:
-    """Returns the types of a source, with those fields optional that are so in the dataset it is added to."""
+    """Returns the types of a source, and of the optional fields that only the dataset it is added to has.
+
+    The types of fields are optional where they are so in the dataset.
+    """
     with open_dataset(path, raw=True, **settings.storage) as dataset:
         stored = dataset.spec
-    return {
+    added = {name: text for name, text in stored.items() if name not in types and text.endswith('?')}
+    return added | {
         name: stored[name] if stored.get(name, '').rstrip('?') == text.rstrip('?') else text
         for name, text in types.items()
     }

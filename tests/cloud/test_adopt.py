@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 import bags
 from bags.storage import store_for
 from tests.interop.test_adopt import GOLDEN, make_tar, photo
@@ -82,3 +84,19 @@ def test_chunks_in_a_bucket(tmp_path, s3_storage):
     bags.convert(GOLDEN / 'mds', tmp_path / 'copy')
     found = rows(tmp_path / 'index', links=root, storage_options={'s3://': s3_storage.options})
     assert found == rows(tmp_path / 'copy')
+
+
+def test_a_bucket_that_grows(tmp_path, s3_storage):
+    root, options = f'{s3_storage.root}/grows', s3_storage.options
+    for number in range(3):
+        put(f'{root}/photos/{number}.jpg', options, photo(number))
+        put(f'{root}/tars/{number}.tar', options, make_tar(range(5 * number, 5 * number + 5)))
+        for name in ('photos', 'tars'):
+            bags.convert(f'{root}/{name}', tmp_path / name, link=True, update=True, source_options=options)
+    stores = {root: options}
+    found = {name: rows(tmp_path / name, links=root, storage_options=stores) for name in ('photos', 'tars')}
+    assert [row['jpg'] for row in found['photos']] == list(map(photo, range(3)))
+    assert [row['jpg'] for row in found['tars']] == list(map(photo, range(15)))
+    put(f'{root}/photos/0.jpg', options, photo(8))
+    with pytest.raises(ValueError, match=r"0, field 'jpg', datapoint 0 of the dataset: .*changed"):
+        bags.convert(f'{root}/photos', tmp_path / 'photos', link=True, update=True, source_options=options)

@@ -91,6 +91,19 @@ def test_tars_that_come_later(tmp_path):
         update(raw, index)
 
 
+def test_only_new_tars(tmp_path):
+    (tmp_path / '0.tar').write_bytes(make_tar(range(5)))
+    (tmp_path / '1.tar').write_bytes(make_tar(range(5, 9), without=['cls']))
+    (tmp_path / '2.tar').write_bytes(make_tar(range(9, 12)))
+    update(tmp_path / '0.tar', tmp_path / 'index', spec={'cls': 'int(8)?'})
+    for tar in (1, 2):
+        update(tmp_path / f'{tar}.tar', tmp_path / 'index', check_source=False)
+    bags.convert(tmp_path / '*.tar', tmp_path / 'anew', link=True)
+    assert rows(tmp_path / 'index') == rows(tmp_path / 'anew')
+    with pytest.raises(ValueError, match=r"'000000', '000001', .* and 4 more: the files of these datapoints"):
+        update(tmp_path / '2.tar', tmp_path / 'index')
+
+
 def test_an_interrupted_adoption(tmp_path):
     raw, index = tmp_path / 'raw', tmp_path / 'index'
     make_photos(raw, range(6))
