@@ -88,7 +88,7 @@ DURABILITY_COLUMNS = {
     '`cp` and `sync`': 'cp and sync',
     '`cp`': 'cp',
 }
-LINK_COLUMNS = {'the view': 'the view', 'saved as links': 'saved'}
+LINK_COLUMNS = {'the view': 'the view', 'saved as links': 'saved', 'one folder': 'one folder'}
 WINDOW_COLUMNS = {'bags': 'bags', 'a read of each window by hand': 'by hand'}
 WINDOW_ROWS = ('array(uint8,256,256,3)[]', 'jpeg[]', 'video(30)')
 VIDEO_ROWS = (
