@@ -403,6 +403,20 @@ def write_linked(folder):
     links.write_bytes(bytes([links.read_bytes()[0] ^ 1]) + links.read_bytes()[1:])
 
 
+def write_segments(folder):
+    """Parts of a video that datapoints share, and of a recording."""
+    path = folder / 'segments'
+    spec = {'id': 'int(8)', 'video': 'video', 'clips': 'video[]', 'sound': 'audio?'}
+    with bags.DatasetWriter(path, spec, links=['video', 'clips', 'sound']) as writer:
+        shutil.copy(folder / 'video.mp4', path)
+        (path / 'sound.wav').write_bytes(bags.encoders['wav']((np.zeros((8000, 1), np.int16), 8000)))
+        for index, frames in enumerate([(100, 130), (200, 260), None, (590, 601)]):
+            clips = [bags.Link(path / 'video.mp4', frames=each) for each in [(300, 330), (30, 60)]]
+            sound = bags.Link(path / 'sound.wav', frames=(100, 200)) if index == 0 else None
+            video = bags.Link(path / 'video.mp4', frames=frames)
+            writer.append({'id': index, 'video': video, 'clips': clips, 'sound': sound})
+
+
 def write_million(folder, count=1_000_000):
     rng = np.random.default_rng(4)
     arrays = {
@@ -510,6 +524,7 @@ def main():
     write_depth(folder)
     (folder / 'pixels.json').write_text(json.dumps(write_photos(folder)))
     write_linked(folder)
+    write_segments(folder)
     (folder / 'expected.json').write_text(json.dumps(rows))
 
 

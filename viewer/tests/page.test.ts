@@ -462,6 +462,46 @@ describe('links', () => {
     expect(problems).toEqual([]);
   });
 
+  test('segments of a video', async () => {
+    await open('segments', 'view=datapoint&at=0');
+    await panel('video').getByText('frame 0 of 30').waitFor();
+    await expectFrame('[data-field="video"] video', 100);
+    await expectFrame('[data-field="clips"] video', 300);
+    await panel('clips').getByText('clip 1 of 2').waitFor();
+    await panel('sound').getByText('part of a recording, from 100 to 200').waitFor();
+    const seek = (seconds: number) => page.locator('input[aria-label="Time"]').evaluate((input: HTMLInputElement, value) => {
+      input.value = value;
+      input.dispatchEvent(new Event('input', {bubbles: true}));
+    }, String(seconds));
+    await seek(1.5);
+    await panel('clips').getByText('clip 2 of 2').waitFor();
+    await expectFrame('[data-field="clips"] video', 45);
+    await expectFrame('[data-field="video"] video', 129);
+    await seek(0.9);
+    await expectFrame('[data-field="clips"] video', 327);
+    await expectFrame('[data-field="video"] video', 127);
+    await shot('segments');
+    await page.keyboard.press('Space');
+    await expect.poll(() => page.locator('input[aria-label="Time"]').inputValue(), {timeout: 10_000}).toBe('2');
+    await expectFrame('[data-field="video"] video', 129);
+    await expectFrame('[data-field="clips"] video', 59);
+    await page.keyboard.press('Space');
+    await expect.poll(() => frameShown('[data-field="clips"] video'), {timeout: 10_000}).toBeGreaterThan(305);
+    await page.keyboard.press('Space');
+    await page.keyboard.press(']');
+    await panel('video').getByText('of 60').waitFor();
+    await expect.poll(() => frameShown('[data-field="video"] video')).toBeGreaterThanOrEqual(200);
+    await page.keyboard.press(']');
+    await panel('video').getByText('of 600').waitFor();
+    await page.keyboard.press(']');
+    await panel('video').getByText('frames 590 to 601 of 600').waitFor();
+    await open('segments');
+    await page.reload();
+    await expect.poll(() => frameShown('.card[data-index="0"] video')).toBe(100);
+    await expect.poll(() => frameShown('.card[data-index="1"] video')).toBe(200);
+    expect(problems).toEqual([]);
+  });
+
   test('bags view gives what is permitted', async () => {
     for (const permitted of ['', `${OUT}values/video.mp4`]) {
       const {url, process} = await startView(`${OUT}values/linked`, {BAGS_LINKS: permitted});

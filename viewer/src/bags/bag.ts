@@ -16,6 +16,8 @@ export interface Location {
   start: number;
   stop: number;
   compressed: boolean;
+  /** Of a segment, its first frame and its end in the video that lies here; samples of a recording. */
+  segment?: [number, number];
 }
 
 /** The records of a field: of a bag, or of links. */

@@ -1,6 +1,7 @@
 // The records of a linked field: ranges of the files that FIELD.links and FIELD.files name.
 //
-//     FIELD.links   rows of 24 bytes: u32 file, u32 digest, u64 start, u64 end; file 0 is FIELD.values
+//     FIELD.links   rows of 24 bytes: u32 file, u32 digest, u64 start, u64 end; file 0 is FIELD.values;
+//                   of a segment 16 more: u64 first frame, u64 end
 //     FIELD.files   [path, size, sample, compression] of file 1, 2, …
 
 import {decode} from '@msgpack/msgpack';
@@ -12,6 +13,7 @@ import {readWhole, RemoteFile} from './ranges';
 import {decompress} from './zstd';
 
 const ROW = 24;
+const SEGMENT_ROW = 40;
 const SAMPLE = 1 << 12;
 
 interface LinkedFile {
@@ -26,6 +28,7 @@ interface Row {
   number: number;
   start: number;
   stop: number;
+  segment?: [number, number];
 }
 
 export class LinkedRecords implements Records {
@@ -57,7 +60,7 @@ export class LinkedRecords implements Records {
   async location(index: number): Promise<Location> {
     const [row] = await this.rows(index, index + 1);
     const {file, compressed} = await this.file(row, index);
-    return {file, start: row.start, stop: row.stop, compressed};
+    return {file, start: row.start, stop: row.stop, compressed, segment: row.segment};
   }
 
   async records(start: number, stop: number): Promise<Uint8Array[]> {
@@ -65,6 +68,7 @@ export class LinkedRecords implements Records {
     const size = rows.reduce((sum, row) => sum + row.stop - row.start, 0);
     if (size > MAX_RECORD_BYTES) throw new Error(`${this.url}, record ${start}: ${size} bytes are too many to show`);
     return Promise.all(rows.map(async (row, i) => {
+      if (row.segment) throw new Error(`field ${this.field}: part of a recording, from ${row.segment[0]} to ${row.segment[1]}, which the page does not show`);
       const {file, compressed, readDictionary} = await this.file(row, start + i);
       const stored = await file.read(row.start, row.stop);
       return compressed ? decompress(stored, this.url, start + i, readDictionary) : stored;
@@ -75,11 +79,18 @@ export class LinkedRecords implements Records {
     const records = await this.links.records(start, stop);
     const hash = await hasher;
     return records.map((record, i) => {
-      if (record.length !== ROW) throw new CorruptError(this.url, start + i, `expected a link of ${ROW} bytes, got ${record.length}`);
-      const view = new DataView(record.buffer, record.byteOffset, ROW);
+      if (record.length !== ROW && record.length !== SEGMENT_ROW) {
+        throw new CorruptError(this.url, start + i, `expected a link of ${ROW} or ${SEGMENT_ROW} bytes, got ${record.length}`);
+      }
+      const view = new DataView(record.buffer, record.byteOffset, record.length);
       const digest = hash([record.subarray(0, 4), record.subarray(8)]);
       if (Number(digest & 0xffffffffn) !== view.getUint32(4, true)) throw new CorruptError(this.url, start + i, 'the link differs from its digest');
-      const row = {number: view.getUint32(0, true), start: Number(view.getBigUint64(8, true)), stop: Number(view.getBigUint64(16, true))};
+      const u64 = (at: number) => Number(view.getBigUint64(at, true));
+      const row: Row = {number: view.getUint32(0, true), start: u64(8), stop: u64(16)};
+      if (record.length === SEGMENT_ROW) {
+        row.segment = [u64(24), u64(32)];
+        if (!(row.segment[0] < row.segment[1])) throw new CorruptError(this.url, start + i, `the link leads to frames ${row.segment[0]} to ${row.segment[1]}`);
+      }
       if (!(row.start <= row.stop && row.stop <= Number.MAX_SAFE_INTEGER)) {
         throw new CorruptError(this.url, start + i, `the link leads to bytes ${row.start} to ${row.stop}`);
       }

@@ -78,6 +78,9 @@ export async function mediaUrl(dataset: Dataset, index: number, field: string, i
     const search = new URLSearchParams({url: location.file.url, start: String(location.start), stop: String(location.stop), type});
     return {url: new URL(`record/?${search}`, document.baseURI.replace(/[?#].*$/, '')).href, location, byRanges: true};
   }
+  if (location.segment) {
+    throw new Error('a part of a video plays by ranges, which needs a service worker: https://, or loopback');
+  }
   const records = await dataset.records(index, field, item, item + 1);
   return {url: URL.createObjectURL(new Blob([records![0] as BlobPart], {type})), location, byRanges: false};
 }

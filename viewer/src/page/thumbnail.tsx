@@ -9,6 +9,7 @@ import {decodeDeepPng, isDeepPng} from '../media/png';
 import {bytesText, numberText, shortText} from './format';
 import {mediaUrl, mimeOf, releaseUrl, useBlobUrl, useLoaded} from './load';
 import {dataUrl} from './route';
+import {readClip} from './clip';
 import {Sparkline} from './sparkline';
 
 /** Larger images are only shown on the page of their datapoint. */
@@ -71,10 +72,11 @@ function ImageThumbnail({dataset, index, field}: Props) {
 }
 
 function VideoThumbnail({dataset, index, field}: Props) {
-  const loaded = useLoaded(async () => ({
-    media: await mediaUrl(dataset, index, field, 0),
-    count: await dataset.count(index, field),
-  }), [dataset, index, field], 200);
+  const loaded = useLoaded(async () => {
+    const media = await mediaUrl(dataset, index, field, 0);
+    const {offset} = media?.location.segment ? await readClip(media) : {offset: 0};
+    return {media, offset, count: await dataset.count(index, field)};
+  }, [dataset, index, field], 200);
   const url = loaded.state === 'ready' ? loaded.value.media?.url : undefined;
   useEffect(() => () => releaseUrl(url), [url]);
   const [broken, setBroken] = useState(false);
@@ -85,7 +87,7 @@ function VideoThumbnail({dataset, index, field}: Props) {
   if (broken) return <Failure error={new Error('the browser cannot play this video')} />;
   return (
     <span class="thumb">
-      <video src={`${url}#t=0.001`} preload="metadata" muted playsInline tabIndex={-1} onError={() => setBroken(true)} />
+      <video src={`${url}#t=${loaded.value.offset + 0.001}`} preload="metadata" muted playsInline tabIndex={-1} onError={() => setBroken(true)} />
       <span class="badge">{dataset.type(field).sequence ? `▸ ${loaded.value.count}` : '▸'}</span>
     </span>
   );

@@ -2,20 +2,17 @@
 
 import {useEffect, useRef, useState} from 'preact/hooks';
 
-import type {Location} from '../bags/bag';
-import {readMatroska} from '../media/matroska';
-import {readMp4, type VideoInfo} from '../media/mp4';
+import {type Clip as Read, readClip} from './clip';
 import type {FieldProps} from './datapoint';
 import {bytesText, numberText} from './format';
 import {mediaUrl, releaseUrl, useLoaded} from './load';
 import {Failure} from './thumbnail';
 
-interface Clip {
+interface Clip extends Read {
   url: string;
-  size: number;
   start: number;
   duration: number;
-  info: VideoInfo | null;
+  isSegment: boolean;
 }
 
 /** Past the start of a frame, so that rounding never shows the one before. */
@@ -30,11 +27,10 @@ export function VideoPanel({dataset, index, field, clock}: FieldProps) {
     const clips: Clip[] = [];
     for (let item = 0; item < count; item++) {
       const media = (await mediaUrl(dataset, index, field, item))!;
-      const {size, read} = await bytesOf(media);
-      const info = await readMp4(size, read) ?? await readMatroska(size, read);
-      const duration = info ? info.times[info.times.length - 1] : await durationOf(media.url);
+      const clip = await readClip(media);
+      const duration = clip.duration ?? await durationOf(media.url);
       const start = clips.length ? clips[clips.length - 1].start + clips[clips.length - 1].duration : 0;
-      clips.push({url: media.url, size, start, duration, info});
+      clips.push({...clip, url: media.url, start, duration, isSegment: Boolean(media.location.segment)});
     }
     return clips;
   }, [dataset, index, field]);
@@ -60,7 +56,7 @@ function Player({clips, field, clock, rate}: PlayerProps) {
   const clip = clips[current];
   const last = clips[clips.length - 1];
   const duration = last.start + last.duration;
-  const frames = clips.every(({info}) => info) ? clips.reduce((sum, {info}) => sum + info!.frames, 0) : null;
+  const frames = clips.every(({frames}) => frames !== null) ? clips.reduce((sum, {frames}) => sum + frames!, 0) : null;
   const step = frames ? duration / frames : rate ? 1 / rate : 1 / 30;
 
   useEffect(() => clock.extend(field, duration, step), [clock, duration]);
@@ -75,7 +71,7 @@ function Player({clips, field, clock, rate}: PlayerProps) {
         return;
       }
       const video = element.current;
-      const wanted = seconds - clips[next].start + INSIDE;
+      const wanted = timeIn(clips[next], seconds);
       if (video && video.readyState && Math.abs(video.currentTime - wanted) > 1e-4) video.currentTime = wanted;
     };
     const stop = clock.listen((seconds, seeking) => {
@@ -84,7 +80,7 @@ function Player({clips, field, clock, rate}: PlayerProps) {
       else {
         setTime(seconds);
         // Followers of the leader: those that play by themselves are only put right when they are far off.
-        const found = video ? clips[state.current.current].start + video.currentTime : seconds;
+        const found = video ? clips[state.current.current].start + video.currentTime - clips[state.current.current].offset : seconds;
         if (clipAt(clips, seconds) !== state.current.current || Math.abs(found - seconds) > 0.2) place(seconds);
       }
     });
@@ -94,9 +90,12 @@ function Player({clips, field, clock, rate}: PlayerProps) {
       time: () => {
         const video = element.current;
         if (!video || video.error) return null;
-        const {start} = clips[state.current.current];
+        const {start, offset, duration, isSegment} = clips[state.current.current];
         if (!video.readyState || video.seeking) return state.current.target;
-        if (!video.ended) return start + Math.max(0, video.currentTime - INSIDE);
+        const seconds = Math.max(0, video.currentTime - offset - INSIDE);
+        const isOver = video.ended || (isSegment && seconds >= duration - 3 * INSIDE);
+        if (!isOver) return start + seconds;
+        video.pause();  // After a segment, its video goes on.
         return state.current.current + 1 < clips.length ? start + clips[state.current.current].duration : null;
       },
     });
@@ -106,34 +105,31 @@ function Player({clips, field, clock, rate}: PlayerProps) {
     };
   }, [clips, clock]);
   const onLoaded = () => {
-    const video = element.current!;
-    video.currentTime = Math.max(0, state.current.target - clips[state.current.current].start) + INSIDE;
+    const video = element.current;
+    if (!video) return;  // Of a datapoint that the page has left.
+    video.currentTime = timeIn(clips[state.current.current], state.current.target);
     if (clock.playing) void video.play().catch(() => {});
   };
-  useEffect(() => setBroken(false), [clip.url]);
+  useEffect(() => setBroken(false), [clip]);
   const {info} = clip;
   return <>
     {broken ? <Failure error={new Error(`the browser cannot play this video: ${info
       ? `${info.isCounted ? '' : 'about '}${info.frames} frames of ${info.codec}, ${info.width} × ${info.height}` : `${bytesText(clip.size)} of a codec that it lacks, or damaged`}. `
       + 'mpv or VLC play it after `bags cat`, and bags.Video decodes it.')} />
-      : <video ref={element} key={clip.url} src={clip.url} preload="auto" muted playsInline onLoadedMetadata={onLoaded}
+      : <video ref={element} key={current} src={clip.url} preload="auto" muted playsInline onLoadedMetadata={onLoaded}
         onError={() => setBroken(true)} onClick={() => clock.toggle()} />}
     <div class="controls faint">
       {frames !== null && <span class="frame">frame {Math.min(frames - 1, Math.floor((time + 1e-4) / step)).toLocaleString('en')} of {frames.toLocaleString('en')}</span>}
       {clips.length > 1 && <span>clip {current + 1} of {clips.length}</span>}
-      <span>{numberText(1 / step)} a second{info ? `, ${info.width} × ${info.height}, ${info.codec}` : ''}, {bytesText(clips.reduce((sum, {size}) => sum + size, 0))}</span>
+      <span>{numberText(1 / step)} a second{info ? `, ${info.width} × ${info.height}, ${info.codec}` : ''}, {clip.isSegment ? `part of a video of ${bytesText(clip.size)}` : bytesText(clips.reduce((sum, {size}) => sum + size, 0))}</span>
     </div>
   </>;
 }
 
-/** The bytes of a video, for the readers of headers: of its file, or of the record if that is compressed. */
-async function bytesOf({url, location}: {url: string; location: Location}) {
-  const {file, start, stop, compressed} = location;
-  if (compressed) {
-    const record = await (await fetch(url)).blob();
-    return {size: record.size, read: async (from: number, to: number) => new Uint8Array(await record.slice(from, to).arrayBuffer())};
-  }
-  return {size: stop - start, read: (from: number, to: number) => file.read(start + from, start + to)};
+/** Returns the time in its video at which a clip shows a time of the clock: of a segment at most its last frame. */
+function timeIn({start, offset, duration, isSegment}: Clip, seconds: number): number {
+  const inside = Math.max(0, seconds - start);
+  return offset + (isSegment ? Math.min(inside, duration - 2 * INSIDE) : inside) + INSIDE;
 }
 
 function clipAt(clips: Clip[], time: number): number {

@@ -1,0 +1,57 @@
+// A video that a record holds, or a segment of one: where it begins, how long it is, and its frames.
+
+import type {Location} from '../bags/bag';
+import {CorruptError} from '../bags/errors';
+import type {RemoteFile} from '../bags/ranges';
+import {readMatroska} from '../media/matroska';
+import {readMp4, type VideoInfo} from '../media/mp4';
+
+export interface Media {
+  url: string;
+  location: Location;
+}
+
+export interface Clip {
+  size: number;
+  /** Seconds in the video at which it begins: more than 0 only of a segment. */
+  offset: number;
+  /** Seconds; null if the header does not tell. */
+  duration: number | null;
+  frames: number | null;
+  info: VideoInfo | null;
+}
+
+/** The headers of videos that segments share, by the first byte of the video. */
+const shared = new WeakMap<RemoteFile, Map<number, Promise<VideoInfo | null>>>();
+
+/** Returns what the header of a video says, of its segment if it is one. */
+export async function readClip(media: Media): Promise<Clip> {
+  const {file, start, stop, segment} = media.location;
+  const size = stop - start;
+  if (!segment) {
+    const info = await readInfo(media);
+    return {size, offset: 0, duration: info && info.times[info.times.length - 1], frames: info && info.frames, info};
+  }
+  const found = shared.get(file) ?? new Map<number, Promise<VideoInfo | null>>();
+  shared.set(file, found);
+  const reading = found.get(start) ?? readInfo(media);
+  found.set(start, reading);
+  reading.catch(() => found.delete(start));
+  const info = await reading;
+  const [first, end] = segment;
+  if (!info) throw new Error(`part of a video, frames ${first} to ${end}, whose header the page cannot read`);
+  if (end > info.frames) throw new CorruptError(file.url, null, `the link leads to frames ${first} to ${end} of ${info.frames}`);
+  return {size, offset: info.times[first], duration: info.times[end] - info.times[first], frames: end - first, info};
+}
+
+/** Returns what the header says of a video in its file, or in the record if that is compressed; null if it cannot be read. */
+async function readInfo({url, location}: Media): Promise<VideoInfo | null> {
+  const {file, start, stop, compressed} = location;
+  let size = stop - start, read = (from: number, to: number) => file.read(start + from, start + to);
+  if (compressed) {
+    const record = await (await fetch(url)).blob();
+    size = record.size;
+    read = async (from, to) => new Uint8Array(await record.slice(from, to).arrayBuffer());
+  }
+  return await readMp4(size, read) ?? await readMatroska(size, read);
+}
