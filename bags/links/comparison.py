@@ -36,8 +36,9 @@ class LinkComparison:
             return True
         first, bag = int(ranges.firsts[0]), ranges.sources[int(ranges.which[0])].bag
         run = self._existing.link(bag, np.arange(first, first + count))
-        found = zip(values, run.which.tolist(), run.starts.tolist(), run.stops.tolist(), strict=True)
-        return all(_is_link(each, run.files[number], start, stop) for each, number, start, stop in found)
+        frames = run.frames.tolist() if run.frames is not None else [[0, 0]] * count
+        found = zip(values, run.which.tolist(), run.starts.tolist(), run.stops.tolist(), frames, strict=True)
+        return all(_is_link(each, run.files[number], *part) for each, number, *part in found)
 
     def check_files(self, fields: Iterable[str], opener: LinkOpener) -> str:
         """Looks at all files that the links of fields lead to, but at bags.
@@ -60,8 +61,8 @@ class LinkComparison:
         return ''
 
 
-def _is_link(value: Any, file: Any, start: int, stop: int) -> bool:
+def _is_link(value: Any, file: Any, start: int, stop: int, frames: list[int]) -> bool:
     if not isinstance(value, OpenedLink):
         return len(value) == stop - start
-    found = value.offset, value.stop, value.entry.size, value.entry.sample
-    return found == (start, stop, file.size, file.sample)
+    found = value.offset, value.stop, [*(value.frames or (0, 0))], value.entry.size, value.entry.sample
+    return found == (start, stop, frames, file.size, file.sample)

@@ -1,7 +1,7 @@
 """LeRobot datasets, versions 2 and 3: a datapoint is an episode.
 
 Version 2 has separate files for each episode. Version 3 has many episodes in a file: rows of Parquet, and
-videos, from which an episode is copied without decoding it.
+videos, from which an episode is copied without decoding it, or to which it is linked: frames of the file.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +23,8 @@ from bags.interop.arrow_files import open_table
 from bags.interop.lerobot_frames import TOLERANCE, Part, find_frames
 from bags.interop.records import read_json, size_of
 from bags.interop.source import Damaged, Source, find_filesystem, name_fields, reading
+from bags.links.link import Link
+from bags.links.sources import OpenedLink
 from bags.media.remux import copy_frames
 from bags.media.video_decoder import VideoDecoder, open_video
 
@@ -62,6 +65,7 @@ class LeRobotSource(Source):
         self._storage_options = dict(storage_options or {})
         self._fs, self._root = find_filesystem(root, storage_options)
         self._videos = functools.lru_cache(KNOWN_VIDEOS)(self._open_video)
+        self._opening: dict[str, threading.Lock] = {}
         self._parts = functools.lru_cache(None)(self._find_parts)
         info = self._info = read_json(f'{root}/{INFO}', dict, storage_options)
         version = str(info.get('codebase_version'))
@@ -209,15 +213,45 @@ class LeRobotSource(Source):
                     found[field] = _values(entry.rows.column(name), feature)
         return found
 
-    def _video(self, name: str, entry: Episode) -> bytes | str:
-        """Returns the video of an episode: the path of its file, or a part of it."""
+    def linkable(self) -> dict[str, float | str]:
+        found: dict[str, float | str] = {}
+        for name, field in self._fields.items():
+            found[field] = 'its values are in tables'
+            if self.spec.get(field) == TYPES['video'] and self.count:
+                ((path, parts), *_) = self._parts(name).items()
+                found[field] = self._fs.size(path) / len(parts)
+        return found
+
+    def _link(self, path: str, name: str, number: int) -> OpenedLink:
+        """Returns a link to the frames of an episode in a video file."""
+        where = path if 'file' in self._fs.protocol else self._fs.unstrip_protocol(path)
+        with reading(path, f'video of episode {number}'):
+            known, frames = self._frames_of(path, name, number)
+            is_whole = len(known.timeline) == len(frames)
+            part = None if is_whole or not frames else (frames.start, frames.stop)
+            return self.opener.open(Link(where, frames=part))
+
+    def _frames_of(self, path: str, name: str, number: int) -> tuple[VideoDecoder, range]:
+        """Returns the video of a file, whose header threads read once, and the frames of an episode.
+
+        Raises:
+            ValueError: They are not in the file.
+        """
+        with self._opening.setdefault(path, threading.Lock()):
+            known, ranges = self._videos(path, name)
+        found = ranges[number]
+        if isinstance(found, str):
+            raise ValueError(found)
+        return known, found
+
+    def _video(self, name: str, entry: Episode) -> bytes | str | OpenedLink:
+        """Returns the video of an episode: the path of its file, a part of it, or a link to that."""
         path = self._path('video_path', entry.facts, f'videos/{name}', name)
         self._expect(path)
+        if self._fields[name] in self.linked:
+            return self._link(path, name, entry.number)
         with reading(path, f'video of episode {entry.number}'), self._fs.open(path, 'rb') as file:
-            known, ranges = self._videos(path, name)
-            found = ranges[entry.number]
-            if isinstance(found, str):
-                raise ValueError(found)
+            known, found = self._frames_of(path, name, entry.number)
             if len(known.timeline) == len(found):
                 return path if 'file' in self._fs.protocol else self._fs.cat_file(path)
             why = 'it does not begin at a key frame'

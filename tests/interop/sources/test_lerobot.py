@@ -17,6 +17,7 @@ import pytest
 
 import bags
 from bags.interop.open_source import open_source
+from bags.media import demux
 
 GOLDEN = Path(__file__).parent / 'golden'
 V2, V3 = GOLDEN / 'lerobot_v2', GOLDEN / 'lerobot_v3'
@@ -188,13 +189,17 @@ def encode(path, count, codec='libx264', **options):
         stream.width = stream.height = 32
         stream.pix_fmt = 'yuv420p'
         for number in range(count):
-            frame = av.VideoFrame.from_ndarray(np.full((32, 32, 3), 6 * number, np.uint8), format='rgb24')
+            frame = av.VideoFrame.from_ndarray(
+                np.full((32, 32, 3), 6 * number % 252, np.uint8), format='rgb24'
+            )
             container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
 
 
-def make(root, lengths, begins=None, *, shown=None, left_out=(), order=None, ends=None, **options):
-    """Makes a dataset of version 3 with a video file, whose frame `i` is `i` in `state` too.
+def make(
+    root, lengths, begins=None, *, shown=None, left_out=(), order=None, ends=None, cameras=('cam',), **options
+):
+    """Makes a dataset of version 3 with a video file a camera, whose frame `i` is `i` in `state` too.
 
     Args:
         root: The folder.
@@ -213,7 +218,7 @@ def make(root, lengths, begins=None, *, shown=None, left_out=(), order=None, end
         ends = [begin + length / 30 for begin, length in zip(begins, lengths, strict=True)]
     column = {'dtype': 'int64', 'shape': [1]}
     features = {
-        'state': column, 'cam': {'dtype': 'video', 'shape': [32, 32, 3]},
+        'state': column, **{name: {'dtype': 'video', 'shape': [32, 32, 3]} for name in cameras},
         'timestamp': {'dtype': 'float32', 'shape': [1]},
         **dict.fromkeys(('frame_index', 'episode_index', 'index', 'task_index'), column),
     }  # fmt: skip
@@ -227,10 +232,15 @@ def make(root, lengths, begins=None, *, shown=None, left_out=(), order=None, end
     (root / 'meta/info.json').write_text(json.dumps(info))
     pq.write_table(pa.table({'task_index': [0], 'task': ['a']}), root / 'meta/tasks.parquet')
     kept = [number for number in range(len(lengths)) if number not in left_out]
-    places = {f'{part}/{name}_index': 0 for part in ('data', 'videos/cam') for name in ('chunk', 'file')}
+    places = {
+        f'{part}/{name}_index': 0
+        for part in ('data', *(f'videos/{camera}' for camera in cameras))
+        for name in ('chunk', 'file')
+    }
     episodes = [
         {'episode_index': number, 'length': lengths[number], 'tasks': ['a'], **places,
-         'videos/cam/from_timestamp': begins[number], 'videos/cam/to_timestamp': ends[number]}
+         **{f'videos/{camera}/from_timestamp': begins[number] for camera in cameras},
+         **{f'videos/{camera}/to_timestamp': ends[number] for camera in cameras}}
         for number in kept
     ]  # fmt: skip
     pq.write_table(pa.Table.from_pylist(episodes), root / 'meta/episodes/chunk-000/file-000.parquet')
@@ -241,17 +251,28 @@ def make(root, lengths, begins=None, *, shown=None, left_out=(), order=None, end
     ]  # fmt: skip
     rows = rows if order is None else [rows[row] for row in order]
     pq.write_table(pa.Table.from_pylist(rows), root / 'data/chunk-000/file-000.parquet')
-    encode(root / 'videos/cam/chunk-000/file-000.mp4', int(stops[-1]), **{'g': '1', **options})
+    for camera in cameras:
+        encode(root / f'videos/{camera}/chunk-000/file-000.mp4', int(stops[-1]), **{'g': '1', **options})
     return root
 
 
 def check_frames(root, target, **options):
-    """Imports, and returns the episodes; each has a frame for each row, the one that the row describes."""
+    """Imports, and returns the episodes; each has a frame for each row, the one that the row describes.
+
+    Adopts, and checks the same.
+    """
     done = bags.convert(root, target, **options)
-    with bags.open(target) as dataset:
-        for row in dataset:
-            assert frames_of(row['cam']) == row['state'].tolist()
-            assert np.allclose(row['cam'].timestamps, np.arange(len(row['state'])) / 30)
+    adopted = bags.convert(root, f'{target}-linked', link=True, **options)
+    assert adopted.skipped == done.skipped
+    with bags.open(target) as dataset, bags.open(f'{target}-linked', links=root) as linked:
+        assert linked.types == dataset.types
+        assert linked.metadata == dataset.metadata
+        assert len(linked) == len(dataset)
+        for row, other in zip(dataset, linked, strict=True):
+            assert other['state'].tolist() == row['state'].tolist()
+            for video in (row['cam'], other['cam']):
+                assert frames_of(video) == row['state'].tolist()
+                assert np.allclose(video.timestamps, np.arange(len(row['state'])) / 30)
         return dataset.column('episode_index').tolist(), done
 
 
@@ -385,3 +406,114 @@ def test_episode_numbers_of_another_type_are_an_error(type, tmp_path):
     pq.write_table(table.set_column(index, 'episode_index', pa.nulls(len(table), type)), path)
     with pytest.raises(bags.SourceError, match=r"file-000\.parquet: Function 'equal' has no"):
         bags.convert(source, tmp_path / 'out')
+
+
+ENCODERS = {
+    'h264': {'codec': 'libx264', 'g': '60', 'bf': '3', 'x264-params': 'b-adapt=0:scenecut=0'},
+    'open groups': {'codec': 'libx264', 'bf': '3', 'x264-params': 'keyint=12:open-gop=1:b-adapt=0'},
+    'hevc': {'codec': 'libx265', 'x265-params': 'log-level=none:keyint=50:bframes=3'},
+    'vp9': {'codec': 'libvpx-vp9', 'g': '30', 'deadline': 'realtime', 'cpu-used': '8'},
+    'av1': {'codec': 'libsvtav1', 'g': '2', 'preset': '12'},
+    'av1, long groups': {'codec': 'libsvtav1', 'g': '100', 'preset': '12'},
+}
+
+
+@pytest.mark.parametrize('options', ENCODERS.values(), ids=ENCODERS)
+def test_adopted_frames_and_windows_are_those_of_the_file(options, tmp_path):
+    cameras = ('left', 'right.wrist')
+    root = make(
+        tmp_path / 'in', LENGTHS_MADE, list(STARTS + 0.005 * np.arange(4)), cameras=cameras, **options
+    )
+    done = bags.convert(root, tmp_path / 'index', link=True)
+    assert done.parents == [str(root / 'videos')]
+    whole = bags.Video(root / 'videos/left/chunk-000/file-000.mp4')[:]
+    stops = np.cumsum(LENGTHS_MADE)
+    with bags.open(tmp_path / 'index', links=done.parents) as dataset:
+        for camera in cameras:
+            assert [len(row[camera]) for row in dataset] == list(LENGTHS_MADE)
+            for row, stop, count in zip(dataset, stops, LENGTHS_MADE, strict=True):
+                assert np.array_equal(row[camera][:], whole[stop - count : stop])
+                assert np.allclose(row[camera].timestamps, np.arange(count) / 30)
+        windows = dataset.windows(
+            every='state', state=bags.steps(-2, 2), left=bags.steps(-2, 2), padding='edge'
+        )
+        chosen = np.random.default_rng(0).permutation(len(windows))
+        assert len(chosen) == stops[-1]
+        batch = windows.batch(chosen)
+        assert np.array_equal(batch['left'], whole[batch['state']])
+
+
+def test_adopting_copies_no_video_and_reads_each_header_once(tmp_path, monkeypatch):
+    lengths, cameras = (3,) * 60, ('left', 'right')
+    root = make(tmp_path / 'in', lengths, cameras=cameras)
+    found, find = [], demux.find_moov
+    bags.convert(root, tmp_path / 'copy')
+    monkeypatch.setattr(demux, 'find_moov', lambda file: found.append(1) or find(file))
+    bags.convert(root, tmp_path / 'index', link=cameras, workers=4)
+    assert len(found) == len(cameras)
+
+    def size_of(target, prefixes=('',)):
+        paths = (tmp_path / target).rglob('*')
+        return sum(each.stat().st_size for each in paths if each.is_file() and each.name.startswith(prefixes))
+
+    others = size_of('copy') - size_of('copy', cameras)
+    assert size_of('index') <= others + 150 * len(lengths) * len(cameras)
+    with bags.open(tmp_path / 'copy') as copy, bags.open(tmp_path / 'index', links=root) as dataset:
+        views = [
+            each.windows(every='state', state=bags.steps(0, 2), right=bags.steps(0, 2))
+            for each in (copy, dataset)
+        ]
+        found.clear()
+        assert views[1].batch(range(0, 120, 7))['right'].shape == (18, 2, 32, 32, 3)
+        assert len(found) == 1
+        for row, other in zip(*views, strict=True):
+            assert all(np.array_equal(row[name], other[name]) for name in row)
+        assert not copy.diff(dataset).changed
+
+
+def test_an_adopted_dataset_is_made_whole(tmp_path):
+    root = make(tmp_path / 'in', LENGTHS_MADE)
+    bags.convert(root, tmp_path / 'copy')
+    bags.convert(root, tmp_path / 'index', link=True)
+    bags.copy(bags.open(tmp_path / 'index', links=root), tmp_path / 'whole')
+    shutil.rmtree(root)
+    with bags.open(tmp_path / 'copy', raw=True) as copy, bags.open(tmp_path / 'whole', raw=True) as whole:
+        assert [*whole] == [*copy]
+
+
+@pytest.mark.parametrize('path', [V2, V3])
+def test_what_is_adopted_equals_the_copy(tmp_path, path):
+    root = copy(tmp_path / 'in', path)
+    bags.convert(root, tmp_path / 'copy')
+    done = bags.convert(root, tmp_path / 'index', link=True)
+    with bags.open(tmp_path / 'copy') as one, bags.open(tmp_path / 'index', links=done.parents) as other:
+        assert other.metadata == one.metadata
+        assert not one.diff(other).changed
+        assert bags.info(tmp_path / 'index').linked_bytes == sum(
+            each.stat().st_size for each in root.rglob('*.mp4')
+        )
+    bags.convert(root, tmp_path / 'index', link=True, update=True)
+    with pytest.raises(ValueError, match="link: field 'action' cannot be linked: its values are in tables"):
+        bags.convert(root, tmp_path / 'other', link=['action'])
+
+
+def test_new_episodes_are_added(tmp_path):
+    root = copy(tmp_path / 'in', V2)
+    path = root / 'meta/episodes.jsonl'
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text(''.join(lines[:2]))
+    bags.convert(root, tmp_path / 'index', link=True, update=True)
+    path.write_text(''.join(lines))
+    assert bags.convert(root, tmp_path / 'index', link=True, update=True).datapoints == 3
+    bags.convert(root, tmp_path / 'copy')
+    with bags.open(tmp_path / 'index', links=root) as index, bags.open(tmp_path / 'copy') as whole:
+        assert not whole.diff(index).changed
+
+
+def test_a_video_that_has_grown_is_not_updated(tmp_path):
+    root = make(tmp_path / 'in', LENGTHS_MADE)
+    bags.convert(root, tmp_path / 'index', link=True)
+    shutil.rmtree(root)
+    make(root, (*LENGTHS_MADE, 5))
+    with pytest.raises(ValueError, match=r'file-000.mp4 has changed'):
+        bags.convert(root, tmp_path / 'index', link=True, update=True)
