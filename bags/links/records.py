@@ -283,6 +283,8 @@ class LinkedRecords(StoredRecords):
         return super()._read_ranges(indices, ranges, parallelism, stored, views)
 
     def digests(self, indices: Int64s) -> list[int]:
+        if self.link_rows(indices)[3] is None:
+            return super().digests(indices)
         found = []
         for index in indices.tolist():
             segment = self._locate_one(index)[3]
