@@ -212,9 +212,6 @@ class StoredRecords(Shareable, abc.ABC):
         except ValueError as exc:
             raise CorruptError(self.path, index, str(exc)) from exc
 
-    has_segments = False
-    """Whether some of the records may be parts of linked videos or recordings."""
-
     def segment(self, index: int) -> Any:
         """Returns the part of a linked file that a record is, a `Segment`; None for other records.
 

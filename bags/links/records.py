@@ -222,10 +222,6 @@ class LinkedRecords(StoredRecords):
             segment = Segment(self._type, first, end, found.file, start, stop, where, self.linked.parsed)
         return found, start, stop, segment
 
-    @property
-    def has_segments(self) -> bool:  # type: ignore[override]
-        return self.links.length != ROW_BYTES
-
     def segment(self, index: int) -> Segment | None:
         segment = self._locate_one(check_index(index, self.count))[3]
         if segment is not None and self.checksums is not None:
