@@ -8,6 +8,7 @@ import pytest
 
 import bags
 from bags.storage import store_for
+from tests.media.samples import film, x264
 from tests.servers import WebServer
 
 SIZES = (10, 9_000, 300_000)
@@ -191,3 +192,28 @@ def test_a_cached_dataset(tmp_path, objects, s3_storage):
     put(next(iter(objects)), s3_storage.options, b'changed')
     with bags.open(root, **cache) as reader, pytest.raises(bags.LinkError, match='10 bytes, got 7'):
         reader[0]
+
+
+def test_parts_of_a_video_in_a_bucket(tmp_path, s3_storage, proxy):
+    url, options = f'{s3_storage.root}/links/session.mp4', {'s3://bucket/': s3_storage.through(proxy)}
+    data = film(count=240, options=x264())
+    frames = bags.Video(data)[:]
+    put(url, s3_storage.options, data)
+    with bags.DatasetWriter(
+        tmp_path / 'data', {'clip': 'video'}, links=['clip'], storage_options=options
+    ) as writer:
+        writer.append({'clip': bags.Link(url, times=(1.0, 2.0))})
+        writer.append({'clip': bags.Link(url, frames=(96, 120))})
+        writer.append({'clip': bags.Link(url, frames=(200, 240))})
+    with bags.open(tmp_path / 'data', links='s3://bucket/', storage_options=options) as reader:
+        with proxy.counted() as counting:
+            assert [len(row['clip']) for row in reader] == [25, 24, 40]
+        assert counting == []
+        assert np.array_equal(reader[0]['clip'][:], frames[25:50])
+        with proxy.counted() as later:
+            assert np.array_equal(reader[2]['clip'][5:9], frames[205:209])
+        assert 1 <= len(gets(later)) <= 2  # Only packets: the header was read for another part.
+        assert np.array_equal(bags.Video(reader.file(1, 'clip').read())[:], frames[96:120])
+        bags.copy(reader.select([1]), tmp_path / 'whole')
+    with bags.open(tmp_path / 'whole') as whole:
+        assert np.array_equal(whole[0]['clip'][:], frames[96:120])
