@@ -120,6 +120,10 @@ class LinkTable:
         numbers = [int(rows[name][0]) for name in names]
         return (*numbers, 0, 0)[:5]  # type: ignore[return-value]
 
+    def sizes(self, indices: Int64s) -> Int64s:
+        """Returns the bytes of records: of a segment, its share of the bytes of its file."""
+        return self.ends[indices + 1] - self.ends[indices]
+
     @cached_attribute
     def ends(self) -> Int64s:
         """The number of bytes of the records up to each one, of damaged links none, shape (n + 1,)."""

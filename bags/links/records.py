@@ -182,7 +182,7 @@ class LinkedRecords(StoredRecords):
             number = int(files[positions[0]])
             ranges = self._ranges(indices, number, starts[positions], stops[positions], positions)
             if frames is not None and frames[positions[0], 1]:
-                sizes = np.diff(self.table.ends)[np.asarray(indices)[positions]]
+                sizes = self.table.sizes(np.asarray(indices)[positions])
                 ranges = ranges._replace(stops=ranges.starts + sizes, are_segments=True)
             found.append(ranges)
         return found
@@ -269,7 +269,7 @@ class LinkedRecords(StoredRecords):
 
     def sizes(self, indices: Int64s | range) -> Int64s:
         _, starts, stops, frames = self.link_rows(indices)
-        return stops - starts if frames is None else np.diff(self.table.ends)[np.asarray(indices)]
+        return stops - starts if frames is None else self.table.sizes(np.asarray(indices))
 
     def _read_ranges(
         self, indices: Int64s | range, ranges: FileRanges, parallelism: int, stored: bool, views: bool
