@@ -15,7 +15,7 @@ from typing import Any
 
 from bags.errors import MissingDependencyError
 from bags.storage.object_client import ObjectClient
-from bags.storage.obstore_options import hub_options
+from bags.storage.obstore_options import FSSPEC_TUNING, hub_options
 from bags.storage.retry import RetryPolicy
 
 _FORKED: set[int] = set()  # Processes that were forked when obstore was loaded.
@@ -69,7 +69,7 @@ class Clients:
         return self._writers.get(process) or self._writers.setdefault(process, self._make_writer())
 
     def _make_reader(self) -> ObjectClient:
-        is_hub = self.scheme == 'hf' and self.options.keys() <= {'token', 'endpoint'}
+        is_hub = self.scheme == 'hf' and self.options.keys() - FSSPEC_TUNING <= {'token', 'endpoint'}
         if is_hub and self.filesystem is None and self.client == 'auto':
             from bags.storage.hub_client import HubClient
 

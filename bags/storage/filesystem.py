@@ -47,7 +47,7 @@ def make_filesystem(scheme: str, options: Mapping[str, Any], policy: RetryPolicy
         options['config_kwargs'].setdefault('retries', ONE_ATTEMPT)
     try:
         # Not fsspec's cached instance, which is shared by all users of equal options.
-        filesystem = fsspec.filesystem(scheme, skip_instance_cache=True, **options)
+        filesystem = fsspec.filesystem(scheme, **{**options, 'skip_instance_cache': True})
     except ImportError as exc:
         # fsspec wraps the error that names the package.
         missing = getattr(exc.__cause__, 'name', None) or exc.name or f'the fsspec package for {scheme}'

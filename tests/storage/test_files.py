@@ -360,6 +360,14 @@ def test_a_colon_alone_makes_no_url(name):
     assert path == os.path.abspath(name)
 
 
+def test_options_that_tune_fsspec():
+    store, path = store_for(
+        'memory://tuned/x', None, {'skip_instance_cache': False, 'use_listings_cache': False}
+    )
+    store.replace(path, b'abc')
+    assert store.read(path) == b'abc'
+
+
 @pytest.mark.parametrize('url', ['s3://', 'S3:/', 'gs:///', 'https://', 'hf://', '/s3:/'])
 def test_a_url_without_a_bucket(url):
     with pytest.raises(ValueError, match='with a bucket or host, got '):
