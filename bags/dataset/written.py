@@ -31,4 +31,4 @@ class Written:
     notes: list[str] = dataclasses.field(default_factory=list)
     """Sentences about what was left out or changed, such as renamed fields and replaced types."""
     parents: list[str] = dataclasses.field(default_factory=list)
-    """The folders that links of a copy with `link` lead into. The copy needs them."""
+    """The folders that links of a copy or an import with `link` lead into, which the dataset needs."""
