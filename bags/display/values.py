@@ -72,6 +72,8 @@ def show_value(dataset: Dataset, index: int, field: str, *, has_range: bool = Tr
             return Shown(cut_off(_as_text(value)), to_json(value))
         if field_type.sequence and dataset[index, {field: range(0)}][field] is None:
             return Shown('None', None)
+        if not field_type.sequence and (part := _show_part(dataset, index, field)) is not None:
+            return part
         found = [show_file(file) for file in itertools.islice(open_records(dataset, index, field), MAX_ITEMS)]
         if not field_type.sequence:
             return found[0] if found else Shown('None', None)
@@ -80,6 +82,21 @@ def show_value(dataset: Dataset, index: int, field: str, *, has_range: bool = Tr
         return Shown(text, {'items': count, 'first': [shown.json for shown in found]})
     except BagsError as exc:
         return Shown(f'{type(exc).__name__}: {exc}', {'error': str(exc)})
+
+
+def _show_part(dataset: Dataset, index: int, field: str) -> Shown | None:
+    """Shows a part of a linked video or recording, whose file is not opened; None for other records."""
+    word = dataset.types[field].word
+    try:
+        record = dataset.record(index, field, None) if word in ('video', 'audio') else None
+    except ValueError:
+        return None  # The value is missing.
+    part = None if record is None else record.segment
+    if part is None:
+        return None
+    unit, path, count = 'frames' if word == 'video' else 'samples', part.where[0], part.stop - part.first
+    text = f'{count:,} {unit}, {part.first:,} to {part.stop:,} of {path}'
+    return Shown(text, {unit: count, 'first': part.first, 'stop': part.stop, 'path': path})
 
 
 def _show_items(dataset: Dataset, index: int, field: str, has_range: bool) -> Shown:

@@ -168,8 +168,7 @@ def test_windows_frames_and_batches(session):
 
 @pytest.mark.parametrize('options', [{}, {'checksum': True}])
 def test_records_are_files_of_their_packets(session, options):
-    import pyarrow as pa
-
+    pa = pytest.importorskip('pyarrow')
     frames = bags.Video(session)[:]
     ranges = [(0, 24), (24, 48), (96, 120)]
     write(session.parent / 'data', session, ranges, **options)
