@@ -105,7 +105,7 @@ def test_streams_of_a_dataset(tmp_path):
         assert len(row['default'].streams) == 3
         with pytest.raises(bags.DecodeError, match='expected stream 7'):
             len(Video(row['default'].source, stream=7))
-    for wrong in ('video(stream=-1)', 'video(stream=a)', 'audio(stream=1,stream=2)', 'audio(rate=3)'):
+    for wrong in ('video(stream=-1)', 'video(stream=a)', 'audio(stream=1,stream=2)', 'audio(speed=3)'):
         with pytest.raises(ValueError, match='expected'):
             bags.DatasetWriter(tmp_path / 'wrong', {'x': wrong})
     for wrong in (-1, 1.5, 'a', True):
