@@ -244,6 +244,13 @@ def positive_or_none(name: str, value: Any) -> int | None:
     return at_least_or_none(name, value, 1)
 
 
+def positive_seconds(name: str, value: Any) -> float:
+    """Returns a number of seconds; ValueError unless it is positive and finite."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
+        raise ValueError(f'{name}: expected a positive number of seconds, got {value!r}')
+    return float(value)
+
+
 def boolean(name: str, value: Any) -> bool:
     """Returns True or False.
 

@@ -10,6 +10,9 @@ follow, at offset 128, three entries:
 After a kill the last flush matches the files, and nothing is lost. After a power cut the files may match none
 of the two flushes: then the records of the base are kept.
 
+While a datapoint of a dataset is open, the records of each bag before it follow, and the XXH3-64 of these
+numbers: the records after them are its items. The mark of a dataset has them without durability too.
+
 An entry has a number, which increases; the placement of the limits; for each bag the records on disk, the
 records flushed and their end, and two digests (`UnsyncedDigest`); and the XXH3-64 of all that. Each is a
 little-endian u64.
@@ -17,7 +20,9 @@ little-endian u64.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import operator
 import struct
 import weakref
 from collections.abc import Sequence
@@ -29,13 +34,14 @@ from bags.bag.checksums import digest_function
 from bags.bag.limits import ENTRY, valid_count
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import LimitsPlacement, ReaderOptions
-from bags.bag.unsynced import BagState, UnsyncedDigest, digest_of
+from bags.bag.unsynced import BagState, UnsyncedDigest, digest_of, pack_counts, unpack_counts
 from bags.errors import CorruptError
 from bags.indexing import Int64s
 from bags.storage import Durability, Output, Store
 
 TEXT = b'This is being written, or its writer ended early: resume=True, or mode append, continues it.\n'
 ENTRIES_OFFSET = 128
+ENTRIES = 3
 MAX_UNSYNCED_BYTES = 1 << 28
 """Bytes of records after which the bags are synced: the most that is read to compare digests."""
 
@@ -82,6 +88,8 @@ class Journal:
         """Bytes of records after the base."""
         self._has_unsynced_flush = False
         """Whether records of the first bag are flushed, and their entry is not on disk."""
+        self.open_counts: list[int] | None = None
+        """Number of records of each bag before the open datapoint; None if none is open."""
 
     def create(self, counts: Sequence[int]) -> None:
         """Writes the journal, or writes it anew.
@@ -89,12 +97,44 @@ class Journal:
         Args:
             counts: Number of records of each bag that are on disk.
         """
-        if not self._store.durability:
+        size, base = _entry_size(len(counts)), b''
+        if self._store.durability:
+            base = self._next_entry([UnsyncedDigest(count) for count in counts])
+        elif self.open_counts is None:
             self._store.replace(self._path, TEXT)
             return
-        base = self._next_entry([UnsyncedDigest(count) for count in counts])
-        self._store.replace(self._path, TEXT.ljust(ENTRIES_OFFSET, b'\n') + base + bytes(2 * len(base)))
-        self._file = self._store.resume(self._path, 0)
+        entries = base.ljust(ENTRIES * size, b'\0') + pack_counts(self.open_counts)
+        self._store.replace(self._path, TEXT.ljust(ENTRIES_OFFSET, b'\n') + entries)
+        if self._store.durability:
+            self._file = self._store.resume(self._path, 0)
+
+    def set_open(self, counts: Sequence[int] | None) -> None:
+        """Saves that a datapoint is open, or that none is. With durability, it is then on disk.
+
+        Args:
+            counts: Number of records of each bag before it; None if none is open.
+        """
+        bags = len(self.open_counts or counts or ())
+        self.open_counts = None if counts is None else list(counts)
+        if self._file is None:
+            self.create([0] * bags)
+            return
+        self._file.size = ENTRIES_OFFSET + ENTRIES * _entry_size(bags)
+        self._file.write([pack_counts(self.open_counts) or bytes((bags + 1) * ENTRY)])
+        self._file.sync()
+
+    def find_open(self, counts: Sequence[int]) -> None:
+        """Takes over the open datapoint of an earlier writer, if its records are among those that are kept.
+
+        Args:
+            counts: Number of records that are kept of each bag.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            data = self._store.read(self._path)[ENTRIES_OFFSET + ENTRIES * _entry_size(len(counts)) :]
+            before = unpack_counts(data, len(counts))
+            # With other refs it was committed; with fewer records, a power cut has damaged those before it.
+            if before is not None and before[0] == counts[0] and all(map(operator.le, before, counts)):
+                self.open_counts = before
 
     def track(self, bags: Sequence[Any], counts: Sequence[int]) -> None:
         """Begins to save an entry whenever records are flushed.
@@ -178,6 +218,10 @@ class Journal:
         self._store.remove(self._path)
 
 
+def _entry_size(bags: int) -> int:
+    return ENTRY * (3 + STATE_NUMBERS * bags)
+
+
 def _load(store: Store, path: str, bags: int) -> list[Entry]:
     """Returns the valid entries of a journal, the last one first. Without a base there are none."""
     try:
@@ -186,7 +230,7 @@ def _load(store: Store, path: str, bags: int) -> list[Entry]:
         return []
     count = 3 + STATE_NUMBERS * bags
     found: list[Entry] = []
-    for position in range(3):
+    for position in range(ENTRIES):
         start = ENTRIES_OFFSET + position * count * ENTRY
         entry = data[start : start + count * ENTRY]
         numbers = struct.unpack(f'<{count}Q', entry) if len(entry) == count * ENTRY else ()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from bags.bag.checksums import checksums_name
+from bags.bag.checksums import checksums_name, digest_function
 from bags.bag.limits import ENTRY
 from bags.storage import Hints, Store
 
@@ -74,3 +76,19 @@ def digest_of(store: Store, path: str, synced: int, start: int, stop: int, flush
         checksums = store.read(checksums_name(path))[ENTRY * (synced + 1) : ENTRY * (flushed + 1)]
     digest.add(flushed, stop, b'', checksums)
     return digest.state.records
+
+
+def pack_counts(counts: Sequence[int] | None) -> bytes:
+    """Returns numbers of records with a checksum; of None nothing."""
+    if counts is None:
+        return b''
+    data = struct.pack(f'<{len(counts)}Q', *counts)
+    return data + struct.pack('<Q', digest_function()(data))
+
+
+def unpack_counts(data: bytes, bags: int) -> list[int] | None:
+    """Returns the number of records of each bag; None if the checksum differs."""
+    if len(data) != (bags + 1) * ENTRY:
+        return None
+    counts = list(struct.unpack(f'<{bags}Q', data[: bags * ENTRY]))
+    return counts if pack_counts(counts) == data else None

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from bags.bag.temporary_files import remove_leftovers, remove_tree, temporary_path
 from bags.dataset.encoder import Encoder
+from bags.dataset.episode import Episode
 from bags.dataset.field_writer import field_compressions
 from bags.dataset.json_files import write_json
 from bags.dataset.listing import dataset_of_shard, shard_numbers
@@ -32,6 +33,7 @@ from bags.dataset.registry import packages_of
 from bags.dataset.resume import is_derived, is_file_of_dataset
 from bags.dataset.spec import check_names, parse_spec
 from bags.storage import Lock, Store, store_for
+from bags.validation import positive_seconds
 
 _open_writers: weakref.WeakValueDictionary[int, BaseWriter] = weakref.WeakValueDictionary()
 """Writers by `id`, in order of creation: a sharded writer precedes the writer of its current shard."""
@@ -108,6 +110,10 @@ class BaseWriter(ABC):
         self.links = set(fields)
         self._encoder.accept_links(self.links)
 
+    def encode_item(self, field: str, value: Any, item: int | None) -> Any:
+        """Returns the record of the value of a plain field, or of one item of a sequence."""
+        return self._encoder.encode_item(field, value, item)
+
     def __bool__(self) -> bool:
         return True
 
@@ -132,6 +138,28 @@ class BaseWriter(ABC):
             OSError: E.g. the disk is full; nothing was appended.
         """
         return self.append_records(self._encoder.encode(datapoint), flush)
+
+    def begin(self, values: Mapping[str, Any] | None = None, *, flush: float = 1.0) -> Episode:
+        """Begins a datapoint that is written item by item, such as an episode while it is recorded.
+
+        One is open at a time; `append` waits for its end with an error. It lies in one shard, even if that
+        exceeds `shard_size`.
+
+        Args:
+            values: Values of plain fields, as for `Episode.set`.
+            flush: In a local folder, items older than this many seconds are safe if this process is killed,
+                and with `durability='flush'` also in a power cut. On an object store, a dataset appears when
+                it is closed: nothing of an open episode is safe.
+
+        Raises:
+            EncodeError: As for `Episode.set`; nothing has begun.
+            ValueError: The writer is closed, or an episode is open.
+        """
+        return self.begin_episode(values or {}, positive_seconds('flush', flush), 0)
+
+    @abstractmethod
+    def begin_episode(self, values: Mapping[str, Any], flush_seconds: float, offset: int) -> Episode:
+        """Begins an episode; `offset`: datapoints of earlier shards."""
 
     @abstractmethod
     def append_records(self, records: list[Any], flush: bool | None = None) -> int:

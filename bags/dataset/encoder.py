@@ -75,6 +75,10 @@ class Encoder:
         encode = _encode_items if self._types[field].sequence else _encode
         return encode(field, self._types[field], self._functions[field], value)
 
+    def encode_item(self, field: str, value: Any, item: int | None) -> Any:
+        """Returns the record of the value of a plain field, or of one item of a sequence."""
+        return _encode(field, self._types[field], self._functions[field], value, item)
+
     def _check_keys(self, datapoint: Any) -> None:
         if not isinstance(datapoint, Mapping):
             raise TypeError(

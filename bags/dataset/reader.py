@@ -131,6 +131,11 @@ class DatasetReader(Dataset):
     def index_folder(self) -> Folder:
         return self.folder
 
+    def reopen(self) -> Self:
+        """Returns a new reader of the datapoints so far, with the same options. This one stays as it is."""
+        options = self.__getstate__()['options']
+        return self.of_folder(Folder(options.store_of(self.path), self.path, options), self._decoders)
+
     def close(self) -> None:
         self.refs = self._fields = ClosedHandle(self.expression)
         self._key_indexes = self._fields

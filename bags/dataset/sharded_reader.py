@@ -276,6 +276,12 @@ class ShardedDatasetReader(Dataset):
         # Not beside the shards, where Bags 0.x and Granular would take the file for a shard.
         return self._root
 
+    def reopen(self) -> Self:
+        """Returns a new reader of the datapoints so far, with the same options. This one stays as it is."""
+        options = self._options
+        at = DatasetPath(options.store_of(self.path), self.path, options, self._decoders)
+        return self.of_shards(at, None, *self.share)
+
     def close(self) -> None:
         closed: Any = ClosedHandle(self.expression)
         self.readers = self._key_indexes = self._known_fields = closed

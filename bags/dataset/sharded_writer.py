@@ -6,12 +6,13 @@ import contextlib
 import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from bags.bag.checksums import SUFFIX
 from bags.bag.zstd import check_dictionary
 from bags.dataset.base_writer import BaseWriter
 from bags.dataset.encoder import close_files
+from bags.dataset.episode import Episode
 from bags.dataset.field_writer import MAX_RECORDS, Run
 from bags.dataset.identity import CopiedFrom
 from bags.dataset.json_files import remove_json
@@ -20,11 +21,12 @@ from bags.dataset.mark import WriterMark
 from bags.dataset.metadata import read_metadata
 from bags.dataset.options import SHARD_SIZE, DatasetWriteOptions, WriterSettings
 from bags.dataset.reader import DatasetReader
+from bags.dataset.reopen import reopen
 from bags.dataset.resume import SOURCE, accept, is_linked, is_temporary, remove_files
 from bags.dataset.shard_index import INDEX
 from bags.dataset.sizes import folder_size
 from bags.dataset.spec import load_spec, some_fields, union
-from bags.dataset.writer import DatasetWriter, reopen
+from bags.dataset.writer import DatasetWriter
 from bags.errors import CorruptError, SpecError
 from bags.storage import store_for
 from bags.validation import at_least, merge
@@ -47,6 +49,7 @@ class ShardedDatasetWriter(BaseWriter):
         shard_start, shard_step: Numbers of the shard folders: `shard_start`, `shard_start + shard_step`, …
             With `shard_start=w, shard_step=n` in worker w of n, each writes separate folders. Datapoints are
             in the order of the numbers.
+        partial, partial_values: As in `DatasetWriter`.
         **options: As in `DatasetWriter`. `resume=True` appends to the last shard of this writer's numbers if
             it was not closed, else starts the next one. On an object store, an incomplete shard is written
             anew. New shards may have optional fields that earlier ones do not have. Unless
@@ -74,6 +77,9 @@ class ShardedDatasetWriter(BaseWriter):
         shard_length: int | None = None,
         shard_start: int = 0,
         shard_step: int = 1,
+        *,
+        partial: Literal['keep', 'drop'] = 'keep',
+        partial_values: Mapping[str, Any] | None = None,
         **options: Unpack[DatasetWriteOptions],
     ) -> None:
         known = DatasetWriteOptions.__annotations__
@@ -88,6 +94,7 @@ class ShardedDatasetWriter(BaseWriter):
             raise FileExistsError(errno.EEXIST, f'the name is that of a shard of the dataset {whole}', folder)
         super().__init__(path, spec, encoders, settings)
         self._encoders = encoders
+        self._of_partial: Any = {'partial': partial, 'partial_values': partial_values}
         self.origin: tuple[str, int] | None = None
         """The fingerprint and the length of the dataset of which all datapoints are copied, in order."""
         self._past_shards = self._past_size = self._past_length = 0
@@ -148,7 +155,8 @@ class ShardedDatasetWriter(BaseWriter):
                 if types != self.types and union(types, self.types) == self.types:
                     # An existing shard cannot get new fields. The next shard has them.
                     self._mark.set()
-                    reopen(path, types, durability=self.settings.durability, **self.settings.storage).close()
+                    last_options = {'durability': self.settings.durability, **self.settings.storage}
+                    reopen(path, types, *self._of_partial.values(), **last_options).close()
                     self._number = last + self._step
                 else:
                     self._number, unfinished = shards.pop()
@@ -194,7 +202,7 @@ class ShardedDatasetWriter(BaseWriter):
             resume=unfinished is not None, mode='create', links=self.links,
         )  # fmt: skip
         try:
-            return DatasetWriter(path, self.spec, self._encoders, **options)
+            return DatasetWriter(path, self.spec, self._encoders, **self._of_partial, **options)
         except BaseException:
             if not was_set:
                 with contextlib.suppress(OSError):
@@ -225,6 +233,9 @@ class ShardedDatasetWriter(BaseWriter):
 
     # Writing.
 
+    def begin_episode(self, values: Mapping[str, Any], flush_seconds: float, offset: int) -> Episode:
+        return self._next_writer().begin_episode(values, flush_seconds, offset + self._past_length)
+
     def append_records(self, records: list[Any], flush: bool | None = None) -> int:
         try:
             writer = self._next_writer()
@@ -243,6 +254,8 @@ class ShardedDatasetWriter(BaseWriter):
             raise ValueError(f'{self!r} is closed')
         if self._uploading is not None and (self._upload is None or self._upload.done()):
             self._finish_upload()
+        if self._writer is not None:
+            self._writer.expect_no_episode()
         if self._writer is not None and self.is_full(*self._writer.totals):
             # Ended by the next datapoint, not by the one that fills it: if closing fails, none was appended.
             self.end_shard()
@@ -327,10 +340,12 @@ class ShardedDatasetWriter(BaseWriter):
                 self.replacement.release()
                 return
             self._finish_upload()
-            if self._writer is not None:
-                self._writer.close() if len(self._writer) else self._writer.abandon()
+            writer = self._writer
+            has_episode = writer is not None and writer.episode is not None and not self.store.is_remote
+            if writer is not None:
+                writer.close() if len(writer) and not has_episode else writer.abandon()
             self.closed = True
-            if not len(self) and not self._past_shards:
+            if not len(self) and not self._past_shards and not has_episode:
                 remove_json(self.store, self.store.join(self.path, SOURCE))
                 self._mark.remove(accept)
                 self._remove_folder()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import time
 import warnings
@@ -12,30 +11,22 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from bags.bag.checksums import SUFFIX
 from bags.bag.journal import Journal
-from bags.dataset.base_writer import BaseWriter, remove_derived
+from bags.dataset.base_writer import BaseWriter
+from bags.dataset.begin_folder import begin_folder
 from bags.dataset.encoder import close_files
+from bags.dataset.episode import Episode
+from bags.dataset.episode_bags import EpisodeBags, Partial
 from bags.dataset.field_writer import FieldWriter, RefsWriter, Run
 from bags.dataset.identity import IDENTITY, CopiedFrom, Identity, new_id
-from bags.dataset.json_files import has_checksums, remove_json, write_checksum, write_json
+from bags.dataset.json_files import write_checksum, write_json
 from bags.dataset.links_writer import open_bags
 from bags.dataset.mark import MARK
-from bags.dataset.metadata import read_metadata
 from bags.dataset.options import DatasetWriteOptions, WriterSettings
 from bags.dataset.refs import RefsFormat
-from bags.dataset.resume import (
-    BAG_SUFFIXES,
-    Kept,
-    bag_files,
-    is_temporary,
-    linked_fields,
-    records_to_keep,
-    remove_files,
-)
-from bags.dataset.spec import Spec, dump_spec, load_spec, some_fields, type_texts
-from bags.errors import CorruptError, SpecError
-from bags.validation import at_least_or_none, merge
+from bags.dataset.resume import remove_files
+from bags.dataset.spec import some_fields
+from bags.validation import at_least_or_none, merge, one_of
 
 MAX_BUFFERED_BYTES = 8 << 20
 MAX_UNFLUSHED_SECONDS = 1.0
@@ -54,6 +45,9 @@ class DatasetWriter(BaseWriter):
         encoders: Functions by word; `bags.encoders` unless given. A mapping is the whole set. They return
             bytes, a buffer, or an open binary file, which is copied in pieces and closed.
         truncate_to: With `resume`, the number of datapoints to keep; None keeps all.
+        partial: With `resume`, what becomes of an episode that was open when its writer was killed, or that
+            an exception ended: 'keep' makes it a datapoint, 'drop' leaves it out.
+        partial_values: Values of plain fields that are not set in this episode. Without them it is left out.
         **options: `compression`: fields to compress with zstd, or a mapping of fields to levels, to
             'dictionary' or to `('dictionary', level)`. A dictionary is trained on the first records and saved
             as `FIELD.zdict`; it makes many small, similar records much smaller.
@@ -95,6 +89,8 @@ class DatasetWriter(BaseWriter):
         encoders: Mapping[str, Callable[..., Any]] | None = None,
         *,
         truncate_to: int | None = None,
+        partial: Literal['keep', 'drop'] = 'keep',
+        partial_values: Mapping[str, Any] | None = None,
         **options: Unpack[DatasetWriteOptions],
     ) -> None:
         settings = merge(WriterSettings, None, options, DatasetWriteOptions.__annotations__, DatasetWriter)
@@ -102,6 +98,7 @@ class DatasetWriter(BaseWriter):
         truncate_to = at_least_or_none('truncate_to', truncate_to, 0)
         if truncate_to is not None and not resume:
             raise ValueError(f'truncate_to: expected resume=True with it, got resume={resume!r}')
+        one_of('partial', partial, ('keep', 'drop'))
         super().__init__(path, spec, encoders, settings)
         self._format = RefsFormat(self.types)
         self._fields: list[FieldWriter] = []
@@ -114,10 +111,20 @@ class DatasetWriter(BaseWriter):
         """With `resume` of a closed folder, the number of datapoints, and its identity file."""
         self.copied_from: CopiedFrom | None = None
         """The origin of the datapoints, if all were copied from another dataset."""
+        self.episode: Episode | None = None
+        """The open episode, or one that an error has ended."""
+        self.partial: Partial | None = None
+        """With `resume`, what became of an open episode; None if there was none, or if it was dropped."""
         self._mark = Journal(self.store, self.store.join(self.path, MARK))
         self._lock = self.replacement or self.store.lock(self.path)
         try:
-            self._open(resume, truncate_to)
+            self._open(resume, truncate_to, partial == 'keep')
+            if self._mark.open_counts is not None:
+                bags = EpisodeBags(self.store, self._refs, self._bags, self._mark)
+                self.partial = bags.keep_partial(
+                    self.metadata or {},
+                    lambda name: self.encode_item(name, (partial_values or {})[name], None),
+                )
         except BaseException:
             # Closing releases the locks of the bags, also while the caller keeps this error, which is more
             # informative than one of closing.
@@ -132,70 +139,39 @@ class DatasetWriter(BaseWriter):
         self._flushed = time.monotonic()
         self.closed = False
 
-    def _open(self, resume: bool, truncate_to: int | None) -> None:
+    def _open(self, resume: bool, truncate_to: int | None, keeps_partial: bool) -> None:
         """Opens the bags. The order of creation is spec.json, mark, refs, fields: `resume` relies on it."""
         store, path = self.store, self.path
         names = set(store.names(path))
-        # A killed writer may have added checksums to some fields, but not to the refs yet.
-        is_adding = MARK in names and any(name.endswith(SUFFIX) for name in names)
-        self.checksum = self.checksum or is_adding or has_checksums(names)
-        has_shards = 'spec.json' not in names and any(name.isdigit() for name in names)
-        if has_shards or (names and not resume):
-            detail = 'the folder is not empty (resume=True appends to a dataset)'
-            if has_shards:
-                detail = 'the folder has shards (ShardedDatasetWriter appends to them)'
-            raise FileExistsError(errno.EEXIST, detail, path)
-        spec_path = store.join(path, 'spec.json')
-        if 'spec.json' in names:
-            found = load_spec(store.read(spec_path), spec_path)
-            if found != self.types:
-                raise SpecError(None, f'that of the folder, {type_texts(found)}', self.spec, path)
-        elif any(name.endswith(BAG_SUFFIXES) for name in names):
-            raise CorruptError(path, None, 'has bags, but no spec.json')
-        else:
-            self._is_new = not names
-            store.replace(spec_path, dump_spec(self.types))
-        self.write_metadata([path], read_metadata(store, path, names) if 'spec.json' in names else None)
-        mode: Literal['create', 'append', 'overwrite'] = 'create'
-        kept = None
-        if resume:
-            mode, kept = 'append', records_to_keep(store, path, self._format, names, self.settings.storage)
-            if kept is None and store.is_remote:
-                mode = 'overwrite'  # Bags without refs, left by a killed writer.
-            elif kept is not None and truncate_to is not None and truncate_to < kept.counts['refs']:
-                kept = kept.truncated(truncate_to)
-                remove_derived(store, path)
-        kept = kept or Kept({})
-        self.accept_links(linked_fields(path, self.types, names, self.links))
-        for name in filter(is_temporary, names):
-            store.remove(store.join(path, name))  # Left by a killed writer, as the folder is locked.
-        counts = [kept.counts.get(name, 0) for name in bag_files(path, self.types, names, self.links)]
-        self._mark.create(counts)
-        if IDENTITY in names:
-            if truncate_to is None and not kept.dropping:
-                self._found_identity = counts[0], store.read(store.join(path, IDENTITY))
-            remove_json(store, store.join(path, IDENTITY))
+        self._is_new = not names
+        begun = begin_folder(self, names, self._format, self._mark, resume, truncate_to, keeps_partial)
+        kept, self._found_identity = begun.kept, begun.identity
         refs_path = store.join(path, 'refs.bag')
-        spec = store.read(spec_path) if self.checksum else b''
+        spec = store.read(store.join(path, 'spec.json')) if self.checksum else b''
 
         def open_refs() -> None:
             options = self.settings.of_bags(buffer_size=1 << 62, checksum=self.checksum)
             self._refs = RefsWriter(
-                self._format, refs_path, options, companion=spec, mode=mode, truncate_to=kept.limit('refs')
+                self._format,
+                refs_path,
+                options,
+                companion=spec,
+                mode=begun.mode,
+                truncate_to=kept.limit('refs'),
             )
             self._bags.insert(0, self._refs)
 
         def open_fields() -> None:
             for name in self.types:
                 options = self.settings.of_bags(buffer_size=MAX_BUFFERED_BYTES, checksum=self.checksum)
-                self._bags += open_bags(self, name, names, options, mode, kept)
+                self._bags += open_bags(self, name, names, options, begun.mode, kept)
 
         # Refs that exist get checksums last: if they have checksums, all fields have.
         for open_some in (open_fields, open_refs) if 'refs.bag' in names else (open_refs, open_fields):
             open_some()
         last = {bag.name: bag for bag in self._bags[1:]}  # The links of a field come after its other bags.
         self._fields = list(last.values())
-        self._mark.track([bag.appender for bag in self._bags], counts)
+        self._mark.track([bag.appender for bag in self._bags], begun.counts)
 
     # Properties.
 
@@ -235,8 +211,7 @@ class DatasetWriter(BaseWriter):
         row: list[int] = []
         buffered = refs.buffered
         try:
-            if self.closed:
-                raise ValueError(f'{self!r} is closed')
+            self.expect_no_episode()
             for field, record in zip(self._fields, records, strict=True):
                 before.append(field.count)
                 if field.type.sequence:
@@ -267,6 +242,7 @@ class DatasetWriter(BaseWriter):
                 counts. Records are relative to the first new record, so that earlier records are negative.
                 `MISSING` is a missing value.
         """
+        self.expect_no_episode()
         firsts = {}
         for field in self._fields:
             firsts[field.name] = field.count
@@ -279,13 +255,50 @@ class DatasetWriter(BaseWriter):
     def flush(self) -> None:
         if self.closed:
             raise ValueError(f'{self!r} is closed')
+        if self.episode is not None and self.episode.state == 'open':
+            self.episode.flush()
+            return
         for field in self._fields:
             if field.pending:
                 field.flush()
         self._refs.flush()  # Last: if the refs of a datapoint can be read, its records can.
         self._flushed = time.monotonic()
 
+    # Writing an episode. While it is open, its thread alone uses the bags.
+
+    def begin_episode(self, values: Mapping[str, Any], flush_seconds: float, offset: int) -> Episode:
+        self.expect_no_episode()
+        self.flush()
+        bags = EpisodeBags(self.store, self._refs, self._bags, self._mark)
+        self.episode = Episode(bags, self.encode_item, self.path, offset, flush_seconds, self._end_episode)
+        try:
+            self.episode.set(values)
+        except BaseException:
+            self.episode.discard()
+            raise
+        return self.episode
+
+    def _end_episode(self) -> None:
+        self.episode = None
+
+    def expect_no_episode(self) -> None:
+        """Raises ValueError if the writer is closed, or if an episode is open, or was left by an error."""
+        if self.closed:
+            raise ValueError(f'{self!r} is closed')
+        if self.episode is not None and self.episode.state == 'open':
+            raise ValueError(f'{self!r}: an episode is open: commit or discard it first')
+        if self.episode is not None:
+            detail = (
+                'an error ended an episode: close the writer; resume=True keeps or drops what was written'
+            )
+            raise ValueError(f'{self!r}: {detail}')
+
     def close(self) -> None:
+        if not self.closed and self.episode is not None:
+            if self.episode.state == 'open':
+                self.expect_no_episode()
+            self.abandon()
+            return
         self._close(is_finished=True)
 
     def _close(self, is_finished: bool) -> None:
@@ -323,6 +336,16 @@ class DatasetWriter(BaseWriter):
             write_checksum(store, store.join(path, 'spec.json'))
 
     def abandon(self, is_kept: bool = True) -> None:
+        if not self.closed and self.episode is not None:
+            self.episode.leave()
+            if is_kept and self.replacement is None and not self.store.is_remote:
+                try:
+                    EpisodeBags(self.store, self._refs, self._bags, self._mark).leave()
+                finally:
+                    self._lock.release()
+                    self.closed = True
+                return
+            self.episode = None
         if self.closed or (is_kept and self.replacement is None and (len(self) or not self._is_new)):
             self._close(is_finished=False)
             return
@@ -343,9 +366,3 @@ class DatasetWriter(BaseWriter):
         remove_files(self.store, self.path)
         if self.made_folder:
             self.store.remove_folder(self.path)
-
-
-def reopen(path: str, types: Spec, **options: Any) -> DatasetWriter:
-    """Resumes a folder with its spec, only to close it."""
-    encoders = {field_type.word: bytes for field_type in types.values()}
-    return DatasetWriter(path, type_texts(types), encoders, resume=True, **options)

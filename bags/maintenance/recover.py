@@ -17,16 +17,16 @@ from bags.bag.temporary_files import remove_leftovers, remove_tree
 from bags.dataset.json_files import remove_json
 from bags.dataset.listing import is_being_made
 from bags.dataset.mark import MARK, is_mark
+from bags.dataset.reopen import reopen
 from bags.dataset.resume import BAG_SUFFIXES, accept, is_temporary
 from bags.dataset.shard_index import INDEX
 from bags.dataset.spec import load_spec
-from bags.dataset.writer import reopen
 from bags.errors import CorruptError
 from bags.maintenance.location import locate
 from bags.maintenance.recover_cut import keep_readable as keep_readable_datapoints
 from bags.maintenance.recover_cut import ranges_of
 from bags.storage import Store, store_for
-from bags.validation import with_advice
+from bags.validation import one_of, with_advice
 
 ACCEPTED = 'was unfinished, and is accepted as it is'
 SENTINEL_BYTES = 1
@@ -51,6 +51,10 @@ class Recovery:
     detail: str
     lost: list[int] = dataclasses.field(default_factory=list)
     """With `keep_readable`, the datapoints that were dropped."""
+    partial: int | None = None
+    """The index of the datapoint that was an open episode (`writer.begin`); None if none was kept."""
+    unset: list[str] = dataclasses.field(default_factory=list)
+    """The plain fields that were not set in an open episode, which was left out because of them."""
 
     def __str__(self) -> str:
         return f'{self.path}: {self.detail}'
@@ -61,6 +65,8 @@ def recover(
     path: str | os.PathLike[str],
     *,
     keep_readable: bool = False,
+    partial: Literal['keep', 'drop'] = 'keep',
+    values: Mapping[str, Any] | None = None,
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[Recovery]:
@@ -75,6 +81,11 @@ def recover(
             datapoints that can be read, and list the others. The limits of a bag, at its end, are lost first:
             records are found again if they have one size, checksums, or are compressed and of a type without
             empty records; or if only a part of the limits was cut off.
+        partial: What becomes of an episode that was open (`writer.begin`): 'keep' makes it a datapoint of the
+            items that were flushed, 'drop' leaves it out. Fields that `times` in the metadata ties are cut to
+            the shortest.
+        values: Values of plain fields that are not set in the open episode; one that is neither set nor
+            optional nor given leaves it out.
         filesystem, storage_options: As in `bags.open`.
 
     Returns:
@@ -87,7 +98,8 @@ def recover(
         ValueError: Another library wrote it, and it cannot be closed; or, with `keep_readable`, a field is
             linked.
     """
-    return list(recover_each(path, filesystem, storage_options, keep_readable))
+    one_of('partial', partial, ('keep', 'drop'))
+    return list(recover_each(path, filesystem, storage_options, keep_readable, partial, values))
 
 
 def recover_each(
@@ -95,6 +107,8 @@ def recover_each(
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     keep_readable: bool = False,
+    partial: Literal['keep', 'drop'] = 'keep',
+    values: Mapping[str, Any] | None = None,
 ) -> Iterator[Recovery]:
     """As `recover`, but yields each folder or bag when it is done."""
     storage = {'filesystem': filesystem, 'storage_options': storage_options}
@@ -112,10 +126,11 @@ def recover_each(
     locks = [store.lock(mark) for mark in marks]
     kept = 0
     for part in location.parts:
-        recover_part = _recover_bag if location.type == 'bags' else _recover_folder
-        if keep_readable and location.type != 'bags':
-            recover_part = _recover_cut_folder
-        recovery = recover_part(location.store, part, storage)
+        if location.type == 'bags':
+            recovery = _recover_bag(location.store, part, storage)
+        else:
+            recover_part = _recover_cut_folder if keep_readable else _recover_folder
+            recovery = recover_part(location.store, part, storage, partial, values)
         if recovery.action == 'kept':
             remove_json(store, store.join(where, INDEX))
         kept += recovery.kept
@@ -170,7 +185,9 @@ def _recover_with_journal(
     return Recovery(path, 'closed', count, dropped, size, detail)
 
 
-def _recover_folder(store: Store, path: str, storage: dict[str, Any]) -> Recovery:
+def _recover_folder(
+    store: Store, path: str, storage: dict[str, Any], partial: Any = 'keep', values: Any = None
+) -> Recovery:
     names = set(store.names(path))
     options = ReaderOptions(**storage)
 
@@ -209,18 +226,26 @@ def _recover_folder(store: Store, path: str, storage: dict[str, Any]) -> Recover
             with contextlib.suppress(CorruptError):  # After a power cut.
                 size += _unfinished_bytes(open_bag(store, store.join(path, name), options))
     file = store.join(path, 'spec.json')
-    writer = reopen(path, load_spec(store.read(file), file), **storage)
+    writer = reopen(path, load_spec(store.read(file), file), partial, values, **storage)
     writer.close()
-    kept, dropped = len(writer), before - len(writer)
+    index, unset = writer.partial or (None, [])
+    kept = len(writer)
+    dropped = max(0, before - kept + (index is not None))
     detail = f'closed, with {kept:,} datapoints{_dropped(dropped, size)}'
-    return Recovery(path, 'closed', kept, dropped, size, detail)
+    if index is not None:
+        detail += f'; datapoint {index:,} is what was written of an open episode'
+    if unset:
+        detail += f'; left out an open episode, in which {", ".join(unset)} is not set (values= sets it)'
+    return Recovery(path, 'closed', kept, dropped, size, detail, partial=index, unset=unset)
 
 
-def _recover_cut_folder(store: Store, path: str, storage: dict[str, Any]) -> Recovery:
+def _recover_cut_folder(
+    store: Store, path: str, storage: dict[str, Any], partial: Any, values: Any
+) -> Recovery:
     """As `_recover_folder`; writes a folder whose bags were cut off again."""
     error = None
     try:
-        recovery = _recover_folder(store, path, storage)
+        recovery = _recover_folder(store, path, storage, partial, values)
     except CorruptError as exc:
         error = exc
     found = keep_readable_datapoints(store, path, storage)

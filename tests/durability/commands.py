@@ -294,6 +294,62 @@ def new(path='data', count=10, kind=bags.DatasetWriter, **options):
     )
 
 
+class Episodes(Command):
+    """Datapoints that are written by items. The last one may be there in part, if it was open.
+
+    It may also be a part of a take that would have been discarded.
+    """
+
+    def _check_rows(self, rows, promised, done, how, count=None):
+        rows, (whole,) = rows[:count], self.versions
+        if rows and not done and len(rows) <= len(whole):
+            expected = whole[len(rows) - 1]
+            if any(_is_part(rows[-1], row) for row in (expected, DISCARDED)):
+                rows = [*rows[:-1], expected]
+        super()._check_rows(rows, promised, done, how)
+
+    def _resume(self, folder, promised):
+        expected = super()._resume(folder, promised)
+        rows = self.read(folder)
+        return rows[:-3] + expected[-3:]
+
+
+DISCARDED = {'id': -1, 'blob': b'discarded', 'text': 'discarded', 'nums': [-1, -2]}
+
+
+def _is_part(row, whole):
+    """Returns whether a row is the beginning of another one."""
+    is_equal = row['id'] == whole['id'] and row['blob'] == whole['blob']
+    return (
+        is_equal and row['text'] in (None, whole['text']) and row['nums'] == whole['nums'][: len(row['nums'])]
+    )
+
+
+def episodes(kind=bags.DatasetWriter, **options):
+    rows = [{**row, 'nums': [*row['nums'], *range(8)]} for row in make_rows(0, 6)]
+
+    def run(folder, promise, more):
+        with kind(os.path.join(folder, 'data'), SPEC, **options, **more) as writer:
+            for index, row in enumerate(rows):
+                if index % 2:
+                    with writer.begin({name: DISCARDED[name] for name in ('id', 'blob', 'text')}) as take:
+                        take.append({'nums': -1})
+                        take.flush()
+                        take.append({'nums': -2})
+                        take.discard()
+                with writer.begin({'id': row['id'], 'blob': row['blob']}) as episode:
+                    if row['text'] is not None:
+                        episode.set({'text': row['text']})
+                    for number, item in enumerate(row['nums']):
+                        episode.append({'nums': item})
+                        if number % 4 == 3:
+                            episode.flush()
+                if more.get('durability') == 'flush':
+                    promise(len(writer))
+
+    return Episodes(run, [rows])
+
+
 def resumed(
     first=10,
     count=16,
@@ -567,6 +623,9 @@ def commands():
         )
     }
     found |= {
+        'episodes': episodes(),
+        'episodes-checksum': episodes(checksum=True),
+        'episodes-sharded': episodes(**SHARDS),
         'resume': resumed(),
         'resume-small': resumed(**SMALL),
         'resume-truncated': resumed(truncate_to=6),

@@ -1,0 +1,175 @@
+"""The bags of a dataset folder while a datapoint is written to them item by item.
+
+The mark of the folder has the number of records of each bag before the datapoint. If the writer is killed,
+the records that follow are its items: `keep_partial` makes them a datapoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from bags.bag.journal import Journal
+from bags.dataset.field_writer import FieldWriter, RefsWriter
+from bags.dataset.metadata import Metadata
+from bags.dataset.refs import MISSING
+from bags.dataset.spec import Spec
+from bags.storage import Durability, Store
+
+Call = list[tuple[str, Any]]
+"""The records of one call, with their fields; None of a value that is missing."""
+
+
+class Partial(NamedTuple):
+    """What became of an open episode of a killed writer."""
+
+    datapoint: int | None
+    """The index of the datapoint that it became; None if it was left out."""
+    unset: list[str]
+    """The plain fields for which it has no value, and because of which it was left out."""
+
+
+class EpisodeBags:
+    """The bags of a folder, to which an episode writes. For one thread at a time.
+
+    Args:
+        store: The store of the folder.
+        refs, bags: The refs, and all bags with the refs first; the last one of a field has its records.
+        mark: The mark of the folder.
+    """
+
+    def __init__(self, store: Store, refs: RefsWriter, bags: Sequence[FieldWriter], mark: Journal) -> None:
+        self._store = store
+        self._refs = refs
+        self._bags = bags
+        self._mark = mark
+        self._fields = {bag.name: bag for bag in bags[1:]}
+        self.types: Spec = {name: bag.type for name, bag in self._fields.items()}
+        self._rows = dict.fromkeys(self.types, (MISSING, 0))
+        """First record and number of records of each field: all keys, as other threads read `counts`."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Items written so far, by sequence."""
+        return {name: count for name, (_, count) in self._rows.items() if self.types[name].sequence}
+
+    def begin(self) -> None:
+        """Marks the folder: what is written from now on is an open episode."""
+        if not self._store.is_remote:
+            self._mark.set_open([bag.count for bag in self._bags])
+
+    def write(self, call: Call) -> None:
+        """Writes the records of one call; after an error none of them, unless some cannot be taken back."""
+        fields = {name: self._fields[name] for name, _ in call}
+        counts = {name: field.count for name, field in fields.items()}
+        rows = {name: self._rows[name] for name in fields}
+        try:
+            for name, record in call:
+                index = fields[name].write_record(record)
+                first, count = self._rows[name]
+                is_next = self.types[name].sequence and count
+                self._rows[name] = (first, count + 1) if is_next else (index, 1)
+        except BaseException:
+            for name, field in fields.items():
+                field.rollback(counts[name])
+            self._rows.update(rows)
+            raise
+
+    def flush(self) -> None:
+        """Makes what is written safe if this process is killed; with `durability='flush'`, also on disk."""
+        has_new = False
+        for field in self._fields.values():
+            if field.pending:
+                has_new = True
+                field.flush()
+        if has_new and self._store.durability is Durability.FLUSH:
+            self._mark.sync()
+
+    def commit(self) -> int:
+        """Writes the refs of the episode, and returns the index of its datapoint."""
+        row: list[int] = []
+        for name, field_type in self.types.items():
+            first, count = self._rows[name]
+            if field_type.sequence:
+                row += [first, count] if count or field_type.optional else [0, 0]
+            else:
+                row.append(first)
+        index = self._refs.count
+        self._end(row)
+        return index
+
+    def discard(self) -> None:
+        """Ends the episode without a datapoint."""
+        for field in self._fields.values():
+            field.rollback(field.appender.count)
+        self._end(None)
+
+    def leave(self) -> None:
+        """Leaves the files as a kill does. They can no longer be written to."""
+        try:
+            self.flush()
+            if self._store.durability:
+                self._mark.sync()
+        finally:
+            for bag in self._bags:
+                bag.appender.release_lock()
+
+    def keep_partial(self, metadata: Metadata, encode: Callable[[str], Any]) -> Partial | None:
+        """Makes the open episode of an earlier writer a datapoint; returns None if it wrote nothing.
+
+        Args:
+            metadata: The metadata, of which `times` ties fields that have one item each at a time. They are
+                cut to the shortest.
+            encode: Returns the record of a plain field that is not set; KeyError if it gets none.
+        """
+        before = dict(zip((bag.name for bag in self._bags), self._mark.open_counts or (), strict=True))
+        counts = {name: field.count - before[name] for name, field in self._fields.items()}
+        if not any(counts.values()):
+            self._mark.set_open(None)
+            return None
+        _cut_to_times(counts, self.types, metadata)
+        row: list[int] = []
+        unset: list[str] = []
+        for name, field_type in self.types.items():
+            first, count, field = before[name], counts[name], self._fields[name]
+            if field_type.sequence:
+                row += [first, count] if count else [MISSING if field_type.optional else 0, 0]
+            elif count:
+                row.append(field.count - 1)
+            else:
+                record = None
+                try:
+                    record = encode(name)
+                except KeyError:
+                    unset += [] if field_type.optional else [name]
+                row.append(field.write_record(record))
+        partial = Partial(None if unset else self._refs.count, unset)
+        self.flush()
+        self._end(None if unset else row)
+        return partial
+
+    def _end(self, row: list[int] | None) -> None:
+        index = self._refs.count
+        try:
+            if row is not None:
+                self._refs.write_row(row)
+            self.flush()
+            self._refs.flush()
+        except BaseException:
+            self._refs.rollback(index)
+            raise
+        if not self._store.is_remote:
+            self._mark.set_open(None)
+
+
+def _cut_to_times(counts: dict[str, int], types: Spec, metadata: Metadata) -> None:
+    """Cuts sequences to the number of their times, and the times to the shortest of these sequences."""
+    tied: dict[str, list[str]] = {}
+    for name, facts in metadata.get('fields', {}).items():
+        times = facts.get('times') if isinstance(facts, dict) else None
+        pair = {name, times}
+        if isinstance(times, str) and pair <= types.keys() and all(types[each].sequence for each in pair):
+            tied.setdefault(times, [times]).append(name)
+    for names in tied.values():
+        shortest = min(counts[name] for name in names)
+        counts.update(dict.fromkeys(names, shortest))

@@ -1,0 +1,26 @@
+"""Reopens a dataset folder that a writer has left, to close it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from bags.dataset.encoder import Encoder
+from bags.dataset.spec import Spec, type_texts
+from bags.dataset.writer import DatasetWriter
+
+
+def reopen(
+    path: str,
+    types: Spec,
+    partial: Literal['keep', 'drop'] = 'keep',
+    values: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> DatasetWriter:
+    """Resumes a folder with its spec, only to close it; `partial` and `values` as of `bags.recover`."""
+    encoder = Encoder({name: types[name] for name in values or {} if name in types}, None)
+    records = {name: encoder.encode_item(name, value, None) for name, value in (values or {}).items()}
+    encoders = {field_type.word: bytes for field_type in types.values()}
+    return DatasetWriter(
+        path, type_texts(types), encoders, resume=True, partial=partial, partial_values=records, **options
+    )
