@@ -64,6 +64,20 @@ def test_episodes(tmp_path):
     assert "'reach the left corner', camera (8, 64, 64, 3), joints (8, 2)" in printed
 
 
+@pytest.mark.slow
+def test_record(tmp_path):
+    pytest.importorskip('PIL')
+    rates = 'camera at 25 Hz, joints at 100 Hz, sound at 20 Hz'
+    assert run('record.py', tmp_path).splitlines() == [
+        'followed: take 0',
+        'followed: take 2',
+        'recovered: datapoint 0 of the last shard is what was written before the kill',
+        f'take 0: {rates}',
+        f'take 2: {rates}',
+        f'take 0: {rates}',
+    ]
+
+
 def test_clean(tmp_path):
     pytest.importorskip('PIL')
     printed = run('clean.py', tmp_path)
