@@ -118,9 +118,10 @@ def main(folder: Path) -> None:
     print(f'recovered: datapoint {shard.partial} of the last shard is what was written before the kill')
     with bags.open(folder) as dataset:
         for index in range(len(dataset)):
-            counts = {name: int(dataset.item_counts([index], name)[0]) for name in STREAMS}
+            counts = {name: int(dataset.item_counts(np.array([index]), name)[0]) for name in STREAMS}
             are_whole = all(
-                counts[name] == int(dataset.item_counts([index], f'{name}_time')[0]) for name in STREAMS
+                counts[name] == int(dataset.item_counts(np.array([index]), f'{name}_time')[0])
+                for name in STREAMS
             )
             task = dataset[index, 'task']['task']
             print(

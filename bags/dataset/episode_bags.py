@@ -9,11 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from bags.bag.journal import Journal
+from bags.bag.open import open_bag
+from bags.bag.options import ReaderOptions
+from bags.dataset.field import Record
 from bags.dataset.field_writer import FieldWriter, RefsWriter
 from bags.dataset.metadata import Metadata
 from bags.dataset.refs import MISSING
+from bags.dataset.registry import frames_of
+from bags.dataset.resume import LINKED
 from bags.dataset.spec import Spec
+from bags.errors import BagsError
 from bags.storage import Durability, Store
 
 Call = list[tuple[str, Any]]
@@ -127,7 +136,7 @@ class EpisodeBags:
         if not any(counts.values()):
             self._mark.set_open(None)
             return None
-        _cut_to_times(counts, self.types, metadata)
+        self._cut_to_times(counts, metadata)
         row: list[int] = []
         unset: list[str] = []
         for name, field_type in self.types.items():
@@ -161,15 +170,41 @@ class EpisodeBags:
         if not self._store.is_remote:
             self._mark.set_open(None)
 
+    def _cut_to_times(self, counts: dict[str, int], metadata: Metadata) -> None:
+        """Cuts sequences to the number of their times, and the times to the shortest of these sequences.
 
-def _cut_to_times(counts: dict[str, int], types: Spec, metadata: Metadata) -> None:
-    """Cuts sequences to the number of their times, and the times to the shortest of these sequences."""
-    tied: dict[str, list[str]] = {}
-    for name, facts in metadata.get('fields', {}).items():
-        times = facts.get('times') if isinstance(facts, dict) else None
-        pair = {name, times}
-        if isinstance(times, str) and pair <= types.keys() and all(types[each].sequence for each in pair):
-            tied.setdefault(times, [times]).append(name)
-    for names in tied.values():
-        shortest = min(counts[name] for name in names)
-        counts.update(dict.fromkeys(names, shortest))
+        An item has one time, or a video one for each frame: then whole videos are kept.
+        """
+        types = self.types
+        tied: dict[str, list[str]] = {}
+        for name, facts in metadata.get('fields', {}).items():
+            times = facts.get('times') if isinstance(facts, dict) else None
+            pair = {name, times}
+            if isinstance(times, str) and pair <= types.keys() and all(types[each].sequence for each in pair):
+                tied.setdefault(times, [times]).append(name)
+        for names in tied.values():
+            # The number of times that the first n records have, for each n.
+            ends = {name: self._time_counts(name, counts[name]) for name in names}
+            shortest, before = min(int(each[-1]) for each in ends.values()), -1
+            while shortest != before:
+                before = shortest
+                for each in ends.values():
+                    shortest = min(shortest, int(each[each <= shortest][-1]))
+            for name in names:
+                counts[name] = int((ends[name] <= shortest).nonzero()[0][-1])
+
+    def _time_counts(self, name: str, count: int) -> npt.NDArray[np.int64]:
+        """Returns the number of times of the first n of some records of a field, int64 (count + 1,)."""
+        field, field_type = self._fields[name], self.types[name]
+        open_frames = frames_of(field_type.word)
+        if open_frames is None or field.path.endswith(LINKED[0]):
+            return np.arange(count + 1)
+        bag = open_bag(self._store, field.path, ReaderOptions())
+        found = [0]
+        for index in range(field.count - count, field.count):
+            try:
+                frames = open_frames(Record(bag, index, name, field_type.text), *field_type.args)
+                found.append(found[-1] + len(frames))
+            except (BagsError, ValueError):
+                break  # Videos from here on are left out.
+        return np.array(found, np.int64)

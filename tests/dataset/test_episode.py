@@ -222,6 +222,27 @@ def test_fields_tied_by_times_are_cut_to_the_shortest(tmp_path):
     assert (row['state'], row['time']) == ([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 2.0, 3.0])
 
 
+@pytest.mark.parametrize(('times', 'clips', 'kept'), [(25, 3, (20, 2)), (40, 3, (30, 3)), (9, 2, (0, 0))])
+def test_times_of_frames_are_cut_to_whole_clips(times, clips, kept, tmp_path):
+    pytest.importorskip('av')
+    spec = {'clips': 'mp4(10)[]', 'time': 'float(8)[]', 'other': 'int(8)[]'}
+    facts = {'fields': {'clips': {'times': 'time'}, 'other': {'times': 'time'}}}
+    with (
+        contextlib.suppress(RuntimeError),
+        bags.DatasetWriter(tmp_path / 'x', spec, metadata=facts) as writer,
+        writer.begin() as episode,
+    ):
+        for _ in range(clips):
+            episode.append({'clips': np.zeros((10, 32, 32, 3), np.uint8)})
+        for number in range(times):
+            episode.append({'time': number / 10, 'other': number})
+        raise RuntimeError
+    assert bags.recover(tmp_path / 'x')[0].partial == 0
+    with bags.open(tmp_path / 'x') as dataset:
+        counts = [int(dataset.item_counts(np.array([0]), name)[0]) for name in ('time', 'other', 'clips')]
+    assert counts == [kept[0], kept[0], kept[1]]
+
+
 def test_an_episode_lies_in_one_shard(tmp_path):
     with bags.ShardedDatasetWriter(tmp_path / 'x', {'frame': 'bytes[]'}, shard_size=10_000) as writer:
         for _ in range(3):
@@ -229,7 +250,7 @@ def test_an_episode_lies_in_one_shard(tmp_path):
                 for _ in range(50):
                     episode.append({'frame': bytes(1000)})
         assert (writer.shards, episode.index) == (3, 2)
-    assert bags.open(tmp_path / 'x').item_counts(range(3), 'frame').tolist() == [50] * 3
+    assert bags.open(tmp_path / 'x').item_counts(np.arange(3), 'frame').tolist() == [50] * 3
 
 
 # Against a model.
