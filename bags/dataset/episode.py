@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Self
 
@@ -52,7 +53,7 @@ class Episode:
         """Called when it is committed or discarded."""
         self._interval = flush_seconds / 2  # An item waits for one interval, and for the writing of others.
         self._changed = threading.Condition()
-        self._queue: list[Call] = []
+        self._queue: deque[Call] = deque()
         self._queued_bytes = 0
         self._flushes_asked = self._flushes_done = 0
         self._has_ended = False
@@ -134,7 +135,7 @@ class Episode:
         """
         self._expect_open()
         with self._changed:
-            dropped, self._queue = self._queue, []
+            dropped, self._queue = self._queue, deque()
         for call in dropped:
             close_files(record for _, record in call)
         self._end()
@@ -224,17 +225,17 @@ class Episode:
     # In the thread of the episode, which alone uses the bags until it ends.
 
     def _write_queue(self) -> None:
-        queue: list[Call] = []
+        queue: deque[Call] = deque()
         is_last = False
         try:
             while not is_last:
                 with self._changed:
                     self._changed.wait_for(self._is_due, self._interval)
-                    queue, self._queue, self._queued_bytes = self._queue, [], 0
+                    queue, self._queue, self._queued_bytes = self._queue, deque(), 0
                     is_last, asked = self._has_ended, self._flushes_asked
                     self._changed.notify_all()
                 while queue:
-                    self._bags.write(queue.pop(0))
+                    self._bags.write(queue.popleft())
                 self._bags.flush()
                 with self._changed:
                     self._flushes_done = asked
@@ -242,7 +243,7 @@ class Episode:
         except BaseException as exc:
             with self._changed:
                 queue += self._queue
-                self._error, self._queue = exc, []
+                self._error, self._queue = exc, deque()
                 self._changed.notify_all()
             for call in queue:
                 close_files(record for _, record in call)
