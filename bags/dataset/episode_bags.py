@@ -56,6 +56,8 @@ class EpisodeBags:
         self.types: Spec = {name: bag.type for name, bag in self._fields.items()}
         self._rows = dict.fromkeys(self.types, (MISSING, 0))
         """First record and number of records of each field: all keys, as other threads read `counts`."""
+        self._has_new = False
+        """Whether records were written since the last flush: large ones are not buffered."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -72,6 +74,7 @@ class EpisodeBags:
         fields = {name: self._fields[name] for name, _ in call}
         counts = {name: field.count for name, field in fields.items()}
         rows = {name: self._rows[name] for name in fields}
+        self._has_new = True
         try:
             for name, record in call:
                 index = fields[name].write_record(record)
@@ -86,13 +89,14 @@ class EpisodeBags:
 
     def flush(self) -> None:
         """Makes what is written safe if this process is killed; with `durability='flush'`, also on disk."""
-        has_new = False
+        has_new = self._has_new
         for field in self._fields.values():
             if field.pending:
                 has_new = True
                 field.flush()
         if has_new and self._store.durability is Durability.FLUSH:
             self._mark.sync()
+        self._has_new = False
 
     def commit(self) -> int:
         """Writes the refs of the episode, and returns the index of its datapoint."""

@@ -133,7 +133,10 @@ class DatasetWriter(BaseWriter):
                     self._discard()
             for bag in self._bags:
                 with contextlib.suppress(OSError):
-                    bag.close()
+                    if self._mark.open_counts is None:
+                        bag.close()
+                    else:  # Closed bags would lose the open episode: the next writer finds it.
+                        bag.appender.release_lock()
             self._lock.release()
             raise
         self._flushed = time.monotonic()

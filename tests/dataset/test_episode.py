@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 
 import bags
+from bags.bag.journal import certain_counts
+from bags.storage import store_for
 
 SPEC = {
     'task': 'utf8',
@@ -241,6 +243,29 @@ def test_times_of_frames_are_cut_to_whole_clips(times, clips, kept, tmp_path):
     with bags.open(tmp_path / 'x') as dataset:
         counts = [int(dataset.item_counts(np.array([0]), name)[0]) for name in ('time', 'other', 'clips')]
     assert counts == [kept[0], kept[0], kept[1]]
+
+
+def test_a_wrong_value_for_an_open_episode_does_not_lose_it(tmp_path):
+    left_open(tmp_path / 'x', {})
+    with pytest.raises(bags.EncodeError, match="field 'task' of type utf8"):
+        bags.DatasetWriter(tmp_path / 'x', SPEC, resume=True, partial_values={'task': 5})
+    assert bags.recover(tmp_path / 'x', values={'task': 'given'})[0].partial == 1
+    assert len(content(tmp_path / 'x')[1]['state']) == 5
+
+
+@pytest.mark.parametrize('size', [1000, 9 << 20])
+def test_large_records_of_an_open_episode_are_synced(size, tmp_path):
+    path = tmp_path / 'x'
+    with (
+        bags.DatasetWriter(path, {'blob': 'bytes[]'}, durability='flush') as writer,
+        writer.begin() as episode,
+    ):
+        episode.append({'blob': bytes(size)})
+        episode.flush()
+        bags_of = [str(path / 'refs.bag'), str(path / 'blob.bag')]
+        store, mark = store_for(path / 'unfinished')
+        os.truncate(path / 'limits.blob.bag', 0)  # What a power cut may do to limits that are not synced.
+        assert certain_counts(store, mark, bags_of) == [0, 1]
 
 
 def test_an_episode_lies_in_one_shard(tmp_path):
