@@ -77,9 +77,12 @@ class UnclosedBag:
         self.limits: Output
         if mode not in ('create', 'append', 'overwrite'):
             raise ValueError(f"mode: expected 'create', 'append' or 'overwrite', got {mode!r}")
+        self._was_closed = store.is_remote
+        """Whether the bag to append to was closed."""
         self.sums: Output | None = None
         self._has_companion = False
-        """Whether the checksum of the bag's companion is saved already."""
+        """Whether the checksum of the bag's companion is saved already, in a bag that was closed. In one that
+        was not, a power cut may have damaged it."""
         exists = mode == 'append' and (store.exists(path) or store.exists(limits_name(path)))
         if mode == 'create' or (mode == 'append' and not exists):
             self._create(checksum)
@@ -106,10 +109,11 @@ class UnclosedBag:
 
     def set_companion(self, data: bytes) -> None:
         """Saves the checksum of the bag's companion, unless it is saved already."""
-        if self.sums is not None and not self._has_companion:
+        entry = table_of([digest_function()(data)])
+        if self.sums is not None and not self._has_companion and self.sums.read(0, ENTRY) != entry:
             rest = self.sums.read(ENTRY, self.sums.size)
             self.sums.size = 0
-            self.sums.write([table_of([digest_function()(data)]), rest])
+            self.sums.write([entry, rest])
             if self.journal is not None:
                 self.journal.must_sync = True
 
@@ -121,7 +125,8 @@ class UnclosedBag:
             table = self.store.read(beside)
             if len(table) < size:
                 raise CorruptError(beside, None, f'expected the checksums of {self.count} records at least')
-            self._has_companion = table[:ENTRY] != table_of([digest_function()(b'')])
+            is_saved = table[:ENTRY] != table_of([digest_function()(b'')])
+            self._has_companion = is_saved and self._was_closed
             self._open_checksums(beside, table[:size])
         elif exists or checksum:
             bag = self._open_bag() if self.count else None
@@ -172,6 +177,7 @@ class UnclosedBag:
             # Checks that the bag is closed. A damaged bag with limits beside it would count as one that is
             # being written.
             open_bag(self.store, self.path, ReaderOptions(limits_placement=self.placement))
+            self._was_closed = True
             self.store.create(beside).close()
         self._lock = self.store.lock(beside)
         try:

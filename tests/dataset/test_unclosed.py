@@ -128,3 +128,17 @@ def test_limits_are_lost_that_an_earlier_datapoint_needs(tmp_path):
             writer.append(row)
     with bags.open(tmp_path / 'a') as reader:
         assert [row['nums'].tolist() for row in reader] == [row['nums'].tolist() for row in rows]
+
+
+def test_the_checksum_of_the_spec_is_renewed_after_a_power_cut(tmp_path):
+    """A power cut may leave a part of a write that was not synced."""
+    writer = bags.DatasetWriter(tmp_path / 'x', {'id': 'int(8)'}, checksum=True)
+    writer.append({'id': 7}, flush=True)
+    leave_open(writer)
+    del writer
+    gc.collect()
+    with (tmp_path / 'x/refs.bag.xxh3').open('r+b') as file:
+        file.write(b'abc')
+    bags.recover(tmp_path / 'x')
+    assert bags.verify(tmp_path / 'x') == []
+    assert bags.open(tmp_path / 'x', checksum=True)[0]['id'] == 7
