@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
 from bags.bag.temporary_files import remove_leftovers, remove_tree, temporary_path
-from bags.dataset.encoder import Encoder
-from bags.dataset.episode import Episode
+from bags.dataset.encoder import Encoder, close_files
+from bags.dataset.episode import Episode, encode_call
 from bags.dataset.field_writer import field_compressions
 from bags.dataset.json_files import write_json
 from bags.dataset.listing import dataset_of_shard, shard_numbers
@@ -155,7 +155,9 @@ class BaseWriter(ABC):
             EncodeError: As for `Episode.set`; nothing has begun.
             ValueError: The writer is closed, or an episode is open.
         """
-        return self.begin_episode(values or {}, positive_seconds('flush', flush), 0)
+        seconds = positive_seconds('flush', flush)
+        close_files(record for _, record in encode_call(self.types, self.encode_item, values or {}, None))
+        return self.begin_episode(values or {}, seconds, 0)
 
     @abstractmethod
     def begin_episode(self, values: Mapping[str, Any], flush_seconds: float, offset: int) -> Episode:

@@ -14,9 +14,9 @@ from typing import Any, Literal, Self
 
 from bags.dataset.encoder import close_files
 from bags.dataset.episode_bags import Call, EpisodeBags
+from bags.dataset.spec import Spec
 from bags.errors import EncodeError
 from bags.formats.encoded import BorrowedFile
-from bags.links.link import Link
 
 MAX_QUEUED_BYTES = 100_000_000
 """Bytes of records that wait to be written; then calls wait."""
@@ -92,7 +92,7 @@ class Episode:
             ValueError, OSError: As for `append`.
         """
         self._put(self._encode(values, are_items=False))
-        self._set_fields |= values.keys()
+        self._set_fields |= {name for name, value in values.items() if value is not None}
 
     def flush(self) -> None:
         """Makes all items so far safe if this process is killed; with `durability='flush'`, also on disk."""
@@ -181,26 +181,13 @@ class Episode:
     def _encode(self, values: Mapping[str, Any], are_items: bool) -> Call:
         """Returns the records of values, all of which are encoded before one is written."""
         self._expect_open()
-        types, found = self._bags.types, []
-        try:
-            for name, value in values.items():
-                field_type = types.get(name)
-                if field_type is None:
-                    detail = f'is not in the spec, which has {", ".join(map(repr, types))}'
-                    raise EncodeError(str(name), '?', detail)
-                if field_type.sequence is not are_items:
-                    detail = (
-                        'is no sequence: set() sets it' if are_items else 'is a sequence: append() appends'
-                    )
-                    raise EncodeError(name, field_type.text, detail)
-                item = self._appended[name] if are_items else None
-                record = self._encode_item(name, value, item)
-                # The file of a caller may be moved before the record is written.
-                found.append((name, _loaded(record) if isinstance(record, BorrowedFile) else record))
-        except BaseException:
-            close_files(record for _, record in found)
-            raise
-        return found
+        for name, value in values.items():
+            if value is None and not are_items and name in self._set_fields:
+                raise EncodeError(
+                    name, self._bags.types[name].text, 'is set already: expected a value, got None'
+                )
+        counts = self._appended if are_items else None
+        return encode_call(self._bags.types, self._encode_item, values, counts)
 
     def _put(self, call: Call) -> None:
         with self._changed:
@@ -231,14 +218,16 @@ class Episode:
             while not is_last:
                 with self._changed:
                     self._changed.wait_for(self._is_due, self._interval)
-                    queue, self._queue, self._queued_bytes = self._queue, deque(), 0
+                    queue, self._queue = self._queue, deque()
                     is_last, asked = self._has_ended, self._flushes_asked
                     self._changed.notify_all()
+                size = sum(_size(entry) for call in queue for entry in call)
                 while queue:
                     self._bags.write(queue.popleft())
                 self._bags.flush()
                 with self._changed:
                     self._flushes_done = asked
+                    self._queued_bytes -= size
                     self._changed.notify_all()
         except BaseException as exc:
             with self._changed:
@@ -249,8 +238,48 @@ class Episode:
                 close_files(record for _, record in call)
 
     def _is_due(self) -> bool:
-        is_full = self._queued_bytes >= MAX_QUEUED_BYTES // 4
+        is_full = bool(self._queue) and self._queued_bytes >= MAX_QUEUED_BYTES // 4
         return self._has_ended or is_full or self._flushes_asked > self._flushes_done
+
+
+def encode_call(
+    types: Spec,
+    encode_item: Callable[[str, Any, int | None], Any],
+    values: Mapping[str, Any],
+    counts: Mapping[str, int] | None,
+) -> Call:
+    """Returns the records of items of sequences, or of the values of plain fields.
+
+    Args:
+        types: The types of all fields.
+        encode_item: Returns the record of a value, given its field and the number of the item.
+        values: By field.
+        counts: Number of items of each sequence so far; None for plain fields.
+
+    Raises:
+        EncodeError: No such field, one of the other kind, or a value that cannot be encoded.
+    """
+    found: Call = []
+    try:
+        for name, value in values.items():
+            field_type = types.get(name)
+            if field_type is None:
+                detail = f'is not in the spec, which has {", ".join(map(repr, types))}'
+                raise EncodeError(str(name), '?', detail)
+            if field_type.sequence is (counts is None):
+                is_plain = counts is not None
+                detail = 'is no sequence: set() sets it' if is_plain else 'is a sequence: append() appends'
+                raise EncodeError(name, field_type.text, detail)
+            if value is None and field_type.optional and counts is None:
+                found.append((name, None))
+                continue
+            record = encode_item(name, value, None if counts is None else counts[name])
+            # The file of a caller may be moved before the record is written.
+            found.append((name, _loaded(record) if isinstance(record, BorrowedFile) else record))
+    except BaseException:
+        close_files(record for _, record in found)
+        raise
+    return found
 
 
 def _loaded(record: Any) -> bytes:
@@ -261,4 +290,4 @@ def _loaded(record: Any) -> bytes:
 
 def _size(entry: tuple[str, Any]) -> int:
     record = entry[1]
-    return ENTRY_BYTES if isinstance(record, Link) or hasattr(record, 'read') else ENTRY_BYTES + len(record)
+    return ENTRY_BYTES + (len(record) if isinstance(record, bytes) else 0)

@@ -18,6 +18,10 @@ def reopen(
     **options: Any,
 ) -> DatasetWriter:
     """Resumes a folder with its spec, only to close it; `partial` and `values` as of `bags.recover`."""
+    for name in values or {}:
+        if name not in types or types[name].sequence:
+            plain = ', '.join(repr(each) for each, field_type in types.items() if not field_type.sequence)
+            raise KeyError(f'values: no plain field {name!r}; the plain fields are {plain}')
     encoder = Encoder({name: types[name] for name in values or {} if name in types}, None)
     records = {name: encoder.encode_item(name, value, None) for name, value in (values or {}).items()}
     encoders = {field_type.word: bytes for field_type in types.values()}

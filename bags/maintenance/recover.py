@@ -95,6 +95,7 @@ def recover(
         FileNotFoundError: No dataset or bag at the path.
         BlockingIOError: A writer has it open.
         CorruptError: It is damaged; see `bags.verify`.
+        KeyError: `values` has no plain field of the dataset.
         ValueError: Another library wrote it, and it cannot be closed; or, with `keep_readable`, a field is
             linked.
     """

@@ -268,6 +268,34 @@ def test_large_records_of_an_open_episode_are_synced(size, tmp_path):
         assert certain_counts(store, mark, bags_of) == [0, 1]
 
 
+def test_values_that_do_not_fit_change_nothing(tmp_path):
+    with bags.ShardedDatasetWriter(tmp_path / 'x', SPEC) as writer:
+        writer.append({'task': 'whole', 'state': [], 'time': []})
+    before = sorted(tmp_path.rglob('*'))
+    with bags.ShardedDatasetWriter(tmp_path / 'x', SPEC, resume=True) as writer:
+        with pytest.raises(bags.EncodeError, match="'task'"):
+            writer.begin({'task': 7})
+    assert sorted(tmp_path.rglob('*')) == before
+    left_open(tmp_path / 'y', {})
+    for name in ('nope', 'state'):
+        with pytest.raises(
+            KeyError, match=f"no plain field '{name}'; the plain fields are 'success', 'task'"
+        ):
+            bags.recover(tmp_path / 'y', values={name: 1})
+    assert bags.recover(tmp_path / 'y', values={'task': 'given'})[0].partial == 1
+
+
+def test_optional_fields_take_none_until_they_are_set(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'x', SPEC) as writer, writer.begin({'success': None}) as episode:
+        episode.set({'task': 'cup', 'success': None})
+        episode.set({'success': True})
+        with pytest.raises(bags.EncodeError, match='is set already'):
+            episode.set({'success': None})
+        with pytest.raises(bags.EncodeError, match="'task'"):
+            episode.set({'task': None})
+    assert content(tmp_path / 'x')[0]['success'] is True
+
+
 def test_an_episode_lies_in_one_shard(tmp_path):
     with bags.ShardedDatasetWriter(tmp_path / 'x', {'frame': 'bytes[]'}, shard_size=10_000) as writer:
         for _ in range(3):
