@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import threading
@@ -89,7 +90,7 @@ def max_open_bags(descriptors: int = 2) -> int:
 class FifoCache(dict[Key, Value]):
     """A cache that makes missing values, and drops the oldest ones beyond a maximum (first in, first out).
 
-    A hit costs one dict access and no lock. A dropped value lives as long as a caller uses it.
+    A hit costs one dict access and no lock. A cache of thousands drops some at once. A dropped value lives as long as a caller uses it.
 
     Args:
         make: Function from a key to its value.
@@ -104,8 +105,10 @@ class FifoCache(dict[Key, Value]):
         value = self.make(key)
         while len(self) >= self.max_items:
             try:
-                del self[next(iter(self))]
-            except (KeyError, RuntimeError, StopIteration):
+                # Of a large cache some at once: a dict finds its first key by passing over all dropped ones.
+                for oldest in [*itertools.islice(self, 1 + self.max_items // 1024)]:
+                    del self[oldest]
+            except (KeyError, RuntimeError):
                 pass  # Another thread did it. A lock could stay held in a forked child.
         self[key] = value
         return value

@@ -192,6 +192,14 @@ def test_a_fifo_cache_drops_the_oldest():
     assert list(cache) == [3, 1]
 
 
+def test_a_large_fifo_cache_keeps_almost_as_many_as_it_may():
+    cache = FifoCache(str, 5000)
+    counts = [len(cache) for key in range(30_000) if cache[key]]
+    assert max(counts) == 5000
+    assert min(counts[5000:]) > 4990
+    assert list(cache) == list(range(30_000 - len(cache), 30_000))
+
+
 @contextlib.contextmanager
 def collecting(work, number):
     """Collects garbage whenever an object is made, and once does work during it, as another thread may."""
