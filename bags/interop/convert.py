@@ -189,8 +189,8 @@ def convert(
             _noting_damage(log),
             show_progress('importing', source.count - start, 'datapoints', show=progress) as advance,
         ):
+            size = writer.size
             for name, datapoint in loaded:
-                before = writer.size
                 length = datapoint.length if isinstance(datapoint, Damaged) else 1
                 try:
                     _append(writer, name, datapoint)
@@ -202,7 +202,8 @@ def convert(
                         left_out.append([start, exc.name, exc.detail, length])
                         log.save()
                 start += length
-                advance(length, writer.size - before)
+                before, size = size, writer.size
+                advance(length, size - before)
         if writer.replacement is not None:
             for folder in source.opener.folders:
                 writer.replacement.expect_outside(folder)
