@@ -90,7 +90,8 @@ def max_open_bags(descriptors: int = 2) -> int:
 class FifoCache(dict[Key, Value]):
     """A cache that makes missing values, and drops the oldest ones beyond a maximum (first in, first out).
 
-    A hit costs one dict access and no lock. A cache of thousands drops some at once. A dropped value lives as long as a caller uses it.
+    A hit costs one dict access and no lock. A cache of thousands drops some at once. A dropped value lives as
+    long as a caller uses it.
 
     Args:
         make: Function from a key to its value.
