@@ -206,7 +206,7 @@ def _complete_records(
             raise CorruptError(folder, None, f'field {field!r}: {detail}')
     dropping = set()
     for name in format.spec:
-        if f'{name}/values' in counts:
+        if f'{name}/values' in counts and name in counts:  # The links are created last.
             paths = [store.join(folder, f'{name}.{each}') for each in ('links', 'values')]
             links, values = (open_bag(store, each, options) for each in paths)
             count = first_lost(links, values, counts[f'{name}/files'])

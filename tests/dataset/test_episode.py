@@ -272,9 +272,10 @@ def test_values_that_do_not_fit_change_nothing(tmp_path):
     with bags.ShardedDatasetWriter(tmp_path / 'x', SPEC) as writer:
         writer.append({'task': 'whole', 'state': [], 'time': []})
     before = sorted(tmp_path.rglob('*'))
-    with bags.ShardedDatasetWriter(tmp_path / 'x', SPEC, resume=True) as writer:
-        with pytest.raises(bags.EncodeError, match="'task'"):
-            writer.begin({'task': 7})
+    writer = bags.ShardedDatasetWriter(tmp_path / 'x', SPEC, resume=True)
+    with pytest.raises(bags.EncodeError, match="'task'"):
+        writer.begin({'task': 7})
+    writer.close()
     assert sorted(tmp_path.rglob('*')) == before
     left_open(tmp_path / 'y', {})
     for name in ('nope', 'state'):

@@ -578,3 +578,13 @@ def test_what_is_made_of_whole_datasets(raw, monkeypatch):
     bags.create_index(path, 'name')
     with bags.open(path) as reader:
         assert reader.find('name', 'n049') == 49
+
+
+def test_a_writer_that_was_killed_before_it_created_the_links(raw):
+    writer = bags.DatasetWriter(raw / 'data', SPEC, links=LINKS)
+    leave_open(writer)
+    del writer
+    (raw / 'data/vector.links').unlink()
+    assert bags.recover(raw / 'data')[0].kept == 0
+    with bags.open(raw / 'data') as dataset:
+        assert (len(dataset), dataset.unfinished) == (0, False)
