@@ -234,11 +234,11 @@ def _check_others(root: str, format: str, taken: list[str], others: list[str]) -
 def _files(own: list[str], names: list[str], *, keep: bool) -> Detected:
     """Chooses the files that are datapoints."""
     if not keep:
-        data = [name for name in own if not is_beside(name)]
-        stems = {split_name(name)[0] for name in data}
+        beside = {name for name in own if is_beside(name)}
+        stems = {split_name(name)[0] for name in own if name not in beside}
         # A checksum or a text that shares its name with another file is a field of the same datapoint.
-        if data:
-            own = [name for name in own if not is_beside(name) or split_name(name)[0] in stems]
+        if stems:
+            own = [name for name in own if name not in beside or split_name(name)[0] in stems]
         else:
             own = [name for name in own if not matches(name, NO_DATA)]
         own = _without_strays(own)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 
@@ -57,6 +58,7 @@ def field_of(extension: str) -> str:
     return name if name[0].isalpha() or name[0] == '_' else f'_{name}'
 
 
+@functools.lru_cache
 def type_of(extension: str) -> str:
     """Returns the type for files with an extension; 'bytes' for unknown ones."""
     last = extension.rpartition('.')[2].lower()
@@ -79,6 +81,7 @@ def fields_of_media(datapoints: Iterable[Collection[str]]) -> Callable[[str], st
     return lambda field: renamed.get(field, field)
 
 
+@functools.lru_cache
 def extension_of(field: str, word: str) -> str:
     """Returns the extension of the files of a field.
 

@@ -153,10 +153,11 @@ def importer_for(names: Iterable[str]) -> tuple[Importer, list[str], list[str]] 
         if this library has a type for all of them.
     """
     names = [name for name in names if not is_hidden(name)]
-    beside = [name for name in names if is_beside(name)]
-    own = [name for name in names if name not in beside]
-    if all(type_of(split_name(name)[1]) != 'bytes' for name in own):
+    if all(type_of(split_name(name)[1]) != 'bytes' or is_beside(name) for name in names):
         return None
+    own, beside = list[str](), list[str]()
+    for name in names:
+        (beside if is_beside(name) else own).append(name)
     for name in names_of_added(GROUP):
         try:
             importer = find_importer(name)
