@@ -1,4 +1,4 @@
-"""A folder of files as a source of datapoints, which are determined by the file names alone.
+"""A folder of files, or a zip of them, as a source of datapoints: the file names alone determine these.
 
 Layouts:
 
@@ -19,7 +19,7 @@ import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from bags.concurrency import cached_attribute
 from bags.errors import SourceError
@@ -38,7 +38,7 @@ from bags.interop.files import (
 from bags.interop.metadata import Metadata, join, read_metadata
 from bags.interop.source import find_filesystem
 from bags.links.link import Link
-from bags.links.sources import OpenedLink
+from bags.links.sources import LinkOpener, OpenedLink
 from bags.validation import one_of
 
 STREAMED_BYTES = 1 << 24
@@ -77,28 +77,94 @@ def list_files(root: str, storage_options: Mapping[str, Any] | None = None) -> t
     return sorted(files), sorted([*empty, *linked])
 
 
+class Files(Protocol):
+    """Files by their paths in a folder or an archive."""
+
+    root: str
+    """The folder or archive, for errors and as the origin of datapoints."""
+    compressed: int
+    """Number of files that cannot be linked, as they are stored compressed."""
+
+    def sizes(self) -> Mapping[str, int]:
+        """Returns the bytes of all files."""
+
+    def head(self, name: str, size: int | None = None) -> bytes:
+        """Returns the first bytes of a file; all if `size` is None."""
+
+    def read(self, name: str, word: str) -> Any:
+        """Returns the value for a file, as of `checked_value`, or the path of a local video or recording.
+
+        Raises:
+            SourceError: The file is damaged, or not of its type.
+        """
+
+    def link(self, name: str, word: str, opener: LinkOpener) -> Any:
+        """Returns a link to the content of a file, or what `read` does if it is compressed.
+
+        Raises:
+            SourceError: As `read`; the content is only looked at as far as `checked_link` does.
+        """
+
+
+class Folder:
+    """The files of a folder, local or at a URL."""
+
+    compressed = 0
+
+    def __init__(self, root: str, storage_options: Mapping[str, Any] | None = None) -> None:
+        self.root = root
+        self._fs, path = find_filesystem(root.rstrip('/') or '/', storage_options)
+        self._path = path.rstrip('/')
+
+    def sizes(self) -> Mapping[str, int]:
+        found = self._fs.find(self._path, detail=True)
+        return {name[len(self._path) + 1 :]: int(facts['size'] or 0) for name, facts in found.items()}
+
+    def head(self, name: str, size: int | None = None) -> bytes:
+        data: bytes = self._fs.cat_file(f'{self._path}/{name}', end=size)
+        return data
+
+    def read(self, name: str, word: str) -> Any:
+        path, inner = f'{self.root.rstrip("/")}/{name}', f'{self._path}/{name}'
+        try:
+            if 'file' in self._fs.protocol:
+                with open(inner, 'rb') as file:
+                    if word not in ('video', 'audio') or os.path.getsize(inner) < STREAMED_BYTES:
+                        return checked_value(path, word, file.read())
+                    checked_value(path, word, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+                return inner
+            return checked_value(path, word, self.head(name))
+        except OSError as exc:
+            raise SourceError(path, f'cannot be read: {exc}') from exc
+
+    def link(self, name: str, word: str, opener: LinkOpener) -> OpenedLink:
+        path = f'{self.root.rstrip("/")}/{name}'
+        try:
+            return checked_link(path, word, opener.open(Link(path)))
+        except OSError as exc:
+            raise SourceError(path, f'cannot be read: {exc}') from exc
+
+
 class FolderSource(FileSource):
-    """The files of a folder, by their paths in it, grouped into datapoints."""
+    """The files of a folder or an archive, by their paths in it, grouped into datapoints."""
 
     def __init__(
         self,
-        root: str,
+        files: Files,
         names: list[str],
         layout: str | None = None,
-        storage_options: Mapping[str, Any] | None = None,
         exported: Exported | None = None,
     ) -> None:
         if layout is not None:
             one_of('layout', layout, LAYOUTS)
-        self.root = root
-        self._fs, self._path = find_filesystem(root.rstrip('/') or '/', storage_options)
+        self._files, self.root = files, files.root
         self._metadata = Metadata()
         if exported is not None:
             super().__init__('folder', 'exported', exported)
             self._groups = self._group_exported(exported, names)
             self.count = len(self._groups)
             return
-        metadata = Metadata() if layout == 'episodes' else read_metadata(root, names, self._cat)
+        metadata = Metadata() if layout == 'episodes' else read_metadata(self.root, names, files.head)
         names = [name for name in names if name not in metadata.tables]
         super().__init__('folder', layout or find_layout(names))
         if self.layout == 'episodes' and metadata.rows:
@@ -106,23 +172,23 @@ class FolderSource(FileSource):
         self._groups = group(names, self.layout)
         self._metadata = metadata
         types, fields = dict(metadata.types), set(metadata.types)
-        for _, files in self._groups:
-            for field in files.keys() - fields:
-                file = files[field]
+        for _, found in self._groups:
+            for field in found.keys() - fields:
+                file = found[field]
                 is_sequence = isinstance(file, list)
                 name = file[0] if isinstance(file, list) else file
                 extension = split_name(name)[1]
-                if is_transport_stream(extension, functools.partial(self._cat, name, HEAD_BYTES)):
+                if is_transport_stream(extension, functools.partial(files.head, name, HEAD_BYTES)):
                     types[field] = 'video' + '[]' * is_sequence
                 elif self.layout == 'episodes':  # Others are named after the extension.
                     types[field] = type_of(extension) + '[]' * is_sequence
-            fields |= files.keys()
+            fields |= found.keys()
         self._has_labels = self.layout == 'classes' and 'label' not in fields
         if self._has_labels:
             types['label'] = 'utf8'
         layouts = Counter(entry.layout for entry in self.entries())
         if metadata.tables:
-            check_columns(f'{root.rstrip("/")}/{metadata.tables[0]}', layouts)
+            check_columns(f'{self.root.rstrip("/")}/{metadata.tables[0]}', layouts)
         self.infer(layouts, types)
 
     def _group_exported(self, exported: Exported, names: list[str]) -> list[Group]:
@@ -150,23 +216,18 @@ class FolderSource(FileSource):
             yield Entry(self.root, key, files, columns, extensions)
 
     def read(self, entry: Entry, field: str, word: str) -> Any:
-        file = entry.files[field]
+        file, read = entry.files[field], self._files.read
         if field in self.linked:
-            return (
-                [self._link(name, word) for name in file]
-                if isinstance(file, list)
-                else self._link(file, word)
-            )
+            link = functools.partial(self._files.link, opener=self.opener)
+            return [link(name, word) for name in file] if isinstance(file, list) else link(file, word)
         if isinstance(file, list):
-            return (self._read(name, word) for name in file)
-        return self._read(file, word)
+            return (read(name, word) for name in file)
+        return read(file, word)
 
-    def _link(self, name: str, word: str) -> OpenedLink:
-        path = f'{self.root.rstrip("/")}/{name}'
-        try:
-            return checked_link(path, word, self.opener.open(Link(path)))
-        except OSError as exc:
-            raise SourceError(path, f'cannot be read: {exc}') from exc
+    def linkable(self) -> dict[str, float | str]:
+        if self._files.compressed:
+            self.notes.append(f'{self.root}: {self._files.compressed:,} compressed files are copied')
+        return super().linkable()
 
     def sizes(self, entry: Entry) -> dict[str, int]:
         return {
@@ -175,29 +236,8 @@ class FolderSource(FileSource):
         }
 
     @cached_attribute
-    def _sizes(self) -> dict[str, int]:
-        """The bytes of all files, by their paths in the folder."""
-        path = self._path.rstrip('/')
-        found = self._fs.find(path, detail=True)
-        return {name[len(path) + 1 :]: int(facts['size'] or 0) for name, facts in found.items()}
-
-    def _cat(self, name: str, size: int | None = None) -> bytes:
-        """Returns the content of a file, or its first bytes."""
-        data: bytes = self._fs.cat_file(f'{self._path.rstrip("/")}/{name}', end=size)
-        return data
-
-    def _read(self, name: str, word: str) -> Any:
-        path, inner = f'{self.root.rstrip("/")}/{name}', f'{self._path.rstrip("/")}/{name}'
-        try:
-            if 'file' in self._fs.protocol:
-                with open(inner, 'rb') as file:
-                    if word not in ('video', 'audio') or os.path.getsize(inner) < STREAMED_BYTES:
-                        return checked_value(path, word, file.read())
-                    checked_value(path, word, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-                return inner
-            return checked_value(path, word, self._cat(name))
-        except OSError as exc:
-            raise SourceError(path, f'cannot be read: {exc}') from exc
+    def _sizes(self) -> Mapping[str, int]:
+        return self._files.sizes()
 
 
 def find_layout(names: list[str]) -> str:

@@ -15,13 +15,14 @@ from bags.interop.detect import Detected, detect, detect_exported, format_of, is
 from bags.interop.exported import EXPORT, read_exported
 from bags.interop.extensions import KEY
 from bags.interop.files import FileSource
-from bags.interop.folders import LAYOUTS, FolderSource, list_files
+from bags.interop.folders import LAYOUTS, Files, Folder, FolderSource, list_files
 from bags.interop.formats import FORMATS, Importer, find_importer, importer_for
 from bags.interop.ignored_files import matches
-from bags.interop.records import open_file, size_of
+from bags.interop.records import size_of
 from bags.interop.source import Source, find_filesystem, list_paths, list_some, naming
 from bags.interop.target import UNFINISHED
 from bags.interop.webdataset import TarSource, is_tar
+from bags.interop.zip_files import Zip
 from bags.storage.urls import plain_path
 from bags.validation import one_of
 
@@ -143,14 +144,18 @@ def _open(
             raise FileNotFoundError(errno.ENOENT, 'no files to import', ', '.join(paths))
         paths = found
     is_one = len(paths) == 1
-    root, names, others = _list(paths, storage_options)
+    archive = _open_zip(paths, format, storage_options)
+    if archive is not None:
+        root, names, others = archive.root, [*archive.names], archive.others
+    else:
+        root, names, others = _list(paths, storage_options)
     if UNFINISHED in names or (not is_one and size_of(f'{root}/{UNFINISHED}', storage_options) is not None):
         detail = (
             "is an unfinished export: bags.export(…, resume=True) continues it, mode='overwrite' replaces it"
         )
         raise SourceError(root, detail)
     metadata: Metadata = {}
-    content = _read_metadata(f'{root}/{METADATA}', storage_options) if METADATA in names else None
+    content = _read_metadata(archive or Folder(root, storage_options)) if METADATA in names else None
     if content and (len(names) > 1 or EXPORT in content):
         metadata = content
         names.remove(METADATA)
@@ -166,7 +171,11 @@ def _open(
         chosen = detect(root, names, format, keep=keep)
     else:
         chosen = Detected(format or format_of(paths[0]) or 'folder', [], [])
-    if names:
+    if archive is not None and chosen.format != 'folder':
+        what = chosen.format or 'another format'
+        detail = f"has files of {what}, which are not read from a zip: unpack it; format='folder' "
+        raise SourceError(root, f'{detail}imports each file as it is')
+    if names and archive is None:
         paths = [f'{root}/{path}' if root and path else root or path for path in chosen.paths]
     source: Source
     if added is not None:
@@ -177,13 +186,15 @@ def _open(
     elif chosen.format == 'webdataset':
         source = TarSource(paths, storage_options, exported)
     else:
+        if not chosen.paths and archive is not None:
+            raise SourceError(root, 'expected files, got a zip without any')
         if not chosen.paths and exported is None:
             _raise_no_files(root, storage_options)
         if not is_one:
             raise SourceError(root or paths[0], 'expected one folder of files, or files of one format')
         if chosen.paths == ['index.json']:
             raise SourceError(root, 'expected shards of MDS or LitData beside index.json, got none')
-        source = FolderSource(root, chosen.paths, layout, storage_options, exported)
+        source = FolderSource(archive or Folder(root, storage_options), chosen.paths, layout, exported)
     source.metadata = {**source.metadata, **metadata}
     if beside := [*chosen.left_out, *others]:
         source.notes.append(f'left out: {list_some(beside)}')
@@ -220,6 +231,17 @@ def _list(paths: list[str], storage_options: Mapping[str, Any] | None) -> tuple[
     return root, names, others
 
 
+def _open_zip(paths: list[str], format: str | None, storage_options: Mapping[str, Any] | None) -> Zip | None:
+    """Opens a zip of files; None for other paths, and for a file `.zip` of a format such as `.zarr.zip`."""
+    base = paths[0].rpartition('/')[2]
+    if len(paths) > 1 or not base.lower().endswith('.zip') or format not in (None, 'folder'):
+        return None
+    if format is None and (format_of(base) or importer_for([base])):
+        return None
+    fs, inside = find_filesystem(paths[0], storage_options)
+    return Zip(paths[0], storage_options) if fs.isfile(inside) else None
+
+
 def _raise_no_files(root: str, storage_options: Mapping[str, Any] | None) -> NoReturn:
     known = ', '.join(dict.fromkeys(pattern for each in FORMATS.values() for pattern in each.files))
     fs, inside = find_filesystem(root, storage_options)
@@ -233,12 +255,12 @@ def _raise_no_files(root: str, storage_options: Mapping[str, Any] | None) -> NoR
     raise FileNotFoundError(errno.ENOENT, detail, root)
 
 
-def _read_metadata(path: str, storage_options: Mapping[str, Any] | None) -> Metadata | None:
+def _read_metadata(files: Files) -> Metadata | None:
     """Returns the content of metadata.json; None if it is not a JSON object, and so an ordinary file."""
-    with open_file(path, storage_options) as file:
-        content = file.read(MAX_METADATA_BYTES + 1)
+    content = files.head(METADATA, MAX_METADATA_BYTES + 1)
     try:
-        return load_metadata(content, path) if len(content) <= MAX_METADATA_BYTES else None
+        within = len(content) <= MAX_METADATA_BYTES
+        return load_metadata(content, f'{files.root}/{METADATA}') if within else None
     except CorruptError:
         return None
 

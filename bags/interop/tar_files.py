@@ -13,8 +13,8 @@ from typing import Any, BinaryIO, NamedTuple
 from bags.errors import SourceError
 from bags.formats.signatures import HEAD_BYTES, identify
 from bags.interop.compressed import Decompressed, codec_of
-from bags.interop.records import open_file
-from bags.interop.source import check_expanded, find_filesystem
+from bags.interop.records import open_file, read_range
+from bags.interop.source import check_expanded
 from bags.storage import File, Hints, store_for
 from bags.storage.range_file import PositionedFile
 
@@ -211,22 +211,7 @@ class Tar:
         return found
 
     def _read(self, start: int, size: int) -> bytes:
-        if not size:
-            return b''  # An empty range is not valid, and object stores would return the whole file.
-        data: bytes
-        try:
-            if ':' in self.path:
-                fs, path = find_filesystem(self.path, self._storage_options)
-                data = fs.cat_file(path, start=start, end=start + size)
-            else:  # The same in a third of the time.
-                with open(self.path, 'rb') as file:
-                    file.seek(start)
-                    data = file.read(size)
-        except OSError as exc:
-            raise SourceError(self.path, f'cannot be read: {exc}') from exc
-        if len(data) != size:
-            raise SourceError(self.path, f'expected {size} bytes at {start}, got {len(data)}')
-        return data
+        return read_range(self.path, start, size, self._storage_options)
 
 
 class _Headers(PositionedFile):

@@ -1,6 +1,7 @@
 """Data on object stores and web servers that is adopted: requests, bytes, and the values of a copy."""
 
 import re
+import zipfile
 
 import pytest
 
@@ -74,6 +75,32 @@ def test_a_web_server(tmp_path):
         bags.convert(f'{server.url}/a.tar', tmp_path / 'index', link=True)
         found = rows(tmp_path / 'index', links=server.url)
     assert [row['jpg'] for row in found] == list(map(photo, range(5)))
+
+
+def test_a_zip_in_a_bucket_and_on_a_web_server(tmp_path, s3_storage, proxy):
+    data = tmp_path / 'raw' / 'a.zip'
+    data.parent.mkdir()
+    with zipfile.ZipFile(data, 'w') as archive:
+        for number in range(40):
+            archive.writestr(f'{number:02}.jpg', photo(number))
+            archive.writestr(f'{number:02}.txt', f'caption {number}', zipfile.ZIP_DEFLATED)
+    url = f'{s3_storage.root}/zips/a.zip'
+    put(url, s3_storage.options, data.read_bytes())
+    options = s3_storage.through(proxy)
+    with proxy.counted() as adopting:
+        done = bags.convert(url, tmp_path / 'index', link=True, source_options=options)
+    assert any('40 compressed files are copied' in note for note in done.notes)
+    requests = [each for each in adopting if each[0] == 'GET' and 'a.zip' in each[1]]
+    # One request a file, those of the first datapoints that tell what is linked, and those that open the zip.
+    assert len(requests) <= 80 + 80 + 4
+    assert downloaded(requests) < 200_000 + 160 * 5_000
+    bags.convert(url, tmp_path / 'copy', source_options=s3_storage.options)
+    found = rows(tmp_path / 'index', links=done.parents, storage_options={'s3://': s3_storage.options})
+    assert found == rows(tmp_path / 'copy')
+    assert [row['jpg'] for row in found] == list(map(photo, range(40)))
+    with WebServer(tmp_path / 'raw') as server:
+        bags.convert(f'{server.url}/a.zip', tmp_path / 'web', link=True)
+        assert rows(tmp_path / 'web', links=server.url) == found
 
 
 def test_chunks_in_a_bucket(tmp_path, s3_storage):

@@ -11,6 +11,7 @@ import shutil
 import struct
 import tarfile
 import warnings
+import zipfile
 from collections.abc import Iterator
 
 import h5py
@@ -72,6 +73,12 @@ def zarr_zip(path):
     zarr_folder(path.with_name('folder.zarr'), 3, None)
     shutil.make_archive(str(path.with_suffix('')), 'zip', path.with_name('folder.zarr'))
     shutil.rmtree(path.with_name('folder.zarr'))
+
+
+def files_in_zip(path):
+    with zipfile.ZipFile(path, 'w') as file:
+        for name, method in (('0.txt', zipfile.ZIP_STORED), ('1.txt', zipfile.ZIP_DEFLATED)):
+            file.writestr(name, 40 * name[0], method)
 
 
 def arrow(path, is_stream, options=None):
@@ -164,6 +171,7 @@ CHECKED = {
     'a.npz': lambda path: np.savez(path, **ARRAYS),
     'deflated.npz': lambda path: np.savez_compressed(path, **ARRAYS),
     'a.zarr.zip': zarr_zip,
+    'a.zip': files_in_zip,
     'a.tfrecord.gz': copied('tfrecord-gz.tfrecord.gz'),
     'a.bagz': bagz,
     'mds-hashes': mds_with_hashes,

@@ -7,7 +7,6 @@ compared.
 from __future__ import annotations
 
 import math
-import struct
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,11 +19,8 @@ from bags.interop.arrays import ArraySource
 from bags.interop.files import read_npy_header
 from bags.interop.records import open_file
 from bags.interop.source import check_claim, reading
-from bags.interop.zip_files import check_zip
+from bags.interop.zip_files import LOCAL_SIZES, check_zip
 from bags.links.link import Link
-
-_LOCAL_SIZES = struct.Struct('<26x2H')
-"""The header of a member of a zip; its last numbers are the bytes of two texts that follow."""
 
 
 class NpzSource(ArraySource):
@@ -68,8 +64,8 @@ class NpzSource(ArraySource):
         if field not in self.linked or not isinstance(array, _Member) or not array.has_records_of(field_type):
             return None
         whole = self.opener.open(Link(record))
-        names = _LOCAL_SIZES.unpack(bytes(whole[array.header : array.header + _LOCAL_SIZES.size]))
-        start = array.header + _LOCAL_SIZES.size + sum(names) + array.start
+        names = LOCAL_SIZES.unpack(bytes(whole[array.header : array.header + LOCAL_SIZES.size]))
+        start = array.header + LOCAL_SIZES.size + sum(names) + array.start
         rows = array.shape[0] if field_type.sequence else 1
         size = array.dtype.itemsize * math.prod(array.shape[field_type.sequence :])
         links = [whole.part(start + row * size, start + (row + 1) * size) for row in range(rows)]
