@@ -208,7 +208,8 @@ def _find_added(format: str | None, names: list[str]) -> tuple[Importer, list[st
     if format in KNOWN or (importer := find_importer(format)) is None:
         return None
     own = [name for name in names if matches(name, tuple(importer.files))] or names
-    return importer, own, [name for name in names if name not in own]
+    taken = set(own)
+    return importer, own, [name for name in names if name not in taken]
 
 
 def _list(paths: list[str], storage_options: Mapping[str, Any] | None) -> tuple[str, list[str], list[str]]:
