@@ -60,7 +60,8 @@ class RowBatches:
             rows = [found] if isinstance(found, Mapping) else list(found)
             if len(rows) != len(indices) or rows[0] is found:
                 raise ValueError(
-                    f'__getitems__ of {self!r}: expected a list of {len(indices)} rows, got {found!r:.200}'
+                    f'__getitems__ of {self.expression}: expected a list of {len(indices)} rows, '
+                    f'got {found!r:.200}'
                 )
         else:
             rows = [self.rows[index] for index in indices]
