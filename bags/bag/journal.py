@@ -109,7 +109,7 @@ class Journal:
             self._file = self._store.resume(self._path, 0)
 
     def set_open(self, counts: Sequence[int] | None) -> None:
-        """Saves that a datapoint is open, or that none is. With durability, it is then on disk.
+        """Saves the number of records before the open datapoint; unless durability is 'none', on disk.
 
         Args:
             counts: Number of records of each bag before it; None if none is open.

@@ -15,6 +15,7 @@ from typing import Any, Self
 from bags.bag.temporary_files import remove_leftovers, remove_tree, temporary_path
 from bags.dataset.encoder import Encoder, close_files
 from bags.dataset.episode import Episode, encode_call
+from bags.dataset.episode_bags import Call
 from bags.dataset.field_writer import field_compressions
 from bags.dataset.json_files import write_json
 from bags.dataset.listing import dataset_of_shard, shard_numbers
@@ -142,8 +143,8 @@ class BaseWriter(ABC):
     def begin(self, values: Mapping[str, Any] | None = None, *, flush: float = 1.0) -> Episode:
         """Begins a datapoint that is written item by item, such as an episode while it is recorded.
 
-        One is open at a time; `append` waits for its end with an error. It lies in one shard, even if that
-        exceeds `shard_size`.
+        One is open at a time, and `append` raises meanwhile. It lies in one shard, even if that exceeds
+        `shard_size`.
 
         Args:
             values: Values of plain fields, as for `Episode.set`.
@@ -156,12 +157,16 @@ class BaseWriter(ABC):
             ValueError: The writer is closed, or an episode is open.
         """
         seconds = positive_seconds('flush', flush)
-        close_files(record for _, record in encode_call(self.types, self.encode_item, values or {}, None))
-        return self.begin_episode(values or {}, seconds, 0)
+        call = encode_call(self.types, self.encode_item, values or {}, None)
+        try:
+            return self.begin_episode(call, seconds, 0)
+        except BaseException:
+            close_files(record for _, record in call)
+            raise
 
     @abstractmethod
-    def begin_episode(self, values: Mapping[str, Any], flush_seconds: float, offset: int) -> Episode:
-        """Begins an episode; `offset`: datapoints of earlier shards."""
+    def begin_episode(self, call: Call, flush_seconds: float, offset: int) -> Episode:
+        """Begins an episode with the records of plain fields; `offset`: datapoints of earlier shards."""
 
     @abstractmethod
     def append_records(self, records: list[Any], flush: bool | None = None) -> int:

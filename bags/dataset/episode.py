@@ -39,6 +39,7 @@ class Episode:
         self,
         bags: EpisodeBags,
         encode_item: Callable[[str, Any, int | None], Any],
+        begin: Call,
         path: str,
         offset: int,
         flush_seconds: float,
@@ -53,14 +54,14 @@ class Episode:
         """Called when it is committed or discarded."""
         self._interval = flush_seconds / 2  # An item waits for one interval, and for the writing of others.
         self._changed = threading.Condition()
-        self._queue: deque[Call] = deque()
-        self._queued_bytes = 0
+        self._queue: deque[Call] = deque([begin])
+        self._queued_bytes = sum(map(_size, begin))
         self._flushes_asked = self._flushes_done = 0
         self._has_ended = False
         """Whether the thread ends after it has written the queue."""
         self._error: BaseException | None = None
         """The error of the thread."""
-        self._set_fields: set[str] = set()
+        self._set_fields = {name for name, record in begin if record is not None}
         self._appended = dict.fromkeys(bags.types, 0)
         """Number of records of each field in the calls so far."""
         self.state: Literal['open', 'committed', 'discarded', 'left'] = 'open'

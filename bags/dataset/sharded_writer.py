@@ -13,6 +13,7 @@ from bags.bag.zstd import check_dictionary
 from bags.dataset.base_writer import BaseWriter
 from bags.dataset.encoder import close_files
 from bags.dataset.episode import Episode
+from bags.dataset.episode_bags import Call
 from bags.dataset.field_writer import MAX_RECORDS, Run
 from bags.dataset.identity import CopiedFrom
 from bags.dataset.json_files import remove_json
@@ -233,8 +234,8 @@ class ShardedDatasetWriter(BaseWriter):
 
     # Writing.
 
-    def begin_episode(self, values: Mapping[str, Any], flush_seconds: float, offset: int) -> Episode:
-        return self._next_writer().begin_episode(values, flush_seconds, offset + self._past_length)
+    def begin_episode(self, call: Call, flush_seconds: float, offset: int) -> Episode:
+        return self._next_writer().begin_episode(call, flush_seconds, offset + self._past_length)
 
     def append_records(self, records: list[Any], flush: bool | None = None) -> int:
         try:

@@ -16,7 +16,7 @@ from bags.dataset.base_writer import BaseWriter
 from bags.dataset.begin_folder import begin_folder
 from bags.dataset.encoder import close_files
 from bags.dataset.episode import Episode
-from bags.dataset.episode_bags import EpisodeBags, Partial
+from bags.dataset.episode_bags import Call, EpisodeBags, Partial
 from bags.dataset.field_writer import FieldWriter, RefsWriter, Run
 from bags.dataset.identity import IDENTITY, CopiedFrom, Identity, new_id
 from bags.dataset.json_files import write_checksum, write_json
@@ -269,16 +269,12 @@ class DatasetWriter(BaseWriter):
 
     # Writing an episode. While it is open, its thread alone uses the bags.
 
-    def begin_episode(self, values: Mapping[str, Any], flush_seconds: float, offset: int) -> Episode:
+    def begin_episode(self, call: Call, flush_seconds: float, offset: int) -> Episode:
         self.expect_no_episode()
         self.flush()
         bags = EpisodeBags(self.store, self._refs, self._bags, self._mark)
-        self.episode = Episode(bags, self.encode_item, self.path, offset, flush_seconds, self._end_episode)
-        try:
-            self.episode.set(values)
-        except BaseException:
-            self.episode.discard()
-            raise
+        end = self._end_episode
+        self.episode = Episode(bags, self.encode_item, call, self.path, offset, flush_seconds, end)
         return self.episode
 
     def _end_episode(self) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 import bags
 from bags.bag.journal import certain_counts
+from bags.formats.audio import encode_wav
 from bags.storage import store_for
 
 SPEC = {
@@ -284,6 +285,19 @@ def test_values_that_do_not_fit_change_nothing(tmp_path):
         ):
             bags.recover(tmp_path / 'y', values={name: 1})
     assert bags.recover(tmp_path / 'y', values={'task': 'given'})[0].partial == 1
+
+
+def test_values_that_can_be_read_once(tmp_path):
+    pytest.importorskip('av')
+    spec = {'clip': 'mp4(10)', 'sound': 'audio'}
+    (tmp_path / 'sound').write_bytes(sound := encode_wav((np.zeros((800, 1), np.int16), 8000)))
+    frames = (np.full((32, 32, 3), 20 * number, np.uint8) for number in range(10))
+    with bags.DatasetWriter(tmp_path / 'x', spec) as writer, (tmp_path / 'sound').open('rb') as file:
+        episode = writer.begin({'clip': frames, 'sound': file})
+        episode.commit()
+    with bags.open(tmp_path / 'x', raw=True) as dataset:
+        assert bytes(dataset[0]['sound']) == sound
+    assert len(bags.open(tmp_path / 'x')[0]['clip']) == 10
 
 
 def test_optional_fields_take_none_until_they_are_set(tmp_path):
