@@ -80,6 +80,16 @@ async function expectFrame(selector: string, frame: number): Promise<void> {
   await expect.poll(() => frameShown(selector), {timeout: 10_000}).toBe(frame);
 }
 
+/** Opens the third datapoint of the dataset of media, and steps to the second frame of its video. */
+async function stepThroughVideo(): Promise<void> {
+  await page.locator('.card[data-index="2"] .open').click();
+  await panel('video').getByText('frame 0 of 600').waitFor();
+  await expectFrame('[data-field="video"] video', 0);
+  await page.keyboard.press('ArrowRight');
+  await expectFrame('[data-field="video"] video', 1);
+  expect(problems).toEqual([]);
+}
+
 describe('grid', () => {
   test('shows images, first within a second, and reads a small part', async () => {
     await page.addInitScript(() => document.addEventListener('load', event => {
@@ -525,12 +535,7 @@ describe('links', () => {
     try {
       await page.goto(url);
       await page.locator('.card img').first().waitFor();
-      await page.locator('.card[data-index="2"] .open').click();
-      await panel('video').getByText('frame 0 of 600').waitFor();
-      await expectFrame('[data-field="video"] video', 0);
-      await page.keyboard.press('ArrowRight');
-      await expectFrame('[data-field="video"] video', 1);
-      expect(problems).toEqual([]);
+      await stepThroughVideo();
     } finally {
       process.kill('SIGINT');
     }
@@ -544,12 +549,7 @@ test('bags view', async () => {
     await page.locator('.card img').first().waitFor();
     await page.waitForTimeout(1500);
     await shot('grid-media');
-    await page.locator('.card[data-index="2"] .open').click();
-    await panel('video').getByText('frame 0 of 600').waitFor();
-    await expectFrame('[data-field="video"] video', 0);
-    await page.keyboard.press('ArrowRight');
-    await expectFrame('[data-field="video"] video', 1);
-    expect(problems).toEqual([]);
+    await stepThroughVideo();
   } finally {
     process.kill('SIGINT');
   }
