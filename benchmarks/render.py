@@ -1,4 +1,4 @@
-"""Writes the tables of README and docs/performance.md from the results: `python -m benchmarks.render`."""
+"""Writes the tables and charts of README and docs from the results: `python -m benchmarks.render`."""
 
 import json
 import re
@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.charts import chart
+
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / 'benchmarks/results'
-DOCUMENTS = (ROOT / 'README.md', ROOT / 'docs/performance.md')
+CHARTS = ROOT / 'docs/assets/charts'
+DOCUMENTS = (ROOT / 'README.md', ROOT / 'docs/index.md', ROOT / 'docs/performance.md')
 SECTION = re.compile(r'(<!-- benchmarks: (\w+) -->\n).*?(<!-- end -->)', re.DOTALL)
 Result = dict[str, Any]
 
@@ -213,6 +216,17 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], list[str]]]] = {
 }
 """By the name of a section of the documents: the file of results, and what makes its lines."""
 
+CHARTED = {
+    'summary': 'µs a datapoint',
+    'cold': 'cold reads, µs a record',
+    'loading': 'images, decoded and stacked, µs an image',
+    'epochs': 'an epoch from S3, ms a datapoint',
+    'video': 'ms',
+    'durability': 'write, µs a datapoint',
+    'windows': 'µs a window',
+}
+"""The sections that also have a chart, with the unit, or with the title where the table has one row."""
+
 
 def render(text: str, results: Path = RESULTS) -> str:
     """Returns a document with the lines between its markers made from the files of results."""
@@ -224,6 +238,26 @@ def render(text: str, results: Path = RESULTS) -> str:
         return found[1] + ''.join(f'{line}\n' for line in lines) + found[3]
 
     return SECTION.sub(section, text)
+
+
+def charts(results: Path = RESULTS) -> dict[str, str]:
+    """Returns the charts by the names of their files."""
+    drawn = {}
+    for name, title in CHARTED.items():
+        part, make = SECTIONS[name]
+        result = json.loads((results / f'{part}.json').read_text(encoding='utf-8'))
+        head, _, *rows = [
+            [cell.strip(' |¹²') for cell in re.split(r'(?<!^)\|(?!$)', each)] for each in make(result)
+        ]
+        if head[0]:
+            panels = [(title, dict(zip(head, rows[0], strict=True)))]
+        else:
+            panels = [
+                (f'{row[0]}, {title}'.replace('`', ''), dict(zip(head[1:], row[1:], strict=True)))
+                for row in rows
+            ]
+        drawn[f'{name}.svg'] = chart(panels)
+    return drawn
 
 
 def caption(result: Result) -> str:
@@ -262,7 +296,10 @@ def line(cells: Iterable[str]) -> str:
 
 
 def main() -> None:
-    """Writes the documents."""
+    """Writes the documents and the charts."""
+    CHARTS.mkdir(exist_ok=True)
+    for name, text in charts().items():
+        (CHARTS / name).write_text(text, encoding='utf-8')
     for path in DOCUMENTS:
         path.write_text(render(path.read_text(encoding='utf-8')), encoding='utf-8')
 

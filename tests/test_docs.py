@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import bags
+from benchmarks.render import CHARTS, SECTIONS, charts, render
 from benchmarks.render import DOCUMENTS as WITH_TABLES
-from benchmarks.render import SECTIONS, render
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / 'README.md', *sorted((ROOT / 'docs').glob('**/*.md'))]
@@ -104,6 +104,7 @@ def test_tables_are_those_of_the_results():
         name for text in texts for name in re.findall(r'<!-- benchmarks: (\w+) -->', text)
     } == SECTIONS.keys()
     assert list(map(render, texts)) == texts
+    assert {path.name: path.read_text(encoding='utf-8') for path in CHARTS.glob('*.svg')} == charts()
 
 
 def test_the_reference_has_every_public_name():
