@@ -16,7 +16,7 @@ STRACE := [ "$$(uname)" != Linux ] || command -v strace > /dev/null || tools/deb
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint format slow campaigns demo bench bench-remote bench-tables docs flows layers test-adapters test-av15 test-cloud test-freethreaded fuzz viewer test-viewer dist clean
+.PHONY: help test lint format slow campaigns demo bench bench-remote bench-tables docs flows layers notebooks pictures test-adapters test-av15 test-cloud test-freethreaded fuzz viewer test-viewer dist clean
 
 help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -69,7 +69,7 @@ bench-remote: .venv-bench/ready ## measures object stores, beside MosaicML Strea
 	.venv-bench/bin/python $(PIP) --no-deps mosaicml-streaming
 	.venv-bench/bin/python -m benchmarks --only remote $(ARGS)
 
-bench-tables: ## writes the tables of README and docs/performance.md from benchmarks/results
+bench-tables: ## writes the tables and charts of README and docs/performance.md from benchmarks/results
 	$(PYTHON) -m benchmarks.render
 
 # Each file runs in its own process: PyTorch forks, which Grain's threads do not survive.
@@ -84,6 +84,13 @@ test-av15: .venv-av15/ready ## the tests of media and formats with the oldest Py
 test-freethreaded: .venv-freethreaded/ready ## the tests on CPython 3.13t, which is built first (FREETHREADED=path uses another)
 	env -u PYTHON_GIL .venv-freethreaded/bin/python -m pytest -n auto --maxprocesses 8 -m 'not campaign' tests/arrow tests/authoring tests/bag \
 	  tests/dataset tests/display tests/keys tests/loader tests/maintenance tests/samplers tests/sequences tests/storage tests/workers tests/test_concurrency.py $(ARGS)
+
+notebooks: .venv/ready ## runs the notebooks of the documentation and stores their outputs
+	$(BIN)/python tools/run-notebooks $(ARGS)
+
+pictures: .venv/ready viewer ## takes the pictures of the documentation in Chromium: docs/assets
+	@test -x "$${CHROMIUM:-/usr/bin/chromium}" || tools/debian-packages chromium
+	$(BIN)/python tools/pictures
 
 viewer: viewer/node_modules/ready ## builds the page of `bags view` into bags/viewer/static; needs Node.js 20
 	@cd viewer && npm run --silent build -- --logLevel warn
