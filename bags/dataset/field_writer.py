@@ -175,6 +175,16 @@ class FieldWriter(bag.Writer):
             self.write_record(record)
         return (first, self.count - first) if self.count > first else (0, 0)
 
+    def write_column(self, records: Sequence[Any]) -> list[Sequence[int]]:
+        """Appends the records of several datapoints.
+
+        Returns:
+            The results of `write_record` for each; of a sequence, those of `write_items` as two lists.
+        """
+        if not self.type.sequence:
+            return [list(map(self.write_record, records))]
+        return list(zip(*map(self.write_items, records), strict=True))
+
     def write_runs(self, runs: Iterable[Run]) -> None:
         """Appends runs of records, and makes them readable.
 

@@ -108,7 +108,11 @@ class LinkedFieldWriter(FieldWriter):
         return index
 
     def _row_of_link(self, link: Link) -> list[int]:
-        if not isinstance(link, OpenedLink):
+        has_sums = self.appender.sums is not None
+        if isinstance(link, OpenedLink):
+            if link.times is None and link.frames is None and not has_sums:
+                return [self._numbers[link.entry], link.offset, link.stop, 0, 0, 0]
+        else:
             link = self.sources.opener.open(link)
             head = bytes(link[:HEAD_BYTES]) if self._format is not None else b''
             if self._format is not None and not starts_with(head, self._format):
@@ -122,7 +126,7 @@ class LinkedFieldWriter(FieldWriter):
                 raise ValueError(f'{detail}, got {self.type.text}')
             first, end = link.frames or late('find_frames')(part, link.times, *self.type.args)
             part = part._replace(first=first, stop=end)
-        if self.appender.sums is not None:
+        if has_sums:
             digest = part.digest()
         return [self._numbers[link.entry], start, stop, digest, part.first, part.stop]
 

@@ -29,6 +29,7 @@ from bags.dataset.sizes import folder_size
 from bags.dataset.spec import load_spec, some_fields, union
 from bags.dataset.writer import DatasetWriter
 from bags.errors import CorruptError, SpecError
+from bags.links.link import Link
 from bags.storage import store_for
 from bags.validation import at_least, merge
 
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 
 MAX_DATAPOINT_RECORDS = 1 << 24
 """A shard is full if a bag has no room for this many more records, the maximum of one datapoint."""
+
+
+MAX_LINK_BYTES = 1 << 10
+"""Maximum bytes that a link is assumed to take in a shard, with the entry of its file."""
 
 
 class ShardedDatasetWriter(BaseWriter):
@@ -245,6 +250,18 @@ class ShardedDatasetWriter(BaseWriter):
             raise
         return self._past_length + writer.append_records(records, flush)
 
+    def append_block(self, rows: Sequence[list[Any]]) -> None:
+        """Appends encoded datapoints; see `BaseWriter.append_block`. Shards end as with `append_records`."""
+        writer = self._next_writer()
+        size, length, records = writer.totals
+        added = [sum(map(_stored_bytes, row)) for row in rows]
+        most = max((len(each) for row in rows for each in row if type(each) is list), default=1)
+        if self.is_full(size + sum(added), length + len(rows) - 1, records + most * len(rows)):
+            for row in rows:
+                self.append_records(row)
+        else:
+            writer.append_block(rows)
+
     def append_runs(self, runs: Mapping[str, Sequence[Run]], refs: Mapping[str, Any]) -> None:
         """Appends many datapoints, all to one shard; see `DatasetWriter.append_runs`."""
         self._next_writer().append_runs(runs, refs)
@@ -360,3 +377,10 @@ class ShardedDatasetWriter(BaseWriter):
         elif self.made_folder:
             with contextlib.suppress(OSError):
                 self.store.remove_folder(self.path)
+
+
+def _stored_bytes(record: Any) -> int:
+    """Returns the bytes that a record takes at most, or all items of a sequence."""
+    if isinstance(record, Link):
+        return MAX_LINK_BYTES
+    return len(record) if isinstance(record, bytes) else sum(map(_stored_bytes, record or ()))

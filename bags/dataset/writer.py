@@ -230,11 +230,36 @@ class DatasetWriter(BaseWriter):
                 self.flush()
         except BaseException:
             close_files(records[len(before) :])
-            refs.rollback(index)
-            for field, count in zip(self._fields, before, strict=False):
-                field.rollback(count)
+            self._rollback(index, before)
             raise
         return index
+
+    def append_block(self, rows: Sequence[list[Any]]) -> None:
+        """Appends encoded datapoints: all of them, or none if this raises."""
+        index = self._refs.count
+        before: list[int] = []
+        columns: list[Sequence[int]] = []
+        try:
+            self.expect_no_episode()
+            for field, records in zip(self._fields, zip(*rows, strict=True), strict=True):
+                before.append(field.count)
+                columns += field.write_column(records)
+            for numbers in zip(*columns, strict=True):
+                self._refs.write_row(numbers)
+            is_old = time.monotonic() - self._flushed >= MAX_UNFLUSHED_SECONDS
+            if is_old or sum(each.buffered for each in self._bags) >= MAX_BUFFERED_BYTES:
+                self.flush()
+        except BaseException:
+            for row in rows:
+                close_files(row)
+            self._rollback(index, before)
+            raise
+
+    def _rollback(self, index: int, before: list[int]) -> None:
+        """Drops the datapoints from `index` on, given the number of records before them of some fields."""
+        self._refs.rollback(index)
+        for field, count in zip(self._fields, before, strict=False):
+            field.rollback(count)
 
     def append_runs(self, runs: Mapping[str, Sequence[Run]], refs: Mapping[str, Any]) -> None:
         """Appends many datapoints, given as runs of records, and flushes.

@@ -57,7 +57,7 @@ SIGNATURES = {
     'AVIF': rb'....ftyp',
     'HEIF': rb'....ftyp',
     # QuickTime files older than `ftyp` begin with one of the others.
-    'QuickTime': rb'....(ftyp|moov|mdat|wide|free|skip|pnot)',
+    'QuickTime': rb'....(?:ftyp|moov|mdat|wide|free|skip|pnot)',
     'Ogg Opus': rb'OggS',
     'Ogg': rb'OggS',
 }
@@ -65,6 +65,10 @@ SIGNATURES = {
 
 Formats of one container (Matroska and WebM; MP4, AVIF and others; Ogg) share them: `identify` reads more.
 """
+
+_NAMES = (*SIGNATURES,)
+_SIGNATURES = re.compile(b'|'.join(b'(%b)' % pattern for pattern in SIGNATURES.values()), re.DOTALL)
+"""All magic bytes, in order: the number of the group that matches is that of the format."""
 
 EXTENSIONS = {
     'JPEG': 'jpg', 'PNG': 'png', 'WebP': 'webp', 'AVIF': 'avif', 'GIF': 'gif', 'BMP': 'bmp', 'TIFF': 'tif',
@@ -115,9 +119,8 @@ def identify(head: Buffer) -> str:
         its first bytes.
     """
     head = bytes(head[:HEAD_BYTES])
-    for name in SIGNATURES:
-        if starts_with(head, name):
-            return _refined(name, head)
+    if (found := _SIGNATURES.match(head)) is not None:
+        return _refined(_NAMES[(found.lastindex or 1) - 1], head)
     return f'bytes that begin with {head[:8].hex(" ")}' if head else 'no bytes'
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, Unpack
 
-from bags.concurrency import map_concurrently
 from bags.dataset.metadata import METADATA, Metadata, dump_metadata, metadata_to_store, rename_metadata
 from bags.dataset.options import WriteOptions, WriterSettings
 from bags.dataset.progress_log import ProgressLog, resumed
@@ -18,7 +16,6 @@ from bags.dataset.source_options import advise_source_options
 from bags.dataset.spec import parse_spec
 from bags.dataset.written import Skipped, Written
 from bags.errors import BagsError, EncodeError, SourceError
-from bags.indexing import chunk_length
 from bags.interop.adopt import (
     check_first,
     fields_to_link,
@@ -31,18 +28,17 @@ from bags.interop.extensions import KEY
 from bags.interop.files import FileSource
 from bags.interop.fingerprint import fingerprint_of_files
 from bags.interop.imported import remaining_entries
+from bags.interop.load import Block, load_blocks
 from bags.interop.open_source import SourcePath, open_source
-from bags.interop.source import Damaged, Source, list_some, naming
+from bags.interop.source import Damaged, Source, list_some
 from bags.links.sources import LinkOpener
 from bags.progress import progress as show_progress
 from bags.validation import merge, one_of, worker_count
 
-MAX_BATCH = 64
-"""Maximum number of datapoints that are loaded at a time."""
 REQUESTS = 32
 """Threads that open linked objects, whose reads wait for a network."""
-BATCH_BYTES = 1 << 26
-"""Approximate bytes that are loaded at a time."""
+FILE_WORDS = ('video', 'audio')
+"""Types whose values may be paths of large files, which are copied one at a time."""
 
 
 def convert(
@@ -184,23 +180,30 @@ def convert(
                     last = position if position + length == last else last
                 check_first(source, writer, settings.storage, names, last - 1)
             entries = source.entries(start)
-        loaded = _load(source, names, entries, workers if source.loads_in_threads else 1)
+        loaded = load_blocks(source, names, entries, workers if source.loads_in_threads else 1)
+        in_blocks = bool(source.linked) and all(
+            name in writer.links or not (field_type.sequence or field_type.word in FILE_WORDS)
+            for name, field_type in writer.types.items()
+        )
         with (
             _noting_damage(log),
             show_progress('importing', source.count - start, 'datapoints', show=progress) as advance,
         ):
             size = writer.size
-            for name, datapoint in loaded:
-                length = datapoint.length if isinstance(datapoint, Damaged) else 1
-                try:
-                    _append(writer, name, datapoint)
-                except SourceError as exc:
-                    if on_error == 'raise':
-                        raise
-                    skipped.append(Skipped(exc.name, exc.detail))
-                    if log is not None:  # Saved before a later datapoint is written: see `resumed`.
-                        left_out.append([start, exc.name, exc.detail, length])
-                        log.save()
+            for block in loaded:
+                length = _append_block(writer, block) if in_blocks else 0
+                for name, datapoint in block[length:]:
+                    count = datapoint.length if isinstance(datapoint, Damaged) else 1
+                    try:
+                        _append(writer, name, datapoint)
+                    except SourceError as exc:
+                        if on_error == 'raise':
+                            raise
+                        skipped.append(Skipped(exc.name, exc.detail))
+                        if log is not None:  # Saved before a later datapoint is written: see `resumed`.
+                            left_out.append([start + length, exc.name, exc.detail, count])
+                            log.save()
+                    length += count
                 start += length
                 before, size = size, writer.size
                 advance(length, size - before)
@@ -276,55 +279,18 @@ def _metadata(source: Source, names: Mapping[str, str]) -> Metadata | None:
     return metadata or None
 
 
-def _load(
-    source: Source, new_names: Mapping[str, str], entries: Iterator[Any], workers: int
-) -> Iterator[tuple[str, Mapping[str, Any] | Damaged]]:
-    """Yields the name and the datapoint of each entry in order, or its error.
+def _append_block(writer: ShardedDatasetWriter, block: Block) -> int:
+    """Appends the datapoints of a block that are intact at once, and returns how many were appended.
 
-    A batch of entries is loaded at a time, in threads.
+    They are fewer if one of them cannot be encoded, as `_append` finds.
     """
-
-    def load(entry: Any) -> Mapping[str, Any] | Damaged:
-        if isinstance(entry, Damaged):
-            return entry
-        try:
-            with naming(source.name(entry)):
-                datapoint = source.load(entry)
-                return {new_names[name]: value for name, value in datapoint.items() if name in new_names}
-        except SourceError as exc:
-            return Damaged(exc)
-
-    length = 1  # Grows once the size of datapoints is known.
-    while batch := _next_batch(source, entries, length):
-        loaded = map_concurrently(load, batch, max_threads=workers)
-        names = ['' if isinstance(entry, Damaged) else source.name(entry) for entry in batch]
-        yield from zip(names, loaded, strict=True)
-        values = [value for each in loaded if isinstance(each, dict) for value in each.values()]
-        size = sum(map(_size_of, values))
-        most = MAX_BATCH if source.linked else min(4 * workers, MAX_BATCH)
-        length = chunk_length(len(batch), size, BATCH_BYTES, most)
-
-
-def _next_batch(source: Source, entries: Iterator[Any], length: int) -> list[Any]:
-    """Returns up to `length` entries: fewer if they are known to be large, none at the end."""
-    batch: list[Any] = []
-    size = 0
-    with naming(source.path or source.format):
-        for entry in itertools.islice(entries, length):
-            batch.append(entry)
-            size += 0 if isinstance(entry, Damaged) else source.size(entry)
-            if size >= BATCH_BYTES:
-                break
-    return batch
-
-
-def _size_of(value: Any) -> int:
-    """Returns the approximate bytes of a value."""
-    if isinstance(value, bytes | str):
-        return len(value)
-    if isinstance(value, list | tuple):
-        return sum(map(_size_of, value))
-    return int(getattr(value, 'nbytes', 8))
+    before = len(writer)
+    datapoints = [datapoint for _, datapoint in block if not isinstance(datapoint, Damaged)]
+    if not datapoints:
+        return 0
+    with contextlib.suppress(EncodeError):
+        writer.append_block([*map(writer.encode_whole, datapoints)])
+    return len(writer) - before
 
 
 def _append(writer: ShardedDatasetWriter, name: str, datapoint: Mapping[str, Any] | Damaged) -> None:

@@ -6,6 +6,7 @@ is never a value itself. Other files beside containers, such as README.md, are l
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -187,15 +188,16 @@ def is_archive(name: str) -> bool:
 
 def _check_no_container(root: str, names: list[str]) -> None:
     for name in names:
-        parts = name.split('/')
-        found = next((part for part in parts if matches(part, _OTHER_CONTAINERS)), None)
-        if found is not None or is_archive(name):
-            what = (
-                'an archive, which is not read: unpack it'
-                if found is None
-                else 'of a format that is not read'
-            )
+        is_other = _is_in_other(name.rpartition('/')[0]) or matches(name, _OTHER_CONTAINERS)
+        if is_other or is_archive(name):
+            what = 'of a format that is not read' if is_other else 'an archive, which is not read: unpack it'
             raise SourceError(_join(root, name), f"is {what}; layout='files' stores it as bytes")
+
+
+@functools.lru_cache
+def _is_in_other(folder: str) -> bool:
+    """Returns whether a folder, or one that it is in, is a container of a format that is not read."""
+    return any(matches(part, _OTHER_CONTAINERS) for part in folder.split('/'))
 
 
 def _common_format(root: str, formats: Mapping[str, set[str]]) -> str:
@@ -235,11 +237,11 @@ def _files(own: list[str], names: list[str], *, keep: bool) -> Detected:
     """Chooses the files that are datapoints."""
     if not keep:
         beside = {name for name in own if is_beside(name)}
-        stems = {split_name(name)[0] for name in own if name not in beside}
+        stems = {split_name(name)[0] for name in own if name not in beside} if beside else set()
         # A checksum or a text that shares its name with another file is a field of the same datapoint.
         if stems:
             own = [name for name in own if name not in beside or split_name(name)[0] in stems]
-        else:
+        elif beside:
             own = [name for name in own if not matches(name, NO_DATA)]
         own = _without_strays(own)
     kept = set(own)
@@ -253,6 +255,8 @@ def _without_strays(names: list[str]) -> list[str]:
     """
     inside = [name for name in names if '/' in name]
     beside = [name for name in names if '/' not in name and name not in TABLES]
+    if not beside:
+        return names
     extensions = {split_name(name)[1] for name in inside}
     strays = [
         extension
@@ -260,7 +264,7 @@ def _without_strays(names: list[str]) -> list[str]:
         if type_of(extension) in MEDIA or extension in extensions
     ]
     if (
-        0 < len(beside) <= MAX_BESIDE
+        len(beside) <= MAX_BESIDE
         and len(strays) < len({name.partition('/')[0] for name in inside})
         and any(type_of(extension) in MEDIA for extension in extensions)
         and find_layout(inside) in ('classes', 'episodes')

@@ -121,9 +121,11 @@ class FileSource(Source):
         for field in self.spec if fields is None else fields:
             field_type = parse_type(self.spec[field])
             if field == self.key_field:
-                name, key = f'{entry.origin}: {entry.key}', entry.key.encode('utf-8', 'surrogatepass')
-                is_text = field_type.word == 'utf8'
-                datapoint[field] = entry.key if is_text else checked_value(name, field_type.word, key)
+                if field_type.word == 'utf8':
+                    datapoint[field] = entry.key
+                else:
+                    name, key = f'{entry.origin}: {entry.key}', entry.key.encode('utf-8', 'surrogatepass')
+                    datapoint[field] = checked_value(name, field_type.word, key)
             elif self.exported is not None:
                 if field in entry.files:
                     is_array = field_type.sequence and is_one_array(self.exported.spec[field])

@@ -37,7 +37,6 @@ from bags.interop.files import (
 )
 from bags.interop.metadata import Metadata, join, read_metadata
 from bags.interop.source import find_filesystem
-from bags.links.link import Link
 from bags.links.sources import LinkOpener, OpenedLink
 from bags.validation import one_of
 
@@ -54,27 +53,6 @@ _EPISODE = re.compile(
     r'|trajectory|demo|session)?[^a-z]*[0-9]+',
     re.IGNORECASE,
 )
-
-
-def list_files(root: str, storage_options: Mapping[str, Any] | None = None) -> tuple[list[str], list[str]]:
-    """Returns the paths of the files below a folder, and of empty and linked folders."""
-    fs, path = find_filesystem(root, storage_options)
-    path = path.rstrip('/')
-    found: dict[str, dict[str, Any]] = fs.find(path, detail=True, withdirs='file' in fs.protocol)
-    files, folders, linked = [], set(), []
-    for name, facts in found.items():
-        relative = name[len(path) + 1 :]
-        # Consoles of object stores make folders as keys that end with a slash.
-        if name.rstrip('/') == path or facts['type'] == 'directory' or relative.endswith('/'):
-            folders.add(relative.rstrip('/'))
-        elif facts['type'] == 'file' or (facts.get('islink') and not fs.isdir(name)):
-            files.append(relative)
-        else:
-            linked.append(relative)
-    above = {name[:end] for name in files + linked for end, letter in enumerate(name) if letter == '/'}
-    empty = folders - above - {''}
-    empty -= {name[:end] for name in empty for end, letter in enumerate(name) if letter == '/'}
-    return sorted(files), sorted([*empty, *linked])
 
 
 class Files(Protocol):
@@ -115,6 +93,8 @@ class Folder:
         self.root = root
         self._fs, path = find_filesystem(root.rstrip('/') or '/', storage_options)
         self._path = path.rstrip('/')
+        is_local = 'file' in self._fs.protocol
+        self._location = os.path.abspath(self._path or '/').rstrip('/') if is_local else root.rstrip('/')
 
     def sizes(self) -> Mapping[str, int]:
         found = self._fs.find(self._path, detail=True)
@@ -140,7 +120,7 @@ class Folder:
     def link(self, name: str, word: str, opener: LinkOpener) -> OpenedLink:
         path = f'{self.root.rstrip("/")}/{name}'
         try:
-            return checked_link(path, word, opener.open(Link(path)))
+            return checked_link(path, word, opener.open_whole(f'{self._location}/{name}'))
         except OSError as exc:
             raise SourceError(path, f'cannot be read: {exc}') from exc
 
@@ -207,7 +187,7 @@ class FolderSource(FileSource):
                 yield Entry(self.root, key, found, {}, {})
                 continue
             files = {self.rename(field): file for field, file in found.items()}
-            columns = join(map(str, files.values()), self._metadata)
+            columns = join(map(str, files.values()), self._metadata) if self._metadata.rows else {}
             if self._has_labels:
                 columns['label'] = key.partition('/')[0]
             names = {field: file for field, file in files.items() if isinstance(file, str)}
@@ -218,8 +198,10 @@ class FolderSource(FileSource):
     def read(self, entry: Entry, field: str, word: str) -> Any:
         file, read = entry.files[field], self._files.read
         if field in self.linked:
-            link = functools.partial(self._files.link, opener=self.opener)
-            return [link(name, word) for name in file] if isinstance(file, list) else link(file, word)
+            link, opener = self._files.link, self.opener
+            many = file if isinstance(file, list) else [file]
+            links = [link(name, word, opener) for name in many]
+            return links if many is file else links[0]
         if isinstance(file, list):
             return (read(name, word) for name in file)
         return read(file, word)
@@ -248,6 +230,8 @@ def find_layout(names: list[str]) -> str:
     """
     folders = {name.partition('/')[0] for name in names if '/' in name}
     if len(folders) > 1 and all('/' in name for name in names):
+        if not all(map(_EPISODE.fullmatch, folders)):
+            return 'classes' if all(name.count('/') == 1 for name in names) else 'stems'
         runs: Counter[tuple[str, str, str]] = Counter()
         for name in names:
             folder, _, rest = name.partition('/')
@@ -255,7 +239,7 @@ def find_layout(names: list[str]) -> str:
             if number:
                 runs[folder, prefix, extension] += 1
         has_run = {folder for (folder, _, _), count in runs.items() if count > 1}
-        if has_run == folders and all(map(_EPISODE.fullmatch, folders)):
+        if has_run == folders:
             return 'episodes'
         if all(name.count('/') == 1 for name in names):
             return 'classes'

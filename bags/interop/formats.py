@@ -142,6 +142,11 @@ def find_importer(format: str) -> Importer | None:
     return None if added is None else _importer_of(added)
 
 
+def has_unknown(names: Iterable[str]) -> bool:
+    """Returns whether this library has no type for a file, by its name, and it does not describe others."""
+    return any(type_of(split_name(name)[1]) == 'bytes' and not is_beside(name) for name in names)
+
+
 def importer_for(names: Iterable[str]) -> tuple[Importer, list[str], list[str]] | None:
     """Finds what reads files that this library does not know, among other installed packages.
 
@@ -153,7 +158,7 @@ def importer_for(names: Iterable[str]) -> tuple[Importer, list[str], list[str]] 
         if this library has a type for all of them.
     """
     names = [name for name in names if not is_hidden(name)]
-    if all(type_of(split_name(name)[1]) != 'bytes' or is_beside(name) for name in names):
+    if not has_unknown(names):
         return None
     own, beside = list[str](), list[str]()
     for name in names:

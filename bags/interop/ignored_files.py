@@ -27,14 +27,22 @@ _FIRST_LETTERS = {
     '.',
     *(pattern[0] for pattern in (*_JUNK, *_DOCUMENTS, *NO_DATA, *TABLES) if pattern[0] != '*'),
 }
+_WILDCARDS = frozenset('*?[')
 MEDIA = (*IMAGE_TYPES, 'video', 'audio', 'array')
 """Types of files that are never documents."""
 
 
 def is_hidden(name: str) -> bool:
     """Returns whether a file, by its path, is hidden, or one of an operating system."""
-    parts = (part for part in name.split('/') if part not in ('.', '..'))
-    return any(part.startswith('.') or part.lower() in _JUNK for part in parts)
+    folder, _, base = name.rpartition('/')
+    return (
+        (base.startswith('.') and base not in ('.', '..')) or base.lower() in _JUNK or _is_in_hidden(folder)
+    )
+
+
+@functools.lru_cache
+def _is_in_hidden(folder: str) -> bool:
+    return folder != '' and is_hidden(folder)
 
 
 def is_beside(name: str) -> bool:
@@ -66,7 +74,16 @@ def may_be_ignored(keys: Iterable[str], extensions: Collection[str]) -> bool:
 
 def matches(name: str, patterns: tuple[str, ...]) -> bool:
     """Returns whether the last part of a path matches one of some patterns in lower case."""
-    return pattern_of(patterns).match(name.rpartition('/')[2].lower()) is not None
+    suffixes, others = _split(patterns)
+    base = name.rpartition('/')[2].lower()
+    return base.endswith(suffixes) or others.match(base) is not None
+
+
+@functools.cache
+def _split(patterns: tuple[str, ...]) -> tuple[tuple[str, ...], re.Pattern[str]]:
+    """Returns the ends of names that some patterns are for, which are found faster, and the other ones."""
+    ends = tuple(each[1:] for each in patterns if each[0] == '*' and _WILDCARDS.isdisjoint(each[1:]))
+    return ends, pattern_of(tuple(each for each in patterns if each[1:] not in ends or each[0] != '*'))
 
 
 @functools.cache

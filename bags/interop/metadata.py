@@ -39,7 +39,7 @@ def read_metadata(root: str, names: Iterable[str], read: Callable[[str], bytes])
     """Reads the tables among the files of a folder, given their paths in it."""
     found, values = Metadata(), dict[str, list[Any]]()
     known = set(names)
-    for table in sorted(name for name in known if posixpath.basename(name) in NAMES):
+    for table in sorted(name for name in known if name.endswith(NAMES) and posixpath.basename(name) in NAMES):
         path = f'{root.rstrip("/")}/{table}'
         rows = _parse(path, read(table))
         if rows is None:

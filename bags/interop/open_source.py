@@ -15,11 +15,11 @@ from bags.interop.detect import Detected, detect, detect_exported, format_of, is
 from bags.interop.exported import EXPORT, read_exported
 from bags.interop.extensions import KEY
 from bags.interop.files import FileSource
-from bags.interop.folders import LAYOUTS, Files, Folder, FolderSource, list_files
-from bags.interop.formats import FORMATS, Importer, find_importer, importer_for
+from bags.interop.folders import LAYOUTS, Files, Folder, FolderSource
+from bags.interop.formats import FORMATS, Importer, find_importer, has_unknown, importer_for
 from bags.interop.ignored_files import matches
 from bags.interop.records import size_of
-from bags.interop.source import Source, find_filesystem, list_paths, list_some, naming
+from bags.interop.source import Source, find_filesystem, list_files, list_paths, list_some, naming
 from bags.interop.target import UNFINISHED
 from bags.interop.webdataset import TarSource, is_tar
 from bags.interop.zip_files import Zip
@@ -204,7 +204,8 @@ def _open(
 def _find_added(format: str | None, names: list[str]) -> tuple[Importer, list[str], list[str]] | None:
     """Finds what reads files that this library does not know, with its files and those beside them."""
     if format is None:
-        return None if any(map(format_of, names)) else importer_for(names)
+        is_known = not has_unknown(names) or any(map(format_of, names))
+        return None if is_known else importer_for(names)
     if format in KNOWN or (importer := find_importer(format)) is None:
         return None
     own = [name for name in names if matches(name, tuple(importer.files))] or names

@@ -26,6 +26,8 @@ MAX_ENTRY_BYTES = 1 << 16
 BAG_SUFFIXES = ('.bag', '.bagz', '.values')
 
 _DRIVE = re.compile(r'[A-Za-z]:')
+_PLAIN = re.compile(r'(?:/|(?:\.\./)*)(?:(?!\.{1,2}/)[^/:\\\0]+/)*(?!\.{1,2}\Z)[^/:\\\0]+')
+"""Valid paths without colons: one match takes a fraction of the time of all checks."""
 _ENCODED_DOT = re.compile(r'%2e', re.IGNORECASE)
 _URL_SCHEMES = frozenset(SCHEMES.values()) - {'memory'}
 _MAX_UINT64 = (1 << 64) - 1
@@ -82,7 +84,9 @@ def pack_file(file: LinkedFile) -> bytes:
     """
     compression = [*(file.dictionary or ())] if file.is_compressed else None
     entry: bytes = msgpack.packb([file.path, file.size, file.sample, compression])
-    parse_file(entry)
+    if file.is_compressed or len(entry) > MAX_ENTRY_BYTES or file.size > MAX_OFFSET:
+        parse_file(entry)
+    check_stored_path(file.path)
     return entry
 
 
@@ -128,7 +132,7 @@ def is_url(path: str) -> bool:
 
 def check_stored_path(path: str) -> None:
     """Raises ValueError unless a path has the form in which the paths of linked files are stored."""
-    detail = _invalid(path)
+    detail = '' if _PLAIN.fullmatch(path) else _invalid(path)
     if detail:
         raise ValueError(f'path {path!r:.200}: {detail}')
 

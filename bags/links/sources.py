@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,23 +13,27 @@ import numpy as np
 from bags.bag.bag_file import BagFile
 from bags.concurrency import FifoCache
 from bags.links.existing import ExistingRecords
-from bags.links.files import BAG_SUFFIXES, LinkedFile, sample_of, sample_ranges, stored_path
+from bags.links.files import BAG_SUFFIXES, SAMPLE_BYTES, LinkedFile, sample_of, sample_ranges, stored_path
 from bags.links.link import Link
 from bags.storage import File, Hints, store_for
 from bags.storage.base import Buffer
+from bags.storage.pread_file import read_ends
 
 MAX_OPEN_SOURCES = 64
+LINK_BYTES = 1 << 10
+"""Approximate bytes in memory of a link and the values that it consists of."""
 RECORDS_AT_ONCE = 1 << 12
 """Records of a bag whose limits are read at a time."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OpenedLink(Link):
-    """A link to a range that exists, of an open file. Its slices are read when they are accessed."""
+    """A link to a range that exists. Its slices are read when they are accessed."""
 
     entry: LinkedFile = dataclasses.field(kw_only=True)
     """The file, with its absolute path or URL."""
-    file: File = dataclasses.field(kw_only=True)
+    open: Callable[[], File] = dataclasses.field(kw_only=True, repr=False)
+    """Returns the open file."""
     known: bytes = dataclasses.field(kw_only=True)
     """Bytes of the file that were read, from the offset `known_from` on."""
     known_from: int = dataclasses.field(default=0, kw_only=True)
@@ -38,9 +42,19 @@ class OpenedLink(Link):
         pass  # Checked before.
 
     @property
+    def file(self) -> File:
+        """The open file."""
+        return self.open()
+
+    @property
     def stop(self) -> int:
         """Where the record ends in the file."""
         return self.offset + len(self)
+
+    @property
+    def nbytes(self) -> int:
+        """Approximate bytes in memory."""
+        return LINK_BYTES + len(self.known)
 
     def __len__(self) -> int:
         return self.length or 0
@@ -77,7 +91,9 @@ class LinkOpener:
 
     def __init__(self, storage_options: Mapping[str, Any] | None) -> None:
         self._options = storage_options
-        self._files: FifoCache[str, tuple[LinkedFile, File, bytes]] = FifoCache(self._open, MAX_OPEN_SOURCES)
+        self._files: FifoCache[str, tuple[LinkedFile, Callable[[], File], bytes]] = FifoCache(
+            self._open, MAX_OPEN_SOURCES
+        )
         self._opening: dict[str, threading.Lock] = {}
         self.folders: set[str] = set()
         """The folders of the opened files."""
@@ -98,26 +114,48 @@ class LinkOpener:
         entry, file, head = found
         length = entry.size - link.offset if link.length is None else link.length
         if not 0 <= length <= entry.size - link.offset:
-            raise ValueError(f'expected a range of the {entry.size} bytes of {file.path}, got {link!r:.200}')
+            raise ValueError(f'expected a range of the {entry.size} bytes of {entry.path}, got {link!r:.200}')
         return OpenedLink(
-            link.path, link.offset, length, link.times, link.frames, entry=entry, file=file, known=head
+            link.path, link.offset, length, link.times, link.frames, entry=entry, open=file, known=head
         )
+
+    def open_whole(self, path: str) -> OpenedLink:
+        """Returns a link to a whole file, given its absolute path or URL.
+
+        A local file is closed again: an episode may have more files than a process may have open.
+
+        Raises:
+            FileNotFoundError, IsADirectoryError, ValueError: As `open`.
+            EOFError: It was cut meanwhile.
+        """
+        if '://' in path:
+            return self.open(Link(path))
+        _check_no_bag(path)
+        size, parts = read_ends(path, SAMPLE_BYTES)
+        self.folders.add(path.rpartition('/')[0])
+        entry = LinkedFile(path, size, sample_of(parts))
+        return OpenedLink(path, 0, size, entry=entry, open=lambda: self._reopen(entry), known=parts[0])
+
+    def _reopen(self, entry: LinkedFile) -> File:
+        found = self.open(Link(entry.path))
+        if found.entry != entry:
+            raise ValueError(f'{entry.path}: has changed since it was opened')
+        return found.file
 
     def records(self, bag: BagFile, start: int) -> Iterator[OpenedLink]:
         """Yields links to the records of a bag, from one on. Those of a compressed bag lead to frames."""
-        entry = ExistingRecords().entry_of(bag)
+        entry, get_file = ExistingRecords().entry_of(bag), lambda: bag.file
         self.folders.add(entry.path.rpartition('/')[0])
         for first in range(start, bag.count, RECORDS_AT_ONCE):
             ((_, _, _, starts, stops, *_),) = bag.locate(
                 range(first, min(first + RECORDS_AT_ONCE, bag.count))
             )
             for begin, end in zip(starts.tolist(), stops.tolist(), strict=True):
-                yield OpenedLink(entry.path, begin, end - begin, entry=entry, file=bag.file, known=b'')
+                yield OpenedLink(entry.path, begin, end - begin, entry=entry, open=get_file, known=b'')
 
-    def _open(self, path: str) -> tuple[LinkedFile, File, bytes]:
+    def _open(self, path: str) -> tuple[LinkedFile, Callable[[], File], bytes]:
         store, path = store_for(path, None, self._options if '://' in path else None)
-        if path.endswith(BAG_SUFFIXES):
-            raise ValueError(f'expected a link to a file that is no bag, which may change, got {path!r:.200}')
+        _check_no_bag(path)
         file = store.open(path, Hints(mapped=False))
         ranges = sample_ranges(file.size)
         if file.is_remote:
@@ -126,7 +164,12 @@ class LinkOpener:
         else:
             parts = [bytes(file.fetch(start, stop)) for start, stop in ranges]
         self.folders.add(path.rpartition('/')[0])
-        return LinkedFile(path, file.size, sample_of(parts)), file, parts[0]
+        return LinkedFile(path, file.size, sample_of(parts)), lambda: file, parts[0]
+
+
+def _check_no_bag(path: str) -> None:
+    if path.endswith(BAG_SUFFIXES):
+        raise ValueError(f'expected a link to a file that is no bag, which may change, got {path!r:.200}')
 
 
 class LinkSources:
@@ -153,10 +196,10 @@ class LinkSources:
         Raises:
             ValueError: It cannot be linked.
         """
-        dictionary = file.dictionary
+        path, dictionary = self._stored(file.path), file.dictionary
         if dictionary is not None:
             dictionary = dictionary._replace(path=self._stored(dictionary.path))
-        return file._replace(path=self._stored(file.path), dictionary=dictionary)
+        return LinkedFile(path, file.size, file.sample, file.is_compressed, dictionary)
 
     def _stored(self, path: str) -> str:
         folder, _, name = path.rpartition('/')

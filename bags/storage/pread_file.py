@@ -35,6 +35,37 @@ def version_of(stat: os.stat_result) -> str:
     return f'{stat.st_ino}-{stat.st_mtime_ns}'
 
 
+def read_ends(path: str, count: int) -> tuple[int, list[bytes]]:
+    """Returns the size of a local file, and its first and last bytes. It is closed again.
+
+    Args:
+        path: The file.
+        count: Bytes of each part. A file of fewer than two of them is one part.
+
+    Raises:
+        FileNotFoundError, IsADirectoryError: There is no such file.
+        EOFError: It was cut meanwhile.
+    """
+    fd = os.open(path, os.O_RDONLY | getattr(os, 'O_BINARY', 0))
+    try:
+        stat = os.fstat(fd)
+        if S_ISDIR(stat.st_mode):
+            raise IsADirectoryError(errno.EISDIR, 'Is a directory', path)
+        size = stat.st_size
+        if size < 2 * count:
+            parts, expected = [os.pread(fd, 2 * count, 0)], size
+        else:
+            parts, expected = [os.pread(fd, count, 0), os.pread(fd, count, size - count)], 2 * count
+    except OSError as exc:
+        exc.filename = exc.filename or path
+        raise
+    finally:
+        os.close(fd)
+    if sum(map(len, parts)) != expected:
+        raise EOFError(f'{path}: expected {size} bytes, now there are others: it has changed')
+    return size, parts
+
+
 class PreadFile:
     """A local file read with `pread`, and, by the cache policy, dropped from the page cache after it."""
 

@@ -292,3 +292,91 @@ def test_arrays_of_npz(tmp_path):
     np.savez(tmp_path / 'small' / 'a.npz', fortran=np.asfortranarray(np.ones((9, 9))))
     with pytest.raises(ValueError, match=r'no value of type array.* is stored as its record'):
         bags.convert(tmp_path / 'small', tmp_path / 'b', link=True)
+
+
+def make_many(root, count):
+    """Writes small files that begin and end as JPEGs do, forty in a folder, with captions for some."""
+    head = CAT[:600]
+    for number in range(count):
+        folder = root / f'set {number // 40}x'
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f'{number:05}.jpg').write_bytes(head + b'%05d\xff\xd9' % number)
+        if number % 3:
+            (folder / f'{number:05}.txt').write_text(f'caption {number}')
+
+
+def test_blocks_of_files_with_damaged_ones_among_them(tmp_path):
+    make_many(tmp_path / 'raw', 400)
+    damaged = [0, 1, 150, 399]
+    for number in damaged:
+        (tmp_path / 'raw' / f'set {number // 40}x' / f'{number:05}.jpg').write_bytes(b'no photo')
+    odd = tmp_path / 'raw' / 'set 9x' / '00360\\.jpg'  # A name that links do not store.
+    odd.write_bytes(CAT)
+    bags.convert(tmp_path / 'raw', tmp_path / 'copy', on_error='skip')
+    done = bags.convert(tmp_path / 'raw', tmp_path / 'index', link=True, on_error='skip')
+    names = [Path(name).name for name, _ in done.skipped]
+    assert sorted(names) == ['00000.jpg', '00001.jpg', '00150.jpg', '00360\\', '00399.jpg']
+    keys = {row['__key__'] for row in rows(tmp_path / 'index')}
+    assert rows(tmp_path / 'index') == [row for row in rows(tmp_path / 'copy') if row['__key__'] in keys]
+    assert done.datapoints == 396
+
+    (tmp_path / 'raw' / 'set 0x' / '00000.jpg').write_bytes(CAT)
+    (tmp_path / 'raw' / 'set 0x' / '00001.jpg').write_bytes(CAT)
+    with pytest.raises(SourceError, match=r'00150\.jpg: expected JPEG, got bytes that begin'):
+        bags.convert(tmp_path / 'raw', tmp_path / 'again', link=True)
+    for number in damaged:
+        (tmp_path / 'raw' / f'set {number // 40}x' / f'{number:05}.jpg').write_bytes(CAT)
+    with pytest.raises(SourceError, match=r'00360\\.*expected a path without'):
+        bags.convert(tmp_path / 'raw', tmp_path / 'again', link=True, resume=True)
+    odd.unlink()
+    bags.convert(tmp_path / 'raw', tmp_path / 'again', link=True, resume=True)
+    bags.convert(tmp_path / 'raw', tmp_path / 'anew', link=True)
+    assert rows(tmp_path / 'again') == rows(tmp_path / 'anew')
+    assert len(rows(tmp_path / 'again')) == 400
+
+
+@pytest.mark.parametrize('options', [{'shard_length': 7}, {'shard_size': 20_000}, {'checksum': True}])
+def test_shards_and_checksums_of_blocks(options, tmp_path):
+    make_many(tmp_path / 'raw', 300)
+    bags.convert(tmp_path / 'raw', tmp_path / 'copy')
+    done = bags.convert(tmp_path / 'raw', tmp_path / 'index', link=True, **options)
+    assert rows(tmp_path / 'index') == rows(tmp_path / 'copy')
+    assert bags.verify(tmp_path / 'index', links=True) == []
+    if 'shard_length' in options:
+        assert done.shards == 43
+    if 'shard_size' in options:
+        assert done.shards > 1
+        sizes = [size_of(each) for each in sorted((tmp_path / 'index').glob('0*'))]
+        assert all(20_000 <= size < 21_000 for size in sizes[:-1])
+
+
+def test_files_that_vanish_or_are_cut_while_they_are_adopted(tmp_path):
+    make_many(tmp_path / 'raw', 120)
+    source = open_source(tmp_path / 'raw')
+    (tmp_path / 'raw' / 'set 2x' / '00110.jpg').unlink()
+    (tmp_path / 'raw' / 'set 2x' / '00111.jpg').write_bytes(b'')
+    done = bags.convert(source, tmp_path / 'index', link=True, on_error='skip')
+    assert [Path(name).name for name, _ in done.skipped] == ['00110.jpg', '00111.jpg']
+    assert 'No such file' in done.skipped[0].error
+    assert done.skipped[1].error == 'expected JPEG, got no bytes'
+    assert done.datapoints == 118
+
+
+@pytest.mark.skipif(os.name == 'nt', reason='needs limits of descriptors')
+def test_an_episode_of_more_files_than_may_be_open(tmp_path):
+    import resource
+
+    for frame in range(600):
+        path = tmp_path / 'raw' / f'episode_{frame % 2}' / f'{frame:03}.jpg'
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(photo(frame))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir('/dev/fd')) + 150, limits[1]))
+    try:
+        done = bags.convert(tmp_path / 'raw', tmp_path / 'index', link=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert done.spec['jpg'] == 'jpeg[]'
+    assert [list(row['jpg']) for row in rows(tmp_path / 'index')] == [
+        [photo(frame) for frame in range(first, 600, 2)] for first in (0, 1)
+    ]

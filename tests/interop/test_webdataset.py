@@ -453,7 +453,7 @@ def test_sparse_files_are_bounded(tmp_path):
 
 
 def test_many_sparse_files_take_little_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr('bags.interop.convert.BATCH_BYTES', 1 << 20)
+    monkeypatch.setattr('bags.interop.load.BATCH_BYTES', 1 << 20)
     path = sparse_tar(tmp_path / 'b.tar', 1 << 22, files=12)
     small = make_tar(tmp_path / 'a.tar', [(f'a{i}.bin', b'x') for i in range(15)])
     bags.convert(small, tmp_path / 'small')

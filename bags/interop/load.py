@@ -1,0 +1,82 @@
+"""Loads the datapoints of a source, in batches and in threads."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bags.concurrency import map_concurrently
+from bags.errors import SourceError
+from bags.indexing import chunk_length
+from bags.interop.source import Damaged, Source, naming
+
+MAX_BATCH = 64
+"""Maximum number of datapoints that are loaded at a time."""
+MAX_LINKED_BATCH = 1 << 10
+"""The same, if fields are linked, whose records are not loaded."""
+MIN_WAIT_RATIO = 4
+"""Time over processor time of loading links from which more threads load them."""
+BATCH_BYTES = 1 << 26
+"""Approximate bytes that are loaded at a time."""
+
+Block = list[tuple[str, Mapping[str, Any] | Damaged]]
+"""The name and the datapoint of consecutive entries, or the error of an entry."""
+
+
+def load_blocks(
+    source: Source, new_names: Mapping[str, str], entries: Iterator[Any], workers: int
+) -> Iterator[Block]:
+    """Yields the entries in order, in blocks of which only the last one may be damaged.
+
+    A batch of entries is loaded at a time, in threads: links only once their reads have waited, as threads
+    that do not wait hinder each other (100,000 photos in memory: 5.4 s with one, 9.2 s with two).
+    """
+
+    def load(entry: Any) -> Mapping[str, Any] | Damaged:
+        if isinstance(entry, Damaged):
+            return entry
+        try:
+            with naming(source.name(entry)):
+                datapoint = source.load(entry)
+                return {new_names[name]: value for name, value in datapoint.items() if name in new_names}
+        except SourceError as exc:
+            return Damaged(exc)
+
+    length = 1  # Grows once the size of datapoints is known.
+    has_waited = not source.linked
+    while batch := _next_batch(source, entries, length):
+        begun, used = time.perf_counter(), time.thread_time()
+        loaded = map_concurrently(load, batch, max_threads=workers if has_waited else 1)
+        has_waited |= time.perf_counter() - begun > MIN_WAIT_RATIO * (time.thread_time() - used)
+        names = ['' if isinstance(entry, Damaged) else source.name(entry) for entry in batch]
+        stops = [number for number, each in enumerate(loaded, 1) if isinstance(each, Damaged)]
+        for begin, stop in itertools.pairwise([0, *stops, len(batch)]):
+            yield [*zip(names[begin:stop], loaded[begin:stop], strict=True)]
+        values = [value for each in loaded if isinstance(each, dict) for value in each.values()]
+        size = sum(map(_size_of, values))
+        most = MAX_LINKED_BATCH if source.linked else min(4 * workers, MAX_BATCH)
+        length = chunk_length(len(batch), size, BATCH_BYTES, most)
+
+
+def _next_batch(source: Source, entries: Iterator[Any], length: int) -> list[Any]:
+    """Returns up to `length` entries: fewer if they are known to be large, none at the end."""
+    batch: list[Any] = []
+    size = 0
+    with naming(source.path or source.format):
+        for entry in itertools.islice(entries, length):
+            batch.append(entry)
+            size += 0 if isinstance(entry, Damaged) else source.size(entry)
+            if size >= BATCH_BYTES:
+                break
+    return batch
+
+
+def _size_of(value: Any) -> int:
+    """Returns the approximate bytes of a value."""
+    if isinstance(value, bytes | str):
+        return len(value)
+    if isinstance(value, list | tuple):
+        return sum(map(_size_of, value))
+    return int(getattr(value, 'nbytes', 8))
