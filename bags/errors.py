@@ -33,7 +33,15 @@ __all__ = [
 
 
 class BagsError(Exception):
-    """Base of the exceptions of the library."""
+    """Base of the exceptions of the library.
+
+    Examples:
+        >>> try:
+        ...     bags.open('episodes')[0, 'colour']
+        ... except (bags.BagsError, KeyError) as error:
+        ...     print(error)
+        "no field 'colour'; the fields are 'id', 'label', 'task', 'image', 'state'"
+    """
 
     def __reduce__(self) -> tuple[object, ...]:
         # Pickle would call the class with the message, but these classes take other arguments.
@@ -48,12 +56,23 @@ def _rebuild(error_type: type[BagsError], args: tuple[object, ...], facts: dict[
 
 
 class CorruptError(BagsError, ValueError):
-    """A file is damaged.
+    r"""A file is damaged.
 
     Attributes:
         path: The file or folder.
         record: Index of the damaged record; None if the damage concerns the whole file.
         detail: What was expected and what was found.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> data = Path('episodes/000000/task.bag').read_bytes()
+        >>> Path('damaged.bag').write_bytes(data[:-8] + bytes([255] * 8))
+        60
+        >>> try:
+        ...     bags.bag.Reader('damaged.bag')[0]
+        ... except bags.CorruptError as error:
+        ...     print(error.detail)
+        expected a limit at its end, got b'\xff\xff\xff\xff\xff\xff\xff\xff'; is it cut off, or not a bag?
     """
 
     def __init__(self, path: object, record: int | None, detail: str) -> None:
@@ -73,6 +92,18 @@ class LinkError(CorruptError):
         file: The linked file.
         expected: What the file was when it was linked.
         found: What it is now.
+
+    Examples:
+        >>> import os
+        >>> with bags.DatasetWriter('moved', {'photo': 'jpeg'}, links=['photo']) as writer:
+        ...     writer.append({'photo': bags.Link('photos/dogs/000.jpg')})
+        0
+        >>> os.rename('photos/dogs/000.jpg', 'photos/dogs/renamed.jpg')
+        >>> try:
+        ...     bags.open('moved', links='photos')[0]
+        ... except bags.LinkError as error:
+        ...     print(error.field, error.expected)
+        photo a file of 675 bytes
     """
 
     def __init__(
@@ -93,6 +124,13 @@ class SpecError(BagsError, ValueError):
         field: Name of the field; None if the error concerns the whole spec.
         expected: What would be valid.
         got: What was found.
+
+    Examples:
+        >>> try:
+        ...     bags.DatasetWriter('wrong', {'image': 'jpeg['})
+        ... except bags.SpecError as error:
+        ...     print(error)
+        field 'image': expected a type like word, word(arg,arg), word[] or word?, got 'jpeg['
     """
 
     def __init__(self, field: str | None, expected: str, got: object, where: object = None) -> None:
@@ -138,6 +176,16 @@ class EncodeError(BagsError, ValueError):
         field: Name of the field.
         type: Type of the field.
         item: Index of the item in the datapoint's sequence; None if the error concerns no item.
+
+    Examples:
+        >>> with bags.DatasetWriter('numbers', {'n': 'int(1)'}) as writer:
+        ...     writer.append({'n': 7})
+        ...     try:
+        ...         writer.append({'n': 300})
+        ...     except bags.EncodeError as error:
+        ...         print(error)
+        0
+        field 'n' of type int(1): ValueError: expected an integer from -2**7 to 2**7 - 1, got 300
     """
 
     def __init__(self, field: str, type: str, detail: str, item: int | None = None) -> None:
@@ -155,6 +203,16 @@ class DecodeError(BagsError, ValueError):
         field: Name of the field.
         index: Index of the record in the field's bag.
         type: Type of the field.
+
+    Examples:
+        >>> with bags.DatasetWriter('broken', {'image': 'bytes'}) as writer:
+        ...     writer.append({'image': b'no JPEG'})
+        0
+        >>> try:
+        ...     bags.open('broken', {**bags.decoders, 'bytes': bags.decoders['jpeg']})[0]
+        ... except bags.DecodeError as error:
+        ...     print(error.field, error.index)
+        image 0
     """
 
     def __init__(self, field: str, index: int, type: str, detail: str, where: object = None) -> None:
@@ -171,6 +229,13 @@ class SourceError(BagsError, ValueError):
     Attributes:
         name: The file, the tar and its member, or the datapoint.
         detail: What was expected and what was found.
+
+    Examples:
+        >>> try:
+        ...     bags.convert('film.mp4', 'converted')
+        ... except bags.SourceError as error:
+        ...     print(str(error).partition(',')[0])
+        film.mp4: expected a folder
     """
 
     def __init__(self, name: str, detail: str) -> None:
@@ -185,6 +250,10 @@ class MissingDependencyError(BagsError, ImportError):
     Attributes:
         package: Name of the package.
         extra: The extra of bags that installs it; empty if there is none.
+
+    Examples:
+        >>> issubclass(bags.MissingDependencyError, ImportError)
+        True
     """
 
     def __init__(self, package: str, extra: str = '') -> None:
@@ -201,6 +270,13 @@ class StackError(BagsError, ValueError):
         shapes: Shape of each value; None for a missing one.
         field: Name of the field; None if unknown.
         datapoints: Index of each value's datapoint; None if unknown.
+
+    Examples:
+        >>> try:
+        ...     bags.stack(dataset.batch([0, 1], 'state'))
+        ... except bags.StackError as error:
+        ...     print(error)
+        field 'state': expected values of one shape, got (3, 2) at values 0 and (4, 2) at values 1
     """
 
     def __init__(

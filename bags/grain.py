@@ -58,6 +58,12 @@ def batches(
     Raises:
         MissingDependencyError: Grain is not installed.
         ValueError, KeyError, TypeError: As for `bags.Loader`.
+
+    Examples:
+        >>> import bags.grain
+        >>> source = bags.grain.batches(dataset, 4, fields=('id', 'label'), seed=0)
+        >>> len(list(source))
+        2
     """
     return _map_dataset(
         Loader(
@@ -113,6 +119,12 @@ def iter_dataset(loader: Loader) -> grain.IterDataset[Any]:
     Raises:
         MissingDependencyError: Grain is not installed.
         TypeError: Not a loader.
+
+    Examples:
+        >>> import bags.grain
+        >>> source = bags.grain.iter_dataset(bags.Loader(dataset, 4, fields='id', seed=0))
+        >>> len(list(source))
+        2
     """
     check_loader(loader)
     return _iter_dataset(loader, 0, 1, loader.next_cursor)

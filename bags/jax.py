@@ -38,6 +38,11 @@ def device_put(batch: Any, sharding: Placement | None = None) -> Any:
         OverflowError: Integers that do not fit the 32 bits which JAX uses without `jax_enable_x64`.
         TypeError: JAX has no such dtype, or a `Ragged` would be divided over devices: `pad` or `pack` it.
         MissingDependencyError: JAX is not installed.
+
+    Examples:
+        >>> import bags.jax
+        >>> bags.jax.device_put(dataset.batch([0, 1], ('id', 'label')))['label']
+        Array([0, 1], dtype=int8)
     """
     jax = import_jax()
     wide = bool(jax.config.jax_enable_x64)
@@ -91,6 +96,12 @@ def prefetch(batches: Iterable[Any], size: int = 2, sharding: Placement | None =
     Returns:
         An iterator. Its `get_state` and `set_state` are those of the iterator of `batches`, after the last
         delivered batch: batches copied ahead do not count.
+
+    Examples:
+        >>> import bags.jax
+        >>> loader = bags.Loader(dataset, 4, fields='label', seed=0)
+        >>> len(list(bags.jax.prefetch(loader)))
+        2
     """
     if not isinstance(batches, Iterable):
         raise TypeError(f'batches: expected a Loader or another iterable, got {batches!r:.200}')

@@ -57,6 +57,12 @@ def to_torch(
     Raises:
         TypeError: PyTorch has no such dtype; the message names the field.
         MissingDependencyError: PyTorch is not installed.
+
+    Examples:
+        >>> import bags.torch
+        >>> batch = dataset.batch([0, 1], ('id', 'state'))
+        >>> bags.torch.to_torch(batch)['id']
+        tensor([0, 1])
     """
     torch = import_optional('torch')
     pin = pin and getattr(torch, 'accelerator', torch.cuda).is_available()  # torch.accelerator: since 2.6
@@ -105,6 +111,15 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
         TypeError: Not a loader.
         ValueError: The loader is for another rank; or a rank without a world size.
         MissingDependencyError: PyTorch is not installed.
+
+    Examples:
+        >>> import bags.torch
+        >>> from torch.utils.data import DataLoader
+        >>> source = bags.torch.IterableDataset(
+        ...     bags.Loader(dataset, 4, fields=('id', 'label'), seed=0)
+        ... )
+        >>> sum(len(batch['id']) for batch in DataLoader(source, batch_size=None))
+        8
     """
 
     def __init__(

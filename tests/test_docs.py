@@ -1,18 +1,23 @@
 """The Python blocks of the documentation run, and pass type checkers as one file of a user."""
 
 import ast
+import doctest
+import inspect
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from enum import EnumType
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import bags
+import bags.samplers
 from benchmarks.render import CHARTS, SECTIONS, charts, render
 from benchmarks.render import DOCUMENTS as WITH_TABLES
 
@@ -119,6 +124,61 @@ def test_the_reference_has_every_public_name():
         )
         public += [f'{module}.{name}' for name in ast.literal_eval(found[1])]
     assert sorted(listed) == sorted(public)
+
+
+EXAMPLES = {
+    f'{prefix}{name}': value
+    for prefix, module in (('', bags), ('samplers.', bags.samplers), ('bag.', bags.bag))
+    for name in module.__all__
+    if (callable(value := getattr(module, name)) and not isinstance(value, EnumType))
+    and name not in ('encoders', 'decoders')
+}
+
+
+def prepare_examples():
+    """Writes what the examples of docstrings read, into the working directory."""
+    spec = {
+        'id': 'int(8)', 'label': 'int(1)', 'task': 'utf8', 'image': 'jpeg', 'state': 'array(float32,2)[]'
+    }  # fmt: skip
+    metadata = {'fields': {'state': {'rate': 10}, 'label': {'classes': ['left', 'right']}}}
+    with bags.ShardedDatasetWriter('episodes', spec, shard_length=4, metadata=metadata) as writer:
+        for number in range(8):
+            writer.append(
+                {
+                    'id': number,
+                    'label': number % 2,
+                    'task': f'reach {number}',
+                    'image': np.full((48, 64, 3), 30 * number, np.uint8),
+                    'state': np.arange(2 * (number + 3), dtype=np.float32).reshape(-1, 2),
+                }
+            )
+    picture = bags.encoders['jpeg'](np.full((48, 64, 3), 200, np.uint8))
+    for label in ('cats', 'dogs'):
+        Path('photos', label).mkdir(parents=True)
+        for number in range(3):
+            Path(f'photos/{label}/{number:03}.jpg').write_bytes(picture)
+    media = ROOT / 'examples/data'
+    shutil.copy(media / 'bunny.mp4', 'film.mp4')
+    shutil.copy(media / 'austen-1.flac', 'speech.flac')
+    with bags.DatasetWriter('videos', {'video': 'video'}) as writer:
+        writer.append({'video': 'film.mp4'})
+
+
+def run_examples(name, value):
+    """Runs the examples of a docstring; the working directory is that of `prepare_examples`."""
+    names = {'bags': bags, 'np': np, 'dataset': bags.open('episodes')}
+    test = doctest.DocTestParser().get_doctest(inspect.getdoc(value), names, name, None, 0)
+    assert test.examples, f'{name} has no example'
+    said = []
+    doctest.DocTestRunner(verbose=False).run(test, out=said.append)
+    assert said == [], ''.join(said)
+
+
+@pytest.mark.parametrize('name', sorted(EXAMPLES))
+def test_examples_of_docstrings_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    prepare_examples()
+    run_examples(name, EXAMPLES[name])
 
 
 def test_links_of_the_repository_lead_to_files():

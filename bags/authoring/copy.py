@@ -101,6 +101,11 @@ def copy(
         KeyError: No such field.
         CorruptError: A record cannot be read. `resume` continues after the datapoints before it.
         ValueError: With `resume`, the folder is not a copy of this dataset, or the dataset has changed.
+
+    Examples:
+        >>> done = bags.copy(dataset.select([0, 2]), 'some', fields=('id', 'task'))
+        >>> done.datapoints, bags.open('some').column('id')
+        (2, array([0, 2]))
     """
     settings = merge(WriterSettings, None, options, function=copy)
     settings.refuse_links('link=(FIELD, …) links fields of a copy')

@@ -51,6 +51,11 @@ def from_numpy(
         ValueError: Arrays of different lengths, or a file that is not one array; with `resume`, the dataset
             is made from something else.
         FileExistsError: The folder is not empty, and `resume` is not set.
+
+    Examples:
+        >>> done = bags.from_numpy({'x': np.eye(3, dtype=np.float32), 'y': np.arange(3)}, 'arrays')
+        >>> bags.open('arrays')[1]
+        {'x': array([0., 1., 0.], dtype=float32), 'y': 1}
     """
     settings = merge(WriterSettings, None, options, function=from_numpy)
     settings.refuse_links('from_numpy copies all records')

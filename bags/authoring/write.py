@@ -103,6 +103,13 @@ def write(
         RuntimeError: A script starts processes outside of `if __name__ == '__main__':`; nothing is written.
             Or several workers in a row died during the same task; earlier datapoints are written.
         ValueError: With `resume`, the dataset has another source.
+
+    Examples:
+        >>> done = bags.write(
+        ...     range(100), 'squares', {'n': 'int(4)'}, transform=lambda i: {'n': i * i}
+        ... )
+        >>> done.datapoints, bags.open('squares')[9]
+        (100, {'n': 81})
     """
     dataset = source if isinstance(source, Dataset) else None
     indexed: Any = dataset

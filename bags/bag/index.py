@@ -80,6 +80,11 @@ class Index(_Table):
 
     Args:
         reader: The records. All are read once; a look-up reads those that may match.
+
+    Examples:
+        >>> reader = bags.bag.Reader('episodes/000000/task.bag')
+        >>> bags.bag.Index(reader)[b'reach 2']
+        2
     """
 
     def __getitem__(self, record: Any) -> int:
@@ -102,6 +107,11 @@ class MultiIndex(_Table):
 
     Args:
         reader: The records. All are read once; a look-up reads those that may match.
+
+    Examples:
+        >>> reader = bags.bag.Reader('episodes/000000/label.bag')
+        >>> bags.bag.MultiIndex(reader)[bytes([1])]
+        [1, 3]
     """
 
     def __getitem__(self, record: Any) -> list[int]:

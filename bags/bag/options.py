@@ -56,17 +56,38 @@ class ShardingLayout(Choice):
 
 @dataclasses.dataclass(frozen=True)
 class CompressionAutoDetect:
-    """zstd for a `.bagz`, none for any other name."""
+    """zstd for a `.bagz`, none for any other name.
+
+    Examples:
+        >>> detected = bags.bag.CompressionAutoDetect()  # zstd for names that end in .bagz
+        >>> bags.bag.Reader('episodes/000000/task.bag', compression=detected)[0]
+        b'reach 0'
+    """
 
 
 @dataclasses.dataclass(frozen=True)
 class CompressionNone:
-    """Records are not compressed."""
+    """Records are not compressed.
+
+    Examples:
+        >>> with bags.bag.Writer('plain.bagz', compression=bags.bag.CompressionNone()) as writer:
+        ...     writer.write(b'one')
+        >>> from pathlib import Path
+        >>> Path('plain.bagz').read_bytes()[:3]
+        b'one'
+    """
 
 
 @dataclasses.dataclass(frozen=True)
 class CompressionZstd:
-    """Every non-empty record is one zstd frame with its content size and a checksum."""
+    """Every non-empty record is one zstd frame with its content size and a checksum.
+
+    Examples:
+        >>> with bags.bag.Writer(
+        ...     'small.bagz', compression=bags.bag.CompressionZstd(level=9)
+        ... ) as writer:
+        ...     writer.write(b'one')
+    """
 
     level: int = 3
     """From -131072 (fastest) to 22 (smallest); 0 means zstd's default, 3. Ignored when reading."""

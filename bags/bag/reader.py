@@ -37,6 +37,11 @@ class Reader(Sequence[bytes]):
         IsADirectoryError: A folder, such as a dataset, which `bags.open` opens.
         CorruptError: The limits of a file are invalid.
         ValueError: Interleaved shards of unequal lengths, or an invalid option.
+
+    Examples:
+        >>> reader = bags.bag.Reader('episodes/000000/task.bag')
+        >>> len(reader), reader[1], reader.read_indices([2, 0])
+        (4, b'reach 1', [b'reach 2', b'reach 0'])
     """
 
     Options = ReaderOptions

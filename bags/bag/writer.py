@@ -37,6 +37,13 @@ class Writer:
         FileExistsError: In mode 'create', the bag exists.
         BlockingIOError: In mode 'append', another writer has the bag open.
         CorruptError: In mode 'append', the bag cannot be read.
+
+    Examples:
+        >>> with bags.bag.Writer('words.bag') as writer:
+        ...     for word in (b'one', b'two'):
+        ...         writer.write(word)
+        >>> bags.bag.Reader('words.bag').read()
+        [b'one', b'two']
     """
 
     Options = WriterOptions

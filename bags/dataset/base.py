@@ -81,6 +81,16 @@ class Dataset(Shareable, abc.ABC):
       and pipelines that divide the datapoints, `part_lengths` and `bytes_before`.
 
     `View` defines all but `__len__`, `resolve` and `expression` from the underlying datasets.
+
+    Examples:
+        >>> dataset[0, {'id': True, 'state': range(2)}]
+        {'id': 0, 'state': array([[0., 1.],
+               [2., 3.]], dtype=float32)}
+        >>> late = dataset.select(dataset.column('id') >= 4)
+        >>> len(late), late[0, 'id']
+        (4, {'id': 4})
+        >>> [row['task'] for row in dataset[:2]]
+        ['reach 0', 'reach 1']
     """
 
     types: Spec

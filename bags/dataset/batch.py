@@ -22,6 +22,13 @@ class Ragged:
     """A batch of sequences of different lengths.
 
     `ragged[i]` is the i-th sequence, a view of `values`; None if it is missing.
+
+    Examples:
+        >>> state = dataset.batch([0, 1], 'state')['state']
+        >>> state.values.shape, state.offsets
+        ((7, 2), array([0, 3, 7]))
+        >>> state[1].shape
+        (4, 2)
     """
 
     values: npt.NDArray[Any]

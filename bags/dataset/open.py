@@ -54,6 +54,15 @@ def open(
         SpecError, CorruptError: Damaged, or not a dataset.
         TypeError, ValueError: An unknown option, or one without effect here; several folders of different
             lengths, or with a field of different values.
+
+    Examples:
+        >>> dataset = bags.open('episodes')
+        >>> len(dataset), dataset.spec['state']
+        (8, 'array(float32,2)[]')
+        >>> dataset[3, ('id', 'task')]
+        {'id': 3, 'task': 'reach 3'}
+        >>> dataset.batch([5, 1, 5], 'id')['id']
+        array([5, 1, 5])
     """
     path = plain_path(path)
     if isinstance(path, bytes) or not isinstance(path, str | os.PathLike | Iterable):

@@ -52,6 +52,10 @@ class DatasetReader(Dataset):
         NotADirectoryError: A file, such as a single bag.
         SpecError: Its spec.json is invalid.
         CorruptError: Its refs are damaged. A damaged field raises when it is first read.
+
+    Examples:
+        >>> bags.DatasetReader('episodes/000000')[0, 'task']
+        {'task': 'reach 0'}
     """
 
     def __init__(

@@ -182,6 +182,11 @@ def frames(start: Any, stop: SupportsIndex | None = None, step: SupportsIndex = 
     Args:
         start, stop, step: As of a slice: clipped, and counted from the end if negative. Or a list of frames
             as `start`, in any order, with repeats.
+
+    Examples:
+        >>> videos = bags.open('videos')
+        >>> videos[0, {'video': bags.frames(10, 14)}]['video'].shape
+        (4, 360, 640, 3)
     """
     if start is None or (hasattr(start, '__index__') and not np.ndim(start)):  # Arrays have `__index__` too.
         bounds = [None if bound is None else operator.index(bound) for bound in (start, stop, step)]

@@ -53,6 +53,11 @@ class ShardedDatasetReader(Dataset):
         FileNotFoundError: No such folder, or no shard in it.
         CorruptError: A shard lacks spec or refs, and is not the last one (which is being written).
         SpecError: Shards have different specs; raised when such a shard is first read.
+
+    Examples:
+        >>> reader = bags.ShardedDatasetReader('episodes', shard_start=1, shard_step=2)
+        >>> reader.shards, reader[0, 'id']
+        (1, {'id': 4})
     """
 
     def __init__(

@@ -72,6 +72,19 @@ class ShardedDatasetWriter(BaseWriter):
         FileExistsError: Without `resume`, the folder is not empty, or, with a `shard_step`, has shards of
             these numbers.
         SpecError, BlockingIOError, CorruptError: As in `DatasetWriter`.
+
+    Examples:
+        >>> spec = {'image': 'jpeg(90)', 'words': 'utf8[]', 'score': 'float(4)?'}
+        >>> with bags.ShardedDatasetWriter('captions', spec, shard_length=2) as writer:
+        ...     for name in ('000', '001', '002'):
+        ...         writer.append(
+        ...             {'image': f'photos/cats/{name}.jpg', 'words': ['a', 'cat'], 'score': None}
+        ...         )
+        0
+        1
+        2
+        >>> writer.shards, bags.open('captions')[2]['image'].shape
+        (2, (48, 64, 3))
     """
 
     def __init__(

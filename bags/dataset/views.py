@@ -182,6 +182,11 @@ def concat(datasets: Iterable[Dataset]) -> Concat:
 
     Raises:
         SpecError: The specs differ in other fields.
+
+    Examples:
+        >>> both = bags.concat([dataset, dataset[:2]])
+        >>> len(both), both[8, 'id']
+        (10, {'id': 0})
     """
     return Concat(check_datasets('concat', datasets))
 

@@ -80,6 +80,15 @@ class DatasetWriter(BaseWriter):
         TypeError, ValueError: Metadata that JSON cannot hold, or of fields that do not exist.
         BlockingIOError: Another writer has the folder open.
         CorruptError: With `resume`, the folder cannot be read.
+
+    Examples:
+        >>> with bags.DatasetWriter(
+        ...     'pairs', {'text': 'utf8', 'vector': 'array(float32,2)'}
+        ... ) as writer:
+        ...     writer.append({'text': 'a cup', 'vector': [0, 1]})
+        0
+        >>> bags.open('pairs')[0]
+        {'text': 'a cup', 'vector': array([0., 1.], dtype=float32)}
     """
 
     def __init__(

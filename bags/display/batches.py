@@ -26,6 +26,10 @@ def describe(batch: Any) -> dict[str, str]:
 
     Raises:
         TypeError: Neither a mapping, nor a tuple or list.
+
+    Examples:
+        >>> bags.describe(dataset.batch([0, 1], ('id', 'state')))
+        {'id': 'int64 (2,)', 'state': 'Ragged of 2 sequences, float32 (7, 2)'}
     """
     if isinstance(batch, Mapping):
         columns = {str(name): column for name, column in batch.items()}

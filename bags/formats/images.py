@@ -84,6 +84,11 @@ def draft_decoders(min_side: int) -> dict[str, Callable[..., Pixels]]:
 
     Args:
         min_side: Minimum pixels of both sides.
+
+    Examples:
+        >>> small = bags.open('episodes', bags.decoders | bags.draft_decoders(24))
+        >>> small[0]['image'].shape
+        (24, 32, 3)
     """
     option = f'min_side={at_least("min_side", min_side, 1)}'
     _side(option.partition('=')[2])

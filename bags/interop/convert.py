@@ -100,6 +100,11 @@ def convert(
         SourceError: A file is damaged, or not of the format of its name. `resume` continues there.
         SpecError: An invalid type.
         ValueError: No field can be linked.
+
+    Examples:
+        >>> done = bags.convert('photos', 'dataset')
+        >>> done.datapoints, done.spec
+        (6, {'__key__': 'utf8', 'jpg': 'jpeg', 'label': 'utf8'})
     """
     one_of('on_error', on_error, ('raise', 'skip'))
     settings = merge(WriterSettings, None, options, function=convert)

@@ -107,6 +107,11 @@ def export(
         TypeError: LeRobot has no feature for a field.
         ValueError: For LeRobot, the metadata has no frame rate; the export to resume is another one;
             'overwrite' of a URL.
+
+    Examples:
+        >>> done = bags.export(dataset, 'tars', format='webdataset', fields=('id', 'task', 'image'))
+        >>> done.datapoints
+        8
     """
     dataset = plain_path(dataset)
     if isinstance(dataset, str | os.PathLike):

@@ -294,6 +294,12 @@ def create_index(
         ValueError: The dataset is unfinished.
         OSError: The dataset is on a web server.
         CorruptError: A record cannot be read.
+
+    Examples:
+        >>> bags.create_index('episodes', 'task')
+        8
+        >>> bags.open('episodes').find('task', 'reach 3')
+        3
     """
     with open_dataset(path, links=links, filesystem=filesystem, storage_options=storage_options) as dataset:
         check_key_field(dataset, field)

@@ -52,6 +52,13 @@ def join(
             key and `many` is not set.
         KeyError, TypeError: With `on`, no such field, or one that cannot have keys.
         CorruptError: An index is damaged, or stale.
+
+    Examples:
+        >>> scores = {'score': np.arange(8, dtype=np.float32) / 8}
+        >>> done = bags.from_numpy(scores, 'scores')
+        >>> joined = bags.join([dataset, bags.open('scores')])
+        >>> joined[4, ('id', 'score')]
+        {'id': 4, 'score': 0.5}
     """
     found = check_datasets('join', datasets)
     one_of('how', how, ('inner', 'left'))

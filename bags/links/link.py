@@ -31,6 +31,13 @@ class Link:
 
     Raises:
         TypeError, ValueError: Not a path, an offset or length below 0, or no part.
+
+    Examples:
+        >>> with bags.DatasetWriter('linked', {'photo': 'jpeg'}, links=['photo']) as writer:
+        ...     writer.append({'photo': bags.Link('photos/cats/000.jpg')})
+        0
+        >>> bags.open('linked', links='photos')[0]['photo'].shape
+        (48, 64, 3)
     """
 
     path: str | os.PathLike[str]

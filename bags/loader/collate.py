@@ -62,6 +62,11 @@ def pad(column: Any, length: int | None = None, *, value: Any = 0, multiple: int
     Raises:
         StackError: Items of different shapes.
         ValueError: A sequence longer than `length`, or a value that the dtype of the sequences cannot hold.
+
+    Examples:
+        >>> padded = bags.pad(dataset.batch([0, 1], 'state')['state'])
+        >>> padded.values.shape, padded.lengths
+        ((2, 4, 2), array([3, 4], dtype=int32))
     """
     if isinstance(column, Mapping):
         return _columns(functools.partial(pad, length=length, value=value, multiple=multiple), column)
@@ -103,6 +108,10 @@ def stack(column: Any) -> Any:
 
     Raises:
         StackError: Values have different shapes, or one is missing; names them.
+
+    Examples:
+        >>> bags.stack(dataset.batch([0, 1], 'image')['image']).shape
+        (2, 48, 64, 3)
     """
     if isinstance(column, Mapping):
         return _columns(stack, column)
@@ -135,6 +144,11 @@ def pack(column: Any, *, dtype: npt.DTypeLike = np.int32) -> Any:
     Raises:
         StackError: Items of different shapes.
         ValueError: More items than the dtype can count.
+
+    Examples:
+        >>> packed = bags.pack(dataset.batch([0, 1], 'state')['state'])
+        >>> packed.values.shape, packed.offsets
+        ((7, 2), array([0, 3, 7], dtype=int32))
     """
     if isinstance(column, Mapping):
         return _columns(functools.partial(pack, dtype=dtype), column)

@@ -79,6 +79,12 @@ class Loader:
             `last_batch='drop'`.
         KeyError: No such field.
         TypeError: Not a dataset, an option of the wrong type, or, for processes, one that cannot be pickled.
+
+    Examples:
+        >>> loader = bags.Loader(dataset, 4, fields=('id', 'label'), seed=0)
+        >>> [batch['id'].tolist() for batch in loader]
+        [[2, 4, 6, 7], [5, 3, 1, 0]]
+        >>> state = loader.state_dict()  # For the checkpoint: load_state_dict continues there.
     """
 
     @with_advice

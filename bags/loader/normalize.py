@@ -74,6 +74,12 @@ def normalize(
     Raises:
         KeyError: No statistics of a field.
         ValueError: Not a mode; or a field has no values, no quantiles, or infinite values.
+
+    Examples:
+        >>> scale = bags.normalize(bags.statistics(dataset, 'state'), 'state')
+        >>> loader = bags.Loader(dataset, 8, fields='state', transform=scale)
+        >>> abs(float(next(iter(loader))['state'].values.mean())) < 1e-6
+        True
     """
     one_of('mode', mode, ('std', 'range', 'quantiles'))
     names = [fields] if isinstance(fields, str) else list(statistics if fields is None else fields)

@@ -58,6 +58,10 @@ def consolidate(
         ValueError: A shard is unfinished.
         SpecError: Shards have different specs.
         CorruptError: A shard cannot be read.
+
+    Examples:
+        >>> bags.consolidate('episodes')
+        2
     """
     location = locate(path, filesystem, storage_options)
     if location.type != 'shards':

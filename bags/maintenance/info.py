@@ -164,6 +164,11 @@ def info(
     Raises:
         FileNotFoundError: No dataset or bag at the path, or a dataset that is just being created.
         CorruptError, SpecError: Damaged data.
+
+    Examples:
+        >>> found = bags.info('episodes')
+        >>> found.datapoints, found.fields['image'].type
+        (8, 'jpeg')
     """
     location = locate(path, filesystem, storage_options)
     if location.type == 'bags':

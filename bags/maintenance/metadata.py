@@ -38,6 +38,11 @@ def set_metadata(
         FileNotFoundError: No such dataset.
         ValueError: The path is a single bag, or metadata is invalid, or of fields that do not exist.
         TypeError: Not a mapping, or values that JSON cannot hold.
+
+    Examples:
+        >>> bags.set_metadata('episodes', {**dataset.metadata, 'licence': 'CC0 1.0'})
+        >>> bags.open('episodes').metadata['licence']
+        'CC0 1.0'
     """
     location = locate(path, filesystem, storage_options)
     if location.type == 'bags':

@@ -41,6 +41,10 @@ def prefetch(dataset: Any, fields: Fields = None, *, progress: bool | None = Non
             small.
         KeyError: No such field.
         OSError: A file cannot be downloaded, or the disk is full. Downloaded files stay.
+
+    Examples:
+        >>> remote = bags.open('s3://bucket/episodes', cache='cache')  # doctest: +SKIP
+        >>> bags.prefetch(remote, ('id', 'state'))  # doctest: +SKIP
     """
     check_dataset('prefetch', dataset)
     folders = _folders(dataset, select_whole(fields, dataset.types, 'prefetch'))

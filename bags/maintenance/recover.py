@@ -98,6 +98,16 @@ def recover(
         KeyError: `values` has no plain field of the dataset.
         ValueError: Another library wrote it, and it cannot be closed; or, with `keep_readable`, a field is
             linked.
+
+    Examples:
+        >>> writer = bags.DatasetWriter('killed', {'n': 'int(4)'})
+        >>> writer.append({'n': 1}, flush=True)
+        0
+        >>> writer.abandon()  # As an exception in its with block.
+        >>> bags.open('killed').unfinished
+        True
+        >>> [(done.action, done.kept) for done in bags.recover('killed')]
+        [('closed', 1)]
     """
     one_of('partial', partial, ('keep', 'drop'))
     return list(recover_each(path, filesystem, storage_options, keep_readable, partial, values))

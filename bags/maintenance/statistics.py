@@ -117,6 +117,11 @@ def statistics(
     Raises:
         KeyError, TypeError: No such field, or one that is not numeric.
         CorruptError, DecodeError: A record, or the saved statistics, cannot be read.
+
+    Examples:
+        >>> found = bags.statistics(dataset, 'label')
+        >>> found['label'].mean, found['label'].count
+        (array(0.5), array(8))
     """
     samples = at_least('samples', samples, 1)
     workers = worker_count(workers)

@@ -82,6 +82,10 @@ def verify(
         FileNotFoundError: No dataset or bag at the path.
         MissingDependencyError: A package that decoding needs is not installed.
         OSError: A file cannot be read.
+
+    Examples:
+        >>> bags.verify('episodes', decode=True)
+        []
     """
     dataset = plain_path(dataset)
     if not isinstance(dataset, Dataset | str | os.PathLike):

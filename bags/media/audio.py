@@ -54,6 +54,11 @@ class Audio:
             recording. Slices equal those of the resampled recording.
         channels: 1 or 2, to mix channels to; by default, those of the recording. Mono is 0.707 times the sum
             of left and right, as FFmpeg mixes floats: it may exceed 1.
+
+    Examples:
+        >>> audio = bags.Audio('speech.flac', rate=8000)
+        >>> audio.rate, audio[:8000].shape
+        (8000, (8000, 1))
     """
 
     def __init__(

@@ -105,6 +105,11 @@ def cut_clips(
     Raises:
         TypeError, ValueError: Not a source of video, one that cannot be copied although `copy` is given, or a
             damaged one, after the clips before the damage.
+
+    Examples:
+        >>> clips = list(bags.cut_clips('film.mp4', 50, copy=True))
+        >>> [(clip.frames, clip.copied) for clip in clips]
+        [(50, True), (50, True), (32, True)]
     """
     for what, value in {'frames': frames, 'gop': 1 if gop is None else gop}.items():
         if not hasattr(value, '__index__') or value < 1:

@@ -55,6 +55,12 @@ def remux(source: Any) -> BinaryIO:
     Raises:
         ValueError: Not a video, a damaged one, or one that cannot be an MP4: its codec, or hidden frames.
         MissingDependencyError: av is not installed.
+
+    Examples:
+        >>> with bags.remux('film.mp4') as file:
+        ...     data = file.read()
+        >>> len(bags.Video(data))
+        132
     """
     # A path, since libavformat opens the output a second time to move the header to the front.
     with FileSource(source).open() as file, tempfile.TemporaryDirectory() as folder:

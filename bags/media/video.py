@@ -65,6 +65,13 @@ class Video(Shareable, FrameSequence):
         rotate: Rotate frames by the display matrix, as players do. False: frames as stored.
         threads: Decoder threads; 0 for one per core. By default, one for few frames and all cores for many.
         stream: An index in `streams`; by default, the stream that players show.
+
+    Examples:
+        >>> video = bags.Video('film.mp4', size=(90, 160))
+        >>> len(video), video.shape
+        (132, (132, 90, 160, 3))
+        >>> video[10:14].shape, video.at(1.0).shape
+        ((4, 90, 160, 3), (90, 160, 3))
     """
 
     def __init__(
@@ -272,6 +279,14 @@ class ClipSequence(JoinedVideos):
         index: The datapoint.
         field: A field of type `mp4[]`, `webm[]`, `mkv[]` or `video[]`, or a plain one: a single clip.
         **options: `size`, `color`, `dtype`, `rotate` and `threads`, as of a `Video`.
+
+    Examples:
+        >>> with bags.DatasetWriter('clips', {'video': 'mp4[]'}) as writer:
+        ...     writer.append({'video': np.zeros((2, 20, 48, 64, 3), np.uint8)})
+        0
+        >>> clips = bags.ClipSequence(bags.open('clips'), 0, 'video')
+        >>> len(clips), clips[18:22].shape
+        (40, (4, 48, 64, 3))
     """
 
     def __init__(

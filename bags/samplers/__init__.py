@@ -16,16 +16,15 @@ checks at once that its dataset is large enough. A position may hold several dat
 a `bags.Ragged` of the indices at each position.
 """
 
+from bags.samplers.draws import Random, Weighted
 from bags.samplers.mixtures import Mixture
 from bags.samplers.orders import (
     Bucketed,
-    Random,
     Sampler,
     Sequential,
     ShardShuffled,
     Shuffled,
     Sliding,
-    Weighted,
     shard_lengths,
 )
 from bags.samplers.packing import Packed

@@ -31,6 +31,14 @@ class Mixture:
         seed: Seed of the order of each dataset.
         shuffle: False for the order of each dataset.
         samples: Number of positions in an epoch; the sum of the lengths unless given.
+
+    Examples:
+        >>> both = bags.concat([dataset, dataset[:2]])
+        >>> sampler = bags.samplers.Mixture([8, 2], weights=[3, 1], seed=0)
+        >>> sampler.take(0, np.arange(8))
+        array([4, 3, 8, 7, 2, 0, 9, 6])
+        >>> next(iter(bags.Loader(both, 4, sampler=sampler)))['id']
+        array([4, 3, 0, 7])
     """
 
     def __init__(

@@ -10,7 +10,7 @@ import numpy as np
 
 from bags.dataset.batch import Ragged
 from bags.indexing import Int64s, offsets_of
-from bags.samplers.permutation import hashed, permuted
+from bags.samplers.permutation import permuted
 from bags.validation import at_least, integer, item_count
 
 POOL_BATCHES = 64
@@ -18,7 +18,21 @@ POOL_BATCHES = 64
 
 @runtime_checkable
 class Sampler(Protocol):
-    """An order of datapoints for each epoch."""
+    """An order of datapoints for each epoch.
+
+    Examples:
+        >>> class Reversed:
+        ...     def __len__(self):
+        ...         return len(dataset)
+        ...
+        ...     def take(self, epoch, positions):
+        ...         return len(dataset) - 1 - np.asarray(positions)
+        ...
+        ...     def __repr__(self):
+        ...         return f'Reversed({len(dataset)})'
+        >>> next(iter(bags.Loader(dataset, 3, sampler=Reversed())))['id']
+        array([7, 6, 5])
+    """
 
     def __len__(self) -> int:
         """Returns the number of positions in an epoch."""
@@ -58,7 +72,13 @@ def check_sampler(sampler: Any, datapoints: int) -> None:
 
 
 class Sequential:
-    """Each datapoint once, in order."""
+    """Each datapoint once, in order.
+
+    Examples:
+        >>> loader = bags.Loader(dataset, 4, sampler=bags.samplers.Sequential(len(dataset)))
+        >>> next(iter(loader))['id']
+        array([0, 1, 2, 3])
+    """
 
     def __init__(self, length: int) -> None:
         self.length = self.datapoints = item_count('length', length, 0)
@@ -83,6 +103,10 @@ class Sliding:
         window: Number of positions in a window.
         stride: Positions from one window to the next. `window` unless given: then each datapoint comes once,
             except those that fill the last window.
+
+    Examples:
+        >>> bags.samplers.Sliding(6, window=3, stride=2).take(0, np.arange(6))
+        array([0, 1, 2, 2, 3, 4])
     """
 
     def __init__(self, length: int, window: int, stride: int | None = None) -> None:
@@ -102,7 +126,13 @@ class Sliding:
 
 
 class Shuffled:
-    """Each datapoint once, in an order that depends on the seed and the epoch; needs no memory."""
+    """Each datapoint once, in an order that depends on the seed and the epoch; needs no memory.
+
+    Examples:
+        >>> sampler = bags.samplers.Shuffled(6, seed=0)
+        >>> sampler.take(0, np.arange(6)), sampler.take(1, np.arange(6))
+        (array([4, 2, 1, 0, 3, 5]), array([4, 1, 5, 0, 3, 2]))
+    """
 
     def __init__(self, length: int, seed: int = 0) -> None:
         self.length = self.datapoints = item_count('length', length, 0)
@@ -128,6 +158,12 @@ class ShardShuffled:
         lengths: Number of datapoints of each shard, as `shard_lengths(dataset)` returns them.
         seed: Seed of the order, with the epoch.
         window: Number of shards in a window.
+
+    Examples:
+        >>> lengths = bags.samplers.shard_lengths(dataset)
+        >>> sampler = bags.samplers.ShardShuffled(lengths, seed=0, window=1)
+        >>> sampler.take(0, np.arange(8))
+        array([5, 7, 4, 6, 1, 0, 3, 2])
     """
 
     def __init__(self, lengths: Sequence[int] | Int64s, seed: int = 0, window: int = 8) -> None:
@@ -182,6 +218,15 @@ class Bucketed:
         seed: Seed of the order, with the epoch.
         pool: Number of batches that are sorted together. A larger pool makes lengths more similar, and
             batches less random.
+
+    Examples:
+        >>> lengths = dataset.lengths('state')
+        >>> sampler = bags.samplers.Bucketed(lengths, 2, seed=0)
+        >>> lengths[sampler.take(0, np.arange(8))].reshape(-1, 2)
+        array([[ 5,  6],
+               [ 9, 10],
+               [ 3,  4],
+               [ 7,  8]])
     """
 
     per_datapoint = 'lengths'
@@ -226,83 +271,13 @@ class Bucketed:
         return f'Bucketed({lengths}, {self.batch_size}, seed={self.seed}, pool={self.pool})'
 
 
-class Random:
-    """Datapoints drawn with replacement.
-
-    Args:
-        length: Number of datapoints.
-        seed: Seed of the draws, with the epoch.
-        samples: Number of positions in an epoch; `length` unless given.
-    """
-
-    def __init__(self, length: int, seed: int = 0, samples: int | None = None) -> None:
-        self.length = self.datapoints = item_count('length', length, 1)
-        self.seed = integer('seed', seed)
-        self.samples = self.length if samples is None else item_count('samples', samples, 1)
-
-    def __len__(self) -> int:
-        return self.samples
-
-    def take(self, epoch: int, positions: Int64s) -> Int64s:
-        return hashed(positions, self.length, self.seed, epoch)
-
-    def __repr__(self) -> str:
-        return f'Random({self.length}, seed={self.seed}, samples={self.samples})'
-
-
-class Weighted:
-    """Datapoints drawn with replacement, in proportion to their weights.
-
-    Args:
-        weights: Weight of each datapoint, of any sum; one of weight 0 is never drawn.
-        seed: Seed of the draws, with the epoch.
-        samples: Number of positions in an epoch; the number of weights unless given.
-
-    Raises:
-        ValueError: A weight is negative or not finite, or all weights are 0.
-        TypeError: Weights are not numbers.
-    """
-
-    per_datapoint = 'weights'
-
-    def __init__(self, weights: Any, seed: int = 0, *, samples: int | None = None) -> None:
-        given = np.asarray(weights)
-        if given.ndim != 1 or (given.dtype.kind not in 'biuf' and len(given)):
-            raise TypeError(
-                f'weights: expected one dimension of numbers, got {given.ndim} dimensions of {given.dtype}'
-            )
-        values = given.astype(np.float64)
-        wrong = ~((values >= 0) & (values < np.inf))
-        if wrong.any():
-            index = int(wrong.argmax())
-            raise ValueError(
-                f'weights: expected finite numbers of at least 0, got {given[index]} for datapoint {index}'
-            )
-        if not values.any():
-            raise ValueError(f'weights: expected one above 0, got {len(values)} zeros')
-        self.datapoints = len(values)
-        self.seed = integer('seed', seed)
-        self.samples = self.datapoints if samples is None else item_count('samples', samples, 1)
-        self._mark = zlib.crc32(values.tobytes())
-        self._sums = np.cumsum(values / values.max())  # Divided, so that the sum is finite.
-
-    def __len__(self) -> int:
-        return self.samples
-
-    def take(self, epoch: int, positions: Int64s) -> Int64s:
-        total = self._sums[-1]
-        drawn = hashed(positions, 1 << 53, self.seed, epoch) * (total / (1 << 53))
-        # 'right' skips datapoints of weight 0, whose sum equals that of the previous datapoint.
-        found: Int64s = np.searchsorted(self._sums, np.minimum(drawn, np.nextafter(total, 0)), 'right')
-        return found
-
-    def __repr__(self) -> str:
-        weights = f'{self.datapoints} weights #{self._mark:08x}'
-        return f'Weighted({weights}, seed={self.seed}, samples={self.samples})'
-
-
 def shard_lengths(dataset: Any) -> Int64s:
-    """Returns the number of datapoints of each shard of a reader, or of each dataset of a `concat`."""
+    """Returns the number of datapoints of each shard of a reader, or of each dataset of a `concat`.
+
+    Examples:
+        >>> bags.samplers.shard_lengths(dataset)
+        array([4, 4])
+    """
     lengths = dataset.part_lengths() if hasattr(dataset, 'part_lengths') else [len(dataset)]
     return np.array(lengths, np.int64)
 

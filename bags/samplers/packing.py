@@ -60,6 +60,12 @@ class Packed:
         ValueError: A datapoint is longer than the budget, a length is negative, or lengths differ in number
             or names.
         TypeError: Lengths are not integers.
+
+    Examples:
+        >>> sampler = bags.samplers.Packed(12, dataset.lengths('state'))
+        >>> batch = next(iter(bags.Loader(dataset, 2, fields='state', sampler=sampler)))
+        >>> batch['_bin'], len(batch['state'].values)
+        (array([0, 1, 1], dtype=int32), 18)
     """
 
     per_datapoint = 'lengths'

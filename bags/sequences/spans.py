@@ -45,6 +45,12 @@ def times(
 
     Raises:
         TypeError, ValueError: Invalid offsets, rate, fill, tolerance or gaps.
+
+    Examples:
+        >>> windows = dataset.windows(every='state', state=bags.times(-0.1, 0.0))
+        >>> windows[1, 'state']
+        {'state': array([[0., 1.],
+               [2., 3.]], dtype=float32)}
     """
     found = [_seconds('times', offset) for offset in offsets]
     one_of('times: fill', fill, ('nearest', 'previous', 'linear', 'exact'))
@@ -76,6 +82,13 @@ def steps(start: SupportsIndex, stop: SupportsIndex) -> Steps:
 
     Raises:
         TypeError, ValueError: Not integers, or an empty range.
+
+    Examples:
+        >>> windows = dataset.windows(
+        ...     every='state', state=bags.steps(0, 2), stride=2, padding='drop'
+        ... )
+        >>> len(windows), windows[0]['state'].shape
+        (24, (2, 2))
     """
     low, high = integer('steps: start', start), integer('steps: stop', stop)
     if not -MAX_STEP <= low < high <= min(low + MAX_OFFSETS, MAX_STEP):

@@ -49,6 +49,9 @@ def view(
 
     Example:
         `bags.view('episodes', 7)` as the last line of a cell.
+
+    Examples:
+        >>> table = bags.view(dataset[:3])  # In a notebook, the last line of a cell shows it.
     """
     if isinstance(dataset, str | os.PathLike):
         server = ViewServer(

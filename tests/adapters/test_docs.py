@@ -9,6 +9,11 @@ from pathlib import Path
 
 import pytest
 
+import bags.grain
+import bags.jax
+import bags.torch
+from tests.test_docs import prepare_examples, run_examples
+
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r'^```py\n(.*?)^```', re.DOTALL | re.MULTILINE)
 EVERY_BLOCK = re.compile(r'^```py(?:thon)?\n(.*?)^```', re.DOTALL | re.MULTILINE)
@@ -53,3 +58,21 @@ def test_blocks_run(path, tmp_path):
         if RAY_DID_NOT_START not in done.stderr:
             break
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    'name',
+    [
+        'grain.batches',
+        'grain.iter_dataset',
+        'jax.device_put',
+        'jax.prefetch',
+        'torch.IterableDataset',
+        'torch.to_torch',
+    ],
+)
+def test_examples_of_docstrings_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    prepare_examples()
+    module, function = name.split('.')
+    run_examples(name, getattr(getattr(bags, module), function))
