@@ -10,11 +10,11 @@ import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from bags.bag.temporary_files import remove_leftovers, remove_tree, temporary_path
-from bags.dataset.encoder import Encoder, close_files
-from bags.dataset.episode import Episode, encode_call
+from bags.dataset.encoder import Encoder, close_files, encode_call
+from bags.dataset.episode import Episode, EpisodeOptions
 from bags.dataset.episode_bags import Call
 from bags.dataset.field_writer import field_compressions
 from bags.dataset.json_files import write_json
@@ -34,7 +34,7 @@ from bags.dataset.registry import packages_of
 from bags.dataset.resume import is_derived, is_file_of_dataset
 from bags.dataset.spec import check_names, parse_spec
 from bags.storage import Lock, Store, store_for
-from bags.validation import positive_seconds
+from bags.validation import one_of, positive_seconds
 
 _open_writers: weakref.WeakValueDictionary[int, BaseWriter] = weakref.WeakValueDictionary()
 """Writers by `id`, in order of creation: a sharded writer precedes the writer of its current shard."""
@@ -64,7 +64,7 @@ class BaseWriter(ABC):
         self.metadata: Metadata | None = None
         if settings.metadata is not None:
             self.metadata = json.loads(dump_metadata(settings.metadata, self.types))
-        self._encoder = Encoder(self.types, encoders)
+        self.encoder = Encoder(self.types, encoders)
         self.has_own_encoders = encoders is not None
         self.packages = packages_of(self.types, builtin_encoders if encoders is None else encoders)
         """The package of each field whose type another package has."""
@@ -109,11 +109,11 @@ class BaseWriter(ABC):
     def accept_links(self, fields: Iterable[str]) -> None:
         """Lets the values of fields be links."""
         self.links = set(fields)
-        self._encoder.accept_links(self.links)
+        self.encoder.accept_links(self.links)
 
     def encode_item(self, field: str, value: Any, item: int | None) -> Any:
         """Returns the record of the value of a plain field, or of one item of a sequence."""
-        return self._encoder.encode_item(field, value, item)
+        return self.encoder.encode_item(field, value, item)
 
     def __bool__(self) -> bool:
         return True
@@ -138,14 +138,21 @@ class BaseWriter(ABC):
             EncodeError: A field is missing or unknown, or a value cannot be encoded.
             OSError: E.g. the disk is full; nothing was appended.
         """
-        return self.append_records(self._encoder.encode(datapoint), flush)
+        return self.append_records(self.encoder.encode(datapoint), flush)
 
     def encode_whole(self, datapoint: Mapping[str, Any]) -> list[Any]:
         """Returns the records of a datapoint as `Encoder.encode`, those of sequences as lists."""
-        records = self._encoder.encode(datapoint)
+        records = self.encoder.encode(datapoint)
         return [list(each) if isinstance(each, Iterator) else each for each in records]
 
-    def begin(self, values: Mapping[str, Any] | None = None, *, flush: float = 1.0) -> Episode:
+    def begin(
+        self,
+        values: Mapping[str, Any] | None = None,
+        *,
+        flush: float = 1.0,
+        clip_seconds: float = 2.0,
+        when_full: Literal['wait', 'raise'] = 'wait',
+    ) -> Episode:
         """Begins a datapoint that is written item by item, such as an episode while it is recorded.
 
         One is open at a time, and `append` raises meanwhile. It lies in one shard, even if that exceeds
@@ -156,21 +163,28 @@ class BaseWriter(ABC):
             flush: In a local folder, items older than this many seconds are safe if this process is killed,
                 and with `durability='flush'` also in a power cut. On an object store, a dataset appears when
                 it is closed: nothing of an open episode is safe.
+            clip_seconds: Single frames, and blocks of samples, are encoded in the background as clips of this
+                length. They are safe when their clip is: this much later, and the delay of the encoder.
+            when_full: What `Episode.append` does while 100 MB wait to be encoded or written: 'wait', or
+                'raise' `queue.Full`. `Episode.waits` counts both.
 
         Raises:
             EncodeError: As for `Episode.set`; nothing has begun.
             ValueError: The writer is closed, or an episode is open.
         """
-        seconds = positive_seconds('flush', flush)
+        one_of('when_full', when_full, ('wait', 'raise'))
+        options = EpisodeOptions(
+            positive_seconds('flush', flush), positive_seconds('clip_seconds', clip_seconds), when_full
+        )
         call = encode_call(self.types, self.encode_item, values or {}, None)
         try:
-            return self.begin_episode(call, seconds, 0)
+            return self.begin_episode(call, options, 0)
         except BaseException:
             close_files(record for _, record in call)
             raise
 
     @abstractmethod
-    def begin_episode(self, call: Call, flush_seconds: float, offset: int) -> Episode:
+    def begin_episode(self, call: Call, options: EpisodeOptions, offset: int) -> Episode:
         """Begins an episode with the records of plain fields; `offset`: datapoints of earlier shards."""
 
     @abstractmethod

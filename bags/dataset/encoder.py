@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 from bags.dataset import registry
 from bags.dataset.spec import FieldType, Spec, likely_type
 from bags.errors import BagsError, EncodeError, SpecError
+from bags.formats.encoded import BorrowedFile
 from bags.links.link import Link
 
 
@@ -23,6 +24,8 @@ class Encoder:
         self, types: Spec, encoders: Mapping[str, Callable[..., Any]] | None, links: Iterable[str] = ()
     ) -> None:
         self._types = types
+        self.functions = registry.encoders if encoders is None else encoders
+        """The encoders by word."""
         self._functions = bind_encoders(types, encoders)
         self._steps = [
             (name, field_type, self._functions[name], field_type.sequence)
@@ -187,6 +190,46 @@ def bind_encoders(
         except ValueError as exc:
             raise SpecError.of_type(name, field_type.text, exc) from exc
     return bound
+
+
+def encode_call(
+    types: Spec,
+    encode_item: Callable[[str, Any, int | None], Any],
+    values: Mapping[str, Any],
+    counts: Mapping[str, int] | None,
+) -> list[tuple[str, Any]]:
+    """Returns the records of items of sequences, or of the values of plain fields.
+
+    Args:
+        types: The types of all fields.
+        encode_item: Returns the record of a value, given its field and the number of the item.
+        values: By field.
+        counts: Number of items of each sequence so far; None for plain fields.
+
+    Raises:
+        EncodeError: No such field, one of the other kind, or a value that cannot be encoded.
+    """
+    found: list[tuple[str, Any]] = []
+    try:
+        for name, value in values.items():
+            field_type = types.get(name)
+            if field_type is None:
+                detail = f'is not in the spec, which has {", ".join(map(repr, types))}'
+                raise EncodeError(str(name), '?', detail)
+            if field_type.sequence is (counts is None):
+                is_plain = counts is not None
+                detail = 'is no sequence: set() sets it' if is_plain else 'is a sequence: append() appends'
+                raise EncodeError(name, field_type.text, detail)
+            if value is None and field_type.optional and counts is None:
+                found.append((name, None))
+                continue
+            record = encode_item(name, value, None if counts is None else counts[name])
+            # The file of a caller may be moved before the record is written.
+            found.append((name, _loaded(record) if isinstance(record, BorrowedFile) else record))  # type: ignore[arg-type]
+    except BaseException:
+        close_files(record for _, record in found)
+        raise
+    return found
 
 
 def close_files(records: Iterable[Any]) -> None:

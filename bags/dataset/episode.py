@@ -1,27 +1,40 @@
 """`Episode`: a datapoint that is written item by item, while it happens.
 
 Its methods encode values in the thread of the caller, and put the records into a queue. A thread of the
-episode writes them to the bags and flushes these, so that no call waits for a disk.
+episode writes them to the bags and flushes these, so that no call waits for a disk. Single frames and blocks
+of samples go to a thread of their field, which puts the records of their clips into the queue.
 """
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, Self
+from collections.abc import Callable, Iterator, Mapping
+from queue import Full
+from typing import Any, Literal, NamedTuple, Self
 
-from bags.dataset.encoder import close_files
+from bags.dataset.clip_stream import ClipItem, ClipStream, open_streams
+from bags.dataset.encoder import Encoder, close_files, encode_call
 from bags.dataset.episode_bags import Call, EpisodeBags
-from bags.dataset.spec import Spec
+from bags.dataset.metadata import Metadata
 from bags.errors import EncodeError
-from bags.formats.encoded import BorrowedFile
 
 MAX_QUEUED_BYTES = 100_000_000
-"""Bytes of records that wait to be written; then calls wait."""
+"""Bytes that wait to be encoded, or to be written; then calls wait."""
 ENTRY_BYTES = 64
 """Approximate bytes of a record without its content."""
+
+
+class EpisodeOptions(NamedTuple):
+    """The options of `writer.begin`."""
+
+    flush_seconds: float = 1.0
+    clip_seconds: float = 2.0
+    when_full: Literal['wait', 'raise'] = 'wait'
+
+
+class _Stopped(Exception):
+    """Ends the encoding of items that are no longer needed."""
 
 
 class Episode:
@@ -33,39 +46,52 @@ class Episode:
     Attributes:
         state: 'open', 'committed', 'discarded', or 'left' if an error has ended it.
         index: The index of the datapoint, once it is committed.
+        waits: Number of calls that found the queue full, and waited or raised.
     """
 
     def __init__(
         self,
         bags: EpisodeBags,
-        encode_item: Callable[[str, Any, int | None], Any],
+        encoder: Encoder,
+        metadata: Metadata,
         begin: Call,
         path: str,
         offset: int,
-        flush_seconds: float,
+        options: EpisodeOptions,
         on_end: Callable[[], None],
     ) -> None:
         self._bags = bags
-        self._encode_item = encode_item
+        self._encode_item = encoder.encode_item
         self._path = path
         self._offset = offset
         """Datapoints of earlier shards."""
         self._on_end = on_end
         """Called when it is committed or discarded."""
-        self._interval = flush_seconds / 2  # An item waits for one interval, and for the writing of others.
-        self._changed = threading.Condition()
+        self._options = options
+        # An item waits for one interval, and for the writing of others.
+        self._interval = options.flush_seconds / 2
+        lock = threading.Lock()
+        self._changed = threading.Condition(lock)
+        self._streams = open_streams(bags.types, encoder.functions, metadata, lock)
+        self._encoding: dict[str, threading.Thread] = {}
+        """The threads that encode clips, by field."""
         self._queue: deque[Call] = deque([begin])
         self._queued_bytes = sum(map(_size, begin))
         self._flushes_asked = self._flushes_done = 0
         self._has_ended = False
         """Whether the thread ends after it has written the queue."""
+        self._is_done = False
+        """Whether the thread uses the bags no longer."""
+        self._is_stopped = False
+        """Whether items that wait to be encoded are dropped."""
         self._error: BaseException | None = None
-        """The error of the thread."""
+        """The error of a thread."""
         self._set_fields = {name for name, record in begin if record is not None}
         self._appended = dict.fromkeys(bags.types, 0)
-        """Number of records of each field in the calls so far."""
+        """Number of items of each field so far."""
         self.state: Literal['open', 'committed', 'discarded', 'left'] = 'open'
         self.index: int | None = None
+        self.waits = 0
         bags.begin()
         self._thread = threading.Thread(target=self._write_queue, name='bags-episode', daemon=True)
         self._thread.start()
@@ -74,16 +100,27 @@ class Episode:
         """Appends one item to each of some sequences, or to none of them if this raises.
 
         Args:
-            items: An item by field. Fields may be appended to in any order, and as often as one likes.
+            items: An item by field. Fields may be appended to in any order, and as often as one likes. A
+                field of videos also takes single frames, uint8 (height, width, 3), and one of audio blocks of
+                samples (time, channels) at its `rate` in the metadata. They are copied, and encoded as clips
+                in the background. If a field of videos has `times`, a frame needs its time in the same call.
 
         Raises:
-            EncodeError: No such field, a field that is no sequence, or an item that cannot be encoded. The
-                episode goes on.
+            EncodeError: No such field, a field that is no sequence, or an item that cannot be encoded, such
+                as a frame of another size. The episode goes on. Or earlier frames could not be encoded: then
+                it ends.
             ValueError: The episode has ended.
+            queue.Full: With `when_full='raise'`, too much waits to be encoded or written. Nothing was
+                appended.
             OSError: Earlier items could not be written, e.g. as the disk is full. The episode ends: what was
                 written before stays, as after a kill.
         """
-        self._put(self._encode(items, are_items=True))
+        streams = self._streams
+        taken = {name for name, value in items.items() if name in streams and streams[name].takes(value)}
+        for name in items.keys() & streams.keys() - taken:
+            streams[name].expect_no_items()
+        call = self._encode({name: items[name] for name in items if name not in taken}, are_items=True)
+        self._put(call, {name: streams[name].item_of(items) for name in taken})
 
     def set(self, values: Mapping[str, Any]) -> None:
         """Sets plain fields, at any time until `commit`. The last value of a field counts.
@@ -96,7 +133,10 @@ class Episode:
         self._set_fields |= {name for name, value in values.items() if value is not None}
 
     def flush(self) -> None:
-        """Makes all items so far safe if this process is killed; with `durability='flush'`, also on disk."""
+        """Makes all items so far safe if this process is killed; with `durability='flush'`, also on disk.
+
+        All but frames and samples of clips that are not encoded yet.
+        """
         self._expect_open()
         with self._changed:
             self._flushes_asked += 1
@@ -109,7 +149,8 @@ class Episode:
         """Ends the episode: it becomes a datapoint. Returns its index, as `append` of the writer does.
 
         Raises:
-            EncodeError: A plain field that is not optional is not set. The episode goes on.
+            EncodeError: A plain field that is not optional is not set; the episode goes on. Or frames could
+                not be encoded.
             OSError: Writing failed. What was written stays, as after a kill.
         """
         self._expect_open()
@@ -136,6 +177,7 @@ class Episode:
         """
         self._expect_open()
         with self._changed:
+            self._is_stopped = True
             dropped, self._queue = self._queue, deque()
         for call in dropped:
             close_files(record for _, record in call)
@@ -146,8 +188,8 @@ class Episode:
 
     def leave(self) -> None:
         """Ends the episode as a kill does, after what was appended is written."""
+        self._end()  # Again if an earlier call was interrupted.
         if self.state == 'open':
-            self._end()
             self.state = 'left'
 
     def __enter__(self) -> Self:
@@ -160,7 +202,7 @@ class Episode:
             except BaseException:
                 self.leave()
                 raise
-        elif self.state == 'open':
+        elif self.state != 'committed':
             self.leave()
 
     def __repr__(self) -> str:
@@ -190,12 +232,21 @@ class Episode:
         counts = self._appended if are_items else None
         return encode_call(self._bags.types, self._encode_item, values, counts)
 
-    def _put(self, call: Call) -> None:
+    def _put(self, call: Call, items: Mapping[str, ClipItem] | None = None) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._queued_bytes < MAX_QUEUED_BYTES or self._error is not None)
+            if self._is_full():
+                self.waits += 1
+                if self._options.when_full == 'raise':
+                    close_files(record for _, record in call)
+                    raise Full(f'{self._queued_bytes:,} bytes wait to be encoded or written')
+                self._changed.wait_for(lambda: not self._is_full())
             self._expect_open()
             if self._has_ended:
                 raise ValueError('the episode has ended')
+            for name, item in (items or {}).items():
+                self._streams[name].check(item, self._appended[name])
+            for name, item in (items or {}).items():
+                self._add(name, item)
             self._queue.append(call)
             for name, _ in call:
                 self._appended[name] += 1
@@ -203,12 +254,74 @@ class Episode:
             if self._queued_bytes >= MAX_QUEUED_BYTES // 4:
                 self._changed.notify_all()
 
+    def _is_full(self) -> bool:
+        return self._queued_bytes >= MAX_QUEUED_BYTES and self._error is None
+
+    def _add(self, name: str, item: ClipItem) -> None:
+        stream = self._streams[name]
+        stream.add(item)
+        self._appended[name] += 1
+        self._queued_bytes += item.values.nbytes
+        if name not in self._encoding:
+            thread = threading.Thread(
+                target=self._encode_clips, args=(stream,), name=f'bags-{name}', daemon=True
+            )
+            self._encoding[name] = thread
+            thread.start()
+
     def _end(self) -> None:
-        """Waits until the thread has written what is queued, and ends it."""
+        """Waits until the threads have encoded and written what is queued, and ends them."""
         with self._changed:
-            self._has_ended = True
+            self._set_ended()
+            # Not `join`: in Python 3.11, a thread counts as ended after a join that is interrupted.
+            self._changed.wait_for(lambda: self._is_done)
+
+    def _set_ended(self) -> None:
+        self._has_ended = True
+        self._changed.notify_all()
+        for stream in self._streams.values():
+            stream.changed.notify_all()
+
+    # In the threads that encode clips.
+
+    def _encode_clips(self, stream: ClipStream) -> None:
+        error = None
+        try:
+            for record in stream.encode(self._take(stream), self._options.clip_seconds):
+                with self._changed:
+                    self._queue.append([(stream.name, record)])
+                    self._queued_bytes += _size((stream.name, record))
+        except _Stopped:
+            pass
+        except BaseException as exc:
+            error = exc
+        with self._changed:
+            self._queued_bytes -= sum(item.values.nbytes for item in stream.pending)
+            stream.pending.clear()
+            if error is not None:
+                # Other fields are encoded, and records written, until `leave`.
+                self._error = self._error or error
+                self._set_ended()
+            del self._encoding[stream.name]
             self._changed.notify_all()
-        self._thread.join()
+
+    def _take(self, stream: ClipStream) -> Iterator[ClipItem]:
+        """Yields the items of a stream until the episode ends. An item counts until the next one is taken."""
+        size = 0
+        while True:
+            with self._changed:
+                if self._queued_bytes >= MAX_QUEUED_BYTES:
+                    self._changed.notify_all()
+                self._queued_bytes -= size
+                stream.changed.wait_for(lambda: stream.pending or self._has_ended)
+                if self._is_stopped:
+                    raise _Stopped
+                if not stream.pending:
+                    return
+                item = stream.pending.popleft()
+            size = item.values.nbytes
+            yield item
+            del item
 
     # In the thread of the episode, which alone uses the bags until it ends.
 
@@ -220,7 +333,8 @@ class Episode:
                 with self._changed:
                     self._changed.wait_for(self._is_due, self._interval)
                     queue, self._queue = self._queue, deque()
-                    is_last, asked = self._has_ended, self._flushes_asked
+                    is_last = self._has_ended and not self._encoding
+                    asked = self._flushes_asked
                     self._changed.notify_all()
                 size = sum(_size(entry) for call in queue for entry in call)
                 while queue:
@@ -234,59 +348,19 @@ class Episode:
             with self._changed:
                 queue += self._queue
                 self._error, self._queue = exc, deque()
-                self._changed.notify_all()
+                self._is_stopped = True
+                self._set_ended()
             for call in queue:
                 close_files(record for _, record in call)
+        finally:
+            with self._changed:
+                self._is_done = True
+                self._changed.notify_all()
 
     def _is_due(self) -> bool:
         is_full = bool(self._queue) and self._queued_bytes >= MAX_QUEUED_BYTES // 4
-        return self._has_ended or is_full or self._flushes_asked > self._flushes_done
-
-
-def encode_call(
-    types: Spec,
-    encode_item: Callable[[str, Any, int | None], Any],
-    values: Mapping[str, Any],
-    counts: Mapping[str, int] | None,
-) -> Call:
-    """Returns the records of items of sequences, or of the values of plain fields.
-
-    Args:
-        types: The types of all fields.
-        encode_item: Returns the record of a value, given its field and the number of the item.
-        values: By field.
-        counts: Number of items of each sequence so far; None for plain fields.
-
-    Raises:
-        EncodeError: No such field, one of the other kind, or a value that cannot be encoded.
-    """
-    found: Call = []
-    try:
-        for name, value in values.items():
-            field_type = types.get(name)
-            if field_type is None:
-                detail = f'is not in the spec, which has {", ".join(map(repr, types))}'
-                raise EncodeError(str(name), '?', detail)
-            if field_type.sequence is (counts is None):
-                is_plain = counts is not None
-                detail = 'is no sequence: set() sets it' if is_plain else 'is a sequence: append() appends'
-                raise EncodeError(name, field_type.text, detail)
-            if value is None and field_type.optional and counts is None:
-                found.append((name, None))
-                continue
-            record = encode_item(name, value, None if counts is None else counts[name])
-            # The file of a caller may be moved before the record is written.
-            found.append((name, _loaded(record) if isinstance(record, BorrowedFile) else record))
-    except BaseException:
-        close_files(record for _, record in found)
-        raise
-    return found
-
-
-def _loaded(record: Any) -> bytes:
-    with contextlib.closing(record):
-        data: bytes = record.read()
-        return data
+        has_ended = self._has_ended and not self._encoding
+        return has_ended or is_full or self._flushes_asked > self._flushes_done
 
 
 def _size(entry: tuple[str, Any]) -> int:

@@ -30,6 +30,9 @@ STATISTICS = 'statistics.json'
 RENEW_STATISTICS = '`bags statistics DATASET --again` computes it again'
 MAX_METADATA_BYTES = 1 << 24
 
+UNITS = {'s': 1.0, 'ms': 1e-3, 'us': 1e-6, 'ns': 1e-9}
+"""The units of times, in seconds."""
+
 PACKAGE = re.compile(r'[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?')
 
 POSITION = 'spec_position'

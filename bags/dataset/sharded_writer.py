@@ -12,7 +12,7 @@ from bags.bag.checksums import SUFFIX
 from bags.bag.zstd import check_dictionary
 from bags.dataset.base_writer import BaseWriter
 from bags.dataset.encoder import close_files
-from bags.dataset.episode import Episode
+from bags.dataset.episode import Episode, EpisodeOptions
 from bags.dataset.episode_bags import Call
 from bags.dataset.field_writer import MAX_RECORDS, Run
 from bags.dataset.identity import CopiedFrom
@@ -252,8 +252,8 @@ class ShardedDatasetWriter(BaseWriter):
 
     # Writing.
 
-    def begin_episode(self, call: Call, flush_seconds: float, offset: int) -> Episode:
-        return self._next_writer().begin_episode(call, flush_seconds, offset + self._past_length)
+    def begin_episode(self, call: Call, options: EpisodeOptions, offset: int) -> Episode:
+        return self._next_writer().begin_episode(call, options, offset + self._past_length)
 
     def append_records(self, records: list[Any], flush: bool | None = None) -> int:
         try:

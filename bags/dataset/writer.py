@@ -15,7 +15,7 @@ from bags.bag.journal import Journal
 from bags.dataset.base_writer import BaseWriter
 from bags.dataset.begin_folder import begin_folder
 from bags.dataset.encoder import close_files
-from bags.dataset.episode import Episode
+from bags.dataset.episode import Episode, EpisodeOptions
 from bags.dataset.episode_bags import Call, EpisodeBags, Partial
 from bags.dataset.field_writer import FieldWriter, RefsWriter, Run
 from bags.dataset.identity import IDENTITY, CopiedFrom, Identity, new_id
@@ -303,12 +303,13 @@ class DatasetWriter(BaseWriter):
 
     # Writing an episode. While it is open, its thread alone uses the bags.
 
-    def begin_episode(self, call: Call, flush_seconds: float, offset: int) -> Episode:
+    def begin_episode(self, call: Call, options: EpisodeOptions, offset: int) -> Episode:
         self.expect_no_episode()
         self.flush()
         bags = EpisodeBags(self.store, self._refs, self._bags, self._mark)
-        end = self._end_episode
-        self.episode = Episode(bags, self.encode_item, call, self.path, offset, flush_seconds, end)
+        self.episode = Episode(
+            bags, self.encoder, self.metadata or {}, call, self.path, offset, options, self._end_episode
+        )
         return self.episode
 
     def _end_episode(self) -> None:

@@ -18,66 +18,27 @@ another format, and one that is cut off, damaged, or of more than `max_size` byt
 from __future__ import annotations
 
 import io
-import operator
 import os
 import struct
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from bags.formats.arrays import as_array
 from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
 from bags.formats.ffmpeg import best_stream, frame_samples, import_av, open_container
 from bags.formats.flac import first_frame, max_samples, read_stream_info
+from bags.formats.samples import Samples, audio_frames, checked_samples, resampled, sample_format
 from bags.formats.scalars import MAX_VALUE_SIZE, Buffer, check_count, check_value_size, parse_int
-
-Samples = np.ndarray[Any, np.dtype[Any]]
 
 _PCM, _IEEE, _EXTENSIBLE = 1, 3, 0xFFFE
 
 OPUS_RATE = 48_000
 """The sample rate of all decoded Opus."""
 
-_LAYOUTS = ('mono', 'stereo', '3.0', 'quad', '5.0', '5.1', '6.1', '7.1')
-_FORMATS = {'int16': 's16', 'int32': 's32', 'float32': 'flt'}
-_FRAME_SAMPLES = 1 << 16
-_MAX_PLAUSIBLE_CHANNELS = 64
-"""More channels than this, and than samples, are samples of shape (channels, time)."""
 VERIFY_CHECKSUMS = {'err_detect': 'crccheck+explode'}
 """Options with which the FLAC decoder verifies the checksums of frames."""
-
-
-def _samples_and_rate(value: Any, *dtypes: str, max_channels: int) -> tuple[Samples, int]:
-    """Returns the samples, shape (time, channels), and the rate of a value of an audio type.
-
-    Raises:
-        TypeError: Not a pair, or samples of none of the dtypes.
-        ValueError: Another shape, or a rate below 1.
-    """
-    if not isinstance(value, tuple | list) or len(value) != 2:
-        raise TypeError(f'expected a pair of samples and rate, got {type(value).__name__}')
-    samples = as_array(value[0])
-    if samples.dtype.name not in dtypes:
-        raise TypeError(f'expected samples of {" or ".join(dtypes)}, got {samples.dtype}')
-    samples = samples[:, None] if samples.ndim == 1 else samples
-    if samples.ndim == 2 and samples.shape[1] > max(_MAX_PLAUSIBLE_CHANNELS, samples.shape[0]):
-        raise ValueError(
-            f'expected samples of shape (time, channels), got {samples.shape}, which looks like (channels, '
-            'time): pass samples.T'
-        )
-    if samples.ndim != 2 or not 1 <= samples.shape[1] <= max_channels:
-        raise ValueError(
-            f'expected samples of shape (time, 1 to {max_channels} channels), got {samples.shape}'
-        )
-    try:
-        rate = operator.index(value[1])
-    except TypeError:
-        raise TypeError(f'expected the rate as an integer, got {type(value[1]).__name__}') from None
-    if not 1 <= rate < 2**31 or isinstance(value[1], bool):
-        raise ValueError(f'expected a rate of 1 or more samples a second, got {value[1]}')
-    return samples, rate
 
 
 def encode_wav(value: Any) -> Encoded:
@@ -85,7 +46,7 @@ def encode_wav(value: Any) -> Encoded:
     encoded = already_encoded(value, 'WAV')
     if encoded is not None:
         return encoded
-    samples, rate = _samples_and_rate(value, 'int16', 'int32', 'float32', 'float64', max_channels=65_535)
+    samples, rate = checked_samples(value, 'wav')
     data = samples.astype(samples.dtype.newbyteorder('<'), copy=False).tobytes()
     tag = _PCM if samples.dtype.kind == 'i' else _IEEE
     channels, width = samples.shape[1], samples.dtype.itemsize
@@ -195,11 +156,7 @@ def encode_flac(value: Any) -> Encoded:
     encoded = already_encoded(value, 'FLAC')
     if encoded is not None:
         return encoded
-    samples, rate = _samples_and_rate(value, 'int16', 'int32', max_channels=8)
-    if samples.dtype == np.int32 and (samples & 0xFF).any():
-        raise ValueError('expected int32 samples whose lower 8 bits are 0: FLAC stores 24 bits')
-    if rate > 655_350:
-        raise ValueError(f'expected a rate of at most 655350 Hz, got {rate}')
+    samples, rate = checked_samples(value, 'flac')
     return _encode(samples, rate, 'flac', 'flac', rate)
 
 
@@ -253,7 +210,7 @@ def encode_opus(value: Any, *args: str) -> Encoded:
     encoded = already_encoded(value, 'Ogg Opus')
     if encoded is not None:
         return encoded
-    samples, rate = _samples_and_rate(value, 'int16', 'float32', max_channels=2)
+    samples, rate = checked_samples(value, 'opus')
     return _encode(samples, rate, 'ogg', 'libopus', OPUS_RATE, bitrate)
 
 
@@ -274,8 +231,8 @@ def _encode(
         raise ValueError('expected at least one sample, got none')
     samples = samples.astype(samples.dtype.newbyteorder('='), copy=False)
     if codec_rate != rate:
-        samples = _resample(av, samples, rate, codec_rate)
-    form = _form(samples)
+        samples = np.concatenate(list(resampled([samples], rate, codec_rate)))
+    form = sample_format(samples)
     file = io.BytesIO()
     try:
         with av.open(file, 'w', format=container) as output:
@@ -283,37 +240,12 @@ def _encode(
             stream.format = form['format']
             if kbps is not None:
                 stream.bit_rate = 1000 * kbps
-            for frame in _frames(av, samples, codec_rate):
+            for frame in audio_frames(samples, codec_rate):
                 output.mux(stream.encode(frame))
             output.mux(stream.encode(None))
     except av.FFmpegError as exc:
         raise ValueError(f'cannot encode {samples.shape} at {rate} Hz as {codec}: {exc}') from exc
     return file.getvalue()
-
-
-def _form(samples: Samples) -> dict[str, str]:
-    """Returns FFmpeg's names of the sample format and the channel layout."""
-    return {'format': _FORMATS[samples.dtype.name], 'layout': _LAYOUTS[samples.shape[1] - 1]}
-
-
-def _frames(av: Any, samples: Samples, rate: int) -> Iterator[Any]:
-    for start in range(0, len(samples), _FRAME_SAMPLES):
-        block = np.ascontiguousarray(samples[start : start + _FRAME_SAMPLES])
-        frame = av.AudioFrame.from_ndarray(block.reshape(1, -1), **_form(samples))
-        frame.sample_rate, frame.pts = rate, start
-        yield frame
-
-
-def _resample(av: Any, samples: Samples, rate: int, new_rate: int) -> Samples:
-    """Resamples to the number of samples that covers the same time, rounded up."""
-    resampler = av.AudioResampler(**_form(samples), rate=new_rate)
-    blocks = [
-        out.to_ndarray() for frame in (*_frames(av, samples, rate), None) for out in resampler.resample(frame)
-    ]
-    result = np.zeros((-(-len(samples) * new_rate // rate), samples.shape[1]), samples.dtype)
-    found = np.concatenate([result[:0], *(block.reshape(-1, samples.shape[1]) for block in blocks)])
-    result[: len(found)] = found[: len(result)]  # For a single sample, the resampler returns none.
-    return result
 
 
 def _decode(data: Buffer, name: str, options: dict[str, str], max_size: int) -> tuple[Samples, int]:

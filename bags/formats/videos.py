@@ -28,17 +28,14 @@ values; colours of more than 8 bits are uint8 by default, and uint16 with `mp4(d
 from __future__ import annotations
 
 import io
-import itertools
-import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bags.formats.arrays import as_array
 from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
-from bags.formats.ffmpeg import best_stream, import_av, open_container
+from bags.formats.ffmpeg import best_stream, open_container
 from bags.formats.pixels import PIXEL_OPTIONS, PixelConverter, PixelOptions, Pixels, frame_format
 from bags.formats.scalars import (
     MAX_VALUE_SIZE,
@@ -48,43 +45,12 @@ from bags.formats.scalars import (
     parse_int,
     split_options,
 )
+from bags.formats.write_video import MKV, MP4, WEBM, Codec, Frames, check_frame, write_frames
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
-Frames = np.ndarray[Any, np.dtype[np.uint8]]
-
 DEFAULT_FPS = '30'
-FULL_CHROMA_INPUT = 0x4000
-"""SWS_FULL_CHR_H_INP of libswscale, which PyAV 15 does not name: the chroma of every pixel is computed."""
-KEYFRAME_INTERVAL = 32
-"""Frames from one key frame to the next. A slice is decoded from the key frame before it. libx264's default
-of 250 saves about 5% of the bytes and makes slices eight times slower."""
-
-
-@dataclass(frozen=True)
-class Codec:
-    """Container, encoder and options."""
-
-    format: str
-    """The name of the container in libavformat."""
-    name: str
-    """The name of the encoder in libavcodec."""
-    options: dict[str, str]
-    """The encoder's options."""
-
-    def with_options(self, crf: int | None = None, gop: int | None = None) -> Codec:
-        """Returns the codec with another constant rate factor or key frame interval."""
-        chosen = {'crf': crf, 'g': gop}
-        options = {name: str(value) for name, value in chosen.items() if value is not None}
-        return replace(self, options=self.options | options)
-
-
-MP4 = Codec('mp4', 'libx264', {'crf': '20', 'g': str(KEYFRAME_INTERVAL)})
-# libvpx's default settings are ten times slower.
-_REALTIME = {'deadline': 'realtime', 'cpu-used': '8', 'row-mt': '1'}
-WEBM = Codec('webm', 'libvpx-vp9', {'crf': '30', 'b': '0', 'g': str(KEYFRAME_INTERVAL), **_REALTIME})
-MKV = Codec('matroska', 'ffv1', {'level': '3', 'slicecrc': '1', 'g': '1'})
 
 
 def video_options(*args: str) -> tuple[Fraction, int | None]:
@@ -161,10 +127,7 @@ def checked_frames(value: Any) -> Iterator[Frames]:
     shape = None
     for item in value:
         frame = as_array(item)
-        if frame.dtype != np.uint8:
-            raise TypeError(f'expected frames of uint8, got {frame.dtype}')
-        if frame.ndim != 3 or frame.shape[2] != 3 or frame.size == 0:
-            raise ValueError(f'expected frames of shape (height, width, 3), got {frame.shape}')
+        check_frame(frame)
         if shape is not None and frame.shape != shape:
             raise ValueError(f'expected frames of one shape, got {shape} and {frame.shape}')
         shape = frame.shape
@@ -186,81 +149,6 @@ def _encode(value: Any, codec: Codec, fps: Fraction, crf: int | None) -> Encoded
         return file.getvalue()
     file.seek(0)
     return file  # type: ignore[no-any-return]
-
-
-def write_frames(
-    file: BinaryIO,
-    frames: Iterator[tuple[Frames, int, int]],
-    codec: Codec,
-    fps: Fraction,
-    time_base: Fraction,
-) -> tuple[int, int]:
-    """Writes frames as a video that begins at time 0.
-
-    Args:
-        file: The file.
-        frames: Frames, each with the ticks of its start and end.
-        codec: Container and encoder.
-        fps: The average frame rate.
-        time_base: Seconds per tick.
-
-    Returns:
-        The number of frames, and the ticks from the start of the first to the end of the last.
-
-    Raises:
-        ValueError: No frame, frames of several shapes, or of one that the encoder does not support.
-    """
-    av = import_av()
-    reformatter = av.video.reformatter
-    first = next(frames, None)
-    if first is None:
-        raise ValueError('expected at least one frame, got none')
-    shape, begin = first[0].shape, first[1]
-    count = end = 0
-    try:
-        with av.open(file, 'w', format=codec.format) as container:
-            stream = _add_stream(container, shape, codec, fps)
-            stream.codec_context.time_base = time_base
-            convert = reformatter.VideoReformatter()
-            # Before FFmpeg 8, the chroma of the last column of an odd width is the mean with bytes behind it.
-            interpolation = reformatter.Interpolation.BILINEAR | (FULL_CHROMA_INPUT if shape[1] % 2 else 0)
-            for array, start, stop in itertools.chain([first], frames):
-                if array.shape != shape:
-                    raise ValueError(f'expected frames of shape {shape}, got {array.shape}')
-                frame = av.VideoFrame.from_ndarray(array, format='rgb24')
-                if codec.name != 'ffv1':
-                    frame = convert.reformat(
-                        frame,
-                        format=stream.pix_fmt,
-                        interpolation=interpolation,
-                        src_colorspace=reformatter.Colorspace.ITU709,
-                        dst_colorspace=reformatter.Colorspace.ITU709,
-                        dst_color_range=reformatter.ColorRange.MPEG,
-                    )
-                frame.pts, frame.duration, frame.time_base = start - begin, stop - start, time_base
-                container.mux(stream.encode(frame))
-                count, end = count + 1, stop - begin
-            container.mux(stream.encode(None))
-    except av.FFmpegError as exc:
-        raise ValueError(f'cannot encode {shape} with {codec.name}: {exc}') from exc
-    finally:
-        if codec.name == 'libsvtav1' and hasattr(os, 'SCHED_OTHER'):
-            # For root, libsvtav1 makes the calling thread, and the threads it starts, real-time.
-            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-    return count, end
-
-
-def _add_stream(container: Any, shape: tuple[int, ...], codec: Codec, fps: Fraction) -> Any:
-    stream = container.add_stream(codec.name, rate=fps, options=codec.options)
-    stream.height, stream.width = height, width = shape[:2]
-    rgb = codec.name == 'ffv1'
-    odd = codec.name in ('libx264', 'libx265') and (height % 2 or width % 2)
-    stream.pix_fmt = 'bgr0' if rgb else 'yuv444p' if odd else 'yuv420p'
-    context = stream.codec_context
-    context.colorspace = 0 if rgb else 1  # RGB, BT.709
-    context.color_primaries = context.color_trc = 1  # BT.709
-    context.color_range = 2 if rgb else 1  # full, limited
-    return stream
 
 
 def _decode(data: Buffer, name: str, args: tuple[str, ...], max_size: int) -> Pixels:

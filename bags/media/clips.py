@@ -25,7 +25,8 @@ import numpy.typing as npt
 
 from bags.formats.ffmpeg import import_av
 from bags.formats.pixels import PixelOptions
-from bags.formats.videos import MP4, WEBM, Codec, Frames, checked_frames, parse_fps, write_frames
+from bags.formats.videos import checked_frames, parse_fps
+from bags.formats.write_video import MP4, WEBM, Codec, Frames, write_frames
 from bags.indexing import Int64s
 from bags.media.remux import FrameCopier, copy_obstacle
 from bags.media.source import FileSource, Source
@@ -159,11 +160,8 @@ def _encode(
 ) -> EncodedClip:
     """Encodes frames, each given with the ticks of its start and end."""
     file = io.BytesIO()
-    count, end = write_frames(file, frames, codec, fps, time_base)
-    decoder = open_video(file)
-    with FrameCopier(decoder) as copier:
-        data = copier.copy(0, count, round(end * time_base / Fraction(*decoder.timeline.time_base)))
-    return EncodedClip(data, count, copied=False)
+    count = write_frames(file, frames, codec, fps, time_base, is_exact=True)
+    return EncodedClip(file.getvalue(), count, copied=False)
 
 
 # From a file.

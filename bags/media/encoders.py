@@ -9,10 +9,12 @@ audio(rate=16000,channels=1)      options of `bags.Audio`: `rate`, `channels`, `
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from bags.formats import clips
 from bags.formats.audio import encode_flac, encode_wav
 from bags.formats.encoded import BorrowedFile, Encoded, already_encoded, check_file
 from bags.formats.pixels import PIXEL_OPTIONS, PixelOptions
@@ -98,6 +100,13 @@ def encode_video(value: Any, *args: str) -> Encoded:
             stored.close()
 
 
+def _encode_clips(frames: Any, seconds: float, rate: float | None, *args: str) -> Iterator[Encoded]:
+    return clips.MP4.encode(frames, seconds, rate, *stored_video_options(*args)[0])
+
+
+encode_video.clips = clips.MP4._replace(encode=_encode_clips)  # type: ignore[attr-defined]
+
+
 def encode_audio(value: Any, *args: str) -> Encoded:
     """Stores an audio file unchanged, or encodes samples losslessly.
 
@@ -115,6 +124,9 @@ def encode_audio(value: Any, *args: str) -> Encoded:
         return stored
     is_pair = isinstance(value, tuple | list) and len(value) == 2
     return encode_wav(value) if is_pair and np.asarray(value[0]).dtype.kind == 'f' else encode_flac(value)
+
+
+encode_audio.clips = clips.AUDIO  # type: ignore[attr-defined]
 
 
 def _stored(value: Any, formats: tuple[str, ...], options: dict[str, Any]) -> Encoded | None:

@@ -17,6 +17,7 @@ from bags.concurrency import cached_attribute
 from bags.formats.encoded import BorrowedFile
 from bags.formats.ffmpeg import import_av, open_container
 from bags.formats.signatures import DEMUXERS, identify_file
+from bags.formats.write_video import decoding_times
 from bags.indexing import Int64s
 from bags.media.audio_decoder import open_audio
 from bags.media.demux import MAX_SKIPPED_VOP_BYTES
@@ -160,7 +161,7 @@ def _retimed_packets(video: VideoDecoder) -> Iterator[tuple[int, Any]]:
         raise ValueError('cannot be copied to MP4: some of its frames are not shown')
     times = video.timeline.ticks[frames[frames >= 0]]
     ends = np.append(video.timeline.ticks[1:], max(video.timeline.end, int(times.max()) + 1))
-    decoded = iter(_decoding_times(times, video.timeline.ticks, int(ends[-1])).tolist())
+    decoded = iter(decoding_times(times, video.timeline.ticks, int(ends[-1])).tolist())
     for frame, packet in zip(frames.tolist(), video.packets.read(0, len(frames)), strict=True):
         if frame >= 0:
             packet.pts, packet.dts = int(video.timeline.ticks[frame]), next(decoded)
@@ -271,7 +272,7 @@ def _write_packets(packets: list[Any], times: Int64s, begin: int, length: int, s
     """
     shown = np.sort(times)
     until = np.append(shown[1:], max(begin + length, int(shown[-1]) + 1))
-    decoded = _decoding_times(times, shown, int(until[-1]))
+    decoded = decoding_times(times, shown, int(until[-1]))
     durations = dict(zip(shown.tolist(), (until - shown).tolist(), strict=True))
     file = io.BytesIO()
     with import_av().open(file, 'w', format='mp4') as container:
@@ -283,18 +284,3 @@ def _write_packets(packets: list[Any], times: Int64s, begin: int, length: int, s
             packet.stream = copy
             container.mux(packet)
     return file.getvalue()
-
-
-def _decoding_times(times: Int64s, shown: Int64s, end: int) -> Int64s:
-    """Returns increasing decoding times of packets, none of them after the presentation of its frame.
-
-    In MP4 the duration of a frame is the difference of its decoding time and that of the next packet. It is
-    right for the last presented frame, and therefore for the whole video.
-    """
-    decoded = shown - int((shown - times).max())
-    last = int(times.argmax())
-    if last + 1 < len(times):
-        wrong = int(decoded[last + 1] - decoded[last]) - (end - int(shown[-1]))
-        decoded[: last + 1] += min(wrong, 0)
-        decoded[last + 1 :] -= max(wrong, 0)
-    return decoded

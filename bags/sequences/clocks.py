@@ -17,7 +17,7 @@ import numpy.typing as npt
 from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset, View
 from bags.dataset.columns import read_values
-from bags.dataset.metadata import check_facts, rename_times
+from bags.dataset.metadata import UNITS, check_facts, rename_times
 from bags.dataset.registry import VIDEO_WORDS
 from bags.dataset.selection import FrameSelection, Span, Times
 from bags.dataset.views import Concat
@@ -28,7 +28,6 @@ Seconds = npt.NDArray[np.float64]
 
 EPSILON = 1e-6
 """Seconds by which equal times may differ: more than float64 rounds, less than any sampling interval."""
-UNITS = {'s': 1.0, 'ms': 1e-3, 'us': 1e-6, 'ns': 1e-9}
 UNITS_TEXT = "'s', 'ms', 'us' or 'ns'"
 MAX_CACHED_TIMES = 1 << 24
 MAX_OPEN_RECORDINGS = 64

@@ -1,0 +1,183 @@
+"""Clips: frames and samples that come one at a time, encoded as short videos and recordings.
+
+    frames   0  1  2  3  4  5  6  7     with times, or at a constant rate
+    clips   [0  1  2][3  4  5][6  7]    a frame lasts until the next one, also from clip to clip
+
+The clips of `flac` and `wav`, joined, are the samples of the stream. For `opus`, the stream is resampled
+before it is cut: of a sine for which Opus has an error of 0.006, clips that are resampled one by one have
+errors of 0.05 at their ends.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bags.formats import audio, videos, write_video
+from bags.formats.encoded import Encoded
+from bags.formats.samples import Samples, checked_samples, resampled
+from bags.formats.write_video import Codec, Frames
+
+TICKS_PER_SECOND = 1_000_000
+"""Resolution of given times."""
+
+# x264 takes less than half the time of its default preset, and keeps 10 frames back, not 40: it encodes those
+# at the end of a clip, while the next frames wait.
+_MP4 = replace(write_video.MP4, options=write_video.MP4.options | {'preset': 'veryfast'})
+_WEBM = replace(write_video.WEBM, options=write_video.WEBM.options | {'lag-in-frames': '0'})
+
+Item = np.ndarray[Any, np.dtype[Any]]
+Rate = float | None
+
+
+class ClipEncoder(NamedTuple):
+    """The functions for a stream of frames, or of blocks of samples."""
+
+    check: Callable[[Item, Rate], Item]
+    """Returns an array as an item: a frame (height, width, 3), or a block (time, channels).
+
+    Raises TypeError or ValueError for another array, or if the field cannot have this rate."""
+    encode: Callable[..., Iterator[Encoded]]
+    """From items, each with its time in seconds or None, the seconds of a clip, the rate of the field, and
+    the arguments of the type, to the records of clips. A clip is encoded while its items come."""
+    dimensions: tuple[int, ...]
+    """Numbers of dimensions of items; other arrays are not taken for items."""
+
+
+def cut_frames(
+    frames: Iterator[tuple[Frames, int]], length: int, last: int
+) -> Iterator[Iterator[tuple[Frames, int, int]]]:
+    """Yields the frames of each clip with the ticks of their starts and ends; each clip has to be read.
+
+    Args:
+        frames: Frames with the ticks of their starts, which rise.
+        length: Ticks of a clip.
+        last: Ticks of a single frame. The last one of several lasts as long as the one before.
+    """
+    current = next(frames, None)
+
+    def clip(stop: int) -> Iterator[tuple[Frames, int, int]]:
+        nonlocal current, last
+        while current is not None and current[1] < stop:
+            frame, start = current
+            current = next(frames, None)
+            last = last if current is None else current[1] - start
+            yield frame, start, start + last
+
+    while current is not None:
+        yield clip(current[1] + length)
+
+
+def _encode_frames(
+    codec: Codec,
+    frames: Iterator[tuple[Frames, float | None]],
+    seconds: float,
+    rate: Rate,
+    *args: str,
+) -> Iterator[Encoded]:
+    fps, crf = videos.video_options(*args)
+    fps = fps if rate is None else videos.parse_fps(str(rate))
+    first = next(frames, None)
+    if first is None:
+        return
+    has_times = first[1] is not None
+    time_base = Fraction(1, TICKS_PER_SECOND) if has_times else 1 / fps
+    timed = _with_ticks(first, frames)
+    for clip in cut_frames(timed, max(1, round(seconds / time_base)), round(1 / fps / time_base)):
+        file = io.BytesIO()
+        write_video.write_frames(file, clip, codec.with_options(crf), fps, time_base, is_exact=True)
+        yield file.getvalue()
+
+
+def _with_ticks(
+    item: tuple[Frames, float | None] | None, others: Iterator[tuple[Frames, float | None]]
+) -> Iterator[tuple[Frames, int]]:
+    """Yields frames with the ticks of their times, or with their numbers."""
+    tick = -1
+    while item is not None:
+        frame, time = item
+        tick = max(tick + 1, 0 if time is None else round(time * TICKS_PER_SECOND))
+        yield frame, tick
+        item = next(others, None)
+
+
+def _check_frame(frame: Item, rate: Rate) -> Item:
+    write_video.check_frame(frame)
+    if rate is not None:
+        videos.parse_fps(str(rate))
+    return frame
+
+
+def _encode_samples(
+    format: str,
+    blocks: Iterator[tuple[Samples, float | None]],
+    seconds: float,
+    rate: Rate,
+    *args: str,
+) -> Iterator[Encoded]:
+    samples: Iterable[Samples] = (block for block, _ in blocks)
+    clip_rate = _integer_rate(rate)
+    if format == 'opus':
+        samples, clip_rate = resampled(samples, clip_rate, audio.OPUS_RATE), audio.OPUS_RATE
+    length, found, count = max(1, round(seconds * clip_rate)), [], 0
+    for block in samples:
+        found.append(block)
+        count += len(block)
+        while count >= length:
+            joined = np.concatenate(found)
+            yield _encode_clip(format, joined[:length], clip_rate, *args)
+            found, count = [joined[length:]], count - length
+    if count:
+        yield _encode_clip(format, np.concatenate(found), clip_rate, *args)
+
+
+def _encode_clip(format: str, samples: Samples, rate: int, *args: str) -> Encoded:
+    if format == 'opus':
+        return audio.encode_opus((samples, rate), *args)
+    is_wav = format == 'wav' or samples.dtype.kind == 'f'
+    return (audio.encode_wav if is_wav else audio.encode_flac)((samples, rate))
+
+
+def _check_samples(format: str, block: Item, rate: Rate) -> Item:
+    is_wav = format == 'audio' and block.dtype.kind == 'f'
+    format = 'wav' if is_wav else 'flac' if format == 'audio' else format
+    samples, _ = checked_samples((block, _integer_rate(rate)), format)
+    return samples.astype(samples.dtype.newbyteorder('='), copy=False)
+
+
+def _integer_rate(rate: Rate) -> int:
+    if rate is None or rate != int(rate):
+        raise ValueError(
+            f'expected the samples a second as "rate" of the field in the metadata, got {rate}: '
+            'blocks of samples have none'
+        )
+    return int(rate)
+
+
+def _of_frames(codec: Codec) -> ClipEncoder:
+    return ClipEncoder(_check_frame, functools.partial(_encode_frames, codec), (2, 3))
+
+
+def _of_samples(format: str) -> ClipEncoder:
+    check = functools.partial(_check_samples, format)
+    return ClipEncoder(check, functools.partial(_encode_samples, format), (1, 2))
+
+
+MP4, WEBM, MKV = map(_of_frames, (_MP4, _WEBM, write_video.MKV))
+WAV, FLAC, OPUS, AUDIO = map(_of_samples, ('wav', 'flac', 'opus', 'audio'))
+
+BY_FUNCTION = {
+    videos.encode_mp4: MP4,
+    videos.encode_webm: WEBM,
+    videos.encode_mkv: MKV,
+    audio.encode_wav: WAV,
+    audio.encode_flac: FLAC,
+    audio.encode_opus: OPUS,
+}
+"""The clip encoder of each encoder of this package. Other encoders have it as their attribute `clips`."""

@@ -1,0 +1,169 @@
+"""Writes frames as a video: codecs, and the durations of frames."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from bags.formats.ffmpeg import import_av
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+Frames = np.ndarray[Any, np.dtype[np.uint8]]
+Int64s = np.ndarray[Any, np.dtype[np.int64]]
+
+FULL_CHROMA_INPUT = 0x4000
+"""SWS_FULL_CHR_H_INP of libswscale, which PyAV 15 does not name: the chroma of every pixel is computed."""
+KEYFRAME_INTERVAL = 32
+"""Frames from one key frame to the next. A slice is decoded from the key frame before it. libx264's default
+of 250 saves about 5% of the bytes and makes slices eight times slower."""
+
+
+@dataclass(frozen=True)
+class Codec:
+    """Container, encoder and options."""
+
+    format: str
+    """The name of the container in libavformat."""
+    name: str
+    """The name of the encoder in libavcodec."""
+    options: dict[str, str]
+    """The encoder's options."""
+
+    def with_options(self, crf: int | None = None, gop: int | None = None) -> Codec:
+        """Returns the codec with another constant rate factor or key frame interval."""
+        chosen = {'crf': crf, 'g': gop}
+        options = {name: str(value) for name, value in chosen.items() if value is not None}
+        return replace(self, options=self.options | options)
+
+
+MP4 = Codec('mp4', 'libx264', {'crf': '20', 'g': str(KEYFRAME_INTERVAL)})
+# libvpx's default settings are ten times slower.
+_REALTIME = {'deadline': 'realtime', 'cpu-used': '8', 'row-mt': '1'}
+WEBM = Codec('webm', 'libvpx-vp9', {'crf': '30', 'b': '0', 'g': str(KEYFRAME_INTERVAL), **_REALTIME})
+MKV = Codec('matroska', 'ffv1', {'level': '3', 'slicecrc': '1', 'g': '1'})
+
+
+def check_frame(frame: np.ndarray[Any, Any]) -> None:
+    """Raises TypeError or ValueError for an array that is no RGB frame."""
+    if frame.dtype != np.uint8:
+        raise TypeError(f'expected frames of uint8, got {frame.dtype}')
+    if frame.ndim != 3 or frame.shape[2] != 3 or frame.size == 0:
+        raise ValueError(f'expected frames of shape (height, width, 3), got {frame.shape}')
+
+
+def write_frames(
+    file: BinaryIO,
+    frames: Iterator[tuple[Frames, int, int]],
+    codec: Codec,
+    fps: Fraction,
+    time_base: Fraction,
+    is_exact: bool = False,
+) -> int:
+    """Writes frames as a video that begins at time 0.
+
+    Args:
+        file: The file.
+        frames: Frames, each with the ticks of its start and end.
+        codec: Container and encoder.
+        fps: The average frame rate.
+        time_base: Seconds per tick.
+        is_exact: Each frame gets its duration, also the last one. Packets are in memory until the end.
+
+    Returns:
+        The number of frames.
+
+    Raises:
+        ValueError: No frame, frames of several shapes, or of one that the encoder does not support.
+    """
+    av = import_av()
+    reformatter = av.video.reformatter
+    first = next(frames, None)
+    if first is None:
+        raise ValueError('expected at least one frame, got none')
+    shape, begin = first[0].shape, first[1]
+    durations: dict[int, int] = {}
+    packets: list[Any] = []
+    try:
+        with av.open(file, 'w', format=codec.format) as container:
+            write = packets.extend if is_exact else container.mux
+            stream = _add_stream(container, shape, codec, fps)
+            stream.codec_context.time_base = time_base
+            convert = reformatter.VideoReformatter()
+            # Before FFmpeg 8, the chroma of the last column of an odd width is the mean with bytes behind it.
+            interpolation = reformatter.Interpolation.BILINEAR | (FULL_CHROMA_INPUT if shape[1] % 2 else 0)
+            for array, start, stop in itertools.chain([first], frames):
+                if array.shape != shape:
+                    raise ValueError(f'expected frames of shape {shape}, got {array.shape}')
+                frame = av.VideoFrame.from_ndarray(array, format='rgb24')
+                if codec.name != 'ffv1':
+                    frame = convert.reformat(
+                        frame,
+                        format=stream.pix_fmt,
+                        interpolation=interpolation,
+                        src_colorspace=reformatter.Colorspace.ITU709,
+                        dst_colorspace=reformatter.Colorspace.ITU709,
+                        dst_color_range=reformatter.ColorRange.MPEG,
+                    )
+                frame.pts, frame.duration, frame.time_base = start - begin, stop - start, time_base
+                write(stream.encode(frame))
+                durations[frame.pts] = frame.duration
+            write(stream.encode(None))
+            if is_exact:
+                _mux_exactly(container, packets, durations)
+    except av.FFmpegError as exc:
+        raise ValueError(f'cannot encode {shape} with {codec.name}: {exc}') from exc
+    finally:
+        if codec.name == 'libsvtav1' and hasattr(os, 'SCHED_OTHER'):
+            # For root, libsvtav1 makes the calling thread, and the threads it starts, real-time.
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    return len(durations)
+
+
+def _mux_exactly(container: Any, packets: list[Any], durations: dict[int, int]) -> None:
+    """Writes all packets of a video, so that each frame has its duration, also the last one of an MP4."""
+    times = np.array([packet.pts for packet in packets])
+    shown = np.sort(times)
+    decoded = decoding_times(times, shown, int(shown[-1]) + durations[int(shown[-1])])
+    for packet, decoding_time in zip(packets, decoded.tolist(), strict=True):
+        packet.duration, packet.dts = durations[packet.pts], decoding_time
+        container.mux(packet)
+
+
+def decoding_times(times: Int64s, shown: Int64s, end: int) -> Int64s:
+    """Returns increasing decoding times of packets, none of them after the presentation of its frame.
+
+    In MP4 the duration of a frame is the difference of its decoding time and that of the next packet. It is
+    right for the last presented frame, and therefore for the whole video.
+
+    Args:
+        times: The presentation times of packets, in decoding order.
+        shown: The same in order.
+        end: When the last frame ends.
+    """
+    decoded = shown - int((shown - times).max())
+    last = int(times.argmax())
+    if last + 1 < len(times):
+        wrong = int(decoded[last + 1] - decoded[last]) - (end - int(shown[-1]))
+        decoded[: last + 1] += min(wrong, 0)
+        decoded[last + 1 :] -= max(wrong, 0)
+    return decoded
+
+
+def _add_stream(container: Any, shape: tuple[int, ...], codec: Codec, fps: Fraction) -> Any:
+    stream = container.add_stream(codec.name, rate=fps, options=codec.options)
+    stream.height, stream.width = height, width = shape[:2]
+    rgb = codec.name == 'ffv1'
+    odd = codec.name in ('libx264', 'libx265') and (height % 2 or width % 2)
+    stream.pix_fmt = 'bgr0' if rgb else 'yuv444p' if odd else 'yuv420p'
+    context = stream.codec_context
+    context.colorspace = 0 if rgb else 1  # RGB, BT.709
+    context.color_primaries = context.color_trc = 1  # BT.709
+    context.color_range = 2 if rgb else 1  # full, limited
+    return stream
