@@ -1,4 +1,7 @@
-"""Parquet files, and Arrow files and streams, read a part at a time: a row group or a record batch."""
+"""Parquet files, and Arrow files and streams, read a part at a time: a row group or a record batch.
+
+CSV and JSONL files are one part.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,11 @@ import numpy as np
 from bags.arrow.types import dtype_of, import_pyarrow
 from bags.concurrency import cached_attribute
 from bags.indexing import chunk_length
+from bags.interop.formats import FORMATS
+from bags.interop.ignored_files import matches
 from bags.interop.parquet_footer import RowGroup, read_row_groups
 from bags.interop.source import Collecting, check_claim, find_filesystem, reading
+from bags.interop.text_tables import MAX_BYTES, TextTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,6 +28,7 @@ BATCH_BYTES = 1 << 22
 PARQUET_BUFFER = 1 << 16
 MAX_BATCH = 1024
 """Maximum number of rows that are converted at a time."""
+TEXTS = FORMATS['csv'].files + FORMATS['jsonl'].files
 _STREAM_OFFSET = 8
 """Bytes before the stream that an Arrow file has before its footer."""
 LITDATA_END = b'LDARW01\0'
@@ -29,7 +36,7 @@ LITDATA_END = b'LDARW01\0'
 
 
 def open_table(path: str, storage_options: Mapping[str, Any], *, to_scan: bool = False) -> Table:
-    """Opens a file, whose first and last bytes determine the format.
+    """Opens a file. Names of CSV and JSONL determine the format, else its first and last bytes.
 
     Args:
         path: The file.
@@ -41,8 +48,13 @@ def open_table(path: str, storage_options: Mapping[str, Any], *, to_scan: bool =
         SourceError: The file cannot be read.
     """
     pa = import_pyarrow()
-    with reading(path, 'Parquet or Arrow'):
+    is_text = matches(path.rpartition('/')[2], TEXTS)
+    with reading(path, 'CSV or JSONL' if is_text else 'Parquet or Arrow'):
         fs, inside = find_filesystem(path, storage_options)
+        if is_text:
+            compression = 'gzip' if path.lower().endswith('.gz') else None
+            with fs.open(inside, 'rb', compression=compression) as text:
+                return _check_names(TextTable(path, text.read(MAX_BYTES)))
         if 'file' in fs.protocol:
             file = pa.memory_map(inside) if to_scan else pa.OSFile(inside)
         else:
@@ -176,5 +188,5 @@ def _check_rows(count: int, schema: pa.Schema, file: pa.NativeFile) -> None:
     check_claim(count * row, file.size(), f'{count} rows')
 
 
-Table = _Parquet | _Arrow
+Table = _Parquet | _Arrow | TextTable
 """An open file."""

@@ -23,7 +23,9 @@ from bags.interop.webdataset import is_tar
 _ORDER = (*FORMATS, 'webdataset')
 _NEED_MARKER = ('mds', 'litdata', 'lerobot')
 _ZARR = ('zarr.json', '.zgroup', '.zarray', '.zmetadata')
-_ALL = tuple(pattern for each in FORMATS.values() for pattern in each.files)
+_TEXTS = ('csv', 'jsonl')
+"""Formats whose files are also values or tables about other files: containers if there are no others."""
+_ALL = tuple(pattern for format, each in FORMATS.items() if format not in _TEXTS for pattern in each.files)
 _MARKERS = tuple(each.marker for each in FORMATS.values() if each.marker)
 _MARKED = tuple(pattern for each in FORMATS.values() if each.marker for pattern in each.files)
 _NO_CONTAINERS = (*NO_DATA, 'limits.*')
@@ -70,6 +72,9 @@ def detect(root: str, names: Iterable[str], format: str | None = None, *, keep: 
         return _files([name for name in names if not is_hidden(name)], names, keep=keep)
     formats = {folder: {found} for folder, found in folders.items()}
     formats |= {name: found for name in visible if (found := _formats_of(name))}
+    texts = {name: found for name in visible if (found := _text_formats_of(name))}
+    if format in _TEXTS or (not formats and all(name in texts or is_beside(name) for name in visible)):
+        formats |= texts
     if format is not None:
         taken = [name for name in formats if format in formats[name]]
         if not taken and format in FORMATS and (FORMATS[format].marker or format == 'zarr'):
@@ -102,7 +107,7 @@ def detect(root: str, names: Iterable[str], format: str | None = None, *, keep: 
 
 def format_of(path: str) -> str | None:
     """Returns the format of a file by its name, or None if no format has such names."""
-    return min(_formats_of(path), key=_ORDER.index, default=None)
+    return min(_formats_of(path) or _text_formats_of(path), key=_ORDER.index, default=None)
 
 
 def detect_exported(names: Iterable[str], exported: Exported) -> Detected:
@@ -171,6 +176,10 @@ def _formats_of(name: str) -> set[str]:
         if format not in ('litdata', 'lerobot') and matches(name, each.files)
     }
     return found | {'webdataset'} if is_tar(name) else found
+
+
+def _text_formats_of(name: str) -> set[str]:
+    return {format for format in _TEXTS if matches(name, FORMATS[format].files)}
 
 
 def _check_no_dataset(root: str, names: list[str]) -> None:

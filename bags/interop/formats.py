@@ -115,6 +115,8 @@ FORMATS: dict[str, Format] = {
         reads=('state.json',),
         beside=('dataset_info.json', 'dataset_dict.json'),
     ),
+    'csv': Format('arrow', ('*.csv', '*.tsv', '*.csv.gz', '*.tsv.gz'), ('pyarrow',), 'hf'),
+    'jsonl': Format('arrow', ('*.jsonl', '*.ndjson', '*.jsonl.gz', '*.ndjson.gz'), ('pyarrow',), 'hf'),
     'mcap': Format(
         'mcap',
         ('*.mcap', '*.db3', '*.bag', '*.mcap.zstd', '*.db3.zstd'),

@@ -1,4 +1,4 @@
-"""Parquet and Arrow files, and datasets of Hugging Face, which are folders of these."""
+"""Parquet, Arrow, CSV and JSONL files, and datasets of Hugging Face, which are folders of the first two."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from bags.interop.formats import SPLITS
 from bags.interop.parquet import read_features, type_of_feature
 from bags.interop.records import path_beside, read_json
 from bags.interop.source import RECORD_ENCODERS, Collecting, Damaged, Source, list_paths, name_fields, reading
+from bags.interop.text_tables import TextTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -103,6 +104,10 @@ class ArrowSource(Source):
                 continue
             if schema is None:
                 schema, self.format = table.schema, table.format
+                if isinstance(table, TextTable):
+                    self.notes.append('types are inferred from all rows; spec= changes them')
+            if isinstance(table, TextTable):
+                self.notes += table.notes
             _check_schema(path, table.schema, paths[0], schema)
             with Collecting(self.damaged), reading(path, table.format):
                 self._files[path], found = table.scan(self.damaged)
