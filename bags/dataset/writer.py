@@ -223,7 +223,8 @@ class DatasetWriter(BaseWriter):
         row: list[int] = []
         buffered = refs.buffered
         try:
-            self.expect_no_episode()
+            if self.closed or self.episode is not None:
+                self.expect_no_episode()
             for field, record in zip(self._fields, records, strict=True):
                 before.append(field.count)
                 if field.type.sequence:
