@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from bags.bag.bag_file import BagFile
-from bags.bag.journal import check_certain, journal_name
+from bags.bag.certain_records import check_certain
+from bags.bag.journal import journal_name
 from bags.bag.limits import ENTRY
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import ReaderOptions, ShardingLayout

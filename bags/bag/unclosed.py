@@ -16,8 +16,9 @@ import os
 import numpy as np
 
 from bags.bag.bag_file import BagFile
+from bags.bag.certain_records import certain_counts
 from bags.bag.checksums import checksums_name, digest_function, table_of
-from bags.bag.journal import Journal, certain_counts, journal_name
+from bags.bag.journal import Journal, journal_name
 from bags.bag.limits import ENTRY
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import LimitsPlacement, ReaderOptions

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bags.bag.checksums import checksums_name, digest_function
+from bags.bag.checksums import checksums_name
 from bags.bag.limits import ENTRY
 from bags.storage import Hints, Store
 
@@ -78,17 +78,17 @@ def digest_of(store: Store, path: str, synced: int, start: int, stop: int, flush
     return digest.state.records
 
 
-def pack_counts(counts: Sequence[int] | None) -> bytes:
-    """Returns numbers of records with a checksum; of None nothing."""
-    if counts is None:
-        return b''
-    data = struct.pack(f'<{len(counts)}Q', *counts)
-    return data + struct.pack('<Q', digest_function()(data))
+def pack_numbers(numbers: Sequence[int]) -> bytes:
+    """Returns numbers with the XXH3-64 of them, each as a little-endian u64."""
+    from xxhash import xxh3_64_intdigest
+
+    data = struct.pack(f'<{len(numbers)}Q', *numbers)
+    return data + struct.pack('<Q', xxh3_64_intdigest(data))
 
 
-def unpack_counts(data: bytes, bags: int) -> list[int] | None:
-    """Returns the number of records of each bag; None if the checksum differs."""
-    if len(data) != (bags + 1) * ENTRY:
+def unpack_numbers(data: bytes, count: int) -> list[int] | None:
+    """Returns `count` numbers that were packed; None if there are not as many, or their checksum differs."""
+    if len(data) != (count + 1) * ENTRY:
         return None
-    counts = list(struct.unpack(f'<{bags}Q', data[: bags * ENTRY]))
-    return counts if pack_counts(counts) == data else None
+    numbers = list(struct.unpack(f'<{count}Q', data[:-ENTRY]))
+    return numbers if pack_numbers(numbers) == data else None

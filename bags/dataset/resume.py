@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bags.bag.bag_file import BagFile
+from bags.bag.certain_records import certain_counts
 from bags.bag.checksums import SUFFIX, checksums_name
-from bags.bag.journal import certain_counts
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
 from bags.dataset.json_files import remove_json

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.bag.bag_file import BagFile
+from bags.bag.certain_records import check_certain
 from bags.bag.checksums import SUFFIX, checksums_name
-from bags.bag.journal import check_certain, journal_name
+from bags.bag.journal import journal_name
 from bags.bag.limits import invalid_ranges
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import ReaderOptions
