@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from bags.maintenance.statistics import statistics
     from bags.maintenance.verify import verify
     from bags.media.audio import Audio
+    from bags.media.audio_sequence import AudioSequence
     from bags.media.clips import cut_clips
     from bags.media.remux import remux
     from bags.media.video import ClipSequence, Video
@@ -97,6 +98,7 @@ __version__ = '1.0.0'
 
 __all__ = [
     'Audio',
+    'AudioSequence',
     'BagsError',
     'ClipSequence',
     'CorruptError',
@@ -182,6 +184,7 @@ _HOMES = {
     'maintenance.statistics': ('statistics',),
     'maintenance.verify': ('verify',),
     'media.audio': ('Audio',),
+    'media.audio_sequence': ('AudioSequence',),
     'media.clips': ('cut_clips',),
     'media.remux': ('remux',),
     'media.video': ('ClipSequence', 'Video'),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypedDict, Unpack, overload
 
@@ -61,6 +61,9 @@ class Audio:
         (8000, (8000, 1))
     """
 
+    open_decoder: Callable[[Any, int | None], AnyAudioDecoder] = staticmethod(audio_of)
+    """Opens a source; for this library."""
+
     def __init__(
         self,
         source: Any,
@@ -70,7 +73,7 @@ class Audio:
         rate: int | None = None,
         channels: int | None = None,
     ) -> None:
-        self.decoder = LazyDecoder(source, audio_of, stream)
+        self.decoder = LazyDecoder(source, self.open_decoder, stream)
         """The decoder, for this library."""
         self._set(exact, rate, channels)
 
@@ -84,7 +87,7 @@ class Audio:
 
     def options(self, **options: Unpack[AudioOptions]) -> Audio:
         """Returns the same recording with other options, all but `stream`. Both share the open file."""
-        other = object.__new__(Audio)
+        other = object.__new__(type(self))
         other.decoder = self.decoder
         rate, channels = self.resampling
         merged = AudioOptions(exact=self._exact, rate=rate, channels=channels)

@@ -14,7 +14,7 @@ from bags.dataset.base import Dataset
 from bags.dataset.registry import fixed_dtype
 from bags.dataset.selection import Padding, PerRowItems, Span, Steps, Times
 from bags.indexing import Int64s, offsets_of
-from bags.sequences.clocks import EPSILON, Clock, RateClock, Recordings, Seconds, count_items
+from bags.sequences.clocks import EPSILON, Clock, RateClock, Recordings, Seconds, count_items, reads_samples
 
 NO_BOUNDS = (-math.inf, math.inf)
 MAX_WINDOWS = 1 << 53
@@ -65,8 +65,8 @@ class Anchors:
     def __post_init__(self) -> None:
         self.recordings = {
             name: Recordings(self.dataset, name)
-            for name in self.spans
-            if self.dataset.types[name].word == 'audio' and not self.dataset.types[name].sequence
+            for name, span in self.spans.items()
+            if reads_samples(self.dataset.types[name], span, self.clocks.get(name))
         }
         self._clock = self.clocks.get(self.every) if isinstance(self.every, str) else None
         """The clock of the anchors; None without times, or until `layout` makes it."""

@@ -18,11 +18,13 @@ from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset, View
 from bags.dataset.columns import read_values
 from bags.dataset.metadata import UNITS, check_facts, rename_times
-from bags.dataset.registry import VIDEO_WORDS
+from bags.dataset.registry import AUDIO_WORDS, VIDEO_WORDS
 from bags.dataset.selection import FrameSelection, Span, Times
+from bags.dataset.spec import FieldType
 from bags.dataset.views import Concat
 from bags.edits.edited import Edited
 from bags.indexing import Int64s
+from bags.media.audio_sequence import AudioSequence
 
 Seconds = npt.NDArray[np.float64]
 
@@ -227,12 +229,23 @@ def clocks_of(
     if isinstance(every, str) and (timed or is_bounded):
         timed.add(every)
     for name in sorted(timed):
-        if clocks[name] is None and dataset.types[name].word != 'audio':
+        if clocks[name] is None and not reads_samples(dataset.types[name], spans.get(name), None):
             raise ValueError(
                 f'windows: field {name!r}: nothing says when its items happen: expected a rate, or a field '
                 f'of times that the dataset has, in its metadata or in times={{{name!r}: …}}'
             )
     return clocks
+
+
+def reads_samples(field_type: FieldType, span: Span | None, clock: Clock | None) -> bool:
+    """Returns whether windows have samples of a recording, or of the recordings of a sequence as one.
+
+    Recordings that have times of their own are items at these times.
+    """
+    if not field_type.sequence:
+        return field_type.word == 'audio'
+    is_timed = isinstance(span, Times) and not isinstance(clock, TableClock)
+    return is_timed and field_type.word in AUDIO_WORDS
 
 
 def _facts_of(dataset: Dataset, field: str, *keys: str) -> Mapping[str, Any]:
@@ -264,7 +277,7 @@ def count_items(dataset: Dataset, field: str, rows: Int64s | None = None) -> Int
 
 
 class Recordings:
-    """The recordings of a field of type `audio`. The most recently opened ones stay open."""
+    """The recordings of a field of audio, those of a sequence as one. The most recently opened stay open."""
 
     def __init__(self, dataset: Dataset, field: str) -> None:
         self.dataset = dataset
@@ -277,14 +290,21 @@ class Recordings:
         found = {row: known.get(row) for row in np.unique(rows).tolist()}
         missing = [row for row, audio in found.items() if audio is None]
         if missing:
-            new = self.dataset.read_selection(np.array(missing, np.int64), {self.field: True}, read_values)[
-                self.field
-            ]
+            new = self._open_all(np.array(missing, np.int64))
             found.update(zip(missing, new, strict=True))
             map_concurrently(lambda audio: audio and len(audio), list(new), self.dataset.is_remote)
             recent = [*known.items(), *((row, found[row]) for row in missing)]
             self._open = dict(recent[-MAX_OPEN_RECORDINGS:])
         return found
+
+    def _open_all(self, rows: Int64s) -> list[Any]:
+        if not self.dataset.types[self.field].sequence:
+            return list(self.dataset.read_selection(rows, {self.field: True}, read_values)[self.field])
+        counts = self.dataset.item_counts(rows, self.field)
+        return [
+            AudioSequence(self.dataset, row, self.field) if count else None
+            for row, count in zip(rows.tolist(), counts.tolist(), strict=True)
+        ]
 
     def extent(self, rows: Int64s) -> tuple[Seconds, Seconds]:
         """Returns the times at which recordings begin and end, shape (W,); NaN if missing."""

@@ -149,17 +149,18 @@ def check_spans(
 
 
 def types_of(
-    name: str, field_type: FieldType, span: Span, padding: Padding, has_frames: bool
+    name: str, field_type: FieldType, span: Span, padding: Padding, has_frames: bool, has_samples: bool
 ) -> tuple[FieldType, FieldType]:
     """Returns the types of a field of windows and of its mask.
 
     Raises:
         TypeError: The field cannot have such windows.
     """
-    if field_type.word == 'audio' and not field_type.sequence:
+    if has_samples:
         offsets = span.offsets if isinstance(span, Times) and span.fill == 'nearest' else ()
         if len(offsets) != 2 or offsets[0] >= offsets[1]:
-            raise TypeError(f'windows: field {name!r} of type audio: expected times(start, stop), got {span}')
+            detail = f'field {name!r} of type {field_type.text}: expected times(start, stop), got {span}'
+            raise TypeError(f'windows: {detail}')
         return parse_type('array'), parse_type('array')
     mask = parse_type(f'array(bool,{span.count})')
     fixed = fixed_dtype(field_type.word, field_type.args)

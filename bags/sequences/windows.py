@@ -31,7 +31,7 @@ from bags.dataset.spec import Spec, reordered
 from bags.formats.arrays import encode_array
 from bags.indexing import Int64s, as_indices, check_index
 from bags.sequences.anchors import NO_BOUNDS, Anchors, Located, no_items
-from bags.sequences.clocks import Seconds, clocks_of
+from bags.sequences.clocks import Seconds, clocks_of, reads_samples
 from bags.sequences.spans import check_bounds, check_spans, positive, types_of
 from bags.validation import item_count, one_of
 
@@ -60,7 +60,10 @@ class Windows(WindowsView):
             pad = f'{name}_is_pad'
             if pad in dataset.types:
                 raise ValueError(f'windows: the dataset has a field {pad!r}, which would be replaced')
-            types[name], types[pad] = types_of(name, types[name], span, padding, dataset.has_frames(name))
+            has_samples = reads_samples(types[name], span, clocks.get(name))
+            types[name], types[pad] = types_of(
+                name, types[name], span, padding, dataset.has_frames(name), has_samples
+            )
         super().__init__([dataset], reordered(types, [dataset.types]))
         self.anchors = Anchors(dataset, dict(spans), every, stride, padding, limits, clocks)
         self._spans = self.anchors.spans

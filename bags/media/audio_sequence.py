@@ -1,0 +1,144 @@
+"""`AudioSequence`: the recordings of a datapoint as one, without gaps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, BinaryIO, SupportsIndex, Unpack
+
+import numpy as np
+
+from bags.concurrency import FifoCache, map_concurrently
+from bags.dataset.base import Dataset, check_dataset
+from bags.dataset.registry import AUDIO_WORDS
+from bags.dataset.selection import select_fields
+from bags.indexing import check_index, offsets_of
+from bags.media.audio import Audio, AudioOptions
+from bags.media.audio_decoder import AnyAudioDecoder, Samples
+from bags.media.encoders import audio_options
+
+MAX_OPEN_CLIPS = 16
+"""Number of recordings of an `AudioSequence` that stay open."""
+
+
+def _join(source: Any, _stream: int | None) -> AnyAudioDecoder:
+    joined: Any = JoinedAudio(source)
+    return joined  # type: ignore[no-any-return]
+
+
+class AudioSequence(Audio):
+    """The recordings of a datapoint as one `Audio`: each begins where the one before ends.
+
+    The first access reads the headers of all recordings, to find their lengths. A slice decodes those that it
+    needs. Thread-safe, and picklable if the dataset is.
+
+    Args:
+        dataset: A reader or a view.
+        index: The datapoint.
+        field: A field of type `flac[]`, `opus[]`, `wav[]` or `audio[]`, or a plain one: a single recording.
+        **options: `exact`, `rate` and `channels`, as of an `Audio`: they are resampled as one recording.
+
+    Raises:
+        ValueError: On access, the recordings differ in rate or channels, or there are none.
+
+    Examples:
+        >>> with bags.DatasetWriter('sounds', {'sound': 'flac[]'}) as writer:
+        ...     writer.append({'sound': [(np.zeros((16000, 1), np.int16), 16000)] * 2})
+        0
+        >>> sound = bags.AudioSequence(bags.open('sounds'), 0, 'sound')
+        >>> sound.shape, sound[15_000:17_000].shape
+        ((32000, 1), (2000, 1))
+    """
+
+    open_decoder = staticmethod(_join)
+
+    def __init__(
+        self, dataset: Any, index: SupportsIndex, field: str, **options: Unpack[AudioOptions]
+    ) -> None:
+        check_dataset('AudioSequence', dataset)
+        select_fields(field, dataset.types)
+        field_type = dataset.types[field]
+        if field_type.word not in AUDIO_WORDS:
+            raise TypeError(f'AudioSequence: field {field!r} of type {field_type.text} is no audio')
+        source = _Recordings(dataset, check_index(index, len(dataset)), field)
+        own = audio_options(*field_type.args) if field_type.word == 'audio' else {}
+        merged: dict[str, Any] = {**own, **options}
+        merged.pop('stream', None)
+        super().__init__(source, **merged)
+
+
+@dataclass(frozen=True)
+class _Recordings:
+    """The recordings of a datapoint, as a source."""
+
+    dataset: Dataset
+    row: int
+    field: str
+
+    @property
+    def name(self) -> str:
+        return f'{self.dataset!r}, datapoint {self.row}, field {self.field!r}'
+
+    @property
+    def is_remote(self) -> bool:
+        return self.dataset.is_remote
+
+    def __len__(self) -> int:
+        if not self.dataset.types[self.field].sequence:
+            return 1
+        return int(self.dataset.item_counts(np.array([self.row]), self.field)[0])
+
+    def __getitem__(self, number: int) -> Audio:
+        field_type = self.dataset.types[self.field]
+        stream = audio_options(*field_type.args).get('stream') if field_type.word == 'audio' else None
+        item = number if field_type.sequence else None
+        return Audio(self.dataset.record(self.row, self.field, item), stream=stream)
+
+    def open(self) -> BinaryIO:
+        """Opens the first recording, which has the streams of all."""
+        return self[0].decoder.source.open()
+
+    def error(self, exc: Exception) -> Exception:
+        return ValueError(f'{self.name}: {exc}')
+
+
+class JoinedAudio:
+    """Consecutive recordings as one. Attributes as of `WavReader`."""
+
+    begin = 0.0
+    file = None
+
+    def __init__(self, recordings: _Recordings) -> None:
+        self._audios: FifoCache[int, Audio] = FifoCache(recordings.__getitem__, MAX_OPEN_CLIPS)
+
+        def describe(number: int) -> tuple[int, str | None, tuple[int, int, str]]:
+            with self._audios[number].decoder.use() as found:
+                return found.length, found.truncation, (found.rate, found.channels, found.layout)
+
+        facts = map_concurrently(describe, range(len(recordings)), recordings.is_remote)
+        forms = {form for _, _, form in facts}
+        if len(forms) != 1:
+            found = ' and '.join(f'{layout} at {rate} Hz' for rate, _, layout in sorted(forms))
+            raise ValueError(f'expected recordings of one rate and layout, got {found or "none"}')
+        self.rate, self.channels, self.layout = forms.pop()
+        self.truncation = next((text for _, text, _ in facts if text), None)
+        cut = next((number for number, fact in enumerate(facts) if fact[1]), len(facts))
+        self._starts = offsets_of(np.array([length for length, _, _ in facts[: cut + 1]], np.int64))
+        self.length = int(self._starts[-1])
+
+    def close(self) -> None:
+        """Drops the recordings, whose files close when they are no longer used."""
+
+    def ranges(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Returns no bytes: the recordings are files of their own."""
+        return []
+
+    def read(self, start: int, stop: int, exact: bool = False) -> Samples:
+        """Returns samples, shape (stop - start, channels)."""
+        parts: list[Samples] = [np.empty((0, self.channels), np.float32)]
+        first = int(self._starts.searchsorted(start, 'right')) - 1
+        while start < stop:
+            low, high = int(self._starts[first]), min(stop, int(self._starts[first + 1]))
+            with self._audios[first].decoder.use() as decoder:
+                parts.append(decoder.read(start - low, high - low, exact))
+            start, first = max(start, high), first + 1
+        return np.concatenate(parts)
