@@ -174,7 +174,7 @@ class EncodeError(BagsError, ValueError):
 
     Attributes:
         field: Name of the field.
-        type: Type of the field.
+        type: Type of the field; empty if the spec has no such field.
         item: Index of the item in the datapoint's sequence; None if the error concerns no item.
 
     Examples:
@@ -193,7 +193,8 @@ class EncodeError(BagsError, ValueError):
         self.type = type
         self.item = item
         where = '' if item is None else f', item {item}'
-        super().__init__(f'field {field!r} of type {type}{where}: {detail}')
+        of_type = f' of type {type}{where}:' if type else ''
+        super().__init__(f'field {field!r}{of_type} {detail}')
 
 
 class DecodeError(BagsError, ValueError):

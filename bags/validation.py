@@ -142,6 +142,7 @@ def with_advice(function: Called) -> Called:
     """
     parameters = inspect.signature(function).parameters.values()
     takes_any = any(each.kind == inspect.Parameter.VAR_KEYWORD for each in parameters)
+    names = [each.name for each in parameters if each.name != 'self']
 
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:
@@ -151,11 +152,29 @@ def with_advice(function: Called) -> Called:
             return function(*args, **keywords)
         except TypeError as exc:
             is_of_call = exc.__traceback__ is not None and exc.__traceback__.tb_next is None
+            if is_of_call and not takes_any:
+                refuse_unknown(keywords, names)
             if is_of_call and function.__name__ in CALLS:
                 raise TypeError(f'{exc}: {CALLS[function.__name__]}') from None
             raise
 
     return call  # type: ignore[return-value]
+
+
+def nearest_name(name: object, known: Iterable[str]) -> str | None:
+    """Returns the known name that is probably meant by one that is not known; None if none is similar."""
+    import difflib
+
+    by_lower = {each.lower(): each for each in known}
+    similar = difflib.get_close_matches(str(name).lower(), by_lower, 1)
+    return by_lower[similar[0]] if similar else None
+
+
+def no_field(name: object, known: Collection[str]) -> str:
+    """Returns the message for a field that does not exist, with the one that is probably meant."""
+    similar = nearest_name(name, known)
+    perhaps = '' if similar is None else f' (perhaps {similar!r})'
+    return f'no field {name!r}{perhaps}; the fields are {", ".join(map(repr, known))}'
 
 
 def refuse_renamed(name: str) -> None:
@@ -178,15 +197,13 @@ def refuse_unknown(
         if name in known:
             continue
         refuse_renamed(name)
-        import difflib
-
         names = list(known)
         if function is not None:
             variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
             parameters = inspect.signature(function).parameters.values()
             names[:0] = [each.name for each in parameters if each.kind not in variadic]
-        similar = difflib.get_close_matches(name, names, 1)
-        advice = f'did you mean {similar[0]!r}? Expected' if similar else 'expected'
+        similar = nearest_name(name, names)
+        advice = f'did you mean {similar!r}? Expected' if similar else 'expected'
         raise TypeError(f'unexpected option {name!r}: {advice} one of {", ".join(names)}')
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from bags.cli.errors import UsageError
+from bags.validation import nearest_name
 
 
 def argument(metavar: str, help: str) -> Any:
@@ -164,7 +165,9 @@ def parse_pairs(option: str, texts: Collection[str] | None) -> dict[str, str]:
 def check_field(name: str, known: Collection[str]) -> None:
     """Raises UsageError if there is no such field."""
     if name not in known:
-        raise UsageError(f'no field {name!r}; the fields are {", ".join(known)}')
+        similar = nearest_name(name, known)
+        perhaps = '' if similar is None else f' (perhaps {similar})'
+        raise UsageError(f'no field {name!r}{perhaps}; the fields are {", ".join(known)}')
 
 
 def parse_item(text: str, item: int | None = None) -> tuple[str, int | None]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from bags.dataset import registry
-from bags.dataset.spec import FieldType, Spec, likely_type
+from bags.dataset.spec import FieldType, Spec, likely_type, not_in_spec
 from bags.errors import BagsError, EncodeError, SpecError
 from bags.formats.encoded import BorrowedFile
 from bags.links.link import Link
@@ -70,7 +70,7 @@ class Encoder:
                 raise
             if isinstance(value, Link):
                 exc = ValueError(f'{value!r:.200}: links need a writer with links=({name!r},)')
-            raise _encode_error(name, field_type, exc) from exc
+            raise _encode_error(name, field_type, exc, value=value) from exc
         return records
 
     def encode_field(self, field: str, value: Any) -> Any:
@@ -89,12 +89,11 @@ class Encoder:
             )
         for name in datapoint:
             if name not in self._types:
-                names = ', '.join(map(repr, self._types))
-                raise EncodeError(str(name), '?', f'is not in the spec, which has {names}')
+                raise EncodeError(str(name), '', not_in_spec(name, self._types))
         for name, field_type in self._types.items():
             if name not in datapoint and not field_type.optional:
                 names = ', '.join(map(repr, datapoint))
-                raise EncodeError(name, field_type.text, f'is missing; the datapoint has {names}')
+                raise EncodeError(name, field_type.text, f'the value is missing; the datapoint has {names}')
 
 
 def _encode(
@@ -106,7 +105,7 @@ def _encode(
     except BagsError:
         raise
     except Exception as exc:
-        raise _encode_error(name, field_type, exc, item) from exc
+        raise _encode_error(name, field_type, exc, item, value) from exc
 
 
 def _encode_or_link(function: Callable[[Any], Any], value: Any) -> Any:
@@ -122,8 +121,11 @@ def _as_record(value: Any) -> Any:
         raise TypeError(f'expected bytes from the encoder, got {type(value).__name__}') from None
 
 
-def _encode_error(name: str, field_type: FieldType, exc: Exception, item: int | None = None) -> EncodeError:
-    return EncodeError(name, field_type.text, f'{type(exc).__name__}: {exc}', item)
+def _encode_error(
+    name: str, field_type: FieldType, exc: Exception, item: int | None = None, value: Any = ()
+) -> EncodeError:
+    advice = f'; {field_type.text}? takes None' if value is None and item is None else ''
+    return EncodeError(name, field_type.text, f'{type(exc).__name__}: {exc}{advice}', item)
 
 
 def _encode_items(
@@ -214,8 +216,7 @@ def encode_call(
         for name, value in values.items():
             field_type = types.get(name)
             if field_type is None:
-                detail = f'is not in the spec, which has {", ".join(map(repr, types))}'
-                raise EncodeError(str(name), '?', detail)
+                raise EncodeError(str(name), '', not_in_spec(name, types))
             if field_type.sequence is (counts is None):
                 is_plain = counts is not None
                 detail = 'is no sequence: set() sets it' if is_plain else 'is a sequence: append() appends'

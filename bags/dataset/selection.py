@@ -15,6 +15,7 @@ from bags.dataset.batch import spread
 from bags.dataset.registry import VIDEO_WORDS, decoders
 from bags.dataset.spec import Spec
 from bags.indexing import Int64s, as_integers
+from bags.validation import no_field
 
 Fill = Literal['nearest', 'previous', 'linear', 'exact']
 Padding = Literal['edge', 'zero', 'drop']
@@ -134,7 +135,7 @@ def select_fields(fields: Fields, spec: Spec) -> Selection:
         if name not in spec:
             if not isinstance(cast('object', name), str):  # E.g. the integers in bytes.
                 raise TypeError(f'fields: expected names, got {name!r}')
-            raise KeyError(f'no field {name!r}; the fields are {", ".join(map(repr, spec))}')
+            raise KeyError(no_field(name, spec))
         if items is True:
             selection[name] = True
         elif isinstance(items, range | slice) and spec[name].sequence:

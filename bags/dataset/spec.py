@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from bags.errors import SpecError
+from bags.validation import nearest_name
 
 TYPE = re.compile(
     r'(?P<word>[A-Za-z0-9_+.-]+)'
@@ -77,6 +78,20 @@ def likely_type(field_type: FieldType, words: Collection[str]) -> str:
     return f' (perhaps {nearest}{rest})' if nearest is not None else ''
 
 
+def _likely_text(given: object) -> str:
+    """Returns the type probably meant by what is none: ` (perhaps int[])` for `list[int]`; or nothing."""
+    text = given.__name__ if isinstance(given, type) else str(given)
+    word, bracket, inner = text.removesuffix(']').partition('[')
+    if isinstance(given, Mapping):
+        return ' (fields are not nested; a name may be as obs.image, and msgpack holds a dict)'
+    if bracket and word.lower() in ('list', 'tuple', 'sequence', 'optional'):
+        inner = inner.partition(',')[0].strip()
+        return f' (perhaps {OTHER_NAMES.get(inner, inner)}{"?" if word.lower() == "optional" else "[]"})'
+    if text.count('(') > text.count(')'):
+        return f' (perhaps {text})'[:-1] + '))'
+    return f' (perhaps {OTHER_NAMES.get(text, text)!r})' if isinstance(given, type) else ''
+
+
 def parse_spec(spec: object, where: object = None) -> Spec:
     """Parses and sorts a spec; `where` is its file, for error messages.
 
@@ -96,7 +111,7 @@ def parse_spec(spec: object, where: object = None) -> Spec:
             types[name] = parse_type(spec[name])
         except (TypeError, ValueError):
             expected = 'a type like word, word(arg,arg), word[] or word?'
-            raise SpecError(name, expected, spec[name], where) from None
+            raise SpecError(name, expected + _likely_text(spec[name]), spec[name], where) from None
     return types
 
 
@@ -210,6 +225,13 @@ def some_fields(types: Spec) -> str:
     """Returns the names of the first fields, and the number of all if there are more."""
     names = ', '.join(itertools.islice(types, SHOWN_FIELDS))
     return names if len(types) <= SHOWN_FIELDS else f'{names}, … ({len(types)} fields)'
+
+
+def not_in_spec(name: object, types: Spec) -> str:
+    """Returns what is wrong with a field that a datapoint has and its dataset has not."""
+    similar = nearest_name(name, types)
+    perhaps = '' if similar is None else f' (perhaps {similar!r})'
+    return f'is not in the spec{perhaps}, which has {", ".join(map(repr, types))}'
 
 
 def dump_spec(spec: Spec) -> bytes:

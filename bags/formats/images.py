@@ -330,12 +330,15 @@ def _save(value: Any, format: str, channels: Sequence[int], **options: Any) -> b
     array = _pixels(value) if isinstance(value, Image.Image) else as_array(value)
     array = array.astype(array.dtype.newbyteorder('='), copy=False)
     if array.dtype != np.uint8 and not (format == 'PNG' and array.dtype == np.uint16):
-        raise TypeError(f'expected an image of uint8, got {type(value).__name__} of {array.dtype}')
+        advice = '; (255 * value).astype(np.uint8) converts 0 to 1' if array.dtype.kind == 'f' else ''
+        raise TypeError(f'expected an image of uint8, got {type(value).__name__} of {array.dtype}{advice}')
     if array.ndim == 2 and 1 in channels:
         array = array[:, :, None]
     if array.ndim != 3 or array.shape[2] not in channels or array.size == 0:
         shapes = ', '.join(f'(height, width, {count})' for count in channels)
-        raise ValueError(f'expected an image of shape {shapes}, got {array.shape}')
+        is_first = array.ndim == 3 and array.shape[0] in channels and array.size
+        advice = '; np.moveaxis(value, 0, -1) moves the channels to the end' if is_first else ''
+        raise ValueError(f'expected an image of shape {shapes}, got {array.shape}{advice}')
     if array.dtype == np.uint16 and array.shape[2] != 1:
         raise ValueError(f'expected uint16 in grayscale only, shape (height, width), got {array.shape}')
     check_value_size(array.nbytes, MAX_VALUE_SIZE, f'an image of shape {array.shape}')

@@ -18,6 +18,7 @@ from bags.interop.imported import BATCH, Comparison, as_named_in_source
 from bags.interop.source import Damaged, Source, list_some
 from bags.links.comparison import LinkComparison
 from bags.storage import store_for
+from bags.validation import no_field
 
 CHANGED = 'expected a source that only grows: adopt it anew, or pass check_source=False to keep what there is'
 MIN_LINKED_BYTES = 256
@@ -41,7 +42,7 @@ def fields_to_link(source: Source, link: bool | Iterable[str]) -> set[str]:
     if not isinstance(link, bool):
         chosen = set(link)
         for name in sorted(chosen - source.spec.keys()):
-            raise KeyError(f'link: no field {name!r}; the fields are {", ".join(map(repr, source.spec))}')
+            raise KeyError(f'link: {no_field(name, source.spec)}')
         for name in sorted(chosen):
             if isinstance(why := found.get(name, 'is made by the import'), str):
                 raise ValueError(f'link: field {name!r} cannot be linked: {why}')

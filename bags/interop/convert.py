@@ -33,7 +33,7 @@ from bags.interop.open_source import SourcePath, open_source
 from bags.interop.source import Damaged, Source, list_some
 from bags.links.sources import LinkOpener
 from bags.progress import progress as show_progress
-from bags.validation import merge, one_of, worker_count
+from bags.validation import merge, no_field, one_of, worker_count
 
 REQUESTS = 32
 """Threads that open linked objects, whose reads wait for a network."""
@@ -232,7 +232,7 @@ def _new_names(source: Source, rename: Mapping[str, str]) -> dict[str, str]:
     """
     for name in rename:
         if name not in source.spec:
-            raise KeyError(f'rename: no field {name!r}; the fields are {", ".join(map(repr, source.spec))}')
+            raise KeyError(f'rename: {no_field(name, source.spec)}')
     names = {name: rename.get(name, name) for name in source.spec}
     if len({*names.values()}) < len(names):
         raise ValueError(f'rename: expected another name for each field, got {rename}')

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from bags.dataset.batch import Ragged
 from bags.errors import StackError
 from bags.indexing import offsets_of
-from bags.validation import at_least, item_count
+from bags.validation import at_least, item_count, no_field
 
 Array = npt.NDArray[Any]
 NUMBERS = (int, float, complex, np.generic)
@@ -241,6 +241,6 @@ def _fields(functions: Mapping[str, Callable[[Any], Any]], batch: Any) -> dict[s
     collated = dict(batch)
     for name, function in functions.items():
         if name not in collated:
-            raise KeyError(f'collate: no field {name!r}; the fields are {", ".join(map(repr, collated))}')
+            raise KeyError(f'collate: {no_field(name, collated)}')
         collated[name] = _collated(function, name, collated[name])
     return collated

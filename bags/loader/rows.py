@@ -32,9 +32,10 @@ class RowBatches:
     def __init__(self, rows: MapStyle) -> None:
         is_one = hasattr(rows, '__len__') and hasattr(rows, '__getitem__')
         if not is_one or isinstance(rows, str | bytes | Mapping | type):
+            advice = f'; bags.open({rows!r:.200}) opens a dataset' if isinstance(rows, str) else ''
             raise TypeError(
                 'dataset: expected a reader, a view, or a map-style dataset with __len__ and __getitem__, '
-                f'got {type(rows).__name__}'
+                f'got {type(rows).__name__}{advice}'
             )
         self.rows = rows
 

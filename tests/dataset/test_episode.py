@@ -120,7 +120,7 @@ def test_errors_that_leave_the_episode_usable(tmp_path):
         for wrong, message in [
             ({'task': 1}, "field 'task' of type utf8: TypeError"),
             ({'state': [state(1)]}, "field 'state' .* is a sequence"),
-            ({'nothing': 1}, "'nothing' .* is not in the spec"),
+            ({'nothing': 1}, "'nothing' is not in the spec"),
         ]:
             with pytest.raises(bags.EncodeError, match=message):
                 writer.begin(wrong)

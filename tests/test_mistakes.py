@@ -1,0 +1,159 @@
+"""Ordinary mistakes, and the errors that a user sees: what is wrong, and what is probably meant."""
+
+import re
+
+import numpy as np
+import pytest
+
+import bags
+
+SPEC = {'number': 'int', 'text': 'utf8', 'photo': 'jpeg', 'vector': 'array(float32,3)'}
+PIXELS = np.zeros((8, 8, 3), np.uint8)
+DATAPOINT = {'number': 1, 'text': 'x', 'photo': PIXELS, 'vector': np.zeros(3, np.float32)}
+FIELDS = "the fields are 'number', 'text', 'photo', 'vector'"
+
+
+@pytest.fixture(scope='module')
+def dataset(tmp_path_factory):
+    path = tmp_path_factory.mktemp('mistakes') / 'photos'
+    with bags.DatasetWriter(path, SPEC) as writer:
+        for number in range(4):
+            writer.append({**DATAPOINT, 'number': number})
+    with bags.open(path) as opened:
+        yield opened
+
+
+READS = {
+    'field': (lambda d: d[0, 'txt'], KeyError, f"no field 'txt' (perhaps 'text'); {FIELDS}"),
+    'case': (lambda d: d.batch([0], 'Text'), KeyError, f"no field 'Text' (perhaps 'text'); {FIELDS}"),
+    'column': (lambda d: d.column('zzz'), KeyError, f"no field 'zzz'; {FIELDS}"),
+    'index': (lambda d: d[4], IndexError, 'index 4 out of range [-4, 4)'),
+    'negative': (lambda d: d[-5], IndexError, 'index -5 out of range [-4, 4)'),
+    'batch': (lambda d: d.batch([0, 99]), IndexError, 'indices[1] = 99 out of range [-4, 4)'),
+    'name': (lambda d: d['text'], TypeError, "expected an integer, got 'text' (dataset.batch("),
+    'float': (lambda d: d[1.0], TypeError, 'expected an integer, got float'),
+    'words': (lambda d: d.batch('text'), TypeError, 'indices: expected integers, got str'),
+    'view': (lambda d: d[0:3]['text'], TypeError, 'reads a whole column'),
+    'statistics': (
+        lambda d: bags.statistics(d, ['text']), TypeError, "field 'text' of type utf8 has no numbers"
+    ),
+    'loader path': (lambda d: bags.Loader('a/b', 8), TypeError, "got str; bags.open('a/b') opens a dataset"),
+    'num_workers': (lambda d: bags.Loader(d, 8, num_workers=2), TypeError, "'num_workers': use workers"),
+    'shufle': (lambda d: bags.Loader(d, 8, shufle=True), TypeError, "did you mean 'shuffle'? Expected"),
+    'loader field': (
+        lambda d: next(iter(bags.Loader(d, 2, fields=('foto',)))), KeyError, "'foto' (perhaps 'photo')"
+    ),
+    'batch_size': (lambda d: bags.Loader(d, 0), ValueError, 'batch_size: expected at least 1, got 0'),
+    'bags.load': (lambda d: bags.load('x'), AttributeError, 'did you mean bags.open?'),
+    'bags.Dataloader': (lambda d: bags.Dataloader, AttributeError, 'did you mean bags.Loader?'),
+    'bags.filter': (lambda d: bags.filter(d, bool), AttributeError, 'did you mean dataset.filter?'),
+    'bags.windows': (lambda d: bags.windows(d, 4), AttributeError, 'did you mean dataset.windows?'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize('mistake', READS)
+def test_reading(dataset, mistake):
+    call, error, message = READS[mistake]
+    with pytest.raises(error, match=re.escape(message)):
+        call(dataset)
+
+
+def test_errors_in_functions_name_datapoints(dataset):
+    with pytest.raises(KeyError) as caught:
+        next(iter(bags.Loader(dataset, 2, shuffle=False, transform=lambda batch: batch['nope'])))
+    assert caught.value.__notes__ == ['in transform of the batch of datapoints 0, 1 (epoch 0)']
+    with pytest.raises(KeyError) as caught:
+        dataset.filter(lambda datapoint: datapoint['nope'] == 1)
+    assert 'for datapoint 0 of <bags.DatasetReader' in caught.value.__notes__[0]
+
+
+VALUES = {
+    'str': ({'number': 'one'}, "'number' of type int: TypeError: expected an integer, got str"),
+    'fraction': ({'number': 1.5}, "'number' of type int: TypeError: expected an integer, got float"),
+    'unknown': ({'zz': 1}, "field 'zz' is not in the spec, which has 'number', 'photo', 'text', 'vector'"),
+    'misspelled': ({'nubmer': 1}, "field 'nubmer' is not in the spec (perhaps 'number'), which has"),
+    'none': ({'text': None}, "'text' of type utf8: TypeError: expected str, got NoneType; utf8? takes None"),
+    'shape': ({'vector': np.zeros(4, np.float32)}, 'expected shape (3,), got (4,)'),
+    'dtype': ({'vector': np.zeros(3)}, "np.asarray(value, 'float32') converts it"),
+    'float image': (
+        {'photo': PIXELS / 255}, 'expected an image of uint8, got ndarray of float64; (255 * value).astype('
+    ),
+    'channels': ({'photo': np.zeros((3, 8, 8), np.uint8)}, 'np.moveaxis(value, 0, -1) moves the channels'),
+    'path': ({'photo': 'nope.jpg'}, "No such file or directory: 'nope.jpg'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize('mistake', VALUES)
+def test_writing(tmp_path, mistake):
+    values, message = VALUES[mistake]
+    with (
+        bags.DatasetWriter(tmp_path / 'x', SPEC) as writer,
+        pytest.raises(bags.EncodeError, match=re.escape(message)),
+    ):
+        writer.append(DATAPOINT | values)
+
+
+def test_missing_values(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'x', {'a': 'int', 'b': 'utf8'}) as writer:
+        with pytest.raises(bags.EncodeError, match=r"'b' of type utf8: .* missing; the datapoint has 'a'"):
+            writer.append({'a': 1})
+        with pytest.raises(bags.EncodeError, match=r"'A' is not in the spec \(perhaps 'a'\)"):
+            writer.append({'A': 1, 'b': 'x'})
+
+
+TYPES = {
+    'string': '(perhaps utf8)',
+    'integer': '(perhaps int)',
+    'int64': '(perhaps int(8))',
+    'int32[]': '(perhaps int(4)[])',
+    'float32': '(perhaps float(4))',
+    'np.ndarray': '(perhaps array)',
+    'mp3': '(perhaps audio)',
+    'list[int]': '(perhaps int[])',
+    'list[str]': '(perhaps utf8[])',
+    'Optional[int]': '(perhaps int?)',
+    'jpeg(95': '(perhaps jpeg(95))',
+    'array(float33,3)': "expected a NumPy dtype, not 'float33'",
+    'utf8[][]': 'a type like word, word(arg,arg), word[] or word?',
+    int: "(perhaps 'int')",
+    str: "(perhaps 'utf8')",
+}
+
+
+@pytest.mark.parametrize('given', TYPES, ids=str)
+def test_types(tmp_path, given):
+    with pytest.raises(bags.SpecError, match=re.escape(TYPES[given])) as caught:
+        bags.DatasetWriter(tmp_path / 'x', {'a': given})
+    assert caught.value.field == 'a'
+    assert not (tmp_path / 'x').exists()
+
+
+def test_nested_fields(tmp_path):
+    with pytest.raises(bags.SpecError, match='fields are not nested'):
+        bags.DatasetWriter(tmp_path / 'x', {'obs': {'image': 'jpeg'}})
+
+
+def test_paths(dataset, tmp_path):
+    (tmp_path / 'empty').mkdir()
+    (tmp_path / 'file.csv').write_text('a')
+    for path, error, message in (
+        (tmp_path / 'nope', FileNotFoundError, 'No such file or directory'),
+        (tmp_path / 'empty', FileNotFoundError, 'no dataset here: expected spec.json, or shard folders'),
+        (tmp_path / 'file.csv', NotADirectoryError, 'expected a dataset, which is a folder, got a file'),
+        ('hf://datasets/x', ValueError, 'expected hf://datasets/OWNER/NAME[@REVISION]/PATH'),
+    ):
+        with pytest.raises(error, match=re.escape(message)):
+            bags.open(path)
+    with pytest.raises(FileExistsError, match='resume=True appends'):
+        bags.DatasetWriter(dataset.path, SPEC)
+
+
+def test_closed(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'x', SPEC) as writer:
+        writer.append(DATAPOINT)
+    with pytest.raises(ValueError, match='is closed'):
+        writer.append(DATAPOINT)
+    reader = bags.open(tmp_path / 'x')
+    reader.close()
+    with pytest.raises(ValueError, match='is closed'):
+        reader[0]
