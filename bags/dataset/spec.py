@@ -10,7 +10,7 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bags.errors import SpecError
@@ -179,6 +179,25 @@ def union(first: Spec, other: Spec) -> Spec | None:
         if found != (field_type, field_type) and not (field_type.optional and None in found):
             return None
     return both
+
+
+def as_optional(field_type: FieldType) -> FieldType:
+    """Returns a type whose values may be missing."""
+    return field_type if field_type.optional else parse_type(f'{field_type.text}?')
+
+
+def with_optional(specs: Sequence[Spec]) -> list[Spec]:
+    """Returns specs in which a field is optional that another one has as optional, or lacks."""
+    optional = {
+        name
+        for spec in specs
+        for name, field_type in spec.items()
+        if field_type.optional or not all(name in other for other in specs)
+    }
+    return [
+        {name: as_optional(each) if name in optional else each for name, each in spec.items()}
+        for spec in specs
+    ]
 
 
 def advice(first: Spec, other: Spec) -> str:

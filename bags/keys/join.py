@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import numpy as np
 
-from bags.dataset.address import Address, Datapoint, MissingFields
+from bags.dataset.address import Address, Datapoint, MissingFields, OptionalReader, optional_field
 from bags.dataset.base import Dataset, Select
-from bags.dataset.batch import Column, spread
+from bags.dataset.batch import spread
 from bags.dataset.field import Field
 from bags.dataset.key_values import KEY_TYPES, Matches, read_keys
 from bags.dataset.selection import Selection, divide
-from bags.dataset.spec import FieldType, parse_type
+from bags.dataset.spec import as_optional
 from bags.dataset.views import Join, check_datasets
 from bags.indexing import Int64s, check_index
 from bags.keys.index import check_key_field, index_in_memory
@@ -77,7 +76,7 @@ class _Matched(Select):
 
     def __init__(self, dataset: Dataset, rows: Int64s, fields: Sequence[str]) -> None:
         super().__init__(dataset, rows, fields)
-        self.types = {name: _optional(field_type) for name, field_type in self.types.items()}
+        self.types = {name: as_optional(field_type) for name, field_type in self.types.items()}
 
     def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         rows = self.source_indices(indices)
@@ -86,7 +85,9 @@ class _Matched(Select):
         addresses = []
         if len(there):
             found = self.datasets[0].resolve(rows[there], shares[0])
-            addresses = [each._replace(reader=_Present(each.reader)).at(there) for each in found]
+            addresses = [
+                each._replace(reader=OptionalReader(each.reader, self.types)).at(there) for each in found
+            ]
         if not addresses or len(missing):
             addresses.append(
                 Address(MissingFields(self.open_field), missing, shares[1], missing if len(rows) else None)
@@ -94,40 +95,12 @@ class _Matched(Select):
         return addresses
 
     def open_field(self, name: str) -> Field:
-        return _optional_field(super().open_field(name))
+        return optional_field(super().open_field(name))
 
     def read_row(self, index: int, selection: Selection | None) -> Datapoint:
         asked = dict.fromkeys(self.types, True) if selection is None else selection
         row = int(self.indices[check_index(index, len(self.indices))])
         return self.datasets[0].read_row(row, asked) if row >= 0 else dict.fromkeys(asked)
-
-
-class _Present:
-    """A folder reader whose fields are all optional, as datapoints without a match have no values."""
-
-    def __init__(self, reader: Any) -> None:
-        self._reader = reader
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._reader, name)
-
-    def read_selection(
-        self, rows: Int64s, selection: Selection, read: Callable[..., Column]
-    ) -> dict[str, Column]:
-        columns: dict[str, Column] = self._reader.read_selection(
-            rows, selection, lambda field, *asked: read(_optional_field(field), *asked)
-        )
-        return columns
-
-
-def _optional(field_type: FieldType) -> FieldType:
-    return field_type if field_type.optional else parse_type(f'{field_type.text}?')
-
-
-def _optional_field(field: Field) -> Field:
-    field = copy.copy(field)
-    field.type = _optional(field.type)
-    return field
 
 
 def _join_by_key(datasets: Sequence[Dataset], on: str, keep: bool, many: bool) -> list[Dataset]:

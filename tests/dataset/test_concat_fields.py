@@ -1,0 +1,122 @@
+"""`bags.concat` of datasets with other fields, beside datapoints put together by hand."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import bags
+
+SPECS = [
+    {'id': 'int(8)', 'state': 'array(float32,2)', 'words': 'utf8[]', 'score': 'float(4)?'},
+    {'id': 'int(8)', 'task': 'utf8', 'path': 'array(float32,3)[]', 'score': 'float(4)'},
+    {'id': 'int(8)', 'words': 'utf8[]?', 'image': 'jpeg'},
+]
+
+
+def datapoint(part, number):
+    rng = np.random.default_rng([part, number])
+    every = {
+        'id': 10 * part + number,
+        'state': rng.random(2, np.float32),
+        'words': ['a'] * number if part == 0 or number % 2 else None,
+        'score': float(np.float32(number / 3)) if part or number % 2 else None,
+        'task': f'reach {number}',
+        'path': rng.random((number, 3), np.float32),
+        'image': np.full((2, 2, 3), 50 * number, np.uint8),
+    }
+    return {name: every[name] for name in SPECS[part]}
+
+
+@pytest.fixture
+def parts(tmp_path):
+    for part, spec in enumerate(SPECS):
+        with bags.DatasetWriter(tmp_path / str(part), spec) as writer:
+            for number in range(4):
+                writer.append(datapoint(part, number))
+    return [bags.open(tmp_path / str(part)) for part in range(len(SPECS))]
+
+
+@pytest.fixture
+def expected(parts):
+    """Each datapoint of the union, by hand."""
+    names = dict.fromkeys(name for spec in SPECS for name in spec)
+    rows = [datapoint(part, number) for part in range(3) for number in range(4)]
+    return [{name: row.get(name) for name in names} for row in rows]
+
+
+def assert_equal(found, expected):
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        if value is None:
+            assert found[name] is None
+        elif name == 'image':
+            assert found[name].shape == value.shape
+        elif isinstance(value, np.ndarray):
+            np.testing.assert_array_equal(found[name], value)
+        else:
+            assert found[name] == value
+
+
+def test_union(parts, expected):
+    union = bags.concat(parts, fields='union')
+    assert union.spec == {
+        'id': 'int(8)', 'state': 'array(float32,2)?', 'words': 'utf8[]?', 'score': 'float(4)?',
+        'task': 'utf8?', 'path': 'array(float32,3)[]?', 'image': 'jpeg?',
+    }  # fmt: skip
+    for index, row in enumerate(expected):
+        assert_equal(union[index], row)
+    assert union.lengths('words').tolist() == [0, 1, 2, 3, 0, 0, 0, 0, 0, 1, 0, 3]
+    assert "fields='union'" in repr(union)
+    assert_equal(pickle.loads(pickle.dumps(union))[5], expected[5])
+
+
+@pytest.mark.parametrize('indices', [[0, 1], [4, 5], [9, 0, 5, 0], [11, 3, 7, 2, 8], []])
+@pytest.mark.parametrize('name', ['state', 'words', 'score', 'task', 'path', 'image'])
+def test_columns_of_a_union_are_of_one_kind(parts, expected, name, indices):
+    """The datasets that a batch touches do not change the type of a column."""
+    column = bags.concat(parts, fields='union').batch(indices, name)[name]
+    assert type(column) is (bags.Ragged if name == 'path' else list)
+    for value, index in zip(column, indices, strict=True):
+        assert_equal({name: value}, {name: expected[index][name]})
+
+
+def test_a_view_of_a_union_can_be_copied(parts, expected, tmp_path):
+    view = bags.concat(parts, fields='union').select([9, 0, 5])
+    bags.copy(view, tmp_path / 'copy')
+    copied = bags.open(tmp_path / 'copy')
+    assert copied.spec == view.spec
+    assert bags.verify(copied, decode=True) == []
+    for row, index in zip(copied, [9, 0, 5], strict=True):
+        assert_equal(row, expected[index])
+
+
+def test_common(parts):
+    common = bags.concat(parts, fields='common')
+    assert common.spec == {'id': 'int(8)'}
+    assert common.column('id').tolist() == [10 * part + number for part in range(3) for number in range(4)]
+    both = bags.concat([parts[0], parts[2]], fields='common')
+    assert both.spec == {'id': 'int(8)', 'words': 'utf8[]?'}
+    assert both.column('words') == [[], ['a'], ['a'] * 2, ['a'] * 3, None, ['a'], None, ['a'] * 3]
+
+
+def test_a_mixture_over_specs_beside_an_oracle(parts, expected):
+    union = bags.concat(parts, fields='union')
+    sampler = bags.samplers.Mixture([4, 4, 4], weights=[2, 1, 1], seed=3)
+    loader = bags.Loader(union, 4, fields=('id', 'task', 'state'), sampler=sampler, epochs=3)
+    found = [
+        dict(zip(batch, row, strict=True)) for batch in loader for row in zip(*batch.values(), strict=True)
+    ]
+    order = np.concatenate([sampler.take(epoch, np.arange(len(sampler))) for epoch in range(3)])
+    assert len(found) == len(order)
+    for row, index in zip(found, order, strict=True):
+        assert_equal(row, {name: expected[index][name] for name in ('id', 'task', 'state')})
+    assert np.bincount(order // 4).tolist() == [18, 9, 9]
+
+
+def test_types_that_differ_are_named(parts):
+    other = parts[1].rename({'task': 'state'})
+    with pytest.raises(bags.SpecError, match=r"dataset 1.*'state': 'array\(float32,2\).*'state': 'utf8'"):
+        bags.concat([parts[0], other], fields='union')
+    with pytest.raises(ValueError, match="fields: expected 'same', 'union' or 'common', got 'all'"):
+        bags.concat(parts, fields='all')
