@@ -118,5 +118,5 @@ def test_types_that_differ_are_named(parts):
     other = parts[1].rename({'task': 'state'})
     with pytest.raises(bags.SpecError, match=r"dataset 1.*'state': 'array\(float32,2\).*'state': 'utf8'"):
         bags.concat([parts[0], other], fields='union')
-    with pytest.raises(ValueError, match="fields: expected 'same', 'union' or 'common', got 'all'"):
+    with pytest.raises(ValueError, match="fields: expected 'same' or 'union' or 'common', got 'all'"):
         bags.concat(parts, fields='all')
