@@ -22,7 +22,7 @@ from benchmarks.render import CHARTS, SECTIONS, charts, render
 from benchmarks.render import DOCUMENTS as WITH_TABLES
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / 'README.md', *sorted((ROOT / 'docs').glob('**/*.md'))]
+DOCUMENTS = [ROOT / 'README.md', ROOT / 'bags/SKILL.md', *sorted((ROOT / 'docs').glob('**/*.md'))]
 BLOCK = re.compile(r'^```python\n(.*?)^```', re.DOTALL | re.MULTILINE)
 TYPED_BLOCK = re.compile(r'^```py(?:thon)?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 """Also the blocks with PyTorch, Grain and JAX, which tests/adapters/test_docs.py runs."""
