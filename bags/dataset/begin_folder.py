@@ -52,8 +52,9 @@ def begin_folder(
         keeps_partial: Whether an open episode is kept.
     """
     store, path = writer.store, writer.path
-    # A killed writer may have added checksums to some fields, but not to the refs yet.
-    is_adding = MARK in names and any(name.endswith(SUFFIX) for name in names)
+    # A killed writer may have added checksums to some fields, not to the refs yet, or to metadata alone.
+    is_begun = MARK in names or 'refs.bag' not in names
+    is_adding = is_begun and any(name.endswith(SUFFIX) for name in names)
     writer.checksum = writer.checksum or is_adding or has_checksums(names)
     has_shards = 'spec.json' not in names and any(name.isdigit() for name in names)
     if has_shards or (names and not resume):

@@ -193,3 +193,15 @@ def test_linked_fields_are_left_as_they_are(tmp_path, name):
     with pytest.raises(ValueError, match="field 'blob' is linked: keep_readable cannot write it"):
         bags.recover(tmp_path / 'd', keep_readable=True)
     assert {path.name: path.read_bytes() for path in (tmp_path / 'd').iterdir()} == before
+
+
+def test_checksums_of_metadata_alone_mean_that_all_have_them(tmp_path):
+    path = tmp_path / 'x'
+    with bags.DatasetWriter(path, {'a': 'int(8)'}, metadata={'robot': 7}, checksum=True) as writer:
+        writer.append({'a': 1})
+    for file in path.iterdir():
+        if file.name not in ('spec.json', 'metadata.json', 'metadata.json.xxh3'):
+            file.unlink()
+    assert bags.recover(path)[0].kept == 0
+    assert bags.verify(path) == []
+    assert (path / 'refs.bag.xxh3').exists()
