@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import queue
 import random
 import signal
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -317,7 +320,7 @@ import json, sys, threading, time
 import numpy as np
 import bags
 
-path, kind, clip, flush, spec, facts = sys.argv[1], *map(json.loads, sys.argv[2:])
+path, kind, clip, flush, spec, facts, seconds, pace = sys.argv[1], *map(json.loads, sys.argv[2:])
 
 def frame(number):
     return np.random.default_rng(number).integers(0, 255, (32, 48, 3), np.uint8)
@@ -340,12 +343,14 @@ with getattr(bags, kind)(path, spec, metadata=facts) as writer:
                 (lambda k: episode.append({'state': base + k}), 100),
                 (lambda k: episode.append({'sound': block(base + k)}), 100),
             ]
-            threads = [threading.Thread(target=deliver, args=(*each, stop)) for each in streams]
+            threads = [
+                threading.Thread(target=deliver, args=(append, pace * rate, stop)) for append, rate in streams
+            ]
             for thread in threads:
                 thread.start()
             if not take:
                 print('begun', flush=True)
-            time.sleep(0.8)
+            time.sleep(seconds)
             stop.set()
             for thread in threads:
                 thread.join()
@@ -355,9 +360,19 @@ with getattr(bags, kind)(path, spec, metadata=facts) as writer:
 """
 
 
-def kill_and_compare(kit, path, kind, seconds, clip=0.3, flush=0.1):
-    """Kills a recorder of three streams, and compares what is recovered with what was given."""
-    process = kit.python(RECORD, path, *map(json.dumps, (kind, clip, flush, SPEC, FACTS)), wait=False)
+def kill_and_compare(kit, path, kind, seconds, take=0.8, pace=1, clip=0.3, flush=0.1):
+    """Kills a recorder of three streams, and compares what is recovered with what was given.
+
+    Args:
+        kit: The fixture.
+        path, kind: The dataset and its writer.
+        seconds: When it is killed.
+        take: Seconds of an episode.
+        pace: Factor of the rates of streams.
+        clip, flush: Seconds of a clip, and those after which it is flushed.
+    """
+    arguments = kind, clip, flush, SPEC, FACTS, take, pace
+    process = kit.python(RECORD, path, *map(json.dumps, arguments), wait=False)
     assert process.stdout.readline() == b'begun\n'
     time.sleep(seconds)
     process.kill()
@@ -391,3 +406,55 @@ def test_a_killed_recorder_loses_only_the_last_clip(trial, tmp_path, kit):
     kind = ['DatasetWriter', 'ShardedDatasetWriter'][trial % 2]
     seconds = 0.1 + random.Random(trial).random() * (0.7 if trial < 10 else 2.9)
     kill_and_compare(kit, tmp_path / 'x', kind, seconds)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize('part', range(10))
+def test_200_kills_of_streams_of_a_minute(part, tmp_path, kit, found):
+    """A minute of data takes six seconds; half of the kills are in the first episode."""
+    for number in range(20):
+        chance = random.Random(1000 * part + number)
+        kind = ['DatasetWriter', 'ShardedDatasetWriter'][number // 2 % 2]
+        seconds = chance.uniform(0.05, 6) + 6 * (number % 2)
+        kill_and_compare(kit, tmp_path / f'kill{number}', kind, seconds, take=6, pace=10, clip=0.2)
+    found(f'part {part}: 20 kills')
+
+
+def record_minutes(path, minutes):
+    """Records three cameras of 720p at 30 fps, as fast as they are encoded.
+
+    Returns:
+        The milliseconds of each append that did not wait; and the megabytes in use at the end of each minute.
+    """
+    names = ('front', 'left', 'right')
+    image = np.add.outer(np.arange(720), np.arange(1280)).astype(np.uint8)
+    frames = [np.stack([image, image.T.reshape(720, 1280), image], axis=-1) for _ in names]
+    times, sizes = [], []
+    page = os.sysconf('SC_PAGE_SIZE')
+    with (
+        bags.DatasetWriter(path, dict.fromkeys(names, 'mp4(30)[]')) as writer,
+        writer.begin() as episode,
+    ):
+        for minute in range(minutes):
+            for number in range(1800 * minute, 1800 * (minute + 1)):
+                for name, pixels in zip(names, frames, strict=True):
+                    left = 7 * number % 1200
+                    pixels[300:380, left : left + 80] = 5 * number % 256
+                    waits, begin = episode.waits, time.perf_counter()
+                    episode.append({name: pixels})
+                    if episode.waits == waits:
+                        times.append(1000 * (time.perf_counter() - begin))
+            sizes.append(int(Path('/proc/self/statm').read_text().split()[1]) * page / 1e6)
+    return times, sizes
+
+
+@pytest.mark.campaign
+@pytest.mark.skipif(sys.platform != 'linux', reason='/proc is of Linux')
+def test_an_hour_of_three_cameras(tmp_path, found):
+    times, sizes = record_minutes(tmp_path / 'x', 60)
+    p50, p99 = np.percentile(times, [50, 99])
+    found(f'append of a frame of 720p, unless it waits: p50 {p50:.2f} ms, p99 {p99:.2f} ms')
+    found(f'MB after minutes 1, 2, … 60: {", ".join(f"{size:.0f}" for size in sizes)}')
+    assert max(sizes[1:]) < sizes[0] + 100
+    with bags.open(tmp_path / 'x') as dataset:
+        assert len(bags.ClipSequence(dataset, 0, 'front')) == 60 * 1800

@@ -24,6 +24,9 @@ from tests.dataset.killed import leave_open
 from tests.durability.recorder import MARK
 
 SPEC = {'blob': 'bytes', 'id': 'int(4)', 'nums': 'int(2)[]', 'text': 'utf8?'}
+CLIPS = {**SPEC, 'nums': 'flac[]'}
+"""The spec of datapoints whose numbers are samples."""
+RATE = 100
 EXPECTED = (bags.CorruptError, FileNotFoundError)
 """Errors that a dataset without promised datapoints may raise."""
 RAW_BYTES = 5000
@@ -79,6 +82,7 @@ class Command:
     path: str = 'data'
     options: dict = dataclasses.field(default_factory=dict)
     is_bag: bool = False
+    spec: dict = dataclasses.field(default_factory=lambda: SPEC)
 
     # Reading.
 
@@ -92,9 +96,8 @@ class Command:
                 return found
         with bags.open(path) as reader:
             ids = reader.batch(range(len(reader)))['id'].tolist() if len(reader) else []
-            found = [
-                {**row, 'nums': row['nums'].tolist()} for row in map(reader.__getitem__, range(len(reader)))
-            ]
+            rows = map(reader.__getitem__, range(len(reader)))
+            found = [{**row, 'nums': numbers_of(row['nums'])} for row in rows]
             if [row['id'] for row in found] != ids:
                 raise WrongError('datapoints differ by the way they are read')
             return found
@@ -181,7 +184,7 @@ class Command:
             kept = [rows[:count] for rows in self.versions if len(rows) >= count]
             more = make_records(count, count + 3, 9) if self.is_bag else make_rows(count, count + 3, 9)
             for row in more:
-                writer.write(row) if self.is_bag else writer.append(row)
+                writer.write(row) if self.is_bag else writer.append(as_written(row, self.spec))
         self._check_rows(rows := self.read(folder), promised, False, 'resumed', count)
         return next((old for old in kept if old == rows[:count]), kept[-1] if kept else []) + more
 
@@ -191,7 +194,7 @@ class Command:
         is_sharded = os.path.isdir(path) and any(name.isdigit() for name in os.listdir(path))
         options = {'shard_length': 4} if is_sharded else {}
         kind = bags.ShardedDatasetWriter if is_sharded else bags.DatasetWriter
-        return kind(path, SPEC, resume=True, **options)
+        return kind(path, self.spec, resume=True, **options)
 
     def _check_rows(self, rows, promised, done, how, count=None):
         """Checks that the first `count` of some rows are as in one of the versions."""
@@ -209,6 +212,20 @@ class Command:
             found = self.aspect(os.path.join(folder, self.path))
             if found not in (self.aspects[-1:] if done else self.aspects):
                 raise WrongError(f'{found!r:.500}, expected one of {self.aspects!r:.500}')
+
+
+def numbers_of(values):
+    """Returns the numbers of a datapoint, which may be samples."""
+    if isinstance(values, np.ndarray):
+        return values.tolist()
+    return [number for samples, _ in values for number in samples[:, 0].tolist()]
+
+
+def as_written(row, spec):
+    """Returns a row with its numbers as one recording, if they are samples."""
+    if spec is not CLIPS:
+        return row
+    return {**row, 'nums': [(np.array(row['nums'], np.int16), RATE)] if row['nums'] else []}
 
 
 def describe(rows, versions):
@@ -325,29 +342,37 @@ def _is_part(row, whole):
     )
 
 
-def episodes(kind=bags.DatasetWriter, **options):
+def episodes(kind=bags.DatasetWriter, spec=SPEC, **options):
+    """Records episodes. With samples, two of them make a clip, which the thread of the field encodes."""
+    if is_clips := spec is CLIPS:
+        options['metadata'] = {'fields': {'nums': {'rate': RATE}}}
     rows = [{**row, 'nums': [*row['nums'], *range(8)]} for row in make_rows(0, 6)]
 
     def run(folder, promise, more):
-        with kind(os.path.join(folder, 'data'), SPEC, **options, **more) as writer:
+        def item(number):
+            return {'nums': np.array([number], np.int16) if is_clips else number}
+
+        with kind(os.path.join(folder, 'data'), spec, **options, **more) as writer:
             for index, row in enumerate(rows):
                 if index % 2:
-                    with writer.begin({name: DISCARDED[name] for name in ('id', 'blob', 'text')}) as take:
-                        take.append({'nums': -1})
+                    discarded = {name: DISCARDED[name] for name in ('id', 'blob', 'text')}
+                    with writer.begin(discarded, clip_seconds=2 / RATE) as take:
+                        take.append(item(-1))
                         take.flush()
-                        take.append({'nums': -2})
+                        take.append(item(-2))
                         take.discard()
-                with writer.begin({'id': row['id'], 'blob': row['blob']}) as episode:
+                values = {'id': row['id'], 'blob': row['blob']}
+                with writer.begin(values, clip_seconds=2 / RATE) as episode:
                     if row['text'] is not None:
                         episode.set({'text': row['text']})
-                    for number, item in enumerate(row['nums']):
-                        episode.append({'nums': item})
+                    for number, value in enumerate(row['nums']):
+                        episode.append(item(value))
                         if number % 4 == 3:
                             episode.flush()
                 if more.get('durability') == 'flush':
                     promise(len(writer))
 
-    return Episodes(run, [rows])
+    return Episodes(run, [rows], spec=spec)
 
 
 def resumed(
@@ -626,6 +651,8 @@ def commands():
         'episodes': episodes(),
         'episodes-checksum': episodes(checksum=True),
         'episodes-sharded': episodes(**SHARDS),
+        'episodes-clips': episodes(spec=CLIPS),
+        'episodes-clips-sharded': episodes(spec=CLIPS, checksum=True, **SHARDS),
         'resume': resumed(),
         'resume-small': resumed(**SMALL),
         'resume-truncated': resumed(truncate_to=6),
