@@ -10,10 +10,10 @@ from bags.interop.formats import Importer
 from bags.interop.source import Source
 from bags.loader.collate import PackedSequences, Padded
 from bags.loader.iterator import LoaderIterator
-from bags.loader.normalize import Normalize
+from bags.loader.normalize import Normalize, NormalizeGroups
 from bags.maintenance.info import BagInfo, DatasetInfo, Distribution, FieldInfo
 from bags.maintenance.recover import Recovery
-from bags.maintenance.statistics import FieldStatistics
+from bags.maintenance.statistics import FieldStatistics, GroupedStatistics
 from bags.maintenance.verify_bag import Damage, Note
 from bags.media.clips import EncodedClip
 
@@ -26,10 +26,12 @@ __all__ = [
     'EncodedClip',
     'FieldInfo',
     'FieldStatistics',
+    'GroupedStatistics',
     'Importer',
     'LazyFrames',
     'LoaderIterator',
     'Normalize',
+    'NormalizeGroups',
     'Note',
     'PackedSequences',
     'Padded',

@@ -5,16 +5,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from bags.dataset.batch import Ragged
-from bags.maintenance.statistics import FieldStatistics
+from bags.dataset.batch import Ragged, as_list, join_columns, take
+from bags.maintenance.statistics import FieldStatistics, GroupedStatistics
 from bags.validation import one_of
 
 Array = npt.NDArray[Any]
+Mode = Literal['std', 'range', 'quantiles']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +44,49 @@ class Normalize:
         return {**batch, **found}
 
 
+@dataclasses.dataclass(frozen=True)
+class NormalizeGroups:
+    """As `Normalize`, for statistics by the values of a field, which batches need to have. Picklable."""
+
+    by: str
+    """The field."""
+    groups: dict[Any, Normalize]
+    """What normalizes the datapoints with each of its values."""
+
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns a batch, or a datapoint, with normalized columns."""
+        return self._apply(batch, Normalize.__call__)
+
+    def inverse(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the original values of normalized columns, as floats."""
+        return self._apply(batch, Normalize.inverse)
+
+    def _apply(self, batch: Mapping[str, Any], scaled: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+        if self.by not in batch:
+            raise KeyError(f'normalize: expected the field {self.by!r} in the batch, which says the group')
+        values = batch[self.by]
+        if not isinstance(values, list | np.ndarray) or np.ndim(values) == 0:
+            return scaled(self._of(values), batch)
+        rows: dict[Any, list[int]] = {}
+        for row, value in enumerate(as_list(values)):
+            rows.setdefault(value, []).append(row)
+        names = [name for name in next(iter(self.groups.values())).scales if name in batch]
+        parts = [
+            scaled(self._of(value), {name: take(batch[name], np.array(some)) for name in names})
+            for value, some in rows.items()
+        ]
+        order = np.argsort(np.concatenate([*rows.values()])) if rows else np.empty(0, np.int64)
+        found = {name: take(join_columns([part[name] for part in parts]), order) for name in names if parts}
+        return {**batch, **found}
+
+    def _of(self, value: Any) -> Normalize:
+        value = value.item() if isinstance(value, np.generic | np.ndarray) else value
+        if value not in self.groups:
+            shown = ', '.join(map(repr, list(self.groups)[:8]))
+            raise KeyError(f'normalize: no statistics of {self.by} {value!r}; there are those of {shown}')
+        return self.groups[value]
+
+
 def _changed(values: Any, name: str, shape: tuple[int, ...], scaled: Callable[[Array], Array]) -> Any:
     if values is None:
         return None
@@ -57,16 +101,31 @@ def _changed(values: Any, name: str, shape: tuple[int, ...], scaled: Callable[[A
     return scaled(array).astype(np.float64 if array.dtype == np.float64 else np.float32)
 
 
+@overload
+def normalize(
+    statistics: GroupedStatistics,
+    fields: str | Iterable[str] | None = None,
+    *,
+    mode: Mode = 'std',
+) -> NormalizeGroups: ...
+@overload
 def normalize(
     statistics: Mapping[str, FieldStatistics],
     fields: str | Iterable[str] | None = None,
     *,
-    mode: Literal['std', 'range', 'quantiles'] = 'std',
-) -> Normalize:
+    mode: Mode = 'std',
+) -> Normalize: ...
+def normalize(
+    statistics: Mapping[Any, Any],
+    fields: str | Iterable[str] | None = None,
+    *,
+    mode: Mode = 'std',
+) -> Normalize | NormalizeGroups:
     """Returns a `transform` for `bags.Loader` that normalizes fields, and its inverse.
 
     Args:
-        statistics: The result of `bags.statistics`.
+        statistics: The result of `bags.statistics`. Of one with `by`, each datapoint is normalized by the
+            statistics of its group, and batches need the field that says the group.
         fields: A name or names; all fields of the statistics unless given.
         mode: 'std' scales to mean 0 and standard deviation 1; 'range' to -1 at the minimum and 1 at the
             maximum; 'quantiles' to -1 and 1 at the quantiles 0.01 and 0.99. Constant elements become 0.
@@ -81,7 +140,10 @@ def normalize(
         >>> abs(float(next(iter(loader))['state'].values.mean())) < 1e-6
         True
     """
-    one_of('mode', mode, ('std', 'range', 'quantiles'))
+    one_of('mode', mode, get_args(Mode))
+    if isinstance(statistics, GroupedStatistics):
+        groups = {value: normalize(found, fields, mode=mode) for value, found in statistics.items()}
+        return NormalizeGroups(statistics.by, groups)
     names = [fields] if isinstance(fields, str) else list(statistics if fields is None else fields)
     scales = {}
     for name in names:

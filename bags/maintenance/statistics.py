@@ -11,7 +11,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from bags.bag.checksums import checksums_name
 from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset, check_dataset
-from bags.dataset.batch import Ragged
+from bags.dataset.batch import Ragged, as_list
 from bags.dataset.columns import read_values
 from bags.dataset.fingerprint import fingerprint
 from bags.dataset.json_files import check_json, write_json
@@ -43,6 +43,8 @@ CHUNK_BYTES = 1 << 24
 FRAMES = 8
 """Frames of each sampled video."""
 BINS = 24
+GROUPING = ('int', 'uint', 'bool', 'utf8')
+"""Types of fields that divide datapoints into groups."""
 
 Array = npt.NDArray[Any]
 Fixed = tuple[np.dtype[Any], tuple[int, ...]]
@@ -83,11 +85,27 @@ class Statistics(dict[str, FieldStatistics]):
         return as_lines(statistics_table(self))
 
 
-@with_advice
+class GroupedStatistics(dict[Any, Statistics]):
+    """Statistics of the datapoints with each value of a field; None for a missing value."""
+
+    def __init__(self, by: str, groups: Mapping[Any, Statistics]) -> None:
+        super().__init__(groups)
+        self.by = by
+        """The field."""
+
+    def __str__(self) -> str:
+        return '\n\n'.join(f'{self.by} {value!r}\n{found}' for value, found in self.items())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GroupedStatistics, (self.by, dict(self))
+
+
+@overload
 def statistics(
     dataset: Dataset | str | os.PathLike[str],
     fields: str | Iterable[str] | None = None,
     *,
+    by: None = None,
     samples: int = 512,
     workers: int | None = None,
     again: bool = False,
@@ -95,7 +113,35 @@ def statistics(
     links: PermittedPaths = (),
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
-) -> Statistics:
+) -> Statistics: ...
+@overload
+def statistics(
+    dataset: Dataset | str | os.PathLike[str],
+    fields: str | Iterable[str] | None = None,
+    *,
+    by: str,
+    samples: int = 512,
+    workers: int | None = None,
+    again: bool = False,
+    progress: bool | None = None,
+    links: PermittedPaths = (),
+    filesystem: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> GroupedStatistics: ...
+@with_advice
+def statistics(
+    dataset: Dataset | str | os.PathLike[str],
+    fields: str | Iterable[str] | None = None,
+    *,
+    by: str | None = None,
+    samples: int = 512,
+    workers: int | None = None,
+    again: bool = False,
+    progress: bool | None = None,
+    links: PermittedPaths = (),
+    filesystem: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Statistics | GroupedStatistics:
     """Returns the statistics of numeric fields, read in one pass.
 
     Numbers and arrays of one shape have statistics for each element, in plain fields and over all items of
@@ -108,7 +154,9 @@ def statistics(
         dataset: A reader, a view, or the path of a dataset.
         fields: A name or names; all fields of numbers, arrays of a fixed shape, images and videos unless
             given.
-        samples: Number of datapoints whose images are decoded, evenly spaced.
+        by: A field of numbers or texts, such as `source` or `episode`: the result has the statistics of the
+            datapoints with each of its values, in order. They are not saved.
+        samples: Number of datapoints whose images are decoded, evenly spaced; of each group with `by`.
         workers: Number of threads; the number of processors unless given.
         again: For a path, read the data even if saved statistics are there.
         progress: Whether to show a progress bar; None: if standard error is a terminal.
@@ -128,8 +176,12 @@ def statistics(
     dataset = plain_path(dataset)
     if not isinstance(dataset, str | os.PathLike):
         check_dataset('statistics', dataset)
+        if by is not None:
+            return _grouped(dataset, fields, by, samples, workers, progress)
         return Statistics(_compute(dataset, _numeric_fields(dataset, fields), samples, workers, progress))
     with open_dataset(dataset, links=links, filesystem=filesystem, storage_options=storage_options) as opened:
+        if by is not None:
+            return _grouped(opened, fields, by, samples, workers, progress)
         names = _numeric_fields(opened, fields)
         folder = opened.index_folder()
         store, file = folder.store, folder.store.join(folder.path, STATISTICS)
@@ -155,6 +207,28 @@ def statistics(
             except OSError as exc:
                 warnings.warn(f'{file}: statistics are not kept: {exc}', stacklevel=2)
         return Statistics((name, _from_json(known[name])) for name in names)
+
+
+def _grouped(
+    dataset: Dataset, fields: Any, by: str, samples: int, workers: int, progress: bool | None
+) -> GroupedStatistics:
+    select_whole(by, dataset.types, 'statistics')
+    if dataset.types[by].sequence or dataset.types[by].word not in GROUPING:
+        raise TypeError(
+            f'statistics: by={by!r}: expected a field of numbers or texts, got type {dataset.types[by].text}'
+        )
+    rows: dict[Any, list[int]] = {}
+    for row, value in enumerate(as_list(dataset.column(by))):
+        rows.setdefault(value, []).append(row)
+    names = [name for name in _numeric_fields(dataset, fields) if fields is not None or name != by]
+    groups = sorted(rows, key=lambda value: (value is None, value if value is not None else 0))
+    found = {}
+    with show_progress('reading', len(groups), 'groups', show=progress) as advance:
+        for value in groups:
+            chosen = dataset.select(rows[value])
+            found[value] = Statistics(_compute(chosen, names, samples, workers, False))
+            advance(1)
+    return GroupedStatistics(by, found)
 
 
 def _load(store: Store, file: str) -> Any:

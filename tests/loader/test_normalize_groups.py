@@ -1,0 +1,104 @@
+"""Statistics by group, and normalization with them, beside NumPy."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import bags
+
+ROBOTS = ['arm', 'crane', None, 'arm', 'crane', 'arm', None, 'one']
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    rng = np.random.default_rng(0)
+    spec = {
+        'robot': 'utf8?',
+        'state': 'array(float32,2)',
+        'actions': 'array(float32,3)[]',
+        'force': 'float(4)?',
+    }
+    with bags.DatasetWriter(tmp_path / 'robots', spec) as writer:
+        for number, robot in enumerate(ROBOTS):
+            size = {'arm': 1, 'crane': 100, 'one': 5}.get(robot, 7)
+            writer.append(
+                {
+                    'robot': robot,
+                    'state': size * rng.random(2, np.float32),
+                    'actions': size * rng.random((number, 3), np.float32),
+                    'force': None if number == 3 else float(number * size),
+                }
+            )
+    return bags.open(tmp_path / 'robots')
+
+
+def rows_of(robot):
+    return [row for row, each in enumerate(ROBOTS) if each == robot]
+
+
+def test_statistics_of_each_group(dataset):
+    found = bags.statistics(dataset, by='robot')
+    assert list(found) == ['arm', 'crane', 'one', None]
+    assert found.by == 'robot'
+    for robot, group in found.items():
+        states = np.stack([dataset[row]['state'] for row in rows_of(robot)])
+        assert group['state'].count.tolist() == [len(states)] * 2
+        np.testing.assert_allclose(group['state'].mean, states.mean(0), rtol=1e-6)
+        actions = np.concatenate([dataset[row]['actions'] for row in rows_of(robot)])
+        np.testing.assert_allclose(group['actions'].std, actions.std(0), rtol=1e-5)
+    assert str(found).startswith("robot 'arm'\nfield")
+    assert pickle.loads(pickle.dumps(found)).by == 'robot'
+
+
+def test_a_path_and_integers(dataset, tmp_path):
+    found = bags.statistics(tmp_path / 'robots', 'state', by='robot')
+    assert list(found['one']) == ['state']
+    bags.from_numpy({'episode': np.arange(6) // 2, 'x': np.arange(6.0)}, tmp_path / 'episodes')
+    found = bags.statistics(tmp_path / 'episodes', by='episode')
+    assert {group: each['x'].mean.item() for group, each in found.items()} == {0: 0.5, 1: 2.5, 2: 4.5}
+    assert 'episode' not in found[0]
+
+
+@pytest.mark.parametrize('mode', ['std', 'range'])
+def test_each_datapoint_by_its_group(dataset, mode):
+    found = bags.statistics(dataset, by='robot')
+    scale = pickle.loads(pickle.dumps(bags.normalize(found, ('state', 'actions', 'force'), mode=mode)))
+    batch = dataset.batch(range(len(dataset)))
+    scaled = scale(batch)
+    for row, robot in enumerate(ROBOTS):
+        alone = bags.normalize(found[robot], ('state', 'actions', 'force'), mode=mode)
+        expected = alone(dataset[row])
+        np.testing.assert_array_equal(scaled['state'][row], expected['state'])
+        np.testing.assert_array_equal(scaled['actions'][row], expected['actions'])
+        assert scaled['force'][row] == expected['force']
+        assert scale(dataset[row])['state'].tolist() == expected['state'].tolist()
+    restored = scale.inverse(scaled)
+    np.testing.assert_allclose(restored['state'], batch['state'], rtol=1e-5)
+    np.testing.assert_allclose(restored['actions'].values, batch['actions'].values, rtol=1e-4, atol=1e-5)
+
+
+def test_a_group_of_one_datapoint_becomes_zero(dataset):
+    scaled = bags.normalize(bags.statistics(dataset, by='robot'), 'state')(dataset.batch([7]))
+    assert scaled['state'].tolist() == [[0, 0]]
+
+
+def test_in_a_loader(dataset):
+    scale = bags.normalize(bags.statistics(dataset, by='robot'), 'state', mode='range')
+    batches = list(bags.Loader(dataset, 3, fields=('robot', 'state'), transform=scale, last_batch='partial'))
+    assert sum(len(batch['state']) for batch in batches) == 8
+    assert max(np.abs(batch['state']).max() for batch in batches) == 1
+
+
+def test_errors(dataset):
+    with pytest.raises(KeyError, match="no field 'colour'"):
+        bags.statistics(dataset, by='colour')
+    with pytest.raises(
+        TypeError, match=r"by='actions': expected a field of numbers or texts, got type array"
+    ):
+        bags.statistics(dataset, by='actions')
+    scale = bags.normalize(bags.statistics(dataset.select([0, 1]), by='robot'), 'state')
+    with pytest.raises(KeyError, match="no statistics of robot 'one'; there are those of 'arm', 'crane'"):
+        scale(dataset.batch([7]))
+    with pytest.raises(KeyError, match="expected the field 'robot' in the batch"):
+        scale(dataset.batch([0], 'state'))
