@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.dataset.batch import Ragged, as_list, join_columns, take
-from bags.maintenance.statistics import FieldStatistics, GroupedStatistics
+from bags.maintenance.field_statistics import FieldStatistics, GroupedStatistics
 from bags.validation import one_of
 
 Array = npt.NDArray[Any]

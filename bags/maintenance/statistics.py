@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import itertools
 import json
@@ -28,9 +27,15 @@ from bags.dataset.open import open as open_dataset
 from bags.dataset.registry import IMAGE_WORDS, VIDEO_WORDS, fixed_dtype
 from bags.dataset.selection import FrameSelection, select_whole
 from bags.dataset.spec import FieldType
-from bags.display.tables import as_lines, statistics_table
 from bags.links.permission import PermittedPaths
 from bags.maintenance.accumulator import QUANTILES, Accumulator
+from bags.maintenance.field_statistics import (
+    FieldStatistics,
+    GroupedStatistics,
+    Statistics,
+    as_json,
+    from_json,
+)
 from bags.progress import Advance
 from bags.progress import progress as show_progress
 from bags.storage import Store
@@ -49,55 +54,6 @@ GROUPING = ('int', 'uint', 'bool', 'utf8')
 Array = npt.NDArray[Any]
 Fixed = tuple[np.dtype[Any], tuple[int, ...]]
 Read = Callable[[int, int], list[Array]]
-
-
-@dataclasses.dataclass(frozen=True)
-class FieldStatistics:
-    """Statistics of a field: for each element of its values, or each channel of its images.
-
-    All arrays are float64 and have the shape of a value, (channels,) for images. NaNs are not counted.
-    """
-
-    count: npt.NDArray[np.int64]
-    """Number of values; for images, of pixels."""
-    nans: npt.NDArray[np.int64]
-    min: Array
-    max: Array
-    mean: Array
-    std: Array
-    """Population standard deviation, as `numpy.std`."""
-    quantiles: dict[float, Array]
-    """Quantiles at 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99; empty for values of more than 512 elements."""
-    quantile_error: float
-    """Maximum error of a quantile, relative to its distance from `pivot`; NaN without quantiles."""
-    pivot: Array
-    """A value near the median."""
-    histogram: npt.NDArray[np.int64]
-    """Number of values in ranges of equal width from `min` to `max`, shape (*shape, ranges)."""
-    sampled: int | None = None
-    """Number of datapoints whose images were decoded; None if all values were read."""
-
-
-class Statistics(dict[str, FieldStatistics]):
-    """Statistics by field; `str` is a table with a line for each element of their values."""
-
-    def __str__(self) -> str:
-        return as_lines(statistics_table(self))
-
-
-class GroupedStatistics(dict[Any, Statistics]):
-    """Statistics of the datapoints with each value of a field; None for a missing value."""
-
-    def __init__(self, by: str, groups: Mapping[Any, Statistics]) -> None:
-        super().__init__(groups)
-        self.by = by
-        """The field."""
-
-    def __str__(self) -> str:
-        return '\n\n'.join(f'{self.by} {value!r}\n{found}' for value, found in self.items())
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return GroupedStatistics, (self.by, dict(self))
 
 
 @overload
@@ -206,7 +162,7 @@ def statistics(
                 write_json(store, file, data, checksums_name('refs.bag') in folder.names)
             except OSError as exc:
                 warnings.warn(f'{file}: statistics are not kept: {exc}', stacklevel=2)
-        return Statistics((name, _from_json(known[name])) for name in names)
+        return Statistics((name, from_json(known[name])) for name in names)
 
 
 def _grouped(
@@ -372,20 +328,3 @@ def _result(accumulator: Accumulator, shape: tuple[int, ...], sampled: int | Non
         accumulator.histogram(BINS).reshape(*shape, BINS),
         sampled,
     )
-
-
-def as_json(found: FieldStatistics) -> dict[str, Any]:
-    """Returns statistics as values of JSON."""
-    quantiles = {str(key): value.tolist() for key, value in found.quantiles.items()}
-    values = {name: np.asarray(value).tolist() for name, value in vars(found).items()}
-    return {**values, 'quantiles': quantiles}
-
-
-def _from_json(kept: Mapping[str, Any]) -> FieldStatistics:
-    arrays: dict[str, Any] = {
-        name: np.array(kept[name], np.int64 if name in ('count', 'nans', 'histogram') else np.float64)
-        for name in ('count', 'nans', 'min', 'max', 'mean', 'std', 'pivot', 'histogram')
-    }
-    quantiles = {float(key): np.array(value, np.float64) for key, value in kept['quantiles'].items()}
-    error = float(kept['quantile_error'])
-    return FieldStatistics(**arrays, quantiles=quantiles, quantile_error=error, sampled=kept['sampled'])

@@ -136,7 +136,7 @@ def statistics(
     found = bags.statistics(path, names, samples=samples, again=again, links=parse_links(links))
     if json:
         from bags.display.values import to_json
-        from bags.maintenance.statistics import as_json
+        from bags.maintenance.field_statistics import as_json
 
         print_json(to_json({name: as_json(each) for name, each in found.items()}))
         return

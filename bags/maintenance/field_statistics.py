@@ -1,0 +1,81 @@
+"""The results of `bags.statistics`, and their JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bags.display.tables import as_lines, statistics_table
+
+Array = npt.NDArray[Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class FieldStatistics:
+    """Statistics of a field: for each element of its values, or each channel of its images.
+
+    All arrays are float64 and have the shape of a value, (channels,) for images. NaNs are not counted.
+    """
+
+    count: npt.NDArray[np.int64]
+    """Number of values; for images, of pixels."""
+    nans: npt.NDArray[np.int64]
+    min: Array
+    max: Array
+    mean: Array
+    std: Array
+    """Population standard deviation, as `numpy.std`."""
+    quantiles: dict[float, Array]
+    """Quantiles at 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99; empty for values of more than 512 elements."""
+    quantile_error: float
+    """Maximum error of a quantile, relative to its distance from `pivot`; NaN without quantiles."""
+    pivot: Array
+    """A value near the median."""
+    histogram: npt.NDArray[np.int64]
+    """Number of values in ranges of equal width from `min` to `max`, shape (*shape, ranges)."""
+    sampled: int | None = None
+    """Number of datapoints whose images were decoded; None if all values were read."""
+
+
+class Statistics(dict[str, FieldStatistics]):
+    """Statistics by field; `str` is a table with a line for each element of their values."""
+
+    def __str__(self) -> str:
+        return as_lines(statistics_table(self))
+
+
+class GroupedStatistics(dict[Any, Statistics]):
+    """Statistics of the datapoints with each value of a field; None for a missing value."""
+
+    def __init__(self, by: str, groups: Mapping[Any, Statistics]) -> None:
+        super().__init__(groups)
+        self.by = by
+        """The field."""
+
+    def __str__(self) -> str:
+        return '\n\n'.join(f'{self.by} {value!r}\n{found}' for value, found in self.items())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GroupedStatistics, (self.by, dict(self))
+
+
+def as_json(found: FieldStatistics) -> dict[str, Any]:
+    """Returns statistics as values of JSON."""
+    quantiles = {str(key): value.tolist() for key, value in found.quantiles.items()}
+    values = {name: np.asarray(value).tolist() for name, value in vars(found).items()}
+    return {**values, 'quantiles': quantiles}
+
+
+def from_json(kept: Mapping[str, Any]) -> FieldStatistics:
+    """Returns statistics from their JSON."""
+    arrays: dict[str, Any] = {
+        name: np.array(kept[name], np.int64 if name in ('count', 'nans', 'histogram') else np.float64)
+        for name in ('count', 'nans', 'min', 'max', 'mean', 'std', 'pivot', 'histogram')
+    }
+    quantiles = {float(key): np.array(value, np.float64) for key, value in kept['quantiles'].items()}
+    error = float(kept['quantile_error'])
+    return FieldStatistics(**arrays, quantiles=quantiles, quantile_error=error, sampled=kept['sampled'])
