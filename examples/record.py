@@ -1,7 +1,8 @@
 """Records episodes of live streams from threads, is killed once, and recovers what was recorded.
 
-A camera, the joints of an arm and a microphone deliver items at rates of their own. A second process follows
-the dataset while it grows. Run it with `python examples/record.py [FOLDER]`.
+A camera, the joints of an arm and a microphone deliver items at rates of their own. Frames and sound are
+encoded in the background, as clips of MP4 and FLAC. A second process follows the dataset while it grows.
+Run it with `python examples/record.py [FOLDER]`.
 """
 
 import multiprocessing
@@ -20,15 +21,20 @@ import bags
 SPEC = {
     'task': 'utf8',
     'success': 'bool?',
-    'camera': 'jpeg[]',
+    'camera': 'mp4(25)[]',
     'camera_time': 'float(8)[]',
     'joints': 'array(float32,6)[]',
     'joints_time': 'float(8)[]',
-    'sound': 'array(int16,?)[]',
-    'sound_time': 'float(8)[]',
+    'sound': 'flac[]',
 }
-FACTS = {'fields': {name: {'times': f'{name}_time'} for name in ('camera', 'joints', 'sound')}}
-TAKES, SECONDS = 3, 1.0
+FACTS = {
+    'fields': {
+        'camera': {'times': 'camera_time'},
+        'joints': {'times': 'joints_time'},
+        'sound': {'rate': 16_000},
+    }
+}
+TAKES, SECONDS, CLIP_SECONDS = 3, 1.0, 0.4
 
 
 def frame(now: float) -> np.ndarray:
@@ -62,14 +68,14 @@ def deliver(episode: Any, name: str, stop: threading.Event) -> None:
         if stop.wait(max(0.0, begin + number / rate - time.monotonic())):
             break
         now = number / rate
-        episode.append({name: read(now), f'{name}_time': now})
+        episode.append({name: read(now)} if name == 'sound' else {name: read(now), f'{name}_time': now})
 
 
 def record(folder: Path, takes: int, seconds: float) -> None:
     """Records takes; the second one is discarded."""
     with bags.ShardedDatasetWriter(folder, SPEC, metadata=FACTS, resume=True) as writer:
         for take in range(takes):
-            with writer.begin({'task': f'take {take}'}, flush=0.2) as episode:
+            with writer.begin({'task': f'take {take}'}, flush=0.2, clip_seconds=CLIP_SECONDS) as episode:
                 stop = threading.Event()
                 streams = [threading.Thread(target=deliver, args=(episode, name, stop)) for name in STREAMS]
                 for stream in streams:
@@ -91,7 +97,7 @@ def follow(folder: Path, count: int) -> None:
         try:
             with bags.open(folder) as reader:
                 while shown < len(reader):
-                    row = reader[shown, ('task', 'joints', 'sound')]
+                    row = reader[shown, ('task', 'joints')]
                     print(f'followed: {row["task"]}', flush=True)
                     shown += 1
         except FileNotFoundError:
@@ -111,22 +117,23 @@ def main(folder: Path) -> None:
     recorder.start()
     while not list(folder.rglob('limits.*')):
         time.sleep(0.05)  # Limits are beside bags that are being written.
-    time.sleep(SECONDS)
+    time.sleep(2 * SECONDS)
     recorder.kill()
     recorder.join()
     *_, shard, _ = bags.recover(folder)
     print(f'recovered: datapoint {shard.partial} of the last shard is what was written before the kill')
     with bags.open(folder) as dataset:
         for index in range(len(dataset)):
-            counts = {name: int(dataset.item_counts(np.array([index]), name)[0]) for name in STREAMS}
-            are_whole = all(
-                counts[name] == int(dataset.item_counts(np.array([index]), f'{name}_time')[0])
-                for name in STREAMS
-            )
+            frames = len(bags.ClipSequence(dataset, index, 'camera'))
+            sound = bags.AudioSequence(dataset, index, 'sound')
+            counts = {
+                name: len(dataset[index, name][name]) for name in ('camera_time', 'joints', 'joints_time')
+            }
+            are_whole = counts['camera_time'] == frames > 0 and counts['joints'] == counts['joints_time'] > 0
             task = dataset[index, 'task']['task']
             print(
                 f'{task}: {", ".join(f"{name} at {rate} Hz" for name, (rate, _) in STREAMS.items())}'
-                f'{"" if are_whole and min(counts.values()) else ", damaged"}'
+                f'{"" if are_whole and sound.duration > 0 else ", damaged"}'
             )
 
 

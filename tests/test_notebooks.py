@@ -30,7 +30,12 @@ SHOWN = {
         '(132, 360, 640, 3)',
     ],
     'train': ["'label': ((32,), dtype('int8'))", 'accuracy before: 0.33'],
-    'record': ['4 datapoints in 2 shards, unfinished', '(18, (3, 4, 2))', 'reach target 3'],
+    'record': [
+        '4 datapoints in 2 shards, unfinished',
+        '([5, 5, 5, 5], 4.0)',
+        '(18, (3, 4, 2))',
+        'reach target 3',
+    ],
 }
 """What the outputs contain."""
 

@@ -370,6 +370,9 @@ def kill_and_compare(kit, path, kind, seconds, take=0.8, pace=1, clip=0.3, flush
         take: Seconds of an episode.
         pace: Factor of the rates of streams.
         clip, flush: Seconds of a clip, and those after which it is flushed.
+
+    Returns:
+        The seconds from the last frame that was recovered to the kill.
     """
     arguments = kind, clip, flush, SPEC, FACTS, take, pace
     process = kit.python(RECORD, path, *map(json.dumps, arguments), wait=False)
@@ -381,6 +384,7 @@ def kill_and_compare(kit, path, kind, seconds, take=0.8, pace=1, clip=0.3, flush
     whole = [take for take in ended if take % 2 == 0]
     found = [each.partial for each in bags.recover(path) if each.partial is not None]
     assert bags.verify(path) == []
+    lost = 0.0
     with bags.open(path) as dataset:
         assert len(dataset) == len(whole) + len(found)
         for index in range(len(dataset)):
@@ -396,8 +400,8 @@ def kill_and_compare(kit, path, kind, seconds, take=0.8, pace=1, clip=0.3, flush
             given = [block(base + number) for number in range(-(-len(samples) // 80))]
             assert (samples == np.concatenate([np.zeros(0, np.int16), *given])[: len(samples)]).all()
             if index >= len(whole) and len(row['front_time']):
-                # What was not encoded: a clip, and the frame after it; on a busy machine the encoder is late.
-                assert killed - row['front_time'][-1] < clip + 0.1 + 2 * flush + 1.0
+                lost = killed - row['front_time'][-1]
+    return lost
 
 
 @pytest.mark.slow
@@ -405,19 +409,22 @@ def kill_and_compare(kit, path, kind, seconds, take=0.8, pace=1, clip=0.3, flush
 def test_a_killed_recorder_loses_only_the_last_clip(trial, tmp_path, kit):
     kind = ['DatasetWriter', 'ShardedDatasetWriter'][trial % 2]
     seconds = 0.1 + random.Random(trial).random() * (0.7 if trial < 10 else 2.9)
-    kill_and_compare(kit, tmp_path / 'x', kind, seconds)
+    # What is not encoded: a clip, and the frame after it; on a busy machine the encoder is late.
+    assert kill_and_compare(kit, tmp_path / 'x', kind, seconds) < 0.3 + 0.1 + 2 * 0.1 + 1.0
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize('part', range(10))
 def test_200_kills_of_streams_of_a_minute(part, tmp_path, kit, found):
     """A minute of data takes six seconds; half of the kills are in the first episode."""
+    lost = []
     for number in range(20):
         chance = random.Random(1000 * part + number)
         kind = ['DatasetWriter', 'ShardedDatasetWriter'][number // 2 % 2]
         seconds = chance.uniform(0.05, 6) + 6 * (number % 2)
-        kill_and_compare(kit, tmp_path / f'kill{number}', kind, seconds, take=6, pace=10, clip=0.2)
-    found(f'part {part}: 20 kills')
+        path = tmp_path / f'kill{number}'
+        lost.append(kill_and_compare(kit, path, kind, seconds, take=6, pace=10, clip=0.2))
+    found(f'part {part}: 20 kills, which lost at most the last {max(lost):.1f} s of frames')
 
 
 def record_minutes(path, minutes):
