@@ -1,5 +1,10 @@
 """Columns are copied to JAX devices while the next batches are read."""
 
+import json
+import socket
+import subprocess
+import sys
+
 import grain
 import jax
 import numpy as np
@@ -119,3 +124,53 @@ def test_prefetch_of_what_has_no_state():
         bags.jax.prefetch([], -1)
     with pytest.raises(TypeError, match='expected a Loader or another iterable, got 5'):
         bags.jax.prefetch(5)
+
+
+PROCESS = """
+import json, sys
+import jax
+import numpy as np
+
+jax.config.update('jax_cpu_collectives_implementation', 'gloo')
+jax.distributed.initialize(f'127.0.0.1:{sys.argv[2]}', 2, int(sys.argv[1]))
+import bags, bags.jax
+
+mesh = jax.sharding.Mesh(np.array(jax.devices()), ('data',))
+sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec('data'))
+loader = bags.Loader(
+    bags.open(sys.argv[3]), 4, seed=0, rank=jax.process_index(), world_size=jax.process_count()
+)
+sums = jax.jit(lambda batch: (batch['id'].sum(), batch['x'].sum(axis=0)))
+for batch in bags.jax.prefetch(loader, sharding=sharding):
+    total, vector = sums(batch)
+    own = [int(each) for shard in batch['id'].addressable_shards for each in np.asarray(shard.data)]
+    found = {'shape': batch['id'].shape, 'own': own, 'total': int(total), 'vector': vector.tolist()}
+    print(json.dumps(found), flush=True)
+"""
+
+
+def test_two_processes_read_the_parts_of_one_global_batch(tmp_path):
+    """As on two hosts: each reads its part, and a jitted function sums the whole batch."""
+    x = np.arange(64, dtype=np.float32).reshape(32, 2)
+    bags.from_numpy({'id': np.arange(32), 'x': x}, tmp_path / 'rows')
+    with socket.create_server(('127.0.0.1', 0)) as server:
+        port = server.getsockname()[1]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, '-c', PROCESS, str(rank), str(port), str(tmp_path / 'rows')],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    texts = [process.communicate(timeout=120)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    found = [[json.loads(line) for line in text.splitlines() if line.startswith('{')] for text in texts]
+    seen = []
+    for one, other in zip(*found, strict=True):
+        ids = one['own'] + other['own']
+        assert one['shape'] == other['shape'] == [8]
+        assert one['total'] == other['total'] == sum(ids)
+        assert one['vector'] == other['vector'] == x[ids].sum(0).tolist()
+        seen += ids
+    assert sorted(seen) == list(range(32))
