@@ -14,9 +14,6 @@ AT_FDCWD = -100
 RENAME_EXCHANGE = 2  # Of renameat2 on Linux, and as RENAME_SWAP of renamex_np on macOS.
 SYNC_FILE_RANGE_WRITE = 2
 
-_FULL_SYNC = 51 if sys.platform == 'darwin' else None
-"""F_FULLFSYNC: `fsync` of macOS leaves data in the cache of the disk."""
-
 
 def sync_file(fd: int, path: str) -> None:
     """Writes an open file to the disk.
@@ -26,12 +23,13 @@ def sync_file(fd: int, path: str) -> None:
             attempt that succeeds proves nothing.
     """
     try:
-        if _FULL_SYNC is not None:
+        # `fsync` of macOS leaves data in the cache of the disk. Network file systems may refuse the call.
+        with contextlib.suppress(ImportError, OSError):
             import fcntl
 
-            # Not supported by network file systems.
-            with contextlib.suppress(OSError):
-                fcntl.fcntl(fd, _FULL_SYNC)
+            full_sync = getattr(fcntl, 'F_FULLFSYNC', None)
+            if full_sync is not None:
+                fcntl.fcntl(fd, full_sync)
                 return
         os.fsync(fd)
     except OSError as exc:
