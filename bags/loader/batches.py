@@ -269,7 +269,7 @@ class BatchMaker:
     def located(self, number: int, error: WorkerDiedError) -> RuntimeError:
         """Returns the error for a batch that ended its process."""
         step, indices, _ = plan_steps(self.sampler, self.schedule, number, 1)[0]
-        detail = f'the batch of datapoints {_listed(indices)} (epoch {step.epoch})'
+        detail = f'step {number}, the batch of datapoints {_listed(indices)} (epoch {step.epoch})'
         return WorkerDiedError(detail, error.how)
 
     def _located(self, indices: Int64s, exc: Exception) -> Exception:

@@ -62,6 +62,7 @@ def test_errors_arrive_and_nothing_stays(script):
         assert count <= 7  # It is met for all of the batches that were made together.
         count, kind, text, notes = error_of(loader(transform=sudden))
         assert kind == 'WorkerDiedError' and 'exit code -9' in text
+        assert text.startswith('step 7, the batch of datapoints 49, 50, 51'), text
         batches = iter(loader(transform=slow))
         next(batches)
         os.kill(active_children()[0].pid, signal.SIGKILL)
