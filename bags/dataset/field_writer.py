@@ -15,7 +15,7 @@ from bags.bag.options import CompressionNone, CompressionZstd, WriterOptions
 from bags.bag.zstd import MAX_TRAINING_BYTES, TrainingZstd, check_dictionary
 from bags.dataset.options import Compression
 from bags.dataset.refs import MISSING, RefsFormat
-from bags.dataset.resume import bag_suffix
+from bags.dataset.resume import bag_suffix, begun_suffix
 from bags.dataset.spec import FieldType, Spec, parse_type
 from bags.errors import EncodeError, SpecError
 from bags.storage import Store
@@ -249,8 +249,8 @@ def open_field(
         CorruptError: There are two bags, or the bag or its dictionary cannot be read.
     """
     path = store.join(folder, name)
-    begun = [end for end in ('.bag', '.bagz') if f'limits.{name}{end}' in names]  # By a killed writer.
-    suffix = bag_suffix(folder, name, names.__contains__) or [*begun, '.bagz' if how else '.bag'][0]
+    begun = begun_suffix(name, names)  # By a killed writer.
+    suffix = bag_suffix(folder, name, names.__contains__) or begun or ('.bagz' if how else '.bag')
     if suffix == '.bag':
         options.compression = CompressionNone()
         return FieldWriter(name, field_type, path + suffix, options, **keywords)
@@ -290,6 +290,12 @@ class RefsWriter(FieldWriter):
         self.pending.append(row)
         self.buffered += self._row_bytes
         self.count += 1
+
+    def hold(self, rows: npt.NDArray[np.int64]) -> None:
+        """Appends rows, shape (n, numbers of a row), which are written by the next `flush`."""
+        self.pending.extend(rows.tolist())
+        self.buffered += self._row_bytes * len(rows)
+        self.count += len(rows)
 
     def flush(self) -> None:
         rows = self.pending

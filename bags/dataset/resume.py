@@ -83,6 +83,11 @@ def bag_suffix(folder: str, field: str, has: Callable[[str], bool]) -> str | Non
     return LINKED[0] if has(field + LINKED[0]) else None
 
 
+def begun_suffix(field: str, names: Collection[str]) -> str | None:
+    """Returns the extension of a bag by its limits, which exist first: a power cut may lose its name."""
+    return next((end for end in ('.bag', '.bagz') if f'limits.{field}{end}' in names), None)
+
+
 def is_linked(field: str, names: Collection[str]) -> bool:
     """Returns whether a writer has begun a field as a linked one, by the names in its folder."""
     return any(f'{before}{field}{suffix}' in names for before in ('', 'limits.') for suffix in LINKED)
@@ -116,7 +121,8 @@ def bag_files(
     found: dict[str, str] = {}
     for name in ('refs', *fields):
         linked_suffix = LINKED[0] if name in linked or is_linked(name, names) else '.bag'
-        suffix = bag_suffix(folder, name, names.__contains__) or linked_suffix
+        found_suffix = bag_suffix(folder, name, names.__contains__) or begun_suffix(name, names)
+        suffix = found_suffix or linked_suffix
         if suffix == LINKED[0]:
             found |= {f'{name}/{each}': f'{name}.{each}' for each in ('values', 'files')}
         found[name] = name + suffix

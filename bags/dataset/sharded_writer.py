@@ -6,10 +6,11 @@ import contextlib
 import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 from bags.bag.checksums import SUFFIX
 from bags.bag.zstd import check_dictionary
+from bags.dataset.background_close import BackgroundClose
 from bags.dataset.base_writer import BaseWriter
 from bags.dataset.encoder import close_files
 from bags.dataset.episode import Episode, EpisodeOptions
@@ -17,7 +18,7 @@ from bags.dataset.episode_bags import Call
 from bags.dataset.field_writer import MAX_RECORDS, Run
 from bags.dataset.identity import CopiedFrom
 from bags.dataset.json_files import remove_json
-from bags.dataset.listing import dataset_of_shard, shard_numbers
+from bags.dataset.listing import dataset_of_shard, is_being_made, shard_numbers
 from bags.dataset.mark import WriterMark
 from bags.dataset.metadata import read_metadata
 from bags.dataset.options import SHARD_SIZE, DatasetWriteOptions, WriterSettings
@@ -32,9 +33,6 @@ from bags.errors import CorruptError, SpecError
 from bags.links.link import Link
 from bags.storage import store_for
 from bags.validation import at_least, merge
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 MAX_DATAPOINT_RECORDS = 1 << 24
 """A shard is full if a bag has no room for this many more records, the maximum of one datapoint."""
@@ -58,11 +56,11 @@ class ShardedDatasetWriter(BaseWriter):
         partial, partial_values: As in `DatasetWriter`.
         **options: As in `DatasetWriter`. `resume=True` appends to the last shard of this writer's numbers if
             it was not closed, else starts the next one. On an object store, an incomplete shard is written
-            anew. New shards may have optional fields that earlier ones do not have. Unless
-            `durability='none'`, a shard is on disk before the next one is begun.
+            anew. New shards may have optional fields that earlier ones do not have.
 
-    On an object store, a full shard is uploaded while the next one is filled. An error of the upload is
-    raised by a later `append` or `close`, which retry when they are called again.
+    While a shard is filled, the full one before it is uploaded or written to the disk. An error of that is
+    raised by a later `append`, `flush` or `close`, which retry when they are called again. No datapoint of a
+    local shard is readable before the shard before it is on disk: `flush` waits for that.
 
     Attributes:
         store: The store of the dataset.
@@ -117,10 +115,8 @@ class ShardedDatasetWriter(BaseWriter):
         self.origin: tuple[str, int] | None = None
         """The fingerprint and the length of the dataset of which all datapoints are copied, in order."""
         self._past_shards = self._past_size = self._past_length = 0
-        self._uploading: DatasetWriter | None = None
-        """The writer of a full shard on an object store, until it is closed."""
-        self._upload: Future[None] | None = None
-        """Its `close`, running in a thread; None after it failed, to be retried in this thread."""
+        self._closing = BackgroundClose()
+        """Of the full shard before the current one."""
         self._mark = WriterMark(self.store, self.path, shard_start, shard_step)
         try:
             self._writer = self._open(settings.resume)
@@ -173,9 +169,7 @@ class ShardedDatasetWriter(BaseWriter):
                 types = load_spec(store.read(file), file) if 'spec.json' in names else self.types
                 if types != self.types and union(types, self.types) == self.types:
                     # An existing shard cannot get new fields. The next shard has them.
-                    self._mark.set()
-                    last_options = {'durability': self.settings.durability, **self.settings.storage}
-                    reopen(path, types, *self._of_partial.values(), **last_options).close()
+                    self._close_again(path)
                     self._number = last + self._step
                 else:
                     self._number, unfinished = shards.pop()
@@ -195,8 +189,18 @@ class ShardedDatasetWriter(BaseWriter):
                 dictionary = check_dictionary(self.store.read(path), path)
                 self.compressions[name] = how._replace(dictionary=dictionary)
 
+    def _close_again(self, shard: str) -> None:
+        """Closes a shard that an earlier writer has left, so that it is on disk."""
+        self._mark.set()
+        file = self.store.join(shard, 'spec.json')
+        options = {'durability': self.settings.durability, **self.settings.storage}
+        reopen(shard, load_spec(self.store.read(file), file), *self._of_partial.values(), **options).close()
+
     def _count(self, shard: str) -> None:
         """Adds a shard to the counts of written shards."""
+        names = () if self.store.is_remote else self.store.names(shard)
+        if 'limits.refs.bag' in names or ('spec.json' in names and is_being_made(names)):
+            self._close_again(shard)  # It was being closed while the next one was written.
         try:
             reader = DatasetReader(shard, raw=True, **self.settings.storage)
         except FileNotFoundError as exc:
@@ -221,12 +225,15 @@ class ShardedDatasetWriter(BaseWriter):
             resume=unfinished is not None, mode='create', links=self.links,
         )  # fmt: skip
         try:
-            return DatasetWriter(path, self.spec, self._encoders, **self._of_partial, **options)
+            writer = DatasetWriter(path, self.spec, self._encoders, **self._of_partial, **options)
         except BaseException:
             if not was_set:
                 with contextlib.suppress(OSError):
                     self._mark.remove(accept)
             raise
+        if not self.store.is_remote:
+            writer.earlier = self._closing
+        return writer
 
     # Properties.
 
@@ -283,8 +290,7 @@ class ShardedDatasetWriter(BaseWriter):
         """Returns the writer of the shard that the next datapoint goes to."""
         if self.closed:
             raise ValueError(f'{self!r} is closed')
-        if self._uploading is not None and (self._upload is None or self._upload.done()):
-            self._finish_upload()
+        self._closing.finish_if_done()
         if self._writer is not None:
             self._writer.expect_no_episode()
         if self._writer is not None and self.is_full(*self._writer.totals):
@@ -315,8 +321,9 @@ class ShardedDatasetWriter(BaseWriter):
         writer = self._writer
         if writer is None:
             return
-        self._finish_upload()
-        if self.store.is_remote:
+        self._closing.finish()
+        in_background = self.store.is_remote or bool(self.store.durability)
+        if in_background:
             writer.flush()
         else:
             writer.close()
@@ -326,33 +333,19 @@ class ShardedDatasetWriter(BaseWriter):
         self._past_length += len(writer)
         self._number += self._step
         self._writer = None
-        if self.store.is_remote:
-            from concurrent.futures import ThreadPoolExecutor
-
-            self._uploading = writer
-            threads = ThreadPoolExecutor(1, 'bags-upload')
-            self._upload = threads.submit(writer.close)
-            threads.shutdown(wait=False)
-
-    def _finish_upload(self) -> None:
-        """Waits until the full shard is stored. After an error, the next call retries."""
-        if self._uploading is None:
-            return
-        if self._upload is None:
-            self._uploading.close()
-        elif (error := self._upload.exception()) is not None:
-            self._upload = None
-            raise error
-        self._uploading = self._upload = None
+        if in_background:
+            self._closing.start(writer)
 
     def flush(self) -> None:
+        if not self.store.is_remote:
+            self._closing.finish()
         if self._writer is not None:
             self._writer.flush()
 
     def close(self) -> None:
         if self.closed:
             return
-        self._finish_upload()
+        self._closing.finish()
         if self._writer is not None:
             self._writer.close()
         self._mark.remove(accept)
@@ -366,12 +359,17 @@ class ShardedDatasetWriter(BaseWriter):
         try:
             if self.replacement is not None:
                 self.closed = True
+                with contextlib.suppress(OSError):
+                    self._closing.finish_or_leave()
                 if self._writer is not None:
                     self._writer.abandon(is_kept=False)
                 self.replacement.release()
                 return
-            self._finish_upload()
             writer = self._writer
+            if self.store.is_remote:
+                self._closing.finish()
+            else:
+                self._finish_or_leave()
             has_episode = writer is not None and writer.episode is not None and not self.store.is_remote
             if writer is not None:
                 writer.close() if len(writer) and not has_episode else writer.abandon()
@@ -382,6 +380,16 @@ class ShardedDatasetWriter(BaseWriter):
                 self._remove_folder()
         finally:
             self._mark.release()
+
+    def _finish_or_leave(self) -> None:
+        """Waits until the full shard is on disk; on an error, drops the next one, which is not readable."""
+        try:
+            self._closing.finish_or_leave()
+        except OSError:
+            self.closed = True
+            if self._writer is not None:
+                self._writer.abandon(is_kept=False)
+            raise
 
     def _remove_folder(self) -> None:
         """Removes the folder if this writer created it, unless another one has shards in it."""

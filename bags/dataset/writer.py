@@ -12,6 +12,7 @@ from typing import Any, Literal, Unpack
 import numpy as np
 
 from bags.bag.journal import Journal
+from bags.dataset.background_close import BackgroundClose
 from bags.dataset.base_writer import BaseWriter
 from bags.dataset.begin_folder import begin_folder
 from bags.dataset.encoder import close_files
@@ -120,6 +121,9 @@ class DatasetWriter(BaseWriter):
         """With `resume` of a closed folder, the number of datapoints, and its identity file."""
         self.copied_from: CopiedFrom | None = None
         """The origin of the datapoints, if all were copied from another dataset."""
+        self.earlier: BackgroundClose | None = None
+        """Of the shard before this one. Until it is on disk, the refs of this shard are not written: a power
+        cut must not keep these datapoints and lose earlier ones."""
         self.episode: Episode | None = None
         """The open episode, or one that an error has ended."""
         self.partial: Partial | None = None
@@ -234,8 +238,10 @@ class DatasetWriter(BaseWriter):
                 buffered += field.buffered
             refs.write_row(row)
             if flush is None:
-                is_old = time.monotonic() - self._flushed >= MAX_UNFLUSHED_SECONDS
-                flush = is_old or buffered >= MAX_BUFFERED_BYTES
+                flush = self._is_old() or buffered >= MAX_BUFFERED_BYTES
+                if flush and self._holds_refs():
+                    flush = False
+                    self._flush_fields()
             if flush:
                 self.flush()
         except BaseException:
@@ -272,7 +278,9 @@ class DatasetWriter(BaseWriter):
             field.rollback(count)
 
     def append_runs(self, runs: Mapping[str, Sequence[Run]], refs: Mapping[str, Any]) -> None:
-        """Appends many datapoints, given as runs of records, and flushes.
+        """Appends many datapoints, given as runs of records.
+
+        They are flushed, unless the shard before is being closed.
 
         Args:
             runs: The new records of each field.
@@ -286,6 +294,10 @@ class DatasetWriter(BaseWriter):
             firsts[field.name] = field.count
             field.write_runs(runs[field.name])
         rows = self._format.rows_after(firsts, refs)
+        if self._holds_refs():
+            self._refs.hold(rows)
+            return
+        self._finish_earlier()
         sizes = np.full(len(rows), self._format.stride)
         self._refs.write_runs([Run([self._format.pack(rows)], sizes, stored=True)])
         self._flushed = time.monotonic()
@@ -296,11 +308,29 @@ class DatasetWriter(BaseWriter):
         if self.episode is not None and self.episode.state == 'open':
             self.episode.flush()
             return
+        self._flush_fields()
+        self._finish_earlier()
+        self._refs.flush()  # Last: if the refs of a datapoint can be read, its records can.
+        self._flushed = time.monotonic()
+
+    def _flush_fields(self) -> None:
         for field in self._fields:
             if field.pending:
                 field.flush()
-        self._refs.flush()  # Last: if the refs of a datapoint can be read, its records can.
-        self._flushed = time.monotonic()
+
+    def _is_old(self) -> bool:
+        return time.monotonic() - self._flushed >= MAX_UNFLUSHED_SECONDS
+
+    def _holds_refs(self) -> bool:
+        """Returns whether refs stay in memory, as the shard before is being written to the disk."""
+        if self.earlier is None or self.earlier.finish_if_done():
+            return False
+        return not self._is_old() and self._refs.buffered < MAX_BUFFERED_BYTES // 2
+
+    def _finish_earlier(self) -> None:
+        if self.earlier is not None:
+            self.earlier.finish()
+            self.earlier = None
 
     # Writing an episode. While it is open, its thread alone uses the bags.
 
@@ -390,9 +420,16 @@ class DatasetWriter(BaseWriter):
             self._lock.release()
             self.closed = True
 
+    def leave(self) -> None:
+        """Ends as a killed writer does: writes nothing more, and unlocks the folder."""
+        for bag in self._bags:
+            bag.appender.release_lock()
+        self._lock.release()
+        self.closed = True
+
     def __del__(self) -> None:
         super().__del__()
-        if not self.closed and self.process_id == os.getpid():  # Writes to an object store.
+        if not self.closed and self.process_id == os.getpid() and self.store.is_remote:
             warnings.warn(f'{self!r} was not closed: its datapoints are lost', RuntimeWarning, stacklevel=1)
 
     def _discard(self) -> None:

@@ -2,11 +2,14 @@
 
 import contextlib
 import errno
+import gc
 import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -587,3 +590,86 @@ def test_limits_of_a_field_of_which_zeros_are_left(tmp_path):
     bags.recover(path)
     assert len(bags.open(path)) == 0
     assert bags.verify(path, notes=True) == []
+
+
+# A full shard is closed in a thread.
+
+
+def test_a_shard_is_synced_while_the_next_one_is_written(tmp_path, monkeypatch):
+    """Meanwhile no datapoint of the next one is readable: a power cut could lose earlier ones."""
+    fsync, goes_on = os.fsync, threading.Event()
+
+    def wait(fd):
+        if threading.current_thread() is not threading.main_thread():
+            assert goes_on.wait(60)
+        fsync(fd)
+
+    monkeypatch.setattr(os, 'fsync', wait)
+    path = tmp_path / 'data'
+    with bags.ShardedDatasetWriter(path, SPEC, shard_length=10) as writer:
+        for number in range(15):
+            writer.append(row(number), flush=False)
+        assert numbers_in(path) == list(range(10))
+        goes_on.set()
+        writer.flush()
+        assert numbers_in(path) == list(range(15))
+    assert bags.verify(path) == []
+
+
+@pytest.mark.parametrize('call', ['append', 'flush', 'close', 'copy'])
+def test_a_sync_that_fails_in_a_thread(tmp_path, monkeypatch, call):
+    fsync, path = os.fsync, tmp_path / 'data'
+
+    def fail(fd):
+        if threading.current_thread() is not threading.main_thread():
+            raise OSError(errno.EIO, 'as told')
+        fsync(fd)
+
+    def write_all():
+        if call == 'copy':
+            bags.copy(tmp_path / 'source', path, shard_length=10)
+            return
+        with bags.ShardedDatasetWriter(path, SPEC, shard_length=10) as writer:
+            for number in range(11):
+                writer.append(row(number), flush=call == 'append')
+            if call == 'flush':
+                writer.flush()
+
+    write(tmp_path / 'source', range(15))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, 'fsync', fail)
+        with pytest.raises(OSError, match='as told') as caught:
+            write_all()
+    assert '000000' in caught.value.filename
+    del caught
+    gc.collect()  # The writer, which is open unless a call in its `with` block raised.
+    assert bags.open(path).unfinished
+    with bags.ShardedDatasetWriter(path, SPEC, shard_length=10, resume=True) as writer:
+        for number in range(len(writer), 25):
+            writer.append(row(number))
+    assert numbers_in(path) == list(range(25))
+    assert bags.verify(path) == []
+
+
+@pytest.mark.parametrize('how', ['resume', 'recover'])
+def test_a_kill_while_a_shard_is_closed_and_the_next_one_is_written(tmp_path, how):
+    path = tmp_path / 'data'
+    code = (
+        'import os, sys, threading, time, bags\n'
+        'fsync = os.fsync\n'
+        'os.fsync = lambda fd: fsync(fd) if threading.current_thread() is threading.main_thread() '
+        'else time.sleep(60)\n'
+        "writer = bags.ShardedDatasetWriter(sys.argv[1], {'id': 'int(4)', 'text': 'utf8'}, shard_length=10)\n"
+        "for number in range(15): writer.append({'id': number, 'text': f'text {number}'}, flush=False)\n"
+        'os._exit(0)\n'
+    )
+    subprocess.run([sys.executable, '-c', code, str(path)], check=True)
+    assert numbers_in(path) == list(range(10))
+    if how == 'recover':
+        bags.recover(path)
+    with bags.ShardedDatasetWriter(path, SPEC, shard_length=10, resume=True) as writer:
+        assert len(writer) == 10
+        for number in range(10, 25):
+            writer.append(row(number))
+    assert numbers_in(path) == list(range(25))
+    assert bags.verify(path) == []

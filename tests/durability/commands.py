@@ -13,6 +13,8 @@ import os
 import shutil
 import sys
 import tarfile
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +33,7 @@ EXPECTED = (bags.CorruptError, FileNotFoundError)
 """Errors that a dataset without promised datapoints may raise."""
 RAW_BYTES = 5000
 """Bytes of each blob in the file that links lead to."""
+SYNC_SECONDS = 0.01
 PLACEMENTS = ('tail', 'separate', 'starts')
 
 
@@ -252,17 +255,20 @@ def fill(path, rows, kind=bags.DatasetWriter, spec=SPEC, **options):
 def flushed(path, rows, promise, kind=bags.DatasetWriter, every=3, **options):
     """Writes rows, with a flush after every few.
 
-    With durability='flush', a flush is a promise. A shard is promised when the next one is begun.
+    With durability='flush', a flush is a promise. A shard is promised when the second one after it is begun,
+    as it is written to the disk while the next one is written.
     """
     with kind(path, SPEC, **options) as writer:
-        shards = writer.shards
+        shards, begun = writer.shards, None
         for index, row in enumerate(link_blobs(path, rows, options)):
             is_flushed = index % every == every - 1
             writer.append(row, flush=is_flushed)
             if is_flushed and options.get('durability') == 'flush':
                 promise(len(writer))
             elif writer.shards > shards:
-                promise(len(writer) - 1)
+                if begun is not None:
+                    promise(begun)
+                begun = len(writer) - 1
             shards = writer.shards
 
 
@@ -620,6 +626,8 @@ def bag(mode, placement, name='data.bag', killed=False, **options):
 
 
 SHARDS = {'kind': bags.ShardedDatasetWriter, 'shard_length': 4}
+FILES = {'encoders': {**bags.encoders, 'bytes': lambda value, *words: io.BytesIO(value)}, 'every': 100}
+"""Blobs are open files: their bytes are written at once, also while the shard before is being closed."""
 LINKED = {'links': ('blob',)}
 SMALL = {'compression': {'text': 'dictionary', 'blob': 1}, 'checksum': True}
 FULL = {'compression': {'text': ('dictionary', 5)}, 'checksum': True}
@@ -642,6 +650,7 @@ def commands():
             ('new-small', 'data', SMALL),
             ('new-trained', 'data', {**FULL, 'count': 140, 'every': 60}),
             ('new-sharded', 'data', SHARDS),
+            ('new-sharded-files', 'data', {**SHARDS, **FILES, 'count': 14}),
             ('new-sharded-deep', 'deep/data', {**SHARDS, **SMALL}),
             ('links-new', 'data', LINKED),
             ('links-new-sharded', 'data', {**SHARDS, **LINKED, 'checksum': True}),
@@ -726,7 +735,15 @@ def commands():
     return found
 
 
+def sync_slowly(fd, fsync=os.fsync):
+    """Syncs a file as a disk does: while a thread waits for it, the writer goes on."""
+    if threading.current_thread() is not threading.main_thread():
+        time.sleep(SYNC_SECONDS)
+    fsync(fd)
+
+
 def main():
+    os.fsync = sync_slowly
     root, durability, *names = sys.argv[1:]
     known = commands()
     for name in names:

@@ -115,7 +115,7 @@ class FileSystem:
 
     def contents(self):
         """Returns what programs see: bytes by path; None for a folder."""
-        return dict(self._walk(self._names, lambda file: bytes(file.data)))
+        return dict(self._walk(self._names, lambda file, folder: bytes(file.data)))
 
     # Operations.
 
@@ -200,16 +200,21 @@ class FileSystem:
             stop: Number of operations.
             chance: `random.Random`.
             names: What is left of names that are not synced: 'none', 'all', or 'random'.
-            data: The same of bytes; 'holes': the sizes, without the bytes.
+            data: The same of bytes; 'holes': the sizes, without the bytes; 'folders': all, none or random
+                ones of each folder, as one shard may be written back before another.
         """
         tree = self._surviving_names(stop, chance, names)
-        files = dict(self._walk(tree, lambda file: surviving_bytes(file, stop, chance, data)))
+        how = dict.fromkeys(tree, data)
+        if data == 'folders':
+            how = {folder: chance.choice(['none', 'all', 'random']) for folder in tree}
+        files = dict(self._walk(tree, lambda file, folder: surviving_bytes(file, stop, chance, how[folder])))
         return Snapshot(stop, f'names: {names}, data: {data}', files)
 
     def _walk(self, names, read, folder=None, prefix=''):
-        for name, node in names[self._top if folder is None else folder].items():
+        folder = folder or self._top
+        for name, node in names[folder].items():
             if isinstance(node, File):
-                yield prefix + name, read(node)
+                yield prefix + name, read(node, folder)
             else:
                 yield prefix + name, None
                 yield from self._walk(names, read, node, f'{prefix}{name}/')

@@ -146,8 +146,8 @@ class Laboratory:
             else:
                 stop, names, data = (
                     chance.choice([end, *[chance.randint(begin, end)] * 9]),
-                    'random',
-                    'random',
+                    chance.choice(['random', 'random', 'all']),
+                    chance.choice(['random', 'folders']),
                 )
             snapshot = system.snapshot(stop, chance, names, data)
             promised = max(least for number, least in promises if number <= stop)

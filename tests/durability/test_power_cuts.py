@@ -12,7 +12,16 @@ pytestmark = pytest.mark.skipif(sys.platform != 'linux', reason='strace is for L
 GROUPS = {}
 for each in commands():
     GROUPS.setdefault(each.partition('-')[0], []).append(each)
-BRIEF = ['new', 'resume', 'overwrite', 'edit-metadata', 'bag-append-tail', 'links-resume', 'episodes']
+BRIEF = [
+    'new',
+    'new-sharded-files',
+    'resume',
+    'overwrite',
+    'edit-metadata',
+    'bag-append-tail',
+    'links-resume',
+    'episodes',
+]
 
 
 def failures(laboratory, count, **options):

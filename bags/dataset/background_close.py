@@ -1,0 +1,67 @@
+"""Closes a full shard in a thread, while the next one is written."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+
+class Closable(Protocol):
+    """A writer of one folder."""
+
+    def close(self) -> None: ...
+
+    def leave(self) -> None: ...
+
+
+class BackgroundClose:
+    """Closes one writer at a time in a thread: uploads it, or writes it to the disk."""
+
+    def __init__(self) -> None:
+        self._writer: Closable | None = None
+        self._future: Future[None] | None = None
+        """Its `close`, running in a thread; None after it failed, to be retried in the calling thread."""
+
+    def start(self, writer: Closable) -> None:
+        """Begins to close a writer; the one before is closed."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        self._writer, self._future = writer, None
+        threads = ThreadPoolExecutor(1, 'bags-close')
+        with contextlib.suppress(RuntimeError):  # No more threads: `finish` closes it.
+            self._future = threads.submit(writer.close)
+        threads.shutdown(wait=False)
+
+    def finish_if_done(self) -> bool:
+        """As `finish`, unless the thread is still at work; returns whether it is not."""
+        if self._future is None or self._future.done():
+            self.finish()
+        return self._writer is None
+
+    def finish(self) -> None:
+        """Waits until the writer is closed; after an error, the next call retries.
+
+        Raises:
+            OSError: Closing failed, e.g. the disk is full.
+        """
+        if self._writer is None:
+            return
+        if self._future is None:
+            self._writer.close()
+        elif (error := self._future.exception()) is not None:
+            self._future = None
+            raise error
+        self._writer = self._future = None
+
+    def finish_or_leave(self) -> None:
+        """As `finish`. After an error, the files stay as a killed writer leaves them, and are unlocked."""
+        try:
+            self.finish()
+        except OSError:
+            if self._writer is not None:
+                self._writer.leave()
+            self._writer = self._future = None
+            raise
