@@ -49,7 +49,7 @@ def test_fields_that_come_later(tmp_path):
     assert by_key(index) == by_key(tmp_path / 'anew')
     assert done.spec['json'] == 'json?'
     (raw / 'z' / '8.jpg').write_bytes(photo(8))
-    with pytest.raises(SourceError, match="z/8: field 'cls' of type utf8: is missing"):
+    with pytest.raises(SourceError, match="z/8: field 'cls' of type utf8: the value is missing"):
         update(raw, index)
 
 

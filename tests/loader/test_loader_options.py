@@ -26,7 +26,7 @@ WRONG = [
     ({'world_size': 104, 'last_batch': 'drop'}, ValueError, 'world_size: expected at most the 103'),
     ({'last_batch': 'maybe'}, ValueError, "last_batch: expected 'pad' or 'drop' or 'partial', got 'maybe'"),
     ({'last_batch': False}, ValueError, 'last_batch: .*got False'),
-    ({'fields': 'nope'}, KeyError, "no field 'nope'; the fields are 'id'"),
+    ({'fields': 'nope'}, KeyError, r"no field 'nope' \(perhaps 'note'\); the fields are 'id'"),
     ({'fields': ('id', 'nope')}, KeyError, "no field 'nope'"),
     ({'workers': -1}, ValueError, 'workers: expected at least 0, got -1'),
     ({'prefetch': 0}, ValueError, 'prefetch: expected at least 1 or None, got 0'),
