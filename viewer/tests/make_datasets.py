@@ -497,6 +497,51 @@ def write_gaps(folder):
         writer.append({'inf': infinite, 'missing': gap})
 
 
+def write_episode(folder):
+    """An episode of a robot with two cameras, and pictures without any time."""
+    joints = [f'{side}_{joint}' for side in ('left', 'right') for joint in 'abcdefg']
+    spec = {
+        'task': 'utf8', 'success': 'bool', 'top_camera': 'mp4(10)', 'wrist_camera': 'mp4(10)',
+        'depth': 'png[]', 'state': 'array(float32,14)[]', 'action': 'array(float32,14)[]',
+        'force': 'float(4)[]', 'episode': 'int',
+    }  # fmt: skip
+    rates = {'depth': 5, 'state': 50, 'action': 50, 'force': 50}
+    metadata = {'fields': {name: {'rate': rate, 'names': joints} for name, rate in rates.items()}}
+    time = np.arange(150) / 50
+    state = np.sin(time[:, None] * np.arange(1, 15)).astype(np.float32)
+    frames = list(numbered(30, 240, 320))
+    depth = [np.full((60, 80), 500 + 10 * k, np.uint16) for k in range(15)]
+    with bags.DatasetWriter(folder / 'episode', spec, metadata=metadata) as writer:
+        for index in range(2):
+            writer.append(
+                {
+                    'task': 'put the red cup on the saucer',
+                    'success': True,
+                    'top_camera': frames,
+                    'wrist_camera': frames,
+                    'depth': depth,
+                    'state': state,
+                    'action': state,
+                    'force': time,
+                    'episode': index,
+                }
+            )
+    spec = {
+        'id': 'int',
+        'keywords': 'utf8[]',
+        'views': 'png[]',
+        'photo': 'png',
+        'label': 'int(1)',
+        'caption': 'utf8',
+    }
+    metadata = {'fields': {'label': {'classes': ['cat', 'dog']}}}
+    with bags.DatasetWriter(folder / 'untimed', spec, metadata=metadata) as writer:
+        for index in range(60):
+            image = np.full((24, 32, 3), 4 * index, np.uint8)
+            row = {'id': index, 'keywords': ['a', 'cat'], 'views': [image] * 3, 'photo': image}
+            writer.append({**row, 'label': index % 2, 'caption': f'photo {index}'})
+
+
 def write_notebook(folder):
     """What notebooks show of a dataset, of a view and of a damaged dataset."""
     with bags.open(folder / 'media') as media, bags.open(folder / 'damaged') as damaged:
@@ -520,6 +565,7 @@ def main():
     write_long(folder)
     write_sounds(folder)
     write_gaps(folder)
+    write_episode(folder)
     write_notebook(folder)
     write_depth(folder)
     (folder / 'pixels.json').write_text(json.dumps(write_photos(folder)))

@@ -6,14 +6,16 @@ import {Dataset} from '../bags/dataset';
 import {findKey, keyFields} from '../bags/keys';
 import {RangeCache} from '../bags/ranges';
 import {kindOf} from '../bags/values';
+import {Chooser} from './chooser';
 import {DatapointPage} from './datapoint';
 import {FieldsPage} from './fields';
 import {filterRows} from './filter';
 import {bytesText, countText} from './format';
 import {defaultFields, Grid} from './grid';
+import {Keys} from './keys';
 import {startWorker, useLoaded} from './load';
 import {downloadMarks, useMarks} from './marks';
-import {dataUrl, linkTo, navigate, type Route, useRoute} from './route';
+import {dataUrl, linkTo, navigate, type Route, shownIn, useRoute} from './route';
 
 export function App() {
   const url = useMemo(dataUrl, []);
@@ -72,12 +74,14 @@ function Viewer({dataset}: {dataset: Dataset}) {
         <FilterBox text={route.filter} busy={filtered.state === 'loading' ? progress : null}
           error={filtered.state === 'error' ? filtered.error.message : null} />
         <nav>
-          {route.view === 'grid' && <Choice dataset={dataset} route={route} />}
+          {route.view === 'grid' && <Chooser dataset={dataset} chosen={shownIn(dataset, route.fields) ?? defaultFields(dataset)} choose={fields => navigate({fields}, true)} />}
+          {route.view === 'datapoint' && <Chooser dataset={dataset} chosen={shownIn(dataset, route.panels) ?? [...dataset.spec.keys()]} choose={panels => navigate({panels}, true)} />}
           <a href={linkTo({view: route.view === 'fields' ? 'grid' : 'fields'})}>{route.view === 'fields' ? 'Grid' : 'Fields'}</a>
           {marks.size > 0 && <>
-            <button onClick={() => downloadMarks(marks)} title="A list that dataset.select takes">★ {marks.size} ↓</button>
-            <button onClick={clear} title="Remove all marks">✕</button>
+            <button onClick={() => downloadMarks(marks)} title="A list that dataset.select takes" aria-label={`Download ${marks.size} marks`}>★ {marks.size} ↓</button>
+            <button onClick={clear} title="Remove all marks" aria-label="Remove all marks">✕</button>
           </>}
+          <Keys />
           <Theme />
         </nav>
       </header>
@@ -157,26 +161,6 @@ function FilterBox({text, busy, error}: {text: string; busy: number | null; erro
       {busy !== null && text && <span class="faint">{Math.round(100 * busy)} %</span>}
       {error && text && <span class="failure" role="alert" title={error}>{error}</span>}
     </form>
-  );
-}
-
-function Choice({dataset, route}: {dataset: Dataset; route: Route}) {
-  const chosen = route.fields ?? defaultFields(dataset);
-  const toggle = (name: string) => {
-    const next = [...dataset.spec.keys()].filter(other => other === name ? !chosen.includes(name) : chosen.includes(other));
-    navigate({fields: next}, true);
-  };
-  return (
-    <details class="choice">
-      <summary>Shown</summary>
-      <div>
-        {[...dataset.spec].map(([name, type]) => (
-          <label key={name}>
-            <input type="checkbox" checked={chosen.includes(name)} onChange={() => toggle(name)} /> {name} <code>{type.text}</code>
-          </label>
-        ))}
-      </div>
-    </details>
   );
 }
 

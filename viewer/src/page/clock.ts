@@ -13,12 +13,16 @@ export interface Player {
 type Listener = (time: number, seeking: boolean) => void;
 
 export class Clock {
+  /** One of items counts them, instead of seconds: each sequence without any time has its own. */
+  constructor(readonly unit: 'seconds' | 'items' = 'seconds') {}
+
   time = 0;
   duration = 0;
   playing = false;
+  /** Seconds that the curves show; null: all of them. */
+  range: [number, number] | null = null;
   private listeners = new Set<Listener>();
   private durations = new Map<string, number>();
-  private counts = new Map<string, number>();
   private steps = new Map<string, number>();
   private players: Player[] = [];
   private last = 0;
@@ -28,25 +32,15 @@ export class Clock {
     if (!Number.isFinite(duration)) return;
     this.durations.set(field, duration);
     if (step > 0) this.steps.set(field, step);
-    this.update();
-  }
-
-  /** Tells of a sequence of which no rate is known: it is spread evenly over the others, alone it has an item a second. */
-  spread(field: string, count: number): void {
-    this.counts.set(field, count);
-    this.update();
-  }
-
-  private update(): void {
-    const known = this.durations.size ? this.durations : this.counts;
-    this.duration = Math.max(0, ...known.values());
+    this.duration = Math.max(0, ...this.durations.values());
     this.tell(false);
   }
 
-  /** The item of a sequence at the time: the last one that has begun. */
+
+  /** The item of a sequence at the time: the last one that has begun. One without times is spread evenly. */
   itemAt(times: ArrayLike<number> | null, count: number): number {
     if (!times) {
-      const place = this.durations.size && this.duration ? this.time / this.duration * count : this.time;
+      const place = this.duration ? this.time / this.duration * count : 0;
       return Math.min(count - 1, Math.floor(place + 1e-6));
     }
     let low = 0, high = times.length - 1;
@@ -76,6 +70,12 @@ export class Clock {
   seek(time: number): void {
     this.time = Math.min(Math.max(0, time), this.duration || time);
     this.tell(true);
+  }
+
+  /** Makes all curves show a range of seconds; null: everything. */
+  zoom(range: [number, number] | null): void {
+    this.range = range;
+    this.tell(false);
   }
 
   toggle(): void {

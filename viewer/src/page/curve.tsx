@@ -1,10 +1,11 @@
 // Numbers over time or position, with the time cursor.
 
-import {useEffect, useMemo, useRef} from 'preact/hooks';
+import {useEffect, useMemo, useRef, useState} from 'preact/hooks';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 
-import type {Clock} from './clock';
+import {Clock} from './clock';
+import {numberText} from './format';
 
 const MAX_SERIES = 32;
 
@@ -18,39 +19,54 @@ interface Props {
 }
 
 export function Curve({series, times, names, clock}: Props) {
-  const box = useRef<HTMLDivElement>(null), now = useRef<HTMLDivElement>(null);
+  const box = useRef<HTMLDivElement>(null), now = useRef<HTMLDivElement>(null), legend = useRef<HTMLDivElement>(null);
+  const own = useMemo(() => new Clock('items'), []);
+  const [isZoomed, setZoomed] = useState(false);
+  const shared = clock ?? own;
   useEffect(() => {
     const element = box.current!;
-    const count = series[0]?.length ?? 0;
+    const count = series[0]?.length ?? 0, height = clock ? 108 : 180;
     const kept = Array.from({length: count}, (_, i) => i).filter(i => !times || Number.isFinite(times[i]));
     const x = times ? kept.map(i => times[i]) : kept;
     const drawn = series.slice(0, MAX_SERIES).map(values => kept.map(i => Number.isFinite(values[i]) ? values[i] : null));
-    let plot: uPlot;
+    /** Seconds of a step on the horizontal axis. */
+    const unit = () => times || !shared.duration ? 1 : shared.duration / Math.max(1, count);
+    let plot: uPlot, range: [number, number] | null = null, wasDragged = false;
     const make = () => {
       plot?.destroy();
+      range = null;
       const style = getComputedStyle(document.documentElement);
       const color = (name: string) => style.getPropertyValue(name).trim();
       const axis = {stroke: color('--faint'), grid: {stroke: color('--line'), width: 1}, ticks: {stroke: color('--line'), width: 1}};
       plot = new uPlot({
-        width: element.clientWidth, height: 220,
+        width: element.clientWidth, height,
         scales: {x: {time: false}},
-        axes: [axis, {...axis, size: 60}],
-        cursor: {drag: {x: true, y: false, dist: 8}},
-        legend: {show: series.length <= MAX_SERIES},
+        axes: [{...axis, size: 30}, {...axis, size: 60, space: 18}],
+        cursor: {drag: {x: true, y: false, dist: 8, setScale: false}, bind: {dblclick: () => () => { shared.zoom(null); return null; }}},
+        legend: {show: series.length <= MAX_SERIES, mount: (_, table) => legend.current!.replaceChildren(table)},
         series: [
-          {label: times ? 's' : 'item'},
+          {label: times ? 's' : 'item', value: (_, value) => value === null ? '' : numberText(value)},
           ...drawn.map((values, i) => ({
             label: Array.isArray(names) && typeof names[i] === 'string' ? names[i] as string : String(i),
+            value: (_: uPlot, __: number, ___: number, place: number | null) => place === null ? '' : shortNumber(series[i][kept[place]]),
             stroke: color(`--s${i % 6}`), width: 1.3, dash: i < 6 ? undefined : [2 + Math.floor(i / 6) * 2, 3], points: {show: count < 40, filter: count < 40 ? undefined : () => alone(values)},
           })),
         ],
-        hooks: {draw: [place]},
+        hooks: {draw: [place, () => setTimeout(showValues)], setSelect: [select]},
       }, [x, ...drawn], element);
+      plot.over.addEventListener('mousedown', () => { wasDragged = false; });
+      plot.over.addEventListener('mouseleave', () => setTimeout(showValues));
       plot.over.addEventListener('click', event => {
-        if (!clock || plot.select.width > 0) return;
-        const position = plot.posToVal(event.offsetX, 'x');
-        clock.seek(times ? position : clock.duration * position / Math.max(1, count));
+        if (clock && !wasDragged) clock.seek(plot.posToVal(event.offsetX, 'x') * unit());
       });
+      follow();
+    };
+    const select = () => {
+      const {left, width} = plot.select;
+      if (!width) return;
+      wasDragged = true;
+      plot.setSelect({left: 0, top: 0, width: 0, height: 0}, false);
+      shared.zoom([plot.posToVal(left, 'x') * unit(), plot.posToVal(left + width, 'x') * unit()]);
     };
     const place = () => {
       if (!clock || !plot || !now.current) return;
@@ -58,27 +74,53 @@ export function Curve({series, times, names, clock}: Props) {
       const inside = left >= plot.over.offsetLeft - 1 && left <= plot.over.offsetLeft + plot.over.offsetWidth + 1;
       Object.assign(now.current.style, {left: `${left}px`, display: inside ? '' : 'none', height: `${plot.over.offsetHeight + plot.over.offsetTop}px`});
     };
+    /** Shows the values under the time cursor, unless the mouse shows others. */
+    const showValues = () => {
+      if (clock && x.length && !((plot.cursor.left ?? -1) >= 0)) plot.setLegend({idx: clock.itemAt(times && x, x.length)}, false);
+    };
+    /** Shows the range of all curves, the cursor, and the values under it. */
+    const follow = () => {
+      if (shared.range !== range && x.length) {
+        range = shared.range;
+        plot.setScale('x', range ? {min: range[0] / unit(), max: range[1] / unit()} : {min: x[0], max: x[x.length - 1]});
+        setZoomed(range !== null);
+      }
+      place();
+      showValues();
+    };
     make();
-    place();
-    const stop = clock?.listen(place);
+    const stop = shared.listen(follow);
     const later = () => setTimeout(make);
     addEventListener('theme', later);
-    const observer = new ResizeObserver(() => { if (element.clientWidth !== plot.width) plot.setSize({width: element.clientWidth, height: 220}); });
+    const observer = new ResizeObserver(() => { if (element.clientWidth !== plot.width) plot.setSize({width: element.clientWidth, height}); });
     observer.observe(element);
     return () => {
-      stop?.();
+      stop();
       observer.disconnect();
       removeEventListener('theme', later);
       plot.destroy();
     };
   }, [series, times, clock]);
   const missing = useMemo(() => series.reduce((sum, values) => sum + countNotFinite(values), 0), [series]);
-  return <div class="curve">
-    <div ref={box} />
-    <div class="now" ref={now} style={{display: 'none'}} />
-    {missing > 0 && <div class="faint">{missing.toLocaleString('en')} not finite</div>}
-    {series.length > MAX_SERIES && <div class="faint">the first {MAX_SERIES} of {series.length}</div>}
+  const label = `${series.length === 1 ? 'A curve' : `${series.length} curves`} of ${series[0]?.length ?? 0} values`;
+  return <div class={series.length <= MAX_SERIES && clock ? 'curve beside' : 'curve'}>
+    <div class="drawn" role="img" aria-label={label}>
+      <div ref={box} />
+      <div class="now" ref={now} style={{display: 'none'}} />
+    </div>
+    <div class="legend" ref={legend} tabIndex={0} role="group" aria-label="Values at the cursor" />
+    <div class="notes faint">
+      {isZoomed && <button onClick={() => shared.zoom(null)} title="Show all of the curves (double click)">Whole curve</button>}
+      {missing > 0 && <span>{missing.toLocaleString('en')} not finite</span>}
+      {series.length > MAX_SERIES && <span>the first {MAX_SERIES} of {series.length}</span>}
+    </div>
   </div>;
+}
+
+/** A number in a column that is as wide whatever the time. */
+function shortNumber(value: number): string {
+  if (!Number.isFinite(value) || Number.isInteger(value)) return String(value);
+  return Math.abs(value) >= 1e6 || Math.abs(value) < 1e-4 ? value.toExponential(3) : value.toPrecision(4);
 }
 
 function countNotFinite(values: ArrayLike<number>): number {

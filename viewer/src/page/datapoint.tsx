@@ -4,11 +4,12 @@ import {Component, type ComponentChildren} from 'preact';
 import {useEffect, useMemo} from 'preact/hooks';
 
 import type {Dataset} from '../bags/dataset';
-import {type Kind, kindOf} from '../bags/values';
+import {kindOf} from '../bags/values';
 import {Clock, useTime} from './clock';
 import {timeText} from './format';
 import {ImagePanel} from './image';
-import {linkTo, navigate, readRoute, type Route} from './route';
+import {isForTarget} from './keys';
+import {linkTo, navigate, readRoute, type Route, shownIn} from './route';
 import {SequencePanel} from './sequence';
 import {SoundPanel} from './sound';
 import {Failure} from './thumbnail';
@@ -21,8 +22,6 @@ export interface FieldProps {
   field: string;
   clock: Clock;
 }
-
-const ORDER: Kind[] = ['video', 'image', 'audio', 'array', 'number', 'text', 'tree', 'bytes'];
 
 interface Props {
   dataset: Dataset;
@@ -56,8 +55,7 @@ export function DatapointPage({dataset, route, rows, marked, toggleMark}: Props)
   useEffect(() => { if (Math.abs(route.t - clock.time) > 2e-3 && !clock.playing) clock.seek(route.t); }, [route.t]);
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
-      const target = event.target as HTMLElement;
-      if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) && (target as HTMLInputElement).type !== 'range') return;
+      if (isForTarget(event)) return;
       // From the URL: a key may be pressed again before the page is drawn.
       const go = (side: 0 | 1) => {
         const at = neighbours(readRoute().at, rows, dataset.length)[side];
@@ -65,8 +63,8 @@ export function DatapointPage({dataset, route, rows, marked, toggleMark}: Props)
       };
       const actions: Record<string, () => void> = {
         ' ': () => clock.toggle(),
-        ArrowLeft: () => step(clock, -1),
-        ArrowRight: () => step(clock, 1),
+        ArrowLeft: () => clock.duration ? step(clock, -1) : stepItem(-1),
+        ArrowRight: () => clock.duration ? step(clock, 1) : stepItem(1),
         '[': () => go(0),
         ']': () => go(1),
         m: () => toggleMark(index),
@@ -79,37 +77,48 @@ export function DatapointPage({dataset, route, rows, marked, toggleMark}: Props)
     addEventListener('keydown', onKey);
     return () => removeEventListener('keydown', onKey);
   });
-  const names = [...dataset.spec.keys()].sort((a, b) =>
-    ORDER.indexOf(kindOf(dataset.type(a))) - ORDER.indexOf(kindOf(dataset.type(b))));
-  const link = (at: number | null, text: string, title: string) => at === null ? <span class="faint">{text}</span>
-    : <a href={linkTo({at, t: 0})} title={title}>{text}</a>;
+  const groups: Record<string, string[]> = {values: [], media: [], others: []};
+  for (const name of shownIn(dataset, route.panels) ?? dataset.spec.keys()) groups[groupOf(dataset, name)].push(name);
+  const stays = groups.media.some(name => kindOf(dataset.type(name)) === 'video');
+  const link = (at: number | null, text: string, title: string) => at === null ? <span class="faint" aria-hidden="true">{text}</span>
+    : <a href={linkTo({at, t: 0})} title={title} aria-label={title}>{text}</a>;
   return (
     <main class="datapoint">
       <div class="steps">
-        <a href={linkTo({view: 'grid', t: 0})} title="All datapoints (Esc)">▦</a>
+        <a href={linkTo({view: 'grid', t: 0})} title="All datapoints (Esc)" aria-label="All datapoints">▦</a>
         {link(before, '◀', 'Previous datapoint ([)')}
         <h1>{index.toLocaleString('en')}</h1>
         {link(after, '▶', 'Next datapoint (])')}
-        <button class="mark" aria-pressed={marked} title="Mark (m)" onClick={() => toggleMark(index)}>★</button>
+        <button class="mark" aria-pressed={marked} aria-label="Mark" title="Mark (m)" onClick={() => toggleMark(index)}>★</button>
         <TimeBar clock={clock} />
       </div>
       <div class="panels" key={index}>
-        {names.map(name => <Field key={name} dataset={dataset} index={index} field={name} clock={clock} />)}
+        {Object.entries(groups).map(([group, names]) => names.length > 0 && (
+          <div key={group} class={group === 'media' && stays ? 'media stays' : group}>
+            {names.map(name => <Field key={name} dataset={dataset} index={index} field={name} clock={clock} />)}
+          </div>))}
       </div>
     </main>
   );
+}
+
+/** Where a field stands: texts and single numbers above, then cameras and images in a row, then curves and the rest. */
+function groupOf(dataset: Dataset, field: string): 'values' | 'media' | 'others' {
+  const type = dataset.type(field), kind = kindOf(type);
+  if (kind === 'text' || kind === 'number' && !type.sequence) return 'values';
+  return kind === 'video' || kind === 'image' ? 'media' : 'others';
 }
 
 function Field(props: FieldProps) {
   const {dataset, field} = props;
   const type = dataset.type(field), kind = kindOf(type);
   const {unit} = dataset.facts(field);
-  const wide = kind === 'video' || kind === 'audio' || type.sequence && ['array', 'number', 'image'].includes(kind);
+  const wide = kind === 'audio' || type.sequence && ['array', 'number'].includes(kind);
   const Panel = kind === 'video' ? VideoPanel : kind === 'audio' && !type.sequence ? SoundPanel
     : type.sequence ? SequencePanel : kind === 'image' ? ImagePanel : ValuePanel;
   return (
-    <section class={wide ? 'panel wide' : 'panel'} data-field={field}>
-      <header><b>{field}</b><code>{type.text}</code>{typeof unit === 'string' && <span class="faint">{unit}</span>}</header>
+    <section class={wide ? 'panel wide' : kind === 'text' ? 'panel words' : 'panel'} data-field={field} tabIndex={-1}>
+      <header><b>{field}</b><code title={type.text}>{type.text}</code>{typeof unit === 'string' && <span class="faint">{unit}</span>}</header>
       <Boundary><Panel {...props} /></Boundary>
     </section>
   );
@@ -138,6 +147,15 @@ function TimeBar({clock}: {clock: Clock}) {
     <input type="range" min={0} max={clock.duration} step="any" value={time} aria-label="Time" onInput={event => clock.seek(Number(event.currentTarget.value))} />
     <span class="time">{timeText(time)} / {timeText(clock.duration)}</span>
   </>;
+}
+
+/** Steps the items of the panel in focus, or else of the first one. */
+function stepItem(count: number): void {
+  const panel = document.activeElement?.closest('.panel') ?? document;
+  const slider = panel.querySelector<HTMLInputElement>('input[aria-label="Item"]');
+  if (!slider) return;
+  slider.valueAsNumber += count;
+  slider.dispatchEvent(new Event('input', {bubbles: true}));
 }
 
 function step(clock: Clock, count: number): void {

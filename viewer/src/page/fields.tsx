@@ -27,9 +27,9 @@ export function FieldsPage({dataset}: {dataset: Dataset}) {
   const kept = useLoaded(() => readStatistics(dataset), [dataset]);
   const statistics = kept.state === 'ready' ? kept.value : {};
   return (
-    <main class="facts">
+    <main class="facts" tabIndex={0}>
       <table>
-        <thead><tr><th>field</th><th>type</th><th>bytes</th><th>records</th><th>values</th><th /></tr></thead>
+        <thead><tr><th>field</th><th>type</th><th>bytes</th><th>records</th><th>values</th><th>histogram</th></tr></thead>
         <tbody>
           {[...dataset.spec].map(([name, type]) => (
             <tr key={name}>

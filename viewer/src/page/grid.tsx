@@ -4,7 +4,8 @@ import {useEffect, useLayoutEffect, useRef, useState} from 'preact/hooks';
 
 import type {Dataset} from '../bags/dataset';
 import {kindOf} from '../bags/values';
-import {linkTo, navigate, type Route} from './route';
+import {isForTarget} from './keys';
+import {linkTo, navigate, type Route, shownIn} from './route';
 import {Thumbnail} from './thumbnail';
 
 /** Pixels that a browser scrolls exactly; a longer grid is mapped to these. */
@@ -14,18 +15,21 @@ const GAP = 10;
 const HEIGHTS: Record<string, number> = {image: 146, video: 146, array: 62, text: 62, tree: 62, number: 38, audio: 38, bytes: 38};
 const HEADER = 28;
 const MAX_FIELDS = 5;
-const MAX_MEDIA = 2;
+const MAX_TEXTS = 2;
 
 /** The fields that the grid shows unless it is told. */
 export function defaultFields(dataset: Dataset): string[] {
-  const order = ['image', 'video', 'text', 'number', 'array', 'audio', 'tree', 'bytes'];
   const names = [...dataset.spec.keys()];
-  names.sort((a, b) => order.indexOf(kindOf(dataset.type(a))) - order.indexOf(kindOf(dataset.type(b))));
-  const of = (kind: string) => names.filter(name => kindOf(dataset.type(name)) === kind);
-  // An image and a video, or two of one kind.
-  const media = [of('image')[0], of('video')[0], of('image')[1], of('video')[1]].filter(Boolean).slice(0, MAX_MEDIA);
-  const others = names.filter(name => !['image', 'video'].includes(kindOf(dataset.type(name))));
-  return [...media, ...others].slice(0, MAX_FIELDS);
+  const of = (...kinds: string[]) => names.filter(name => kinds.includes(kindOf(dataset.type(name))));
+  const one = (name: string) => !dataset.type(name).sequence;
+  const media = of('image', 'video'), hasClasses = (name: string) => Array.isArray(dataset.facts(name).classes);
+  const numbers = of('number').filter(one);
+  const first = [
+    ...(media.length ? media : of('audio')).slice(0, 1), ...of('text').filter(one).slice(0, MAX_TEXTS),
+    ...numbers.filter(hasClasses), ...numbers.filter(name => !hasClasses(name)),
+  ].slice(0, MAX_FIELDS);
+  const rest = [...media, ...names].filter(name => !first.includes(name));
+  return [...new Set([...first, ...rest])].slice(0, MAX_FIELDS);
 }
 
 interface Props {
@@ -38,11 +42,12 @@ interface Props {
 }
 
 export function Grid({dataset, route, rows, marks, toggleMark}: Props) {
-  const fields = (route.fields ?? defaultFields(dataset)).filter(name => dataset.spec.has(name));
+  const fields = shownIn(dataset, route.fields) ?? defaultFields(dataset);
   const count = rows ? rows.length : dataset.length;
   const box = useRef<HTMLDivElement>(null);
   const [size, setSize] = useState({width: 800, height: 600});
   const [top, setTop] = useState(0);
+  const [, redraw] = useState(0);
   const columns = Math.max(1, Math.floor((size.width - GAP) / (CARD_WIDTH + GAP)));
   const cardWidth = Math.floor((size.width - GAP) / columns) - GAP;
   const heightOf = (name: string) => dataset.type(name).sequence && kindOf(dataset.type(name)) === 'number' ? 62 : HEIGHTS[kindOf(dataset.type(name))];
@@ -104,6 +109,35 @@ export function Grid({dataset, route, rows, marks, toggleMark}: Props) {
   };
   useEffect(() => () => clearTimeout(settle.current), []);
 
+  // Keys move among the cards: each is one tab stop, its link.
+  const wanted = useRef<number | null>(null);
+  useLayoutEffect(() => {
+    const link = wanted.current === null ? null : box.current!.querySelector<HTMLElement>(`.card[data-index="${wanted.current}"] a`);
+    if (!link) return;
+    wanted.current = null;
+    link.focus({preventScroll: true});
+  });
+  useEffect(() => {
+    const steps: Record<string, number> = {j: 1, k: -1, ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns};
+    const onKey = (event: KeyboardEvent) => {
+      if (isForTarget(event) || (event.target as HTMLElement).closest('.bar')) return;
+      const card = document.activeElement?.closest<HTMLElement>('.card');
+      const index = card ? Number(card.dataset.index) : null;
+      if (event.key === 'm' && index !== null) toggleMark(index);
+      if (!Object.hasOwn(steps, event.key) || !count) return;
+      event.preventDefault();
+      const place = index === null ? -1 : rows ? lowerBound(rows, index) : index;
+      const next = index === null ? Math.ceil(state.current.top / rowHeight) * columns : place + steps[event.key];
+      if (next < 0 || next >= count) return;
+      wanted.current = rows ? rows[next] : next;
+      const start = Math.floor(next / columns) * rowHeight, {top: from} = state.current;
+      goTo(start < from ? start : start + rowHeight + GAP > from + size.height ? start + rowHeight + GAP - size.height : from);
+      redraw(number => number + 1);
+    };
+    addEventListener('keydown', onKey);
+    return () => removeEventListener('keydown', onKey);
+  });
+
   const firstRow = Math.max(0, Math.floor(top / rowHeight) - 1);
   const lastRow = Math.min(Math.ceil(count / columns), Math.ceil((top + size.height) / rowHeight) + 1);
   const cards = [];
@@ -116,7 +150,7 @@ export function Grid({dataset, route, rows, marks, toggleMark}: Props) {
       <article class={marks.has(index) ? 'card marked' : 'card'} key={index} style={style} data-index={index}>
         <header>
           <a href={linkTo({view: 'datapoint', at: index, t: 0})} aria-label={`datapoint ${index}`}>{index.toLocaleString('en')}</a>
-          <button class="mark" aria-pressed={marks.has(index)} title="Mark (m)" onClick={() => toggleMark(index)}>★</button>
+          <button class="mark" tabIndex={-1} aria-pressed={marks.has(index)} aria-label={`Mark datapoint ${index}`} title="Mark (m)" onClick={() => toggleMark(index)}>★</button>
         </header>
         <div class="open" onClick={() => navigate({view: 'datapoint', at: index, t: 0})}>
           {fields.map(name => (
@@ -129,7 +163,7 @@ export function Grid({dataset, route, rows, marks, toggleMark}: Props) {
       </article>);
   }
   return (
-    <div class="grid" ref={box} onScroll={onScroll} tabIndex={0}>
+    <div class="grid" ref={box} onScroll={onScroll} tabIndex={0} role="region" aria-label="Datapoints">
       <div style={{height: pixels}}>
         <div class="window" style={{height: Math.min(size.height, pixels)}}>{cards}</div>
       </div>

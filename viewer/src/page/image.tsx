@@ -66,6 +66,7 @@ function Zoom({size, children}: {size: [number, number] | null; children: Compon
   useEffect(() => {
     const element = box.current!;
     const onWheel = (event: WheelEvent) => {
+      if (!event.ctrlKey) return;
       event.preventDefault();
       const bounds = element.getBoundingClientRect();
       const px = event.clientX - bounds.left, py = event.clientY - bounds.top;
@@ -78,7 +79,7 @@ function Zoom({size, children}: {size: [number, number] | null; children: Compon
     return () => element.removeEventListener('wheel', onWheel);
   }, []);
   return (
-    <div class={view.scale >= 2 ? 'zoom near' : 'zoom'} ref={box} onDblClick={fit} title="Wheel: zoom, drag: move, double click: fit"
+    <div class={view.scale >= 2 ? 'zoom near' : 'zoom'} ref={box} onDblClick={fit} role="img" aria-label={size ? `Image of ${size[0]} × ${size[1]} pixels` : 'Image'} title="Ctrl and wheel: zoom, drag: move, double click: fit"
       onPointerDown={event => {
         drag.current = {x: event.clientX - view.x, y: event.clientY - view.y};
         event.currentTarget.setPointerCapture(event.pointerId);

@@ -8,6 +8,8 @@ export interface Route {
   at: number;
   /** Fields shown in the grid; null: those that fit. */
   fields: string[] | null;
+  /** Fields shown of a datapoint; null: all. */
+  panels: string[] | null;
   filter: string;
   /** Seconds of the time cursor. */
   t: number;
@@ -20,18 +22,30 @@ export function readRoute(): Route {
   return {
     view: view === 'datapoint' || view === 'fields' ? view : 'grid',
     at: Math.floor(number('at')),
-    fields: params.has('fields') ? params.getAll('fields').filter(Boolean) : null,
+    fields: namesIn(params, 'fields'),
+    panels: namesIn(params, 'panels'),
     filter: params.get('filter') ?? '',
     t: number('t'),
   };
+}
+
+function namesIn(params: URLSearchParams, key: string): string[] | null {
+  return params.has(key) ? params.getAll(key).filter(Boolean) : null;
+}
+
+/** Of the fields that a URL names, those that the dataset has. */
+export function shownIn(dataset: {spec: Map<string, unknown>}, names: string[] | null): string[] | null {
+  return names && names.filter(name => dataset.spec.has(name));
 }
 
 function hashOf(route: Route): string {
   const params = new URLSearchParams();
   if (route.view !== 'grid') params.set('view', route.view);
   if (route.at) params.set('at', String(route.at));
-  for (const name of route.fields ?? []) params.append('fields', name);
-  if (route.fields && !route.fields.length) params.set('fields', '');
+  for (const key of ['fields', 'panels'] as const) {
+    for (const name of route[key] ?? []) params.append(key, name);
+    if (route[key] && !route[key].length) params.set(key, '');
+  }
   if (route.filter) params.set('filter', route.filter);
   if (route.t && route.view === 'datapoint') params.set('t', route.t.toFixed(3));
   return `#${params}`;
@@ -61,9 +75,9 @@ export function useRoute(): Route {
   return route;
 }
 
-/** The dataset that the URL of the page names. */
+/** The dataset that the URL of the page names, or else `bags view --export` wrote into the page. */
 export function dataUrl(): string | null {
-  const data = new URLSearchParams(location.search).get('data');
+  const data = new URLSearchParams(location.search).get('data') ?? document.querySelector<HTMLMetaElement>('meta[name="bags-data"]')?.content;
   if (!data) return null;
   const url = new URL(data, location.href.replace(/[?#].*$/, ''));
   return ['http:', 'https:'].includes(url.protocol) ? url.href : null;

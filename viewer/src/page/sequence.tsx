@@ -26,6 +26,8 @@ export function SequencePanel(props: FieldProps) {
     const count = await dataset.count(index, field);
     return {count, times: count ? await timesOf(dataset, index, field, count) : null};
   }, [dataset, index, field]);
+  const own = useMemo(() => new Clock('items'), [dataset, index, field]);
+  useTime(props.clock);
   if (loaded.state === 'error') return <Failure error={loaded.error} />;
   if (loaded.state === 'loading') return <div class="loading" />;
   const {count, times} = loaded.value;
@@ -33,7 +35,7 @@ export function SequencePanel(props: FieldProps) {
   if (!count) return <span class="faint">0 items</span>;
   const kind = kindOf(dataset.type(field));
   const Items = kind === 'audio' ? Sounds : LAZY.has(kind) ? ItemByItem : AllItems;
-  return <Items {...props} count={count} times={times} />;
+  return <Items {...props} clock={times || props.clock.duration ? props.clock : own} count={count} times={times} />;
 }
 
 type Props = FieldProps & {count: number; times: Float64Array | null};
@@ -55,8 +57,8 @@ async function timesOf(dataset: Dataset, index: number, field: string, count: nu
 
 function useClock({clock, field, count, times}: Props): number {
   useEffect(() => {
-    if (!times) clock.spread(field, count);
-    else {
+    if (clock.unit === 'items') clock.extend(field, count, 1);
+    if (times) {
       const step = times.length > 1 ? (times[times.length - 1] - times[0]) / (times.length - 1) : 0;
       clock.extend(field, times[times.length - 1] + step, step);
     }
@@ -77,7 +79,7 @@ function AllItems(props: Props) {
   if (series) return <><Curve series={series} times={times} names={dataset.facts(field).names} clock={clock} />{note}</>;
   const drawn = values[item] instanceof NdArray ? drawArray(values[item]) : null;
   if (drawn) return <><DrawnImage drawn={drawn} note={values[item] instanceof NdArray ? values[item].dtype : ''} /><Place {...props} item={item} /></>;
-  return <><Tokens values={values} current={item} />{note}</>;
+  return <><Tokens values={values} current={clock.unit === 'items' ? undefined : item} />{note}</>;
 }
 
 /** One sound at a time, each with a time of its own. */
