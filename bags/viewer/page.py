@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from html import escape
 
 PAGE = os.path.join(os.path.dirname(__file__), 'static')
 
@@ -24,8 +25,13 @@ def find_page() -> str:
     return PAGE
 
 
-def export_page(folder: str | os.PathLike[str]) -> list[str]:
+def export_page(folder: str | os.PathLike[str], data: str | None = None) -> list[str]:
     """Copies the page into a folder, which is made if it does not exist, for any web server.
+
+    Args:
+        folder: The folder.
+        data: The address of the dataset that the page shows if its own address names none; relative to the
+            page, or a URL.
 
     Returns:
         The paths of the files.
@@ -38,4 +44,11 @@ def export_page(folder: str | os.PathLike[str]) -> list[str]:
     if os.path.exists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
         raise FileExistsError(errno.EEXIST, 'expected a new or an empty folder', os.fspath(folder))
     shutil.copytree(source, folder, dirs_exist_ok=True)
+    if data is not None:
+        index = os.path.join(folder, 'index.html')
+        with open(index, encoding='utf-8') as file:
+            text = file.read()
+        with open(index, 'w', encoding='utf-8') as file:
+            meta = f'<meta name="bags-data" content="{escape(data)}">'
+            file.write(text.replace('</head>', f'{meta}\n</head>', 1))
     return sorted(os.path.join(root, name) for root, _, names in os.walk(folder) for name in names)

@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -84,3 +85,19 @@ def test_export(made, built, tmp_path, run):
     assert 'index.html?data=' in result.stdout
     shown = run('view', made / 'episodes', '--export', tmp_path / 'other', '--json').stdout
     assert len(json.loads(shown)['files']) == 1
+
+
+def test_the_exported_page_names_the_dataset(made, built, tmp_path, run):
+    (built / 'index.html').write_text('<head></head>')
+    run('view', made / 'episodes', '--export', tmp_path / 'site')
+    text = (tmp_path / 'site' / 'index.html').read_text()
+    name = re.search('<meta name="bags-data" content="([^"]+)">\n</head>', text)[1]
+    assert (tmp_path / 'site' / name).resolve() == (made / 'episodes').resolve()
+    run('view', 'https://host/a%20b?x=1&y=2', '--export', tmp_path / 'web')
+    assert 'content="https://host/a%20b?x=1&amp;y=2"' in (tmp_path / 'web' / 'index.html').read_text()
+    run('view', made / 'episodes', '--export', tmp_path / 'all', '--with-data')
+    assert 'content="data/episodes"' in (tmp_path / 'all' / 'index.html').read_text()
+    with bags.open(made / 'episodes') as source, bags.open(tmp_path / 'all' / 'data' / 'episodes') as copied:
+        assert len(copied) == len(source)
+        assert copied.spec == source.spec
+    assert '--with-data needs --export' in run('view', made / 'episodes', '--with-data', code=2).stderr

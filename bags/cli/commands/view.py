@@ -12,6 +12,7 @@ import typer
 from bags.cli.arguments import Json, Links, argument, option, parse_links
 from bags.cli.errors import UsageError
 from bags.cli.output import answer, print_json, say
+from bags.links.permission import PermittedPaths
 
 
 def view(
@@ -21,17 +22,22 @@ def view(
     export: Annotated[
         str | None, option('--export', metavar='FOLDER', help='Write the page for a web server, and end.')
     ] = None,
+    with_data: Annotated[
+        bool, typer.Option('--with-data', help='With --export: copy the dataset, too.')
+    ] = False,
     links: Links = None,
     json: Json = False,
 ) -> None:
     """Shows a dataset in the browser, from a server on loopback, until it is interrupted.
 
-    With `--export`, writes the page, which shows the dataset that its address names: `?data=URL`.
+    With `--export`, writes the page, which shows this dataset, or the one that its address names: `?data=`.
 
     Example: bags view episodes
     """
+    if with_data and export is None:
+        raise UsageError('--with-data needs --export FOLDER')
     if export is not None:
-        _export(path, export, json=json)
+        _export(path, export, parse_links(links), with_data=with_data, json=json)
         return
     import webbrowser
 
@@ -49,19 +55,31 @@ def view(
         server.wait()
 
 
-def _export(path: str, folder: str, *, json: bool) -> None:
+def _export(path: str, folder: str, links: PermittedPaths, *, with_data: bool, json: bool) -> None:
     from bags.maintenance.location import locate
     from bags.viewer.page import export_page
 
-    is_web = urllib.parse.urlsplit(path).scheme in ('http', 'https')
+    scheme = urllib.parse.urlsplit(path).scheme
+    is_web, is_local = scheme in ('http', 'https'), not scheme or os.path.exists(path)
     if not is_web and locate(path).type == 'bags':
         raise UsageError(f'{path}: expected a dataset, which is a folder, got a bag')
-    files = export_page(folder)
-    data = urllib.parse.quote(path, safe='') if is_web else 'URL'
+    name = os.path.basename(os.path.abspath(path) if is_local else path.rstrip('/')) or 'data'
+    if with_data:
+        data: str | None = urllib.parse.quote(f'data/{name}')
+    elif is_local:
+        data = urllib.parse.quote(os.path.relpath(path, folder).replace(os.sep, '/'))
+    else:
+        data = path if is_web else None
+    files = export_page(folder, data)
+    size = sum(map(os.path.getsize, files))
+    if with_data:
+        from bags.authoring.copy import copy
+
+        copy(path, os.path.join(folder, 'data', name), source_options={'links': links} if links else None)
     answer(
         json,
-        {'files': files},
-        f'{len(files)} files, {sum(map(os.path.getsize, files)) / 1000:,.0f} kB, in {folder}',
-        f'On a web server, they show a dataset as index.html?data={data}',
-        *([] if is_web else ['URL is the address of the dataset, or its path from the page.']),
+        {'files': files, 'data': data},
+        f'{len(files)} files, {size / 1000:,.0f} kB, in {folder}',
+        f'They show {data or "no dataset"}{"" if data is None or is_web else ", a path from the page"}.',
+        'For another dataset, open index.html?data=URL.',
     )
