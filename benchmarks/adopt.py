@@ -1,10 +1,15 @@
-"""Photos in a folder and WebDataset tars, adopted as links, beside PyTorch and webdataset; `--only adopt`."""
+"""Photos, WebDataset tars and a LeRobot dataset, adopted as links, beside their peers; `--only adopt`.
+
+`python -m benchmarks.adopt photos 1000000` or `tars 1000` measures adopting as many, once.
+"""
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import tarfile
+import time
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,81 +17,137 @@ from typing import Any
 
 import bags
 from benchmarks import data, report
+from benchmarks.lerobot import write_lerobot
 from benchmarks.links import pictures, size_of
 from benchmarks.loaders import decode
 from benchmarks.server import BUCKET, delayed, nginx, nginx_path
-from benchmarks.timing import Candidate, Timing, time_interleaved, time_once
+from benchmarks.timing import Candidate, time_alternating, time_interleaved
 
-PHOTOS, TARS, SAMPLES, BATCH, LATENCY = 100_000, 200, 100, 64, 0.02
-Epoch = Callable[[], Iterable[Any]]
+PHOTOS, TARS, SAMPLES, BATCH, LATENCY, ROUNDS = 100_000, 200, 100, 64, 0.02, 3
+EPISODES, FRAMES, WINDOWS = 60, 200, 1_500
 
 
 def main(output: report.Report, *, quick: bool) -> None:
     """Prints a table for adopting each source, and for its epochs."""
-    photos, tars = (PHOTOS // 50, TARS // 20) if quick else (PHOTOS, TARS)
-    report.heading(f'Adopt: {photos:,} photos, and {tars} tars of {SAMPLES} datapoints')
+    photos, tars, episodes = (PHOTOS // 50, TARS // 20, EPISODES // 10) if quick else (PHOTOS, TARS, EPISODES)
+    report.heading(f'Adopt: {photos:,} photos, {tars} tars of {SAMPLES} datapoints, {episodes} episodes')
     folder = data.cached(f'adopt-photos-{photos}', lambda path: write_photos(path, photos))
     index = data.scratch('adopt-photos')
     runs = {
-        'read 512 bytes': lambda _: read_heads(folder),
-        'adopted': lambda _: adopt(folder, index, layout='stems'),
+        'adopted': lambda: adopt(folder, index, layout='stems'),
+        'PIL opens it': lambda: open_with_pillow(folder),
+        'read 512 bytes': lambda: read_heads(folder),
     }
-    once(output, 'adopt a photo', runs, photos)
+    compare(output, 'adopt a photo', runs, photos, {'PIL opens it': 0.5})
     print(f'  {size_of(index) / photos:.0f} bytes a photo', flush=True)
     with bags.open(index, links=folder) as photos_of_bags:
-        epochs: dict[str, Epoch] = {'adopted': lambda: bags.Loader(photos_of_bags, BATCH, workers=2)}
+        epochs = {'adopted': lambda: count(bags.Loader(photos_of_bags, BATCH, workers=2))}
         if find_spec('torch'):
-            epochs['DataLoader of files'] = lambda: files_of_torch(folder)
-        timed(output, 'shuffled epoch of photos', epochs, photos)
+            epochs['DataLoader of files'] = lambda: count(files_of_torch(folder))
+        compare(output, 'shuffled epoch of photos', epochs, photos, {})
         opening = {'adopted': Candidate(lambda _: bags.open(index), 1)}
         output.compare(
             'open photos', time_interleaved(opening, seconds=1, min_rounds=5), 'adopted', {}, unit='ms'
         )
     root = data.cached(f'adopt-tars-{tars}', lambda path: write_tars(path, tars))
-    compare_tars(output, 'local', sorted(map(str, root.glob('*/*.tar'))), tars * SAMPLES)
+    local = sorted(map(str, root.glob('*/*.tar')))
+    compare_tars(output, 'local', local, local, {}, {})
     if nginx_path() is not None:
         with nginx(root) as url, delayed(url, LATENCY) as slow:
-            urls = [f'{slow}/{BUCKET}/{number:04}.tar' for number in range(tars)]
-            compare_tars(output, '20 ms a request', urls, tars * SAMPLES)
+            ours = [f's3://{BUCKET}/{number:04}.tar' for number in range(tars)]
+            theirs = [f'{slow}/{BUCKET}/{number:04}.tar' for number in range(tars)]
+            options = {'endpoint_url': slow, 'key': 'a', 'secret': 'b'}
+            compare_tars(output, '20 ms a request', ours, theirs, options, {'webdataset': 1})
+    compare_episodes(output, episodes)
 
 
-def compare_tars(output: report.Report, where: str, tars: list[str], count: int) -> None:
-    """Times adopting tars, and epochs of them."""
-    index = data.scratch('adopt-tars')
-    once(output, f'adopt a datapoint of tars, {where}', {'adopted': lambda _: adopt(tars, index)}, count)
-    with bags.open(index, links=True, raw=True) as adopted:
-        for title, shuffled in (('epoch of tars, in order', False), ('shuffled epoch of tars', True)):
-            epochs: dict[str, Epoch] = {
-                'adopted': lambda shuffled=shuffled: bags.Loader(adopted, BATCH, shuffle=shuffled)  # type: ignore[misc]
+def compare_tars(
+    output: report.Report,
+    where: str,
+    tars: list[str],
+    urls: list[str],
+    options: dict[str, Any],
+    floors: dict[str, float],
+) -> None:
+    """Times adopting tars, and epochs of them; `urls`: those of `webdataset`."""
+    index, total = data.scratch('adopt-tars'), len(tars) * SAMPLES
+    runs = {'adopted': lambda: adopt(tars, index, source_options=options or None)}
+    compare(output, f'adopt a datapoint of tars, {where}', runs, total, {}, rounds=1)
+    storage = {f's3://{BUCKET}': options} if options else None
+    with bags.open(index, links=True, raw=True, storage_options=storage) as adopted:
+        for title, shuffled in (('epoch of tars in order', False), ('shuffled epoch of tars', True)):
+            epochs = {
+                'adopted': lambda shuffled=shuffled: count(bags.Loader(adopted, BATCH, shuffle=shuffled))
             }
             if find_spec('webdataset'):
-                epochs['webdataset'] = lambda shuffled=shuffled: webdataset_of(tars, shuffled)  # type: ignore[misc]
-            timed(output, f'{title}, {where}', epochs, count)
+                epochs['webdataset'] = lambda shuffled=shuffled: count(webdataset_of(urls, shuffled))
+            compare(output, f'{title}, {where}', epochs, total, floors)
+
+
+def compare_episodes(output: report.Report, episodes: int) -> None:
+    """Times adopting a LeRobot dataset of one video file, and windows of it, beside a copy."""
+    root = data.cached(f'adopt-lerobot-{episodes}', lambda path: write_lerobot(path, episodes, FRAMES))
+    paths = {name: data.scratch(f'adopt-lerobot-{name}') for name in ('adopted', 'copied')}
+    runs = {
+        'adopted': lambda: adopt(root, paths['adopted']),
+        'copied': lambda: adopt(root, paths['copied'], link=False),
+    }
+    compare(output, 'adopt an episode of LeRobot 3', runs, episodes, {})
+    opened = {name: bags.open(path, links=root) for name, path in paths.items()}
+    windows = {
+        name: reader.windows(every='state', cam=bags.steps(0, 2), padding='drop')
+        for name, reader in opened.items()
+    }
+    step = max(1, len(windows['copied']) // WINDOWS)
+    for title, shuffled in (
+        ('window of two frames, in order', False),
+        ('window of two frames, shuffled', True),
+    ):
+        epochs = {
+            name: lambda view=view, shuffled=shuffled: count(
+                bags.Loader(view[::step] if shuffled else view[:WINDOWS], 8, shuffle=shuffled)
+            )
+            for name, view in windows.items()
+        }
+        compare(output, title, epochs, min(WINDOWS, len(windows['copied'])), {})
+    for reader in opened.values():
+        reader.close()
 
 
 def adopt(source: Any, index: Path, **options: Any) -> None:
     data.remove(index)
-    bags.convert(source, index, link=True, progress=False, durability='none', **options)
+    bags.convert(source, index, progress=False, durability='none', **{'link': True, **options})
 
 
-def once(output: report.Report, title: str, runs: dict[str, Callable[[Any], object]], count: int) -> None:
-    """Runs each candidate once; prints the time of each of `count` files or datapoints."""
-    timings = {
-        name: Timing(wall, cpu, wall)
-        for name, run in runs.items()
-        for wall, cpu in [time_once(Candidate(run, count))]
-    }
-    output.compare(title, timings, 'adopted', {})
+def compare(
+    output: report.Report,
+    title: str,
+    runs: dict[str, Callable[[], object]],
+    total: int,
+    floors: dict[str, float],
+    *,
+    rounds: int = ROUNDS,
+) -> None:
+    """Runs each candidate in alternation; prints the time of each of `total` files or datapoints."""
+    candidates = {name: Candidate(lambda _, run=run: run(), total) for name, run in runs.items()}
+    output.compare(title, time_alternating(candidates, rounds), 'adopted', floors)
 
 
-def timed(output: report.Report, title: str, epochs: dict[str, Epoch], count: int) -> None:
-    """Runs whole epochs once each."""
-    once(
-        output,
-        title,
-        {name: lambda _, epoch=epoch: sum(1 for _ in epoch()) for name, epoch in epochs.items()},
-        count,
-    )
+def count(batches: Iterable[Any]) -> int:
+    """Reads all batches."""
+    return sum(1 for _ in batches)
+
+
+def open_with_pillow(folder: Path) -> int:
+    """Reads the size of each picture from its header with PIL."""
+    from PIL import Image
+
+    width = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with Image.open(os.path.join(path, name)) as picture:
+                width += picture.size[0]
+    return width
 
 
 def read_heads(folder: Path) -> int:
@@ -149,3 +210,39 @@ def write_tars(path: Path, count: int) -> None:
                     member = tarfile.TarInfo(f'{sample:08}.{extension}')
                     member.size = len(content)
                     tar.addfile(member, io.BytesIO(content))
+
+
+# Adopting very many.
+
+
+def measure(source: str, number: int) -> None:
+    """Adopts files in the folder of the benchmarks, or tars 20 ms away; prints what that costs."""
+    index = data.scratch(f'adopt-{source}')
+    if source == 'photos':
+        folder = data.cached(f'adopt-photos-{number}', lambda path: write_photos(path, number))
+        print_cost(number, index, lambda: adopt(folder, index, layout='stems'))
+        return
+    root = data.cached(f'adopt-tars-{TARS}', lambda path: write_tars(path, TARS))
+    log = root.parent / 'adopt-requests.log'
+    with nginx(root, str(log)) as url, delayed(url, LATENCY) as slow:
+        options = {'endpoint_url': slow, 'key': 'a', 'secret': 'b'}
+        tars = [f's3://{BUCKET}/{tar % TARS:04}.tar' for tar in range(number)]
+        print_cost(number * SAMPLES, index, lambda: adopt(tars, index, source_options=options))
+    answers = [line.split('"')[2].split() for line in log.read_text().splitlines()]
+    print(f'{len(answers):,} requests, {sum(int(size) for _, size in answers) / 1e6:,.0f} MB of answers')
+
+
+def print_cost(total: int, index: Path, run: Callable[[], object]) -> None:
+    wall, cpu = time.perf_counter(), time.process_time()
+    run()
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    size = size_of(index)
+    print(f'{total:,} datapoints: {wall:.1f} s, {cpu:.1f} s of processor; {size / total:.0f} bytes each')
+
+
+if __name__ == '__main__':
+    parser = argparse.ArgumentParser(description=measure.__doc__)
+    parser.add_argument('source', choices=('photos', 'tars'))
+    parser.add_argument('number', type=int)
+    arguments = parser.parse_args()
+    measure(arguments.source, arguments.number)

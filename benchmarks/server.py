@@ -24,7 +24,11 @@ http {{
   access_log {log}; sendfile on; tcp_nodelay on; keepalive_requests 1000000; keepalive_timeout 600;
   client_body_temp_path {folder}/tmp; proxy_temp_path {folder}/tmp; fastcgi_temp_path {folder}/tmp;
   uwsgi_temp_path {folder}/tmp; scgi_temp_path {folder}/tmp;
-  server {{ listen 127.0.0.1:{port}; root {root}; location / {{ etag on; }} }}
+  server {{
+    listen 127.0.0.1:{port}; root {root};
+    location / {{ etag on; }}
+    location ~ ^/[^/]*/?$ {{ default_type application/xml; return 200 '<ListBucketResult/>'; }}
+  }}
 }}
 """
 

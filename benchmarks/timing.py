@@ -83,6 +83,15 @@ def time_interleaved(
     return {name: Timing(error=errors[name]) if name in errors else median(runs[name]) for name in candidates}
 
 
+def time_alternating(candidates: Mapping[str, Candidate], rounds: int) -> dict[str, Timing]:
+    """Times long runs in rounds A B, B A, A B, without a warm-up: medians over the rounds."""
+    runs: dict[str, list[tuple[float, float]]] = {name: [] for name in candidates}
+    for index in range(rounds):
+        for name in [*candidates][:: -1 if index % 2 else 1]:
+            runs[name].append(time_once(candidates[name]))
+    return {name: median(found) for name, found in runs.items()}
+
+
 def time_once(candidate: Candidate) -> tuple[float, float]:
     """Wall and process time of one run, in seconds a unit."""
     state = candidate.before()
