@@ -59,6 +59,8 @@ class Permission:
         self._root = _resolved(root)
         self._above = _parent(self._root)
         self._links = links
+        self._prefixes: dict[str, str] = {}
+        """The permitted paths without symbolic links, which are the reader's own, by path."""
         self._datasets: dict[str, bool] = {}
         """Whether a folder beside the dataset is a dataset, by path."""
 
@@ -76,8 +78,11 @@ class Permission:
             return path
         others = os.environ.get(VARIABLE, '').split(',')
         permitted = [*self._links, *(_absolute(other.strip()) for other in others if other.strip())]
-        if any(_is_below(path, _resolved(each)) for each in permitted):
-            return path
+        for each in permitted:
+            if each not in self._prefixes:
+                self._prefixes[each] = _resolved(each)
+            if _is_below(path, self._prefixes[each]):
+                return path
         folder = _parent(path)
         raise PermissionError(
             f'links to {path} are not permitted: if the dataset is trusted, '

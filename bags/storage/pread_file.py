@@ -111,13 +111,12 @@ class PreadFile:
         return data
 
     def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
-        if not len(starts):
-            return []
+        if len(starts) < 2:
+            return [self.fetch(int(start), int(stop)) for start, stop in zip(starts, stops, strict=True)]
         if int((stops - starts).sum()) >= PARALLEL_SIZE * len(starts):
             return self.read_large(starts.tolist(), stops.tolist())
         runs = merge(starts, stops, MERGE_GAP)
-        if len(starts) > 1:
-            self.expect(runs.starts, runs.stops)
+        self.expect(runs.starts, runs.stops)
         pieces = [memoryview(piece) for piece in self.read_runs(runs.starts.tolist(), runs.stops.tolist())]
         return list(map(bytes, runs.cut(pieces, starts, stops)))
 
