@@ -11,7 +11,9 @@ from benchmarks.charts import chart
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / 'benchmarks/results'
 CHARTS = ROOT / 'docs/assets/charts'
-DOCUMENTS = (ROOT / 'README.md', ROOT / 'docs/index.md', ROOT / 'docs/performance.md')
+DOCUMENTS = tuple(
+    ROOT / path for path in ('README.md', 'docs/index.md', 'docs/performance.md', 'docs/adopt.md')
+)
 SECTION = re.compile(r'(<!-- benchmarks: (\w+) -->\n).*?(<!-- end -->)', re.DOTALL)
 Result = dict[str, Any]
 
@@ -92,6 +94,14 @@ DURABILITY_COLUMNS = {
     '`cp`': 'cp',
 }
 LINK_COLUMNS = {'the view': 'the view', 'saved as links': 'saved', 'one folder': 'one folder'}
+ADOPT_COLUMNS = ('adopted', 'beside it')
+ADOPT_PEERS = {
+    'PIL opens it': 'PIL, open and size',
+    'DataLoader of files': 'PyTorch, files',
+    'webdataset': 'webdataset',
+    'copied': 'a copy',
+}
+"""The names of the candidates beside those that are adopted."""
 WINDOW_COLUMNS = {'bags': 'bags', 'a read of each window by hand': 'by hand'}
 WINDOW_ROWS = ('array(uint8,256,256,3)[]', 'jpeg[]', 'video(30)')
 VIDEO_ROWS = (
@@ -191,6 +201,19 @@ def links(result: Result) -> list[str]:
     })  # fmt: skip
 
 
+def adopt(result: Result) -> list[str]:
+    rows = {}
+    for title, found in result['tables'].items():
+        name = next((each for each in ADOPT_PEERS if each in found['cells']), '')
+        theirs = table(result['tables'], title, name)
+        label = title + (', ms' if found['unit'] == 'ms' else '')
+        rows[label] = [
+            table(result['tables'], title, 'adopted'),
+            theirs and f'{theirs} ({ADOPT_PEERS[name]})',
+        ]
+    return markdown(ADOPT_COLUMNS, rows)
+
+
 def windows(result: Result) -> list[str]:
     columns = WINDOW_COLUMNS.values()
     return markdown(WINDOW_COLUMNS, {
@@ -213,6 +236,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], list[str]]]] = {
     'windows': ('windows', windows),
     'durability': ('durability', durability),
     'links': ('links', links),
+    'adopt': ('adopt', adopt),
 }
 """By the name of a section of the documents: the file of results, and what makes its lines."""
 
