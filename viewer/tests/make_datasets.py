@@ -542,6 +542,94 @@ def write_episode(folder):
             writer.append({**row, 'label': index % 2, 'caption': f'photo {index}'})
 
 
+def write_drawn(folder):
+    """What is drawn over an image, arrays that are pictures, and metadata that does not fit."""
+    image = np.full((60, 80, 3), 200, np.uint8)
+    mask = np.zeros((60, 80), np.uint8)
+    mask[10:30, 20:50] = 2
+    over = {'over': 'photo'}
+    fields = {
+        'boxes': {**over, 'format': 'xywh', 'labels': 'box_labels', 'names': ['x', 'y', 'w', 'h']},
+        'points': {**over, 'format': 'xyv', 'edges': [[0, 1], [1, 9]], 'normalized': True},
+        'mask': {**over, 'classes': ['none', 'cat', 'dog']},
+        'small_mask': over,
+        'odd': {**over, 'format': 'spiral'},
+        'lost': {'over': 'no_such_field'},
+        'over_text': {'over': 'title'},
+        'few_labels': {**over, 'labels': 'title'},
+        'no_labels': {**over, 'labels': 'gone'},
+        'many': {**over, 'format': 'xyxy'},
+        'semantic': {'classes': ['void', 'road']},
+        'depth': {'unit': 'm'},
+        'scan': {'names': ['x', 'y', 'z']},
+        'label': {'classes': [f'class {k}' for k in range(70_000)]},
+    }
+    boxes = np.array([[10, 10, 20, 30], [70, 50, 20, 30]], np.float32)
+    y, x = np.mgrid[:60, :80]
+    datapoint = {
+        'title': 'a cat',
+        'photo': image,
+        'boxes': boxes,
+        'box_labels': ['cat', 'dog'],
+        'points': np.array([[0.25, 0.5, 2], [0.5, 0.5, 1], [0.75, 0.5, 0]], np.float32),
+        'mask': mask,
+        'small_mask': mask[::2, ::4] > 0,
+        'odd': boxes,
+        'lost': boxes,
+        'over_text': boxes,
+        'few_labels': boxes,
+        'no_labels': boxes,
+        'many': np.zeros((250_000, 4), np.float32),
+        'semantic': (x // 40).astype(np.uint8),
+        'labels': (y * 80 + x).astype(np.int32) * 14,
+        'depth': (x / 10).astype(np.float32),
+        'colors': image,
+        'normal': np.stack([x / 40 - 1, y / 60, 0 * x], -1).astype(np.float32),
+        'voxels': np.zeros((9, 10, 11), np.uint8),
+        'scan': np.stack([x, y, x * y], -1)[::6, ::8].reshape(-1, 3),
+        'colored': np.random.default_rng(0).random((300, 6), np.float32),
+        'waves': np.array([1 - 2j, 0.1 + 3j]),
+        'third': 1 / 3,
+        'short': 0.1,
+        'label': 69_999,
+        'gray': np.arange(4800).astype(np.uint8).reshape(60, 80),
+    }
+    datapoint['voxels'][:, 3, 4] = np.arange(9)
+    spec = {
+        'title': 'utf8',
+        'photo': 'png',
+        'boxes': 'array(float32,4)[]',
+        'box_labels': 'utf8[]',
+        'points': 'array(float32,?,3)',
+        'mask': 'png',
+        'small_mask': 'array(bool,30,20)',
+        'odd': 'array(float32,4)[]',
+        'lost': 'array(float32,4)[]',
+        'over_text': 'array(float32,4)[]',
+        'few_labels': 'array(float32,4)[]',
+        'no_labels': 'array(float32,4)[]',
+        'many': 'array(float32,4)[]',
+        'semantic': 'array(uint8,60,80)',
+        'labels': 'array(int32,60,80)',
+        'depth': 'array(float32,60,80)',
+        'colors': 'array(uint8,60,80,3)',
+        'normal': 'array(float32,60,80,3)',
+        'voxels': 'array(uint8,9,10,11)',
+        'scan': 'array(float32,?,3)',
+        'colored': 'array(float32,?,6)',
+        'waves': 'array(complex64,?)',
+        'third': 'float',
+        'short': 'float(4)',
+        'label': 'int',
+        'gray': 'png',
+    }
+    fields['labels'] = fields['label']
+    datapoint['scan'] = datapoint['scan'].astype(np.float32)
+    datapoint['waves'] = datapoint['waves'].astype(np.complex64)
+    with bags.DatasetWriter(folder / 'drawn', spec, metadata={'fields': fields}) as writer:
+        writer.append(datapoint)
+
+
 def write_notebook(folder):
     """What notebooks show of a dataset, of a view and of a damaged dataset."""
     with bags.open(folder / 'media') as media, bags.open(folder / 'damaged') as damaged:
@@ -566,6 +654,7 @@ def main():
     write_sounds(folder)
     write_gaps(folder)
     write_episode(folder)
+    write_drawn(folder)
     write_notebook(folder)
     write_depth(folder)
     (folder / 'pixels.json').write_text(json.dumps(write_photos(folder)))

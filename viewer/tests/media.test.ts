@@ -8,7 +8,7 @@ import {Dataset} from '../src/bags/dataset';
 import {RangeCache} from '../src/bags/ranges';
 import {readMatroska} from '../src/media/matroska';
 import {readMp4} from '../src/media/mp4';
-import {decodeDeepPng, isDeepPng} from '../src/media/png';
+import {decodeGrayPng, isDeepPng} from '../src/media/png';
 import {transform} from '../src/media/sound';
 import {soundRate} from '../src/media/sound_rate';
 import {passes} from '../src/page/filter';
@@ -86,7 +86,7 @@ describe('16-bit PNG', () => {
     for (const {png, values} of images) {
       const data = Uint8Array.from(Buffer.from(png, 'base64'));
       expect(isDeepPng(data)).toBe(true);
-      const {width, height, values: found} = await decodeDeepPng(data);
+      const {width, height, values: found} = await decodeGrayPng(data);
       expect([width, height]).toEqual([31, 17]);
       expect(Array.from(found)).toEqual(values);
     }
@@ -94,7 +94,7 @@ describe('16-bit PNG', () => {
 
   test('a cut off one is an error', async () => {
     const data = Uint8Array.from(Buffer.from(images[0].png, 'base64'));
-    await expect(decodeDeepPng(data.subarray(0, data.length >> 1))).rejects.toThrow();
+    await expect(decodeGrayPng(data.subarray(0, data.length >> 1))).rejects.toThrow();
   });
 });
 

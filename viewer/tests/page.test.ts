@@ -368,8 +368,8 @@ describe('datapoint', () => {
     for (const name of images) await expect.poll(() => panel(`${name}_image`).textContent()).toContain('32 × 24, ');
     const texts = {
       bool: 'true', int: '-3', uint: '65000', float: '0.125', i64: '-1099511627776', u64: '1099511627776', utf8: 'a text', bytes: '00 01',
-      json: 'a: 2 items', msgpack: 'b: 2', tree: 'c: <i8 (3)', array_free: '1111', array_bool: '101', array_complex: '50', array_text: 'éabc',
-      times: '2026-01-02T03:04:05.678ZNaT', spans: '90', small_4: '1-1.5NaN0.00195313', small_5: '1-3Infinity0.0000152588', brain: '1-3',
+      json: 'a: 2 items', msgpack: 'b: 2', tree: 'c: <i8 (3)', array_free: '1111', array_bool: '101', array_complex: '3+4j', array_text: 'éabc',
+      times: '2026-01-02T03:04:05.678ZNaT', spans: '90', small_4: '1-1.5NaN0.001953125', small_5: '1-3Infinity0.000015258789', brain: '1-3',
       missing: 'None', none: 'None', empty: '0 items',
     };
     for (const [name, text] of Object.entries(texts)) await expect.poll(() => panel(name).textContent(), {message: name}).toContain(text);
@@ -381,6 +381,84 @@ describe('datapoint', () => {
     await page.reload();
     await expect.poll(() => page.locator('.card img, .card canvas').count()).toBe(9);
     await shot('grid-formats');
+  });
+
+  test('boxes, keypoints and masks over their image, with toggles and opacity', async () => {
+    await open('drawn', 'view=datapoint');
+    const photo = panel('photo');
+    await photo.locator('[data-layer="mask"] image').waitFor();
+    const boxes = photo.locator('[data-layer="boxes"] rect');
+    expect(await boxes.evaluateAll(found => found.map(box => ['x', 'y', 'width', 'height'].map(name => Number(box.getAttribute(name))))))
+      .toEqual([[10, 10, 20, 30], [70, 50, 20, 30]]);
+    expect(await photo.locator('[data-layer="boxes"] text').allTextContents()).toEqual(['cat', 'dog']);
+    // Of normalized points the one with visibility 0 is not drawn, nor an edge to a point that is not there.
+    expect(await photo.locator('[data-layer="points"] circle').evaluateAll(found => found.map(point => Number(point.getAttribute('cx'))))).toEqual([20, 40]);
+    expect(await photo.locator('[data-layer="points"] line').count()).toBe(1);
+    await photo.getByText('dog').last().waitFor();  // The legend of the mask.
+    const problems_ = ['boxes: 1 of 2 reach outside of the image', 'small_mask: 20 × 30 pixels, stretched over 80 × 60', 'odd: format: expected one of xyxy',
+      'few_labels: 2 rows, 1 labels in title', 'no_labels: labels: there is no field "gone"', 'many: the first 2,000 of 20,000'];
+    for (const text of problems_) await photo.getByText(text).first().waitFor();
+    await panel('lost').getByText('over: there is no field "no_such_field"').waitFor();
+    await panel('over_text').getByText('over: title is utf8, and only images are drawn over').waitFor();
+    await shot('drawn');
+    const image = (await photo.locator('img').boundingBox())!, overlay = (await photo.locator('svg.overlay').boundingBox())!;
+    expect([overlay.x - image.x, overlay.width - image.width, overlay.height - image.height].every(difference => Math.abs(difference) < 1)).toBe(true);
+    await photo.getByLabel('Opacity').fill('0.2');
+    expect(await photo.locator('[data-layer="mask"] image').getAttribute('opacity')).toBe('0.2');
+    await photo.getByLabel('boxes', {exact: true}).click();
+    expect(await photo.locator('[data-layer="boxes"]').count()).toBe(0);
+    await open('drawn', 'fields=photo&fields=semantic&fields=normal&fields=colored');
+    await page.reload();
+    await expect.poll(() => page.locator('.card [data-layer="boxes"] rect').count()).toBe(2);
+    await expect.poll(() => page.locator('.card canvas').count()).toBe(3);
+    await shot('grid-drawn');
+    expect(problems).toEqual([]);
+  });
+
+  test('arrays as pictures, slices, clouds and tables, with names and units', async () => {
+    await open('drawn', 'view=datapoint');
+    await panel('semantic').getByText('road').waitFor();
+    const colors = (field: string) => panel(field).locator('canvas').evaluate(canvas => {
+      const {width, height} = canvas as HTMLCanvasElement;
+      const {data} = (canvas as HTMLCanvasElement).getContext('2d')!.getImageData(0, 0, width, height);
+      return new Set(new Uint32Array(data.buffer)).size;
+    });
+    expect(await colors('semantic')).toBe(2);
+    expect(await panel('gray').locator('img').count()).toBe(1);  // A photograph stays one.
+    await panel('labels').getByText('and 4,776 more labels').waitFor();
+    await panel('labels').getByText('class 14', {exact: true}).waitFor();
+    await panel('depth').getByText('7.9 m').waitFor();
+    await panel('normal').getByText('colours from -1 to 1').waitFor();
+    expect(await colors('colors')).toBe(1);
+    await panel('voxels').getByText('4 of 9').waitFor();
+    const slice = await colors('voxels');
+    await panel('voxels').getByLabel('Slice').fill('0');
+    expect([slice, await colors('voxels')]).toEqual([2, 1]);
+    await panel('voxels').getByLabel('Axis').selectOption('2');
+    await panel('voxels').getByText('5 of 11').waitFor();
+    for (const field of ['scan', 'colored']) {
+      const canvas = panel(field).locator('canvas');
+      const before = await canvas.evaluate(element => (element as HTMLCanvasElement).toDataURL());
+      const {x, y} = (await canvas.boundingBox())!;
+      await page.mouse.move(x + 50, y + 50);
+      await page.mouse.down();
+      await page.mouse.move(x + 120, y + 70);
+      await page.mouse.up();
+      await expect.poll(() => canvas.evaluate(element => (element as HTMLCanvasElement).toDataURL())).not.toBe(before);
+    }
+    await panel('colored').getByText('Numbers').click();
+    await panel('colored').locator('.u-over').waitFor();
+    expect(await panel('boxes').locator('tr').allTextContents()).toEqual(['xywh', '10102030', '70502030']);
+    await panel('many').getByText('and 19,900 more rows').waitFor();
+    expect(await panel('waves').locator('td').allTextContents()).toEqual(['1-2j', '0.1+3j']);
+    expect(await panel('third').textContent()).toContain('0.3333333333333333');
+    expect(await panel('short').locator('.big').textContent()).toBe('0.1');
+    expect(await panel('label').locator('.big').textContent()).toBe('class 69999 69999');
+    expect(await page.locator('.panel > .failure').count()).toBe(2);
+    await page.setViewportSize({width: 390, height: 844});
+    expect(await page.evaluate(() => document.querySelector('.panels')!.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
+    await shot('drawn-phone');
+    expect(problems).toEqual([]);
   });
 
   test('fields with a zstd dictionary', async () => {

@@ -7,6 +7,9 @@ import type {FieldType} from './spec';
 
 /** Numbers with a shape, in C order. */
 export class NdArray {
+  /** Of complex numbers: each as text; `data` has their magnitudes. */
+  complex?: string[];
+
   constructor(readonly dtype: string, readonly shape: number[], readonly data: ArrayLike<number> | string[]) {}
 
   get isNumeric(): boolean {
@@ -110,7 +113,14 @@ function checked(dtype: string, shape: number[], data: Uint8Array): NdArray {
   const bytes = count * itemSize(dtype);
   expect(shape.every(length => Number.isInteger(length) && length >= 0) && bytes === data.length,
     `${bytes} bytes for ${dtype} of shape (${shape}), got ${data.length}`);
-  return new NdArray(dtype, shape, elements(dtype, data));
+  const array = new NdArray(dtype, shape, elements(dtype, data));
+  const {code, size, big} = codeOf(dtype);
+  if (code === 'c') {
+    const parts = elements(`${big ? '>' : '<'}f${size / 2}`, data) as ArrayLike<number>;
+    const text = (value: number) => String(size === 8 ? Number(value.toPrecision(7)) : value);
+    array.complex = Array.from({length: count}, (_, i) => `${text(parts[2 * i])}${parts[2 * i + 1] < 0 ? '-' : '+'}${text(Math.abs(parts[2 * i + 1]))}j`);
+  }
+  return array;
 }
 
 const NAMES: Record<string, string> = {

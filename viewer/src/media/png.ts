@@ -1,4 +1,4 @@
-// PNGs of 16 bits, of which browsers show 8: depth, heights, masks.
+// PNGs of one channel as numbers: depth of 16 bits, of which browsers show 8, and masks.
 
 export interface Pixels {
   width: number;
@@ -9,13 +9,19 @@ export interface Pixels {
 
 const MAX_PIXELS = 1 << 26;
 
-/** Tells whether a record is a PNG of one channel of 16 bits. */
-export function isDeepPng(data: Uint8Array): boolean {
-  return data.length > 33 && data[0] === 0x89 && data[1] === 0x50 && data[24] === 16 && data[25] === 0 && data[28] === 0;
+/** Returns the bits of a PNG of one channel, 8 or 16; null of any other record. */
+export function bitsOfGrayPng(data: Uint8Array): number | null {
+  const isGray = data.length > 33 && data[0] === 0x89 && data[1] === 0x50 && data[25] === 0 && data[28] === 0;
+  return isGray && (data[24] === 8 || data[24] === 16) ? data[24] : null;
 }
 
-/** Decodes a PNG of one channel of 16 bits. */
-export async function decodeDeepPng(data: Uint8Array): Promise<Pixels> {
+/** Tells whether a record is a PNG of one channel of 16 bits. */
+export function isDeepPng(data: Uint8Array): boolean {
+  return bitsOfGrayPng(data) === 16;
+}
+
+/** Decodes a PNG of one channel of 8 or 16 bits. */
+export async function decodeGrayPng(data: Uint8Array): Promise<Pixels> {
   const view = new DataView(data.buffer, data.byteOffset, data.length);
   const width = view.getUint32(16), height = view.getUint32(20);
   if (!width || !height || width * height > MAX_PIXELS) throw new Error(`an image of ${width} × ${height} pixels is too large`);
@@ -26,14 +32,14 @@ export async function decodeDeepPng(data: Uint8Array): Promise<Pixels> {
     if (view.getUint32(at + 4) === 0x49444154) parts.push(data.subarray(at + 8, at + 8 + length));
     at += 12 + length;
   }
-  const stride = 2 * width + 1;
+  const size = data[24] / 8, stride = size * width + 1;
   const rows = await inflate(new Blob(parts as BlobPart[]), stride * height);
   const values = new Uint16Array(width * height);
-  let above = new Uint8Array(2 * width);
+  let above = new Uint8Array(size * width);
   for (let y = 0; y < height; y++) {
     const row = rows.subarray(y * stride + 1, (y + 1) * stride);
-    restore(rows[y * stride], row, above);
-    for (let x = 0; x < width; x++) values[y * width + x] = (row[2 * x] << 8) | row[2 * x + 1];
+    restore(rows[y * stride], row, above, size);
+    for (let x = 0; x < width; x++) values[y * width + x] = size === 1 ? row[x] : (row[2 * x] << 8) | row[2 * x + 1];
     above = row as Uint8Array<ArrayBuffer>;
   }
   return {width, height, values};
@@ -57,10 +63,10 @@ async function inflate(blob: Blob, size: number): Promise<Uint8Array> {
   return data;
 }
 
-function restore(filter: number, row: Uint8Array, above: Uint8Array): void {
+function restore(filter: number, row: Uint8Array, above: Uint8Array, size: number): void {
   if (filter > 4) throw new Error(`filter ${filter} is none of PNG`);
   for (let i = 0; i < row.length; i++) {
-    const left = i >= 2 ? row[i - 2] : 0, up = above[i], corner = i >= 2 ? above[i - 2] : 0;
+    const left = i >= size ? row[i - size] : 0, up = above[i], corner = i >= size ? above[i - size] : 0;
     if (filter === 1) row[i] += left;
     else if (filter === 2) row[i] += up;
     else if (filter === 3) row[i] += (left + up) >> 1;

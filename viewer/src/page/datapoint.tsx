@@ -9,6 +9,7 @@ import {Clock, useTime} from './clock';
 import {timeText} from './format';
 import {ImagePanel} from './image';
 import {isForTarget} from './keys';
+import {overProblem} from './overlay';
 import {linkTo, navigate, readRoute, type Route, shownIn} from './route';
 import {SequencePanel} from './sequence';
 import {SoundPanel} from './sound';
@@ -112,7 +113,7 @@ function groupOf(dataset: Dataset, field: string): 'values' | 'media' | 'others'
 function Field(props: FieldProps) {
   const {dataset, field} = props;
   const type = dataset.type(field), kind = kindOf(type);
-  const {unit} = dataset.facts(field);
+  const {unit} = dataset.facts(field), problem = overProblem(dataset, field);
   const wide = kind === 'audio' || type.sequence && ['array', 'number'].includes(kind);
   const Panel = kind === 'video' ? VideoPanel : kind === 'audio' && !type.sequence ? SoundPanel
     : type.sequence ? SequencePanel : kind === 'image' ? ImagePanel : ValuePanel;
@@ -120,6 +121,7 @@ function Field(props: FieldProps) {
     <section class={wide ? 'panel wide' : kind === 'text' ? 'panel words' : 'panel'} data-field={field} tabIndex={-1}>
       <header><b>{field}</b><code title={type.text}>{type.text}</code>{typeof unit === 'string' && <span class="faint">{unit}</span>}</header>
       <Boundary><Panel {...props} /></Boundary>
+      {problem && <div class="failure">{problem}</div>}
     </section>
   );
 }

@@ -21,6 +21,16 @@ export function numberText(value: unknown): string {
   return String(value);
 }
 
+/** A number with the digits that tell it from its neighbours: of float32 if it is one, else of float64. */
+export function exactText(value: unknown): string {
+  if (typeof value !== 'number' || !Number.isFinite(value) || Number.isInteger(value) || Math.fround(value) !== value) return String(value);
+  for (let digits = 1; digits < 9; digits++) {
+    const short = Number(value.toPrecision(digits));
+    if (Math.fround(short) === value) return String(short);
+  }
+  return String(Number(value.toPrecision(9)));
+}
+
 export function timeText(seconds: number): string {
   const minutes = Math.floor(seconds / 60);
   return `${minutes}:${(seconds - 60 * minutes).toFixed(3).padStart(6, '0')}`;

@@ -6,7 +6,7 @@ import type {Dataset} from '../bags/dataset';
 import {kindOf} from '../bags/values';
 import {isForTarget} from './keys';
 import {linkTo, navigate, type Route, shownIn} from './route';
-import {Thumbnail} from './thumbnail';
+import {pictureShape, Thumbnail} from './thumbnail';
 
 /** Pixels that a browser scrolls exactly; a longer grid is mapped to these. */
 const MAX_PIXELS = 8_000_000;
@@ -50,7 +50,7 @@ export function Grid({dataset, route, rows, marks, toggleMark}: Props) {
   const [, redraw] = useState(0);
   const columns = Math.max(1, Math.floor((size.width - GAP) / (CARD_WIDTH + GAP)));
   const cardWidth = Math.floor((size.width - GAP) / columns) - GAP;
-  const heightOf = (name: string) => dataset.type(name).sequence && kindOf(dataset.type(name)) === 'number' ? 62 : HEIGHTS[kindOf(dataset.type(name))];
+  const heightOf = (name: string) => dataset.type(name).sequence && kindOf(dataset.type(name)) === 'number' ? 62 : pictureShape(dataset.type(name)) ? HEIGHTS.image : HEIGHTS[kindOf(dataset.type(name))];
   const cardHeight = HEADER + fields.reduce((sum, name) => sum + heightOf(name), 0) + 8;
   const rowHeight = cardHeight + GAP;
   const length = Math.ceil(count / columns) * rowHeight + GAP;

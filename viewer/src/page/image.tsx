@@ -3,52 +3,81 @@
 import type {ComponentChildren} from 'preact';
 import {useEffect, useLayoutEffect, useRef, useState} from 'preact/hooks';
 
-import {type Drawn, drawValues} from '../media/colors';
-import {decodeDeepPng, isDeepPng} from '../media/png';
+import type {FieldFacts} from '../bags/dataset';
+import type {Drawn} from '../media/colors';
+import {bitsOfGrayPng} from '../media/png';
 import type {FieldProps} from './datapoint';
-import {bytesText, numberText} from './format';
+import {bytesText} from './format';
 import {mimeOf, useBlobUrl, useLoaded} from './load';
+import {type Layer, useLayers, useOverlay} from './overlay';
+import {Canvas, drawRecord, Legend} from './picture';
 import {Failure} from './thumbnail';
+
+const NO_LAYERS: Layer[] = [];
 
 export function ImagePanel({dataset, index, field}: FieldProps) {
   const loaded = useLoaded(() => dataset.records(index, field), [dataset, index, field]);
+  const layers = useLayers(dataset, index, field);
   if (loaded.state === 'error') return <Failure error={loaded.error} />;
   if (loaded.state === 'loading') return <div class="zoom loading" />;
-  return loaded.value ? <ImageRecord data={loaded.value[0]} word={dataset.type(field).word} /> : <span class="faint">None</span>;
+  if (!loaded.value) return <span class="faint">None</span>;
+  return <ImageRecord data={loaded.value[0]} word={dataset.type(field).word} facts={dataset.facts(field)} layers={layers} />;
+}
+
+interface RecordProps {
+  data: Uint8Array;
+  word: string;
+  facts: FieldFacts;
+  layers?: Layer[];
 }
 
 /** An image as it is stored. */
-export function ImageRecord({data, word}: {data: Uint8Array; word: string}) {
-  return isDeepPng(data) ? <DeepImage data={data} /> : <BrowserImage data={data} word={word} />;
+export function ImageRecord(props: RecordProps) {
+  return bitsOfGrayPng(props.data) ? <NumbersImage {...props} /> : <BrowserImage {...props} />;
 }
 
-function BrowserImage({data, word}: {data: Uint8Array; word: string}) {
+function BrowserImage({data, word, layers = NO_LAYERS}: RecordProps) {
   const url = useBlobUrl(data, mimeOf(word));
   const [size, setSize] = useState<[number, number] | null>(null);
   const [broken, setBroken] = useState(false);
   useEffect(() => setBroken(false), [data]);
+  const {drawing, controls} = useOverlay(layers, size);
   if (broken) return <Failure error={new Error(`the browser cannot decode this image (${bytesText(data.length)}): it is damaged, or of a format that the browser lacks`)} />;
   return <>
     <Zoom size={size}>
       {url && <img src={url} alt="" draggable={false} onError={() => setBroken(true)}
         onLoad={({currentTarget: {naturalWidth, naturalHeight}}) => setSize([naturalWidth, naturalHeight])} />}
+      {drawing}
     </Zoom>
+    {controls}
     <div class="controls faint">{size && `${size[0]} × ${size[1]}, `}{bytesText(data.length)}</div>
   </>;
 }
 
-function DeepImage({data}: {data: Uint8Array}) {
-  const loaded = useLoaded(async () => drawValues(await decodeDeepPng(data), true), [data]);
+/** A PNG of one channel: depth, or labels, or else what the browser shows. */
+function NumbersImage(props: RecordProps) {
+  const {data, facts, layers} = props;
+  const loaded = useLoaded(() => drawRecord(data, facts), [data]);
   if (loaded.state === 'error') return <Failure error={loaded.error} />;
-  return loaded.state === 'loading' ? <div class="zoom loading" /> : <DrawnImage drawn={loaded.value} note={`16 bits, ${bytesText(data.length)}`} />;
+  if (loaded.state === 'loading') return <div class="zoom loading" />;
+  if (!loaded.value) return <BrowserImage {...props} />;
+  return <DrawnImage drawn={loaded.value} facts={facts} layers={layers} note={`${bitsOfGrayPng(data)} bits, ${bytesText(data.length)}`} />;
 }
 
-export function DrawnImage({drawn: {image, range}, note}: {drawn: Drawn; note: string}) {
-  const canvas = useRef<HTMLCanvasElement>(null);
-  useLayoutEffect(() => canvas.current!.getContext('2d')!.putImageData(image, 0, 0), [image]);
+interface DrawnProps {
+  drawn: Drawn;
+  facts: FieldFacts;
+  note: string;
+  layers?: Layer[];
+}
+
+export function DrawnImage({drawn, facts, note, layers = NO_LAYERS}: DrawnProps) {
+  const {width, height} = drawn.image;
+  const {drawing, controls} = useOverlay(layers, [width, height]);
   return <>
-    <Zoom size={[image.width, image.height]}><canvas ref={canvas} width={image.width} height={image.height} /></Zoom>
-    <div class="controls faint">{image.width} × {image.height}, {range ? `${numberText(range[0])} (dark) … ${numberText(range[1])} (bright), ` : ''}{note}</div>
+    <Zoom size={[width, height]}><Canvas image={drawn.image} />{drawing}</Zoom>
+    {controls}
+    <div class="controls faint"><span>{width} × {height}, {note}</span><Legend drawn={drawn} facts={facts} /></div>
   </>;
 }
 

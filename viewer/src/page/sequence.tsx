@@ -12,6 +12,7 @@ import {countText, shortText, timeText} from './format';
 import {DrawnImage, ImageRecord} from './image';
 import {useLoaded} from './load';
 import {SoundPanel} from './sound';
+import {MAX_ROWS, NumberTable, rowsOf} from './table';
 import {Failure, seriesOf} from './thumbnail';
 import {Tokens, ValueView} from './value';
 
@@ -73,12 +74,16 @@ function AllItems(props: Props) {
   const loaded = useLoaded(() => dataset.value(index, field, 0, MAX_ITEMS) as Promise<unknown[]>, [dataset, index, field]);
   const values = loaded.state === 'ready' ? loaded.value : null;
   const series = useMemo(() => values && seriesOf(values), [values]);
+  const facts = dataset.facts(field);
   if (loaded.state === 'error') return <Failure error={loaded.error} />;
   if (!values) return <div class="loading" />;
   const note = values.length < count ? <div class="faint">the first {values.length.toLocaleString('en')} of {countText(count, 'item')}</div> : null;
+  // Boxes, and other short lists of rows that have no times.
+  const rows = times || !(values[0] instanceof NdArray) || values[0].shape[values[0].shape.length - 1] > 8 ? null : rowsOf(values);
+  if (rows && (typeof facts.over === 'string' || rows.length <= MAX_ROWS)) return <><NumberTable rows={rows} names={facts.names} />{note}</>;
   if (series) return <><Curve series={series} times={times} names={dataset.facts(field).names} clock={clock} />{note}</>;
-  const drawn = values[item] instanceof NdArray ? drawArray(values[item]) : null;
-  if (drawn) return <><DrawnImage drawn={drawn} note={values[item] instanceof NdArray ? values[item].dtype : ''} /><Place {...props} item={item} /></>;
+  const drawn = values[item] instanceof NdArray ? drawArray(values[item], facts.classes) : null;
+  if (drawn) return <><DrawnImage drawn={drawn} facts={facts} note={values[item] instanceof NdArray ? values[item].dtype : ''} /><Place {...props} item={item} /></>;
   return <><Tokens values={values} current={clock.unit === 'items' ? undefined : item} />{note}</>;
 }
 
@@ -96,7 +101,7 @@ function ItemByItem(props: Props) {
   const loaded = useLoaded(async () => kind === 'tree' ? (await dataset.value(index, field, item, item + 1) as unknown[])[0]
     : (await dataset.records(index, field, item, item + 1))![0], [dataset, index, field, item]);
   const shown = loaded.state === 'error' ? <Failure error={loaded.error} /> : loaded.state === 'loading' ? <div class={kind === 'image' ? 'zoom' : 'loading'} />
-    : kind === 'image' ? <ImageRecord data={loaded.value as Uint8Array} word={type.word} /> : kind === 'tree' ? <ValueView value={loaded.value} />
+    : kind === 'image' ? <ImageRecord data={loaded.value as Uint8Array} word={type.word} facts={dataset.facts(field)} /> : kind === 'tree' ? <ValueView value={loaded.value} />
       : <span>{shortText(loaded.value)}</span>;
   return <>{shown}<Place {...props} item={item} /></>;
 }

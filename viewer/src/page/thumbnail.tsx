@@ -2,14 +2,17 @@
 
 import {useEffect, useState} from 'preact/hooks';
 
-import type {Dataset} from '../bags/dataset';
+import type {Dataset, FieldFacts} from '../bags/dataset';
+import type {FieldType} from '../bags/spec';
 import {kindOf, NdArray} from '../bags/values';
-import {drawValues} from '../media/colors';
-import {decodeDeepPng, isDeepPng} from '../media/png';
-import {bytesText, numberText, shortText} from './format';
+import {drawArray, drawValues, isDrawn, sliceOf} from '../media/colors';
+import {drawCloud, isCloud} from './cloud';
+import {bytesText, exactText, shortText} from './format';
 import {mediaUrl, mimeOf, releaseUrl, useBlobUrl, useLoaded} from './load';
 import {dataUrl} from './route';
 import {readClip} from './clip';
+import {Drawing, fieldsOver, useLayers} from './overlay';
+import {Canvas, className, drawRecord} from './picture';
 import {Sparkline} from './sparkline';
 
 /** Larger images are only shown on the page of their datapoint. */
@@ -49,12 +52,13 @@ function ImageThumbnail({dataset, index, field}: Props) {
     const count = type.sequence ? await dataset.count(index, field) : 1;
     const size = location ? location.stop - location.start : 0;
     const data = location && size <= MAX_THUMBNAIL_BYTES ? (await dataset.records(index, field, 0, 1))![0] : null;
-    // Of more than 8 bits, browsers show little.
-    const drawn = data && isDeepPng(data) ? drawValues(await decodeDeepPng(data), true).image : null;
+    // Of more than 8 bits, and of labels, browsers show little.
+    const drawn = data ? (await drawRecord(data, dataset.facts(field)))?.image : null;
     return {data, size, count, drawn};
   }, [dataset, index, field], DELAY);
   const url = useBlobUrl(loaded.state === 'ready' && !loaded.value.drawn ? loaded.value.data : null, mimeOf(type.word));
   const [broken, setBroken] = useState(false);
+  const [pixels, setPixels] = useState<[number, number] | null>(null);
   useEffect(() => setBroken(false), [url]);
   if (loaded.state === 'error') return <Failure error={loaded.error} />;
   if (loaded.state === 'loading') return <span class="thumb loading" />;
@@ -64,11 +68,18 @@ function ImageThumbnail({dataset, index, field}: Props) {
   if (broken) return <Failure error={new Error('the browser cannot decode this image')} />;
   return (
     <span class="thumb">
-      {drawn && <canvas width={drawn.width} height={drawn.height} ref={canvas => canvas?.getContext('2d')!.putImageData(drawn, 0, 0)} />}
-      {url && <img src={url} alt="" decoding="async" onError={() => setBroken(true)} />}
+      {drawn && <Canvas image={drawn} />}
+      {url && <img src={url} alt="" decoding="async" onError={() => setBroken(true)} onLoad={({currentTarget: {naturalWidth, naturalHeight}}) => setPixels([naturalWidth, naturalHeight])} />}
+      {!type.sequence && (drawn || pixels) && fieldsOver(dataset, field).length > 0
+        && <Layers dataset={dataset} index={index} field={field} size={drawn ? [drawn.width, drawn.height] : pixels!} />}
       {type.sequence && <span class="badge">{count}</span>}
     </span>
   );
+}
+
+function Layers({dataset, index, field, size}: Props & {size: [number, number]}) {
+  const layers = useLayers(dataset, index, field);
+  return layers.length > 0 ? <Drawing layers={layers} size={size} /> : null;
 }
 
 function VideoThumbnail({dataset, index, field}: Props) {
@@ -120,10 +131,10 @@ function ValueThumbnail({dataset, index, field}: Props) {
   if (loaded.state === 'loading') return <span class="line loading" />;
   const {value, count} = loaded.value;
   if (value === null && count === null || value === null && type.optional) return <Absent />;
-  const {classes} = dataset.facts(field);
-  if (typeof value === 'number' && Array.isArray(classes) && typeof classes[value] === 'string') {
-    return <span class="line"><b>{classes[value]}</b> <span class="faint">{value}</span></span>;
-  }
+  const facts = dataset.facts(field), label = type.sequence ? undefined : className(facts.classes, value);
+  if (label !== undefined) return <span class="line"><b>{label}</b> <span class="faint">{String(value)}</span></span>;
+  const image = value instanceof NdArray ? pictureOf(value, facts) : null;
+  if (image) return <span class={pictureShape(type) ? 'thumb' : 'thumb low'} title={shortText(value)}><Canvas image={image} /></span>;
   if (typeof value === 'string') return <span class="text">{value.slice(0, 400)}</span>;
   const series = seriesOf(value);
   if (series) {
@@ -135,7 +146,23 @@ function ValueThumbnail({dataset, index, field}: Props) {
     return <span class="text"><span class="faint">{count}:</span> {text.slice(0, 400)}</span>;
   }
   return <span class={typeof value === 'number' || typeof value === 'bigint' ? 'line number' : 'text'}>
-    {typeof value === 'number' ? numberText(value) : shortText(value)}</span>;
+    {typeof value === 'number' ? exactText(value) : shortText(value)}</span>;
+}
+
+/** Tells whether a type's shape says that its arrays are pictures. */
+export function pictureShape({word, args, sequence}: FieldType): boolean {
+  return word === 'array' && !sequence && isDrawn(args.slice(1).map(Number));
+}
+
+/** Draws what is a picture on the page of its datapoint: an array, the middle slice of one, or a cloud. */
+function pictureOf(array: NdArray, facts: FieldFacts): ImageData | null {
+  const drawn = drawArray(array, facts.classes);
+  if (drawn) return drawn.image;
+  if (array.isNumeric && array.shape.length === 3 && isDrawn(array.shape)) {
+    const axis = [0, 1, 2].find(each => array.shape.every((length, other) => other === each || length >= 8))!;
+    return drawValues(sliceOf(array, axis, array.shape[axis] >> 1), false).image;
+  }
+  return isCloud(array, facts).first ? drawCloud(array, 160, 0.6, 0.4) : null;
 }
 
 /** Returns the numbers of a value, one series for each column, if it has at least two positions. */

@@ -2,13 +2,17 @@
 
 import {useMemo, useState} from 'preact/hooks';
 
+import type {FieldFacts} from '../bags/dataset';
 import {kindOf, NdArray} from '../bags/values';
-import {drawArray} from '../media/colors';
+import {drawArray, drawValues, isDrawn, rangeOf, sliceOf} from '../media/colors';
+import {Cloud, isCloud} from './cloud';
 import {Curve} from './curve';
 import type {FieldProps} from './datapoint';
-import {bytesText, numberText, shortText} from './format';
+import {bytesText, exactText, shortText} from './format';
 import {DrawnImage} from './image';
 import {useLoaded} from './load';
+import {className} from './picture';
+import {NumberTable, rowsOf} from './table';
 import {Failure, seriesOf} from './thumbnail';
 
 const MAX_TEXT = 100_000;
@@ -23,49 +27,69 @@ export function ValuePanel({dataset, index, field}: FieldProps) {
   if (loaded.state === 'loading') return <div class="loading" />;
   const {value} = loaded;
   if (value === null && dataset.type(field).optional) return <span class="faint">None</span>;
-  const {classes, names} = dataset.facts(field);
+  const facts = dataset.facts(field);
   if (kindOf(dataset.type(field)) === 'number') {
-    const label = typeof value === 'number' && Array.isArray(classes) ? classes[value] : undefined;
-    return <div class="big">{typeof label === 'string' && <>{label} </>}<span class={label ? 'faint' : ''}>{numberText(value)}</span></div>;
+    const label = className(facts.classes, value);
+    return <div class="big">{label !== undefined && <>{label} </>}<span class={label === undefined ? '' : 'faint'}>{exactText(value)}</span></div>;
   }
-  return <ValueView value={value} names={names} />;
+  return <ValueView value={value} facts={facts} />;
 }
 
-export function ValueView({value, names}: {value: unknown; names?: unknown}) {
+export function ValueView({value, facts = {}}: {value: unknown; facts?: FieldFacts}) {
   if (typeof value === 'string') return <pre>{value.slice(0, MAX_TEXT)}{value.length > MAX_TEXT && <span class="faint"> … {value.length.toLocaleString('en')} characters</span>}</pre>;
-  if (value instanceof NdArray) return <ArrayView array={value} names={names} />;
+  if (value instanceof NdArray) return <ArrayView array={value} facts={facts} />;
   if (value instanceof Uint8Array) return <Hex data={value} />;
   return <div class="tree"><Tree value={value} open /></div>;
 }
 
-function ArrayView({array, names}: {array: NdArray; names?: unknown}) {
-  const drawn = useMemo(() => drawArray(array), [array]);
+function ArrayView({array, facts}: {array: NdArray; facts: FieldFacts}) {
+  const drawn = useMemo(() => drawArray(array, facts.classes), [array]);
   const series = useMemo(() => seriesOf(array), [array]);
-  const [asCurve, setAsCurve] = useState(false);
+  const cloud = isCloud(array, facts);
   const isTokens = array.shape.length === 1 && /[iu]\d$|int/.test(array.dtype);
-  const note = `${array.dtype} (${array.shape.join(' × ')})`;
-  if (drawn) return <DrawnImage drawn={drawn} note={note} />;
-  const isSmall = array.shape.length <= 2 && array.data.length <= MAX_CELLS && (array.shape[1] ?? array.shape[0] ?? 1) <= 8;
-  const numbers = isTokens && !asCurve ? <Tokens values={Array.from(array.data as ArrayLike<number>)} />
-    : series && !isSmall ? <Curve series={series} times={null} names={names} clock={null} />
-      : array.data.length <= MAX_CELLS ? <Matrix array={array} names={names} />
-        : <pre>{shortText(Array.from(array.data as ArrayLike<number>).slice(0, MAX_CELLS), MAX_TEXT)} …</pre>;
+  const [isOther, setIsOther] = useState(false);
+  const note = `${array.complex && array.data.length > MAX_CELLS ? 'magnitudes of ' : ''}${array.dtype} (${array.shape.join(' × ')})`;
+  if (drawn) return <DrawnImage drawn={drawn} facts={facts} note={note} />;
+  if (array.isNumeric && array.shape.length === 3 && isDrawn(array.shape)) return <Slices array={array} facts={facts} note={note} />;
+  // Cloud and curve, list and curve: the first one is shown until the button is pressed.
+  const other = isTokens && series ? ['Curve', 'List'] : cloud.can ? cloud.first ? ['Numbers', 'Cloud'] : ['Cloud', 'Numbers'] : null;
+  const shown = other && isOther ? other[0] : other?.[1];
+  const isSmall = array.shape.length <= 2 && array.data.length <= MAX_CELLS && ((array.shape[1] ?? array.shape[0] ?? 1) <= 8 || array.complex);
+  const numbers = shown === 'List' || isTokens && !series ? <Tokens values={Array.from(array.data as ArrayLike<number>)} />
+    : shown === 'Cloud' ? <Cloud array={array} />
+      : series && !isSmall && typeof facts.over !== 'string' ? <Curve series={series} times={null} names={facts.names} clock={null} />
+        : <Numbers array={array} names={facts.names} />;
   return <>
     {numbers}
-    <div class="controls faint">{note}{isTokens && series && <button onClick={() => setAsCurve(!asCurve)}>{asCurve ? 'List' : 'Curve'}</button>}</div>
+    <div class="controls faint">{note}{other && <button onClick={() => setIsOther(!isOther)}>{isOther ? other[1] : other[0]}</button>}</div>
   </>;
 }
 
-function Matrix({array: {shape, data}, names}: {array: NdArray; names?: unknown}) {
-  const width = shape.length > 1 ? shape[shape.length - 1] : shape[0] ?? 1;
-  const rows = width ? Array.from({length: data.length / width}, (_, y) => y) : [];
-  const isNamed = Array.isArray(names) && names.length === width;
-  return (
-    <table class="matrix">
-      {isNamed && <thead><tr>{(names as unknown[]).map((name, x) => <th key={x}>{String(name)}</th>)}</tr></thead>}
-      <tbody>{rows.map(y => <tr key={y}>{Array.from({length: width}, (_, x) => <td key={x}>{numberText(data[y * width + x])}</td>)}</tr>)}</tbody>
-    </table>
-  );
+function Numbers({array, names}: {array: NdArray; names?: unknown}) {
+  const rows = rowsOf(array);
+  return rows ? <NumberTable rows={rows} names={names} /> : <Tokens values={Array.from(array.data as ArrayLike<unknown>, value => typeof value === 'number' ? exactText(value) : value)} />;
+}
+
+/** An array of three dimensions, a slice at a time, all in the same colours. */
+function Slices({array, facts, note}: {array: NdArray; facts: FieldFacts; note: string}) {
+  const {shape} = array;
+  const axes = [0, 1, 2].filter(axis => shape.every((length, other) => other === axis || length >= 8));
+  const [axis, setAxis] = useState(axes[0]);
+  const [position, setPosition] = useState(shape[axis] >> 1);
+  const range = useMemo(() => rangeOf(array.data as ArrayLike<number>), [array]);
+  const drawn = useMemo(() => drawValues(sliceOf(array, axis, position), false, range), [array, axis, position]);
+  return <>
+    <DrawnImage drawn={drawn} facts={facts} note={note} />
+    <div class="controls faint">
+      <select aria-label="Axis" value={axis} onChange={event => {
+        const next = Number(event.currentTarget.value);
+        setAxis(next);
+        setPosition(shape[next] >> 1);
+      }}>{axes.map(each => <option key={each} value={each}>axis {each}</option>)}</select>
+      <input type="range" min={0} max={shape[axis] - 1} value={position} aria-label="Slice" onInput={event => setPosition(Number(event.currentTarget.value))} />
+      <span>{position} of {shape[axis]}</span>
+    </div>
+  </>;
 }
 
 /** Short values one after the other: words, tokens. */
@@ -85,7 +109,7 @@ function Tree({name, value, open = false}: {name?: string; value: unknown; open?
   const [shown, setShown] = useState(open);
   const key = name !== undefined && <span class="key">{name}: </span>;
   const isPlain = value === null || typeof value !== 'object' || value instanceof NdArray || value instanceof Uint8Array || value instanceof Date;
-  if (isPlain) return <div>{key}{value instanceof NdArray && value.data.length <= 16 ? `${shortText(value)} ${Array.from(value.data as ArrayLike<number>, numberText).join(' ')}`
+  if (isPlain) return <div>{key}{value instanceof NdArray && value.data.length <= 16 ? `${shortText(value)} ${Array.from(value.data as ArrayLike<number>, exactText).join(' ')}`
     : typeof value === 'string' ? JSON.stringify(value) : shortText(value)}</div>;
   const entries = Array.isArray(value) ? value.map((item, i) => [String(i), item] as const) : Object.entries(value as object);
   return (
