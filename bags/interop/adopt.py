@@ -18,6 +18,7 @@ from bags.interop.imported import BATCH, Comparison, as_named_in_source
 from bags.interop.source import Damaged, Source, list_some
 from bags.links.comparison import LinkComparison
 from bags.storage import store_for
+from bags.storage.urls import without_revision
 from bags.validation import no_field
 
 CHANGED = 'expected a source that only grows: adopt it anew, or pass check_source=False to keep what there is'
@@ -59,9 +60,13 @@ def fields_to_link(source: Source, link: bool | Iterable[str]) -> set[str]:
 
 
 def linked_folders(folders: Collection[str]) -> list[str]:
-    """Returns the folder that all linked files are below; their folders if there is none."""
+    """Returns the folder that all linked files are below; their folders if there is none.
+
+    Repositories of a hub have no revision, so that they permit those of later updates, too.
+    """
     if not folders:
         return []
+    folders = {without_revision(each) for each in folders}
     parts = [each.split('/') for each in folders]
     pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(min(parts), max(parts), strict=False))
     common = '/'.join(part for part, _ in pairs)

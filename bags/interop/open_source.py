@@ -23,6 +23,7 @@ from bags.interop.source import Source, find_filesystem, list_files, list_paths,
 from bags.interop.target import UNFINISHED
 from bags.interop.webdataset import TarSource, is_tar
 from bags.interop.zip_files import Zip
+from bags.storage import store_for
 from bags.storage.urls import plain_path
 from bags.validation import one_of
 
@@ -75,6 +76,7 @@ def open_source(
         raise ValueError('source: expected a path or several paths, got none')
     left_out = [field for field, type in (spec or {}).items() if type is None]
     find_filesystem(paths[0], storage_options)  # Checks the options.
+    paths = [_at_commit(path, storage_options) for path in paths]
     if layout is not None:
         one_of('layout', layout, LAYOUTS)
     where = paths[0] if len(paths) == 1 else f'{paths[0]} and {len(paths) - 1} others'
@@ -89,6 +91,17 @@ def open_source(
     if on_error == 'raise' and found.damaged:
         raise SourceError(*found.damaged[0])
     return _with_changes(found, spec)
+
+
+def _at_commit(path: str, storage_options: Mapping[str, Any] | None) -> str:
+    """Returns a URL of a hub with the commit that its branch is at, and any other path as it is.
+
+    Links then lead to files that do not change, and all files of a source are of one commit.
+    """
+    if not path.startswith('hf://') or path.startswith('hf://buckets/'):
+        return path
+    store, url = store_for(path, None, storage_options)
+    return store.pinned(url)
 
 
 def _check_format(format: Any) -> None:

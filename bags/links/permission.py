@@ -13,7 +13,7 @@ from typing import Any, Literal
 from bags.links.files import BAG_SUFFIXES, is_url
 from bags.storage import Store
 from bags.storage.local import real_path
-from bags.storage.urls import locate, plain_path
+from bags.storage.urls import locate, plain_path, without_revision
 
 VARIABLE = 'BAGS_LINKS'
 """The environment variable with more permitted paths, with commas between them."""
@@ -124,4 +124,5 @@ def _parent(path: str) -> str:
 def _is_below(path: str, prefix: str) -> bool:
     """Returns whether a path is in a folder, or is that file."""
     separator = '/' if is_url(prefix) else os.sep
-    return path == prefix or path.startswith(prefix.rstrip(separator) + separator)
+    forms = {path, without_revision(path)}  # A repository without a revision is one with all revisions.
+    return any(form == prefix or form.startswith(prefix.rstrip(separator) + separator) for form in forms)

@@ -32,8 +32,14 @@ ARCHIVES = ('zip', 'tar', 'libarchive')
 """Schemes of fsspec whose paths are in an archive, which the URL or an option names."""
 
 
-REVISION = re.compile(r'(hf://[^@]+)@(?:refs/(?:convert|pr)/)?[^/]+')
-"""A repository of a hub and its revision."""
+_REVISION = re.compile(
+    r'(hf://(?:(?:datasets|spaces)/)?(?!(?:datasets|spaces)/)[^/@]+/[^/@]+)@(?:refs/(?:convert|pr)/)?[^/]+'
+)
+
+
+def without_revision(url: str) -> str:
+    """Returns a URL of a hub without the revision of its repository, and any other path as it is."""
+    return _REVISION.sub(r'\1', url, count=1) if url.startswith('hf://') else url
 
 
 def locate(text: str) -> tuple[str, str]:
@@ -76,7 +82,7 @@ def options_of(options: Mapping[str, Any], url: str) -> Mapping[str, Any]:
     """
     if not options or not all('://' in name for name in options):
         return options
-    forms = [f'{form}/' for form in (url, REVISION.sub(r'\1', url))]
+    forms = [f'{form}/' for form in (url, without_revision(url))]
     prefixes = [
         prefix for prefix in options if any(form.startswith(f'{prefix.rstrip("/")}/') for form in forms)
     ]

@@ -8,6 +8,7 @@ import bags
 from bags.errors import SourceError
 from tests.interop.sources.streams import GOLDEN
 from tests.interop.test_adopt import make_photos, make_tar, photo, rows
+from tests.storage.hub import Hub
 
 
 def update(source, path, **options):
@@ -146,3 +147,30 @@ def test_shards_of_mds_that_come_later(tmp_path):
     shards_of_mds(raw, 1)
     with pytest.raises(ValueError, match='expected the 4 inputs of the earlier run, got only 2'):
         update(raw, index)
+
+
+def test_a_repository_of_a_hub_whose_branch_moves(tmp_path, monkeypatch):
+    pytest.importorskip('huggingface_hub')
+    monkeypatch.setenv('HF_HOME', str(tmp_path / 'home'))
+    first, second = tmp_path / 'first', tmp_path / 'second'
+    make_photos(first / 'photos', range(4))
+    make_photos(second / 'photos', range(6))
+    with Hub(first) as hub:
+        monkeypatch.setenv('HF_ENDPOINT', hub.url)
+        options = {'source_options': {'endpoint': hub.url}}
+        done = update('hf://datasets/u/d/photos', tmp_path / 'index', **options)
+        assert done.parents == ['hf://datasets/u/d/photos']
+        hub.commits['b' * 40] = second
+        hub.branches['main'] = 'b' * 40
+        assert update('hf://datasets/u/d/photos', tmp_path / 'index', **options).parents == done.parents
+        done = bags.convert('hf://datasets/u/d/photos', tmp_path / 'anew', link=True, **options)
+        assert by_key(tmp_path / 'index') == by_key(tmp_path / 'anew')
+        with bags.open(tmp_path / 'index', raw=True, links=done.parents) as reader:
+            found = {str(row['__key__'], 'utf-8'): row['jpg'] for row in reader}
+        assert found['a/0003'] == photo(3)
+        assert found['c/0005'] == photo(5)
+        addresses = {path.split('/')[5] for _, path, _ in hub.requests if path.startswith('/datasets')}
+        assert addresses == {'a' * 40, 'b' * 40}
+        other = bags.open(tmp_path / 'index', links='hf://datasets/u/other')
+        with other as reader, pytest.raises(PermissionError, match='hf://datasets/u/d'):
+            reader[0]

@@ -139,3 +139,13 @@ def test_a_remote_dataset(folders):
 def test_other_values_of_the_option_are_refused(value):
     with pytest.raises(TypeError, match='links: expected paths, or True for all'):
         permitted_paths('links', value)
+
+
+def test_a_repository_of_a_hub_is_permitted_with_all_revisions(folders):
+    allowed = permission(folders, ['hf://datasets/u/d/x', 'hf://u/m@abc'])
+    for path in ('hf://datasets/u/d/x/1', f'hf://datasets/u/d@{"a" * 40}/x/1', 'hf://datasets/u/d@refs/pr/1/x/1',
+                 'hf://u/m@abc/1'):  # fmt: skip
+        assert allowed.check(path) == path
+    for path in ('hf://datasets/u/d/x@a/1', 'hf://datasets/u/d@a/y/1', 'hf://datasets/u/d@a/x2', 'hf://u/m/1',
+                 'hf://u/m@abcd/1', 'hf://spaces/u/d@a/x/1', 'hf://u/datasets/u/d@a/x/1'):  # fmt: skip
+        refused(allowed, path)

@@ -31,6 +31,8 @@ def answer(handler, status, data=b'', headers=()):
 
 
 def answer_range(handler, data, headers=()):
+    if 'Range' not in handler.headers:
+        return answer(handler, 200, data, headers)
     first, last = RANGE.fullmatch(handler.headers['Range']).groups()
     start = int(first) if first else max(0, len(data) - int(last))
     stop = min(len(data), int(last) + 1) if first and last else len(data)
@@ -109,7 +111,8 @@ class Hub(LoopbackServer):
             text = 'Invalid username or password.'
             return answer(handler, 401, b'', {'X-Error-Message': text})
         url = urllib.parse.urlsplit(handler.path)
-        found = re.fullmatch(r'(/api)?/datasets/(u/d)/(revision|tree|resolve)/([^/]+)(?:/(.*))?', url.path)
+        methods = 'revision|tree|paths-info|resolve'
+        found = re.fullmatch(rf'(/api)?/datasets/(u/d)/({methods})/([^/]+)(?:/(.*))?', url.path)
         if found is None:
             return self.missing(handler, 'RepoNotFound')
         _, _, method, revision, name = found.groups()
@@ -119,6 +122,15 @@ class Hub(LoopbackServer):
             return self.missing(handler, 'RevisionNotFound')
         if method == 'revision':
             return self.json(handler, {'id': 'u/d', 'sha': commit})
+        if method == 'paths-info':
+            data = handler.rfile.read(int(handler.headers['Content-Length']))
+            if 'json' in handler.headers['Content-Type']:
+                asked = json.loads(data)['paths']
+            else:
+                asked = urllib.parse.parse_qs(data.decode())['paths']
+            root = self.commits[commit]
+            paths = [root / name for name in asked]
+            return self.json(handler, [self.entry(root, path) for path in paths if path.exists()])
         path = self.commits[commit] / name
         if method == 'tree':
             return self.tree(handler, self.commits[commit], path, urllib.parse.parse_qs(url.query))
@@ -134,16 +146,7 @@ class Hub(LoopbackServer):
         if not folder.is_dir():
             return self.missing(handler, 'EntryNotFound')
         paths = sorted(folder.rglob('*') if query.get('recursive') == ['true'] else folder.iterdir())
-        entries = [
-            {
-                'path': path.relative_to(root).as_posix(),
-                'type': 'directory' if path.is_dir() else 'file',
-                'size': 0 if path.is_dir() else path.stat().st_size,
-                'oid': 'git',
-                **({'lfs': {'oid': hashlib.sha256(path.read_bytes()).hexdigest()}} if path.is_file() else {}),
-            }
-            for path in paths
-        ]
+        entries = [self.entry(root, path) for path in paths]
         start = int(query.get('cursor', ['0'])[0])
         headers = {}
         if start + 3 < len(entries):
@@ -152,6 +155,14 @@ class Hub(LoopbackServer):
             )
             headers['Link'] = f'<{self.url}{handler.path.partition("?")[0]}?{query}>; rel="next"'
         return self.json(handler, entries[start : start + 3], headers)
+
+    def entry(self, root, path):
+        name = path.relative_to(root).as_posix()
+        if path.is_dir():
+            return {'path': name, 'type': 'directory', 'size': 0, 'oid': 'git'}
+        size, digest = path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest()
+        lfs = {'oid': digest, 'size': size, 'pointerSize': 130}
+        return {'path': name, 'type': 'file', 'size': size, 'oid': 'git', 'lfs': lfs}
 
     def json(self, handler, value, headers=()):
         return answer(
