@@ -62,7 +62,7 @@ def test_options_have_the_names_of_keywords(name):
     function = getattr(home, {'import': 'convert', 'create-index': 'create_index'}.get(name, name))
     selection = {'rows', 'fields', 'drop_field', 'rename'}
     of_open = {'cache', 'cache_size', 'links'}
-    only_here = {'json', 'dry_run', 'browser', 'export', 'copy'}
+    only_here = {'json', 'dry_run', 'browser', 'export', 'with_data', 'copy'}
     parameters = inspect.signature(commands()[name]).parameters.values()
     options = {each.name for each in parameters if each.default is not each.empty}
     assert options - selection - of_open - only_here <= keywords(function)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import urllib.parse
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bags.cli.arguments import Json, Links, argument, option, parse_links
 from bags.cli.errors import UsageError
 from bags.cli.output import answer, print_json, say
-from bags.links.permission import PermittedPaths
+
+if TYPE_CHECKING:
+    from bags.links.permission import PermittedPaths
 
 
 def view(
