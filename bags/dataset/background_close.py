@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -55,6 +56,20 @@ class BackgroundClose:
             self._future = None
             raise error
         self._writer = self._future = None
+
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[None]:
+        """On an OSError in the block, waits, and adds an error of closing to it as a note.
+
+        Both often have one cause, such as a full disk. The next call retries.
+        """
+        try:
+            yield
+        except OSError as exc:
+            if self._future is not None and (error := self._future.exception()) is not None:
+                self._future = None
+                exc.add_note(f'also while the full shard before was closed: {type(error).__name__}: {error}')
+            raise
 
     def finish_or_leave(self) -> None:
         """As `finish`. After an error, the files stay as a killed writer leaves them, and are unlocked."""

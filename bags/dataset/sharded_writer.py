@@ -263,12 +263,13 @@ class ShardedDatasetWriter(BaseWriter):
         return self._next_writer().begin_episode(call, options, offset + self._past_length)
 
     def append_records(self, records: list[Any], flush: bool | None = None) -> int:
-        try:
-            writer = self._next_writer()
-        except BaseException:
-            close_files(records)
-            raise
-        return self._past_length + writer.append_records(records, flush)
+        with self._noting():
+            try:
+                writer = self._next_writer()
+            except BaseException:
+                close_files(records)
+                raise
+            return self._past_length + writer.append_records(records, flush)
 
     def append_block(self, rows: Sequence[list[Any]]) -> None:
         """Appends encoded datapoints; see `BaseWriter.append_block`. Shards end as with `append_records`."""
@@ -280,11 +281,17 @@ class ShardedDatasetWriter(BaseWriter):
             for row in rows:
                 self.append_records(row)
         else:
-            writer.append_block(rows)
+            with self._noting():
+                writer.append_block(rows)
 
     def append_runs(self, runs: Mapping[str, Sequence[Run]], refs: Mapping[str, Any]) -> None:
         """Appends many datapoints, all to one shard; see `DatasetWriter.append_runs`."""
-        self._next_writer().append_runs(runs, refs)
+        with self._noting():
+            self._next_writer().append_runs(runs, refs)
+
+    def _noting(self) -> contextlib.AbstractContextManager[None]:
+        """Uploads fail by themselves; writes to one disk together."""
+        return contextlib.nullcontext() if self.store.is_remote else self._closing.noted()
 
     def _next_writer(self) -> DatasetWriter:
         """Returns the writer of the shard that the next datapoint goes to."""
@@ -340,7 +347,8 @@ class ShardedDatasetWriter(BaseWriter):
         if not self.store.is_remote:
             self._closing.finish()
         if self._writer is not None:
-            self._writer.flush()
+            with self._noting():
+                self._writer.flush()
 
     def close(self) -> None:
         if self.closed:
