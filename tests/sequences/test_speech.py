@@ -74,4 +74,4 @@ def test_200_recordings_are_windows_of_one_rate(tmp_path):
     starts = (windows.anchor_times() * 16_000).round().astype(int)
     expected = [expected_of(data) for _, data in sorted(files.items())]
     for row, start, found in zip(rows.tolist(), starts.tolist(), batch[..., 0], strict=True):
-        assert found == pytest.approx(expected[row][start : start + 16_000], abs=1e-6), list(files)[row]
+        assert np.abs(found - expected[row][start : start + 16_000]).max() < 1e-6, list(files)[row]
