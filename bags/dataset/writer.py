@@ -152,7 +152,8 @@ class DatasetWriter(BaseWriter):
                         bag.appender.release_lock()
             self._lock.release()
             raise
-        self._flushed = time.monotonic()
+        self._flush_time = time.monotonic() + MAX_UNFLUSHED_SECONDS
+        """When records that are still in memory are flushed."""
         self.closed = False
 
     def _open(self, resume: bool, truncate_to: int | None, keeps_partial: bool) -> None:
@@ -238,11 +239,8 @@ class DatasetWriter(BaseWriter):
                 buffered += field.buffered
             refs.write_row(row)
             if flush is None:
-                flush = self._is_old() or buffered >= MAX_BUFFERED_BYTES
-                if flush and self._holds_refs():
-                    flush = False
-                    self._flush_fields()
-            if flush:
+                self._flush_if_due(buffered)
+            elif flush:
                 self.flush()
         except BaseException:
             close_files(records[len(before) :])
@@ -262,9 +260,7 @@ class DatasetWriter(BaseWriter):
                 columns += field.write_column(records)
             for numbers in zip(*columns, strict=True):
                 self._refs.write_row(numbers)
-            is_old = time.monotonic() - self._flushed >= MAX_UNFLUSHED_SECONDS
-            if is_old or sum(each.buffered for each in self._bags) >= MAX_BUFFERED_BYTES:
-                self.flush()
+            self._flush_if_due(sum(each.buffered for each in self._bags))
         except BaseException:
             for row in rows:
                 close_files(row)
@@ -300,7 +296,7 @@ class DatasetWriter(BaseWriter):
         self._finish_earlier()
         sizes = np.full(len(rows), self._format.stride)
         self._refs.write_runs([Run([self._format.pack(rows)], sizes, stored=True)])
-        self._flushed = time.monotonic()
+        self._flush_time = time.monotonic() + MAX_UNFLUSHED_SECONDS
 
     def flush(self) -> None:
         if self.closed:
@@ -311,21 +307,27 @@ class DatasetWriter(BaseWriter):
         self._flush_fields()
         self._finish_earlier()
         self._refs.flush()  # Last: if the refs of a datapoint can be read, its records can.
-        self._flushed = time.monotonic()
+        self._flush_time = time.monotonic() + MAX_UNFLUSHED_SECONDS
 
     def _flush_fields(self) -> None:
         for field in self._fields:
             if field.pending:
                 field.flush()
 
-    def _is_old(self) -> bool:
-        return time.monotonic() - self._flushed >= MAX_UNFLUSHED_SECONDS
+    def _flush_if_due(self, buffered: int) -> None:
+        """Flushes what is old or large: without the refs, while they are held."""
+        if buffered >= MAX_BUFFERED_BYTES or time.monotonic() >= self._flush_time:
+            if self._holds_refs():
+                self._flush_fields()
+            else:
+                self.flush()
 
     def _holds_refs(self) -> bool:
         """Returns whether refs stay in memory, as the shard before is being written to the disk."""
         if self.earlier is None or self.earlier.finish_if_done():
             return False
-        return not self._is_old() and self._refs.buffered < MAX_BUFFERED_BYTES // 2
+        is_small = self._refs.buffered < MAX_BUFFERED_BYTES // 2
+        return is_small and time.monotonic() < self._flush_time
 
     def _finish_earlier(self) -> None:
         if self.earlier is not None:

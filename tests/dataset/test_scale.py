@@ -123,6 +123,7 @@ def test_writers_let_go_of_their_files(tmp_path, kit):
     writer = bags.ShardedDatasetWriter(tmp_path / 'a', SPEC, shard_length=1)
     for index in range(30):
         writer.append(row(index % 5))
+    writer.flush()  # Waits for the shard before, which has its files open until it is on disk.
     assert usage()[0] - before < 40
     writer.close()
     assert usage()[0] == before
