@@ -10,7 +10,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, overload
+from typing import Any, TypedDict, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -56,19 +56,23 @@ Fixed = tuple[np.dtype[Any], tuple[int, ...]]
 Read = Callable[[int, int], list[Array]]
 
 
+class _Options(TypedDict, total=False):
+    samples: int
+    workers: int | None
+    again: bool
+    progress: bool | None
+    links: PermittedPaths
+    filesystem: Any
+    storage_options: Mapping[str, Any] | None
+
+
 @overload
 def statistics(
     dataset: Dataset | str | os.PathLike[str],
     fields: str | Iterable[str] | None = None,
     *,
     by: None = None,
-    samples: int = 512,
-    workers: int | None = None,
-    again: bool = False,
-    progress: bool | None = None,
-    links: PermittedPaths = (),
-    filesystem: Any = None,
-    storage_options: Mapping[str, Any] | None = None,
+    **options: Unpack[_Options],
 ) -> Statistics: ...
 @overload
 def statistics(
@@ -76,13 +80,7 @@ def statistics(
     fields: str | Iterable[str] | None = None,
     *,
     by: str,
-    samples: int = 512,
-    workers: int | None = None,
-    again: bool = False,
-    progress: bool | None = None,
-    links: PermittedPaths = (),
-    filesystem: Any = None,
-    storage_options: Mapping[str, Any] | None = None,
+    **options: Unpack[_Options],
 ) -> GroupedStatistics: ...
 @with_advice
 def statistics(
