@@ -458,7 +458,7 @@ with kind(path, json.loads(sys.argv[4])) as writer:
                 time.sleep(0.002)
             if take % 2:
                 episode.discard()
-            print(take, flush=True)
+        print(take, flush=True)
 """
 
 
@@ -478,20 +478,21 @@ def test_a_killed_recorder_loses_only_the_last_items(trial, tmp_path, writer_cla
     found = [each.partial for each in bags.recover(path) if each.partial is not None]
     rows = content(path)
     assert bags.verify(path) == []
-    assert [row['task'] for row in rows[: len(whole)]] == [f'take {take}' for take in whole]
-    for row in rows:
+    committed = [row['task'] for number, row in enumerate(rows) if number not in found]
+    assert committed[: len(whole)] == [f'take {take}' for take in whole]
+    assert len(committed) - len(whole) in (0, 1)  # The last one may not have been printed.
+    for number, row in enumerate(rows):
         take = int(row['task'].split()[1])
         steps = len(row['state'])
         assert row['state'] == [1000.0 * take + step for step in range(steps)]
         assert row['words'] == (
             [f'{take} {step}' for step in range(0, steps, 3)][: len(row['words'] or [])] or None
         )
-        if take in whole:
+        if number not in found:
             assert steps == len(row['time']) == 100
         else:
             # The next one would have been appended within 20 ms.
             assert killed - row['time'][-1] < 2 * flush + 0.5
-    assert len(rows) == len(whole) + len(found)
 
 
 def test_a_reader_that_is_opened_again_has_the_datapoints_so_far(tmp_path, writer_class):
