@@ -495,5 +495,5 @@ def test_retries_are_counted_and_logged(web, tmp_path, workers, caplog):
         texts = [record.getMessage() for record in caplog.records if record.name == 'bags.storage']
         assert len(texts) == 3
         assert all(web.url in text and 'the next in' in text for text in texts)
-        assert sum('503' in text for text in texts) == 2
+        assert sum('status 503' in text for text in texts) == 2
     assert bags.open(web.root / 'counted').retries == 0
