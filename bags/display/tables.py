@@ -7,12 +7,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from bags.display.counts import byte_count
 
 BARS = '▁▂▃▄▅▆▇█'
 ASCII_BARS = '_.:-=+*#'
-MAX_ELEMENTS = 16
-"""Lines of statistics of a field."""
+MAX_ELEMENTS = 8
+"""Maximum number of elements of a value that have a line of statistics each, unless all are asked for."""
 
 
 class Column(NamedTuple):
@@ -54,25 +56,65 @@ def info_table(found: Any) -> list[Column]:
     return [column for column in columns if any(column.cells)]
 
 
-def statistics_table(found: Mapping[str, Any]) -> list[Column]:
-    """Returns a line for each element of the values of each field."""
+def statistics_table(found: Mapping[str, Any], each: bool = False) -> list[Column]:
+    """Returns a line for each element of the values of each field.
+
+    Values of more than `MAX_ELEMENTS` have one line for all their elements together, without a median; with
+    `each`, they have a line for each, too.
+    """
     rows: list[list[str]] = []
-    for name, each in found.items():
-        elements = list(itertools.product(*map(range, each.mean.shape)))
-        for element in elements[:MAX_ELEMENTS]:
+    for name, field in found.items():
+        shape = field.mean.shape
+        if is_pooled(field) and not each:
+            rows.append(_pooled_row(f'{name}[{"×".join(map(str, shape))}]', field))
+            continue
+        for element in itertools.product(*map(range, shape)):
             label = f'{name}[{",".join(map(str, element))}]' if element else name
-            middle = each.quantiles[0.5][element] if each.quantiles else float('nan')
-            numbers = (each.min[element], middle, each.max[element], each.mean[element], each.std[element])
-            bars = histogram(each.histogram[element].reshape(-1, 2).sum(1).tolist())
-            count = f'{int(each.count[element]):,}'
+            middle = field.quantiles[0.5][element] if field.quantiles else float('nan')
+            numbers = (
+                field.min[element], middle, field.max[element], field.mean[element], field.std[element]
+            )  # fmt: skip
+            bars = histogram(field.histogram[element].reshape(-1, 2).sum(1).tolist())
+            count = f'{int(field.count[element]):,}'
             rows.append([label, count, *(f'{number:.4g}' for number in numbers), bars])
-        if len(elements) > MAX_ELEMENTS:
-            rows.append([f'… {len(elements) - MAX_ELEMENTS} more of {name}', *[''] * 7])
     headings = ('field', 'values', 'min', 'median', 'max', 'mean', 'std', 'histogram')
     return [
         Column(heading, 'left' if heading in ('field', 'histogram') else 'right', [row[i] for row in rows])
         for i, heading in enumerate(headings)
     ]
+
+
+def is_pooled(field: Any) -> bool:
+    """Returns whether the elements of the values of a field have one line of statistics together."""
+    return bool(field.mean.size > MAX_ELEMENTS)
+
+
+def _pooled_row(label: str, field: Any) -> list[str]:
+    """Returns the line for all elements of the values of a field: statistics of their numbers as one set."""
+    there = field.count > 0
+    count = field.count[there].astype(np.float64)
+    low, high, mean, std = (each[there] for each in (field.min, field.max, field.mean, field.std))
+    if not len(count):
+        return [label, '0', 'nan', '', 'nan', 'nan', 'nan', '']
+    total = count.sum()
+    pooled = (count * mean).sum() / total
+    deviation = np.sqrt((count * (std**2 + (mean - pooled) ** 2)).sum() / total)
+    numbers = [f'{number:.4g}' for number in (low.min(), high.max(), pooled, deviation)]
+    return [label, f'{int(total):,}', numbers[0], '', *numbers[1:], _pooled_bars(field, there)]
+
+
+def _pooled_bars(field: Any, there: Any) -> str:
+    """Returns a histogram over the range of all elements: each of their ranges counts at its middle."""
+    low, high, counts = field.min[there], field.max[there], field.histogram[there]
+    bins = counts.shape[-1] // 2
+    first, last = low.min(), high.max()
+    if not np.isfinite([first, last]).all():
+        return ''
+    steps = (np.arange(counts.shape[-1]) + 0.5) / counts.shape[-1]
+    middles = low[:, None] + steps * (high - low)[:, None]
+    positions = np.minimum((middles - first) * bins / max(last - first, np.finfo(float).tiny), bins - 1)
+    found = np.bincount(positions.astype(np.int64).ravel(), counts.ravel(), bins)
+    return histogram(found.astype(np.int64).tolist())
 
 
 def extent(found: Any, as_text: Callable[[float], str]) -> str:

@@ -42,7 +42,10 @@ class FieldStatistics:
 
 
 class Statistics(dict[str, FieldStatistics]):
-    """Statistics by field; `str` is a table with a line for each element of their values."""
+    """Statistics by field; `str` is a table with a line for each element of their values.
+
+    Values of more than 8 elements have one line, of all their elements together.
+    """
 
     def __str__(self) -> str:
         return as_lines(statistics_table(self))

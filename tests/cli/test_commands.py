@@ -62,7 +62,7 @@ def test_options_have_the_names_of_keywords(name):
     function = getattr(home, {'import': 'convert', 'create-index': 'create_index'}.get(name, name))
     selection = {'rows', 'fields', 'drop_field', 'rename'}
     of_open = {'cache', 'cache_size', 'links'}
-    only_here = {'json', 'dry_run', 'browser', 'export', 'with_data', 'copy'}
+    only_here = {'json', 'dry_run', 'each', 'browser', 'export', 'with_data', 'copy'}
     parameters = inspect.signature(commands()[name]).parameters.values()
     options = {each.name for each in parameters if each.default is not each.empty}
     assert options - selection - of_open - only_here <= keywords(function)
@@ -446,6 +446,18 @@ def test_overwrite_and_metadata(tmp_path, run, monkeypatch):
     assert bags.open('y').metadata['robot'] == 'arm 7'
     assert 'min  median' in run('statistics', 'x', '--fields', 'id').stdout
     assert run('statistics', 'x', '--fields', 'nope', code=2)
+
+
+def test_statistics_of_wide_values(tmp_path, run):
+    with bags.DatasetWriter(tmp_path / 'a', {'state': 'array(float32,20)', 'id': 'int(8)'}) as writer:
+        for index in range(5):
+            writer.append({'state': np.arange(20, dtype=np.float32) + index, 'id': index})
+    _, _, *lines, hint = run('statistics', tmp_path / 'a').stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ['state[20]', 'id']
+    assert '--each' in hint
+    _, _, *lines = run('statistics', tmp_path / 'a', '--each').stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [*(f'state[{number}]' for number in range(20)), 'id']
+    assert len(json.loads(run('statistics', tmp_path / 'a', '--json').stdout)['state']['mean']) == 20
 
 
 def test_statistics_without_values_as_json(tmp_path, run):

@@ -12,7 +12,7 @@ import typer
 from bags.cli.arguments import Fields, Json, Links, Path, argument, option, parse_fields, parse_links
 from bags.cli.output import columns_table, print_json, print_rich, say, table, with_path_as_given
 from bags.display.counts import byte_count, plural
-from bags.display.tables import extent, info_table, statistics_table
+from bags.display.tables import extent, info_table, is_pooled, statistics_table
 
 MAX_FACTS = 32
 """Lines of metadata."""
@@ -120,6 +120,9 @@ def statistics(
     again: Annotated[
         bool, typer.Option('--again', help='Compute them again, even if the dataset has not changed.')
     ] = False,
+    each: Annotated[
+        bool, typer.Option('--each', help='Print a line for each element of wide values, too.')
+    ] = False,
     links: Links = None,
     json: Json = False,
 ) -> None:
@@ -138,10 +141,12 @@ def statistics(
         from bags.display.values import to_json
         from bags.maintenance.field_statistics import as_json
 
-        print_json(to_json({name: as_json(each) for name, each in found.items()}))
+        print_json(to_json({name: as_json(field) for name, field in found.items()}))
         return
     say(path, 'bold')
-    print_rich(columns_table(statistics_table(found)))
-    for name, each in found.items():
-        if each.sampled is not None:
-            say(f'{name}: sampled from {each.sampled:,} datapoints')
+    print_rich(columns_table(statistics_table(found, each)))
+    for name, field in found.items():
+        if field.sampled is not None:
+            say(f'{name}: sampled from {field.sampled:,} datapoints')
+    if not each and any(map(is_pooled, found.values())):
+        say('All elements of wide values are together in a line; --each prints them one by one.', 'dim')
