@@ -3,12 +3,15 @@
 import os
 import random
 import shutil
+from pathlib import Path
 
 import msgpack
 import numpy as np
 import pytest
 
 import bags
+
+DATA = Path(__file__).parents[2] / 'examples' / 'data'
 
 SPEC = {
     'flag': 'bool',
@@ -324,6 +327,24 @@ def test_lazy_audio_is_decoded(tmp_path):
     assert [(found.field, found.record) for found in bags.verify(tmp_path / 'sounds', decode=True)] == [
         ('flac', 1)
     ]
+
+
+@pytest.mark.parametrize('field_type', ['audio', 'video'])
+def test_checksums_of_videos_and_recordings(field_type, tmp_path):
+    pytest.importorskip('av')
+    spec = {'id': 'int(8)', 'media': field_type, 'more': f'{field_type}[]'}
+    value = DATA / ('bunny.mp4' if field_type == 'video' else 'bunny.flac')
+    with bags.DatasetWriter(tmp_path / 'x', spec, checksum=True) as writer:
+        for index in range(3):
+            writer.append({'id': index, 'media': value, 'more': [value] * index})
+    assert damage(tmp_path / 'x') == damage(tmp_path / 'x', decode=True) == []
+    path = tmp_path / 'x' / 'media.bag'
+    data = bytearray(path.read_bytes())
+    data[value.stat().st_size + 5000] ^= 1
+    path.write_bytes(data)
+    (found,) = damage(tmp_path / 'x')
+    assert (found.field, found.record) == ('media', 1)
+    assert 'checksum' in found.detail
 
 
 def test_lazy_decoder_of_a_user_may_return_anything(tmp_path):

@@ -250,7 +250,14 @@ def test_a_wrong_checksum_is_found(session):
         for index in range(2):
             with pytest.raises(bags.CorruptError, match='checksum'):
                 dataset[index]['clip'][0]
-    assert len(bags.verify(session.parent / 'data', links=session)) == 2
+    found = bags.verify(session.parent / 'data', links=session)
+    assert [(each.record, 'checksum' in each.detail) for each in found] == [(0, True), (1, True)]
+
+
+def test_checksums_of_parts_that_cannot_be_copied_are_verified(session):
+    write(session.parent / 'data', session, [(3, 50), (50, 70), (0, 120)], checksum=True)
+    assert bags.verify(session.parent / 'data', links=session) == []
+    assert bags.verify(session.parent / 'data', links=session, decode=True) == []
 
 
 def test_bytes_of_a_range_count_once(session):
