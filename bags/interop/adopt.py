@@ -17,6 +17,7 @@ from bags.interop.files import Entry, FileSource
 from bags.interop.imported import BATCH, Comparison, as_named_in_source
 from bags.interop.source import Damaged, Source, list_some
 from bags.links.comparison import LinkComparison
+from bags.links.records import LinkedRecords
 from bags.storage import store_for
 from bags.storage.urls import without_revision
 from bags.validation import no_field
@@ -96,6 +97,62 @@ def with_optional(
         name: stored[name] if stored.get(name, '').rstrip('?') == text.rstrip('?') else text
         for name, text in types.items()
     }
+
+
+def options_to_begin_anew(
+    source: Source, path: str | os.PathLike[str], settings: WriterSettings
+) -> dict[str, Any]:
+    """Returns the options with which a dataset is made anew, if its links lead to a file that has changed.
+
+    Args:
+        source: It rewrites its files as it grows.
+        path, settings: The dataset.
+
+    Returns:
+        The options; none if no linked file has changed.
+
+    Raises:
+        ValueError: A file is missing, or the dataset is on an object store, where it cannot be replaced.
+    """
+    with open_dataset(path, raw=True, **settings.storage) as dataset:
+        comparison = LinkComparison(dataset)
+        change = comparison.check_files(dataset.types, source.opener)
+        if not change:  # Also if there is no datapoint.
+            return {}
+        if change.endswith('is missing') or store_for(path, **settings.storage)[0].is_remote:
+            raise ValueError(f'{change}; {CHANGED}')
+        bags = {name: comparison.bags(name) for name in dataset.types}
+        linked = {name for name, each in bags.items() if any(isinstance(bag, LinkedRecords) for bag in each)}
+        has_checksums = any(bag.has_checksums for each in bags.values() for bag in each)
+        checksum = has_checksums if settings.checksum is None else settings.checksum
+        return {'mode': 'overwrite', 'resume': False, 'links': linked, 'checksum': checksum}
+
+
+def check_kept(
+    writer: ShardedDatasetWriter, path: str | os.PathLike[str], storage: Mapping[str, Any]
+) -> None:
+    """Compares the dataset that a writer replaces with the first datapoints of the new one.
+
+    Values that are copied have to be equal; of links, nothing is compared.
+
+    Raises:
+        ValueError: They differ.
+    """
+    writer.flush()
+    with (
+        open_dataset(path, raw=True, **storage) as one,
+        open_dataset(writer.path, raw=True, **storage) as two,
+    ):
+        copied = [name for name in one.types if name not in writer.links]
+        if len(two) < len(one):
+            raise ValueError(
+                f'expected the {len(one):,} datapoints of the dataset, got {len(two):,}; {CHANGED}'
+            )
+        changed = one[:, copied].diff(two[: len(one), copied]).changed if copied else {}
+        if changed:
+            index, field = min((int(pairs[0, 0]), name) for name, pairs in changed.items())
+            where = f'datapoint {index:,} of the dataset, field {field!r}'
+            raise ValueError(f'{where}: its source has another value, or another order; {CHANGED}')
 
 
 def new_entries(

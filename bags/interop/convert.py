@@ -18,10 +18,12 @@ from bags.dataset.written import Skipped, Written
 from bags.errors import BagsError, EncodeError, SourceError
 from bags.interop.adopt import (
     check_first,
+    check_kept,
     fields_to_link,
     is_begun,
     linked_folders,
     new_entries,
+    options_to_begin_anew,
     with_optional,
 )
 from bags.interop.extensions import KEY
@@ -143,6 +145,12 @@ def convert(
     source.opener = LinkOpener(storage_options)
     if (linked := fields_to_link(source, link)) and not (link is True and begun):
         options = {**options, 'links': {names[name] for name in linked}}
+    anew: dict[str, Any] = {}
+    if update and begun and check_source and source.rewrites_files:
+        anew = options_to_begin_anew(source, path, settings)
+    if anew:
+        update = settings.resume = False
+        options.update(anew)  # type: ignore[typeddict-item]
     with ShardedDatasetWriter(path, types, _encoders(source), **options) as writer:
         source.linked = {name for name in source.spec if names[name] in writer.links}
         if linked and not source.linked:
@@ -212,6 +220,9 @@ def convert(
                 start += length
                 before, size = size, writer.size
                 advance(length, size - before)
+        if anew:
+            check_kept(writer, path, settings.storage)
+            notes.append('all links were made anew, as a linked file has changed')
         if writer.replacement is not None:
             for folder in source.opener.folders:
                 writer.replacement.expect_outside(folder)

@@ -76,6 +76,8 @@ class Source(abc.ABC):
     """The fields of which `load` returns links, `bags.Link`, to the records that are ranges of files."""
     opener: LinkOpener
     """Opens the files of these links."""
+    rewrites_files: bool = False
+    """Whether linked files are rewritten as the source grows, so that an update makes all links anew."""
 
     def __init__(self, format: str, spec: dict[str, str], count: int) -> None:
         self.format = format

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
 
+from bags.bag.records import StoredRecords
 from bags.links.existing import ExistingRecords
 from bags.links.link import Link
 from bags.links.sources import LinkOpener, OpenedLink
@@ -47,8 +48,7 @@ class LinkComparison:
             A sentence about a file that is missing or has changed; empty if there is none.
         """
         for field in fields:
-            ranges = self._dataset.record_ranges(np.arange(len(self._dataset)), field)
-            for bag in {id(each.bag): each.bag for each in (ranges.sources if ranges else ())}.values():
+            for bag in self.bags(field):
                 for file in self._existing.files_of(bag):
                     if file.is_bag:
                         continue
@@ -59,6 +59,11 @@ class LinkComparison:
                     if found[1:3] != file[1:3]:
                         return f'{file.path} has changed'
         return ''
+
+    def bags(self, field: str) -> Collection[StoredRecords]:
+        """Returns the bags of a field, each once."""
+        ranges = self._dataset.record_ranges(np.arange(len(self._dataset)), field)
+        return {id(each.bag): each.bag for each in (ranges.sources if ranges else ())}.values()
 
 
 def _is_link(value: Any, file: Any, start: int, stop: int, frames: list[int]) -> bool:

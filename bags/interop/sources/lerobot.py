@@ -72,7 +72,7 @@ class LeRobotSource(Source):
         if not version.startswith(('v2.', 'v3.')):
             detail = f'expected a codebase_version of v2.1 or v3.0, got {version:.20}'
             raise SourceError(f'{root}/{INFO}', detail)
-        self._is_v3 = version.startswith('v3')
+        self._is_v3 = self.rewrites_files = version.startswith('v3')
         self._episodes = self._read_episodes()
         super().__init__('lerobot', {}, len(self._episodes))
         with reading(f'{self._root}/{INFO}', 'metadata of LeRobot'):

@@ -510,10 +510,60 @@ def test_new_episodes_are_added(tmp_path):
         assert not whole.diff(index).changed
 
 
-def test_a_video_that_has_grown_is_not_updated(tmp_path):
-    root = make(tmp_path / 'in', LENGTHS_MADE)
-    bags.convert(root, tmp_path / 'index', link=True)
+def test_a_video_that_grows_is_linked_anew(tmp_path):
+    """LeRobot 3 adds episodes to the last video file of each camera, which is written again."""
+    root, index = tmp_path / 'in', tmp_path / 'index'
+    cameras = ('cam', 'other')
+    for number, lengths in enumerate([(8, 14), (8, 14, 3), (8, 14, 3), (8, 14, 3, 9, 5)]):
+        if number != 2:  # The third update finds nothing new.
+            shutil.rmtree(root, ignore_errors=True)
+            make(root, lengths, cameras=cameras)
+        done = bags.convert(root, index, link=True, update=True, shard_length=2)
+        assert done.datapoints == len(lengths)
+        assert ('all links were made anew, as a linked file has changed' in done.notes) == (number in (1, 3))
+        anew = bags.convert(root, tmp_path / f'anew-{number}', link=True, shard_length=2)
+        assert (done.spec, done.shards, done.parents) == (anew.spec, anew.shards, anew.parents)
+        with bags.open(index, links=root) as one, bags.open(tmp_path / f'anew-{number}', links=root) as two:
+            assert one.diff(two).is_empty
+            assert one.metadata == two.metadata
+            for row in one:
+                for camera in cameras:
+                    assert frames_of(row[camera]) == row['state'].tolist()
+    assert bags.verify(index, links=True) == []
+    assert {each.name for each in tmp_path.iterdir()} == {'in', 'index', *(f'anew-{n}' for n in range(4))}
+
+
+def test_what_a_grown_video_keeps(tmp_path):
+    root, index = tmp_path / 'in', tmp_path / 'index'
+    make(root, (8, 14, 3))
+    bags.convert(root, index, link=['cam'], rename={'cam': 'video'}, checksum=True)
+    options = {'link': True, 'update': True, 'rename': {'cam': 'video'}}
+    before = {each: each.read_bytes() for each in index.rglob('*') if each.is_file()}
+
+    def fails(expected, lengths, **changes):
+        shutil.rmtree(root)
+        make(root, lengths, **changes)
+        with pytest.raises(ValueError, match=expected):
+            bags.convert(root, index, **options)
+        assert {each: each.read_bytes() for each in index.rglob('*') if each.is_file()} == before
+
+    fails(r"datapoint 1 of the dataset, field 'state': its source has another value", (8, 13, 3, 16))
+    fails(r'expected the 3 datapoints of the dataset, got 2; expected a source that only grows', (8, 14))
+    fails(r"datapoint 1 of the dataset, field 'episode_index'", (8, 14, 3, 16), left_out=[1])
+    (root / 'videos/cam/chunk-000/file-000.mp4').unlink()
+    with pytest.raises((ValueError, FileNotFoundError), match=r'file-000\.mp4'):
+        bags.convert(root, index, **options)
     shutil.rmtree(root)
-    make(root, (*LENGTHS_MADE, 5))
-    with pytest.raises(ValueError, match=r'file-000.mp4 has changed'):
-        bags.convert(root, tmp_path / 'index', link=True, update=True)
+    make(root, (8, 14, 3, 9))
+    assert bags.convert(root, index, **options).datapoints == 4
+    assert (index / '000000' / 'video.links').exists()
+    assert bags.info(index).checksums
+    assert bags.verify(index, links=True) == []
+    shutil.rmtree(root)
+    make(root, (8, 14, 3, 9, 5))
+    done = bags.convert(root, index, check_source=False, **options)
+    assert done.datapoints == 5
+    with bags.open(index, links=root) as dataset:
+        assert frames_of(dataset[4]['video']) == dataset[4]['state'].tolist()
+        with pytest.raises(bags.LinkError, match=r'file-000\.mp4'):
+            dataset[0]['video'][:]
