@@ -49,6 +49,7 @@ class RefsReader:
         """Whether the refs, in memory, seem to be a table of rows of one length."""
         if bag is not None and self.is_table:
             bag.check_rows = format.has_tags
+            self._rows = np.ndarray((bag.count,), format.dtype, bag.buffer)
 
     @cached_attribute
     def last_records(self) -> dict[str, int]:
@@ -87,14 +88,16 @@ class RefsReader:
                     return dict.fromkeys(names, indices)
                 starts = indices * self.format.stride
                 bag.file.expect(starts, starts + self.format.stride)
-                return self.format.columns(bag.buffer, bag.count, rows, names)
+                return self.format.columns(self._rows, names, rows)
         if len(indices) == 1 and isinstance(bag.ends, BlockTable):
-            return self.format.gather([self._row_and_limits(bag, int(indices[0]))], names)
-        raw = bag.fixed(indices, self.format.stride)
-        if raw is not None and self.format.has_tags(raw):
-            return self.format.columns(raw, len(raw), slice(None), names)
-        records = zip(indices.tolist(), bag.read(indices), strict=True)
-        return self.format.gather([self._unpack(index, record) for index, record in records], names)
+            found = [self._row_and_limits(bag, int(indices[0]))]
+        else:
+            raw = bag.fixed(indices, self.format.stride)
+            if raw is not None and self.format.has_tags(raw):
+                return self.format.columns(raw.view(self.format.dtype)[:, 0], names)
+            records = zip(indices.tolist(), bag.read(indices), strict=True)
+            found = [self._unpack(index, record) for index, record in records]
+        return self.format.columns(np.array(found, self.format.dtype), names)
 
     def _identity_blocks(self, names: tuple[str, ...]) -> VerifiedBlocks | None:
         """Returns the blocks in which datapoint i has record i of each of these fields.
@@ -103,11 +106,9 @@ class RefsReader:
         """
         if len(self._identity) >= MAX_FIELD_SETS or not self.format.sequences.isdisjoint(names):
             return None
-        bag, format = self.bag, self.format
-        assert bag is not None
-        buffer, count = bag.buffer, bag.count  # Not self: a cycle would keep the file open.
+        format, rows = self.format, self._rows  # Not self: a cycle would keep the file open.
         found = self._identity[names] = VerifiedBlocks(
-            count, lambda start, stop: format.is_identity(buffer, count, slice(start, stop), names)
+            len(rows), lambda start, stop: format.is_identity(rows[start:stop], start, names)
         )
         return found
 
@@ -148,7 +149,7 @@ class OpenFields(dict[str, Field]):
             raise self._no_decoder(name, field_type) from None
         bag = self._folder.open_bag(name)
         differ = field_type.word == 'int' and not field_type.args  # Granular's integers differ in length.
-        is_remote = self._folder.store.is_remote  # Then `while_opening` reads the last refs meanwhile.
+        is_remote = self._folder.store.is_remote  # Then `refs_of` reads the last refs meanwhile.
         last = -1 if is_remote else self._refs.last_records.get(name, -1)
         bag.check_count(0 if differ else decoder.length, last)
         field = self[name] = Field(name, field_type, schema.format.positions[name], bag, decoder)
@@ -167,14 +168,17 @@ class OpenFields(dict[str, Field]):
         detail += '; raw=True reads the records of all fields'
         return SpecError.of_decoder(name, field_type.text, detail, self._folder.path)
 
-    def while_opening(self, names: Iterable[str], work: Callable[[], Any]) -> Any:
-        """Calls `work`. In a remote folder, opens fields that are not open yet concurrently with it."""
+    def refs_of(self, indices: Int64s, names: Iterable[str]) -> dict[str, Any]:
+        """Returns the refs of datapoints, as `RefsReader.of`; opens fields of a remote folder meanwhile."""
         closed = sorted(set(names) - self.keys()) if self._folder.store.is_remote else []
         if not closed:
-            return work()
-        works: list[Callable[[], Any]] = [work, lambda: self._refs.last_records]
-        works += map(functools.partial, repeat(self.__getitem__), closed)
-        found = map_concurrently(operator.call, works, True)
+            return self._refs.of(indices, names)
+        works: list[Callable[[], Any]] = [
+            functools.partial(self._refs.of, indices, names),
+            functools.partial(getattr, self._refs, 'last_records'),
+            *map(functools.partial, repeat(self.__getitem__), closed),
+        ]
+        refs: dict[str, Any] = map_concurrently(operator.call, works, True)[0]
         for name in closed:
             self[name].bag.check_count(0, self._refs.last_records.get(name, -1))
-        return found[0]
+        return refs

@@ -50,8 +50,8 @@ class Folder:
         known: Shard | None = None,
         linked: LinkedFiles | None = None,
     ) -> None:
-        self.linked = linked or LinkedFiles(store, path, options)
-        """The files that links lead to, of all folders of the dataset."""
+        if linked is not None:
+            self.linked = linked
         self.store = store
         self.path = path
         self.options = options
@@ -68,6 +68,11 @@ class Folder:
         """Whether a writer has created the refs, but has not written a datapoint yet."""
         self.starts = options.limits_placement is LimitsPlacement.STARTS
         """Whether Bags 0.x wrote the folder; known after `open_refs`."""
+
+    @cached_attribute
+    def linked(self) -> LinkedFiles:
+        """The files that links lead to, of all folders of the dataset."""
+        return LinkedFiles(self.store, self.path, self.options)
 
     @cached_attribute
     def metadata(self) -> Metadata:

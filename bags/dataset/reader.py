@@ -195,7 +195,7 @@ class DatasetReader(Dataset):
     ) -> dict[str, Column]:
         try:
             if self.is_remote:  # Reads the refs while fields are opened, then all fields at once.
-                refs = self._fields.while_opening(selection, lambda: self.refs.of(indices, selection))
+                refs = self._fields.refs_of(indices, selection)
                 found = map_concurrently(
                     lambda name: read(self._fields[name], refs[name], selection[name]), list(selection), True
                 )
@@ -215,7 +215,7 @@ class DatasetReader(Dataset):
 
     def record_ranges(self, indices: Int64s, field: str, items: Any = True) -> RecordRanges | None:
         """Returns where the records of a field lie; None for selected frames of videos."""
-        refs = self._fields.while_opening([field], lambda: self.refs.of(indices, [field]))[field]
+        refs = self._fields.refs_of(indices, [field])[field]
         reader = self._fields[field]
         try:
             return ranges_of_refs(reader, refs, items, self.folder.starts)

@@ -16,7 +16,7 @@ are unpacked one at a time.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgpack
@@ -28,6 +28,7 @@ from bags.dataset.spec import FieldType, Spec
 MISSING = 0xFFFFFFFF
 """The record index of a missing value."""
 
+ALL_ROWS = slice(None)
 UINT32 = b'\xce'
 PAIR = b'\x92'
 
@@ -75,8 +76,7 @@ class RefsFormat:
         """Position of each field's first integer in a row."""
         self.tags: list[bytes] = []
         """The bytes before each integer of a row."""
-        self._starts: list[int] = []
-        """Offset of each integer in the bytes of a row."""
+        starts: list[int] = []
         self.stride = 0
         """Bytes of a row."""
         for name, field_type in spec.items():
@@ -84,14 +84,19 @@ class RefsFormat:
             for number in range(1 + field_type.sequence):
                 tag = PAIR + UINT32 if field_type.sequence and not number else UINT32
                 self.tags.append(tag if self.tags else header + tag)
-                self._starts.append(self.stride + len(self.tags[-1]))
+                starts.append(self.stride + len(self.tags[-1]))
                 self.stride += len(self.tags[-1]) + 4
         form = ['>', *(f'{len(tag)}sI' for tag in self.tags)]
         self._struct = struct.Struct(''.join(form))
         self.unpack_numbers = struct.Struct(''.join(form).replace('s', 'x')).unpack_from
         """Reads the integers of a row from a buffer at an offset. The tags must be verified."""
+        numbers = [*map(str, range(len(starts)))]
+        self.dtype = np.dtype(
+            {'names': numbers, 'formats': ['>u4'] * len(starts), 'offsets': starts, 'itemsize': self.stride}
+        )
+        """A row whose tags are verified: its integers, by position."""
         is_tag = np.ones(self.stride, bool)
-        for start in self._starts:
+        for start in starts:
             is_tag[start : start + 4] = False
         self._tag_bytes = np.flatnonzero(is_tag)
         self._expected = np.frombuffer(b''.join(self.tags), np.uint8)
@@ -100,8 +105,9 @@ class RefsFormat:
         """Returns the concatenated records of rows, shape (n, integers of a row)."""
         table = np.empty((len(rows), self.stride), np.uint8)
         table[:, self._tag_bytes] = self._expected
-        for position, start in enumerate(self._starts):
-            table[:, start : start + 4] = rows[:, position, None].astype('>u4').view(np.uint8)
+        numbers = table.view(self.dtype)[:, 0]
+        for position in range(len(self.tags)):
+            numbers[str(position)] = rows[:, position]
         return table.tobytes()
 
     def rows_after(self, firsts: Mapping[str, int], refs: Mapping[str, Any]) -> npt.NDArray[np.int64]:
@@ -161,46 +167,30 @@ class RefsFormat:
         return bool((rows[:, self._tag_bytes] == self._expected).all())
 
     def columns(
-        self, buffer: Any, count: int, chosen: npt.NDArray[np.int64] | slice, names: Sequence[str]
+        self, rows: npt.NDArray[Any], names: Sequence[str], chosen: npt.NDArray[np.int64] | slice = ALL_ROWS
     ) -> dict[str, Any]:
         """Returns the refs of some fields from many rows.
 
         Args:
-            buffer: Concatenated rows that have the tags of this format.
-            count: Number of rows in the buffer.
-            chosen: The rows to return.
+            rows: Rows of `dtype`, shape (n,).
             names: The fields.
+            chosen: The rows to return.
 
         Returns:
             For a plain field int64 (n,); for a sequence a pair of them, firsts and counts.
         """
-
-        def column(position: int) -> npt.NDArray[np.int64]:
-            if not count:
-                return np.empty(0, np.int64)
-            numbers = np.ndarray((count,), '>u4', buffer, self._starts[position], (self.stride,))
-            return numbers[chosen].astype(np.int64)
-
-        return self._by_field(column, names)
-
-    def gather(self, rows: Sequence[tuple[int, ...]], names: Sequence[str]) -> dict[str, Any]:
-        """As `columns`, from unpacked rows."""
-        table = np.array(rows, np.int64).reshape(len(rows), len(self.tags)).T.copy()
-        return self._by_field(table.__getitem__, names)
-
-    def _by_field(self, column: Callable[[int], Any], names: Sequence[str]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name in names:
             position = self.positions[name]
-            found[name] = (
-                (column(position), column(position + 1)) if self.spec[name].sequence else column(position)
-            )
+            found[name] = rows[str(position)][chosen].astype(np.int64)
+            if name in self.sequences:
+                found[name] = found[name], rows[str(position + 1)][chosen].astype(np.int64)
         return found
 
-    def is_identity(self, buffer: Any, count: int, rows: slice, names: Sequence[str]) -> bool:
-        """Returns whether row i refers to record i in each of some plain fields.
+    def is_identity(self, rows: npt.NDArray[Any], start: int, names: Sequence[str]) -> bool:
+        """Returns whether rows of `dtype`, the first with index `start`, refer to the record of their index.
 
-        This holds unless values are shared or missing. Arguments as for `columns`.
+        In each of some plain fields: this holds unless values are shared or missing.
         """
-        refs = self.columns(buffer, count, rows, names).values()
-        return not any(map(np.count_nonzero, map(np.arange(rows.start, rows.stop).__ne__, refs)))
+        indices = np.arange(start, start + len(rows))
+        return not any(np.count_nonzero(rows[str(self.positions[name])] != indices) for name in names)

@@ -239,7 +239,8 @@ def _first_dangling(refs: BagFile, count: int, format: RefsFormat, counts: dict[
         table = np.frombuffer(data, np.uint8).reshape(-1, format.stride)
         if int(refs.ends[stop - 1 : stop][0]) != stop * format.stride or not format.has_tags(table):
             return count  # Of another writer, which has no marks.
-        for name, found in format.columns(data, stop - start, slice(None), list(format.spec)).items():
+        rows = np.frombuffer(data, format.dtype)
+        for name, found in format.columns(rows, list(format.spec)).items():
             firsts, lengths = found if format.spec[name].sequence else (found, None)
             bad = dangling(format.spec[name], firsts, lengths, counts[name])
             if bad.any():

@@ -263,12 +263,12 @@ def _read_refs(
     try:
         starts, stops = bag.stated(start, stop)
     except EOFError:
-        return np.empty(0, np.int64), format.gather([], names), []
+        return np.empty(0, np.int64), format.columns(np.empty(0, format.dtype), names), []
     first, last = int(starts[0]), int(stops[-1])
     if last <= bag.end and bool((stops - starts == format.stride).all()):
-        table = np.frombuffer(bag.file.read(first, last), np.uint8)
-        if format.has_tags(table.reshape(-1, format.stride)):
-            return np.arange(start, stop), format.columns(table, stop - start, slice(None), names), []
+        table = np.frombuffer(bag.file.read(first, last), format.dtype)
+        if format.has_tags(table.view(np.uint8).reshape(-1, format.stride)):
+            return np.arange(start, stop), format.columns(table, names), []
     findings: list[Finding] = []
     indices, rows = [], []
     for position in np.flatnonzero(~invalid_ranges(starts, stops, bag.end)).tolist():
@@ -277,7 +277,7 @@ def _read_refs(
             indices.append(start + position)
         except (ValueError, EOFError) as exc:
             findings.append(Damage(bag.path, None, start + position, str(exc)))
-    return np.array(indices, np.int64), format.gather(rows, names), findings
+    return np.array(indices, np.int64), format.columns(np.array(rows, format.dtype), names), findings
 
 
 def _mark(used: npt.NDArray[np.bool_], firsts: Int64s, counts: Int64s | None) -> None:

@@ -48,7 +48,7 @@ def store_for(
         raise TypeError(f'expected a path or a URL, got {path!r:.80}')
     text = os.fspath(path)
     scheme, url = '', text.rstrip('/') or text
-    storage_options = options_of(storage_options or {}, text)
+    storage_options = options_of(storage_options, text) if storage_options else {}
     if filesystem is None:
         scheme, url = locate(text) if ':' in text else ('file', text)
         if url.startswith('hf://buckets/'):
