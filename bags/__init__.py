@@ -41,6 +41,8 @@ FUNCTIONS.update(
     split_datapoints='edits.groups',
     unique_datapoints='edits.groups',
     update_values='edits.edited',
+    EpisodeBags='episodes.episode_bags',
+    QueuedEpisode='episodes.queued',
     Windows='sequences.windows',
     copy_segment='media.segments',
     find_frames='media.segments',

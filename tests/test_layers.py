@@ -22,7 +22,7 @@ LAYERS = [
     {'bag', 'formats'},
     {'links'},
     {'dataset'},
-    {'arrow', 'edits', 'keys', 'display', 'media'},
+    {'arrow', 'edits', 'episodes', 'keys', 'display', 'media'},
     {'sequences', 'samplers', 'maintenance'},
     {'authoring', 'interop', 'loader', 'viewer'},
     {'torch', 'jax', 'grain', 'beam', 'ray', 'types'},

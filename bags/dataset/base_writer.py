@@ -14,8 +14,7 @@ from typing import Any, Literal, Self
 
 from bags.bag.temporary_files import remove_leftovers, remove_tree, temporary_path
 from bags.dataset.encoder import Encoder, close_files, encode_call
-from bags.dataset.episode import Episode, EpisodeOptions
-from bags.dataset.episode_bags import Call
+from bags.dataset.episode import Call, Episode, EpisodeOptions
 from bags.dataset.field_writer import field_compressions
 from bags.dataset.json_files import write_json
 from bags.dataset.listing import dataset_of_shard, shard_numbers

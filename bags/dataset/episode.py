@@ -1,28 +1,13 @@
-"""`Episode`: a datapoint that is written item by item, while it happens.
-
-Its methods encode values in the thread of the caller, and put the records into a queue. A thread of the
-episode writes them to the bags and flushes these, so that no call waits for a disk. Single frames and blocks
-of samples go to a thread of their field, which puts the records of their clips into the queue.
-"""
+"""`Episode`: what `writer.begin` returns. `bags.episodes` has the class, and keeps one after a kill."""
 
 from __future__ import annotations
 
-import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from queue import Full
+import abc
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Self
 
-from bags.dataset.clip_stream import ClipItem, ClipStream, open_streams
-from bags.dataset.encoder import Encoder, close_files, encode_call
-from bags.dataset.episode_bags import Call, EpisodeBags
-from bags.dataset.metadata import Metadata
-from bags.errors import EncodeError
-
-MAX_QUEUED_BYTES = 100_000_000
-"""Bytes that wait to be encoded, or to be written; then calls wait."""
-ENTRY_BYTES = 64
-"""Approximate bytes of a record without its content."""
+Call = list[tuple[str, Any]]
+"""The records of one call, with their fields; None of a value that is missing."""
 
 
 class EpisodeOptions(NamedTuple):
@@ -33,69 +18,30 @@ class EpisodeOptions(NamedTuple):
     when_full: Literal['wait', 'raise'] = 'wait'
 
 
-class _Stopped(Exception):
-    """Ends the encoding of items that are no longer needed."""
+class Partial(NamedTuple):
+    """What became of an open episode of a killed writer."""
+
+    datapoint: int | None
+    """The index of the datapoint that it became; None if it was left out."""
+    unset: list[str]
+    """The plain fields for which it has no value, and because of which it was left out."""
 
 
-class Episode:
+class Episode(abc.ABC):
     """A datapoint that is being written by items, as `writer.begin` returns it.
 
     Leaving its `with` block commits it. Only `discard` drops it: after an exception, what was written stays
     for `bags.recover` and `resume=True`, as after a kill. Several threads may use it at a time.
-
-    Attributes:
-        state: 'open', 'committed', 'discarded', or 'left' if an error has ended it.
-        index: The index of the datapoint, once it is committed.
-        waits: Number of calls that found the queue full, and waited or raised.
     """
 
-    def __init__(
-        self,
-        bags: EpisodeBags,
-        encoder: Encoder,
-        metadata: Metadata,
-        begin: Call,
-        path: str,
-        offset: int,
-        options: EpisodeOptions,
-        on_end: Callable[[], None],
-    ) -> None:
-        self._bags = bags
-        self._encode_item = encoder.encode_item
-        self._path = path
-        self._offset = offset
-        """Datapoints of earlier shards."""
-        self._on_end = on_end
-        """Called when it is committed or discarded."""
-        self._options = options
-        # An item waits for one interval, and for the writing of others.
-        self._interval = options.flush_seconds / 2
-        lock = threading.Lock()
-        self._changed = threading.Condition(lock)
-        self._streams = open_streams(bags.types, encoder.functions, metadata, lock)
-        self._encoding: dict[str, threading.Thread] = {}
-        """The threads that encode clips, by field."""
-        self._queue: deque[Call] = deque([begin])
-        self._queued_bytes = sum(map(_size, begin))
-        self._flushes_asked = self._flushes_done = 0
-        self._has_ended = False
-        """Whether the thread ends after it has written the queue."""
-        self._is_done = False
-        """Whether the thread uses the bags no longer."""
-        self._is_stopped = False
-        """Whether items that wait to be encoded are dropped."""
-        self._error: BaseException | None = None
-        """The error of a thread."""
-        self._set_fields = {name for name, record in begin if record is not None}
-        self._appended = dict.fromkeys(bags.types, 0)
-        """Number of items of each field so far."""
-        self.state: Literal['open', 'committed', 'discarded', 'left'] = 'open'
-        self.index: int | None = None
-        self.waits = 0
-        bags.begin()
-        self._thread = threading.Thread(target=self._write_queue, name='bags-episode', daemon=True)
-        self._thread.start()
+    state: Literal['open', 'committed', 'discarded', 'left'] = 'open'
+    """'left' if an error has ended it."""
+    index: int | None = None
+    """The index of the datapoint, once it is committed."""
+    waits = 0
+    """Number of calls that found the queue full, and waited or raised."""
 
+    @abc.abstractmethod
     def append(self, items: Mapping[str, Any]) -> None:
         """Appends one item to each of some sequences, or to none of them if this raises.
 
@@ -115,13 +61,8 @@ class Episode:
             OSError: Earlier items could not be written, e.g. as the disk is full. The episode ends: what was
                 written before stays, as after a kill.
         """
-        streams = self._streams
-        taken = {name for name, value in items.items() if name in streams and streams[name].takes(value)}
-        for name in items.keys() & streams.keys() - taken:
-            streams[name].expect_no_items()
-        call = self._encode({name: items[name] for name in items if name not in taken}, are_items=True)
-        self._put(call, {name: streams[name].item_of(items) for name in taken})
 
+    @abc.abstractmethod
     def set(self, values: Mapping[str, Any]) -> None:
         """Sets plain fields, at any time until `commit`. The last value of a field counts.
 
@@ -129,22 +70,15 @@ class Episode:
             EncodeError: No such field, a sequence, or a value that cannot be encoded. The episode goes on.
             ValueError, OSError: As for `append`.
         """
-        self._put(self._encode(values, are_items=False))
-        self._set_fields |= {name for name, value in values.items() if value is not None}
 
+    @abc.abstractmethod
     def flush(self) -> None:
         """Makes all items so far safe if this process is killed; with `durability='flush'`, also on disk.
 
         All but frames and samples of clips that are not encoded yet.
         """
-        self._expect_open()
-        with self._changed:
-            self._flushes_asked += 1
-            number = self._flushes_asked
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: self._flushes_done >= number or self._error is not None)
-        self._raise_error()
 
+    @abc.abstractmethod
     def commit(self) -> int:
         """Ends the episode: it becomes a datapoint. Returns its index, as `append` of the writer does.
 
@@ -153,44 +87,17 @@ class Episode:
                 not be encoded.
             OSError: Writing failed. What was written stays, as after a kill.
         """
-        self._expect_open()
-        for name, field_type in self._bags.types.items():
-            if not (field_type.sequence or field_type.optional or name in self._set_fields):
-                raise EncodeError(
-                    name, field_type.text, 'is not set in the episode, which cannot be committed'
-                )
-        try:
-            self._end()
-            self._raise_error()
-            self.index = self._offset + self._bags.commit()
-        except BaseException:
-            self.state = 'left'
-            raise
-        self.state = 'committed'
-        self._on_end()
-        return self.index
 
+    @abc.abstractmethod
     def discard(self) -> None:
         """Ends the episode without a datapoint.
 
         Nothing refers to the records that were written; their bytes stay in the bags.
         """
-        self._expect_open()
-        with self._changed:
-            self._is_stopped = True
-            dropped, self._queue = self._queue, deque()
-        for call in dropped:
-            close_files(record for _, record in call)
-        self._end()
-        self._bags.discard()
-        self.state = 'discarded'
-        self._on_end()
 
+    @abc.abstractmethod
     def leave(self) -> None:
         """Ends the episode as a kill does, after what was appended is written."""
-        self._end()  # Again if an earlier call was interrupted.
-        if self.state == 'open':
-            self.state = 'left'
 
     def __enter__(self) -> Self:
         return self
@@ -204,165 +111,3 @@ class Episode:
                 raise
         elif self.state != 'committed':
             self.leave()
-
-    def __repr__(self) -> str:
-        written = ', '.join(f'{count} of {name}' for name, count in self._bags.counts.items())
-        return f'<bags.Episode of {self._path!r}: {self.state}; written: {written or "nothing"}>'
-
-    # In the threads of callers.
-
-    def _expect_open(self) -> None:
-        if self.state != 'open':
-            raise ValueError(f'the episode is {self.state}')
-        self._raise_error()
-
-    def _raise_error(self) -> None:
-        if self._error is not None:
-            self.state = 'left'
-            raise self._error
-
-    def _encode(self, values: Mapping[str, Any], are_items: bool) -> Call:
-        """Returns the records of values, all of which are encoded before one is written."""
-        self._expect_open()
-        for name, value in values.items():
-            if value is None and not are_items and name in self._set_fields:
-                raise EncodeError(
-                    name, self._bags.types[name].text, 'is set already: expected a value, got None'
-                )
-        counts = self._appended if are_items else None
-        return encode_call(self._bags.types, self._encode_item, values, counts)
-
-    def _put(self, call: Call, items: Mapping[str, ClipItem] | None = None) -> None:
-        with self._changed:
-            if self._is_full():
-                self.waits += 1
-                if self._options.when_full == 'raise':
-                    close_files(record for _, record in call)
-                    raise Full(f'{self._queued_bytes:,} bytes wait to be encoded or written')
-                self._changed.wait_for(lambda: not self._is_full())
-            self._expect_open()
-            if self._has_ended:
-                raise ValueError('the episode has ended')
-            for name, item in (items or {}).items():
-                self._streams[name].check(item, self._appended[name])
-            for name, item in (items or {}).items():
-                self._add(name, item)
-            self._queue.append(call)
-            for name, _ in call:
-                self._appended[name] += 1
-            self._queued_bytes += sum(map(_size, call))
-            if self._queued_bytes >= MAX_QUEUED_BYTES // 4:
-                self._changed.notify_all()
-
-    def _is_full(self) -> bool:
-        return self._queued_bytes >= MAX_QUEUED_BYTES and self._error is None
-
-    def _add(self, name: str, item: ClipItem) -> None:
-        stream = self._streams[name]
-        stream.add(item)
-        self._appended[name] += 1
-        self._queued_bytes += item.values.nbytes
-        if name not in self._encoding:
-            thread = threading.Thread(
-                target=self._encode_clips, args=(stream,), name=f'bags-{name}', daemon=True
-            )
-            self._encoding[name] = thread
-            thread.start()
-
-    def _end(self) -> None:
-        """Waits until the threads have encoded and written what is queued, and ends them."""
-        with self._changed:
-            self._set_ended()
-            # Not `join`: in Python 3.11, a thread counts as ended after a join that is interrupted.
-            self._changed.wait_for(lambda: self._is_done)
-
-    def _set_ended(self) -> None:
-        self._has_ended = True
-        self._changed.notify_all()
-        for stream in self._streams.values():
-            stream.changed.notify_all()
-
-    # In the threads that encode clips.
-
-    def _encode_clips(self, stream: ClipStream) -> None:
-        error = None
-        try:
-            for record in stream.encode(self._take(stream), self._options.clip_seconds):
-                with self._changed:
-                    self._queue.append([(stream.name, record)])
-                    self._queued_bytes += _size((stream.name, record))
-        except _Stopped:
-            pass
-        except BaseException as exc:
-            error = exc
-        with self._changed:
-            self._queued_bytes -= sum(item.values.nbytes for item in stream.pending)
-            stream.pending.clear()
-            if error is not None:
-                # Other fields are encoded, and records written, until `leave`.
-                self._error = self._error or error
-                self._set_ended()
-            del self._encoding[stream.name]
-            self._changed.notify_all()
-
-    def _take(self, stream: ClipStream) -> Iterator[ClipItem]:
-        """Yields the items of a stream until the episode ends. An item counts until the next one is taken."""
-        size = 0
-        while True:
-            with self._changed:
-                if self._queued_bytes >= MAX_QUEUED_BYTES:
-                    self._changed.notify_all()
-                self._queued_bytes -= size
-                stream.changed.wait_for(lambda: stream.pending or self._has_ended)
-                if self._is_stopped:
-                    raise _Stopped
-                if not stream.pending:
-                    return
-                item = stream.pending.popleft()
-            size = item.values.nbytes
-            yield item
-            del item
-
-    # In the thread of the episode, which alone uses the bags until it ends.
-
-    def _write_queue(self) -> None:
-        queue: deque[Call] = deque()
-        is_last = False
-        try:
-            while not is_last:
-                with self._changed:
-                    self._changed.wait_for(self._is_due, self._interval)
-                    queue, self._queue = self._queue, deque()
-                    is_last = self._has_ended and not self._encoding
-                    asked = self._flushes_asked
-                    self._changed.notify_all()
-                size = sum(_size(entry) for call in queue for entry in call)
-                while queue:
-                    self._bags.write(queue.popleft())
-                self._bags.flush()
-                with self._changed:
-                    self._flushes_done = asked
-                    self._queued_bytes -= size
-                    self._changed.notify_all()
-        except BaseException as exc:
-            with self._changed:
-                queue += self._queue
-                self._error, self._queue = exc, deque()
-                self._is_stopped = True
-                self._set_ended()
-            for call in queue:
-                close_files(record for _, record in call)
-        finally:
-            with self._changed:
-                self._is_done = True
-                self._changed.notify_all()
-
-    def _is_due(self) -> bool:
-        is_full = bool(self._queue) and self._queued_bytes >= MAX_QUEUED_BYTES // 4
-        has_ended = self._has_ended and not self._encoding
-        return has_ended or is_full or self._flushes_asked > self._flushes_done
-
-
-def _size(entry: tuple[str, Any]) -> int:
-    record = entry[1]
-    return ENTRY_BYTES + (len(record) if isinstance(record, bytes) else 0)

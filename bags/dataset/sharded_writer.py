@@ -13,8 +13,7 @@ from bags.bag.zstd import check_dictionary
 from bags.dataset.background_close import BackgroundClose
 from bags.dataset.base_writer import BaseWriter
 from bags.dataset.encoder import close_files
-from bags.dataset.episode import Episode, EpisodeOptions
-from bags.dataset.episode_bags import Call
+from bags.dataset.episode import Call, Episode, EpisodeOptions
 from bags.dataset.field_writer import MAX_RECORDS, Run
 from bags.dataset.identity import CopiedFrom
 from bags.dataset.json_files import remove_json

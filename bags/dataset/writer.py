@@ -16,11 +16,11 @@ from bags.dataset.background_close import BackgroundClose
 from bags.dataset.base_writer import BaseWriter
 from bags.dataset.begin_folder import begin_folder
 from bags.dataset.encoder import close_files
-from bags.dataset.episode import Episode, EpisodeOptions
-from bags.dataset.episode_bags import Call, EpisodeBags, Partial
+from bags.dataset.episode import Call, Episode, EpisodeOptions, Partial
 from bags.dataset.field_writer import FieldWriter, RefsWriter, Run
 from bags.dataset.identity import IDENTITY, CopiedFrom, Identity, new_id
 from bags.dataset.json_files import write_checksum, write_json
+from bags.dataset.late_binding import late
 from bags.dataset.links_writer import open_bags
 from bags.dataset.mark import MARK
 from bags.dataset.options import DatasetWriteOptions, WriterSettings
@@ -133,8 +133,7 @@ class DatasetWriter(BaseWriter):
         try:
             self._open(resume, truncate_to, partial == 'keep')
             if self._mark.open_counts is not None:
-                bags = EpisodeBags(self.store, self._refs, self._bags, self._mark)
-                self.partial = bags.keep_partial(
+                self.partial = self._episode_bags().keep_partial(
                     self.metadata or {},
                     lambda name: self.encode_item(name, (partial_values or {})[name], None),
                 )
@@ -339,11 +338,16 @@ class DatasetWriter(BaseWriter):
     def begin_episode(self, call: Call, options: EpisodeOptions, offset: int) -> Episode:
         self.expect_no_episode()
         self.flush()
-        bags = EpisodeBags(self.store, self._refs, self._bags, self._mark)
-        self.episode = Episode(
-            bags, self.encoder, self.metadata or {}, call, self.path, offset, options, self._end_episode
+        bags, metadata = self._episode_bags(), self.metadata or {}
+        episode: Episode = late('QueuedEpisode')(
+            bags, self.encoder, metadata, call, self.path, offset, options, self._end_episode
         )
-        return self.episode
+        self.episode = episode
+        return episode
+
+    def _episode_bags(self) -> Any:
+        """Returns the bags as an episode writes to them."""
+        return late('EpisodeBags')(self.store, self._refs, self._bags, self._mark)
 
     def _end_episode(self) -> None:
         self.episode = None
@@ -407,7 +411,7 @@ class DatasetWriter(BaseWriter):
             self.episode.leave()
             if is_kept and self.replacement is None and not self.store.is_remote:
                 try:
-                    EpisodeBags(self.store, self._refs, self._bags, self._mark).leave()
+                    self._episode_bags().leave()
                 finally:
                     self._lock.release()
                     self.closed = True

@@ -7,7 +7,7 @@ the records that follow are its items: `keep_partial` makes them a datapoint.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from bags.bag.journal import Journal
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
+from bags.dataset.episode import Call, Partial
 from bags.dataset.field import Record
 from bags.dataset.field_writer import FieldWriter, RefsWriter
 from bags.dataset.metadata import Metadata
@@ -24,18 +25,6 @@ from bags.dataset.resume import LINKED
 from bags.dataset.spec import Spec
 from bags.errors import BagsError
 from bags.storage import Durability, Store
-
-Call = list[tuple[str, Any]]
-"""The records of one call, with their fields; None of a value that is missing."""
-
-
-class Partial(NamedTuple):
-    """What became of an open episode of a killed writer."""
-
-    datapoint: int | None
-    """The index of the datapoint that it became; None if it was left out."""
-    unset: list[str]
-    """The plain fields for which it has no value, and because of which it was left out."""
 
 
 class EpisodeBags:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import bags
-from bags.dataset import episode as episodes
+from bags.episodes import queued
 from bags.formats.audio import decode_opus
 from bags.formats.clips import MKV
 
@@ -263,7 +263,7 @@ def test_an_encoder_that_fails_loses_nothing_before(tmp_path):
 
 @pytest.mark.parametrize('when_full', ['wait', 'raise'])
 def test_a_slow_encoder_is_waited_for_or_raises(when_full, tmp_path, monkeypatch):
-    monkeypatch.setattr(episodes, 'MAX_QUEUED_BYTES', 10 * 32 * 48 * 3)
+    monkeypatch.setattr(queued, 'MAX_QUEUED_BYTES', 10 * 32 * 48 * 3)
     encoder, taken, given = SlowOrFailing(), [], 0
     with (
         bags.DatasetWriter(tmp_path / 'x', SPEC, {**bags.encoders, 'mkv': encoder}, metadata=FACTS) as writer,
