@@ -5,7 +5,6 @@ from bags.dataset.difference import Diff
 from bags.dataset.frames import LazyFrames
 from bags.dataset.options import ReadOptions, WriteOptions
 from bags.dataset.selection import Steps, Times
-from bags.dataset.written import Skipped, Written
 from bags.interop.formats import Importer
 from bags.interop.source import Source
 from bags.loader.collate import PackedSequences, Padded
@@ -16,6 +15,7 @@ from bags.maintenance.info import BagInfo, DatasetInfo, Distribution, FieldInfo
 from bags.maintenance.recover import Recovery
 from bags.maintenance.verify_bag import Damage, Note
 from bags.media.clips import EncodedClip
+from bags.runs.written import Skipped, Written
 
 __all__ = [
     'BagInfo',

@@ -23,7 +23,7 @@ LAYERS = [
     {'links'},
     {'dataset'},
     {'arrow', 'edits', 'episodes', 'keys', 'display', 'media'},
-    {'sequences', 'samplers', 'maintenance'},
+    {'sequences', 'samplers', 'maintenance', 'runs'},
     {'authoring', 'interop', 'loader', 'viewer'},
     {'torch', 'jax', 'grain', 'beam', 'ray', 'types'},
     {'cli'},

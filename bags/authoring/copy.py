@@ -24,18 +24,18 @@ from bags.dataset.fingerprint import fingerprint, source_fingerprints
 from bags.dataset.metadata import keep_packages, metadata_to_store
 from bags.dataset.open import open as open_dataset
 from bags.dataset.options import Compression, WriteOptions, WriterSettings
-from bags.dataset.progress_log import ProgressLog, resumed
 from bags.dataset.refs import RefsFormat
 from bags.dataset.selection import Fields, select_whole
 from bags.dataset.sharded_writer import ShardedDatasetWriter
-from bags.dataset.source_options import advise_source_options
 from bags.dataset.spec import Spec, parse_spec, reordered, type_texts
-from bags.dataset.written import Skipped, Written
 from bags.errors import CorruptError, DecodeError
 from bags.links.existing import ExistingRecords, LinkRun
 from bags.links.files import LinkedFile
 from bags.links.records import LinkedRecords
 from bags.progress import progress as show_progress
+from bags.runs.progress_log import ProgressLog, resumed
+from bags.runs.source_options import advise_source_options
+from bags.runs.written import Skipped, Written
 from bags.storage.urls import plain_path
 from bags.validation import at_least, merge, one_of, worker_count
 from bags.workers.pool import WorkerPool

@@ -14,12 +14,12 @@ from bags.dataset.base import Dataset
 from bags.dataset.field_writer import Run
 from bags.dataset.open import open as open_dataset
 from bags.dataset.options import WriteOptions, WriterSettings
-from bags.dataset.progress_log import ProgressLog
 from bags.dataset.sharded_writer import ShardedDatasetWriter
-from bags.dataset.written import Written
 from bags.errors import SpecError
 from bags.formats.arrays import array_text, is_small_float, type_text
 from bags.progress import progress as show_progress
+from bags.runs.progress_log import ProgressLog
+from bags.runs.written import Written
 from bags.validation import merge
 
 BLOCK_BYTES = 1 << 23  # Bytes that are written at a time.

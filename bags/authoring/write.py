@@ -13,12 +13,12 @@ from bags.dataset.base import Dataset
 from bags.dataset.encoder import Encoder, collect
 from bags.dataset.fingerprint import source_fingerprints
 from bags.dataset.options import WriteOptions, WriterSettings
-from bags.dataset.progress_log import ProgressLog
 from bags.dataset.sharded_writer import ShardedDatasetWriter
 from bags.dataset.spec import parse_spec
-from bags.dataset.written import Written
 from bags.progress import Advance
 from bags.progress import progress as show_progress
+from bags.runs.progress_log import ProgressLog
+from bags.runs.written import Written
 from bags.validation import merge, worker_count
 from bags.workers.outcome import Outcome, Partial
 from bags.workers.pool import WorkerPool

@@ -12,7 +12,7 @@ from bags.display.counts import byte_count, plural
 from bags.display.tables import Column, is_unicode
 
 if TYPE_CHECKING:
-    from bags.dataset.written import Written
+    from bags.runs.written import Written
 
 MIN_COLUMN = 16
 """Characters of a column of values that are not folded."""

@@ -12,7 +12,7 @@ which does not know the file, has changed the folder, and the id is not used.
 its datapoints, and the first of them in this folder.
 
 Earlier versions take the name for a file of the dataset, so they overwrite and resume such datasets. The file
-of this name beside shards is that of `bags.dataset.progress_log.ProgressLog`.
+of this name beside shards is that of `bags.runs.progress_log.ProgressLog`.
 """
 
 from __future__ import annotations

@@ -9,12 +9,9 @@ from typing import Any, Literal, Unpack
 
 from bags.dataset.metadata import METADATA, Metadata, dump_metadata, metadata_to_store, rename_metadata
 from bags.dataset.options import WriteOptions, WriterSettings
-from bags.dataset.progress_log import ProgressLog, resumed
 from bags.dataset.registry import encoders
 from bags.dataset.sharded_writer import ShardedDatasetWriter
-from bags.dataset.source_options import advise_source_options
 from bags.dataset.spec import parse_spec
-from bags.dataset.written import Skipped, Written
 from bags.errors import BagsError, EncodeError, SourceError
 from bags.interop.adopt import (
     check_first,
@@ -35,6 +32,9 @@ from bags.interop.open_source import SourcePath, open_source
 from bags.interop.source import Damaged, Source, list_some
 from bags.links.sources import LinkOpener
 from bags.progress import progress as show_progress
+from bags.runs.progress_log import ProgressLog, resumed
+from bags.runs.source_options import advise_source_options
+from bags.runs.written import Skipped, Written
 from bags.validation import merge, no_field, one_of, worker_count
 
 REQUESTS = 32

@@ -20,7 +20,6 @@ from bags.dataset.metadata import METADATA, dump_metadata, metadata_of_fields, m
 from bags.dataset.open import open_with_known_decoders
 from bags.dataset.options import SHARD_SIZE
 from bags.dataset.selection import Fields, select_whole
-from bags.dataset.written import Written
 from bags.errors import SourceError
 from bags.formats.signatures import EXTENSIONS, HEAD_BYTES, identify
 from bags.indexing import Int64s, chunk_length
@@ -32,6 +31,7 @@ from bags.interop.parquet import write_parquet
 from bags.interop.target import Target
 from bags.progress import Advance
 from bags.progress import progress as show_progress
+from bags.runs.written import Written
 from bags.storage import Durability
 from bags.storage.urls import plain_path
 from bags.validation import one_of, positive_or_none, with_advice

@@ -33,7 +33,7 @@ from bags.display.counts import plural
 
 if TYPE_CHECKING:
     from bags.dataset.base import Dataset
-    from bags.dataset.written import Written
+    from bags.runs.written import Written
 
 Copied = Annotated[
     bool, typer.Option('--copy', help='Copy all records, instead of linking to those of the source.')
