@@ -23,7 +23,8 @@ from bags.interop.webdataset import is_tar
 _ORDER = (*FORMATS, 'webdataset')
 _NEED_MARKER = ('mds', 'litdata', 'lerobot')
 _ZARR = ('zarr.json', '.zgroup', '.zarray', '.zmetadata')
-_TEXTS = ('csv', 'jsonl')
+_TABLES_OF_TEXT = ('csv', 'jsonl')
+_TEXTS = (*_TABLES_OF_TEXT, 'textgrid', 'ctm', 'subtitles')
 """Formats whose files are also values or tables about other files: containers if there are no others."""
 _ALL = tuple(pattern for format, each in FORMATS.items() if format not in _TEXTS for pattern in each.files)
 _MARKERS = tuple(each.marker for each in FORMATS.values() if each.marker)
@@ -73,7 +74,11 @@ def detect(root: str, names: Iterable[str], format: str | None = None, *, keep: 
     formats = {folder: {found} for folder, found in folders.items()}
     formats |= {name: found for name in visible if (found := _formats_of(name))}
     texts = {name: found for name in visible if (found := _text_formats_of(name))}
-    if format in _TEXTS or (not formats and all(name in texts or is_beside(name) for name in visible)):
+    kinds = set[str]().union(*texts.values())
+    is_texts = len(kinds) == 1 or kinds <= {*_TABLES_OF_TEXT}
+    if format in _TEXTS or (
+        not formats and is_texts and all(name in texts or is_beside(name) for name in visible)
+    ):
         formats |= texts
     if format is not None:
         taken = [name for name in formats if format in formats[name]]

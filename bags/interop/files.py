@@ -21,9 +21,14 @@ from bags.formats.signatures import FORMATS, HEAD_BYTES, IMAGES, check_end, chec
 from bags.formats.trees import check_json, decode_msgpack
 from bags.interop.exported import Exported, is_one_array
 from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, fields_of_media, type_of
+from bags.interop.formats import FORMATS as SOURCES
+from bags.interop.ignored_files import matches
 from bags.interop.source import RECORD_ENCODERS, Source
 from bags.links.sources import OpenedLink
 from bags.media.encoders import AUDIO_FORMATS, VIDEO_FORMATS
+
+BESIDE = {name: each for name, each in SOURCES.items() if each.has_keys}
+"""Formats whose files are often beside media, with the same names."""
 
 
 class Entry(NamedTuple):
@@ -89,9 +94,12 @@ class FileSource(Source):
             field_type = types.get(field, type_of(field)) if field in named | in_tables else field
             self.spec[field] = field_type + '?' * (count < self.count)
             if field_type == 'bytes' and field in named and field != 'data':
+                format = next((each for each in BESIDE if matches(f'_.{field}', BESIDE[each].files)), None)
                 self.notes.append(
                     f'files *.{field} are stored as bytes: no type is known for this extension; '
                     f"spec={{{field!r}: 'video'}}, or another type, says what they are"
+                    if format is None
+                    else f'files *.{field} are stored as bytes; format={format!r} imports texts and times'
                 )
 
     def name(self, entry: Entry) -> str:

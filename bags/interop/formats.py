@@ -59,6 +59,8 @@ class Format(NamedTuple):
     """Whether several folders with the marker are one source."""
     has_arrays: bool = False
     """Whether `open_source` takes `left_out` too: fields whose arrays need not be readable."""
+    has_keys: bool = False
+    """Whether `open_source` takes `root` too: the folder that the keys of datapoints are relative to."""
 
     def open_source(
         self, paths: list[str], storage_options: Mapping[str, Any] | None, /, **options: Any
@@ -117,6 +119,9 @@ FORMATS: dict[str, Format] = {
     ),
     'csv': Format('arrow', ('*.csv', '*.tsv', '*.csv.gz', '*.tsv.gz'), ('pyarrow',), 'hf'),
     'jsonl': Format('arrow', ('*.jsonl', '*.ndjson', '*.jsonl.gz', '*.ndjson.gz'), ('pyarrow',), 'hf'),
+    'textgrid': Format('transcripts', ('*.textgrid',), has_keys=True),
+    'ctm': Format('transcripts', ('*.ctm',), has_keys=True),
+    'subtitles': Format('transcripts', ('*.srt', '*.vtt'), has_keys=True),
     'mcap': Format(
         'mcap',
         ('*.mcap', '*.db3', '*.bag', '*.mcap.zstd', '*.db3.zstd'),

@@ -194,7 +194,8 @@ def _open(
     if added is not None:
         source = added[0].open_source(paths, storage_options)
     elif about := FORMATS.get(chosen.format):
-        options = {'left_out': left_out} if about.has_arrays else {}
+        options: dict[str, Any] = {'left_out': left_out} if about.has_arrays else {}
+        options |= {'root': root} if about.has_keys else {}
         source = about.open_source(paths, storage_options, **options)
     elif chosen.format == 'webdataset':
         source = TarSource(paths, storage_options, exported)

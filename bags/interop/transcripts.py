@@ -1,0 +1,239 @@
+"""Transcripts with times: TextGrid of Praat, CTM of NIST, and the subtitles SRT and WebVTT.
+
+TextGrid: "TextGrid file formats" of the Praat manual, https://www.fon.hum.uva.nl/praat/manual/. In the
+long and the short format, only numbers, texts in quotes and flags as `<exists>` count, with spaces or ends of
+lines around them. CTM: "ctm" in infmts.htm of NIST's SCTK, https://github.com/usnistgov/SCTK.
+WebVTT: https://www.w3.org/TR/webvtt1/; SRT has no specification, and is what SubRip wrote.
+"""
+
+from __future__ import annotations
+
+import codecs
+import dataclasses
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+OVERLAP = 1e-6
+"""Seconds that a text may begin before the end of the one before it, as files have rounded times."""
+_MARKS = {codecs.BOM_UTF8: 'utf-8-sig', codecs.BOM_UTF16_LE: 'utf-16', codecs.BOM_UTF16_BE: 'utf-16'}
+_TOKEN = re.compile(r'"(?P<text>[^"]*(?:""[^"]*)*)"(?!\S)|(?P<comment>![^\n]*)|(?P<word>\S+)')
+_NUMBER = re.compile(r'[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?')
+_TIME = r'(?:(\d+):)?([0-5]?\d):([0-5]\d)[.,](\d{1,3})'
+_TIMES = re.compile(rf'\s*{_TIME}\s*-->\s*{_TIME}(?:\s.*)?')
+_NO_CUES = re.compile(r'(NOTE|STYLE|REGION)(\s.*)?')
+
+
+@dataclasses.dataclass
+class Tier:
+    """Texts and their times in seconds, in order."""
+
+    texts: list[str] = dataclasses.field(default_factory=list)
+    starts: list[float] = dataclasses.field(default_factory=list)
+    stops: list[float] = dataclasses.field(default_factory=list)
+    """The ends of the texts; empty in a tier of points."""
+    confidence: list[float] = dataclasses.field(default_factory=list)
+    """A number for each word, which CTM may have; NaN where it has none."""
+    has_stops: bool = True
+    overlaps: list[int] = dataclasses.field(default_factory=list)
+    """The lines of texts that begin before the end of the one before them."""
+
+    def add(self, line: int, text: str, start: float, stop: float) -> None:
+        """Adds a text.
+
+        Raises:
+            ValueError: It ends before it begins, or begins before the one before it.
+        """
+        if stop < start:
+            _fail(line, f'expected an end after the begin, {start:g} s, got {stop:g} s')
+        if self.starts and start < self.starts[-1]:
+            _fail(line, f'expected times that rise, got {start:g} s after {self.starts[-1]:g} s')
+        if self.stops and start < self.stops[-1] - OVERLAP:
+            self.overlaps.append(line)
+        self.texts.append(text)
+        self.starts.append(start)
+        if self.has_stops:
+            self.stops.append(stop)
+
+
+def decode(data: bytes) -> str:
+    """Returns the text of a file, with line feeds at the ends of lines.
+
+    Raises:
+        ValueError: It is neither UTF-8, nor UTF-16 with a byte order mark; names the line.
+    """
+    encoding = next((name for mark, name in _MARKS.items() if data.startswith(mark)), 'utf-8')
+    expected = 'expected UTF-8, or UTF-16 with a byte order mark'
+    if encoding == 'utf-8' and (zero := data.find(b'\0')) >= 0:
+        _fail(data.count(b'\n', 0, zero) + 1, f'{expected}, got a byte of zero')
+    try:
+        return _unified(data.decode(encoding))
+    except UnicodeDecodeError as exc:
+        before = data[: exc.start].decode(encoding, 'ignore')
+        _fail(len(_unified(before).split('\n')), f'{expected}, got the byte {data[exc.start]:#04x}')
+
+
+def parse_textgrid(data: bytes) -> dict[str, Tier]:
+    """Returns the tiers of a TextGrid in the long or the short text format, by name.
+
+    Raises:
+        ValueError: Not such a file, or its times overlap or go back; names the line.
+    """
+    if data.startswith(b'ooBinaryFile'):
+        raise ValueError('it is a binary TextGrid: Praat saves it as a text file')
+    values = _Values(decode(data))
+    if not (header := values.take('text', 'the header of a TextGrid')).startswith('ooTextFile'):
+        values.fail('a TextGrid in the long or the short text format', header)
+    if (found := values.take('text', 'the class of the object')) != 'TextGrid':
+        values.fail('a TextGrid', found)
+    values.take('number', 'the begin of the grid')
+    values.take('number', 'the end of the grid')
+    tiers: dict[str, Tier] = {}
+    if values.take('flag', '<exists> or <absent>') != 'exists':
+        return tiers
+    for _ in range(values.count('tiers')):
+        kind = values.take('text', 'the class of a tier')
+        if kind not in ('IntervalTier', 'TextTier'):
+            values.fail("'IntervalTier' or 'TextTier'", kind)
+        name = values.take('text', 'the name of a tier')
+        if name in tiers:
+            values.fail('tiers of different names', name)
+        values.take('number', 'the begin of the tier')
+        values.take('number', 'the end of the tier')
+        tiers[name] = tier = Tier(has_stops=kind == 'IntervalTier')
+        for _ in range(values.count(f'items of tier {name!r}')):
+            start = stop = float(values.take('number', 'a time'))
+            line = values.line
+            if tier.has_stops:
+                stop = float(values.take('number', 'the end of an interval'))
+            tier.add(line, values.take('text', 'a text'), start, stop)
+            if tier.overlaps:
+                _fail(line, f'tier {name!r}: expected intervals one after the other, got an overlap')
+    return tiers
+
+
+class _Values:
+    """The numbers, texts and flags of a text file of Praat, in order."""
+
+    def __init__(self, text: str) -> None:
+        self.line = 1
+        self._values = self._split(text)
+
+    def _split(self, text: str) -> Iterator[tuple[str, str]]:
+        end = 0
+        for found in _TOKEN.finditer(text):
+            self.line += text.count('\n', end, found.start())
+            end = found.start()
+            if found['text'] is not None:
+                yield 'text', found['text'].replace('""', '"')
+            elif (word := found['word']) is None:
+                continue
+            elif word.startswith('"'):
+                _fail(self.line, f'expected a text in double quotes, got {text[end : end + 40]!r}')
+            elif _NUMBER.fullmatch(word):
+                yield 'number', word
+            elif word.startswith('<') and word.endswith('>'):
+                yield 'flag', word[1:-1]
+
+    def take(self, type: str, what: str) -> str:
+        """Returns the next value, of a type; `what` says which, for errors."""
+        found, value = next(self._values, ('', ''))
+        if not found:
+            _fail(self.line, f'expected {what}, got the end of the file')
+        if found != type:
+            self.fail(what, value)
+        return value
+
+    def count(self, what: str) -> int:
+        """Returns the number of values that follow; errors name them `what`."""
+        value = self.take('number', f'the number of {what}')
+        return int(value) if value.isdigit() else self.fail(f'the number of {what}', value)
+
+    def fail(self, expected: str, found: str) -> NoReturn:
+        """Raises ValueError for the line of the last value."""
+        _fail(self.line, f'expected {expected}, got {found!r:.80}')
+
+
+def parse_ctm(data: bytes) -> dict[tuple[str, str], Tier]:
+    """Returns the words of each recording and channel of a CTM, in the order of their first lines.
+
+    Raises:
+        ValueError: A line has other columns, or times go back; names the line.
+    """
+    found: dict[tuple[str, str], Tier] = {}
+    for line, text in enumerate(decode(data).split('\n'), 1):
+        columns = text.split()
+        if not columns or text.startswith(';;'):
+            continue
+        if len(columns) not in (5, 6):
+            expected = 'recording, channel, begin, duration, word, and maybe a confidence'
+            _fail(line, f'expected {expected}, got {len(columns)} columns')
+        if columns[4].startswith('<ALT'):
+            _fail(line, f'expected a word, got {columns[4]}: alternatives are not read')
+        start, length, confidence = (_number(line, each) for each in (*columns[2:4], *columns[5:], 'nan')[:3])
+        if length < 0:
+            _fail(line, f'expected a duration of at least 0, got {length:g} s')
+        tier = found.setdefault((columns[0], columns[1]), Tier())
+        tier.add(line, columns[4], start, start + length)
+        tier.confidence.append(confidence)
+    return found
+
+
+def parse_subtitles(data: bytes, *, is_webvtt: bool) -> Tier:
+    """Returns the texts of SRT or WebVTT; markup in them stays, and lines are joined by line feeds.
+
+    Raises:
+        ValueError: A line is neither of a text nor the times of one, or times go back; names the line.
+    """
+    lines = [*decode(data).split('\n'), '']
+    tier, number = Tier(), 0
+    if is_webvtt:
+        if not re.fullmatch(r'WEBVTT(\s.*)?', lines[0]):
+            _fail(1, f'expected WEBVTT, got {lines[0]!r:.80}')
+        number = _end_of_block(lines, 0)
+    while number < len(lines):
+        line = lines[number]
+        if not line.strip():
+            number += 1
+            continue
+        if is_webvtt and _NO_CUES.fullmatch(line):
+            number = _end_of_block(lines, number)
+            continue
+        number += '-->' not in line and '-->' in lines[number + 1]  # The number or name of a text.
+        times = _TIMES.fullmatch(lines[number])
+        if times is None:
+            _fail(number + 1, f'expected times as 00:01:02,500 --> 00:01:04,000, got {lines[number]!r:.80}')
+        end = _end_of_block(lines, number)
+        text = '\n'.join(lines[number + 1 : end])
+        tier.add(number + 1, text, _seconds(*times.groups()[:4]), _seconds(*times.groups()[4:]))
+        number = end
+    return tier
+
+
+def _end_of_block(lines: list[str], number: int) -> int:
+    """Returns the number of the next blank line; the last line is one."""
+    while lines[number].strip():
+        number += 1
+    return number
+
+
+def _seconds(hours: str | None, minutes: str, seconds: str, fraction: str) -> float:
+    whole = int(hours or 0) * 3600 + int(minutes) * 60 + int(seconds)
+    return (whole * 1000 + int(fraction.ljust(3, '0'))) / 1000
+
+
+def _number(line: int, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        _fail(line, f'expected a number, got {text!r:.80}')
+    return value if math.isfinite(value) or text == 'nan' else _fail(line, f'expected a number, got {text!r}')
+
+
+def _unified(text: str) -> str:
+    return text.replace('\r\n', '\n').replace('\r', '\n')
+
+
+def _fail(line: int, detail: Any) -> NoReturn:
+    raise ValueError(f'line {line}: {detail}')
