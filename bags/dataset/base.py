@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 import hashlib
 import io
 import itertools
@@ -19,6 +20,8 @@ from bags.concurrency import Shareable, cached_attribute, map_concurrently
 from bags.dataset.address import Address, Datapoint, RecordRanges, merge_columns, merge_ranges
 from bags.dataset.batch import Column, spread
 from bags.dataset.columns import read_column, read_records, read_values
+from bags.dataset.comparison import COMPARED, Need
+from bags.dataset.condition import parse_condition
 from bags.dataset.difference import Diff
 from bags.dataset.field import Field, Record
 from bags.dataset.fingerprint import digest_of, fingerprint
@@ -257,31 +260,46 @@ class Dataset(Shareable, abc.ABC):
         return Select(self, _chosen(indices, len(self)), fields)
 
     def filter(
-        self, function: Callable[[Datapoint], Any], fields: Fields = None, *, workers: int | None = None
+        self,
+        function: Callable[[Datapoint], Any] | str,
+        fields: Fields = None,
+        *,
+        workers: int | None = None,
     ) -> Select:
-        """Returns a view of the datapoints for which a function returns True.
+        """Returns a view of the datapoints that pass a condition, or for which a function returns True.
 
-        Only `fields` of all datapoints are read, once; the view has all fields. For one numeric field,
-        `dataset.select(dataset.column('score') > 0.5)` is faster.
+        Only `fields` of all datapoints, or those that the condition names, are read, once; the view has all
+        fields. For one numeric field, `dataset.select(dataset.column('score') > 0.5)` is faster.
 
         Args:
-            function: Takes a datapoint, a dict of `fields`, and returns a bool.
-            fields: The fields to read, as in `batch`; all fields unless given.
+            function: A condition such as 'length > 3 and label == cat', see docs/conditions.md;
+                or a function that takes a datapoint, a dict of `fields`, and returns a bool.
+            fields: The fields that the function takes, as in `batch`; all fields unless given.
             workers: Threads that read and call the function; the number of processors unless given.
 
         Raises:
+            ValueError: The condition does not follow the grammar, names no field, or compares values of
+                different types.
             TypeError: The function does not return a bool.
             Exception: Any error of the function, with a note that names the datapoint.
         """
         workers = worker_count(workers)
-        selection = select_fields(fields, self.types)
+        if isinstance(function, str):
+            if fields is not None:
+                raise TypeError('filter: a condition names its fields itself, got fields')
+            needs, function = parse_condition(function, self.types, self.metadata.get('fields'))
+            read = functools.partial(self._read_needs, needs)
+        else:
+            read = functools.partial(self.read_rows, selection=select_fields(fields, self.types))
         if not callable(function):
-            raise TypeError(f'filter: expected a function of a datapoint, got {function!r:.80}')
+            raise TypeError(
+                f'filter: expected a condition or a function of a datapoint, got {function!r:.80}'
+            )
 
         def choose(start: int) -> Int64s:
             indices = np.arange(start, min(start + DATAPOINTS_AT_ONCE, len(self)))
             chosen = []
-            for index, datapoint in zip(indices.tolist(), self.read_rows(indices, selection), strict=True):
+            for index, datapoint in zip(indices.tolist(), read(indices), strict=True):
                 try:
                     keeps = function(datapoint)
                 except Exception as exc:
@@ -295,6 +313,27 @@ class Dataset(Shareable, abc.ABC):
 
         parts = map_concurrently(choose, range(0, len(self), DATAPOINTS_AT_ONCE), max_threads=workers)
         return Select(self, np.concatenate([np.empty(0, np.int64), *parts]))
+
+    def _read_needs(self, needs: Mapping[str, Need], indices: Int64s) -> list[Datapoint]:
+        """Returns what a condition needs of each datapoint; of sequences that it counts no record is read."""
+        selection: Selection = {}
+        for name, need in needs.items():
+            if need == 'value' or self.types[name].sequence:
+                selection[name] = True if need == 'value' else slice(0, 0)
+        rows = self.read_rows(indices, selection) if selection else [{} for _ in range(len(indices))]
+        for name, need in needs.items():
+            if need == 'count':
+                for row, count in zip(rows, self.item_counts(indices, name).tolist(), strict=True):
+                    row[name] = None if row[name] is None else range(count)
+            elif name not in selection:
+                for row, record in zip(rows, self.read_records(indices, name), strict=True):
+                    row[name] = record
+        for name in (name for name in selection if self.types[name].word in COMPARED):
+            if any(isinstance(row[name], bytes | memoryview) for row in rows[:1]):
+                raise ValueError(
+                    f'filter: a condition compares values: open {self.expression} without raw=True'
+                )
+        return rows
 
     # Edits: views too, which `bags.copy(…, link=True)` saves without copying what they leave as it is.
 

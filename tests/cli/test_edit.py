@@ -83,6 +83,7 @@ CONDITIONS = {
     'len(observation.x) == 0': [0, 3],
     'task != "fold" and id not in [1, 3]': [5, 7, 9],
     '-length > -2': [0, 1],
+    'fold and length > 5 or length in [3, 5]': [3, 5, 6, 8],
 }
 
 
@@ -113,8 +114,8 @@ REFUSED = [
     (['--where', 'length >'], 2, 'expected a condition'),
     (['--where', 'print(length)'], 2, 'expected a condition'),
     (['--where', 'length.__class__ == 3'], 2, "no field 'length.__class__'"),
-    (['--where', '1 < 2'], 2, 'expected a condition'),
-    (['--where', 'length > "a"'], 1, 'not supported'),
+    (['--where', '1 < 2'], 2, '1 < 2 names no field'),
+    (['--where', 'length > "a"'], 2, 'length is int: expected a number, got a'),
     (['--drop-field', 'image'], 1, '--copy makes a dataset of its own'),
 ]
 

@@ -526,6 +526,7 @@ def write_episode(folder):
                     'episode': index,
                 }
             )
+    bags.statistics(folder / 'episode', fields=['state', 'force', 'episode'])
     spec = {
         'id': 'int',
         'keywords': 'utf8[]',
@@ -637,6 +638,26 @@ def write_notebook(folder):
     (folder / 'notebook.html').write_text('<meta charset=utf-8>' + '<hr>'.join(shown))
 
 
+def write_conditions(folder):
+    """The datapoints of the cases of conditions."""
+    table = json.loads((GOLDEN.parent / 'dataset' / 'conditions.json').read_text())
+    photo = np.zeros((2, 2, 3), np.uint8)
+    path = folder / 'conditions'
+    with bags.ShardedDatasetWriter(
+        path, table['spec'], shard_length=2, metadata={'fields': table['fields']}
+    ) as writer:
+        for row in table['rows']:
+            for name in ('photo', 'frames', 'raw'):
+                if row[name] is not None:
+                    row[name] = {
+                        'photo': photo,
+                        'frames': [photo] * len(row['frames'] or ()),
+                        'raw': bytes(row['raw'] or ()),
+                    }[name]
+            row['state'] = np.array(row['state'], np.float32)
+            writer.append(row)
+
+
 def main():
     folder = Path(sys.argv[1])
     shutil.rmtree(folder, ignore_errors=True)
@@ -649,6 +670,7 @@ def main():
     write_media(folder)
     write_million(folder)
     write_strange(folder)
+    write_conditions(folder)
     write_formats(folder)
     write_long(folder)
     write_sounds(folder)

@@ -178,7 +178,8 @@ describe('grid', () => {
     expect(execFileSync(PYTHON, ['-c', code, `${OUT}values/photos`, marks], {env: ENVIRONMENT}).toString().trim()).toBe('[106, 110]');
     await page.getByLabel('Filter').fill('image > 3');
     await page.keyboard.press('Enter');
-    await page.getByText('filters take numbers and text').waitFor();
+    await page.getByText(/^image is .*: > compares numbers and texts/).waitFor();
+    expect(await page.locator('.card').count()).toBe(0);
     expect(problems).toEqual([]);
   });
 

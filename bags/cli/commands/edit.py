@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import errno
 import json as json_text
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,11 +39,6 @@ Copied = Annotated[
 DryRun = Annotated[bool, typer.Option('--dry-run', help='Only print what would be written.')]
 Source = Annotated[str, argument('SOURCE', 'A dataset, which stays as it is; also a URL.')]
 MAX_SHOWN = 20
-COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
-    ast.Gt: operator.gt, ast.GtE: operator.ge, ast.In: lambda value, values: value in values,
-    ast.NotIn: lambda value, values: value not in values,
-}  # fmt: skip
 
 
 def edit(
@@ -100,8 +93,8 @@ def edit(
         view = dataset.update(changes) if changes else dataset
         dropped = parse_rows(drop, len(dataset)) if drop else ()
         if where:
-            fields, condition = parse_condition(where, dataset.spec)
-            kept = np.asarray(view.filter(condition, fields).indices)
+            _check_condition(where, dataset)
+            kept = np.asarray(view.filter(where).indices)
             view = view.select(kept[~np.isin(kept, dropped)])
         elif drop:
             view = view.drop(dropped)
@@ -246,6 +239,16 @@ def _parse_changes(texts: list[str], dataset: Dataset) -> dict[int, dict[str, An
     return changes
 
 
+def _check_condition(text: str, dataset: Dataset) -> None:
+    """Raises UsageError if a text is no condition on the datapoints of a dataset."""
+    from bags.dataset.condition import parse_condition
+
+    try:
+        parse_condition(text, dataset.types, dataset.metadata.get('fields'))
+    except ValueError as exc:
+        raise UsageError(f'--where: {exc}') from None
+
+
 def _parse_value(name: str, field_type: str, text: str) -> Any:
     if field_type.rstrip('?') == 'utf8':
         return text
@@ -293,57 +296,3 @@ def _preview(json: bool, facts: dict[str, Any], spec: Mapping[str, str], renames
         )
     if len(facts['changes']) > MAX_SHOWN:
         say(f'… and {len(facts["changes"]) - MAX_SHOWN:,} more values')
-
-
-def parse_condition(
-    text: str, known: Mapping[str, str]
-) -> tuple[list[str], Callable[[Mapping[str, Any]], bool]]:
-    """Returns the fields in a condition such as `length > 3 and len(words) in (1, 2)`, and its function.
-
-    It has comparisons, and, or, not, names of fields, numbers, texts, tuples, lists and `len(…)`: nothing
-    of it is executed as Python.
-    """
-    fields: dict[str, None] = {}
-
-    def refuse() -> UsageError:
-        return UsageError(f'--where: expected a condition as \'length > 3 and task != "test"\', got {text!r}')
-
-    def make(node: Any) -> Callable[[Mapping[str, Any]], Any]:
-        if isinstance(node, ast.Constant):
-            return lambda _: node.value
-        if isinstance(node, ast.Name | ast.Attribute):
-            name = ast.unparse(node)
-            parse_fields(name, known)
-            fields[name] = None
-            return operator.itemgetter(name)
-        if isinstance(node, ast.Tuple | ast.List):
-            parts = [make(each) for each in node.elts]
-            return lambda row: [part(row) for part in parts]
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
-            value = make(node.operand)
-            apply = operator.not_ if isinstance(node.op, ast.Not) else operator.neg
-            return lambda row: apply(value(row))
-        if isinstance(node, ast.BoolOp):
-            parts, test = [make(each) for each in node.values], all if isinstance(node.op, ast.And) else any
-            return lambda row: test(part(row) for part in parts)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == 'len' and len(node.args) == 1:
-            value = make(node.args[0])
-            return lambda row: 0 if (found := value(row)) is None else len(found)
-        if isinstance(node, ast.Compare) and all(type(each) in COMPARISONS for each in node.ops):
-            values = [make(each) for each in (node.left, *node.comparators)]
-            tests = [COMPARISONS[type(each)] for each in node.ops]
-
-            def compare(row: Mapping[str, Any]) -> bool:
-                found = [value(row) for value in values]
-                return all(map(lambda test, *pair: test(*pair), tests, found, found[1:]))
-
-            return compare
-        raise refuse()
-
-    try:
-        condition = make(ast.parse(text.strip(), mode='eval').body)
-    except (SyntaxError, ValueError, RecursionError) as exc:
-        raise exc if isinstance(exc, UsageError) else refuse() from None
-    if not fields:
-        raise refuse()
-    return list(fields), lambda row: bool(condition(row))

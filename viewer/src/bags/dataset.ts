@@ -1,6 +1,7 @@
 // Datasets of one folder or of shard folders, by what a web server has: no listing is needed.
 
 import {Bag, type Location, type Records} from './bag';
+import {Counted, MAX_SEARCHED_BYTES, type Need} from './comparison';
 import {CorruptError, MissingError, ServerError} from './errors';
 import {LinkedRecords} from './links';
 import {type RangeCache, readWhole, RemoteFile} from './ranges';
@@ -267,31 +268,56 @@ export class Dataset {
   }
 
   /**
-   * Yields the values of a plain field for consecutive datapoints, in runs that are read at once.
+   * Yields what is needed of a field for consecutive datapoints, in runs that are read at once.
    * `spend` is called with the bytes of a run before they are read.
    */
-  async *column(field: string, spend: (bytes: number) => void = () => {}, rows = 1 << 14): AsyncGenerator<{first: number; values: unknown[]}> {
+  async *column(field: string, need: Need = 'value', spend: (bytes: number) => void = () => {}, rows = 1 << 14): AsyncGenerator<{first: number; values: unknown[]}> {
     const type = this.type(field);
     for (const {folder, first, length} of this.shards) {
-      const bag = length && folder.spec.has(field) ? await folder.field(field) : null;
+      const counts = need === 'presence' || need === 'count';
+      const bag = length && !counts && folder.spec.has(field) ? await folder.field(field) : null;
       for (let start = 0; start < length; start += rows) {
-        const stop = Math.min(length, start + rows);
-        const refs = (await folder.rows(start, stop)).map(row => row.get(field) ?? null);
-        const present = refs.filter(ref => ref !== null);
-        const low = present.reduce((least, ref) => Math.min(least, ref.first), Infinity);
-        const high = present.reduce((most, ref) => Math.max(most, ref.first), -1);
-        const dense = high - low < 2 * rows;
-        if (bag && dense && high >= 0) spend(await bag.size(low, high + 1));
-        const records = bag && dense && high >= 0 ? await bag.records(low, high + 1) : [];
+        const refs = (await folder.rows(start, Math.min(length, start + rows))).map(row => row.get(field) ?? null);
+        if (counts) {
+          yield {first: first + start, values: refs.map(ref => ref && (type.sequence ? new Counted(ref.count) : true))};
+          continue;
+        }
+        const read = async (low: number, high: number): Promise<(Uint8Array | null)[]> => {
+          if (need === 'search' && type.word === 'utf8') return shortRecords(bag!, low, high, spend);
+          spend(await bag!.size(low, high));
+          return bag!.records(low, high);
+        };
+        let low = Infinity, high = 0, total = 0;
+        for (const ref of refs) {
+          if (!ref?.count) continue;
+          low = Math.min(low, ref.first);
+          high = Math.max(high, ref.first + ref.count);
+          total += ref.count;
+        }
+        const dense = high - low < 2 * Math.max(total, rows);
+        const records = dense && high ? await read(low, high) : [];
         const values = [];
         for (const ref of refs) {
-          const record = ref && (dense ? records[ref.first - low] : (await bag!.records(ref.first, ref.first + 1))[0]);
-          values.push(record ? decodeValue(type, record, folder.starts, `field ${field}`) : null);
+          const found = !ref ? [] : dense ? records.slice(ref.first - low, ref.first + ref.count - low) : await read(ref.first, ref.first + ref.count);
+          const items = found.map(record => record && decodeValue(type, record, folder.starts, `field ${field}`));
+          values.push(!ref ? null : type.sequence ? items.filter(item => item !== null) : items[0] ?? null);
         }
         yield {first: first + start, values};
       }
     }
   }
+}
+
+/** Returns consecutive records, with null for long ones, which are not read where the others are not short. */
+async function shortRecords(bag: Records, low: number, high: number, spend: (bytes: number) => void): Promise<(Uint8Array | null)[]> {
+  const size = await bag.size(low, high);
+  if (size <= Math.max(MAX_SEARCHED_BYTES, 256 * (high - low))) {
+    spend(size);
+    return bag.records(low, high);
+  }
+  if (high - low === 1) return [null];
+  const middle = (low + high) >> 1;
+  return (await Promise.all([shortRecords(bag, low, middle, spend), shortRecords(bag, middle, high, spend)])).flat();
 }
 
 /** Returns the fields in the author's order, and takes their positions out of the metadata. */

@@ -1,5 +1,6 @@
-// The sample rate of a sound, from the header of its format.
+// The sample rate and the length of a sound, from the header of its format.
 
+import type {Location} from '../bags/bag';
 import {matroskaSoundRate} from './matroska';
 import {mp4SoundRate} from './mp4';
 
@@ -17,6 +18,29 @@ export function soundRate(data: Uint8Array): number | null {
     if (error instanceof RangeError) return null;
     throw error;
   }
+}
+
+/** Returns the start of a record, with the header of a sound. */
+export async function readStart({file, start, stop}: Location): Promise<Uint8Array> {
+  return file.read(start, Math.min(stop, start + 4096));
+}
+
+/** Returns the seconds of WAV and FLAC, of which the start and the size are known; null of other formats, or without a header. */
+export function soundSeconds(data: Uint8Array, size: number): number | null {
+  const view = new DataView(data.buffer, data.byteOffset, data.length);
+  try {
+    if (has(data, 0, 'fLaC')) return ((view.getUint8(21) & 15) * 2 ** 32 + view.getUint32(22)) / flacRate(view, 8) || null;
+    if (!has(data, 0, 'RIFF')) return null;
+    for (let at = 12, bytesPerSecond = 0; at + 8 <= data.length;) {
+      const length = view.getUint32(at + 4, true);
+      if (has(data, at, 'fmt ')) bytesPerSecond = view.getUint32(at + 16, true);
+      if (has(data, at, 'data')) return bytesPerSecond ? Math.min(length, size - at - 8) / bytesPerSecond : null;
+      at += 8 + length + length % 2;
+    }
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+  }
+  return null;
 }
 
 function rateIn(data: Uint8Array, view: DataView): number | null {

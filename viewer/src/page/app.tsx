@@ -9,7 +9,8 @@ import {kindOf} from '../bags/values';
 import {Chooser} from './chooser';
 import {DatapointPage} from './datapoint';
 import {FieldsPage} from './fields';
-import {filterRows} from './filter';
+import {filterRows, sortRows} from './filter';
+import {FilterBox, Order} from './find';
 import {bytesText, countText} from './format';
 import {defaultFields, Grid} from './grid';
 import {Keys} from './keys';
@@ -56,7 +57,7 @@ function Viewer({dataset}: {dataset: Dataset}) {
   const route = useRoute();
   const {marks, toggle, clear} = useMarks(dataset.url);
   const [progress, setProgress] = useState(0);
-  const filtered = useFiltered(dataset, route.filter, setProgress);
+  const filtered = useRows(dataset, route, setProgress);
   const rows = filtered.state === 'ready' ? filtered.value : null;
   const name = decodeURIComponent(dataset.url.replace(/\/$/, '').split('/').pop() ?? '');
   // Ahead of the first video: a worker takes a while to start.
@@ -68,11 +69,11 @@ function Viewer({dataset}: {dataset: Dataset}) {
         <a class="title" href={linkTo({view: 'grid'})}>{name}</a>
         <span class="faint summary">
           {countText(dataset.length, 'datapoint')}{dataset.shardCount > 1 ? ` in ${countText(dataset.shardCount, 'shard')}` : ''}
-          {rows && `, ${rows.length.toLocaleString('en')} pass`}
+          {rows && route.filter && `, ${rows.length.toLocaleString('en')} pass`}
         </span>
         <Jump dataset={dataset} route={route} />
-        <FilterBox text={route.filter} busy={filtered.state === 'loading' ? progress : null}
-          error={filtered.state === 'error' ? filtered.error.message : null} />
+        <FilterBox dataset={dataset} text={route.filter} busy={filtered.state === 'loading' && (route.filter || route.sort) ? progress : null} wrong={filtered.state === 'error'} />
+        {route.view === 'grid' && <Order dataset={dataset} route={route} />}
         <nav>
           {route.view === 'grid' && <Chooser dataset={dataset} chosen={shownIn(dataset, route.fields) ?? defaultFields(dataset)} choose={fields => navigate({fields}, true)} />}
           {route.view === 'datapoint' && <Chooser dataset={dataset} chosen={shownIn(dataset, route.panels) ?? [...dataset.spec.keys()]} choose={panels => navigate({panels}, true)} />}
@@ -85,26 +86,30 @@ function Viewer({dataset}: {dataset: Dataset}) {
           <Theme />
         </nav>
       </header>
+      {filtered.state === 'error' && <p class="problem failure" role="alert">{filtered.error.message}</p>}
       {route.view === 'datapoint' && route.at < dataset.length
         ? <DatapointPage dataset={dataset} route={route} rows={rows} marked={marks.has(route.at)} toggleMark={toggle} />
         : route.view === 'datapoint' ? <p class="notice" role="alert">There is no datapoint {route.at}: there are {dataset.length}.</p>
           : route.view === 'fields' ? <FieldsPage dataset={dataset} />
-            : <Grid dataset={dataset} route={route} rows={rows} marks={marks} toggleMark={toggle} />}
+            : !rows && filtered.state !== 'ready' ? <p class="notice">{filtered.state === 'loading' ? 'Reading …' : 'No datapoints are shown, as the filter was not applied.'}</p>
+              : <Grid dataset={dataset} route={route} rows={rows} marks={marks} toggleMark={toggle} />}
       <Traffic dataset={dataset} />
     </div>
   );
 }
 
-/** Runs the filter; null rows without one. */
-function useFiltered(dataset: Dataset, text: string, report: (part: number) => void) {
+/** Runs the filter and orders what passes; null where all datapoints are shown as stored. */
+function useRows(dataset: Dataset, {filter, sort}: Route, report: (part: number) => void) {
   return useLoaded(async () => {
-    if (!text) return null;
-    report(0);
-    return filterRows(dataset, text, part => {
+    const params = () => new URLSearchParams(location.hash.slice(1));
+    const progress = (part: number) => {
       report(part);
-      return new URLSearchParams(location.hash.slice(1)).get('filter') === text;
-    });
-  }, [dataset, text]);
+      return (params().get('filter') ?? '') === filter && (params().get('sort') ?? '') === sort;
+    };
+    report(0);
+    const rows = filter ? await filterRows(dataset, filter, progress) : null;
+    return sort ? sortRows(dataset, rows, sort, progress) : rows;
+  }, [dataset, filter, sort]);
 }
 
 /** Goes to an index, or to the datapoint that has a key, by the index of a field. */
@@ -145,23 +150,6 @@ async function findRow(dataset: Dataset, text: string): Promise<number> {
   }
   throw new Error(indexed ? `no datapoint has the key ${key}` : field !== null && !dataset.spec.has(field) ? `no field ${field}`
     : `no index of ${field ?? 'any field'}: bags.create_index makes one; a filter finds it too`);
-}
-
-function FilterBox({text, busy, error}: {text: string; busy: number | null; error: string | null}) {
-  const [draft, setDraft] = useState(text);
-  useEffect(() => setDraft(text), [text]);
-  const apply = (event: Event) => {
-    event.preventDefault();
-    navigate({filter: draft.trim(), at: 0});
-  };
-  return (
-    <form class="filter" onSubmit={apply}>
-      <input value={draft} onInput={event => setDraft(event.currentTarget.value)} aria-label="Filter" autocomplete="off"
-        placeholder="Filter: id >= 10 and text ~ word" class={error ? 'wrong' : ''} />
-      {busy !== null && text && <span class="faint">{Math.round(100 * busy)} %</span>}
-      {error && text && <span class="failure" role="alert" title={error}>{error}</span>}
-    </form>
-  );
 }
 
 function Theme() {

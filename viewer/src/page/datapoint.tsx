@@ -7,6 +7,7 @@ import type {Dataset} from '../bags/dataset';
 import {kindOf} from '../bags/values';
 import {Clock, useTime} from './clock';
 import {timeText} from './format';
+import {placeOf} from './grid';
 import {ImagePanel} from './image';
 import {isForTarget} from './keys';
 import {overProblem} from './overlay';
@@ -167,7 +168,6 @@ function step(clock: Clock, count: number): void {
 
 function neighbours(index: number, rows: Uint32Array | null, length: number): [number | null, number | null] {
   if (!rows) return [index > 0 ? index - 1 : null, index + 1 < length ? index + 1 : null];
-  const after = rows.findIndex(row => row > index);
-  const before = rows.findLastIndex(row => row < index);
-  return [before < 0 ? null : rows[before], after < 0 ? null : rows[after]];
+  const place = placeOf(rows, index), after = rows[place] === index ? place + 1 : place;
+  return [rows[place - 1] ?? null, rows[after] ?? null];
 }

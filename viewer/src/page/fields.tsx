@@ -1,19 +1,22 @@
 // Facts of the fields: sizes from shards.json, values from statistics.json or a sample.
 
+import {fieldIn} from '../bags/condition';
 import {MissingError} from '../bags/errors';
 import {readWhole} from '../bags/ranges';
 import {parseJson} from '../bags/spec';
 import type {Dataset} from '../bags/dataset';
 import {kindOf, NdArray} from '../bags/values';
+import {Bars, Counts, type Distribution, durations, Histogram} from './distribution';
 import {bytesText, numberText, shortText} from './format';
 import {useLoaded} from './load';
-import {Bars} from './sparkline';
 import {Failure} from './thumbnail';
 
 /** Datapoints of a sample, in runs that are spread over the dataset. */
 const RUNS = 8;
 const RUN = 16;
-const BINS = 24;
+/** Elements of arrays that are listed, and that are shown at once. */
+const MAX_ELEMENTS = 100;
+const MAX_OPEN = 16;
 
 interface Statistics {
   min: unknown;
@@ -29,7 +32,7 @@ export function FieldsPage({dataset}: {dataset: Dataset}) {
   return (
     <main class="facts" tabIndex={0}>
       <table>
-        <thead><tr><th>field</th><th>type</th><th>bytes</th><th>records</th><th>values</th><th>histogram</th></tr></thead>
+        <thead><tr><th>field</th><th>type</th><th>bytes</th><th>records</th><th>values</th></tr></thead>
         <tbody>
           {[...dataset.spec].map(([name, type]) => (
             <tr key={name}>
@@ -65,30 +68,54 @@ async function readStatistics(dataset: Dataset): Promise<Record<string, Statisti
 
 function Values({dataset, field, statistics}: {dataset: Dataset; field: string; statistics: Statistics | null}) {
   const loaded = useLoaded(() => sample(dataset, field), [dataset, field]);
-  if (statistics && typeof statistics.mean === 'number' && Array.isArray(statistics.histogram)) {
-    const {min, max, mean, std, histogram} = statistics;
-    return <>
-      <td>{numberText(min)} … {numberText(max)}, mean {numberText(mean)}, std {numberText(std)}</td>
-      <td><Bars counts={histogram as number[]} label={`Histogram of ${field}`} /></td>
-    </>;
-  }
-  if (loaded.state === 'error') return <td colSpan={2}><Failure error={loaded.error} /></td>;
-  if (loaded.state === 'loading') return <td colSpan={2} class="faint">…</td>;
-  const {numbers, what, example, missing, read} = loaded.value;
+  const type = dataset.type(field);
+  const known = statistics && Array.isArray(statistics.histogram) ? <Known statistics={statistics} field={field} dataset={dataset} /> : null;
+  if (loaded.state === 'error') return <td>{known}<Failure error={loaded.error} /></td>;
+  if (loaded.state === 'loading') return <td class="faint">{known ?? '…'}</td>;
+  const {distributions, example, missing, read} = loaded.value;
   const text = [example && `e.g. ${example}`, missing ? `${missing} of ${read} missing` : ''].filter(Boolean).join('; ');
-  if (!numbers.length) return <td colSpan={2} class="faint">{text}</td>;
-  const low = Math.min(...numbers), high = Math.max(...numbers);
-  const counts = new Array<number>(BINS).fill(0);
-  for (const value of numbers) counts[Math.min(BINS - 1, Math.floor(BINS * (high > low ? (value - low) / (high - low) : 0)))] += 1;
-  return <>
-    <td>{what} {numberText(low)} … {numberText(high)} <span class="faint">(sample of {read}){text && `; ${text}`}</span></td>
-    <td><Bars counts={counts} label={`Histogram of ${field}`} /></td>
-  </>;
+  const shown = known && !type.sequence && kindOf(type) === 'number' ? [] : distributions;
+  return <td>
+    {known}
+    {shown.map(each => <Histogram key={each.what} distribution={each} field={field} note={`(sample of ${each.numbers.length})`} />)}
+    {text && <span class="faint">{text}</span>}
+    <Counts dataset={dataset} field={field} />
+  </td>;
 }
 
-/** Reads values of small types, lengths of sequences, and sizes of records of others. */
+/** What `bags.statistics` found: of one number, or of each joint, channel or other element. */
+function Known({statistics, dataset, field}: {statistics: Statistics; dataset: Dataset; field: string}) {
+  const {min, max, mean, std, histogram} = statistics, type = dataset.type(field);
+  if (typeof mean === 'number') {
+    return <div class="distribution">
+      <Bars counts={histogram as number[]} low={Number(min)} high={Number(max)} label={`Histogram of ${field}`}
+        compared={type.sequence || kindOf(type) !== 'number' ? undefined : fieldIn(field)} />
+      <span>{numberText(min)} … {numberText(max)}, mean {numberText(mean)}, std {numberText(std)}</span>
+    </div>;
+  }
+  const [lows, highs, means, stds] = [min, max, mean, std].map(each => (each as unknown[]).flat(Infinity) as number[]);
+  const bins = (histogram as any[]).flat(Infinity) as number[], width = bins.length / means.length;
+  const {names} = dataset.facts(field);
+  const named = Array.isArray(names) && names.length === means.length ? names.map(String) : means.map((_, i) => String(i));
+  return <details class="counts" open={means.length <= MAX_OPEN}>
+    <summary>{means.length} elements</summary>
+    <table class="joints">
+      <thead><tr><th>element</th><th>min</th><th>mean</th><th>std</th><th>max</th><th>histogram</th></tr></thead>
+      <tbody>{means.slice(0, MAX_ELEMENTS).map((value, i) => (
+        <tr key={i}>
+          <th>{named[i]}</th>
+          {[lows[i], value, stds[i], highs[i]].map((number, k) => <td key={k} class="number">{numberText(Number(number.toPrecision(4)))}</td>)}
+          <td><Bars counts={bins.slice(i * width, (i + 1) * width)} low={lows[i]} high={highs[i]} label={`Histogram of ${field} ${named[i]}`} /></td>
+        </tr>))}
+      </tbody>
+    </table>
+    {means.length > MAX_ELEMENTS && <span class="faint">the first {MAX_ELEMENTS}</span>}
+  </details>;
+}
+
+/** Reads values of small types, lengths of sequences, sizes of records of others, and durations. */
 async function sample(dataset: Dataset, field: string) {
-  const type = dataset.type(field), kind = kindOf(type);
+  const type = dataset.type(field), kind = kindOf(type), name = fieldIn(field);
   const indices = new Set<number>();
   for (let run = 0; run < RUNS; run++) {
     const first = Math.floor(Math.max(0, dataset.length - RUN) * run / (RUNS - 1));
@@ -106,10 +133,13 @@ async function sample(dataset: Dataset, field: string) {
   const numbers: number[] = [];
   for (const value of present) {
     if (value instanceof NdArray && value.isNumeric) numbers.push(...Array.from(value.data as ArrayLike<number>).slice(0, 1000));
-    else if (typeof value === 'string') numbers.push(value.length);
+    else if (typeof value === 'string') numbers.push([...value].length);
     else numbers.push(Number(value));
   }
   const what = type.sequence ? 'items' : kind === 'text' ? 'characters' : small ? '' : 'bytes';
+  const compared = type.sequence || kind === 'text' ? `len(${name})` : kind === 'number' ? name : undefined;
+  const seconds = await durations(dataset, field, [...indices]);
+  const distributions: Distribution[] = [{what, numbers: numbers.filter(Number.isFinite), compared}, ...seconds ? [seconds] : []];
   const example = present.length && kind === 'text' && !type.sequence ? shortText(present[0], 60) : '';
-  return {numbers: numbers.filter(Number.isFinite), what, example, missing: found.length - present.length, read: found.length};
+  return {distributions, example, missing: found.length - present.length, read: found.length};
 }

@@ -1,76 +1,66 @@
-// The filter: `field operator value`, joined by `and`; columns are read by range, up to a limit.
+// The rows of the grid: the datapoints that pass a condition, in the order of a field. Columns are read by range, up to a limit.
 
+import {parseCondition} from '../bags/condition';
+import {Counted, SIGNS} from '../bags/comparison';
 import type {Dataset} from '../bags/dataset';
 import {kindOf} from '../bags/values';
 
 /** Bytes of columns that one filter may read. */
 export const MAX_FILTER_BYTES = 64 << 20;
 
-interface Condition {
-  field: string;
-  operator: string;
-  value: string;
-}
-
-const CONDITION = /^\s*(.+?)\s*(<=|>=|!=|==|=|<|>|~)\s*(.+?)\s*$/;
-
-/** Parses `label = 3 and text ~ word`; `~` is "contains", in any case. */
-export function parseFilter(text: string, dataset: Dataset): Condition[] {
-  return text.split(/\s+and\s+/).map(part => {
-    const match = CONDITION.exec(part);
-    if (!match) throw new Error(`expected a filter as "id >= 10 and text ~ word", got "${part}"`);
-    const [, field, operator, quoted] = match;
-    if (!dataset.spec.has(field)) throw new Error(`no field ${field}; there are ${[...dataset.spec.keys()].join(', ')}`);
-    const type = dataset.type(field), kind = kindOf(type);
-    if (type.sequence || (kind !== 'number' && kind !== 'text')) throw new Error(`filters take numbers and text, ${field} is ${type.text}`);
-    const value = quoted.replace(/^(["'])(.*)\1$/, '$2');
-    if (kind === 'number' && operator !== '~' && !['none', 'true', 'false'].includes(value.toLowerCase()) && Number.isNaN(Number(value))) {
-      const place = dataset.facts(field).classes?.indexOf(value) ?? -1;
-      if (place < 0) throw new Error(`${field} is ${type.text}: expected a number, got ${value}`);
-      return {field, operator, value: String(place)};
-    }
-    return {field, operator: operator === '==' ? '=' : operator, value};
-  });
-}
-
-export function passes(value: unknown, operator: string, wanted: string): boolean {
-  if (wanted.toLowerCase() === 'none') return (value === null) === (operator === '=');
-  if (value === null) return operator === '!=';
-  if (operator === '~') return String(value).toLowerCase().includes(wanted.toLowerCase());
-  const other = typeof value === 'string' ? wanted : typeof value === 'boolean' ? wanted.toLowerCase() === 'true' || wanted === '1' : Number(wanted);
-  const found = typeof value === 'bigint' ? Number(value) : value as number | string | boolean;
-  switch (operator) {
-    case '=': return found === other;
-    case '!=': return found !== other;
-    case '<': return found < other;
-    case '<=': return found <= other;
-    case '>': return found > other;
-    default: return found >= other;
-  }
-}
-
-/** Returns the datapoints that pass, in order; reports the part that is done. */
+/** Returns the datapoints that pass, in order; reports the part that is done, until it is told to stop. */
 export async function filterRows(dataset: Dataset, text: string, progress: (done: number) => boolean): Promise<Uint32Array> {
-  let kept: number[] | null = null as number[] | null;
+  const {needs, test} = parseCondition(text, dataset.spec, field => dataset.facts(field));
   let left = MAX_FILTER_BYTES;
-  for (const {field, operator, value} of parseFilter(text, dataset)) {
-    const size = dataset.sizes?.get(field);
-    if (size !== undefined && size > MAX_FILTER_BYTES) throw tooLarge(field);
-    const found: number[] = [];
+  const columns = [...needs].map(([field, need]) => {
     const spend = (bytes: number) => {
       left -= bytes;
       if (left < 0) throw tooLarge(field);
     };
-    for await (const run of dataset.column(field, spend)) {
-      run.values.forEach((item, i) => { if (passes(item, operator, value)) found.push(run.first + i); });
-      if (!progress((run.first + run.values.length) / dataset.length)) throw new Error('stopped');
+    if (need === 'value' && (dataset.sizes?.get(field) ?? 0) > MAX_FILTER_BYTES) throw tooLarge(field);
+    return {field, runs: dataset.column(field, need, spend)};
+  });
+  const kept: number[] = [];
+  for (;;) {
+    // Fields are read in step: they have the same runs.
+    const runs = await Promise.all(columns.map(({runs}) => runs.next()));
+    if (!runs.length || runs[0].done) return Uint32Array.from(kept);
+    const values = runs.map(run => run.value!.values), {first} = runs[0].value!;
+    for (let i = 0; i < values[0].length; i++) {
+      if (test(Object.fromEntries(columns.map(({field}, k) => [field, values[k][i]])))) kept.push(first + i);
     }
-    if (kept) {
-      const passed: Set<number> = new Set(kept);
-      kept = found.filter(index => passed.has(index));
-    } else kept = found;
+    if (!progress((first + values[0].length) / dataset.length)) throw new Error('stopped');
   }
-  return Uint32Array.from(kept ?? []);
+}
+
+/** Tells whether datapoints have an order by a field: by numbers, texts, or the items of a sequence. */
+export function isOrdered(dataset: Dataset, field: string): boolean {
+  return dataset.spec.has(field) && (dataset.type(field).sequence || ['number', 'text'].includes(kindOf(dataset.type(field))));
+}
+
+/** Returns datapoints in the order of a field, after a - from the largest; those without a value come last. */
+export async function sortRows(dataset: Dataset, rows: Uint32Array | null, sort: string, progress: (done: number) => boolean): Promise<Uint32Array> {
+  const falling = sort.startsWith('-') && !dataset.spec.has(sort), field = falling ? sort.slice(1) : sort;
+  if (!isOrdered(dataset, field)) throw new Error(dataset.spec.has(field) ? `${field} is ${dataset.type(field).text}: its values have no order` : `no field '${field}' to order by`);
+  const values: (number | bigint | string | boolean | null)[] = new Array(dataset.length).fill(null);
+  let left = MAX_FILTER_BYTES;
+  const spend = (bytes: number) => {
+    left -= bytes;
+    if (left < 0) throw new Error(`an order here reads at most ${MAX_FILTER_BYTES >> 20} MiB, of which ${field} needs more`);
+  };
+  for await (const run of dataset.column(field, dataset.type(field).sequence ? 'count' : 'value', spend)) {
+    run.values.forEach((value, i) => {
+      const found = value instanceof Counted ? value.length : value as number | string | null;
+      values[run.first + i] = Number.isNaN(found) ? null : found;
+    });
+    if (!progress((run.first + run.values.length) / dataset.length)) throw new Error('stopped');
+  }
+  const all = rows ?? Uint32Array.from({length: dataset.length}, (_, i) => i);
+  return Uint32Array.from(all).sort((a, b) => {
+    const one = values[a], two = values[b];
+    if (one === null || two === null) return Number(one === null) - Number(two === null) || a - b;
+    return one === two ? a - b : SIGNS['<'](one, two) !== falling ? -1 : 1;
+  });
 }
 
 function tooLarge(field: string): Error {

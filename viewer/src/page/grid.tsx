@@ -80,7 +80,7 @@ export function Grid({dataset, route, rows, marks, toggleMark}: Props) {
     const layout = `${columns} ${rowHeight} ${count} ${size.height}`;
     if (route.at === state.current.at && layout === state.current.layout && rows === state.current.rows) return;
     Object.assign(state.current, {layout, rows});
-    const place = rows ? lowerBound(rows, route.at) : route.at;
+    const place = !rows ? route.at : route.sort && !route.at ? 0 : placeOf(rows, route.at);
     goTo(Math.floor(Math.min(place, Math.max(0, count - 1)) / columns) * rowHeight);
     state.current.at = route.at;
   }, [route.at, rows, columns, rowHeight, count, size.height]);
@@ -126,7 +126,7 @@ export function Grid({dataset, route, rows, marks, toggleMark}: Props) {
       if (event.key === 'm' && index !== null) toggleMark(index);
       if (!Object.hasOwn(steps, event.key) || !count) return;
       event.preventDefault();
-      const place = index === null ? -1 : rows ? lowerBound(rows, index) : index;
+      const place = index === null ? -1 : rows ? placeOf(rows, index) : index;
       const next = index === null ? Math.ceil(state.current.top / rowHeight) * columns : place + steps[event.key];
       if (next < 0 || next >= count) return;
       wanted.current = rows ? rows[next] : next;
@@ -172,12 +172,10 @@ export function Grid({dataset, route, rows, marks, toggleMark}: Props) {
   );
 }
 
-function lowerBound(rows: Uint32Array, index: number): number {
-  let low = 0, high = rows.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (rows[middle] < index) low = middle + 1;
-    else high = middle;
-  }
-  return low;
+/** Returns where a datapoint is among rows; of rows as stored that lack it, where the next one is. */
+export function placeOf(rows: Uint32Array, index: number): number {
+  const found = rows.indexOf(index);
+  if (found >= 0) return found;
+  const next = rows.findIndex(row => row > index);
+  return next < 0 ? rows.length : next;
 }

@@ -11,6 +11,8 @@ export interface Route {
   /** Fields shown of a datapoint; null: all. */
   panels: string[] | null;
   filter: string;
+  /** The field that orders the grid, after a - from the largest; empty: as stored. */
+  sort: string;
   /** Seconds of the time cursor. */
   t: number;
 }
@@ -25,6 +27,7 @@ export function readRoute(): Route {
     fields: namesIn(params, 'fields'),
     panels: namesIn(params, 'panels'),
     filter: params.get('filter') ?? '',
+    sort: params.get('sort') ?? '',
     t: number('t'),
   };
 }
@@ -47,6 +50,7 @@ function hashOf(route: Route): string {
     if (route[key] && !route[key].length) params.set(key, '');
   }
   if (route.filter) params.set('filter', route.filter);
+  if (route.sort) params.set('sort', route.sort);
   if (route.t && route.view === 'datapoint') params.set('t', route.t.toFixed(3));
   return `#${params}`;
 }

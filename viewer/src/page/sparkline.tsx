@@ -35,13 +35,3 @@ export function Sparkline({series, height = 40}: Props) {
     </svg>
   );
 }
-
-export function Bars({counts, label}: {counts: ArrayLike<number>; label?: string}) {
-  const most = Math.max(1, ...Array.from(counts));
-  return (
-    <svg class="bars" viewBox={`0 0 ${counts.length} 10`} preserveAspectRatio="none" role="img" aria-label={label}>
-      {Array.from(counts, (count, i) => count > 0
-        && <rect key={i} x={i + 0.05} width={0.9} y={10 - Math.max(0.4, 10 * count / most)} height={10} />)}
-    </svg>
-  );
-}

@@ -1,0 +1,251 @@
+"""What conditions test of a datapoint: comparisons of fields and constants, and words in its texts."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from bags.dataset.spec import FieldType, Spec
+from bags.validation import no_field
+
+MAX_SEARCHED_BYTES = 4096
+"""UTF-8 bytes of the longest text that is searched for a word."""
+
+SIGNS: dict[str, Callable[[Any, Any], Any]] = {
+    '==': operator.eq, '=': operator.eq, '!=': operator.ne,
+    '<': operator.lt, '<=': operator.le, '>': operator.gt, '>=': operator.ge,
+}  # fmt: skip
+EQUALITIES = {'==', '=', '!='}
+NUMBERS = {'int', 'uint', 'float', 'bool'}
+COMPARED = {*NUMBERS, 'utf8'}
+"""Words of types whose values are compared."""
+COUNTED = {'array', 'bytes', 'json', 'msgpack', 'tree'}
+"""Words of types whose values have a length, beside texts and sequences."""
+
+Datapoint = Mapping[str, Any]
+Test = Callable[[Datapoint], Any]
+Need = Literal['presence', 'count', 'value']
+Kind = Literal['number', 'numbers', 'text', 'texts', 'word', 'none', 'counted', 'other']
+
+
+class Value(NamedTuple):
+    """A side of a comparison.
+
+    Attributes:
+        kind: Its type. A `word` is a text or a mistake, as the other side tells.
+        get: Returns the value in a datapoint; None if it is missing.
+        literal: The text of a constant.
+        field: The name of a field that is compared.
+    """
+
+    kind: Kind
+    get: Callable[[Datapoint], Any]
+    literal: str | None = None
+    field: str | None = None
+
+
+def constant(kind: Kind, value: Any, literal: str) -> Value:
+    """Returns a value that no datapoint changes."""
+    return Value(kind, lambda _: value, literal)
+
+
+class Comparisons:
+    """Makes the tests of one condition, and collects what they need of each field.
+
+    Args:
+        spec: The type of each field.
+        facts: The metadata of the fields, whose `classes` name the values of numbers.
+    """
+
+    def __init__(self, spec: Spec, facts: Mapping[str, Any]) -> None:
+        self.spec, self.facts = spec, facts
+        self.needs: dict[str, Need] = {}
+
+    def field(self, name: str) -> Value:
+        if name not in self.spec:
+            raise ValueError(no_field(name, self.spec))
+        return Value(_kind_of(self.spec[name]), operator.itemgetter(name), None, name)
+
+    def known(self, value: Value) -> Value:
+        """Returns a value; raises ValueError for a word, where only a field makes sense."""
+        if value.kind == 'word':
+            raise ValueError(no_field(value.literal, self.spec))
+        return value
+
+    def length(self, name: str) -> Value:
+        """Returns the number of items of a field, or of characters of a text; 0 if it is missing."""
+        kind, is_sequence = self.field(name).kind, self.spec[name].sequence
+        if not is_sequence and kind not in ('text', 'counted'):
+            raise ValueError(f'{self._typed_name(name)}: len takes texts, bytes, sequences, arrays and trees')
+        self._need(name, 'count' if is_sequence else 'value')
+        return Value('number', lambda row: _length_of(row[name], name))
+
+    def negated(self, value: Value) -> Value:
+        if self.known(value).kind != 'number':
+            raise ValueError(f'expected a number after -, got {value.literal or value.field}')
+        get = value.get
+        return value._replace(get=lambda row: None if (found := get(row)) is None else -found, literal=None)
+
+    def truth(self, value: Value) -> Test:
+        """Tests a field by itself: a bool or number that is not 0, a text or a sequence that is not empty."""
+        name = value.field
+        if name is None or (value.kind in ('counted', 'other') and not self.spec[name].sequence):
+            raise ValueError(f'expected a comparison with {value.literal or name or "a value"}')
+        if not self.spec[name].sequence:
+            self._need(name, 'value')
+            return value.get
+        self._need(name, 'count')
+        return lambda row: row[name] is not None and len(row[name]) > 0
+
+    def is_none(self, value: Value, negated: bool) -> Test:
+        name = self.known(value).field
+        if name is None:
+            raise ValueError(f'expected a field that is none, got {value.literal or "a value"}')
+        self._need(name, 'presence')
+        return (lambda row: row[name] is not None) if negated else (lambda row: row[name] is None)
+
+    def compare(self, left: Value, sign: str, right: Value) -> Test:
+        left = self.known(left)
+        if 'none' in (left.kind, right.kind) and sign in EQUALITIES:
+            return self.is_none(left if right.kind == 'none' else right, sign == '!=')
+        left, right = self._as_type_of(right, left), self._as_type_of(left, right)
+        self._check(left, sign, right, ('text', 'texts') if sign == '~' else ('number', 'text'))
+        one, two = left.get, right.get
+        if sign == '~':
+            many = left.kind == 'texts'
+
+            def contains(row: Datapoint) -> bool:
+                word = two(row)
+                return word is not None and any(
+                    word.lower() in text.lower() for text in _items(one(row), many)
+                )
+
+            return contains
+        operation, takes_none = SIGNS[sign], sign in EQUALITIES
+
+        def test(row: Datapoint) -> bool:
+            pair = one(row), two(row)
+            return bool(operation(*pair)) if takes_none or None not in pair else False
+
+        return test
+
+    def is_in(self, left: Value, within: Value | Sequence[Value]) -> Test:
+        """Tests whether a value is among constants, in a text, or in a sequence."""
+        if not isinstance(within, Value):
+            items = [self._as_type_of(left, item) for item in within]
+            for item in items:
+                self._check(self.known(left), 'in', item, ('number', 'text'))
+            first, others = left.get, [item.get for item in items]
+            return lambda row: (
+                (value := first(row)) is not None and any(value == other(row) for other in others)
+            )
+        if within.field is None or within.kind not in ('text', 'texts', 'numbers'):
+            found = within.literal if within.field is None else self._typed_name(within.field)
+            raise ValueError(f'expected a list as (1, 2), a text or a sequence after in, got {found}')
+        left = self._as_type_of(within, left)
+        kind: Kind = 'number' if within.kind == 'numbers' else 'text'
+        self._check(left, 'in', within._replace(kind=kind), (kind,))
+        get, get_within = left.get, within.get
+
+        def is_in(row: Datapoint) -> bool:
+            value, values = get(row), get_within(row)
+            return value is not None and values is not None and bool(value in values)
+
+        return is_in
+
+    def search(self, terms: Sequence[str]) -> Test:
+        """Tests whether each term is in a short text, or in the name of a class, in any case."""
+        wanted = [term.lower() for term in terms]
+        texts: list[tuple[str, bool]] = []
+        classes: list[tuple[str, bool, list[str]]] = []
+        for name, field_type in self.spec.items():
+            names = self.class_names(name)
+            if field_type.word == 'utf8':
+                texts.append((name, field_type.sequence))
+            elif names and field_type.word in NUMBERS:
+                classes.append((name, field_type.sequence, [each.lower() for each in names]))
+            else:
+                continue
+            self._need(name, 'value')
+        if not texts and not classes:
+            raise ValueError(f'no field has texts to search for {terms[0]}')
+
+        def test(row: Datapoint) -> bool:
+            found = [
+                text.lower() for name, many in texts for text in _items(row[name], many) if _is_short(text)
+            ]
+            for name, many, names in classes:
+                numbers = (item for item in _items(row[name], many) if 0 <= item < len(names))
+                found.extend(names[int(number)] for number in numbers if number == int(number))
+            return all(any(term in text for text in found) for term in wanted)
+
+        return test
+
+    def class_names(self, field: str | None) -> list[str]:
+        """Returns the names of the classes of a field; none if its metadata has none."""
+        facts = self.facts.get(field) if field is not None else None
+        names = facts.get('classes') if isinstance(facts, dict) else None
+        return list(map(str, names)) if isinstance(names, list) else []
+
+    def _need(self, field: str, need: Need) -> None:
+        order = ('presence', 'count', 'value').index
+        self.needs[field] = max(self.needs.get(field, need), need, key=order)
+
+    def _typed_name(self, field: str) -> str:
+        return f'{field} is {self.spec[field].text}'
+
+    def _as_type_of(self, other: Value, value: Value) -> Value:
+        """Returns a constant as the type of the other side: a text, a number, or the number of a class."""
+        if value.literal is None or value.kind == 'none':
+            return value
+        if other.kind in ('number', 'numbers') and value.kind != 'number' and other.field is not None:
+            names = self.class_names(other.field)
+            if value.literal in names:
+                return constant('number', names.index(value.literal), value.literal)
+            known = f' or one of {", ".join(names[:20])}' if names else ''
+            raise ValueError(
+                f'{self._typed_name(other.field)}: expected a number{known}, got {value.literal}'
+            )
+        if other.kind in ('text', 'texts') or value.kind == 'word':
+            return constant('text', value.literal, value.literal)
+        return value
+
+    def _check(self, left: Value, sign: str, right: Value, kinds: Sequence[Kind]) -> None:
+        """Raises ValueError if the sides of a comparison have types that it does not take."""
+        if left.literal is not None and right.literal is not None:
+            raise ValueError(f'{left.literal} {sign} {right.literal} names no field')
+        for value in (left, right):
+            if value.field is None:
+                continue
+            if value.kind not in kinds:
+                what = ' and '.join(f'{kind}s' for kind in kinds if not kind.endswith('s'))
+                raise ValueError(f'{self._typed_name(value.field)}: {sign} compares {what}')
+            self._need(value.field, 'value')
+        if left.kind.rstrip('s') != right.kind.rstrip('s'):
+            name = self._typed_name(left.field) if left.field else f'a {left.kind}'
+            found = right.literal if right.field is None else self._typed_name(right.field)
+            raise ValueError(f'{name}: {sign} compares it with a {left.kind.rstrip("s")}, got {found}')
+
+
+def _kind_of(field_type: FieldType) -> Kind:
+    if field_type.word in NUMBERS:
+        return 'numbers' if field_type.sequence else 'number'
+    if field_type.word == 'utf8':
+        return 'texts' if field_type.sequence else 'text'
+    return 'counted' if field_type.word in COUNTED and not field_type.sequence else 'other'
+
+
+def _items(value: Any, is_sequence: bool) -> Sequence[Any]:
+    return () if value is None else value if is_sequence else (value,)
+
+
+def _is_short(text: str) -> bool:
+    return 4 * len(text) <= MAX_SEARCHED_BYTES or len(text.encode()) <= MAX_SEARCHED_BYTES
+
+
+def _length_of(value: Any, field: str) -> int:
+    try:
+        return 0 if value is None else len(value)
+    except TypeError:
+        raise ValueError(f'{field}: len takes values with items, got {value!r:.40}') from None

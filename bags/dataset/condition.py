@@ -1,0 +1,241 @@
+"""Conditions on datapoints as text: the grammar of `Dataset.filter`, of `--where` and of the viewer's filter.
+
+    any   = all ("or" all)*                  value  = field | "len(" field ")" | number | text
+    all   = not ("and" not)*                        | "none" | "true" | "false" | "-" value
+    not   = "not" not | "(" any ")" | test   text   = "quoted" | 'quoted' | word
+    test  = value (sign value)+              field  = word | `quoted`
+          | value "is" ["not"] "none"        list   = "(" value ("," value)* ")", also with []
+          | value ["not"] "in" (field | list)
+          | field                            sign   = == = != < <= > >= ~
+          | text+                            each text is in a text of the datapoint
+
+`viewer/src/bags/condition.ts` is the same in TypeScript; tests/dataset/conditions.json has the cases of both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from bags.dataset.comparison import SIGNS, Comparisons, Datapoint, Need, Test, Value, constant
+from bags.dataset.spec import Spec
+
+MAX_DEPTH = 50
+EXAMPLE = 'length > 3 and label == owl'
+TOKEN = re.compile(
+    r"""\s*(?:
+      (?P<text> "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])*' )
+    | `(?P<field> [^`]+ )`
+    | (?P<sign> == | != | <= | >= | [=<>~()\[\],] | -(?![\d.]) )
+    | (?P<word> (?: [^\s()\[\],=!<>~"'`] | !(?!=) ) (?: [^\s()\[\],=!<>~] | !(?!=) )* )
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+QUOTES = '"\'`'
+NUMBER = re.compile(r'[+-]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?', re.ASCII)
+KEYWORDS = {'and', 'or', 'not', 'in', 'is', 'none', 'true', 'false'}
+CONSTANTS = {'true': True, 'false': False}
+
+
+class Condition(NamedTuple):
+    """A condition, parsed.
+
+    Attributes:
+        needs: What it needs of each field: 'value'; 'count', something with the length of a sequence; or
+            'presence', anything but None if the value is there. What is missing is None.
+        test: Takes a datapoint with these, and returns whether it passes.
+    """
+
+    needs: dict[str, Need]
+    test: Callable[[Datapoint], bool]
+
+
+def parse_condition(text: str, spec: Spec, facts: Mapping[str, Any] | None = None) -> Condition:
+    """Parses a condition such as `length > 3 and (label == owl or len(words) == 0)`.
+
+    Args:
+        text: The condition.
+        spec: The type of each field.
+        facts: The metadata of the fields, whose `classes` name the values of numbers.
+
+    Raises:
+        ValueError: It does not follow the grammar, names no field, or compares values of different types.
+    """
+    parser = _Parser(text, Comparisons(spec, facts or {}))
+    test = parser.parse()
+    return Condition(parser.fields.needs, lambda row: bool(test(row)))
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+
+
+class _Parser:
+    def __init__(self, text: str, fields: Comparisons) -> None:
+        self.fields = fields
+        self.tokens = _tokens(text)
+        self.at = self.depth = 0
+
+    def parse(self) -> Test:
+        test = self.any()
+        if self.at < len(self.tokens):
+            raise _error(f'expected and, or, or the end, not {self.peek().text}')
+        return test
+
+    def peek(self, ahead: int = 0) -> _Token:
+        at = self.at + ahead
+        return self.tokens[at] if at < len(self.tokens) else _Token('end', 'the end')
+
+    def next(self) -> _Token:
+        self.at += 1
+        return self.peek(-1)
+
+    def sees(self, *names: str, ahead: int = 0) -> bool:
+        """Returns whether one of these signs and keywords is next."""
+        kind, text = self.peek(ahead)
+        return kind in ('sign', 'word') and text.lower() in names
+
+    def takes(self, *names: str) -> bool:
+        found = self.sees(*names)
+        self.at += found
+        return found
+
+    def expect(self, *names: str) -> None:
+        if not self.takes(*names):
+            raise _error(f'expected {names[0]}, not {self.peek().text}')
+
+    def any(self) -> Test:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise _error(f'more than {MAX_DEPTH} levels of brackets')
+        parts = [self.all()]
+        while self.takes('or'):
+            parts.append(self.all())
+        self.depth -= 1
+        return parts[0] if len(parts) == 1 else lambda row: any(part(row) for part in parts)
+
+    def all(self) -> Test:
+        parts = [self.negation()]
+        while self.takes('and'):
+            parts.append(self.negation())
+        return _all(parts)
+
+    def negation(self) -> Test:
+        negated = False
+        while self.takes('not'):
+            negated = not negated
+        if self.takes('('):
+            test = self.any()
+            self.expect(')')
+        else:
+            test = self.test()
+        return (lambda row: not test(row)) if negated else test
+
+    def test(self) -> Test:
+        count = 0
+        while self.is_term(count):
+            count += 1
+        compared = self.sees(*SIGNS, '~', 'in', 'is', ahead=count)
+        compared = compared or (self.sees('not', ahead=count) and self.sees('in', ahead=count + 1))
+        if count > 1 and compared:
+            raise _error(f'expected and, or, or quotes between {self.peek().text} and {self.peek(1).text}')
+        if count > 1 or (count == 1 and not compared and not self.is_value()):
+            return self.fields.search([self.next().text for _ in range(count)])
+        left = self.value()
+        tests = []
+        while True:
+            if self.takes('is'):
+                negated = self.takes('not')
+                self.expect('none')
+                tests.append(self.fields.is_none(left, negated))
+            elif self.sees('in') or (self.sees('not') and self.sees('in', ahead=1)):
+                negated = self.takes('not')
+                self.expect('in')
+                tests.append(self.membership(left, negated))
+            elif self.sees(*SIGNS, '~'):
+                sign = self.next().text
+                right = self.value()
+                tests.append(self.fields.compare(left, sign, right))
+                left = right
+            else:
+                return _all(tests) if tests else self.fields.truth(left)
+
+    def is_term(self, ahead: int) -> bool:
+        """Returns whether a text that can be searched for is next, or a field."""
+        kind, text = self.peek(ahead)
+        return kind == 'text' or (kind == 'word' and text.lower() not in KEYWORDS)
+
+    def is_value(self) -> bool:
+        """Returns whether a field is next, or a function."""
+        kind, text = self.peek()
+        return kind == 'word' and (text in self.fields.spec or self.sees('(', ahead=1))
+
+    def membership(self, left: Value, negated: bool) -> Test:
+        if self.takes('(', '['):
+            items = [self.value()]
+            while self.takes(','):
+                if not self.sees(')', ']'):
+                    items.append(self.value())
+            self.expect(')', ']')
+            test = self.fields.is_in(left, items)
+        else:
+            test = self.fields.is_in(left, self.value())
+        return (lambda row: not test(row)) if negated else test
+
+    def value(self) -> Value:
+        kind, text = self.next()
+        if kind == 'text':
+            return constant('text', text, text)
+        if kind == 'field':
+            return self.fields.field(text)
+        lower = text.lower()
+        if kind == 'sign' and text == '-':
+            return self.fields.negated(self.value())
+        if kind != 'word' or (lower in KEYWORDS and lower != 'none' and lower not in CONSTANTS):
+            raise _error(f'expected a value, not {text}')
+        if self.takes('('):
+            if lower != 'len':
+                raise _error(f'there is no function {text}, but len')
+            kind, name = self.next()
+            if kind not in ('word', 'field'):
+                raise _error(f'expected a field after len(, not {name}')
+            self.expect(')')
+            return self.fields.length(name)
+        if lower == 'none':
+            return constant('none', None, text)
+        if lower in CONSTANTS:
+            return constant('number', CONSTANTS[lower], text)
+        if text in self.fields.spec:
+            return self.fields.field(text)
+        if NUMBER.fullmatch(text):
+            digits = text.replace('_', '')
+            return constant('number', int(digits) if digits.lstrip('+-').isdigit() else float(digits), text)
+        return constant('word', text, text)
+
+
+def _all(parts: list[Test]) -> Test:
+    return parts[0] if len(parts) == 1 else lambda row: all(part(row) for part in parts)
+
+
+def _tokens(text: str) -> list[_Token]:
+    tokens, end, text = [], 0, text.rstrip()
+    while end < len(text):
+        match = TOKEN.match(text, end)
+        if match is None:
+            rest = text[end:].strip()
+            raise _error(f'{"no end of" if rest[0] in QUOTES else "unexpected"} {rest}')
+        kind = str(match.lastgroup)
+        tokens.append(_Token(kind, _unquoted(match[kind]) if kind == 'text' else match[kind]))
+        end = match.end()
+    return tokens
+
+
+def _unquoted(text: str) -> str:
+    special = {'n': '\n', 't': '\t'}
+    return re.sub(r'\\(.)', lambda match: special.get(match[1], match[1]), text[1:-1], flags=re.DOTALL)
+
+
+def _error(detail: str) -> ValueError:
+    return ValueError(f"expected a condition as '{EXAMPLE}': {detail}")

@@ -1,0 +1,79 @@
+"""Conditions as text: the cases that the viewer's filter shares, and `Dataset.filter` with them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bags
+from bags.dataset.condition import parse_condition
+
+TABLE = json.loads(Path(__file__).with_name('conditions.json').read_text(encoding='utf-8'))
+SPEC = TABLE['spec']
+PHOTO = np.zeros((2, 2, 3), np.uint8)
+
+
+def as_values(row):
+    """Returns a row of the table with arrays and images."""
+    return {
+        **row,
+        'state': np.array(row['state'], np.float32),
+        'raw': None if row['raw'] is None else bytes(row['raw']),
+        'photo': None if row['photo'] is None else PHOTO,
+        'frames': None if row['frames'] is None else [PHOTO] * len(row['frames']),
+    }
+
+
+@pytest.fixture(scope='module')
+def dataset(tmp_path_factory):
+    path = tmp_path_factory.mktemp('conditions') / 'dataset'
+    with bags.ShardedDatasetWriter(
+        path, SPEC, shard_length=2, metadata={'fields': TABLE['fields']}
+    ) as writer:
+        for row in TABLE['rows']:
+            writer.append(as_values(row))
+    with bags.open(path) as dataset:
+        yield dataset
+
+
+@pytest.mark.parametrize(('text', 'expected'), TABLE['cases'], ids=[text for text, _ in TABLE['cases']])
+def test_cases(dataset, text, expected):
+    assert dataset.filter(text).indices.tolist() == expected
+
+
+@pytest.mark.parametrize(('text', 'message'), TABLE['errors'])
+def test_errors(dataset, text, message):
+    with pytest.raises(ValueError) as caught:
+        dataset.filter(text)
+    assert message in str(caught.value)
+
+
+def test_what_is_not_compared_is_not_decoded(dataset):
+    needs = parse_condition('len(frames) > 1 and photo is none and id > 3', dataset.types).needs
+    assert needs == {'frames': 'count', 'photo': 'presence', 'id': 'value'}
+
+
+def test_views_and_long_texts(tmp_path):
+    texts = ['x' * 4090 + ' late', 'x' * 4100 + ' late', 'é' * 2045 + ' late', 'é' * 2060 + ' late']
+    with bags.DatasetWriter(tmp_path / 'long', {'id': 'int(8)', 'text': 'utf8'}) as writer:
+        for index, text in enumerate(texts):
+            writer.append({'id': index, 'text': text})
+    with bags.open(tmp_path / 'long') as dataset:
+        assert dataset.filter('late').indices.tolist() == [0, 2]
+        assert dataset.filter('text ~ late').indices.tolist() == [0, 1, 2, 3]
+        view = dataset.rename({'id': 'number'}).select([3, 1, 0]).filter('number > 0')
+        assert [row['number'] for row in view] == [3, 1]
+    with bags.open(tmp_path / 'long', raw=True) as raw, pytest.raises(ValueError, match='without raw=True'):
+        raw.filter('text ~ late')
+
+
+def test_words_of_a_dataset_without_texts(tmp_path):
+    bags.write([{'id': 1}], tmp_path / 'numbers', {'id': 'int'})
+    with bags.open(tmp_path / 'numbers') as dataset, pytest.raises(ValueError, match='no field has texts'):
+        dataset.filter('owl')
+
+
+def test_a_condition_names_its_fields(dataset):
+    with pytest.raises(TypeError, match='names its fields'):
+        dataset.filter('id > 3', 'id')
