@@ -144,7 +144,7 @@ class LoopbackServer:
         requests: The requests so far: method, path, Range.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.requests: list[tuple[str, str, str]] = []
         self.lock = threading.Lock()
 
@@ -157,7 +157,7 @@ class LoopbackServer:
             def handle_error(self, *args: Any) -> None:
                 pass
 
-        self.server = Server(('127.0.0.1', 0), Handler)
+        self.server = Server(('127.0.0.1', port), Handler)
         self.url = f'http://127.0.0.1:{self.server.server_address[1]}'
         self.thread = threading.Thread(
             target=self.server.serve_forever, kwargs={'poll_interval': 0.02}, daemon=True
@@ -306,7 +306,7 @@ class WebServer(LoopbackServer):
         statuses: Statuses of the next responses, which are sent instead of the files.
     """
 
-    def __init__(self, root: str | os.PathLike[str], *behaviour: str) -> None:
+    def __init__(self, root: str | os.PathLike[str], *behaviour: str, port: int = 0) -> None:
         self.root = Path(root)
         self.behaviour = set(behaviour)
         self.headers: dict[str, str] = {}
@@ -316,7 +316,7 @@ class WebServer(LoopbackServer):
         self.statuses: list[int] = []
         self.sent_headers: list[Any] = []
         self.sent = 0
-        super().__init__()
+        super().__init__(port)
 
     def serve(self, handler: Any) -> None:
         with self.lock:

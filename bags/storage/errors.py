@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+import socket
 from typing import Any
 
 from bags.errors import CorruptError
@@ -12,11 +13,15 @@ from bags.errors import CorruptError
 class TransientError(Exception):
     """A transient failure: the request is retried."""
 
-    def __init__(self, reason: str, timed_out: bool = False, delay: float = 0.0) -> None:
+    def __init__(
+        self, reason: str, timed_out: bool = False, delay: float = 0.0, no_connection: bool = False
+    ) -> None:
         self.reason = reason
         self.delay = delay
         """Minimum seconds before the next attempt."""
         self.timed_out = timed_out
+        self.no_connection = no_connection
+        """The connection was refused, or the name of the host is not known."""
         super().__init__(reason)
 
 
@@ -114,6 +119,7 @@ STATUS = re.compile(
     r'status code:? (\d{3})|status: (\d{3})|non-2xx status code: (\d{3})|\b(\d{3}) [A-Z][a-z]+ '
 )
 TIMEOUT = re.compile('kind: Timeout|TimedOut|timed out')
+NO_CONNECTION = re.compile('kind: Connect,')
 XML_ERROR = re.compile(r'<Code>(.*?)</Code>.*?<Message>(.*?)</Message>', re.DOTALL)
 SYSTEM_ERROR = re.compile(r'(?:message|error): "([^"]+)"')  # Only in the details of an error.
 REDIRECT = re.compile('redirect without LOCATION|error following redirect')
@@ -166,7 +172,12 @@ def map_obstore_error(path: str, exc: Exception) -> Exception:
         reason += f': {cause[1]}'
     elif timed_out:
         reason += ': no answer in time'
-    return TransientError(reason, timed_out)
+    no_connection = not timed_out and NO_CONNECTION.search(details) is not None
+    return TransientError(reason, timed_out, no_connection=no_connection)
+
+
+NO_CONNECTION_NAMES = ('ClientConnectorError', 'ClientConnectorDNSError', 'EndpointConnectionError')
+"""Exceptions of aiohttp and botocore."""
 
 
 def map_fsspec_error(path: str, exc: Exception) -> Exception:
@@ -204,7 +215,10 @@ def map_fsspec_error(path: str, exc: Exception) -> Exception:
         exc.add_note(path)  # A programming error, here or in the file system.
         return exc
     timed_out = isinstance(exc, TimeoutError) or 'imeout' in name
-    return TransientError(f'{name}: {str(cause) or "no answer in time"}', timed_out)
+    no_connection = isinstance(cause, ConnectionRefusedError | socket.gaierror) or name in NO_CONNECTION_NAMES
+    return TransientError(
+        f'{name}: {str(cause) or "no answer in time"}', timed_out, no_connection=no_connection
+    )
 
 
 def _error_for_s3(path: str, response: dict[str, Any]) -> Exception:

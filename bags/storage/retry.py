@@ -26,6 +26,8 @@ Arguments = ParamSpec('Arguments')
 
 FIRST_DELAY = 0.1  # Seconds.
 MAX_DELAY = 5.0
+FIRST_TIMEOUT = 1.5
+"""Seconds for connections that are refused before any was accepted: the address is probably wrong."""
 
 
 class RetryCounter:
@@ -33,6 +35,8 @@ class RetryCounter:
 
     def __init__(self) -> None:
         self._retries: list[None] = []
+        self.is_connected = False
+        """Whether a request has reached a server, in this process or before it was forked."""
 
     @property
     def count(self) -> int:
@@ -102,12 +106,13 @@ def with_retries(
     Raises:
         StorageTimeoutError, OSError: All attempts failed; names the path and the last reason.
     """
-    begun, attempts = time.monotonic(), 0
+    begun, attempts, counter = time.monotonic(), 0, policy.counter
     while True:
         try:
-            return work(path, *args, **options)
+            result = work(path, *args, **options)
         except Exception as exc:
             error = map_error(path, exc)
+            counter.is_connected |= not getattr(error, 'no_connection', False)
             if not isinstance(error, TransientError):
                 if error is exc:
                     raise
@@ -116,7 +121,8 @@ def with_retries(
             delay = min(MAX_DELAY, FIRST_DELAY * 2.0 ** (attempts - 1))
             delay *= 0.5 + 0.5 * random.random()  # noqa: S311 - not for security
             delay = max(delay, error.delay)
-            if attempts > policy.retries or time.monotonic() + delay - begun > policy.timeout:
+            timeout = policy.timeout if counter.is_connected else min(policy.timeout, FIRST_TIMEOUT)
+            if attempts > policy.retries or time.monotonic() + delay - begun > timeout:
                 count = f'{attempts} tries' if attempts > 1 else 'one try'
                 later = f'; the server asks to wait {error.delay:g} s' if error.delay else ''
                 reason = f'{error.reason} (after {count}{later})'
@@ -125,5 +131,8 @@ def with_retries(
                 raise OSError(errno.EIO, reason, path) from exc
             text = '%s: %s (try %d of %d, the next in %.1f s)'
             logger.warning(text, path, error.reason, attempts, policy.retries + 1, delay)
-            policy.counter.add()
+            counter.add()
+        else:
+            counter.is_connected = True
+            return result
         time.sleep(delay)

@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -497,3 +498,30 @@ def test_retries_are_counted_and_logged(web, tmp_path, workers, caplog):
         assert all(web.url in text and 'the next in' in text for text in texts)
         assert sum('status 503' in text for text in texts) == 2
     assert bags.open(web.root / 'counted').retries == 0
+
+
+def test_a_server_that_accepts_no_connection(tmp_path, options):
+    with WebServer(tmp_path) as web:
+        pass
+    with pytest.raises(OSError, match=r'(?i)connect.* \(after (one try|[2-5] tries)\)') as caught:
+        bags.open(f'{web.url}/nothing', **options)
+    assert web.url in str(caught.value)
+
+
+def test_a_server_that_is_away_for_a_while(tmp_path, options):
+    write_folder(tmp_path / 'folder')
+    with WebServer(tmp_path) as web:
+        dataset = bags.open(f'{web.url}/folder', **options)
+
+    def serve_again():
+        with WebServer(tmp_path, port=web.server.server_address[1]):
+            done.wait()
+
+    done = threading.Event()
+    later = threading.Timer(3, serve_again)  # Longer than a first connection is waited for.
+    later.start()
+    try:
+        assert dataset[6, ('id', 'words')] == {'id': 6, 'words': ['a', 'bbbbbb']}
+    finally:
+        done.set()
+        later.join()
