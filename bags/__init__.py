@@ -43,6 +43,8 @@ FUNCTIONS.update(
     update_values='edits.edited',
     EpisodeBags='episodes.episode_bags',
     QueuedEpisode='episodes.queued',
+    open_linked_field='linked_fields.writer',
+    open_links='linked_fields.reader',
     Windows='sequences.windows',
     copy_segment='media.segments',
     find_frames='media.segments',

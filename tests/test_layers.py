@@ -22,7 +22,7 @@ LAYERS = [
     {'bag', 'formats'},
     {'links'},
     {'dataset'},
-    {'arrow', 'edits', 'episodes', 'keys', 'display', 'media'},
+    {'arrow', 'edits', 'episodes', 'keys', 'linked_fields', 'display', 'media'},
     {'sequences', 'samplers', 'maintenance', 'runs'},
     {'authoring', 'interop', 'loader', 'viewer'},
     {'torch', 'jax', 'grain', 'beam', 'ray', 'types'},

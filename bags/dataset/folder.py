@@ -22,7 +22,7 @@ from bags.bag.options import (
 from bags.bag.records import StoredRecords
 from bags.bag.zstd import check_dictionary, codec_for
 from bags.concurrency import cached_attribute, map_concurrently
-from bags.dataset.linked import open_links
+from bags.dataset.late_binding import late
 from bags.dataset.listing import is_being_made, names_in, not_a_folder
 from bags.dataset.mark import MARK
 from bags.dataset.metadata import METADATA, Metadata, in_order, read_metadata, without_order
@@ -318,7 +318,9 @@ class Folder:
     def _open_links(self, field: str) -> StoredRecords:
         """Opens the links of a field."""
         field_type = self.schema().types[field]
-        records = open_links(self.store, self.path, field, self.options, self.linked, field_type)
+        records: StoredRecords = late('open_links')(
+            self.store, self.path, field, self.options, self.linked, field_type
+        )
         for bag in records.own_bags if self.store.is_remote else ():
             self._check_known(bag)
         self.check_pinned()

@@ -17,11 +17,10 @@ from bags.dataset.base_writer import BaseWriter
 from bags.dataset.begin_folder import begin_folder
 from bags.dataset.encoder import close_files
 from bags.dataset.episode import Call, Episode, EpisodeOptions, Partial
-from bags.dataset.field_writer import FieldWriter, RefsWriter, Run
+from bags.dataset.field_writer import FieldWriter, RefsWriter, Run, open_field
 from bags.dataset.identity import IDENTITY, CopiedFrom, Identity, new_id
 from bags.dataset.json_files import write_checksum, write_json
 from bags.dataset.late_binding import late
-from bags.dataset.links_writer import open_bags
 from bags.dataset.mark import MARK
 from bags.dataset.options import DatasetWriteOptions, WriterSettings
 from bags.dataset.refs import RefsFormat
@@ -180,7 +179,14 @@ class DatasetWriter(BaseWriter):
         def open_fields() -> None:
             for name in self.types:
                 options = self.settings.of_bags(buffer_size=MAX_BUFFERED_BYTES, checksum=self.checksum)
-                self._bags += open_bags(self, name, names, options, begun.mode, kept)
+                if name in self.links:
+                    self._bags += late('open_linked_field')(self, name, options, begun.mode, kept)
+                    continue
+                field = open_field(
+                    store, path, names, name, self.types[name], self.compressions.get(name), options,
+                    mode=begun.mode, truncate_to=kept.limit(name),
+                )  # fmt: skip
+                self._bags.append(field)
 
         # Refs that exist get checksums last: if they have checksums, all fields have.
         for open_some in (open_fields, open_refs) if 'refs.bag' in names else (open_refs, open_fields):

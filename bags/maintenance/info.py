@@ -22,7 +22,6 @@ from bags.bag.records import StoredRecords
 from bags.concurrency import map_concurrently
 from bags.dataset.fields import RefsReader
 from bags.dataset.folder import Folder
-from bags.dataset.linked import open_links
 from bags.dataset.listing import files_below
 from bags.dataset.mark import MARK, is_marked
 from bags.dataset.open import open as open_dataset
@@ -31,6 +30,7 @@ from bags.dataset.resume import BAG_SUFFIXES, LINKED
 from bags.display.counts import byte_count, plural
 from bags.display.tables import as_lines, info_table
 from bags.indexing import Int64s
+from bags.linked_fields.reader import open_links
 from bags.links.files import resolved_path
 from bags.links.linked_files import LinkedFiles
 from bags.links.rows import VALUES_FILE

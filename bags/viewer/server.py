@@ -15,11 +15,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 from bags.concurrency import FifoCache
-from bags.dataset.linked import open_links
 from bags.dataset.options import FolderOptions
 from bags.dataset.resume import LINKED
 from bags.dataset.shard_index import INDEX, dump_index
 from bags.errors import BagsError
+from bags.linked_fields.reader import open_links
 from bags.links.linked_files import LinkedFiles
 from bags.links.linked_object import LinkedObject
 from bags.links.permission import PermittedPaths

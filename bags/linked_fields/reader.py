@@ -1,4 +1,4 @@
-"""Opens the links of a field of a dataset folder, and writes them."""
+"""Opens the links of a field of a dataset folder, and the bags that they lead to."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from bags.bag.held_records import HeldRecords
 from bags.bag.limits import ENTRY
 from bags.bag.options import CompressionNone, WriterOptions
 from bags.concurrency import FifoCache
-from bags.dataset.field_writer import MAX_RECORDS, FieldWriter, Run, open_field
+from bags.dataset.field_writer import MAX_RECORDS, FieldWriter, Run
 from bags.dataset.late_binding import late
 from bags.dataset.listing import dataset_of_shard
 from bags.dataset.refs import MISSING
@@ -225,26 +225,20 @@ class LinkedFieldWriter(FieldWriter):
             super().close()
 
 
-def open_bags(
-    writer: Any, name: str, names: Collection[str], options: WriterOptions, mode: str, kept: Kept
+def open_linked_field(
+    writer: Any, name: str, options: WriterOptions, mode: str, kept: Kept
 ) -> list[FieldWriter]:
-    """Opens the bags of a field: one, or for a linked field the values, the files, and the links.
+    """Opens the bags of a linked field: the values, the files, and the links.
 
     Args:
         writer: The `DatasetWriter` of the folder.
         name, options, mode: As in `FieldWriter`.
-        names: The files in the folder.
         kept: What is kept of the folder.
 
     Raises:
-        CorruptError: As `open_field`.
         ValueError: Linked records are to have checksums, and those that there are have none.
     """
     store, folder, field_type = writer.store, writer.path, writer.types[name]
-    if name not in writer.links:
-        how, limit = writer.compressions.get(name), kept.limit(name)
-        keywords: Any = {'mode': mode, 'truncate_to': limit}
-        return [open_field(store, folder, names, name, field_type, how, options, **keywords)]
     links = store.join(folder, name + LINKED[0])
     options = merge(WriterOptions, options, {'compression': CompressionNone()})
     plain = merge(WriterOptions, options, {'checksum': False, 'buffer_size': 1 << 62})
