@@ -82,10 +82,10 @@ if TYPE_CHECKING:
     from bags.links.link import Link
     from bags.loader.collate import pack, pad, stack
     from bags.loader.loader import Loader
-    from bags.loader.normalize import normalize
     from bags.maintenance.consolidate import consolidate
     from bags.maintenance.info import info
     from bags.maintenance.metadata import set_metadata
+    from bags.maintenance.normalize import normalize
     from bags.maintenance.prefetch import prefetch
     from bags.maintenance.recover import recover
     from bags.maintenance.statistics import statistics
@@ -179,10 +179,10 @@ _HOMES = {
     'links.link': ('Link',),
     'loader.collate': ('pack', 'pad', 'stack'),
     'loader.loader': ('Loader',),
-    'loader.normalize': ('normalize',),
     'maintenance.consolidate': ('consolidate',),
     'maintenance.info': ('info',),
     'maintenance.metadata': ('set_metadata',),
+    'maintenance.normalize': ('normalize',),
     'maintenance.prefetch': ('prefetch',),
     'maintenance.recover': ('recover',),
     'maintenance.statistics': ('statistics',),

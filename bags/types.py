@@ -9,9 +9,9 @@ from bags.interop.formats import Importer
 from bags.interop.source import Source
 from bags.loader.collate import PackedSequences, Padded
 from bags.loader.iterator import LoaderIterator
-from bags.loader.normalize import Normalize, NormalizeGroups
 from bags.maintenance.field_statistics import FieldStatistics, GroupedStatistics
 from bags.maintenance.info import BagInfo, DatasetInfo, Distribution, FieldInfo
+from bags.maintenance.normalize import Normalize, NormalizeGroups
 from bags.maintenance.recover import Recovery
 from bags.maintenance.verify_bag import Damage, Note
 from bags.media.clips import EncodedClip

@@ -1,1 +1,1 @@
-"""Checking, repairing and describing datasets."""
+"""Checking, repairing and describing datasets; scaling values by what was found."""
