@@ -43,6 +43,7 @@ FUNCTIONS.update(
     update_values='edits.edited',
     EpisodeBags='episodes.episode_bags',
     QueuedEpisode='episodes.queued',
+    Join='views.join',
     open_linked_field='linked_fields.writer',
     open_links='linked_fields.reader',
     Windows='sequences.windows',
@@ -71,7 +72,6 @@ if TYPE_CHECKING:
     from bags.dataset.selection import frames
     from bags.dataset.sharded_reader import ShardedDatasetReader
     from bags.dataset.sharded_writer import ShardedDatasetWriter
-    from bags.dataset.views import concat
     from bags.dataset.writer import DatasetWriter
     from bags.display.batches import describe
     from bags.formats.images import draft_decoders
@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from bags.media.video import ClipSequence, Video
     from bags.sequences.spans import steps, times
     from bags.viewer.notebook import view
+    from bags.views.concat import concat
 
 __version__ = '1.0.0'
 
@@ -168,7 +169,6 @@ _HOMES = {
     'dataset.selection': ('frames',),
     'dataset.sharded_reader': ('ShardedDatasetReader',),
     'dataset.sharded_writer': ('ShardedDatasetWriter',),
-    'dataset.views': ('concat',),
     'dataset.writer': ('DatasetWriter',),
     'display.batches': ('describe',),
     'formats.images': ('draft_decoders',),
@@ -194,6 +194,7 @@ _HOMES = {
     'media.video': ('ClipSequence', 'Video'),
     'sequences.spans': ('steps', 'times'),
     'viewer.notebook': ('view',),
+    'views.concat': ('concat',),
 }
 
 # Of these the first two are in `__all__`; after `from bags import *`, the others would hide packages.

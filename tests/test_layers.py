@@ -22,6 +22,7 @@ LAYERS = [
     {'bag', 'formats'},
     {'links'},
     {'dataset'},
+    {'views'},
     {'arrow', 'edits', 'episodes', 'keys', 'linked_fields', 'display', 'media'},
     {'sequences', 'samplers', 'maintenance', 'runs'},
     {'authoring', 'interop', 'loader', 'viewer'},

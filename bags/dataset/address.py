@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from bags.dataset.columns import expect_refs
 from bags.dataset.field import Field
 from bags.dataset.refs import MISSING, is_missing
 from bags.dataset.selection import PerRowItems, Selection, divide
-from bags.dataset.spec import Spec, as_optional
+from bags.dataset.spec import Spec
 from bags.indexing import Int64s
 
 Datapoint = dict[str, Any]
@@ -129,35 +128,6 @@ class MissingFields:
         source = Source(self._field_of(field).bag, False)
         zeros = np.zeros(len(rows), np.int64)
         return RecordRanges([source], zeros, np.full(len(rows), MISSING, np.int64), zeros)
-
-
-class OptionalReader:
-    """A folder reader some of whose fields are optional, as other datapoints of a view have no values."""
-
-    def __init__(self, reader: Any, names: Collection[str]) -> None:
-        self._reader = reader
-        self._names = names
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._reader, name)
-
-    def read_selection(
-        self, rows: Int64s, selection: Selection, read: Callable[..., Column]
-    ) -> dict[str, Column]:
-        optional, rest = divide_fields(selection, self._names)
-        columns: dict[str, Column] = self._reader.read_selection(
-            rows, optional, lambda field, *asked: read(optional_field(field), *asked)
-        )
-        if rest:
-            columns |= self._reader.read_selection(rows, rest, read)
-        return columns
-
-
-def optional_field(field: Field) -> Field:
-    """Returns a field that may have missing values."""
-    field = copy.copy(field)
-    field.type = as_optional(field.type)
-    return field
 
 
 class ShardReader:

@@ -8,12 +8,12 @@ from typing import Any, Unpack
 
 from bags.dataset.base import Dataset
 from bags.dataset.folder import Folder
+from bags.dataset.late_binding import late
 from bags.dataset.listing import list_remote_shards
 from bags.dataset.options import ReadOptions, dataset_path
 from bags.dataset.reader import DatasetReader
 from bags.dataset.registry import decoders as builtin_decoders
 from bags.dataset.sharded_reader import ShardedDatasetReader
-from bags.dataset.views import Join
 from bags.storage.urls import plain_path
 
 
@@ -81,7 +81,8 @@ def open(
         ]
         if not parts:
             raise ValueError('open: expected a path, or several, got none')
-        return Join(parts, replace)
+        joined: Dataset = late('Join')(parts, replace)
+        return joined
     if replace:
         raise ValueError(f'replace: has no effect on one folder, got {os.fspath(path)!r:.80}')
     at, shards = dataset_path(path, decoders, cache_index, options, open), None

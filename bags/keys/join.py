@@ -7,17 +7,19 @@ from typing import Literal
 
 import numpy as np
 
-from bags.dataset.address import Address, Datapoint, MissingFields, OptionalReader, optional_field
+from bags.dataset.address import Address, Datapoint, MissingFields
 from bags.dataset.base import Dataset, Select
 from bags.dataset.batch import spread
 from bags.dataset.field import Field
 from bags.dataset.key_values import KEY_TYPES, Matches, read_keys
 from bags.dataset.selection import Selection, divide
 from bags.dataset.spec import as_optional
-from bags.dataset.views import Join, check_datasets
 from bags.indexing import Int64s, check_index
 from bags.keys.index import check_key_field, index_in_memory
 from bags.validation import one_of
+from bags.views.concat import check_datasets
+from bags.views.join import Join
+from bags.views.optional import OptionalReader, optional_field
 
 
 def join(

@@ -21,10 +21,10 @@ from bags.dataset.metadata import UNITS, check_facts, rename_times
 from bags.dataset.registry import AUDIO_WORDS, VIDEO_WORDS
 from bags.dataset.selection import FrameSelection, Span, Times
 from bags.dataset.spec import FieldType
-from bags.dataset.views import Concat
 from bags.edits.edited import Edited
 from bags.indexing import Int64s
 from bags.media.audio_sequence import AudioSequence
+from bags.views.concat import Concat
 
 Seconds = npt.NDArray[np.float64]
 

@@ -11,7 +11,7 @@ FILES = [
         'tests/dataset/test_reader.py',
         'tests/dataset/test_refs.py',
     ),
-    *('tests/dataset/test_sharded.py', 'tests/dataset/test_views.py', 'tests/dataset/test_writer.py'),
+    *('tests/dataset/test_sharded.py', 'tests/views/test_views.py', 'tests/dataset/test_writer.py'),
     *('tests/dataset/test_optional_fields.py', 'tests/dataset/test_unfinished.py'),
 ]
 """Those that run: `make test-cloud`."""

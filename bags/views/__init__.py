@@ -1,0 +1,1 @@
+"""Views over several datasets: one after the other, or joined by position."""

@@ -1,0 +1,122 @@
+"""`Join`: the fields of several datasets of one length, joined by position."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bags.dataset.address import Address, Datapoint
+from bags.dataset.base import Dataset, View
+from bags.dataset.key_values import INTEGERS, KEY_TYPES, Matches, read_keys
+from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
+from bags.dataset.selection import Selection
+from bags.dataset.spec import reordered
+from bags.indexing import Int64s, check_index
+from bags.views.concat import expressions
+
+KEYS_AT_ONCE = 1 << 13
+"""Number of values of a field in two datasets that are compared at once."""
+INTEGER_WORDS = {word for word, types in KEY_TYPES.items() if types is INTEGERS}
+
+
+class Join(View):
+    """The fields of several datasets of one length, as `bags.join` returns them.
+
+    Without `replace`, a field that several datasets have must have equal values in them, which are read here.
+    """
+
+    def __init__(self, datasets: Sequence[Dataset], replace: bool) -> None:
+        self._replace = replace
+        self._owners: dict[str, Dataset] = {}
+        """The dataset that each field is read from."""
+        for number, dataset in enumerate(datasets):
+            if len(dataset) != len(datasets[0]):
+                raise ValueError(
+                    f'join: expected datasets of one length, got {len(datasets[0])} datapoints in the first '
+                    f'and {len(dataset)} in dataset {number} (on= joins by a field of keys)'
+                )
+            for name in dataset.types:
+                if name in self._owners and not replace:
+                    _expect_equal(name, self._owners[name], dataset, number)
+                self._owners[name] = dataset
+        types = {name: owner.types[name] for name, owner in self._owners.items()}
+        super().__init__(datasets, reordered(types, [dataset.types for dataset in datasets]))
+
+    @property
+    def metadata(self) -> Metadata:
+        owned = {
+            id(dataset): [name for name in self._owners if self._owners[name] is dataset]
+            for dataset in self.datasets
+        }
+        return merge_metadata(metadata_of_fields(each.metadata, owned[id(each)]) for each in self.datasets)
+
+    def __len__(self) -> int:
+        return len(self.datasets[0])
+
+    def fingerprint_options(self) -> object:
+        numbers = {id(dataset): number for number, dataset in enumerate(self.datasets)}
+        return [(name, numbers[id(owner)]) for name, owner in self._owners.items()]
+
+    def _shares(self, selection: Selection) -> list[tuple[Dataset, Selection]]:
+        """Divides a selection by the dataset that each field is read from."""
+        shares: dict[int, tuple[Dataset, Selection]] = {}
+        for name, items in selection.items():
+            owner = self._owners[name]
+            shares.setdefault(id(owner), (owner, {}))[1][name] = items
+        return list(shares.values())
+
+    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+        return [
+            address for owner, share in self._shares(selection) for address in owner.resolve(indices, share)
+        ]
+
+    def dataset_of(self, field: str) -> Dataset:
+        return self._owners[field]
+
+    def match_keys(self, field: str, keys: list[bytes | None]) -> Matches:
+        return self._owners[field].match_keys(field, keys)
+
+    def read_row(self, index: int, selection: Selection | None) -> Datapoint:
+        if self.is_remote:
+            return super().read_row(index, selection)  # All datasets at once.
+        index = check_index(index, len(self))
+        asked = dict.fromkeys(self.types, True) if selection is None else selection
+        found: Datapoint = {}
+        for owner, share in self._shares(asked):
+            found |= owner.read_row(index, share)
+        return {name: found[name] for name in asked}
+
+    @property
+    def expression(self) -> str:
+        return f'bags.join([{expressions(self.datasets)}], replace={self._replace})'
+
+
+def _expect_equal(field: str, first: Dataset, second: Dataset, number: int) -> None:
+    """Compares a field that two datasets have.
+
+    Raises:
+        ValueError: The values differ, or are of types that are not compared. `number` is of the second.
+    """
+    again = 'replace=True takes the later'
+    words = {first.types[field].word, second.types[field].word}
+    is_plain = not (first.types[field].sequence or second.types[field].sequence)
+    if not is_plain or not (words == {'utf8'} or words <= INTEGER_WORDS):
+        raise ValueError(f'join: field {field!r} of dataset {number} is in an earlier one too ({again})')
+    for start in range(0, len(first), KEYS_AT_ONCE):
+        rows = np.arange(start, min(start + KEYS_AT_ONCE, len(first)))
+        one, other = (
+            [key for _, keys in read_keys(dataset, field, rows, KEYS_AT_ONCE) for key in keys]
+            for dataset in (first, second)
+        )
+        if one == other:
+            continue
+        index = next(index for index, pair in enumerate(zip(one, other, strict=True)) if len({*pair}) > 1)
+        got, before = (
+            'no value' if key is None else f'{key.decode(errors="backslashreplace")!r:.80}'
+            for key in (other[index], one[index])
+        )
+        raise ValueError(
+            f'join: field {field!r} differs at datapoint {start + index}: expected {before}, as in an '
+            f'earlier dataset, got {got} in dataset {number} (on= joins by a field of keys, {again})'
+        )
