@@ -16,7 +16,7 @@ STRACE := [ "$$(uname)" != Linux ] || command -v strace > /dev/null || tools/deb
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint format slow campaigns demo bench bench-remote bench-tables docs flows layers notebooks pictures test-adapters test-av15 test-cloud test-freethreaded fuzz viewer test-viewer dist clean
+.PHONY: help test lint format slow campaigns demo bench bench-remote bench-tables docs flows layers notebooks pictures test-adapters test-lerobot test-av15 test-cloud test-freethreaded fuzz viewer test-viewer dist clean
 
 help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -76,6 +76,10 @@ bench-tables: ## writes the tables and charts of README and docs/performance.md 
 test-adapters: .venv-adapters/ready ## the tests of datasets with PyTorch, Grain, JAX, Beam and Ray; installs 2 GB first
 	.venv-adapters/bin/python -m pytest -n 2 --dist loadfile tests/adapters $(ARGS)
 
+# With the PyAV that lerobot asks for.
+test-lerobot: .venv-lerobot/ready ## the tests of bags.lerobot beside LeRobot 0.4.4; installs 2 GB first
+	.venv-lerobot/bin/python -m pytest -n 2 --dist loadfile -m 'not campaign' tests/lerobot $(ARGS)
+
 # lerobot asks for av before 16.
 test-av15: .venv-av15/ready ## the tests of media and formats with the oldest PyAV that is supported
 	.venv-av15/bin/python -m pytest -n auto --maxprocesses 8 -m 'not campaign' tests/media tests/formats $(ARGS)
@@ -121,7 +125,7 @@ layers: .venv/ready ## writes the packages and modules into CONTRIBUTING.md
 	$(BIN)/python -m tests.test_contributing
 
 clean: ## removes environments, caches and outputs
-	rm -rf .venv .venv-adapters .venv-av15 .venv-bench .venv-demo .venv-docs .venv-freethreaded .venv-fuzz .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist out
+	rm -rf .venv .venv-adapters .venv-av15 .venv-bench .venv-demo .venv-docs .venv-freethreaded .venv-fuzz .venv-lerobot .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist out
 	rm -rf viewer/node_modules viewer/tests/out bags/viewer/static
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
@@ -152,6 +156,13 @@ clean: ## removes environments, caches and outputs
 	@echo 'making .venv-adapters'
 	@$(PYTHON) -m venv --clear .venv-adapters
 	@.venv-adapters/bin/python $(PIP) -e '.[images,video,s3]' -r tests/adapters/requirements.txt
+	@touch $@
+
+.venv-lerobot/ready: pyproject.toml tests/lerobot/requirements.txt
+	@echo 'making .venv-lerobot'
+	@$(PYTHON) -m venv --clear .venv-lerobot
+	@.venv-lerobot/bin/python $(PIP) -e '.[images,video,s3]' -r tests/lerobot/requirements.txt
+	@.venv-lerobot/bin/python $(PIP) --no-deps lerobot==0.4.4 torchvision==0.25.0 diffusers==0.35.2
 	@touch $@
 
 .venv-fuzz/ready: pyproject.toml

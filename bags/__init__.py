@@ -5,7 +5,7 @@
     datasets   `bags.open` and the readers and writers of one folder or of many
     views      `dataset.select`, `filter`, `windows`; `concat` and `join`: datasets over other datasets
     edits      `dataset.drop`, `rename`, `update`, `split`, `unique`: views too; `dataset.diff`
-    frameworks `bags.torch`, `bags.grain`, `bags.jax`: batches for PyTorch, Grain and JAX
+    frameworks `bags.torch`, `bags.grain`, `bags.jax`: batches for PyTorch, Grain and JAX; `bags.lerobot`
     pipelines  `bags.beam`, `bags.ray`: sources and sinks for Apache Beam and Ray Data
     types      `bags.types`: the classes of results and arguments, for annotations
 
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from bags import beam as beam
     from bags import grain as grain
     from bags import jax as jax
+    from bags import lerobot as lerobot
     from bags import ray as ray
     from bags import torch as torch
     from bags import types as types
@@ -198,7 +199,7 @@ _HOMES = {
 }
 
 # Of these the first two are in `__all__`; after `from bags import *`, the others would hide packages.
-_MODULES = ('bag', 'samplers', 'beam', 'grain', 'jax', 'ray', 'torch', 'types')
+_MODULES = ('bag', 'samplers', 'beam', 'grain', 'jax', 'lerobot', 'ray', 'torch', 'types')
 
 
 if not TYPE_CHECKING:  # A misspelled name is an error for type checkers.

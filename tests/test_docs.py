@@ -40,7 +40,7 @@ SAMPLES = {
 
 Blocks with the name of that library, ```python granular, do not run here.
 """
-FRAMEWORKS = ('apache_beam', 'grain', 'jax', 'ray', 'torch', 'torchcodec')
+FRAMEWORKS = ('apache_beam', 'grain', 'jax', 'lerobot', 'ray', 'torch', 'torchcodec')
 
 
 def test_the_documents_install_the_version_they_describe():
@@ -116,7 +116,7 @@ def test_the_reference_has_every_public_name():
     text = ''.join(path.read_text(encoding='utf-8') for path in (ROOT / 'docs/reference').glob('*.md'))
     listed = re.findall(r'^::: bags\.(?!\w+\.options\.)([\w.]+)$', text, re.MULTILINE)
     public = [name for name in bags.__all__ if name not in ('bag', 'samplers')]
-    for module in ('bag', 'beam', 'grain', 'jax', 'ray', 'samplers', 'torch', 'types'):
+    for module in ('bag', 'beam', 'grain', 'jax', 'lerobot', 'ray', 'samplers', 'torch', 'types'):
         source = (ROOT / f'bags/{module}.py').with_suffix('')
         file = source / '__init__.py' if source.is_dir() else source.with_suffix('.py')
         found = re.search(

@@ -26,7 +26,7 @@ LAYERS = [
     {'arrow', 'edits', 'episodes', 'keys', 'linked_fields', 'display', 'media'},
     {'sequences', 'samplers', 'maintenance', 'runs'},
     {'authoring', 'interop', 'loader', 'viewer'},
-    {'torch', 'jax', 'grain', 'beam', 'ray', 'types'},
+    {'torch', 'jax', 'grain', 'beam', 'ray', 'lerobot', 'types'},
     {'cli'},
 ]
 """From the lowest. A module imports its own package and lower layers, also inside functions."""
@@ -38,7 +38,7 @@ PURE = [
 ]  # fmt: skip
 OF_USERS = [
     'bags', 'bags.bag', 'bags.beam', 'bags.beam.bagzio', 'bags.beam.sacklio', 'bags.errors', 'bags.grain',
-    'bags.jax', 'bags.ray', 'bags.samplers', 'bags.storage', 'bags.torch', 'bags.types',
+    'bags.jax', 'bags.lerobot', 'bags.ray', 'bags.samplers', 'bags.storage', 'bags.torch', 'bags.types',
 ]  # fmt: skip
 """The modules whose names users import, or that a package takes its names from: they have `__all__`."""
 OF_PYTHON = {'_asdict', '_current_frames', '_exit', '_fields', '_module_locks', '_replace'}

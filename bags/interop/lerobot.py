@@ -8,20 +8,18 @@ videos/FIELD/chunk-000/file-000.mp4, …   an episode: the records of the datase
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bags.dataset.base import Dataset
-from bags.dataset.registry import VIDEO_WORDS, decoders, fixed_dtype
 from bags.errors import SourceError
 from bags.formats.pixels import frame_format
 from bags.formats.signatures import identify
-from bags.interop.extensions import IMAGE_TYPES
+from bags.interop.lerobot_features import COUNTERS, TASKS, feature_of, fps_of, statistics_of, tasks_of
+from bags.interop.lerobot_meta import COUNTED, parquet_bytes, write_meta
 from bags.interop.target import Target
-from bags.maintenance.statistics import statistics
 from bags.media.remux import copy_obstacle, remux
 from bags.media.video_decoder import open_video
 from bags.progress import Advance
@@ -34,17 +32,12 @@ FILES = 1000
 """Number of files in a folder."""
 TOLERANCE = 1e-4
 """Seconds by which a frame may be late in LeRobot."""
-COUNTERS = ('frame_index', 'episode_index', 'index', 'task_index')
-TASKS = ('task_index', 'task', 'tasks')
-"""Fields of tasks. The first that exists gives the task of each frame; `task_index` by its classes."""
 DATA_PATH = 'data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet'
 VIDEO_PATH = 'videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4'
-QUANTILES = {0.01: 'q01', 0.5: 'q50', 0.99: 'q99'}
 DEPTH = {'is_depth_map': True, 'depth_unit': 'mm', 'video.depth_min': 0.0, 'video.depth_max': 4.095,
          'video.shift': 0.0, 'video.use_log': False}  # fmt: skip
 """Facts of grey videos of 12 bits, with which LeRobot returns the stored values as millimetres."""
 MAX_DEPTH_BITS = 12
-PIXELS = ['height', 'width', 'channels']
 
 
 def write_lerobot(target: Target, dataset: Dataset, names: list[str], advance: Advance) -> None:
@@ -56,41 +49,17 @@ def write_lerobot(target: Target, dataset: Dataset, names: list[str], advance: A
     writer.write_meta()
 
 
-def _feature(name: str, dataset: Dataset) -> dict[str, Any]:
-    """Returns the feature of a field; the shape of images is added later."""
-    field_type = dataset.types[name]
-    fixed = fixed_dtype(field_type.word, field_type.args, decoders)
-    feature: dict[str, Any] = {'names': dataset.metadata.get('fields', {}).get(name, {}).get('names')}
-    if not field_type.optional:
-        if field_type.word in VIDEO_WORDS and not field_type.sequence:
-            return feature | {'dtype': 'video', 'shape': [], 'names': PIXELS}
-        if field_type.sequence and field_type.word in (*IMAGE_TYPES, 'jpg'):
-            return feature | {'dtype': 'image', 'shape': [], 'names': PIXELS}
-        if field_type.word == 'utf8' and (field_type.sequence or name in TASKS):
-            return feature | {'dtype': 'string', 'shape': [1]}
-        if fixed is not None and field_type.sequence and fixed[0].kind in 'biuf' and len(fixed[1]) <= 5:
-            return feature | {'dtype': fixed[0].name, 'shape': list(fixed[1]) or [1]}
-    raise TypeError(
-        f'export: field {name!r}: expected numbers, texts, images or a video for each frame, as '
-        f'LeRobot has them, got type {field_type.text}; leave it out with fields='
-    )
-
-
 class _Writer:
     """Writes the files of episodes, then the files that describe them."""
 
     def __init__(self, target: Target, dataset: Dataset, names: list[str]) -> None:
         self._target, self._dataset = target, dataset
         self._about: Mapping[str, Any] = dataset.metadata.get('fields', {})
-        self._fields = {name: _feature(name, dataset) for name in names if name not in COUNTERS[:3]}
-        self._classes = dict(enumerate(self._about.get('task_index', {}).get('classes') or ()))
-        there = [name for name in TASKS[not self._classes :] if name in self._fields]
-        self._task_field = there[0] if there else None
-        rates = {self._about.get(name, {}).get('rate') for name in self._fields} - {None}
-        self._fps: Any = dataset.metadata.get('fps') or (rates.pop() if len(rates) == 1 else None)
-        if not isinstance(self._fps, int | float) or not self._fps > 0:
-            found = f'fields with rates {sorted(rates)}' if rates else 'none'
-            raise ValueError(f"export: expected the frames per second as 'fps' in the metadata, got {found}")
+        self._fields = {
+            name: feature_of(name, dataset, 'export') for name in names if name not in COUNTERS[:3]
+        }
+        self._task_field, self._classes = tasks_of(dataset, self._fields)
+        self._fps = fps_of(dataset, self._fields, 'export')
         made = (*TASKS, 'timestamp')
         self._features = {name: each for name, each in self._fields.items() if name not in made}
         self._tasks: dict[str, int] = {}
@@ -124,12 +93,11 @@ class _Writer:
         count = next(iter(lengths.values()))
         tasks = self._tasks_of(where, values, count)
         table = self._table(index, count, values, tasks)
-        self._write_table(DATA_PATH.format(**_file_of(index)), table)
+        self._target.write(DATA_PATH.format(**_file_of(index)), parquet_bytes(table))
         facts |= {f'data/{key}': value for key, value in _file_of(index).items()}
         self._episodes.append({
             **facts, 'episode_index': index, 'tasks': list(dict.fromkeys(tasks)), 'length': count,
             'dataset_from_index': self._frames, 'dataset_to_index': self._frames + count,
-            'meta/episodes/chunk_index': 0, 'meta/episodes/file_index': 0,
         })  # fmt: skip
         self._frames += count
         return size + int(table.nbytes)
@@ -209,60 +177,13 @@ class _Writer:
 
     def write_meta(self) -> None:
         """Writes the files that describe the episodes."""
-        import pyarrow as pa
-
-        tasks = pa.table({'task_index': list(self._tasks.values()), 'task': list(self._tasks)})
-        # LeRobot looks tasks up in the index that pandas creates from the column.
-        columns = [
-            {
-                'name': name,
-                'field_name': name,
-                'pandas_type': pandas_type,
-                'numpy_type': dtype,
-                'metadata': None,
-            }
-            for name, pandas_type, dtype in (('task_index', 'int64', 'int64'), ('task', 'unicode', 'object'))
-        ]
-        about = {'index_columns': ['task'], 'column_indexes': [], 'columns': columns}
-        self._write_table('meta/tasks.parquet', tasks.replace_schema_metadata({'pandas': json.dumps(about)}))
-        self._write_table('meta/episodes/chunk-000/file-000.parquet', pa.Table.from_pylist(self._episodes))
-        made = {'dtype': 'int64', 'shape': [1], 'names': None}
-        features = self._features | {'timestamp': made | {'dtype': 'float32'}} | dict.fromkeys(COUNTERS, made)
         info = {
-            'codebase_version': 'v3.0', 'robot_type': self._dataset.metadata.get('robot_type'),
-            'fps': int(self._fps) if self._fps == int(self._fps) else self._fps,
-            'total_episodes': len(self._episodes), 'total_frames': self._frames,
-            'total_tasks': len(self._tasks), 'splits': {'train': f'0:{len(self._episodes)}'},
-            'chunks_size': FILES, 'data_files_size_in_mb': 100, 'video_files_size_in_mb': 200,
-            'data_path': DATA_PATH, 'video_path': VIDEO_PATH, 'features': features,
+            'robot_type': self._dataset.metadata.get('robot_type'), 'fps': self._fps, 'chunks_size': FILES,
+            'data_files_size_in_mb': 100, 'video_files_size_in_mb': 200, 'data_path': DATA_PATH,
+            'video_path': VIDEO_PATH, 'features': self._features | COUNTED,
         }  # fmt: skip
-        self._target.write('meta/info.json', json.dumps(info, indent=4).encode())
-        self._target.write('meta/stats.json', json.dumps(self._statistics(), indent=4).encode())
-
-    def _statistics(self) -> dict[str, Any]:
-        """Returns the statistics of features in LeRobot's form: by channel for cameras, from 0 to 1."""
-        found: dict[str, Any] = {}
-        names = []
-        for name, feature in self._features.items():
-            if feature.get('info', {}).get('is_depth_map'):  # Statistics are in the unit of depth.
-                found |= {name: kept} if (kept := self._about.get(name, {}).get('stats')) else {}
-            elif feature['dtype'] != 'string':
-                names.append(name)
-        for name, stats in statistics(self._dataset, names, progress=False).items() if names else ():
-            values = {key: getattr(stats, key) for key in ('min', 'max', 'mean', 'std')}
-            values |= {QUANTILES[key]: value for key, value in stats.quantiles.items() if key in QUANTILES}
-            if self._features[name]['dtype'] in ('image', 'video'):
-                values = {key: np.asarray(value).reshape(-1, 1, 1) / 255 for key, value in values.items()}
-            found[name] = {key: np.atleast_1d(value).tolist() for key, value in values.items()}
-            found[name]['count'] = [int(np.max(stats.count, initial=0))]
-        return found
-
-    def _write_table(self, path: str, table: pa.Table) -> None:
-        import pyarrow.parquet as pq
-
-        file = io.BytesIO()
-        pq.write_table(table, file, write_page_checksum=True)
-        self._target.write(path, file.getvalue())
+        stats = statistics_of(self._dataset, self._features)
+        write_meta(self._target.write, info, stats, list(self._tasks), self._episodes)
 
 
 def _file_of(number: int) -> dict[str, Any]:

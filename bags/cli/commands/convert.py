@@ -38,6 +38,7 @@ from bags.display.counts import plural
 
 Layout = Literal['files', 'stems', 'classes', 'episodes']
 Format = Literal['webdataset', 'files', 'parquet', 'lerobot']
+Storage = Literal['files', 'bags']
 
 
 def import_(
@@ -176,6 +177,10 @@ def export(
         Format,
         typer.Option(help='webdataset for tars, files for a folder of files, parquet, lerobot for LeRobot.'),
     ] = 'webdataset',
+    storage: Annotated[
+        Storage,
+        typer.Option(help='For LeRobot: its own files, or bags, for versions of it that take readers.'),
+    ] = 'files',
     fields: Fields = None,
     shard_size: ShardSize = SHARD_SIZE,
     key: Annotated[
@@ -205,15 +210,22 @@ def export(
         names, size = parse_fields(fields, dataset.spec), parse_byte_count(shard_size)
         if key is not None:
             check_field(key, dataset.spec)
-        done = bags.export(
-            dataset,
-            target,
-            format=format,
-            fields=names,
-            shard_size=size,
-            key=key,
-            resume=resume,
-            mode=mode,
-            durability=durability,
-        )
+        if storage == 'bags':
+            if format != 'lerobot' or key is not None or resume or mode != 'create':
+                raise UsageError(
+                    '--storage bags: expected --format lerobot, without --key, --resume or --mode'
+                )
+            done = bags.lerobot.export(dataset, target, fields=names)
+        else:
+            done = bags.export(
+                dataset,
+                target,
+                format=format,
+                fields=names,
+                shard_size=size,
+                key=key,
+                resume=resume,
+                mode=mode,
+                durability=durability,
+            )
     answer(json, {'target': target, **facts_of(done)}, summary(target, done), *done.notes)

@@ -175,7 +175,7 @@ class LeRobotSource(Source):
             if name == 'task_index' and len(classes) == len(rows):
                 facts['classes'] = classes
             fields[self._fields[name]] = {key: fact for key, fact in facts.items() if fact}
-        kept = 'fps', 'robot_type', 'splits', 'codebase_version'
+        kept = 'fps', 'robot_type', 'splits', 'codebase_version', 'features'
         return {**{key: info[key] for key in kept if info.get(key)}, 'fields': fields}
 
     def entries(self, start: int = 0) -> Iterator[Episode | Damaged]:

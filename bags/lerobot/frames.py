@@ -1,0 +1,162 @@
+"""A map-style dataset of PyTorch with the items of `LeRobotDataset`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, SupportsIndex, Unpack
+
+import numpy as np
+
+from bags.dataset.base import Dataset
+from bags.dataset.open import open as open_dataset
+from bags.dataset.options import OpenOptions
+from bags.indexing import as_indices
+from bags.lerobot.metadata import Metadata
+from bags.lerobot.samples import Samples
+
+
+def dataset(
+    path: str | os.PathLike[str] | Dataset,
+    *,
+    delta_timestamps: Mapping[str, Sequence[float]] | None = None,
+    image_transforms: Callable[[Any], Any] | None = None,
+    episodes: Iterable[int] | None = None,
+    tolerance_s: float = 1e-4,
+    return_uint8: bool = False,
+    **options: Unpack[OpenOptions],
+) -> FrameDataset:
+    """Opens a dataset as LeRobot presents it: an item is a frame, with windows around it.
+
+    `LeRobotDataset(repo_id, root, delta_timestamps=…)` becomes `bags.lerobot.dataset(path,
+    delta_timestamps=…)`: the items have the same keys, dtypes, shapes and values.
+
+    Args:
+        path: A dataset of which a datapoint is an episode, imported from LeRobot or not; path, URL, or open.
+        delta_timestamps: For a feature, the offsets of its items in seconds, multiples of `1 / fps`. Items
+            outside the episode are its first or last, and true in `FEATURE_is_pad`, bool (n,).
+        image_transforms: What is called with the tensor of each camera.
+        episodes: The numbers of the episodes to read; all unless given. Their frames are in the order of the
+            dataset.
+        tolerance_s: Seconds by which an offset may miss a multiple.
+        return_uint8: Frames of videos stay uint8, a quarter of the memory.
+        **options: As in `bags.open`, such as `links` for an adopted dataset.
+
+    Returns:
+        A dataset for `torch.utils.data.DataLoader`. An item has frames as float32 (C, H, W) in [0, 1],
+        numbers as float32, int64 or bool, and `task`, `timestamp`, `index`, `frame_index`,
+        `episode_index` and `task_index`. A feature with n offsets has n items, (n, …).
+
+    Raises:
+        KeyError: `delta_timestamps` has no such feature.
+        IndexError: No such episode.
+        TypeError: LeRobot has no feature for the type of a field.
+        ValueError: The metadata has no frame rate, sequences of an episode differ in length, or an offset is
+            not a multiple of `1 / fps`.
+
+    Examples:
+        >>> frames = bags.lerobot.dataset('arm', delta_timestamps={'action': [0, 0.1]})
+        >>> len(frames), frames.meta.camera_keys
+        (40, ['camera'])
+        >>> frames[9]['action'].shape, frames[9]['action_is_pad'].tolist(), frames[9]['task']
+        (torch.Size([2, 7]), [False, True], 'wave')
+    """
+    opened = path if isinstance(path, Dataset) else open_dataset(path, **options)
+    return FrameDataset(
+        Metadata(opened),
+        delta_timestamps=delta_timestamps,
+        image_transforms=image_transforms,
+        episodes=episodes,
+        tolerance_s=tolerance_s,
+        return_uint8=return_uint8,
+    )
+
+
+class FrameDataset:
+    """The frames of episodes: what `bags.lerobot.dataset` returns.
+
+    A `DataLoader` reads a batch in one call. With `num_workers`, workers may be forked or started anew.
+
+    Args:
+        meta: The metadata, with the dataset.
+        delta_timestamps, image_transforms, episodes, tolerance_s, return_uint8: As in `dataset`.
+    """
+
+    def __init__(
+        self,
+        meta: Metadata,
+        *,
+        delta_timestamps: Mapping[str, Sequence[float]] | None = None,
+        image_transforms: Callable[[Any], Any] | None = None,
+        episodes: Iterable[int] | None = None,
+        tolerance_s: float = 1e-4,
+        return_uint8: bool = False,
+    ) -> None:
+        self.meta = meta
+        self.delta_timestamps = delta_timestamps
+        self.tolerance_s = tolerance_s
+        self._samples = Samples(meta, delta_timestamps, tolerance_s, image_transforms, return_uint8)
+        self.episodes: list[int] | None = None
+        self._indices = np.arange(meta.total_frames)
+        if episodes is not None:
+            chosen = as_indices(list(episodes), meta.total_episodes)
+            self.episodes = chosen.tolist()
+            parts = [np.arange(*meta.offsets[number : number + 2]) for number in np.unique(chosen).tolist()]
+            self._indices = np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+    @property
+    def delta_indices(self) -> dict[str, list[int]] | None:
+        """The offsets of `delta_timestamps` in frames."""
+        return self._samples.delta_indices
+
+    @property
+    def image_transforms(self) -> Callable[[Any], Any] | None:
+        """What is called with the tensor of each camera."""
+        return self._samples.image_transforms
+
+    @image_transforms.setter
+    def image_transforms(self, function: Callable[[Any], Any] | None) -> None:
+        self._samples.image_transforms = function
+
+    @property
+    def fps(self) -> int | float:
+        """Frames per second."""
+        return self.meta.fps
+
+    @property
+    def features(self) -> dict[str, dict[str, Any]]:
+        """Each feature's dtype, shape and names."""
+        return self.meta.features
+
+    @property
+    def num_frames(self) -> int:
+        """Number of frames of the chosen episodes."""
+        return len(self._indices)
+
+    @property
+    def num_episodes(self) -> int:
+        """Number of chosen episodes."""
+        return self.meta.total_episodes if self.episodes is None else len(self.episodes)
+
+    def __len__(self) -> int:
+        return self.num_frames
+
+    def __getitem__(self, index: SupportsIndex) -> dict[str, Any]:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Iterable[SupportsIndex]) -> list[dict[str, Any]]:
+        """Returns the items of a batch, read in one call."""
+        return self._samples.read(self._indices[as_indices(indices, len(self))])
+
+    def positions(self) -> dict[int, int]:
+        """Returns the position in this dataset of each of its frames, by its `index`."""
+        return {index: position for position, index in enumerate(self._indices.tolist())}
+
+    def close(self) -> None:
+        """Closes the dataset."""
+        self.meta.dataset.close()
+
+    def __repr__(self) -> str:
+        return (
+            f'bags.lerobot.dataset({self.meta.dataset!r}, {self.num_episodes} episodes, {len(self)} frames)'
+        )

@@ -1,0 +1,270 @@
+"""What scripts read of `LeRobotDatasetMetadata`, from the metadata and the sequences of a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from bags.concurrency import cached_attribute
+from bags.dataset.base import Dataset
+from bags.dataset.selection import frames
+from bags.indexing import Int64s, offsets_of
+from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS
+from bags.interop.lerobot_features import COUNTERS, TASKS, feature_of, fps_of, statistics_of, tasks_of
+from bags.interop.lerobot_meta import COUNTED
+from bags.validation import import_optional
+
+CAMERAS = 'video', 'image'
+
+
+class Metadata:
+    """The metadata of a dataset as LeRobot presents them.
+
+    Frames are numbered through all episodes, and episodes by their position in the dataset.
+
+    Args:
+        dataset: The dataset, of which a datapoint is an episode.
+
+    Raises:
+        TypeError: LeRobot has no feature for a field.
+        ValueError: The metadata has no frame rate, or the sequences of an episode differ in length.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        left_out = (*COUNTERS[:3], KEY, WRITTEN_EXTENSIONS)
+        names = [name for name in dataset.types if name not in left_out]
+        self._fields = {name: feature_of(name, dataset, 'lerobot') for name in names}
+        self.dataset = dataset
+        self.fps = fps_of(dataset, self._fields, 'lerobot')
+        self.robot_type: str | None = dataset.metadata.get('robot_type')
+        self.task_field, self._classes = tasks_of(dataset, self._fields)
+        self.offsets = offsets_of(self._lengths())
+        """The frames before each episode, followed by the number of all."""
+
+    def _lengths(self) -> Int64s:
+        """Returns the number of frames of each episode, from videos only if there is nothing else."""
+        rows = np.arange(len(self.dataset))
+        stored = {name: self.dataset.types[name] for name in self._fields if name not in TASKS[1:]}
+        counts = {
+            name: self.dataset.item_counts(rows, name)
+            for name, field_type in stored.items()
+            if field_type.sequence
+        }
+        for name, found in counts.items():
+            first = next(iter(counts))
+            if (found != counts[first]).any():
+                index = int((found != counts[first]).argmax())
+                raise ValueError(
+                    f'lerobot: datapoint {index}: expected sequences of one length, got '
+                    f'{counts[first][index]} items of {first!r} and {found[index]} of {name!r}'
+                )
+        if not stored:
+            raise ValueError(
+                f'lerobot: expected a sequence or a video, got fields {list(self.dataset.types)}'
+            )
+        return next(iter(counts.values())) if counts else self.dataset.frame_counts(rows, next(iter(stored)))
+
+    @cached_attribute
+    def features(self) -> dict[str, dict[str, Any]]:
+        """Each feature's dtype, shape and names, in the order of LeRobot if the dataset was imported."""
+        imported = self.dataset.metadata.get('features') or {}
+        found = {name: dict(feature) for name, feature in self._fields.items() if name not in TASKS}
+        for name, feature in found.items():
+            facts = self.dataset.metadata.get('fields', {}).get(name, {})
+            if feature['dtype'] in CAMERAS:
+                feature |= imported.get(name) or {'shape': self._shape(name)}
+                feature |= {'info': facts['info']} if facts.get('info') else {}
+            elif name in imported:
+                feature['names'] = imported[name].get('names')
+        found = {
+            name: {**feature, 'shape': tuple(feature['shape'])} for name, feature in (COUNTED | found).items()
+        }
+        order = [name for name in imported if name in found]
+        order += [name for name in found if name not in order and name not in COUNTED]
+        return {name: found[name] for name in (*order, *(name for name in COUNTED if name not in order))}
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        """Returns the shape of the first frame of a camera."""
+        is_video = self._fields[name]['dtype'] == 'video'
+        (frame,) = self.dataset[0, {name: frames([0]) if is_video else [0]}][name]
+        return (*frame.shape, 1)[:3]
+
+    @cached_attribute
+    def stats(self) -> dict[str, dict[str, Any]]:
+        """Statistics of each feature as arrays, of cameras (3, 1, 1) in [0, 1]: those of the metadata.
+
+        Those of features that have none there are computed, which reads all frames once.
+        """
+        found: dict[str, Any] = {}
+        facts = self.dataset.metadata.get('fields', {})
+        for name in self._fields:
+            if stats := facts.get(name, {}).get('stats'):
+                found[name] = stats
+        missing = [name for name in self._fields if name not in found and name not in COUNTED]
+        found |= statistics_of(self.dataset, {n: self.features[n] for n in missing if n in self.features})
+        return {name: {key: np.array(value) for key, value in stats.items()} for name, stats in found.items()}
+
+    @cached_attribute
+    def _numbered(self) -> tuple[list[str], list[Int64s]]:
+        """The tasks, and the number of the task of each frame of an episode, or the one of all.
+
+        Of `task_index`, which has the numbers itself, only the tasks.
+        """
+        count = len(self.dataset)
+        if self.task_field == 'task_index':
+            return list(self._classes.values()), []
+        if self.task_field is None:
+            return [''], [np.zeros(1, np.int64)] * count
+        known: dict[str, int] = {}
+        numbers = []
+        for index, value in enumerate(self.dataset.batch(range(count), self.task_field)[self.task_field]):
+            texts = [value] if isinstance(value, str) else list(value)
+            length = int(self.offsets[index + 1] - self.offsets[index])
+            if len(texts) not in (1, length):
+                raise ValueError(
+                    f'lerobot: datapoint {index}, field {self.task_field!r}: expected a task, or one for '
+                    f'each of {length} frames, got {len(texts)}'
+                )
+            numbers.append(np.array([known.setdefault(text, len(known)) for text in texts], np.int64))
+        return list(known), numbers
+
+    @property
+    def task_names(self) -> list[str]:
+        """The tasks, in the order of `task_index`."""
+        return self._numbered[0]
+
+    def task_numbers(self, rows: Int64s, steps: Int64s) -> Int64s:
+        """Returns the tasks of frames `steps`, (B, n), of episodes `rows`, if no field has them."""
+        numbers = self._numbered[1]
+        return np.stack([
+            numbers[row][np.minimum(step, len(numbers[row]) - 1)]
+            for row, step in zip(rows.tolist(), steps, strict=True)
+        ])  # fmt: skip
+
+    @cached_attribute
+    def episode_tasks(self) -> list[list[str]]:
+        """The tasks of each episode."""
+        every = range(len(self.dataset))
+        if self.task_field != 'task_index':
+            names, numbers = self._numbered
+            return [[names[number] for number in dict.fromkeys(each.tolist())] for each in numbers]
+        if 'tasks' in self.dataset.types:
+            return [list(tasks) for tasks in self.dataset.batch(every, 'tasks')['tasks']]
+        found = self.dataset.batch(every, 'task_index')['task_index']
+        return [[self._classes[number] for number in dict.fromkeys(each.tolist())] for each in found]
+
+    @property
+    def tasks(self) -> Any:
+        """The tasks as a DataFrame of pandas, with their numbers as `task_index`."""
+        names = self.task_names
+        return import_optional('pandas').DataFrame({'task_index': range(len(names))}, index=names)
+
+    def get_task_index(self, task: str) -> int | None:
+        """Returns the number of a task; None if there is no such task."""
+        return self.task_names.index(task) if task in self.task_names else None
+
+    @property
+    def episodes(self) -> Episodes:
+        """The episodes: a dict each by number, and a list of all by the name of a column."""
+        return Episodes(self)
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """The facts of `meta/info.json`, without those of files."""
+        return {
+            'codebase_version': 'v3.0', 'robot_type': self.robot_type, 'fps': self.fps,
+            'total_episodes': self.total_episodes, 'total_frames': self.total_frames,
+            'total_tasks': self.total_tasks, 'splits': {'train': f'0:{self.total_episodes}'},
+            'features': self.features,
+        }  # fmt: skip
+
+    @property
+    def total_episodes(self) -> int:
+        """Number of episodes."""
+        return len(self.dataset)
+
+    @property
+    def total_frames(self) -> int:
+        """Number of frames of all episodes."""
+        return int(self.offsets[-1])
+
+    @property
+    def total_tasks(self) -> int:
+        """Number of different tasks."""
+        return len(self.task_names)
+
+    def _keys(self, *dtypes: str) -> list[str]:
+        return [name for name, feature in self.features.items() if feature['dtype'] in dtypes]
+
+    @property
+    def video_keys(self) -> list[str]:
+        """The cameras that are videos."""
+        return self._keys('video')
+
+    @property
+    def image_keys(self) -> list[str]:
+        """The cameras that are images."""
+        return self._keys('image')
+
+    @property
+    def camera_keys(self) -> list[str]:
+        """The cameras."""
+        return self._keys(*CAMERAS)
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """The names of the numbers of each feature."""
+        return {name: feature['names'] for name, feature in self.features.items()}
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each feature."""
+        return {name: feature['shape'] for name, feature in self.features.items()}
+
+    def __repr__(self) -> str:
+        return (
+            f'bags.lerobot.Metadata({self.dataset!r}, {self.total_episodes} episodes, '
+            f'{self.total_frames} frames, {self.fps} fps)'
+        )
+
+
+class Episodes(Sequence[dict[str, Any]]):
+    """The episodes of a dataset: number, length, tasks, and the range of their frames."""
+
+    def __init__(self, meta: Metadata) -> None:
+        self._meta = meta
+
+    def _columns(self) -> dict[str, Any]:
+        offsets = self._meta.offsets.tolist()
+        return {
+            'episode_index': list(range(len(self))), 'tasks': self._meta.episode_tasks,
+            'length': np.diff(self._meta.offsets).tolist(),
+            'dataset_from_index': offsets[:-1], 'dataset_to_index': offsets[1:],
+        }  # fmt: skip
+
+    def __len__(self) -> int:
+        return self._meta.total_episodes
+
+    @overload
+    def __getitem__(self, key: int) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, key: slice) -> list[dict[str, Any]]: ...
+
+    @overload
+    def __getitem__(self, key: str) -> list[Any]: ...  # type: ignore[overload-overlap, unused-ignore]
+
+    def __getitem__(self, key: Any) -> Any:
+        columns = self._columns()
+        if isinstance(key, str):
+            return columns[key]
+        if isinstance(key, slice):
+            return [self[number] for number in range(len(self))[key]]
+        number = range(len(self))[key]
+        return {name: column[number] for name, column in columns.items()}
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        columns = self._columns()
+        return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))

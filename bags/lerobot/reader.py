@@ -1,0 +1,99 @@
+"""The reader of LeRobot for `"storage_format": "bags"` in meta/info.json: meta/ beside the folder bags/.
+
+LeRobot imports this module when it meets the format. Without LeRobot, or with a version that takes no
+readers, importing it raises ImportError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lerobot.datasets.dataset_reader import BaseDatasetReader
+
+from bags.dataset.open import open as open_dataset
+from bags.interop.lerobot_features import BAGS_FOLDER
+from bags.lerobot.frames import FrameDataset
+from bags.lerobot.metadata import Metadata
+
+
+class BagsDatasetReader(BaseDatasetReader):  # type: ignore[misc, unused-ignore]  # Any without LeRobot
+    """Reads the frames of a dataset whose values are in bags.
+
+    Args:
+        meta: The metadata that LeRobot has loaded.
+        root: The folder with meta/ and bags/.
+        episodes, delta_timestamps, image_transforms, tolerance_s, return_uint8: As in `bags.lerobot.dataset`.
+        **ignored: What else LeRobot passes: the revision and the token of a repository, the unit of depth.
+
+    Raises:
+        FileNotFoundError: No dataset in bags/.
+        ValueError: It has not the frames that the metadata name.
+    """
+
+    def __init__(
+        self,
+        *,
+        meta: Any,
+        root: str | Path,
+        episodes: Sequence[int] | None = None,
+        delta_timestamps: Mapping[str, Sequence[float]] | None = None,
+        image_transforms: Callable[[Any], Any] | None = None,
+        tolerance_s: float = 1e-4,
+        return_uint8: bool = False,
+        **ignored: Any,
+    ) -> None:
+        path = f'{root}/{BAGS_FOLDER}'
+        self._frames = FrameDataset(
+            Metadata(open_dataset(path)),
+            delta_timestamps=delta_timestamps,
+            image_transforms=image_transforms,
+            episodes=episodes,
+            tolerance_s=tolerance_s,
+            return_uint8=return_uint8,
+        )
+        self.episodes = self._frames.episodes
+        if self._frames.meta.total_frames != meta.total_frames:
+            raise ValueError(
+                f'{path}: expected {meta.total_frames} frames as in meta/info.json, '
+                f'got {self._frames.meta.total_frames}'
+            )
+
+    @property
+    def num_frames(self) -> int:
+        return self._frames.num_frames
+
+    @property
+    def num_episodes(self) -> int:
+        return self._frames.num_episodes
+
+    @property
+    def absolute_to_relative_idx(self) -> dict[int, int] | None:
+        return None if self.episodes is None else self._frames.positions()
+
+    def get_item(self, idx: int) -> dict[str, Any]:
+        return self._frames[idx]
+
+    def get_items(self, indices: list[int]) -> list[dict[str, Any]]:
+        return self._frames.__getitems__(indices)
+
+    def set_image_transforms(self, image_transforms: Callable[[Any], Any] | None) -> None:
+        if image_transforms is not None and not callable(image_transforms):
+            raise TypeError(f'image_transforms: expected a function or None, got {image_transforms!r:.80}')
+        self._frames.image_transforms = image_transforms
+
+    def clear_image_transforms(self) -> None:
+        self._frames.image_transforms = None
+
+
+DATASET_READER = BagsDatasetReader
+
+
+def localize_root(_repo_id: str | None, root: str | Path, *_: Any, **_ignored: Any) -> Path:
+    """Refuses a remote folder: `bags.lerobot.dataset` reads those.
+
+    Raises:
+        FileNotFoundError: Always.
+    """
+    raise FileNotFoundError(f'{root}: expected a local folder with meta/; bags.lerobot.dataset reads URLs')

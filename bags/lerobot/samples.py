@@ -1,0 +1,178 @@
+"""The items of LeRobot: a frame of each feature, or those at offsets from it, as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bags.dataset.batch import Ragged
+from bags.dataset.columns import read_column
+from bags.dataset.selection import PerRowItems
+from bags.indexing import Int64s
+from bags.lerobot.metadata import CAMERAS, Metadata
+from bags.validation import import_optional, no_field
+
+NOW = np.zeros(1, np.int64)
+DTYPES = {'f': 'float32', 'i': 'int64', 'u': 'int64', 'b': 'bool'}
+"""The dtypes that LeRobot gives numbers, by the kind of those in the data."""
+
+
+class Samples:
+    """The items of frames, read in one call for any number of frames.
+
+    Args:
+        meta: The metadata, with the dataset.
+        delta_timestamps: The offsets in seconds of the items of a feature.
+        tolerance_s: Seconds by which an offset may miss the frames.
+        image_transforms: What is called with the frames of each camera.
+        return_uint8: Whether frames of videos stay uint8.
+
+    Raises:
+        KeyError: No such feature.
+        TypeError: A feature of texts has offsets, or the camera is one of depth.
+        ValueError: An offset is between frames.
+    """
+
+    def __init__(
+        self,
+        meta: Metadata,
+        delta_timestamps: Mapping[str, Sequence[float]] | None = None,
+        tolerance_s: float = 1e-4,
+        image_transforms: Callable[[Any], Any] | None = None,
+        return_uint8: bool = False,
+    ) -> None:
+        self._meta = meta
+        self.image_transforms = image_transforms
+        self._return_uint8 = return_uint8
+        self._dtypes = {name: feature['dtype'] for name, feature in meta.features.items()}
+        self.delta_indices: dict[str, list[int]] | None = None
+        if delta_timestamps is not None:
+            self.delta_indices = {
+                name: self._steps(name, offsets, tolerance_s) for name, offsets in delta_timestamps.items()
+            }
+        for name in meta.camera_keys:
+            if (meta.features[name].get('info') or {}).get('is_depth_map'):
+                raise TypeError(
+                    f'lerobot: field {name!r}: expected colours, got depth; '
+                    f"leave it out: dataset.drop(fields='{name}')"
+                )
+
+    def _steps(self, name: str, offsets: Sequence[float], tolerance: float) -> list[int]:
+        """Returns offsets in frames."""
+        if name not in self._dtypes:
+            raise KeyError(f'delta_timestamps: {no_field(name, self._dtypes)}')
+        if self._dtypes[name] == 'string':
+            raise TypeError(f'delta_timestamps: feature {name!r}: expected numbers or frames, got texts')
+        fps = self._meta.fps
+        for offset in offsets:
+            if abs(offset * fps - round(offset * fps)) / fps > tolerance:
+                raise ValueError(
+                    f'delta_timestamps: feature {name!r}: expected multiples of 1/{fps} s within '
+                    f'{tolerance} s, got {offset}'
+                )
+        if not len(offsets):
+            raise ValueError(f'delta_timestamps: feature {name!r}: expected an offset or more, got none')
+        return [round(offset * fps) for offset in offsets]
+
+    def read(self, indices: Int64s) -> list[dict[str, Any]]:
+        """Returns the items of frames, by their numbers in the whole dataset."""
+        meta, asked = self._meta, self.delta_indices or {}
+        if not len(indices):
+            return []
+        rows = meta.offsets.searchsorted(indices, 'right') - 1
+        firsts = meta.offsets[rows]
+        steps, last = indices - firsts, meta.offsets[rows + 1] - firsts - 1
+        inside: dict[str, Int64s] = {}
+        pads: dict[str, Any] = {}
+        for name in self._dtypes:
+            wanted = steps[:, None] + np.array(asked[name]) if name in asked else steps[:, None]
+            inside[name] = wanted.clip(0, last[:, None])
+            if name in asked:
+                pads[name] = wanted != inside[name]
+        selection = {
+            name: PerRowItems(
+                None,
+                np.full(len(rows), positions.shape[1]),
+                positions.ravel(),
+                self._dtypes[name] == 'video',
+            )
+            for name, positions in inside.items()
+            if name in meta.dataset.types
+            and name != 'episode_index'
+            and (name != 'task_index' or meta.task_field == name)
+        }
+        columns: dict[str, Any] = meta.dataset.read_selection(rows, selection, read_column)
+        for name, column in columns.items():
+            if isinstance(column, Ragged):
+                columns[name] = column.values.reshape(*inside[name].shape, *column.values.shape[1:])
+        columns = self._counted(inside, rows, firsts) | columns
+        return [self._item(index, rows, steps, columns, pads) for index in range(len(rows))]
+
+    def _counted(self, inside: Mapping[str, Int64s], rows: Int64s, firsts: Int64s) -> dict[str, Any]:
+        """Returns the features that count frames and episodes, for a dataset that does not store them."""
+        meta = self._meta
+        return {
+            'timestamp': (inside['timestamp'] / meta.fps).astype(np.float32),
+            'frame_index': inside['frame_index'],
+            'episode_index': np.broadcast_to(rows[:, None], inside['episode_index'].shape),
+            'index': inside['index'] + firsts[:, None],
+            'task_index': (
+                inside['task_index'] * 0
+                if meta.task_field == 'task_index'
+                else meta.task_numbers(rows, inside['task_index'])
+            ),
+        }
+
+    def _item(
+        self, index: int, rows: Int64s, steps: Int64s, columns: Mapping[str, Any], pads: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Returns the item of one of the frames that were read."""
+        torch = import_optional('torch')
+        found: dict[str, Any] = {}
+        videos = [name for name, dtype in self._dtypes.items() if dtype == 'video']
+        for name in (*videos, *(name for name in self._dtypes if name not in videos)):
+            values, dtype = columns[name][index], self._dtypes[name]
+            if dtype in CAMERAS:
+                found[name] = self._pictures(torch, name, values, dtype == 'video')
+                # As in LeRobot: one frame of a video has no axis of time, also if an offset was given.
+                if name not in pads or (dtype == 'video' and len(values) == 1):
+                    found[name] = found[name][0]
+            elif dtype == 'string':
+                found[name] = values[0]
+            else:
+                values = values if name in pads else values[0]
+                found[name] = torch.tensor(
+                    values, dtype=getattr(torch, DTYPES[np.asarray(values).dtype.kind])
+                )
+        found |= {f'{name}_is_pad': torch.tensor(is_pad[index]) for name, is_pad in pads.items()}
+        if self.image_transforms is not None:
+            for name in self._meta.camera_keys:
+                found[name] = self.image_transforms(found[name])
+        found['task'] = self._meta.task_names[self._task(columns['task_index'], pads, index, rows, steps)]
+        return found
+
+    def _task(self, numbers: Any, pads: Mapping[str, Any], index: int, rows: Int64s, steps: Int64s) -> int:
+        """Returns the task of a frame itself, also if `task_index` has offsets."""
+        if 'task_index' not in pads:
+            return int(numbers[index][0])
+        if self._meta.task_field != 'task_index':
+            return int(self._meta.task_numbers(rows[index : index + 1], steps[index : index + 1, None])[0, 0])
+        row, step = int(rows[index]), int(steps[index])
+        return int(self._meta.dataset[row, {'task_index': [step]}]['task_index'][0])
+
+    def _pictures(self, torch: Any, name: str, values: Any, is_video: bool) -> Any:
+        """Returns pictures (n, H, W, C) as a tensor (n, C, H, W), float32 in [0, 1]."""
+        pixels = np.stack(values) if isinstance(values, list) else values
+        if pixels.ndim == 3 and not is_video:
+            pixels = pixels[..., None]
+        if pixels.ndim != 4 or pixels.dtype != np.uint8:
+            raise TypeError(
+                f'lerobot: field {name!r}: expected pictures of colours, uint8 (H, W, C), got '
+                f'{pixels.dtype} {pixels.shape[1:]}'
+            )
+        pictures = torch.tensor(pixels).permute(0, 3, 1, 2)
+        if self._return_uint8 and is_video:
+            return pictures.contiguous()
+        return pictures.to(torch.float32, memory_format=torch.contiguous_format).div_(255)

@@ -1,0 +1,101 @@
+"""The storage format 'bags' of LeRobot: meta/ beside the folder bags/, and the registration of its reader."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+from pathlib import Path
+from typing import Any
+
+from bags.authoring.copy import copy
+from bags.dataset.base import Dataset, check_dataset
+from bags.dataset.fingerprint import fingerprint
+from bags.dataset.open import open as open_dataset
+from bags.dataset.selection import Fields, select_whole
+from bags.interop.lerobot_features import BAGS_FOLDER
+from bags.interop.lerobot_meta import write_meta
+from bags.interop.target import Target
+from bags.lerobot.metadata import Metadata
+from bags.runs.written import Written
+from bags.storage.urls import plain_path
+
+FORMAT = 'bags'
+READER = 'bags.lerobot.reader'
+
+
+def register_reader() -> bool:
+    """Registers the reader of `storage_format: bags`; returns whether LeRobot is installed and takes readers.
+
+    LeRobot is imported, which takes seconds, only if it does.
+    """
+    found = importlib.util.find_spec('lerobot')
+    folders = list(found.submodule_search_locations or ()) if found else []
+    if not any(Path(folder, 'datasets', 'storage.py').is_file() for folder in folders):
+        return False
+    storage = importlib.import_module('lerobot.datasets.storage')
+    if not hasattr(storage, 'register_dataset_reader'):
+        return False
+    storage.register_dataset_reader(FORMAT, READER)
+    return True
+
+
+def export(
+    dataset: str | os.PathLike[str] | Dataset,
+    target: str | os.PathLike[str],
+    *,
+    fields: Fields = None,
+    progress: bool | None = None,
+) -> Written:
+    """Writes the episodes of a dataset to bags, beside the meta/ that LeRobot reads.
+
+    `target/bags` is a copy, with unchanged records; links are resolved. `target/meta` has the features,
+    statistics, episodes and tasks, and `"storage_format": "bags"`. Versions of LeRobot that take readers open
+    the folder after `import bags.lerobot`. No release does so yet, and this is unproven until one does.
+
+    Args:
+        dataset: A dataset of which a datapoint is an episode: path, or open.
+        target: A folder, which must be new or empty.
+        fields: Names of fields; all unless given.
+        progress: Show a bar: True, False, or None for on terminals.
+
+    Raises:
+        FileExistsError: The folder is not empty.
+        MissingDependencyError: pyarrow is not installed.
+        TypeError, ValueError: As `dataset`.
+
+    Examples:
+        >>> bags.lerobot.export('arm', 'arm-for-lerobot').datapoints
+        4
+        >>> import os
+        >>> sorted(os.listdir('arm-for-lerobot'))
+        ['bags', 'meta']
+    """
+    opened = plain_path(dataset)
+    if not isinstance(opened, Dataset):
+        with open_dataset(opened) as found:
+            return export(found, target, fields=fields, progress=progress)
+    check_dataset('export', opened)
+    names = select_whole(fields, opened.types, 'export')
+    Metadata(opened.select(range(len(opened)), names))  # Raises before anything is written.
+    facts: dict[str, Any] = {
+        'format': 'lerobot',
+        'extension': FORMAT,
+        'spec': {n: opened.spec[n] for n in names},
+    }
+    with Target(target, None, facts, lambda: fingerprint(opened, names)) as folder:
+        done = copy(opened, f'{folder.path}/{BAGS_FOLDER}', fields=names, progress=progress)
+        with open_dataset(f'{folder.path}/{BAGS_FOLDER}') as copied:
+            meta = Metadata(copied)
+            features = {
+                name: {**feature, 'shape': list(feature['shape'])} for name, feature in meta.features.items()
+            }
+            info: dict[str, Any] = {'storage_format': FORMAT, 'robot_type': meta.robot_type, 'fps': meta.fps}
+            stats = {
+                name: {key: value.tolist() for key, value in found.items()}
+                for name, found in meta.stats.items()
+            }
+            # Formats of the paths of files, which LeRobot expects.
+            info |= {'chunks_size': 1000, 'data_path': '', 'video_path': '', 'features': features}
+            write_meta(folder.write, info, stats, meta.task_names, list(meta.episodes))
+    return done
