@@ -76,8 +76,10 @@ if TYPE_CHECKING:
     from bags.dataset.writer import DatasetWriter
     from bags.display.batches import describe
     from bags.formats.images import draft_decoders
+    from bags.interop.card import card
     from bags.interop.convert import convert
     from bags.interop.export import export
+    from bags.interop.push import push
     from bags.keys.index import create_index
     from bags.keys.join import join
     from bags.links.link import Link
@@ -125,6 +127,7 @@ __all__ = [
     'StackError',
     'Video',
     'bag',
+    'card',
     'concat',
     'consolidate',
     'convert',
@@ -145,6 +148,7 @@ __all__ = [
     'pack',
     'pad',
     'prefetch',
+    'push',
     'recover',
     'remux',
     'samplers',
@@ -173,8 +177,10 @@ _HOMES = {
     'dataset.writer': ('DatasetWriter',),
     'display.batches': ('describe',),
     'formats.images': ('draft_decoders',),
+    'interop.card': ('card',),
     'interop.convert': ('convert',),
     'interop.export': ('export',),
+    'interop.push': ('push',),
     'keys.index': ('create_index',),
     'keys.join': ('join',),
     'links.link': ('Link',),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import re
 import socket
+from collections.abc import Mapping
 from typing import Any
 
 from bags.errors import CorruptError
@@ -63,6 +64,16 @@ def encoded_error(path: str, encoding: str) -> UnsupportedError:
 
 
 REGION = re.compile(r"expecting '([a-z0-9-]+)'|x-amz-bucket-region: ([a-z0-9-]+)")
+
+
+RATE_LIMIT = re.compile(r';\s*r=0\s*;\s*t=(\d+)')
+"""In the header RateLimit of a draft standard: no requests remain; seconds until there are new ones."""
+
+
+def retry_after(headers: Mapping[str, str]) -> str | None:
+    """Returns the seconds that a response asks to wait; None if it does not ask."""
+    limit = RATE_LIMIT.search(headers.get('RateLimit', ''))
+    return headers.get('Retry-After') or (limit and limit[1])
 
 
 def error_for_status(path: str, status: int, reason: str, retry_after: str | None = None) -> Exception:

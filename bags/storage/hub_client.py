@@ -1,25 +1,23 @@
 """Client of the Hugging Face hub: reads repositories by plain HTTP, as a web server that lists its files.
 
-hf://[datasets/|spaces/]OWNER/NAME[@REVISION]/PATH    a model has no prefix; `main` unless a revision is given
-
 The hub answers a request for a large file with a redirect to a signed address on another host. The address is
 kept while it is valid, so that a byte range is one request. aiohttp does not send the token to that host.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from fsspec.asyn import sync
 
 from bags.errors import MissingDependencyError
 from bags.storage.base import Stat
-from bags.storage.errors import error_for_status, map_fsspec_error
+from bags.storage.errors import error_for_status, map_fsspec_error, retry_after
 from bags.storage.filesystem import make_filesystem
 from bags.storage.fsspec_client import FsspecClient
+from bags.storage.hub_path import HubPath
 from bags.storage.retry import RetryPolicy, with_retries
 
 try:
@@ -27,64 +25,11 @@ try:
 except ImportError as exc:
     raise MissingDependencyError('aiohttp', 'hf') from exc
 
-URL = re.compile(
-    r'hf://(?:(datasets|spaces)/)?(?!(?:datasets|spaces)/)([^/@]+/[^/@]+)'
-    r'(?:@(refs/(?:convert|pr)/[^/]+|[^/]+))?(?:/(.*))?',
-    re.DOTALL,
-)
-COMMIT = re.compile(r'[0-9a-f]{40}')
 MAX_REDIRECTS = 20_000
 """Maximum number of signed addresses that are kept: they have about a kilobyte each."""
 EXPIRED = (400, 401, 403, 404, 410)
 """Statuses of a signed address that is not valid any more."""
 ACCESS_HINT = 'a private or gated repository needs a token: HF_TOKEN, or the storage option token'
-
-
-class HubPath(NamedTuple):
-    """A path in a repository of the hub."""
-
-    type: str
-    """'datasets', 'spaces' or 'models'."""
-    repository: str
-    """Its owner and name."""
-    revision: str
-    """A branch, a tag, or a commit."""
-    name: str
-    """The path of a file or folder; empty for the repository itself."""
-
-    @classmethod
-    def of(cls, url: str) -> HubPath:
-        """Parses a URL.
-
-        Raises:
-            ValueError: It names no repository.
-        """
-        found = URL.fullmatch(url)
-        if found is None:
-            raise ValueError(f'expected hf://datasets/OWNER/NAME[@REVISION]/PATH, got {url!r:.200}')
-        type, repository, revision, name = found.groups()
-        return cls(type or 'models', repository, unquote(revision or 'main'), (name or '').strip('/'))
-
-    @property
-    def url(self) -> str:
-        """Its URL, with the revision."""
-        prefix = '' if self.type == 'models' else f'{self.type}/'
-        name = f'/{self.name}' if self.name else ''
-        return f'hf://{prefix}{self.repository}@{self.revision}{name}'
-
-    @property
-    def is_pinned(self) -> bool:
-        """Whether the revision is a commit, whose files do not change."""
-        return COMMIT.fullmatch(self.revision) is not None
-
-    def file_address(self) -> str:
-        """Returns the address of the file on the hub, after the host."""
-        prefix = '' if self.type == 'models' else f'{self.type}/'
-        return f'/{prefix}{self.repository}/resolve/{quote(self.revision, safe="")}/{quote(self.name)}'
-
-    def api_address(self, method: str) -> str:
-        """Returns the address of a method of the API for the revision, after the host."""
-        return f'/api/{self.type}/{self.repository}/{method}/{quote(self.revision, safe="")}'
 
 
 class Redirect(NamedTuple):
@@ -121,7 +66,7 @@ class HubClient(FsspecClient):
         reason = headers.get('X-Error-Message') or exc.message
         if exc.status in (401, 403):
             reason = f'{reason} ({ACCESS_HINT})'
-        return error_for_status(path, exc.status, reason, headers.get('Retry-After'))
+        return error_for_status(path, exc.status, reason, retry_after(headers))
 
     def pinned(self, path: str) -> str:
         found = HubPath.of(path)

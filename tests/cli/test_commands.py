@@ -23,8 +23,8 @@ def commands():
 
 def examples():
     for name, function in commands().items():
-        if name == 'view':
-            continue  # It runs until it is interrupted: see test_view.py.
+        if name in ('push', 'view'):
+            continue  # Of a hub, and until it is interrupted: tests/interop/test_push.py, test_view.py.
         for line in (function.__doc__ or '').splitlines():
             if line.strip().startswith('Example: '):
                 yield name, line.strip().removeprefix('Example: ')
@@ -79,6 +79,7 @@ def test_help_lists_all(run):
         'edit',
         'info',
         'prefetch',
+        'push',
         'recover',
         'show',
         'split',

@@ -21,6 +21,18 @@ MESSAGES = {
 }
 
 
+def is_large(path):
+    return path.suffix in LARGE and path.stat().st_size > 0
+
+
+def version_of(path):
+    """Returns the SHA-256 of a large file, and what git names the content of a small one."""
+    data = path.read_bytes()
+    if is_large(path):
+        return hashlib.sha256(data).hexdigest()
+    return hashlib.sha1(f'blob {len(data)}\0'.encode() + data).hexdigest()
+
+
 def answer(handler, status, data=b'', headers=()):
     handler.send_response(status)
     for name, value in dict(headers).items():
@@ -28,6 +40,17 @@ def answer(handler, status, data=b'', headers=()):
     handler.send_header('Content-Length', str(len(data)))
     handler.end_headers()
     handler.wfile.write(data)
+
+
+def read_body(handler):
+    if handler.headers.get('Transfer-Encoding') != 'chunked':
+        return handler.rfile.read(int(handler.headers.get('Content-Length') or 0))
+    body = b''
+    while size := int(handler.rfile.readline() or b'0', 16):
+        body += handler.rfile.read(size)
+        handler.rfile.readline()
+    handler.rfile.readline()
+    return body
 
 
 def answer_range(handler, data, headers=()):
@@ -81,12 +104,14 @@ class Hub(LoopbackServer):
         other: The host of large files.
     """
 
+    make_other = SignedHost
+
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.commits = {'a' * 40: Path(root)}
         self.branches = {'main': 'a' * 40}
         self.token: str | None = None
         self.statuses: list[tuple[int, dict[str, str]]] = []
-        self.other = SignedHost()
+        self.other = self.make_other()
         super().__init__()
 
     def __exit__(self, *exc: object) -> None:
@@ -105,11 +130,15 @@ class Hub(LoopbackServer):
         with self.lock:
             self.requests.append((handler.command, handler.path, handler.headers.get('Range', '')))
             status = self.statuses.pop(0) if self.statuses else None
+        handler.body = read_body(handler)
         if status is not None:
             return answer(handler, status[0], b'', status[1])
         if self.token is not None and handler.headers.get('Authorization') != f'Bearer {self.token}':
             text = 'Invalid username or password.'
             return answer(handler, 401, b'', {'X-Error-Message': text})
+        return self.respond(handler)
+
+    def respond(self, handler):
         url = urllib.parse.urlsplit(handler.path)
         methods = 'revision|tree|paths-info|resolve'
         found = re.fullmatch(rf'(/api)?/datasets/(u/d)/({methods})/([^/]+)(?:/(.*))?', url.path)
@@ -121,9 +150,10 @@ class Hub(LoopbackServer):
         if commit not in self.commits:
             return self.missing(handler, 'RevisionNotFound')
         if method == 'revision':
-            return self.json(handler, {'id': 'u/d', 'sha': commit})
+            facts = {'private': False, 'disabled': False, 'downloads': 0, 'likes': 0, 'tags': []}
+            return self.json(handler, {'id': 'u/d', 'sha': commit, **facts})
         if method == 'paths-info':
-            data = handler.rfile.read(int(handler.headers['Content-Length']))
+            data = handler.body
             if 'json' in handler.headers['Content-Type']:
                 asked = json.loads(data)['paths']
             else:
@@ -136,8 +166,8 @@ class Hub(LoopbackServer):
             return self.tree(handler, self.commits[commit], path, urllib.parse.parse_qs(url.query))
         if not path.is_file():
             return self.missing(handler, 'EntryNotFound')
-        version = hashlib.sha256(path.read_bytes()).hexdigest()
-        if path.suffix in LARGE and path.stat().st_size:
+        version = version_of(path)
+        if is_large(path):
             headers = {'Location': self.other.sign(path), 'X-Linked-Etag': f'"{version}"'}
             return answer(handler, 302, b'', headers)
         return answer_range(handler, path.read_bytes(), {'ETag': f'W/"{version}"'})
@@ -145,7 +175,9 @@ class Hub(LoopbackServer):
     def tree(self, handler, root, folder, query):
         if not folder.is_dir():
             return self.missing(handler, 'EntryNotFound')
-        paths = sorted(folder.rglob('*') if query.get('recursive') == ['true'] else folder.iterdir())
+        paths = sorted(
+            folder.rglob('*') if query.get('recursive') in (['true'], ['True']) else folder.iterdir()
+        )
         entries = [self.entry(root, path) for path in paths]
         start = int(query.get('cursor', ['0'])[0])
         headers = {}
@@ -160,9 +192,11 @@ class Hub(LoopbackServer):
         name = path.relative_to(root).as_posix()
         if path.is_dir():
             return {'path': name, 'type': 'directory', 'size': 0, 'oid': 'git'}
-        size, digest = path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest()
-        lfs = {'oid': digest, 'size': size, 'pointerSize': 130}
-        return {'path': name, 'type': 'file', 'size': size, 'oid': 'git', 'lfs': lfs}
+        size = path.stat().st_size
+        found = {'path': name, 'type': 'file', 'size': size, 'oid': version_of(path)}
+        if is_large(path):
+            found |= {'oid': 'git', 'lfs': {'oid': version_of(path), 'size': size, 'pointerSize': 130}}
+        return found
 
     def json(self, handler, value, headers=()):
         return answer(

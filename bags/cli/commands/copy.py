@@ -1,4 +1,4 @@
-"""`bags copy`; `bags consolidate`, `bags create-index` and `bags prefetch`, which make reading faster."""
+"""`bags copy` and `push`; `consolidate`, `create-index` and `prefetch`, which make reading faster."""
 
 from __future__ import annotations
 
@@ -105,6 +105,30 @@ def copy(
     for each in () if json else done.skipped:
         say(f'left out: datapoint {each.datapoint:,}: {each.error}', 'yellow')
     answer(json, {'source': source, 'target': target, **facts_of(done)}, *done.notes, summary(target, done))
+
+
+def push(
+    path: Annotated[str, argument('PATH', 'A local dataset.')],
+    target: Annotated[str, argument('TARGET', 'A repository: hf://datasets/OWNER/NAME[@BRANCH][/PATH].')],
+    message: Annotated[
+        str | None, option('--message', '-m', metavar='TEXT', help='Title of the commit.')
+    ] = None,
+    viewer: Annotated[
+        str | None, option('--viewer', metavar='URL', help='A page of bags view --export, to link to.')
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Uploads a dataset into a repository of the Hugging Face hub, in one commit.
+
+    A push that was broken off is continued by the same command. The token is HF_TOKEN, or that of
+    hf auth login.
+
+    Example: bags push episodes hf://datasets/u/d
+    """
+    import bags
+
+    url = bags.push(path, target, message=message, viewer=viewer)
+    answer(json, {'path': path, 'url': url}, f'{path}: pushed to {url}')
 
 
 def consolidate(
