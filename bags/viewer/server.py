@@ -10,6 +10,7 @@ import re
 import threading
 import urllib.parse
 from collections.abc import Iterator, Mapping
+from html import escape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -134,9 +135,20 @@ class ViewServer:
             return None
         try:
             with open(os.path.join(self.page, name), 'rb') as file:
+                if name == 'index.html':
+                    return self._named(file.read().decode()).encode(), 'text/html'
                 return file.read(), mimetypes.guess_type(name)[0] or 'application/octet-stream'
         except OSError:
             return None
+
+    def _named(self, page: str) -> str:
+        """Returns the page with the path of a local dataset, for the Python that the page copies."""
+        if self.location.store.is_remote:
+            return page
+        path, url = escape(os.path.abspath(self.location.path)), escape(f'data/{self.folder}')
+        return page.replace(
+            '</head>', f'<meta name="bags-source" data-url="{url}" content="{path}">\n</head>', 1
+        )
 
     def _find_data(self, path: str) -> tuple[File | bytes, str] | None:
         match = FILE.fullmatch(path)

@@ -21,7 +21,7 @@ def built(tmp_path, monkeypatch):
     """A page, as `make viewer` builds it."""
     folder = tmp_path / 'page'
     (folder / 'assets').mkdir(parents=True)
-    (folder / 'index.html').write_text('<title>page</title>')
+    (folder / 'index.html').write_text('<head><title>page</title></head>')
     (folder / 'assets' / 'index-x.js').write_text('1')
     monkeypatch.setattr(page, 'PAGE', str(folder))
     return folder
@@ -72,8 +72,10 @@ def test_ranges_of_the_files_of_the_dataset(server, dataset):
     assert (response.headers['Content-Length'], found) == (str(len(data)), b'')
 
 
-def test_the_page(server):
-    assert ask(server, '/?data=data')[1] == b'<title>page</title>'
+def test_the_page(server, dataset):
+    found = ask(server, '/?data=data')[1].decode()
+    named = f'<meta name="bags-source" data-url="data/two%20words" content="{dataset}">'
+    assert found == f'<head><title>page</title>{named}\n</head>'
     response, _ = ask(server, '/assets/index-x.js')
     assert response.headers['Content-Type'] in ('text/javascript', 'application/javascript')
     assert ask(server, '/assets/none.js')[0].status == 404

@@ -15,8 +15,9 @@ import {bytesText, countText} from './format';
 import {defaultFields, Grid} from './grid';
 import {Keys} from './keys';
 import {startWorker, useLoaded} from './load';
-import {downloadMarks, useMarks} from './marks';
+import {useMarks} from './marks';
 import {dataUrl, linkTo, navigate, type Route, shownIn, useRoute} from './route';
+import {downloadRows, Share} from './share';
 
 export function App() {
   const url = useMemo(dataUrl, []);
@@ -55,7 +56,7 @@ function Opened({url}: {url: string}) {
 
 function Viewer({dataset}: {dataset: Dataset}) {
   const route = useRoute();
-  const {marks, toggle, clear} = useMarks(dataset.url);
+  const marking = useMarks(dataset.url), {marks, toggle} = marking;
   const [progress, setProgress] = useState(0);
   const filtered = useRows(dataset, route, setProgress);
   const rows = filtered.state === 'ready' ? filtered.value : null;
@@ -79,16 +80,19 @@ function Viewer({dataset}: {dataset: Dataset}) {
           {route.view === 'datapoint' && <Chooser dataset={dataset} chosen={shownIn(dataset, route.panels) ?? [...dataset.spec.keys()]} choose={panels => navigate({panels}, true)} />}
           <a href={linkTo({view: route.view === 'fields' ? 'grid' : 'fields'})}>{route.view === 'fields' ? 'Grid' : 'Fields'}</a>
           {marks.size > 0 && <>
-            <button onClick={() => downloadMarks(marks)} title="A list that dataset.select takes" aria-label={`Download ${marks.size} marks`}>★ {marks.size} ↓</button>
-            <button onClick={clear} title="Remove all marks" aria-label="Remove all marks">✕</button>
+            {marks.size === 2 && <a href={linkTo({view: 'datapoint', at: Math.min(...marks.keys()), with: Math.max(...marks.keys()), t: 0})}>Compare</a>}
+            <button onClick={() => void downloadRows(dataset, route, [...marks.keys()].sort((a, b) => a - b), marks, 'marks.jsonl')}
+              title="A line of JSON for each, with its index and note" aria-label={`Download ${marks.size} marks`}>★ {marks.size} ↓</button>
+            <button onClick={() => { if (![...marks.values()].some(Boolean) || confirm('Remove all marks and their notes?')) marking.clear(); }} title="Remove all marks" aria-label="Remove all marks">✕</button>
           </>}
+          <Share dataset={dataset} route={route} rows={rows} marks={marks} />
           <Keys />
           <Theme />
         </nav>
       </header>
       {filtered.state === 'error' && <p class="problem failure" role="alert">{filtered.error.message}</p>}
       {route.view === 'datapoint' && route.at < dataset.length
-        ? <DatapointPage dataset={dataset} route={route} rows={rows} marked={marks.has(route.at)} toggleMark={toggle} />
+        ? <DatapointPage dataset={dataset} route={route} rows={rows} marking={marking} />
         : route.view === 'datapoint' ? <p class="notice" role="alert">There is no datapoint {route.at}: there are {dataset.length}.</p>
           : route.view === 'fields' ? <FieldsPage dataset={dataset} />
             : !rows && filtered.state !== 'ready' ? <p class="notice">{filtered.state === 'loading' ? 'Reading …' : 'No datapoints are shown, as the filter was not applied.'}</p>

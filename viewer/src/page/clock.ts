@@ -30,7 +30,8 @@ export class Clock {
   /** Tells how long a field is in seconds, and how long one of its items. */
   extend(field: string, duration: number, step: number): void {
     if (!Number.isFinite(duration)) return;
-    this.durations.set(field, duration);
+    // Of two datapoints side by side, the longer one.
+    this.durations.set(field, Math.max(duration, this.durations.get(field) ?? 0));
     if (step > 0) this.steps.set(field, step);
     this.duration = Math.max(0, ...this.durations.values());
     this.tell(false);

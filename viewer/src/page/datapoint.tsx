@@ -11,8 +11,10 @@ import {placeOf} from './grid';
 import {ImagePanel} from './image';
 import {isForTarget} from './keys';
 import {overProblem} from './overlay';
+import type {Marking} from './marks';
 import {linkTo, navigate, readRoute, type Route, shownIn} from './route';
 import {SequencePanel} from './sequence';
+import {SaveRecord} from './share';
 import {SoundPanel} from './sound';
 import {Failure} from './thumbnail';
 import {ValuePanel} from './value';
@@ -29,17 +31,17 @@ interface Props {
   dataset: Dataset;
   route: Route;
   rows: Uint32Array | null;
-  marked: boolean;
-  toggleMark(index: number): void;
+  marking: Marking;
 }
 
-export function DatapointPage({dataset, route, rows, marked, toggleMark}: Props) {
-  const index = route.at;
+export function DatapointPage({dataset, route, rows, marking}: Props) {
+  const index = route.at, marked = marking.marks.has(index);
+  const other = route.with !== null && route.with < dataset.length ? route.with : null;
   const clock = useMemo(() => {
     const made = new Clock();
     made.time = route.t;
     return made;
-  }, [dataset, index]);
+  }, [dataset, index, other]);
   const [before, after] = neighbours(index, rows, dataset.length);
   useEffect(() => () => clock.pause(), [clock]);
   useEffect(() => {
@@ -69,7 +71,7 @@ export function DatapointPage({dataset, route, rows, marked, toggleMark}: Props)
         ArrowRight: () => clock.duration ? step(clock, 1) : stepItem(1),
         '[': () => go(0),
         ']': () => go(1),
-        m: () => toggleMark(index),
+        m: () => marking.toggle(index),
         Escape: () => navigate({view: 'grid', t: 0}),
       };
       if (!Object.hasOwn(actions, event.key)) return;
@@ -91,13 +93,19 @@ export function DatapointPage({dataset, route, rows, marked, toggleMark}: Props)
         {link(before, '◀', 'Previous datapoint ([)')}
         <h1>{index.toLocaleString('en')}</h1>
         {link(after, '▶', 'Next datapoint (])')}
-        <button class="mark" aria-pressed={marked} aria-label="Mark" title="Mark (m)" onClick={() => toggleMark(index)}>★</button>
+        <button class="mark" aria-pressed={marked} aria-label="Mark" title="Mark (m)" onClick={() => marking.toggle(index)}>★</button>
+        {marked && <input class="note" value={marking.marks.get(index)} placeholder="Note" aria-label="Note" onInput={event => marking.note(index, event.currentTarget.value)} />}
+        {other === null ? <CompareBox length={dataset.length} next={after ?? before} /> : <>
+          <span class="with">with {other.toLocaleString('en')}</span>
+          <button aria-label="End the comparison" title="End the comparison" onClick={() => navigate({with: null})}>✕</button>
+        </>}
         <TimeBar clock={clock} />
       </div>
-      <div class="panels" key={index}>
+      <div class={other === null ? 'panels' : 'panels compared'} key={`${index} ${other}`}>
+        {other !== null && <div class="sides">{[index, other].map((each, i) => <a key={i} href={linkTo({at: each, with: null})}>{each.toLocaleString('en')}</a>)}</div>}
         {Object.entries(groups).map(([group, names]) => names.length > 0 && (
           <div key={group} class={group === 'media' && stays ? 'media stays' : group}>
-            {names.map(name => <Field key={name} dataset={dataset} index={index} field={name} clock={clock} />)}
+            {names.map(name => [index, ...other === null ? [] : [other]].map((each, i) => <Field key={`${name} ${i}`} dataset={dataset} index={each} field={name} clock={clock} />))}
           </div>))}
       </div>
     </main>
@@ -112,15 +120,15 @@ function groupOf(dataset: Dataset, field: string): 'values' | 'media' | 'others'
 }
 
 function Field(props: FieldProps) {
-  const {dataset, field} = props;
+  const {dataset, index, field} = props;
   const type = dataset.type(field), kind = kindOf(type);
   const {unit} = dataset.facts(field), problem = overProblem(dataset, field);
   const wide = kind === 'audio' || type.sequence && ['array', 'number'].includes(kind);
   const Panel = kind === 'video' ? VideoPanel : kind === 'audio' && !type.sequence ? SoundPanel
     : type.sequence ? SequencePanel : kind === 'image' ? ImagePanel : ValuePanel;
   return (
-    <section class={wide ? 'panel wide' : kind === 'text' ? 'panel words' : 'panel'} data-field={field} tabIndex={-1}>
-      <header><b>{field}</b><code title={type.text}>{type.text}</code>{typeof unit === 'string' && <span class="faint">{unit}</span>}</header>
+    <section class={wide ? 'panel wide' : kind === 'text' ? 'panel words' : 'panel'} data-field={field} data-index={index} tabIndex={-1}>
+      <header><b>{field}</b><code title={type.text}>{type.text}</code>{typeof unit === 'string' && <span class="faint">{unit}</span>}<SaveRecord dataset={dataset} index={index} field={field} /></header>
       <Boundary><Panel {...props} /></Boundary>
       {problem && <div class="failure">{problem}</div>}
     </section>
@@ -138,6 +146,17 @@ class Boundary extends Component<{children: ComponentChildren}, {error: Error | 
   override render() {
     return this.state.error ? <Failure error={this.state.error} /> : this.props.children;
   }
+}
+
+/** Chooses the datapoint that is shown beside this one. */
+function CompareBox({length, next}: {length: number; next: number | null}) {
+  const go = (event: Event) => {
+    event.preventDefault();
+    const text = ((event.currentTarget as HTMLFormElement).elements.namedItem('other') as HTMLInputElement).value.replace(/[,_ ]/g, '');
+    const found = text ? Number(text) : next;
+    if (found !== null && Number.isInteger(found)) navigate({with: Math.min(length - 1, Math.max(0, found < 0 ? length + found : found))});
+  };
+  return <form class="compare" onSubmit={go}><input name="other" autocomplete="off" placeholder="Compare with …" aria-label="Compare with datapoint" title="An index; the next datapoint if it is empty" /></form>;
 }
 
 function TimeBar({clock}: {clock: Clock}) {

@@ -111,7 +111,7 @@ function Counted20({dataset, field}: {dataset: Dataset; field: string}) {
     <tr key={key}>
       <td><button class="link" onClick={() => filterBy(condition)}>{label.slice(0, 80) || '""'}</button></td>
       <td class="number">{count.toLocaleString('en')}</td>
-      <td><i class="share" style={{width: `${100 * count / most}px`}} /></td>
+      <td><i class="fraction" style={{width: `${100 * count / most}px`}} /></td>
     </tr>);
   return <>
     <table><tbody>

@@ -32,14 +32,14 @@ export function FieldsPage({dataset}: {dataset: Dataset}) {
   return (
     <main class="facts" tabIndex={0}>
       <table>
-        <thead><tr><th>field</th><th>type</th><th>bytes</th><th>records</th><th>values</th></tr></thead>
+        <thead><tr><th>field</th><th>type</th>{dataset.sizes && <th>bytes</th>}{dataset.counts && <th>records</th>}<th>values</th></tr></thead>
         <tbody>
           {[...dataset.spec].map(([name, type]) => (
             <tr key={name}>
               <th>{name}</th>
               <td><code>{type.text}</code></td>
-              <td class="number">{dataset.sizes ? bytesText(dataset.sizes.get(name) ?? 0) : ''}</td>
-              <td class="number">{dataset.counts ? (dataset.counts.get(name) ?? 0).toLocaleString('en') : ''}</td>
+              {dataset.sizes && <td class="number">{bytesText(dataset.sizes.get(name) ?? 0)}</td>}
+              {dataset.counts && <td class="number">{(dataset.counts.get(name) ?? 0).toLocaleString('en')}</td>}
               <Values dataset={dataset} field={name} statistics={Object.hasOwn(statistics, name) ? statistics[name] : null} />
             </tr>
           ))}

@@ -48,9 +48,10 @@ export async function sortRows(dataset: Dataset, rows: Uint32Array | null, sort:
     left -= bytes;
     if (left < 0) throw new Error(`an order here reads at most ${MAX_FILTER_BYTES >> 20} MiB, of which ${field} needs more`);
   };
-  for await (const run of dataset.column(field, dataset.type(field).sequence ? 'count' : 'value', spend)) {
+  const counted = dataset.type(field).sequence;
+  for await (const run of dataset.column(field, counted ? 'count' : 'value', spend)) {
     run.values.forEach((value, i) => {
-      const found = value instanceof Counted ? value.length : value as number | string | null;
+      const found = value instanceof Counted ? value.length : value === null && counted ? 0 : value as number | string | null;
       values[run.first + i] = Number.isNaN(found) ? null : found;
     });
     if (!progress((run.first + run.values.length) / dataset.length)) throw new Error('stopped');

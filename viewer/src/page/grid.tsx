@@ -5,6 +5,7 @@ import {useEffect, useLayoutEffect, useRef, useState} from 'preact/hooks';
 import type {Dataset} from '../bags/dataset';
 import {kindOf} from '../bags/values';
 import {isForTarget} from './keys';
+import type {Marks} from './marks';
 import {linkTo, navigate, type Route, shownIn} from './route';
 import {pictureShape, Thumbnail} from './thumbnail';
 
@@ -37,7 +38,7 @@ interface Props {
   route: Route;
   /** The datapoints shown, in order; null: all. */
   rows: Uint32Array | null;
-  marks: Set<number>;
+  marks: Marks;
   toggleMark(index: number): void;
 }
 
@@ -150,6 +151,7 @@ export function Grid({dataset, route, rows, marks, toggleMark}: Props) {
       <article class={marks.has(index) ? 'card marked' : 'card'} key={index} style={style} data-index={index}>
         <header>
           <a href={linkTo({view: 'datapoint', at: index, t: 0})} aria-label={`datapoint ${index}`}>{index.toLocaleString('en')}</a>
+          {marks.get(index) && <span class="note faint" title={marks.get(index)}>{marks.get(index)}</span>}
           <button class="mark" tabIndex={-1} aria-pressed={marks.has(index)} aria-label={`Mark datapoint ${index}`} title="Mark (m)" onClick={() => toggleMark(index)}>★</button>
         </header>
         <div class="open" onClick={() => navigate({view: 'datapoint', at: index, t: 0})}>

@@ -1,38 +1,50 @@
-// Marked datapoints: kept by the browser for each dataset, downloaded as a list that dataset.select takes.
+// Marked datapoints and their notes: kept by the browser for each dataset.
 
 import {useState} from 'preact/hooks';
 
-export function useMarks(dataset: string): {marks: Set<number>; toggle(index: number): void; clear(): void} {
+/** The note of each marked datapoint, which may be empty. */
+export type Marks = Map<number, string>;
+
+export interface Marking {
+  marks: Marks;
+  toggle(index: number): void;
+  /** Marks a datapoint with a note. */
+  note(index: number, text: string): void;
+  clear(): void;
+}
+
+export function useMarks(dataset: string): Marking {
   const key = `bags marks ${dataset}`;
-  const [marks, setMarks] = useState<Set<number>>(() => {
+  const [marks, setMarks] = useState<Marks>(() => {
     try {
-      const found: unknown = JSON.parse(localStorage.getItem(key) ?? '[]');
-      return new Set(Array.isArray(found) ? found.filter(Number.isInteger) : []);
+      return readMarks(JSON.parse(localStorage.getItem(key) ?? '[]'));
     } catch {
-      return new Set();
+      return new Map();
     }
   });
-  const keep = (next: Set<number>) => {
+  const keep = (next: Marks) => {
     setMarks(next);
     try {
-      localStorage.setItem(key, JSON.stringify(sorted(next)));
+      localStorage.setItem(key, JSON.stringify([...next].sort(([a], [b]) => a - b)));
     } catch { /* A private window: they last as long as the page. */ }
   };
   const toggle = (index: number) => {
-    const next = new Set(marks);
-    if (!next.delete(index)) next.add(index);
+    const next = new Map(marks);
+    if (!next.delete(index)) next.set(index, '');
     keep(next);
   };
-  return {marks, toggle, clear: () => keep(new Set())};
+  return {marks, toggle, note: (index, text) => keep(new Map(marks).set(index, text)), clear: () => keep(new Map())};
 }
 
-function sorted(marks: Set<number>): number[] {
-  return [...marks].sort((a, b) => a - b);
+/** Marks are pairs of index and note; before there were notes, indices. */
+function readMarks(found: unknown): Marks {
+  const pairs = Array.isArray(found) ? found.map(each => Array.isArray(each) ? each : [each, '']) : [];
+  return new Map(pairs.filter(([index, note]) => Number.isInteger(index) && typeof note === 'string') as [number, string][]);
 }
 
-export function downloadMarks(marks: Set<number>): void {
-  const url = URL.createObjectURL(new Blob([`${JSON.stringify(sorted(marks))}\n`], {type: 'application/json'}));
-  const link = Object.assign(document.createElement('a'), {href: url, download: 'marks.json'});
-  link.click();
+/** Saves data as a file. */
+export function saveAs(parts: BlobPart[], type: string, name: string): void {
+  const url = URL.createObjectURL(new Blob(parts, {type}));
+  Object.assign(document.createElement('a'), {href: url, download: name}).click();
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }

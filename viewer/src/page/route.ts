@@ -6,6 +6,8 @@ export interface Route {
   view: 'grid' | 'datapoint' | 'fields';
   /** Datapoint: the one shown, or the first one in the grid. */
   at: number;
+  /** Another datapoint beside it; null: none. */
+  with: number | null;
   /** Fields shown in the grid; null: those that fit. */
   fields: string[] | null;
   /** Fields shown of a datapoint; null: all. */
@@ -24,6 +26,7 @@ export function readRoute(): Route {
   return {
     view: view === 'datapoint' || view === 'fields' ? view : 'grid',
     at: Math.floor(number('at')),
+    with: params.has('with') ? Math.floor(number('with')) : null,
     fields: namesIn(params, 'fields'),
     panels: namesIn(params, 'panels'),
     filter: params.get('filter') ?? '',
@@ -45,6 +48,7 @@ function hashOf(route: Route): string {
   const params = new URLSearchParams();
   if (route.view !== 'grid') params.set('view', route.view);
   if (route.at) params.set('at', String(route.at));
+  if (route.with !== null && route.view === 'datapoint') params.set('with', String(route.with));
   for (const key of ['fields', 'panels'] as const) {
     for (const name of route[key] ?? []) params.append(key, name);
     if (route[key] && !route[key].length) params.set(key, '');
