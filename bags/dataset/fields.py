@@ -24,8 +24,21 @@ from bags.dataset.schema import Decoders, Schema
 from bags.dataset.spec import FieldType, likely_type
 from bags.errors import CorruptError, SpecError
 from bags.indexing import Int64s
+from bags.storage.memory_file import MemoryFile
 
 MAX_FIELD_SETS = 16  # Sets of fields for which identity refs are remembered.
+MAX_REFS_IN_MEMORY = 1 << 28  # Maximum bytes of remote refs that are read as a whole.
+
+
+def refs_in_memory(refs: BagFile) -> BagFile:
+    """Reads refs into memory; of very large refs, only their limits."""
+    if refs.limits is not refs.file or refs.file.size > MAX_REFS_IN_MEMORY:
+        refs.warm()
+        return refs
+    file = MemoryFile(refs.path, bytes(refs.file.read(0, refs.file.size)))
+    return BagFile(
+        refs.path, file, file, refs.offset, refs.count, refs.end, refs.codec, False, refs.checksums
+    )
 
 
 class RefsReader:

@@ -36,8 +36,6 @@ from bags.storage import Hints, Store
 from bags.storage.memory_file import MemoryFile
 from bags.validation import merge
 
-MAX_REFS_IN_MEMORY = 1 << 28  # Maximum bytes of remote refs that are read as a whole.
-
 
 class Folder:
     """The files of a dataset folder: its spec, its refs, and the bag of each field."""
@@ -236,16 +234,6 @@ class Folder:
         if is_being_made(self.names, self.store.is_remote):
             return FileNotFoundError(errno.ENOENT, 'no refs yet in a dataset that is being made', path)
         return CorruptError(self.path, None, 'has a spec.json, but neither refs.bag nor the .idx of Granular')
-
-    def keep(self, refs: BagFile) -> BagFile:
-        """Loads refs into memory; for very large refs, only their limits."""
-        if refs.limits is not refs.file or refs.file.size > MAX_REFS_IN_MEMORY:
-            refs.warm()
-            return refs
-        file = MemoryFile(refs.path, bytes(refs.file.read(0, refs.file.size)))
-        return BagFile(
-            refs.path, file, file, refs.offset, refs.count, refs.end, refs.codec, False, refs.checksums
-        )
 
     def length(self) -> int:
         """Returns the number of datapoints with as few reads as possible."""

@@ -16,7 +16,7 @@ from bags.dataset.base import Dataset
 from bags.dataset.batch import Column
 from bags.dataset.columns import BadRef
 from bags.dataset.field import Field
-from bags.dataset.fields import OpenFields, RefsReader
+from bags.dataset.fields import OpenFields, RefsReader, refs_in_memory
 from bags.dataset.fingerprint import fingerprint_of_folders
 from bags.dataset.folder import Folder
 from bags.dataset.mark import MARK
@@ -84,7 +84,7 @@ class DatasetReader(Dataset):
         refs = folder.open_refs()
         in_memory = folder.options.limits_storage is LimitsStorage.IN_MEMORY
         if self.is_remote and in_memory and refs is not None:
-            refs = folder.keep(refs)
+            refs = refs_in_memory(refs)
         schema = folder.schema()
         types = schema.types
         self.types = folder.in_order(types) if order is None else reordered(types, [order])
