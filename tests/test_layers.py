@@ -16,7 +16,7 @@ PACKAGE = Path(bags.__file__).parent
 MODULES = sorted(PACKAGE.rglob('*.py'))
 LAYERS = [
     {'concurrency', 'errors', 'forks'},
-    {'validation', 'indexing', 'progress', 'entry_points'},
+    {'validation', 'indexing', 'progress'},
     {'workers'},
     {'storage'},
     {'bag', 'formats'},

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bags.dataset.entry_points import find_added
 from bags.dataset.late_binding import late
 from bags.dataset.spec import Spec
-from bags.entry_points import find_added
 from bags.formats import arrays, audio, clips, images, scalars, trees, videos
 from bags.formats.scalars import Buffer, check_count
 

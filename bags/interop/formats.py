@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from bags.entry_points import Added, find_added, names_of_added
+from bags.dataset.entry_points import Added, find_added, names_of_added
 from bags.interop.extensions import split_name, type_of
 from bags.interop.ignored_files import is_beside, is_hidden, matches
 from bags.interop.source import Source

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import bags
-from bags.entry_points import find_added
+from bags.dataset.entry_points import find_added
 
-EXTENSION = Path(__file__).parent / 'extension'
+EXTENSION = Path(__file__).parents[1] / 'extension'
 
 
 def build_wheel(folder, name=None, code=None):
