@@ -16,15 +16,15 @@ PACKAGE = Path(bags.__file__).parent
 MODULES = sorted(PACKAGE.rglob('*.py'))
 LAYERS = [
     {'concurrency', 'errors', 'forks'},
-    {'validation', 'indexing', 'progress'},
+    {'validation', 'indexing'},
     {'workers'},
     {'storage'},
     {'bag', 'formats'},
     {'links'},
     {'dataset'},
-    {'views'},
+    {'runs', 'views'},
     {'arrow', 'edits', 'episodes', 'keys', 'linked_fields', 'display', 'media'},
-    {'sequences', 'samplers', 'maintenance', 'runs'},
+    {'sequences', 'samplers', 'maintenance'},
     {'authoring', 'interop', 'loader', 'viewer'},
     {'torch', 'jax', 'grain', 'beam', 'ray', 'lerobot', 'types'},
     {'cli'},

@@ -32,7 +32,7 @@ from bags.errors import CorruptError, DecodeError
 from bags.links.existing import ExistingRecords, LinkRun
 from bags.links.files import LinkedFile
 from bags.links.records import LinkedRecords
-from bags.progress import progress as show_progress
+from bags.runs.progress import progress as show_progress
 from bags.runs.progress_log import ProgressLog, resumed
 from bags.runs.source_options import advise_source_options
 from bags.runs.written import Skipped, Written

@@ -17,7 +17,7 @@ from bags.dataset.options import WriteOptions, WriterSettings
 from bags.dataset.sharded_writer import ShardedDatasetWriter
 from bags.errors import SpecError
 from bags.formats.arrays import array_text, is_small_float, type_text
-from bags.progress import progress as show_progress
+from bags.runs.progress import progress as show_progress
 from bags.runs.progress_log import ProgressLog
 from bags.runs.written import Written
 from bags.validation import merge

@@ -15,8 +15,8 @@ from bags.dataset.fingerprint import source_fingerprints
 from bags.dataset.options import WriteOptions, WriterSettings
 from bags.dataset.sharded_writer import ShardedDatasetWriter
 from bags.dataset.spec import parse_spec
-from bags.progress import Advance
-from bags.progress import progress as show_progress
+from bags.runs.progress import Advance
+from bags.runs.progress import progress as show_progress
 from bags.runs.progress_log import ProgressLog
 from bags.runs.written import Written
 from bags.validation import merge, worker_count

@@ -31,7 +31,7 @@ from bags.interop.load import Block, load_blocks
 from bags.interop.open_source import SourcePath, open_source
 from bags.interop.source import Damaged, Source, list_some
 from bags.links.sources import LinkOpener
-from bags.progress import progress as show_progress
+from bags.runs.progress import progress as show_progress
 from bags.runs.progress_log import ProgressLog, resumed
 from bags.runs.source_options import advise_source_options
 from bags.runs.written import Skipped, Written

@@ -29,8 +29,8 @@ from bags.interop.ignored_files import may_be_ignored
 from bags.interop.lerobot import write_lerobot
 from bags.interop.parquet import write_parquet
 from bags.interop.target import Target
-from bags.progress import Advance
-from bags.progress import progress as show_progress
+from bags.runs.progress import Advance
+from bags.runs.progress import progress as show_progress
 from bags.runs.written import Written
 from bags.storage import Durability
 from bags.storage.urls import plain_path

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from bags.progress import progress as show_progress
+from bags.runs.progress import progress as show_progress
 from bags.storage import store_for
 from bags.storage.errors import TransientError, error_for_status, retry_after
 from bags.storage.hub_path import HubPath

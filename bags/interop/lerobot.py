@@ -22,7 +22,7 @@ from bags.interop.lerobot_meta import COUNTED, parquet_bytes, write_meta
 from bags.interop.target import Target
 from bags.media.remux import copy_obstacle, remux
 from bags.media.video_decoder import open_video
-from bags.progress import Advance
+from bags.runs.progress import Advance
 from bags.validation import import_optional
 
 if TYPE_CHECKING:

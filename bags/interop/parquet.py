@@ -17,7 +17,7 @@ from bags.dataset.spec import FieldType, Spec
 from bags.formats.arrays import array_text
 from bags.interop.extensions import IMAGE_TYPES
 from bags.interop.target import Target
-from bags.progress import Advance
+from bags.runs.progress import Advance
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -38,7 +38,7 @@ from bags.dataset.spec import FieldType
 from bags.errors import CorruptError
 from bags.indexing import Int64s
 from bags.links.permission import PermittedPaths
-from bags.progress import progress as show_progress
+from bags.runs.progress import progress as show_progress
 from bags.storage import File, Hints
 from bags.storage.base import Buffer
 from bags.storage.memory_file import MemoryFile

@@ -21,7 +21,7 @@ from bags.dataset.shard_index import INDEX, Shard, dump_index, load_index
 from bags.dataset.spec import Spec, unite
 from bags.errors import BagsError, CorruptError, SpecError
 from bags.maintenance.location import Location, locate
-from bags.progress import progress as show_progress
+from bags.runs.progress import progress as show_progress
 from bags.storage import Store
 from bags.validation import with_advice
 

@@ -17,7 +17,7 @@ from bags.dataset.resume import BAG_SUFFIXES, LINKED
 from bags.dataset.selection import Fields, select_whole
 from bags.edits.edited import RenamedReader
 from bags.links.records import LinkedRecords
-from bags.progress import progress as show_progress
+from bags.runs.progress import progress as show_progress
 from bags.storage.cache.store import CachedStore
 
 CONCURRENT_FILES = 8

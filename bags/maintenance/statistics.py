@@ -36,8 +36,8 @@ from bags.maintenance.field_statistics import (
     as_json,
     from_json,
 )
-from bags.progress import Advance
-from bags.progress import progress as show_progress
+from bags.runs.progress import Advance
+from bags.runs.progress import progress as show_progress
 from bags.storage import Store
 from bags.storage.urls import plain_path
 from bags.validation import at_least, with_advice, worker_count

@@ -34,7 +34,7 @@ from bags.maintenance.verify_folder import (
     lone_bag_checks,
     missing_shards,
 )
-from bags.progress import progress as show_progress
+from bags.runs.progress import progress as show_progress
 from bags.storage import Hints
 from bags.storage.urls import plain_path
 from bags.validation import with_advice, worker_count

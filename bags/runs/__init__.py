@@ -1,1 +1,1 @@
-"""Runs: what the functions that write whole datasets share: a log, a result, and advice on options."""
+"""Runs: what functions over whole datasets share: a log, a result, progress, and advice on options."""

@@ -4,7 +4,7 @@ import io
 import re
 import time
 
-from bags.progress import progress
+from bags.runs.progress import progress
 
 
 class Notebook(io.StringIO):
