@@ -7,7 +7,7 @@ from bags.dataset.options import ReadOptions, WriteOptions
 from bags.dataset.selection import Steps, Times
 from bags.interop.formats import Importer
 from bags.interop.source import Source
-from bags.loader.collate import PackedSequences, Padded
+from bags.loader.collate import Masked, PackedSequences, Padded
 from bags.loader.iterator import LoaderIterator
 from bags.maintenance.field_statistics import FieldStatistics, GroupedStatistics
 from bags.maintenance.info import BagInfo, DatasetInfo, Distribution, FieldInfo
@@ -30,6 +30,7 @@ __all__ = [
     'Importer',
     'LazyFrames',
     'LoaderIterator',
+    'Masked',
     'Normalize',
     'NormalizeGroups',
     'Note',

@@ -124,7 +124,7 @@ class MissingFields:
     def item_counts(self, rows: Int64s, field: str, items: Any) -> Int64s:
         return np.zeros(len(rows), np.int64)
 
-    def record_ranges(self, rows: Int64s, field: str, items: Any) -> RecordRanges:
+    def record_ranges(self, rows: Int64s, field: str, items: Any) -> RecordRanges | None:
         source = Source(self._field_of(field).bag, False)
         zeros = np.zeros(len(rows), np.int64)
         return RecordRanges([source], zeros, np.full(len(rows), MISSING, np.int64), zeros)

@@ -146,11 +146,12 @@ def is_reserved(name: str) -> bool:
     return folded == 'refs' or folded.startswith('limits.') or folded.split('.')[0] in DEVICES
 
 
-def unite(specs: Iterable[tuple[object, Spec]], before: str) -> Spec:
+def unite(specs: Iterable[tuple[object, Spec]], before: str, hint: str = '') -> Spec:
     """Merges specs, each given with its name in error messages.
 
     Raises:
-        SpecError: They differ in more than optional fields. `before` names those before the different one.
+        SpecError: They differ in more than optional fields. `before` names those before the different one,
+            and `hint` says what else makes them fit.
     """
     types: Spec | None = None
     for where, other in specs:
@@ -163,7 +164,8 @@ def unite(specs: Iterable[tuple[object, Spec]], before: str) -> Spec:
                 {name: text for name, text in type_texts(spec).items() if name in differing}
                 for spec in (types or {}, other)
             )
-            expected = f'that of {before}, {mine}, but for optional fields ({advice(types or {}, other)})'
+            fits = '; '.join(filter(None, (advice(types or {}, other), hint)))
+            expected = f'that of {before}, {mine}, but for optional fields ({fits})'
             raise SpecError(None, expected, theirs, where)
         types = both
     return types or {}

@@ -16,7 +16,8 @@ from bags.validation import at_least, item_count, no_field
 
 Array = npt.NDArray[Any]
 NUMBERS = (int, float, complex, np.generic)
-CollateField = Callable[[Any], Any] | Literal['pad', 'stack', 'pack']
+CollateField = Callable[[Any], Any] | Literal['pad', 'mask', 'stack', 'pack']
+Length = int | Sequence[int | None] | None
 
 
 class Padded(NamedTuple):
@@ -26,6 +27,15 @@ class Padded(NamedTuple):
     """Shape (B, length, *shape)."""
     lengths: npt.NDArray[np.int32]
     """Items of each sequence before padding, shape (B,)."""
+
+
+class Masked(NamedTuple):
+    """The arrays of a batch, filled up to one shape; in a batch, the mask is a column `NAME_mask`."""
+
+    values: Array
+    """Shape (B, *shape)."""
+    mask: npt.NDArray[np.bool_]
+    """Which elements are of an array and not padding, shape (B, *shape)."""
 
 
 class PackedSequences(NamedTuple):
@@ -41,36 +51,66 @@ class PackedSequences(NamedTuple):
 
 @overload
 def pad(
-    column: Mapping[str, Any], length: int | None = None, *, value: Any = 0, multiple: int = 1
+    column: Mapping[str, Any],
+    length: Length = None,
+    *,
+    value: Any = 0,
+    multiple: int = 1,
+    mask: bool = False,
 ) -> dict[str, Any]: ...
 @overload
 def pad(
-    column: Ragged | Sequence[Any], length: int | None = None, *, value: Any = 0, multiple: int = 1
+    column: Ragged | Sequence[Any],
+    length: int | None = None,
+    *,
+    value: Any = 0,
+    multiple: int = 1,
+    mask: Literal[False] = False,
 ) -> Padded: ...
-def pad(column: Any, length: int | None = None, *, value: Any = 0, multiple: int = 1) -> Any:
-    """Pads the sequences of a column to one length.
+@overload
+def pad(
+    column: Ragged | Array | Sequence[Any],
+    length: Length = None,
+    *,
+    value: Any = 0,
+    multiple: int = 1,
+    mask: Literal[True],
+) -> Masked: ...
+def pad(column: Any, length: Length = None, *, value: Any = 0, multiple: int = 1, mask: bool = False) -> Any:
+    """Pads the sequences of a column to one length, or with `mask` its arrays to one shape.
 
     Args:
         column: A `Ragged`, or a list of arrays or of lists of numbers; or a batch, for all such columns.
-        length: The length to pad to; that of the longest sequence unless given.
+        length: The length to pad to; that of the longest sequence unless given. With `mask`, also the lengths
+            of all dimensions, where None is that of the largest array.
         value: The padding value. For texts, 0, the default, is the empty text.
-        multiple: Rounds the length up to a multiple of this.
+        multiple: Rounds the length, that of the first dimension, up to a multiple of this.
+        mask: Arrays may differ in all dimensions, as those of datasets with other robots, and a mask says
+            which elements are theirs.
 
     Returns:
-        A `Padded`: the array (B, length, *shape), and the original lengths; 0 for a missing sequence.
+        A `Padded`: the array (B, length, *shape), and the original lengths; 0 for a missing sequence. With
+        `mask` a `Masked`: the array (B, *shape), and a mask of the same shape; False for a missing array. A
+        batch gets the masks as columns `NAME_mask`.
 
     Raises:
-        StackError: Items of different shapes.
+        StackError: Items of different shapes; with `mask`, arrays of different numbers of dimensions.
         ValueError: A sequence longer than `length`, or a value that the dtype of the sequences cannot hold.
 
     Examples:
         >>> padded = bags.pad(dataset.batch([0, 1], 'state')['state'])
         >>> padded.values.shape, padded.lengths
         ((2, 4, 2), array([3, 4], dtype=int32))
+        >>> bags.pad([np.ones(2), np.ones(3)], mask=True).mask
+        array([[ True,  True, False],
+               [ True,  True,  True]])
     """
     if isinstance(column, Mapping):
-        return _columns(functools.partial(pad, length=length, value=value, multiple=multiple), column)
+        options: Any = {'length': length, 'value': value, 'multiple': multiple, 'mask': mask}
+        return _columns(functools.partial(pad, **options), column)
     multiple = at_least('multiple', multiple, 1)
+    if mask:
+        return _pad_arrays(column, length, value, multiple)
     length = None if length is None else item_count('length', length, 0)
     ragged = _as_ragged(column)
     lengths = ragged.lengths
@@ -79,7 +119,66 @@ def pad(column: Any, length: int | None = None, *, value: Any = 0, multiple: int
         where = f'at {int(lengths.argmax())} of the batch'
         raise ValueError(f'pad: expected sequences of at most {length} items, got {longest} {where}')
     width = -(-(longest if length is None else length) // multiple) * multiple
-    dtype = ragged.values.dtype
+    values = np.full((len(ragged), width, *ragged.values.shape[1:]), *_fill(ragged.values.dtype, value))
+    values[np.arange(width) < lengths[:, None]] = ragged.values
+    return Padded(values, lengths.astype(np.int32))
+
+
+def _pad_arrays(column: Any, length: Length, value: Any, multiple: int) -> Masked:
+    groups = _by_shape(column)
+    shapes = [shape for shape in groups if 0 not in shape] or [*groups]
+    if len({*map(len, shapes)}) > 1:
+        raise StackError([None if each is None else np.shape(each) for each in column])
+    if () in groups:
+        raise TypeError('expected arrays, got single values')
+    given = [length] if length is None or isinstance(length, int | np.integer) else [*length]
+    given = [None if each is None else item_count('length', each, 0) for each in given]
+    depth = len(shapes[0]) if shapes else len(given)
+    if len(given) > depth:
+        raise ValueError(f'pad: length: expected at most {depth} numbers for these arrays, got {len(given)}')
+    given += [None] * (depth - len(given))
+    filled = {shape: groups[shape] for shape in shapes if 0 not in shape}
+    largest = tuple(map(max, zip(*filled, strict=True))) if filled else (0,) * depth
+    if any(wanted is not None and found > wanted for found, wanted in zip(largest, given, strict=True)):
+        text = f'({", ".join(str(each or "…") for each in given)}{"," * (depth == 1)})'
+        raise ValueError(f'pad: expected arrays of at most {text}, got some of {largest}')
+    shape = [found if wanted is None else wanted for found, wanted in zip(largest, given, strict=True)]
+    shape[0] = -(-shape[0] // multiple) * multiple
+    dtypes = {array.dtype for _, array in (filled or groups).values()}
+    dtype = np.result_type(*dtypes) if dtypes else np.dtype(float)
+    values = np.full((len(column), *shape), *_fill(dtype, value))
+    mask = np.zeros(values.shape, np.bool_)
+    for found, (rows, array) in filled.items():
+        there: Any = (rows, *map(slice, found))
+        values[there] = array
+        mask[there] = True
+    return Masked(values, mask)
+
+
+def _by_shape(column: Any) -> dict[tuple[int, ...], tuple[Any, Array]]:
+    """Returns the rows with arrays of each shape, and these as one array."""
+    if isinstance(column, np.ndarray):
+        return {column.shape[1:]: (slice(None), column)}
+    groups: dict[tuple[int, ...], tuple[list[int], list[Array]]] = {}
+    for row, each in enumerate(column):
+        if each is not None:
+            array = each if type(each) is np.ndarray else np.asarray(each)
+            rows, arrays = groups.setdefault(array.shape, ([], []))
+            rows.append(row)
+            arrays.append(array)
+    # Joining is faster than stacking.
+    return {
+        shape: (rows, np.concatenate(arrays).reshape(len(rows), *shape) if shape else np.stack(arrays))
+        for shape, (rows, arrays) in groups.items()
+    }
+
+
+def _fill(dtype: np.dtype[Any], value: Any) -> tuple[Array, np.dtype[Any]]:
+    """Returns a padding value, and the dtype of the array to fill.
+
+    Raises:
+        ValueError: The dtype cannot hold the value.
+    """
     fill = np.asarray('' if dtype.kind in 'SU' and value == 0 else value)
     try:
         with np.errstate(invalid='ignore'):
@@ -88,9 +187,7 @@ def pad(column: Any, length: int | None = None, *, value: Any = 0, multiple: int
         held = None
     if held is None or (dtype.kind in 'biuSU' and not np.array_equal(held, fill)):
         raise ValueError(f'pad: expected a value that {dtype} can hold, got {value!r:.80}')
-    values = np.full((len(ragged), width, *ragged.values.shape[1:]), fill, dtype)
-    values[np.arange(width) < lengths[:, None]] = ragged.values
-    return Padded(values, lengths.astype(np.int32))
+    return fill, dtype
 
 
 @overload
@@ -164,11 +261,23 @@ def pack(column: Any, *, dtype: npt.DTypeLike = np.int32) -> Any:
 
 def _columns(collate: Callable[[Any], Any], batch: Mapping[str, Any]) -> dict[str, Any]:
     """Collates the columns of a batch that are not arrays but can become one."""
-    collated: dict[str, Any] = {}
+    collated: dict[str, Any] = dict(batch)
     for name, column in batch.items():
-        can_be = _can_be_array(column, numbers=collate is stack)
-        collated[name] = _collated(collate, name, column) if can_be else column
+        if _can_be_array(column, numbers=collate is stack):
+            _add_collated(collated, name, _collated(collate, name, column))
     return collated
+
+
+def _add_collated(batch: dict[str, Any], name: str, found: Any) -> None:
+    """Puts a collated column in a batch; a mask is a column of its own."""
+    if isinstance(found, Masked):
+        own = f'{name}_mask'
+        if own in batch:
+            raise ValueError(
+                f'pad: the batch needs a column {own!r}, which it has already: rename that field'
+            )
+        found, batch[own] = found
+    batch[name] = found
 
 
 def _collated(collate: Callable[[Any], Any], name: str, column: Any) -> Any:
@@ -222,13 +331,14 @@ def collate_function(collate: Any) -> Callable[[Any], Any] | None:
         TypeError: Neither a function nor a mapping of fields to functions.
     """
     if isinstance(collate, Mapping):
-        named = {'pad': pad, 'stack': stack, 'pack': pack}
+        named = {'pad': pad, 'mask': functools.partial(pad, mask=True), 'stack': stack, 'pack': pack}
         functions: dict[str, Any] = {}
         for name, given in collate.items():
             functions[name] = named.get(given, given) if isinstance(given, str) else given
             if not callable(functions[name]):
                 raise TypeError(
-                    f"collate: expected a function, 'pad', 'stack' or 'pack' for {name!r}, got {given!r}"
+                    f"collate: expected a function, 'mask', 'pad', 'stack' or 'pack' for {name!r}, got "
+                    f'{given!r}'
                 )
         return functools.partial(_fields, functions)
     if collate is not None and not callable(collate):
@@ -242,5 +352,5 @@ def _fields(functions: Mapping[str, Callable[[Any], Any]], batch: Any) -> dict[s
     for name, function in functions.items():
         if name not in collated:
             raise KeyError(f'collate: {no_field(name, collated)}')
-        collated[name] = _collated(function, name, collated[name])
+        _add_collated(collated, name, _collated(function, name, collated[name]))
     return collated

@@ -70,7 +70,8 @@ class NormalizeGroups:
         rows: dict[Any, list[int]] = {}
         for row, value in enumerate(as_list(values)):
             rows.setdefault(value, []).append(row)
-        names = [name for name in next(iter(self.groups.values())).scales if name in batch]
+        scaled_names = dict.fromkeys(name for group in self.groups.values() for name in group.scales)
+        names = [name for name in scaled_names if name in batch]
         parts = [
             scaled(self._of(value), {name: take(batch[name], np.array(some)) for name in names})
             for value, some in rows.items()
@@ -132,7 +133,8 @@ def normalize(
 
     Raises:
         KeyError: No statistics of a field.
-        ValueError: Not a mode; or a field has no values, no quantiles, or infinite values.
+        ValueError: Not a mode; or a field has no values (in no group, if there are groups), no quantiles, or
+            infinite values.
 
     Examples:
         >>> scale = bags.normalize(bags.statistics(dataset, 'state'), 'state')
@@ -141,10 +143,10 @@ def normalize(
         True
     """
     one_of('mode', mode, get_args(Mode))
+    names = None if fields is None else [fields] if isinstance(fields, str) else [*fields]
     if isinstance(statistics, GroupedStatistics):
-        groups = {value: normalize(found, fields, mode=mode) for value, found in statistics.items()}
-        return NormalizeGroups(statistics.by, groups)
-    names = [fields] if isinstance(fields, str) else list(statistics if fields is None else fields)
+        return _normalize_groups(statistics, names, mode)
+    names = list(statistics) if names is None else names
     scales = {}
     for name in names:
         if name not in statistics:
@@ -169,3 +171,17 @@ def normalize(
             )
         scales[name] = offset, np.where(scale > 0, scale, 1.0)
     return Normalize(scales)
+
+
+def _normalize_groups(statistics: GroupedStatistics, names: list[str] | None, mode: Mode) -> NormalizeGroups:
+    """Returns what `normalize` does; a group without values of a field leaves it as it is."""
+    groups, known = {}, set[str]()
+    for value, found in statistics.items():
+        there = [name for name in found if np.any(found[name].count)]
+        known |= {*there}
+        wanted = there if names is None else [each for each in names if each in there or each not in found]
+        groups[value] = normalize(found, wanted, mode=mode)
+    for name in names or ():
+        if name not in known:
+            raise ValueError(f'normalize: field {name!r}: expected values in one group, got none')
+    return NormalizeGroups(statistics.by, groups)

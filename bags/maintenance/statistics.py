@@ -27,6 +27,7 @@ from bags.dataset.open import open as open_dataset
 from bags.dataset.registry import IMAGE_WORDS, VIDEO_WORDS, fixed_dtype
 from bags.dataset.selection import FrameSelection, select_whole
 from bags.dataset.spec import FieldType
+from bags.formats.arrays import array_type
 from bags.links.permission import PermittedPaths
 from bags.maintenance.accumulator import QUANTILES, Accumulator
 from bags.maintenance.field_statistics import (
@@ -118,6 +119,8 @@ def statistics(
 
     Raises:
         KeyError, TypeError: No such field, or one that is not numeric.
+        ValueError: Arrays of a varying length have several shapes, in the dataset or a group. They are left
+            out unless `fields` names them.
         CorruptError, DecodeError: A record, or the saved statistics, cannot be read.
 
     Examples:
@@ -202,6 +205,8 @@ def _numeric_fields(dataset: Dataset, fields: Any) -> list[str]:
         field_type = dataset.types[name]
         if field_type.word in (*IMAGE_WORDS, *VIDEO_WORDS) or _dtype_of(field_type) is not None:
             found.append(name)
+        elif fields is not None and field_type.word == 'array' and _element_of(field_type) is not None:
+            found.append(name)  # Of a varying length; the values that are read have to be of one shape.
         elif fields is not None:
             raise TypeError(
                 f'statistics: field {name!r} of type {field_type.text} has no numbers of one shape'
@@ -214,13 +219,32 @@ def _dtype_of(field_type: FieldType) -> Fixed | None:
     return fixed if fixed is not None and fixed[0].kind in 'biuf' else None
 
 
+def _element_of(field_type: FieldType) -> np.dtype[Any] | None:
+    """Returns the dtype of the numbers of arrays, also of a varying length; None for other types."""
+    found = array_type(*field_type.args) if field_type.word == 'array' else None
+    return found[0] if found is not None and found[0].kind in 'biuf' else None
+
+
+def _fixed_of(dataset: Dataset, name: str) -> Fixed | None:
+    """Returns dtype and shape of the values of a field; of a varying length, those of the first value."""
+    field_type = dataset.types[name]
+    fixed, dtype = _dtype_of(field_type), _element_of(field_type)
+    if fixed is not None or dtype is None:
+        return fixed
+    for row in range(len(dataset)):
+        value = dataset[row, name][name]
+        if value is not None and len(value):
+            return dtype, np.asarray(value).shape[field_type.sequence :]
+    return dtype, (0,)
+
+
 def _compute(
     dataset: Dataset, names: list[str], samples: int, workers: int, progress: bool | None
 ) -> dict[str, FieldStatistics]:
     sampled = np.unique(np.linspace(0, len(dataset) - 1, min(samples, len(dataset))).astype(np.int64))
     jobs: dict[str, tuple[Read, list[tuple[int, int]], Array]] = {}
-    for name in names:
-        fixed = _dtype_of(dataset.types[name])
+    shapes = {name: _fixed_of(dataset, name) for name in names}
+    for name, fixed in shapes.items():
         read: Read = functools.partial(_pixels, dataset, name)
         chunks, pivot = [(index, index + 1) for index in sampled.tolist()], np.full(1, 127.0)
         if fixed is not None:
@@ -232,7 +256,7 @@ def _compute(
     total = sum(len(chunks) for _, chunks, _ in jobs.values())
     with show_progress('reading', total, 'parts', show=progress) as advance:
         for name, job in jobs.items():
-            fixed = _dtype_of(dataset.types[name])
+            fixed = shapes[name]
             merged = _accumulate(*job, workers, advance)
             if len(merged) > 1:
                 text = f'expected one number of channels in all images, got {sorted(merged)}'
@@ -282,8 +306,17 @@ def _values(dataset: Dataset, name: str, fixed: Fixed, start: int, stop: int) ->
     column = dataset.batch(range(start, stop), name)[name]
     if isinstance(column, Ragged):
         column = column.values
-    elif isinstance(column, list):  # Optional, or integers of Granular.
-        column = np.array([value for value in column if value is not None], fixed[0])
+    elif isinstance(column, list):  # Optional, of a varying length, or integers of Granular.
+        present = [value for value in column if value is not None]
+        if dataset.types[name].sequence:
+            present = [item for items in present for item in items]
+        other = next((each for each in map(np.shape, present) if each != fixed[1]), None)
+        if other is not None:
+            raise ValueError(
+                f'statistics: field {name!r}: expected values of one shape, got {fixed[1]} and {other}; by='
+                ' names a field that tells them apart'
+            )
+        column = np.array(present, fixed[0])
     return [column.reshape(len(column), math.prod(fixed[1]))]
 
 

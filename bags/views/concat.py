@@ -1,52 +1,85 @@
-"""`concat`: the datapoints of several datasets, one after the other."""
+"""`concat`: the datapoints of several datasets, one after the other, whose specs may differ."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from bags.bag.sharding import Concatenated
-from bags.dataset.address import Address, Datapoint, MissingFields, divide_fields, group_by_part, row_of_part
+from bags.dataset.address import Address, Datapoint, divide_fields, group_by_part, row_of_part
 from bags.dataset.base import Dataset, View, check_dataset
 from bags.dataset.field import Field
 from bags.dataset.key_values import Matches, sort_matches
 from bags.dataset.selection import Selection
-from bags.dataset.spec import reordered, unite, with_optional
+from bags.dataset.spec import check_names, reordered, unite, with_optional
 from bags.indexing import Int64s, check_index, offsets_of
 from bags.validation import one_of
 from bags.views.optional import OptionalReader, optional_field
+from bags.views.united_fields import (
+    SOURCE_TYPE,
+    ListReader,
+    MissingValues,
+    SourceField,
+    rows_of_source,
+    with_common_shapes,
+)
 
 CommonFields = Literal['same', 'union', 'common']
 
 SHOWN_DATASETS = 3
 """Maximum number of datasets that a `repr` names."""
+HINTS: dict[CommonFields, str] = {
+    'same': "fields='union' takes the fields of all, 'common' those that all have",
+    'union': 'or rename such a field in one of them; arrays may differ in one length, of one dtype',
+}
+"""What else makes specs fit, for errors."""
 
 
 class Concat(View):
     """The datapoints of several datasets, one after the other, as `bags.concat` returns them."""
 
-    def __init__(self, datasets: Sequence[Dataset], fields: CommonFields = 'same') -> None:
-        self._fields = fields
+    def __init__(
+        self, datasets: Sequence[Dataset], fields: CommonFields = 'same', source: SourceField | None = None
+    ) -> None:
+        self._fields, self._source = fields, source
         specs = [dataset.types for dataset in datasets]
         if fields == 'union':
-            specs = with_optional(specs)
-        named = ((f'dataset {number}', types) for number, types in enumerate(specs))
-        types = unite(named, 'the datasets before it')
+            specs = with_common_shapes(with_optional(specs))
+        names = [f'dataset {number}' for number in range(len(datasets))]
+        if source is not None:
+            names = [f'dataset {name!r}' for name in source.sources]
+        types = unite(zip(names, specs, strict=True), 'the datasets before it', HINTS[fields])
         super().__init__(datasets, reordered(types, specs))
-        self._made_optional = [
-            {name for name, each in dataset.types.items() if self.types[name].optional > each.optional}
-            for dataset in datasets
-        ]
+        self._made_optional: list[set[str]] = []
         """The fields of each dataset that are optional only here."""
+        self._as_lists: list[set[str]] = []
+        """The fields of each dataset whose columns are lists only here."""
+        for dataset in datasets:
+            pairs = [(name, each, self.types[name]) for name, each in dataset.types.items()]
+            optional = {name for name, before, after in pairs if after.optional > before.optional}
+            others = {name for name, before, after in pairs if after.args != before.args}
+            self._made_optional.append(optional)
+            self._as_lists.append(others | {name for name in optional if not self.types[name].sequence})
+        self._lists = {name for name, each in self.types.items() if not each.sequence}.union(*self._as_lists)
+        """The fields whose columns are lists, where a dataset lacks them."""
         self._layout = Concatenated([len(dataset) for dataset in datasets])
+        if source is not None:
+            self.types[source.name] = SOURCE_TYPE
 
     def __len__(self) -> int:
         return self._layout.total
 
     def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+        if self._source is None or self._source.name not in selection:
+            return self._resolve(indices, selection)
+        own, rest = self._source.split(selection)
+        found = Address(self._source, self._layout.many(indices)[0], own, None)
+        return [found, *self._resolve(indices, rest)] if rest else [found]
+
+    def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         if not len(indices):
             owners = {
                 name: next(part for part, each in enumerate(self.datasets) if name in each.types)
@@ -63,21 +96,33 @@ class Concat(View):
             if there or not rest:
                 addresses += [address.at(positions) for address in self._resolve_part(part, within, there)]
             if rest:
-                addresses.append(Address(MissingFields(self.open_field), within, rest, positions))
+                missing = MissingValues(self.open_field, self._lists)
+                addresses.append(Address(missing, within, rest, positions))
         return addresses
 
     def _resolve_part(self, part: int, rows: Int64s, selection: Selection) -> list[Address]:
         found = self.datasets[part].resolve(rows, selection)
         optional = self._made_optional[part] & selection.keys()
-        if not optional:
-            return found
-        return [each._replace(reader=OptionalReader(each.reader, optional)) for each in found]
+        if optional:
+            found = [each._replace(reader=OptionalReader(each.reader, optional)) for each in found]
+        lists = self._as_lists[part] & selection.keys()
+        if lists:
+            found = [each._replace(reader=ListReader(each.reader, lists)) for each in found]
+        return found
+
+    def fingerprint_options(self) -> object:
+        return () if self._source is None else (self._source.name, self._source.sources)
 
     def open_field(self, name: str) -> Field:
+        if self._source is not None and name == self._source.name:
+            return self._source.field
         field = super().open_field(name)
         return optional_field(field) if self.types[name].optional else field
 
     def match_keys(self, field: str, keys: list[bytes | None]) -> Matches:
+        if self._source is not None and field == self._source.name:
+            found = rows_of_source(self._source, self._layout.starts, keys)
+            return np.repeat(np.arange(len(keys)), list(map(len, found))), np.concatenate(found)
         parts = []
         for dataset, start in zip(self.datasets, offsets_of(np.array(self.part_lengths())), strict=False):
             if field in dataset.types:
@@ -93,39 +138,67 @@ class Concat(View):
         dataset = self.datasets[part]
         if len(dataset.types) == len(self.types):
             return dataset.read_row(within, selection)
-        return row_of_part(dataset, within, selection, self.types)
+        found = row_of_part(dataset, within, selection, self.types)
+        if self._source is not None and self._source.name in found:
+            found[self._source.name] = self._source.sources[part]
+        return found
 
     @property
     def expression(self) -> str:
         fields = '' if self._fields == 'same' else f', fields={self._fields!r}'
-        return f'bags.concat([{expressions(self.datasets)}]{fields})'
+        if self._source is None:
+            return f'bags.concat([{expressions(self.datasets)}]{fields})'
+        name = '' if self._source.name == 'source' else f', source={self._source.name!r}'
+        return f'bags.concat({{{expressions(self.datasets, self._source.sources)}}}{fields}{name})'
 
 
-def concat(datasets: Iterable[Dataset], fields: CommonFields = 'same') -> Concat:
+def concat(
+    datasets: Iterable[Dataset] | Mapping[str, Dataset],
+    fields: CommonFields = 'same',
+    *,
+    source: str = 'source',
+) -> Concat:
     """Returns a view of the datapoints of several datasets, one after the other.
 
     Their specs may differ in optional fields, whose values are missing in datasets without the field.
 
     Args:
-        datasets: The datasets.
+        datasets: The datasets; or a mapping of names to them, and a field says the name for each datapoint.
         fields: 'same': all datasets have the same other fields. 'union': the view has the fields of all;
             those that a dataset lacks, or has as optional, are optional. 'common': it has the fields that
-            all have.
+            all have. With both, arrays may differ in one length: `array(float32,7)` and `array(float32,14)`
+            become `array(float32,?)`, which `bags.pad` makes one array of.
+        source: The name of the field of names, of type `utf8`.
 
     Raises:
         SpecError: The specs differ in other fields, or in the type of a field.
+        ValueError: A dataset has a field `source` already.
 
     Examples:
         >>> both = bags.concat([dataset, dataset[:2]])
         >>> len(both), both[8, 'id']
         (10, {'id': 0})
+        >>> bags.concat({'all': dataset, 'first': dataset[:2]}).batch([0, 8], ('source', 'id'))
+        {'source': ['all', 'first'], 'id': array([0, 0])}
     """
-    found = check_datasets('concat', datasets)
+    found = check_datasets('concat', datasets.values() if isinstance(datasets, Mapping) else datasets)
     one_of('fields', fields, get_args(CommonFields))
+    own = None
+    if isinstance(datasets, Mapping):
+        for name, dataset in datasets.items():
+            if not isinstance(name, str):
+                raise TypeError(f'concat: expected texts as names of datasets, got {name!r:.80}')
+            if source in dataset.types:
+                raise ValueError(
+                    f'concat: dataset {name!r} has a field {source!r} already: source= names another field, '
+                    f'or rename({{{source!r}: …}}) that one'
+                )
+        check_names({source: SOURCE_TYPE})
+        own = SourceField(source, list(datasets))
     if fields == 'common':
         common = [name for name in found[0].types if all(name in dataset.types for dataset in found)]
         found = [dataset.select(fields=common) for dataset in found]
-    return Concat(found, 'union' if fields == 'common' else fields)
+    return Concat(found, 'union' if fields == 'common' else fields, own)
 
 
 def check_datasets(what: str, datasets: Iterable[Any]) -> list[Dataset]:
@@ -142,8 +215,10 @@ def check_datasets(what: str, datasets: Iterable[Any]) -> list[Dataset]:
     return found
 
 
-def expressions(datasets: Sequence[Dataset]) -> str:
-    """Returns the expressions of the first datasets, and the number of others."""
+def expressions(datasets: Sequence[Dataset], names: Sequence[str] | None = None) -> str:
+    """Returns the expressions of the first datasets, after their names, and the number of others."""
     shown = [dataset.expression for dataset in datasets[:SHOWN_DATASETS]]
+    if names is not None:
+        shown = [f'{name!r}: {each}' for name, each in zip(names, shown, strict=False)]
     more = len(datasets) - len(shown)
     return ', '.join(shown) + (f', … {more} more' if more else '')

@@ -146,3 +146,47 @@ def test_stacking_equals_numpy_and_copies_no_ragged():
 def test_pad_fills_texts_with_the_empty_text():
     assert bags.pad([['zero'], ['0', 'one']]).values.tolist() == [['zero', ''], ['0', 'one']]
     assert bags.pad([['a'], []], value='-').values.tolist() == [['a'], ['-']]
+
+
+def test_pad_to_one_shape_with_a_mask():
+    column = [np.ones((2, 3), np.float32), None, np.full((1, 5), 2, np.float32), np.empty((0, 4), np.float32)]
+    found = bags.pad(column, mask=True, value=-1)
+    assert found.values.shape == found.mask.shape == (4, 2, 5)
+    assert found.values.dtype == np.float32
+    assert found.mask.sum((1, 2)).tolist() == [6, 0, 5, 0]
+    assert (found.values[~found.mask] == -1).all()
+    assert (found.values[0, :2, :3] == 1).all()
+    assert (found.values[2, 0] == 2).all()
+    assert bags.pad(column, (4, None), mask=True).values.shape == (4, 4, 5)
+    assert bags.pad(column, (None, 8), mask=True, multiple=3).values.shape == (4, 3, 8)
+    assert bags.pad(column, 2, mask=True).values.shape == (4, 2, 5)
+    assert bags.pad(np.ones((2, 3)), (4,), mask=True).mask.tolist() == [[True] * 3 + [False]] * 2
+    ragged = bags.Ragged(np.arange(3), np.array([0, 1, 3]))
+    assert bags.pad(ragged, mask=True).mask.tolist() == [[True, False], [True, True]]
+    assert bags.pad([None, None], (7,), mask=True).values.shape == (2, 7)
+    assert bags.pad([[np.ones(2)], [np.ones(3), np.ones(3)]], mask=True).values.shape == (2, 2, 3)
+
+
+def test_masks_are_columns_of_a_batch():
+    batch = {'id': np.arange(2), 'state': [np.ones(2), np.ones(3)], 'text': ['a', 'b']}
+    loader = bags.Loader([{'state': np.ones(2)}, {'state': np.ones(3)}], 2, collate={'state': 'mask'})
+    assert next(iter(loader))['state_mask'].shape == (2, 3)
+    found = bags.pad(batch, mask=True)
+    assert list(found) == ['id', 'state', 'text', 'state_mask']
+    with pytest.raises(ValueError, match="needs a column 'state_mask', which it has already: rename that"):
+        bags.pad({**batch, 'state_mask': 1}, mask=True)
+
+
+@pytest.mark.parametrize(
+    ('column', 'length', 'message'),
+    [
+        ([np.ones(3)], 2, r'expected arrays of at most \(2,\), got some of \(3,\)'),
+        ([np.ones((2, 3))], (None, 2), r'at most \(…, 2\), got some of \(2, 3\)'),
+        ([np.ones(3)], (4, 4), 'length: expected at most 1 numbers for these arrays, got 2'),
+        ([np.ones(3)], (-1,), 'length: expected at least 0, got -1'),
+        ([np.ones(3), np.ones((2, 2))], None, r'\(3,\)'),
+    ],
+)
+def test_arrays_that_do_not_fit(column, length, message):
+    with pytest.raises(ValueError, match=message):
+        bags.pad(column, length, mask=True)

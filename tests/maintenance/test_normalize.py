@@ -102,3 +102,20 @@ def test_errors(dataset):
         scale(dataset.batch([7]))
     with pytest.raises(KeyError, match="expected the field 'robot' in the batch"):
         scale(dataset.batch([0], 'state'))
+
+
+def test_groups_without_values_of_a_field(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'x', {'robot': 'utf8', 'state': 'array(float32,2)?'}) as writer:
+        for number, robot in enumerate(['arm', 'arm', 'none']):
+            state = None if robot == 'none' else np.full(2, number, np.float32)
+            writer.append({'robot': robot, 'state': state})
+    dataset = bags.open(tmp_path / 'x')
+    found = bags.statistics(dataset, by='robot')
+    batch = bags.normalize(found, 'state')(dataset.batch(range(3)))
+    states = [None if state is None else state.tolist() for state in batch['state']]
+    assert states == [[-1, -1], [1, 1], None]
+    none = bags.statistics(dataset.select([2]), by='robot')
+    with pytest.raises(ValueError, match="field 'state': expected values in one group, got none"):
+        bags.normalize(none, 'state')
+    with pytest.raises(KeyError, match="no statistics of field 'speed'"):
+        bags.normalize(found, 'speed')

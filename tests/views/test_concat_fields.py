@@ -120,3 +120,111 @@ def test_types_that_differ_are_named(parts):
         bags.concat([parts[0], other], fields='union')
     with pytest.raises(ValueError, match="fields: expected 'same' or 'union' or 'common', got 'all'"):
         bags.concat(parts, fields='all')
+
+
+def written(path, spec, rows):
+    with bags.DatasetWriter(path, spec) as writer:
+        for row in rows:
+            writer.append(row)
+    return bags.open(path)
+
+
+@pytest.fixture
+def robots(tmp_path):
+    """Two datasets whose vectors differ in length."""
+    found = []
+    for number, length in enumerate((2, 5)):
+        spec = {'state': f'array(float32,{length})', 'path': f'array(float32,4,{length})[]', 'id': 'int(8)'}
+        rows = [
+            {
+                'state': np.full(length, row, np.float32),
+                'path': np.full((row, 4, length), row, np.float32),
+                'id': 10 * number + row,
+            }
+            for row in range(3)
+        ]
+        found.append(written(tmp_path / str(number), spec, rows))
+    return found
+
+
+def test_arrays_that_differ_in_a_length(robots, tmp_path):
+    mixed = bags.concat(robots, fields='union')
+    assert mixed.spec == {'state': 'array(float32,?)', 'path': 'array(float32,4,?)[]', 'id': 'int(8)'}
+    assert bags.concat(robots, fields='common').spec == mixed.spec
+    for indices in ([0, 2], [5, 3], [4, 0, 3], []):
+        columns = mixed.batch(indices)
+        assert type(columns['state']) is type(columns['path']) is list
+        for index, state, path in zip(indices, columns['state'], columns['path'], strict=True):
+            part, row = divmod(index, 3)
+            np.testing.assert_array_equal(state, robots[part][row]['state'])
+            np.testing.assert_array_equal(path, robots[part][row]['path'])
+            np.testing.assert_array_equal(mixed[index]['state'], state)
+    bags.copy(mixed, tmp_path / 'copy')
+    copied = bags.open(tmp_path / 'copy')
+    assert copied.spec == mixed.spec
+    assert bags.verify(copied, decode=True) == []
+    np.testing.assert_array_equal(copied[4, 'state']['state'], robots[1][1]['state'])
+    np.testing.assert_array_equal(np.stack(copied[5, 'path']['path']), robots[1][2]['path'])
+
+
+def test_a_dataset_without_arrays_that_differ(robots, tmp_path):
+    third = written(tmp_path / 'third', {'id': 'int(8)'}, [{'id': 7}])
+    mixed = bags.concat([*robots, third], fields='union')
+    assert (mixed.spec['state'], mixed.spec['path']) == ('array(float32,?)?', 'array(float32,4,?)[]?')
+    for indices in ([0, 4, 6], [0], [6]):
+        for name in ('state', 'path'):
+            column = mixed.batch(indices, name)[name]
+            assert type(column) is list
+            for index, value in zip(indices, column, strict=True):
+                assert (value is None) == (index == 6)
+                if value is not None:
+                    np.testing.assert_array_equal(value, robots[index // 3][index % 3][name])
+
+
+@pytest.mark.parametrize(
+    'other',
+    ['array(float64,5)', 'array(float32,5,2)', 'array(float32,5)[]', 'array', 'float(4)'],
+)
+def test_arrays_that_differ_in_more(robots, tmp_path, other):
+    value = np.zeros((5, 2) if '5,2' in other else 5, 'f8' if '64' in other else 'f4')
+    value = 0.0 if other == 'float(4)' else [value] if '[]' in other else value
+    third = written(tmp_path / 'third', {'state': other}, [{'state': value}])
+    for fields in ('union', 'common'):
+        with pytest.raises(bags.SpecError) as caught:
+            bags.concat([robots[0], third], fields=fields)
+        assert "'state': 'array(float32,2)" in str(caught.value)
+        assert f"got {{'state': '{other}" in str(caught.value)
+        assert 'rename such a field in one of them' in str(caught.value)
+    with pytest.raises(bags.SpecError, match="fields='union' takes the fields of all, 'common' those that"):
+        bags.concat([robots[0], robots[1]])
+
+
+def test_a_field_says_the_source(robots, tmp_path):
+    mixed = bags.concat({'arm': robots[0], 'hand': robots[1]}, fields='union')
+    assert list(mixed.spec) == ['state', 'path', 'id', 'source']
+    assert mixed.column('source') == ['arm'] * 3 + ['hand'] * 3
+    assert mixed[4, ('id', 'source')] == {'id': 11, 'source': 'hand'}
+    assert mixed[4]['source'] == 'hand'
+    assert mixed[[5, 0], 'source'] == {'source': ['hand', 'arm']}
+    assert mixed.field('source')[3] == b'hand'
+    assert mixed.find('source', 'hand') == 3
+    assert mixed[:2].batch([], 'source') == {'source': []}
+    assert len(mixed.filter(lambda row: row['source'] == 'arm', 'source')) == 3
+    assert repr(mixed).startswith("<bags.concat({'arm': bags.open(") or "{'arm': " in repr(mixed)
+    again = pickle.loads(pickle.dumps(mixed))
+    assert again.column('source') == mixed.column('source')
+    bags.copy(mixed.drop(fields=('path', 'state')), tmp_path / 'copy')
+    assert bags.open(tmp_path / 'copy').column('source') == mixed.column('source')
+    other = bags.concat({'x': robots[0], 'hand': robots[1]}, fields='union')
+    assert bags.dataset.fingerprint.fingerprint(other) != bags.dataset.fingerprint.fingerprint(mixed)
+
+
+def test_a_source_of_another_name(robots):
+    mixed = bags.concat({'arm': robots[0]}, source='robot')
+    assert mixed.column('robot') == ['arm'] * 3
+    with pytest.raises(ValueError, match=r"dataset 'arm' has a field 'id' already: source= names another"):
+        bags.concat({'arm': robots[0]}, source='id')
+    with pytest.raises(TypeError, match='expected texts as names of datasets, got 1'):
+        bags.concat({1: robots[0]})
+    with pytest.raises(bags.SpecError, match=r"dataset 'hand'.*array\(float32,5\)"):
+        bags.concat({'arm': robots[0], 'hand': robots[1]})

@@ -1,0 +1,142 @@
+"""Fields of a `concat` of datasets with other types: their columns, and the field of sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from bags.bag.held_records import HeldRecords
+from bags.dataset.address import MissingFields, RecordRanges, divide_fields, ranges_of_refs
+from bags.dataset.batch import Column
+from bags.dataset.field import Field
+from bags.dataset.schema import Decoders
+from bags.dataset.selection import Selection
+from bags.dataset.spec import FieldType, Spec, parse_type
+from bags.indexing import Int64s
+
+SOURCE_TYPE = parse_type('utf8')
+
+
+class ListReader:
+    """A reader whose columns of some fields are lists, as those of other datapoints of a view are.
+
+    Their values are arrays of other shapes, or missing.
+    """
+
+    def __init__(self, reader: Any, names: Collection[str]) -> None:
+        self._reader = reader
+        self._names = names
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+    def read_selection(
+        self, rows: Int64s, selection: Selection, read: Callable[..., Column]
+    ) -> dict[str, Column]:
+        columns: dict[str, Column] = self._reader.read_selection(rows, selection, read)
+        for name in self._names & columns.keys():
+            columns[name] = list(columns[name])
+        return columns
+
+
+class MissingValues(MissingFields):
+    """Replaces the reader of a dataset without some fields: columns of lists need no field of another one.
+
+    Fields of windows are computed, and have no records. `names` are the fields whose columns are lists.
+    """
+
+    def __init__(self, field_of: Callable[[str], Field], names: Collection[str]) -> None:
+        super().__init__(field_of)
+        self._names = names
+
+    def read_selection(
+        self, rows: Int64s, selection: Selection, read: Callable[..., Column]
+    ) -> dict[str, Column]:
+        lists, rest = divide_fields(selection, self._names)
+        columns: dict[str, Column] = {name: [None] * len(rows) for name in lists}
+        return columns | super().read_selection(rows, rest, read)
+
+    def record_ranges(self, rows: Int64s, field: str, items: Any) -> RecordRanges | None:
+        try:
+            return super().record_ranges(rows, field, items)
+        except StopIteration:  # No folder has such a field: it is made of windows.
+            return None
+
+
+class SourceField:
+    """A field that says which dataset each datapoint is from: reads it in place of a `DatasetReader`.
+
+    A row is the number of a dataset.
+
+    Args:
+        name: The field.
+        sources: The name of each dataset.
+    """
+
+    folder = None
+
+    def __init__(self, name: str, sources: Sequence[str]) -> None:
+        self.name, self.sources = name, list(sources)
+        bag = HeldRecords(f'field {name!r} of concat', [source.encode() for source in sources])
+        decoder = Decoders(None).get(name, SOURCE_TYPE, False, None)
+        self.field = Field(name, SOURCE_TYPE, 0, bag, decoder)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SourceField, (self.name, self.sources)
+
+    def read_selection(
+        self, rows: Int64s, selection: Selection, read: Callable[..., Column]
+    ) -> dict[str, Column]:
+        return {name: read(self.field, rows, items) for name, items in selection.items()}
+
+    def record_ranges(self, rows: Int64s, field: str, items: Any) -> RecordRanges | None:
+        return ranges_of_refs(self.field, rows, items, False)
+
+    def split(self, selection: Selection) -> tuple[Selection, Selection]:
+        """Splits a selection into that of this field and that of all others."""
+        return divide_fields(selection, (self.name,))
+
+
+def with_common_shapes(specs: Sequence[Spec]) -> list[Spec]:
+    """Returns specs in which arrays that differ in one length have a type whose length varies.
+
+    Records of `array(float32,7)` and `array(float32,14)` are records of `array(float32,?)`, too.
+    """
+    united: dict[str, tuple[str, ...]] = {}
+    for name in {name for spec in specs for name in spec}:
+        types = [spec[name] for spec in specs if name in spec]
+        args = _common_args(types)
+        if args is not None:
+            united[name] = args
+    return [
+        {name: _with_args(each, united[name]) if name in united else each for name, each in spec.items()}
+        for spec in specs
+    ]
+
+
+def _common_args(types: Sequence[FieldType]) -> tuple[str, ...] | None:
+    """Returns the arguments of a type that all arrays have; None if their types are equal, or none has."""
+    forms = {(each.word, each.args[:1], len(each.args), each.sequence) for each in types}
+    if len(forms) > 1 or types[0].word != 'array' or len({each.args for each in types}) == 1:
+        return None
+    columns = zip(*(each.args for each in types), strict=True)
+    merged = tuple(lengths[0] if len({*lengths}) == 1 else '?' for lengths in columns)
+    return merged if merged.count('?') == 1 and '0' not in merged else None
+
+
+def _with_args(field_type: FieldType, args: tuple[str, ...]) -> FieldType:
+    return parse_type(
+        f'{field_type.word}({",".join(args)}){"[]" * field_type.sequence}{"?" * field_type.optional}'
+    )
+
+
+def rows_of_source(field: SourceField, starts: Sequence[int], keys: Sequence[bytes | None]) -> list[Int64s]:
+    """Returns the datapoints of the datasets with each name; `starts` are the first of each, and the end."""
+    found = []
+    for key in keys:
+        names = [number for number, name in enumerate(field.sources) if name.encode() == key]
+        ranges = [np.arange(starts[number], starts[number + 1]) for number in names]
+        found.append(np.concatenate([np.empty(0, np.int64), *ranges]))
+    return found
