@@ -23,7 +23,9 @@ from bags.views.united_fields import (
     ListReader,
     MissingValues,
     SourceField,
+    items_of,
     rows_of_source,
+    varying_field,
     with_common_shapes,
 )
 
@@ -57,12 +59,15 @@ class Concat(View):
         """The fields of each dataset that are optional only here."""
         self._as_lists: list[set[str]] = []
         """The fields of each dataset whose columns are lists only here."""
+        self._varying = set[str]()
+        """The fields whose arrays differ in a length."""
         for dataset in datasets:
             pairs = [(name, each, self.types[name]) for name, each in dataset.types.items()]
             optional = {name for name, before, after in pairs if after.optional > before.optional}
-            others = {name for name, before, after in pairs if after.args != before.args}
+            varying = {name for name, before, after in pairs if after.args != before.args}
             self._made_optional.append(optional)
-            self._as_lists.append(others | {name for name in optional if not self.types[name].sequence})
+            self._as_lists.append(varying | {name for name in optional if not self.types[name].sequence})
+            self._varying |= varying
         self._lists = {name for name, each in self.types.items() if not each.sequence}.union(*self._as_lists)
         """The fields whose columns are lists, where a dataset lacks them."""
         self._layout = Concatenated([len(dataset) for dataset in datasets])
@@ -107,7 +112,8 @@ class Concat(View):
             found = [each._replace(reader=OptionalReader(each.reader, optional)) for each in found]
         lists = self._as_lists[part] & selection.keys()
         if lists:
-            found = [each._replace(reader=ListReader(each.reader, lists)) for each in found]
+            of_items = {name for name in lists & self._varying if self.types[name].sequence}
+            found = [each._replace(reader=ListReader(each.reader, lists, of_items)) for each in found]
         return found
 
     def fingerprint_options(self) -> object:
@@ -117,6 +123,8 @@ class Concat(View):
         if self._source is not None and name == self._source.name:
             return self._source.field
         field = super().open_field(name)
+        if name in self._varying:
+            field = varying_field(field, self.types[name])
         return optional_field(field) if self.types[name].optional else field
 
     def match_keys(self, field: str, keys: list[bytes | None]) -> Matches:
@@ -136,9 +144,12 @@ class Concat(View):
     def read_row(self, index: int, selection: Selection | None) -> Datapoint:
         part, within = self._layout.one(check_index(index, self._layout.total))
         dataset = self.datasets[part]
-        if len(dataset.types) == len(self.types):
+        if len(dataset.types) == len(self.types) and not self._varying:
             return dataset.read_row(within, selection)
         found = row_of_part(dataset, within, selection, self.types)
+        for name in self._varying & found.keys():
+            if self.types[name].sequence:
+                found[name] = items_of(found[name])
         if self._source is not None and self._source.name in found:
             found[self._source.name] = self._source.sources[part]
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -22,12 +23,12 @@ SOURCE_TYPE = parse_type('utf8')
 class ListReader:
     """A reader whose columns of some fields are lists, as those of other datapoints of a view are.
 
-    Their values are arrays of other shapes, or missing.
+    Their values are arrays of other shapes, or missing. Those of fields `of_items` become lists of arrays.
     """
 
-    def __init__(self, reader: Any, names: Collection[str]) -> None:
+    def __init__(self, reader: Any, names: Collection[str], of_items: Collection[str]) -> None:
         self._reader = reader
-        self._names = names
+        self._names, self._of_items = names, of_items
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reader, name)
@@ -38,7 +39,23 @@ class ListReader:
         columns: dict[str, Column] = self._reader.read_selection(rows, selection, read)
         for name in self._names & columns.keys():
             columns[name] = list(columns[name])
+            if name in self._of_items:
+                columns[name] = list(map(items_of, columns[name]))
         return columns
+
+
+def items_of(value: Any) -> Any:
+    """Returns the items of a sequence of arrays as a list, as a type of a varying length gives them."""
+    return list(value) if isinstance(value, np.ndarray) else value
+
+
+def varying_field(field: Field, field_type: FieldType) -> Field:
+    """Returns a field of arrays as one of a type whose length varies."""
+    field = copy.copy(field)
+    field.type = field_type
+    if field.decoder.dtype is not None:  # Otherwise values are records.
+        field.decoder, field.table = Decoders(None).get(field.name, field_type, False, None), None
+    return field
 
 
 class MissingValues(MissingFields):

@@ -157,8 +157,11 @@ def test_arrays_that_differ_in_a_length(robots, tmp_path):
         for index, state, path in zip(indices, columns['state'], columns['path'], strict=True):
             part, row = divmod(index, 3)
             np.testing.assert_array_equal(state, robots[part][row]['state'])
-            np.testing.assert_array_equal(path, robots[part][row]['path'])
+            assert type(path) is type(mixed[index]['path']) is list
+            expected = robots[part][row]['path']
+            np.testing.assert_array_equal(np.reshape(path, expected.shape), expected)
             np.testing.assert_array_equal(mixed[index]['state'], state)
+            assert len(mixed[index]['path']) == row
     bags.copy(mixed, tmp_path / 'copy')
     copied = bags.open(tmp_path / 'copy')
     assert copied.spec == mixed.spec
@@ -178,7 +181,8 @@ def test_a_dataset_without_arrays_that_differ(robots, tmp_path):
             for index, value in zip(indices, column, strict=True):
                 assert (value is None) == (index == 6)
                 if value is not None:
-                    np.testing.assert_array_equal(value, robots[index // 3][index % 3][name])
+                    expected = robots[index // 3][index % 3][name]
+                    np.testing.assert_array_equal(np.reshape(value, expected.shape), expected)
 
 
 @pytest.mark.parametrize(
@@ -228,3 +232,37 @@ def test_a_source_of_another_name(robots):
         bags.concat({1: robots[0]})
     with pytest.raises(bags.SpecError, match=r"dataset 'hand'.*array\(float32,5\)"):
         bags.concat({'arm': robots[0], 'hand': robots[1]})
+
+
+def test_arrays_that_differ_in_a_length_are_updated_and_padded(robots):
+    mixed = bags.concat(robots, fields='union')
+    changed = mixed.update({0: {'state': np.ones(4, np.float32)}, 5: {'path': [np.ones((4, 3), np.float32)]}})
+    assert [state.tolist() for state in changed.batch([3, 0], 'state')['state']] == [[0] * 5, [1] * 4]
+    assert np.shape(changed[5, 'path']['path']) == (1, 4, 3)
+    padded = bags.pad(mixed.batch([1, 5, 0], 'path'), mask=True)
+    assert padded['path'].shape == (3, 2, 4, 5)
+    assert padded['path_mask'].sum((1, 2, 3)).tolist() == [8, 40, 0]
+
+
+def test_arrays_that_differ_in_a_length_are_arrow(robots):
+    pa = pytest.importorskip('pyarrow')
+    table = pa.Table.from_batches(
+        bags.concat({'arm': robots[0], 'hand': robots[1]}, fields='union').to_arrow()
+    )
+    assert table['source'].to_pylist() == ['arm'] * 3 + ['hand'] * 3
+    assert list(map(len, table['state'].to_pylist())) == [2, 2, 2, 5, 5, 5]
+    assert np.shape(table['path'][5].as_py()) == (2, 4, 5)
+
+
+def test_a_view_of_arrays_that_differ_is_saved_as_links(tmp_path):
+    parts = {}
+    for name, length in (('arm', 100), ('hand', 300)):
+        rows = [{'state': np.full(length, row, np.float32)} for row in range(4)]
+        parts[name] = written(tmp_path / name, {'state': f'array(float32,{length})'}, rows)
+    mixed = bags.concat(parts, fields='union')
+    bags.copy(mixed, tmp_path / 'links', link=True)
+    linked = bags.open(tmp_path / 'links', links='all')
+    assert linked.spec == mixed.spec
+    assert [len(state) for state in linked.column('state')] == [100] * 4 + [300] * 4
+    assert linked.column('source') == mixed.column('source')
+    assert (linked[6, 'state']['state'] == 2).all()
