@@ -32,6 +32,7 @@ make_forks_wait()
 FUNCTIONS.update(
     arrow_dataset='arrow.batches',
     read_batches='arrow.batches',
+    bind_condition='conditions.needs',
     dataset_as_html='display.datasets',
     dataset_as_text='display.datasets',
     find_keys='keys.index',

@@ -22,7 +22,7 @@ LAYERS = [
     {'bag', 'formats'},
     {'links'},
     {'dataset'},
-    {'runs', 'views'},
+    {'conditions', 'runs', 'views'},
     {'arrow', 'edits', 'episodes', 'keys', 'linked_fields', 'display', 'media'},
     {'sequences', 'samplers', 'maintenance'},
     {'authoring', 'interop', 'loader', 'viewer'},

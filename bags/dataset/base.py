@@ -20,8 +20,6 @@ from bags.concurrency import Shareable, cached_attribute, map_concurrently
 from bags.dataset.address import Address, Datapoint, RecordRanges, merge_columns, merge_ranges
 from bags.dataset.batch import Column, spread
 from bags.dataset.columns import read_column, read_records, read_values
-from bags.dataset.comparison import COMPARED, Need
-from bags.dataset.condition import parse_condition
 from bags.dataset.difference import Diff
 from bags.dataset.field import Field, Record
 from bags.dataset.fingerprint import digest_of, fingerprint
@@ -287,8 +285,7 @@ class Dataset(Shareable, abc.ABC):
         if isinstance(function, str):
             if fields is not None:
                 raise TypeError('filter: a condition names its fields itself, got fields')
-            needs, function = parse_condition(function, self.types, self.metadata.get('fields'))
-            read = functools.partial(self._read_needs, needs)
+            function, read = late('bind_condition')(self, function)
         else:
             read = functools.partial(self.read_rows, selection=select_fields(fields, self.types))
         if not callable(function):
@@ -313,27 +310,6 @@ class Dataset(Shareable, abc.ABC):
 
         parts = map_concurrently(choose, range(0, len(self), DATAPOINTS_AT_ONCE), max_threads=workers)
         return Select(self, np.concatenate([np.empty(0, np.int64), *parts]))
-
-    def _read_needs(self, needs: Mapping[str, Need], indices: Int64s) -> list[Datapoint]:
-        """Returns what a condition needs of each datapoint; of sequences that it counts no record is read."""
-        selection: Selection = {}
-        for name, need in needs.items():
-            if need == 'value' or self.types[name].sequence:
-                selection[name] = True if need == 'value' else slice(0, 0)
-        rows = self.read_rows(indices, selection) if selection else [{} for _ in range(len(indices))]
-        for name, need in needs.items():
-            if need == 'count':
-                for row, count in zip(rows, self.item_counts(indices, name).tolist(), strict=True):
-                    row[name] = None if row[name] is None else range(count)
-            elif name not in selection:
-                for row, record in zip(rows, self.read_records(indices, name), strict=True):
-                    row[name] = record
-        for name in (name for name in selection if self.types[name].word in COMPARED):
-            if any(isinstance(row[name], bytes | memoryview) for row in rows[:1]):
-                raise ValueError(
-                    f'filter: a condition compares values: open {self.expression} without raw=True'
-                )
-        return rows
 
     # Edits: views too, which `bags.copy(…, link=True)` saves without copying what they leave as it is.
 

@@ -1,4 +1,4 @@
-// Conditions: the cases of tests/dataset/conditions.json, which Python's tests have too, over a dataset and without one.
+// Conditions: the cases of tests/conditions/conditions.json, which Python's tests have too, over a dataset and without.
 
 import {readFileSync} from 'node:fs';
 
@@ -12,7 +12,7 @@ import {filterRows} from '../src/page/filter';
 import {RangeServer} from './server';
 import {OUT, ROOT} from './setup';
 
-const {spec, fields, cases, errors} = JSON.parse(readFileSync(`${ROOT}tests/dataset/conditions.json`, 'utf8'));
+const {spec, fields, cases, errors} = JSON.parse(readFileSync(`${ROOT}tests/conditions/conditions.json`, 'utf8'));
 
 let server: RangeServer;
 let dataset: Dataset;

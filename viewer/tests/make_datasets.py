@@ -640,7 +640,7 @@ def write_notebook(folder):
 
 def write_conditions(folder):
     """The datapoints of the cases of conditions."""
-    table = json.loads((GOLDEN.parent / 'dataset' / 'conditions.json').read_text())
+    table = json.loads((GOLDEN.parent / 'conditions' / 'conditions.json').read_text())
     photo = np.zeros((2, 2, 3), np.uint8)
     path = folder / 'conditions'
     with bags.ShardedDatasetWriter(

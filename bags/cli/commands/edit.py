@@ -241,7 +241,7 @@ def _parse_changes(texts: list[str], dataset: Dataset) -> dict[int, dict[str, An
 
 def _check_condition(text: str, dataset: Dataset) -> None:
     """Raises UsageError if a text is no condition on the datapoints of a dataset."""
-    from bags.dataset.condition import parse_condition
+    from bags.conditions.condition import parse_condition
 
     try:
         parse_condition(text, dataset.types, dataset.metadata.get('fields'))

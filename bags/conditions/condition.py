@@ -9,7 +9,7 @@
           | field                            sign   = == = != < <= > >= ~
           | text+                            each text is in a text of the datapoint
 
-`viewer/src/bags/condition.ts` is the same in TypeScript; tests/dataset/conditions.json has the cases of both.
+`viewer/src/bags/condition.ts` is the same in TypeScript; tests/conditions/conditions.json has cases for both.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from bags.dataset.comparison import SIGNS, Comparisons, Datapoint, Need, Test, Value, constant
+from bags.conditions.comparison import SIGNS, Comparisons, Datapoint, Need, Test, Value, constant
 from bags.dataset.spec import Spec
 
 MAX_DEPTH = 50

@@ -1,0 +1,1 @@
+"""Conditions on datapoints as text, which `Dataset.filter` takes."""
