@@ -16,7 +16,7 @@ import numpy as np
 from bags.dataset.entry_points import find_added
 from bags.dataset.late_binding import late
 from bags.dataset.spec import Spec
-from bags.formats import arrays, audio, clips, images, scalars, trees, videos
+from bags.formats import arrays, audio, images, scalars, trees, videos
 from bags.formats.scalars import Buffer, check_count
 
 _Function = Callable[..., Any]
@@ -209,18 +209,6 @@ def frames_of(word: str, functions: Mapping[str, _Function] = decoders) -> _Func
     if own is None and word in VIDEO_WORDS:
         own = decoders['video'].frames  # type: ignore[attr-defined]
     return own
-
-
-def clips_of(word: str, functions: Mapping[str, _Function] = encoders) -> clips.ClipEncoder | None:
-    """Returns what encodes single frames, or blocks of samples, as clips of a type; None for other types.
-
-    Args:
-        word: The word of the type.
-        functions: The encoders in use.
-    """
-    function = functions.get(word)
-    own: clips.ClipEncoder | None = getattr(function, 'clips', None)
-    return _known(clips.BY_FUNCTION, function) if own is None else own
 
 
 # Binding: the function for one type, with its arguments parsed. The tables are keyed by function, because a

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bags.dataset.metadata import UNITS, Metadata
-from bags.dataset.registry import clips_of
 from bags.dataset.spec import FieldType, Spec
 from bags.errors import EncodeError
 from bags.formats.arrays import as_array
-from bags.formats.clips import ClipEncoder
+from bags.media.clip_encoders import ClipEncoder, clip_encoder_of
 
 POLL_SECONDS = 0.05
 """An encoder without items looks for new ones after this time. If each item woke it, it would often run
@@ -151,7 +150,7 @@ def open_streams(
     facts = metadata.get('fields', {})
     found = {}
     for name, field_type in types.items():
-        encoder = clips_of(field_type.word, functions) if field_type.sequence else None
+        encoder = clip_encoder_of(functions.get(field_type.word)) if field_type.sequence else None
         if encoder is not None:
             own = facts.get(name, {})
             scale = UNITS.get(facts.get(own.get('times'), {}).get('unit'), 1.0)

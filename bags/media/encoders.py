@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from bags.formats import clips
 from bags.formats.audio import encode_flac, encode_wav
 from bags.formats.encoded import BorrowedFile, Encoded, already_encoded, check_file
 from bags.formats.pixels import PIXEL_OPTIONS, PixelOptions
 from bags.formats.scalars import check_count, parse_bool, parse_int, split_options
 from bags.formats.videos import encode_mp4, video_options
+from bags.media import clip_encoders
 from bags.media.remux import RemuxedFile, remux
 from bags.media.source import LazyDecoder
 
@@ -101,10 +101,10 @@ def encode_video(value: Any, *args: str) -> Encoded:
 
 
 def _encode_clips(frames: Any, seconds: float, rate: float | None, *args: str) -> Iterator[Encoded]:
-    return clips.MP4.encode(frames, seconds, rate, *stored_video_options(*args)[0])
+    return clip_encoders.MP4.encode(frames, seconds, rate, *stored_video_options(*args)[0])
 
 
-encode_video.clips = clips.MP4._replace(encode=_encode_clips)  # type: ignore[attr-defined]
+encode_video.clips = clip_encoders.MP4._replace(encode=_encode_clips)  # type: ignore[attr-defined]
 
 
 def encode_audio(value: Any, *args: str) -> Encoded:
@@ -126,7 +126,7 @@ def encode_audio(value: Any, *args: str) -> Encoded:
     return encode_wav(value) if is_pair and np.asarray(value[0]).dtype.kind == 'f' else encode_flac(value)
 
 
-encode_audio.clips = clips.AUDIO  # type: ignore[attr-defined]
+encode_audio.clips = clip_encoders.AUDIO  # type: ignore[attr-defined]
 
 
 def _stored(value: Any, formats: tuple[str, ...], options: dict[str, Any]) -> Encoded | None:

@@ -19,7 +19,7 @@ import pytest
 import bags
 from bags.episodes import queued
 from bags.formats.audio import decode_opus
-from bags.formats.clips import MKV
+from bags.media.clip_encoders import MKV
 
 pytest.importorskip('av')
 

@@ -180,4 +180,10 @@ BY_FUNCTION = {
     audio.encode_flac: FLAC,
     audio.encode_opus: OPUS,
 }
-"""The clip encoder of each encoder of this package. Other encoders have it as their attribute `clips`."""
+"""The clip encoder of each encoder of `bags.formats`. Other encoders have it as their attribute `clips`."""
+
+
+def clip_encoder_of(encode: Callable[..., Any] | None) -> ClipEncoder | None:
+    """Returns what encodes single items as clips with the encoder of a type; None if it takes no items."""
+    own: ClipEncoder | None = getattr(encode, 'clips', None)
+    return own or next((found for known, found in BY_FUNCTION.items() if known is encode), None)
