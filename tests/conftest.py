@@ -47,6 +47,23 @@ def disk_path(disk):
     return Path(tempfile.mkdtemp(dir=disk))
 
 
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder with a file system of 4 MiB."""
+    path = tmp_path / 'disk'
+    path.mkdir()
+    try:
+        done = subprocess.run(
+            ['mount', '-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', str(path)], capture_output=True, check=False
+        )
+    except FileNotFoundError:
+        pytest.skip('no mount command')
+    if done.returncode:
+        pytest.skip(f'mounting is not permitted: {done.stderr.decode().strip()}')
+    yield path
+    subprocess.run(['umount', '-l', str(path)], check=True)
+
+
 @pytest.fixture(autouse=True)
 def _plain_scheduling():
     """Resets the scheduling policy: as root, libsvtav1 makes the thread and its children real-time."""
@@ -158,6 +175,18 @@ def fill(directory, rows, spec=SPEC, **options):
     return str(directory)
 
 
+def fill_up(path, leave=0):
+    """Fills a file system, except for some bytes."""
+    with open(path, 'wb', buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+    if leave:
+        os.truncate(path, max(0, os.path.getsize(path) - leave))
+
+
 def python(code, *args, stdin=None, wait=True, paths=()):
     """Runs Python code in a new process that can import the library, and packages in `paths`."""
     environment = {**os.environ, 'PYTHONPATH': os.pathsep.join(map(str, (*paths, ROOT)))}
@@ -186,6 +215,7 @@ def kit():
         to_bytes=to_bytes,
         encode_row=encode_row,
         fill=fill,
+        fill_up=fill_up,
         python=python,
     )
 

@@ -64,8 +64,10 @@ class ClipStream:
         self._last: ClipItem | None = None
 
     def takes(self, value: Any) -> bool:
-        """Returns whether a value is an item: an array of its number of dimensions. Others are clips."""
-        return hasattr(value, '__array_interface__') and np.ndim(value) in self._encoder.dimensions
+        """Returns whether a value is an item: an array, or tensor, of its dimensions. Others are clips."""
+        # Lazy values of media, which are clips, have `__array__` alone.
+        is_array = hasattr(value, '__array_interface__') or hasattr(value, '__dlpack__')
+        return is_array and np.ndim(value) in self._encoder.dimensions
 
     def item_of(self, values: Mapping[str, Any]) -> ClipItem:
         """Returns a copy of the item in the values of a call, with its time.
@@ -121,10 +123,12 @@ class ClipStream:
         except Exception as exc:
             raise self._error(f'clip {done}: {type(exc).__name__}: {exc}', is_item=False) from exc
 
-    def expect_no_items(self) -> None:
+    def expect_no_items(self, value: Any) -> None:
         """Raises EncodeError if there are items: a clip cannot follow them."""
-        if self.count:
-            raise self._error(f'expected no clip after {self.count} items that are not encoded')
+        if self._last is not None:
+            raise self._error(
+                f'expected {_form(self._last)}, as the items before, got {type(value).__name__}'
+            )
 
     def _error(self, detail: str, is_item: bool = True) -> EncodeError:
         return EncodeError(self.name, self._type.text, detail, self.count if is_item else None)

@@ -88,7 +88,7 @@ class QueuedEpisode(Episode):
         streams = self._streams
         taken = {name for name, value in items.items() if name in streams and streams[name].takes(value)}
         for name in items.keys() & streams.keys() - taken:
-            streams[name].expect_no_items()
+            streams[name].expect_no_items(items[name])
         call = self._encode({name: items[name] for name in items if name not in taken}, are_items=True)
         self._put(call, {name: streams[name].item_of(items) for name in taken})
 

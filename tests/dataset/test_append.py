@@ -2,9 +2,7 @@
 
 import io
 import math
-import os
 import random
-import subprocess
 
 import numpy as np
 import pytest
@@ -285,34 +283,6 @@ def test_ctrl_c_at_any_line_leaves_whole_datapoints(tmp_path, call):
 # Full disks.
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    path = tmp_path / 'disk'
-    path.mkdir()
-    try:
-        done = subprocess.run(
-            ['mount', '-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', str(path)], capture_output=True, check=False
-        )
-    except FileNotFoundError:
-        pytest.skip('no mount command')
-    if done.returncode:
-        pytest.skip(f'mounting is not permitted: {done.stderr.decode().strip()}')
-    yield path
-    subprocess.run(['umount', '-l', str(path)], check=True)
-
-
-def fill_up(path, leave=0):
-    """Fills a file system, except for some bytes."""
-    with open(path, 'wb', buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-        except OSError:
-            pass
-    if leave:
-        os.truncate(path, max(0, os.path.getsize(path) - leave))
-
-
 DISK = {'id': 'int(8)', 'text': 'utf8', 'words': 'utf8[]'}
 
 
@@ -330,7 +300,7 @@ def disk_row(index):
 @pytest.mark.parametrize('flush', [None, True, False])
 @pytest.mark.parametrize('compression', [(), ('text', 'words')])
 @pytest.mark.parametrize('leave', [0, 4096, 20_000])
-def test_a_full_disk(small_disk, kind, flush, compression, leave):
+def test_a_full_disk(small_disk, kit, kind, flush, compression, leave):
     options = {'compression': compression}
     make = bags.DatasetWriter
     if kind == 'sharded':
@@ -342,7 +312,7 @@ def test_a_full_disk(small_disk, kind, flush, compression, leave):
         writer.append(disk_row(done), True)
         done += 1
     for _ in range(2):
-        fill_up(ballast, leave)
+        kit.fill_up(ballast, leave)
         with pytest.raises(OSError) as caught:  # noqa: PT012 - which append fails is not known
             for _ in range(300):
                 assert writer.append(disk_row(done), flush) == done
@@ -369,7 +339,7 @@ def test_a_full_disk(small_disk, kind, flush, compression, leave):
 
 @pytest.mark.parametrize('kind', ['single', 'sharded'])
 @pytest.mark.parametrize('how', ['retry', 'resume', 'with'])
-def test_a_disk_that_is_full_at_close(small_disk, kind, how):
+def test_a_disk_that_is_full_at_close(small_disk, kit, kind, how):
     make = bags.DatasetWriter if kind == 'single' else bags.ShardedDatasetWriter
     path, ballast = small_disk / 'a', small_disk / 'ballast'
     rows = [{'id': index, 'words': ['x'] * 3} for index in range(3000)]
@@ -378,7 +348,7 @@ def test_a_disk_that_is_full_at_close(small_disk, kind, how):
     for row in rows:
         writer.append(row)
     writer.flush()
-    fill_up(ballast)
+    kit.fill_up(ballast)
     if how == 'with':
         with pytest.raises(OSError, match='space'), writer:
             pass
@@ -405,8 +375,8 @@ def test_a_disk_that_is_full_at_close(small_disk, kind, how):
     assert not list(small_disk.rglob('*.new'))
 
 
-def test_a_disk_that_is_full_at_the_start(small_disk):
-    fill_up(small_disk / 'ballast')
+def test_a_disk_that_is_full_at_the_start(small_disk, kit):
+    kit.fill_up(small_disk / 'ballast')
     with pytest.raises(OSError, match='space'):
         bags.DatasetWriter(small_disk / 'a', DISK)
     (small_disk / 'ballast').unlink()

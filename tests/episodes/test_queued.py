@@ -321,6 +321,126 @@ def test_an_episode_lies_in_one_shard(tmp_path):
     assert bags.open(tmp_path / 'x').item_counts(np.arange(3), 'frame').tolist() == [50] * 3
 
 
+def recovered(path):
+    """Recovers, and returns the datapoints that became of open episodes."""
+    return [each.partial for each in bags.recover(path) if each.partial is not None]
+
+
+@pytest.mark.parametrize('earlier', [0, 1])
+def test_a_disk_that_fills_up_keeps_what_was_flushed(earlier, small_disk, kit, writer_class):
+    path, ballast = small_disk / 'x', small_disk / 'ballast'
+
+    def record():
+        with writer_class(path, SPEC) as writer:
+            for _ in range(earlier):
+                writer.append({'task': 'whole', 'state': [state(7)], 'time': [1.0]})
+            with writer.begin({'task': 'cup'}, flush=0.01) as episode:
+                for number in range(100):
+                    episode.append({'state': state(number), 'time': float(number)})
+                episode.flush()
+                kit.fill_up(ballast)
+                for number in range(100, 20_000):
+                    episode.append({'state': state(number), 'time': float(number)})
+
+    with pytest.raises(OSError, match='space') as caught:
+        record()
+    assert str(caught.value.filename).startswith(str(path))
+    with bags.open(path) as dataset:
+        assert (len(dataset), dataset.unfinished) == (earlier, True)
+    with pytest.raises(OSError, match='space'):
+        bags.recover(path)
+    ballast.unlink()
+    assert recovered(path) == [earlier]
+    rows = content(path)
+    assert [row['task'] for row in rows] == ['whole'] * earlier + ['cup']
+    assert len(rows[-1]['state']) >= 100
+    assert len(rows[-1]['time']) >= 100
+    for name in ('state', 'time'):
+        assert rows[-1][name] == list(map(float, range(len(rows[-1][name]))))
+    assert bags.verify(path) == []
+
+
+def test_an_episode_that_a_full_disk_cannot_commit_is_kept(small_disk, kit, writer_class):
+    path, ballast = small_disk / 'x', small_disk / 'ballast'
+    writer = writer_class(path, SPEC)
+    episode = writer.begin({'task': 'cup'})
+    for number in range(100):
+        episode.append({'state': state(number), 'time': float(number)})
+    episode.flush()
+    kit.fill_up(ballast)
+    with pytest.raises(OSError, match='space'):
+        episode.commit()
+    assert episode.state == 'left'
+    with pytest.raises(ValueError, match='an error ended an episode'):
+        writer.begin()
+    ballast.unlink()
+    writer.close()
+    assert recovered(path) == [0]
+    assert content(path)[0]['state'] == list(map(float, range(100)))
+
+
+def test_a_full_disk_can_discard(small_disk, kit, writer_class):
+    path, ballast = small_disk / 'x', small_disk / 'ballast'
+    with writer_class(path, SPEC) as writer:
+        episode = writer.begin({'task': 'cup'})
+        for number in range(5000):
+            episode.append({'state': state(number), 'time': float(number)})
+        episode.flush()
+        kit.fill_up(ballast)
+        episode.discard()
+        ballast.unlink()
+        writer.append({'task': 'next', 'state': [], 'time': []})
+    assert [row['task'] for row in content(path)] == ['next']
+
+
+def test_others_cannot_write_while_an_episode_is_open(tmp_path, writer_class, kit):
+    path, spec = tmp_path / 'x', {'state': 'int(8)[]'}
+    with writer_class(path, spec) as writer, writer.begin() as episode:
+        for number in range(10):
+            episode.append({'state': number})
+        for other in [
+            lambda: writer_class(path, spec, resume=True),
+            lambda: writer_class(path, spec, mode='overwrite'),
+            lambda: bags.recover(path),
+            lambda: bags.recover(path, partial='drop'),
+        ]:
+            with pytest.raises(BlockingIOError, match='another writer'):
+                other()
+        code = (
+            f'import bags\ntry: bags.{writer_class.__name__}({str(path)!r}, {spec!r}, resume=True)\n'
+            'except BlockingIOError: print("refused")'
+        )
+        assert kit.python(code) == b'refused\n'
+        assert bags.verify(path) == []
+        episode.append({'state': 10})
+    assert bags.open(path)[0]['state'].tolist() == list(range(11))
+
+
+def test_an_open_episode_is_not_on_an_object_store(tmp_path, writer_class):
+    pytest.importorskip('fsspec')
+    path = f'memory://{tmp_path.name}/{writer_class.__name__}'
+    with writer_class(path, {'state': 'int(8)[]'}) as writer:
+        with writer.begin() as episode:
+            for number in range(10):
+                episode.append({'state': number})
+            episode.flush()
+            with pytest.raises(FileNotFoundError):
+                bags.open(path)
+        assert episode.index == 0
+    assert bags.open(path)[0]['state'].tolist() == list(range(10))
+
+    def record():
+        with writer_class(f'{path}2', {'state': 'int(8)[]'}) as writer, writer.begin() as episode:
+            episode.append({'state': 1})
+            episode.flush()
+            raise RuntimeError('the arm has hit the table')
+
+    with pytest.raises(RuntimeError, match='the arm'):
+        record()
+    with pytest.raises(FileNotFoundError):
+        bags.open(f'{path}2')
+
+
 # Against a model.
 
 
