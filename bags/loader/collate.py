@@ -12,12 +12,12 @@ import numpy.typing as npt
 from bags.dataset.batch import Ragged
 from bags.errors import StackError
 from bags.indexing import offsets_of
+from bags.loader.masks import Length, Masked, fill_of, pad_to_shape
 from bags.validation import at_least, item_count, no_field
 
 Array = npt.NDArray[Any]
 NUMBERS = (int, float, complex, np.generic)
 CollateField = Callable[[Any], Any] | Literal['pad', 'mask', 'stack', 'pack']
-Length = int | Sequence[int | None] | None
 
 
 class Padded(NamedTuple):
@@ -27,15 +27,6 @@ class Padded(NamedTuple):
     """Shape (B, length, *shape)."""
     lengths: npt.NDArray[np.int32]
     """Items of each sequence before padding, shape (B,)."""
-
-
-class Masked(NamedTuple):
-    """The arrays of a batch, filled up to one shape; in a batch, the mask is a column `NAME_mask`."""
-
-    values: Array
-    """Shape (B, *shape)."""
-    mask: npt.NDArray[np.bool_]
-    """Which elements are of an array and not padding, shape (B, *shape)."""
 
 
 class PackedSequences(NamedTuple):
@@ -110,7 +101,7 @@ def pad(column: Any, length: Length = None, *, value: Any = 0, multiple: int = 1
         return _columns(functools.partial(pad, **options), column)
     multiple = at_least('multiple', multiple, 1)
     if mask:
-        return _pad_arrays(column, length, value, multiple)
+        return pad_to_shape(column, length, value, multiple)
     length = None if length is None else item_count('length', length, 0)
     ragged = _as_ragged(column)
     lengths = ragged.lengths
@@ -119,75 +110,9 @@ def pad(column: Any, length: Length = None, *, value: Any = 0, multiple: int = 1
         where = f'at {int(lengths.argmax())} of the batch'
         raise ValueError(f'pad: expected sequences of at most {length} items, got {longest} {where}')
     width = -(-(longest if length is None else length) // multiple) * multiple
-    values = np.full((len(ragged), width, *ragged.values.shape[1:]), *_fill(ragged.values.dtype, value))
+    values = np.full((len(ragged), width, *ragged.values.shape[1:]), *fill_of(ragged.values.dtype, value))
     values[np.arange(width) < lengths[:, None]] = ragged.values
     return Padded(values, lengths.astype(np.int32))
-
-
-def _pad_arrays(column: Any, length: Length, value: Any, multiple: int) -> Masked:
-    groups = _by_shape(column)
-    shapes = [shape for shape in groups if 0 not in shape] or [*groups]
-    if len({*map(len, shapes)}) > 1:
-        raise StackError([None if each is None else np.shape(each) for each in column])
-    if () in groups:
-        raise TypeError('expected arrays, got single values')
-    given = [length] if length is None or isinstance(length, int | np.integer) else [*length]
-    given = [None if each is None else item_count('length', each, 0) for each in given]
-    depth = len(shapes[0]) if shapes else len(given)
-    if len(given) > depth:
-        raise ValueError(f'pad: length: expected at most {depth} numbers for these arrays, got {len(given)}')
-    given += [None] * (depth - len(given))
-    filled = {shape: groups[shape] for shape in shapes if 0 not in shape}
-    largest = tuple(map(max, zip(*filled, strict=True))) if filled else (0,) * depth
-    if any(wanted is not None and found > wanted for found, wanted in zip(largest, given, strict=True)):
-        text = f'({", ".join(str(each or "…") for each in given)}{"," * (depth == 1)})'
-        raise ValueError(f'pad: expected arrays of at most {text}, got some of {largest}')
-    shape = [found if wanted is None else wanted for found, wanted in zip(largest, given, strict=True)]
-    shape[0] = -(-shape[0] // multiple) * multiple
-    dtypes = {array.dtype for _, array in (filled or groups).values()}
-    dtype = np.result_type(*dtypes) if dtypes else np.dtype(float)
-    values = np.full((len(column), *shape), *_fill(dtype, value))
-    mask = np.zeros(values.shape, np.bool_)
-    for found, (rows, array) in filled.items():
-        there: Any = (rows, *map(slice, found))
-        values[there] = array
-        mask[there] = True
-    return Masked(values, mask)
-
-
-def _by_shape(column: Any) -> dict[tuple[int, ...], tuple[Any, Array]]:
-    """Returns the rows with arrays of each shape, and these as one array."""
-    if isinstance(column, np.ndarray):
-        return {column.shape[1:]: (slice(None), column)}
-    groups: dict[tuple[int, ...], tuple[list[int], list[Array]]] = {}
-    for row, each in enumerate(column):
-        if each is not None:
-            array = each if type(each) is np.ndarray else np.asarray(each)
-            rows, arrays = groups.setdefault(array.shape, ([], []))
-            rows.append(row)
-            arrays.append(array)
-    # Joining is faster than stacking.
-    return {
-        shape: (rows, np.concatenate(arrays).reshape(len(rows), *shape) if shape else np.stack(arrays))
-        for shape, (rows, arrays) in groups.items()
-    }
-
-
-def _fill(dtype: np.dtype[Any], value: Any) -> tuple[Array, np.dtype[Any]]:
-    """Returns a padding value, and the dtype of the array to fill.
-
-    Raises:
-        ValueError: The dtype cannot hold the value.
-    """
-    fill = np.asarray('' if dtype.kind in 'SU' and value == 0 else value)
-    try:
-        with np.errstate(invalid='ignore'):
-            held = fill.astype(dtype)
-    except (TypeError, ValueError):  # A text or None where numbers are expected.
-        held = None
-    if held is None or (dtype.kind in 'biuSU' and not np.array_equal(held, fill)):
-        raise ValueError(f'pad: expected a value that {dtype} can hold, got {value!r:.80}')
-    return fill, dtype
 
 
 @overload

@@ -203,10 +203,9 @@ def _numeric_fields(dataset: Dataset, fields: Any) -> list[str]:
     found = []
     for name in chosen:
         field_type = dataset.types[name]
-        if field_type.word in (*IMAGE_WORDS, *VIDEO_WORDS) or _dtype_of(field_type) is not None:
+        is_one = field_type.word in (*IMAGE_WORDS, *VIDEO_WORDS) or _dtype_of(field_type) is not None
+        if is_one or (fields is not None and _element_of(field_type) is not None):
             found.append(name)
-        elif fields is not None and field_type.word == 'array' and _element_of(field_type) is not None:
-            found.append(name)  # Of a varying length; the values that are read have to be of one shape.
         elif fields is not None:
             raise TypeError(
                 f'statistics: field {name!r} of type {field_type.text} has no numbers of one shape'

@@ -1,0 +1,96 @@
+"""Pads arrays of different shapes to one, with a mask of their elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bags.errors import StackError
+from bags.validation import item_count
+
+Array = npt.NDArray[Any]
+Length = int | Sequence[int | None] | None
+"""The length of the first dimension, or of all; None for that of the largest array."""
+
+
+class Masked(NamedTuple):
+    """The arrays of a batch, filled up to one shape; in a batch, the mask is a column `NAME_mask`."""
+
+    values: Array
+    """Shape (B, *shape)."""
+    mask: npt.NDArray[np.bool_]
+    """Which elements are of an array and not padding, shape (B, *shape)."""
+
+
+def pad_to_shape(column: Any, length: Length, value: Any, multiple: int) -> Masked:
+    """Pads the arrays of a column to one shape; the arguments are those of `bags.pad`.
+
+    Raises:
+        StackError, TypeError, ValueError: As `bags.pad`.
+    """
+    groups = _by_shape(column)
+    shapes = [shape for shape in groups if 0 not in shape] or [*groups]
+    if len({*map(len, shapes)}) > 1:
+        raise StackError([None if each is None else np.shape(each) for each in column])
+    if () in groups:
+        raise TypeError('expected arrays, got single values')
+    given = [length] if length is None or isinstance(length, int | np.integer) else [*length]
+    given = [None if each is None else item_count('length', each, 0) for each in given]
+    depth = len(shapes[0]) if shapes else len(given)
+    if len(given) > depth:
+        raise ValueError(f'pad: length: expected at most {depth} numbers for these arrays, got {len(given)}')
+    given += [None] * (depth - len(given))
+    filled = {shape: groups[shape] for shape in shapes if 0 not in shape}
+    largest = tuple(map(max, zip(*filled, strict=True))) if filled else (0,) * depth
+    if any(wanted is not None and found > wanted for found, wanted in zip(largest, given, strict=True)):
+        text = f'({", ".join(str(each or "…") for each in given)}{"," * (depth == 1)})'
+        raise ValueError(f'pad: expected arrays of at most {text}, got some of {largest}')
+    shape = [found if wanted is None else wanted for found, wanted in zip(largest, given, strict=True)]
+    shape[0] = -(-shape[0] // multiple) * multiple
+    dtypes = {array.dtype for _, array in (filled or groups).values()}
+    dtype = np.result_type(*dtypes) if dtypes else np.dtype(float)
+    values = np.full((len(column), *shape), *fill_of(dtype, value))
+    mask = np.zeros(values.shape, np.bool_)
+    for found, (rows, array) in filled.items():
+        there: Any = (rows, *map(slice, found))
+        values[there] = array
+        mask[there] = True
+    return Masked(values, mask)
+
+
+def _by_shape(column: Any) -> dict[tuple[int, ...], tuple[Any, Array]]:
+    """Returns the rows with arrays of each shape, and these as one array."""
+    if isinstance(column, np.ndarray):
+        return {column.shape[1:]: (slice(None), column)}
+    groups: dict[tuple[int, ...], tuple[list[int], list[Array]]] = {}
+    for row, each in enumerate(column):
+        if each is not None:
+            array = each if type(each) is np.ndarray else np.asarray(each)
+            rows, arrays = groups.setdefault(array.shape, ([], []))
+            rows.append(row)
+            arrays.append(array)
+    # Joining is faster than stacking.
+    return {
+        shape: (rows, np.concatenate(arrays).reshape(len(rows), *shape) if shape else np.stack(arrays))
+        for shape, (rows, arrays) in groups.items()
+    }
+
+
+def fill_of(dtype: np.dtype[Any], value: Any) -> tuple[Array, np.dtype[Any]]:
+    """Returns a padding value, and the dtype of the array to fill.
+
+    Raises:
+        ValueError: The dtype cannot hold the value.
+    """
+    fill = np.asarray('' if dtype.kind in 'SU' and value == 0 else value)
+    try:
+        with np.errstate(invalid='ignore'):
+            held = fill.astype(dtype)
+    except (TypeError, ValueError):  # A text or None where numbers are expected.
+        held = None
+    if held is None or (dtype.kind in 'biuSU' and not np.array_equal(held, fill)):
+        raise ValueError(f'pad: expected a value that {dtype} can hold, got {value!r:.80}')
+    return fill, dtype
