@@ -172,7 +172,8 @@ class Samples:
                 f'lerobot: field {name!r}: expected pictures of colours, uint8 (H, W, C), got '
                 f'{pixels.dtype} {pixels.shape[1:]}'
             )
-        pictures = torch.tensor(pixels).permute(0, 3, 1, 2)
-        if self._return_uint8 and is_video:
-            return pictures.contiguous()
-        return pictures.to(torch.float32, memory_format=torch.contiguous_format).div_(255)
+        # By NumPy: threads of PyTorch take longer for a frame, most of all in workers.
+        pictures = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
+        if not (self._return_uint8 and is_video):
+            pictures = np.divide(pictures, np.float32(255), dtype=np.float32)
+        return torch.from_numpy(pictures)

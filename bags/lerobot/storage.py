@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from bags.authoring.copy import copy
 from bags.dataset.base import Dataset, check_dataset
@@ -18,6 +18,7 @@ from bags.interop.lerobot_meta import write_meta
 from bags.interop.target import Target
 from bags.lerobot.metadata import Metadata
 from bags.runs.written import Written
+from bags.storage import Durability
 from bags.storage.urls import plain_path
 
 FORMAT = 'bags'
@@ -46,6 +47,7 @@ def export(
     *,
     fields: Fields = None,
     progress: bool | None = None,
+    durability: Durability | int | Literal['none', 'close', 'flush'] = Durability.CLOSE,
 ) -> Written:
     """Writes the episodes of a dataset to bags, beside the meta/ that LeRobot reads.
 
@@ -58,6 +60,7 @@ def export(
         target: A folder, which must be new or empty.
         fields: Names of fields; all unless given.
         progress: Show a bar: True, False, or None for on terminals.
+        durability: As in `bags.export`.
 
     Raises:
         FileExistsError: The folder is not empty.
@@ -74,17 +77,18 @@ def export(
     opened = plain_path(dataset)
     if not isinstance(opened, Dataset):
         with open_dataset(opened) as found:
-            return export(found, target, fields=fields, progress=progress)
+            return export(found, target, fields=fields, progress=progress, durability=durability)
     check_dataset('export', opened)
     names = select_whole(fields, opened.types, 'export')
     Metadata(opened.select(range(len(opened)), names))  # Raises before anything is written.
+    kept = Durability(durability)  # type: ignore[arg-type]
     facts: dict[str, Any] = {
         'format': 'lerobot',
         'extension': FORMAT,
         'spec': {n: opened.spec[n] for n in names},
     }
-    with Target(target, None, facts, lambda: fingerprint(opened, names)) as folder:
-        done = copy(opened, f'{folder.path}/{BAGS_FOLDER}', fields=names, progress=progress)
+    with Target(target, None, facts, lambda: fingerprint(opened, names), durability=kept) as folder:
+        done = copy(opened, f'{folder.path}/{BAGS_FOLDER}', fields=names, progress=progress, durability=kept)
         with open_dataset(f'{folder.path}/{BAGS_FOLDER}') as copied:
             meta = Metadata(copied)
             features = {

@@ -63,6 +63,7 @@ def test_options_have_the_names_of_keywords(name):
     selection = {'rows', 'fields', 'drop_field', 'rename'}
     of_open = {'cache', 'cache_size', 'links'}
     only_here = {'json', 'dry_run', 'each', 'browser', 'export', 'with_data', 'copy'}
+    only_here |= {'storage'}  # Another function: `bags.lerobot.export`.
     parameters = inspect.signature(commands()[name]).parameters.values()
     options = {each.name for each in parameters if each.default is not each.empty}
     assert options - selection - of_open - only_here <= keywords(function)
@@ -491,6 +492,17 @@ def test_an_export_is_replaced_and_notes_of_an_import_are_printed(work, run):
     check_line(run('import', 'tars', 'other', code=1), 'is an unfinished export')
     refused = '--resume continues it, --mode overwrite replaces it'
     check_line(run('export', 'dataset', 'tars', code=1), refused)
+
+
+def test_an_export_in_bags_for_lerobot(work, run):
+    with bags.DatasetWriter('arm', {'state': 'float(4)[]', 'task': 'utf8'}, metadata={'fps': 10}) as writer:
+        writer.append({'state': [1, 2, 3], 'task': 'wave'})
+    refused = '--storage bags: expected --format lerobot, without --key, --resume or --mode'
+    assert refused in run('export', 'arm', 'out', '--storage', 'bags', code=2).stderr
+    run('export', 'arm', 'out', '--format', 'lerobot', '--storage', 'bags')
+    info = json.loads((work / 'out/meta/info.json').read_text())
+    assert (info['storage_format'], info['total_frames']) == ('bags', 3)
+    assert bags.open(work / 'out/bags')[0]['task'] == 'wave'
 
 
 def test_files_are_adopted(run, tmp_path):

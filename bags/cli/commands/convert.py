@@ -215,7 +215,7 @@ def export(
                 raise UsageError(
                     '--storage bags: expected --format lerobot, without --key, --resume or --mode'
                 )
-            done = bags.lerobot.export(dataset, target, fields=names)
+            done = bags.lerobot.export(dataset, target, fields=names, durability=durability)
         else:
             done = bags.export(
                 dataset,
