@@ -224,8 +224,8 @@ def _check_boxes(data: Sliceable) -> set[bytes]:
 
 
 def _check_movie(data: Sliceable) -> None:
-    if b'moov' not in _check_boxes(data):
-        raise struct.error  # The header, which many programs write last.
+    if b'moov' not in _check_boxes(data):  # Many programs write it last.
+        raise ValueError('expected a header (moov) in the MP4, got none: it was not written to its end')
 
 
 def box_header(data: Buffer, start: int, rest: int) -> tuple[bytes, int, int]:

@@ -24,7 +24,8 @@ from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, fields_of_media, ty
 from bags.interop.formats import FORMATS as SOURCES
 from bags.interop.ignored_files import matches
 from bags.interop.source import RECORD_ENCODERS, Source
-from bags.links.sources import OpenedLink
+from bags.links.link import Link
+from bags.links.sources import LinkOpener, OpenedLink
 from bags.media.encoders import AUDIO_FORMATS, VIDEO_FORMATS
 
 BESIDE = {name: each for name, each in SOURCES.items() if each.has_keys}
@@ -233,6 +234,22 @@ def is_stored_as_is(field_type: FieldType) -> bool:
     if field_type.word in ('video', 'audio'):
         return not field_type.args  # Others get another container.
     return field_type.word not in (*_NUMBERS, 'array')
+
+
+def open_unchanged(opener: LinkOpener, path: str, size: int | None) -> OpenedLink:
+    """Returns a link to a whole file, whose parts were located when it had `size` bytes.
+
+    Raises:
+        SourceError: It has another size now, or cannot be opened.
+    """
+    try:
+        found = opener.open(Link(path))
+    except (OSError, ValueError) as exc:
+        raise SourceError(path, f'cannot be linked: {exc}') from exc
+    if len(found) != size:
+        detail = f'expected {size} bytes, got {len(found)}: it has changed since it was opened'
+        raise SourceError(path, detail)
+    return found
 
 
 def checked_link(name: str, word: str, link: OpenedLink, format: str = '') -> OpenedLink:

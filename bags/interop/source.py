@@ -223,23 +223,27 @@ def _list_local(root: str) -> tuple[list[str], list[str]]:
     files, others, pending = [], [], ['']
     while pending:
         above = pending.pop()
-        is_empty = True
-        with (
-            contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError),
-            os.scandir(f'{root}/{above}') as entries,
-        ):
-            for entry in entries:
-                is_empty = False
-                if entry.is_dir(follow_symlinks=False):
-                    pending.append(f'{above}{entry.name}/')
-                elif entry.is_file(follow_symlinks=False) or (
-                    entry.is_symlink() and not os.path.isdir(entry.path)
-                ):
-                    files.append(above + entry.name)
-                else:
-                    others.append(above + entry.name)
+        is_empty, name = True, above[:-1]
+        try:
+            with os.scandir(f'{root}/{above}') as entries:
+                for entry in entries:
+                    is_empty = False
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(f'{above}{entry.name}/')
+                    elif entry.is_file(follow_symlinks=False) or (
+                        entry.is_symlink() and not os.path.isdir(entry.path)
+                    ):
+                        files.append(above + entry.name)
+                    else:
+                        others.append(above + entry.name)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except PermissionError:
+            if not above:
+                raise
+            name += ' (permission denied)'
         if is_empty and above:
-            others.append(above[:-1])
+            others.append(name)
     return sorted(files), sorted(others)
 
 

@@ -28,12 +28,12 @@ from bags.interop.files import (
     checked_value,
     group_exported,
     is_transport_stream,
+    open_unchanged,
 )
 from bags.interop.ignored_files import is_beside, is_hidden
 from bags.interop.metadata import INTEGER, NAMES, Metadata, join, read_metadata
-from bags.interop.source import Collecting, check_expanded, list_paths, list_some
+from bags.interop.source import Collecting, check_expanded, list_paths, list_some, reading
 from bags.interop.tar_files import Content, Stored, Tar, content_size
-from bags.links.link import Link
 
 Member = tuple[str, str, str, Content]
 """A file of a tar: the key of its datapoint, the rest of its name, its name, and its content."""
@@ -237,16 +237,10 @@ class TarSource(FileSource):
         """Returns a link to a file, or its content if it is not in the tar as it is."""
         if not isinstance(content, Stored) or content.parts is not None:
             return checked_value(name, word, tar.read(content))
-        try:
-            link = self.opener.open(Link(tar.path, content.start, content.size))
-            if link.entry.size == tar.size:
-                return checked_link(name, word, link, content.format)
-            detail = f'expected {tar.size} bytes, got {link.entry.size}: it has changed since it was opened'
-        except (OSError, ValueError) as exc:
-            if isinstance(exc, SourceError):
-                raise
-            detail = f'cannot be linked: {exc}'
-        raise SourceError(tar.path, detail)
+        whole = open_unchanged(self.opener, tar.path, tar.size)
+        with reading(tar.path, 'tar'):
+            link = whole.part(content.start, content.start + content.size)
+        return checked_link(name, word, link, content.format)
 
     def linkable(self) -> dict[str, float | str]:
         compressed = [path for path, tar in self._open.items() if tar.is_compressed]

@@ -12,10 +12,9 @@ from typing import Any, BinaryIO, cast
 
 from bags.errors import SourceError
 from bags.formats.signatures import HEAD_BYTES
-from bags.interop.files import checked_link, checked_value
+from bags.interop.files import checked_link, checked_value, open_unchanged
 from bags.interop.records import open_file, path_beside, read_range
 from bags.interop.source import check_claim, check_expanded, reading
-from bags.links.link import Link
 from bags.links.sources import LinkOpener
 from bags.storage import File, Hints, store_for
 from bags.storage.range_file import PositionedFile
@@ -98,10 +97,7 @@ class Zip:
             return self.read(name, word)
         with self._naming(name):
             _check_supported(member)
-            whole = opener.open(Link(self.root))
-            if whole.entry.size != self._size:
-                detail = f'expected {self._size} bytes, got {whole.entry.size}'
-                raise SourceError(self.root, f'{detail}: it has changed since it was opened')
+            whole = open_unchanged(opener, self.root, self._size)
             around = whole.part(member.header_offset, self._stops[name])
             around = around.read_ahead(_header_bytes(member) + HEAD_BYTES)
             start = self._start(name, bytes(around[: _header_bytes(member)]))

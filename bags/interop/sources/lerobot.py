@@ -6,6 +6,7 @@ videos, from which an episode is copied without decoding it, or to which it is l
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import re
@@ -20,10 +21,10 @@ from bags.formats.pixels import PixelOptions
 from bags.formats.videos import encode_mp4
 from bags.interop.arrays import type_of_arrays
 from bags.interop.arrow_files import open_table
+from bags.interop.files import open_unchanged
 from bags.interop.lerobot_frames import TOLERANCE, Part, find_frames
 from bags.interop.records import read_json, size_of
 from bags.interop.source import Damaged, Source, find_filesystem, name_fields, reading
-from bags.links.link import Link
 from bags.links.sources import OpenedLink
 from bags.media.remux import copy_frames
 from bags.media.video_decoder import VideoDecoder, open_video
@@ -226,23 +227,23 @@ class LeRobotSource(Source):
         """Returns a link to the frames of an episode in a video file."""
         where = path if 'file' in self._fs.protocol else self._fs.unstrip_protocol(path)
         with reading(path, f'video of episode {number}'):
-            known, frames = self._frames_of(path, name, number)
+            known, size, frames = self._frames_of(path, name, number)
             is_whole = len(known.timeline) == len(frames)
             part = None if is_whole or not frames else (frames.start, frames.stop)
-            return self.opener.open(Link(where, frames=part))
+            return dataclasses.replace(open_unchanged(self.opener, where, size), frames=part)
 
-    def _frames_of(self, path: str, name: str, number: int) -> tuple[VideoDecoder, range]:
-        """Returns the video of a file, whose header threads read once, and the frames of an episode.
+    def _frames_of(self, path: str, name: str, number: int) -> tuple[VideoDecoder, int, range]:
+        """Returns the video of a file, which threads parse once, its bytes, and the frames of an episode.
 
         Raises:
             ValueError: They are not in the file.
         """
         with self._opening.setdefault(path, threading.Lock()):
-            known, ranges = self._videos(path, name)
+            known, size, ranges = self._videos(path, name)
         found = ranges[number]
         if isinstance(found, str):
             raise ValueError(found)
-        return known, found
+        return known, size, found
 
     def _video(self, name: str, entry: Episode) -> bytes | str | OpenedLink:
         """Returns the video of an episode: the path of its file, a part of it, or a link to that."""
@@ -251,7 +252,7 @@ class LeRobotSource(Source):
         if self._fields[name] in self.linked:
             return self._link(path, name, entry.number)
         with reading(path, f'video of episode {entry.number}'), self._fs.open(path, 'rb') as file:
-            known, found = self._frames_of(path, name, entry.number)
+            known, _, found = self._frames_of(path, name, entry.number)
             if len(known.timeline) == len(found):
                 return path if 'file' in self._fs.protocol else self._fs.cat_file(path)
             why = 'it does not begin at a key frame'
@@ -282,10 +283,11 @@ class LeRobotSource(Source):
             found.setdefault(path, []).append(Part(facts['episode_index'], facts['length'], *times))
         return found
 
-    def _open_video(self, path: str, name: str) -> tuple[VideoDecoder, dict[int, range | str]]:
-        """Opens a video file; returns the frames of each episode too, or why there are none."""
+    def _open_video(self, path: str, name: str) -> tuple[VideoDecoder, int, dict[int, range | str]]:
+        """Opens a video file; returns its bytes, and the frames of each episode, or why there are none."""
         with self._fs.open(path, 'rb') as file:
             decoder = open_video(file)
+            size = file.seek(0, 2)
         times = decoder.timeline.seconds(decoder.timeline.ticks)
         parts = self._parts(name)[path]
         ranges = find_frames(times, parts, self._info['fps'])
@@ -299,7 +301,7 @@ class LeRobotSource(Source):
                         'are counted, as the file has as many as its episodes'
                     )
                     break  # One note for each file.
-        return decoder, ranges
+        return decoder, size, ranges
 
 
 def _in_order(rows: pa.Table, number: int, count: int) -> pa.Table:

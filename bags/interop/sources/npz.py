@@ -16,11 +16,10 @@ import numpy as np
 
 from bags.dataset.spec import FieldType, parse_type
 from bags.interop.arrays import ArraySource
-from bags.interop.files import read_npy_header
+from bags.interop.files import open_unchanged, read_npy_header
 from bags.interop.records import open_file
 from bags.interop.source import check_claim, reading
 from bags.interop.zip_files import LOCAL_SIZES, check_zip
-from bags.links.link import Link
 
 
 class NpzSource(ArraySource):
@@ -49,7 +48,7 @@ class NpzSource(ArraySource):
             for member in members:
                 name = member.filename.removesuffix('.npy')
                 if name != member.filename:
-                    found[name] = _open_member(archive, name)
+                    found[name] = _open_member(archive, name, stored)
                 elif not member.is_dir():
                     note = f'{member.filename!r} is left out: it is no .npy file'
                     if note not in self.notes:
@@ -63,7 +62,7 @@ class NpzSource(ArraySource):
         field_type = parse_type(self.spec[field])
         if field not in self.linked or not isinstance(array, _Member) or not array.has_records_of(field_type):
             return None
-        whole = self.opener.open(Link(record))
+        whole = open_unchanged(self.opener, record, array.archive_size)
         names = LOCAL_SIZES.unpack(bytes(whole[array.header : array.header + LOCAL_SIZES.size]))
         start = array.header + LOCAL_SIZES.size + sum(names) + array.start
         rows = array.shape[0] if field_type.sequence else 1
@@ -75,10 +74,10 @@ class NpzSource(ArraySource):
 open_source = NpzSource
 
 
-def _open_member(archive: zipfile.ZipFile, name: str) -> _Member | Exception:
+def _open_member(archive: zipfile.ZipFile, name: str, size: int) -> _Member | Exception:
     """Returns an array, or the reason why it cannot be read."""
     try:
-        return _Member(archive, name)
+        return _Member(archive, name, size)
     except ValueError as exc:
         return exc
 
@@ -86,8 +85,8 @@ def _open_member(archive: zipfile.ZipFile, name: str) -> _Member | Exception:
 class _Member:
     """An array in a file, whose rows are read in order if it is stored in C order."""
 
-    def __init__(self, archive: zipfile.ZipFile, name: str) -> None:
-        self._archive, self._name = archive, name
+    def __init__(self, archive: zipfile.ZipFile, name: str, size: int) -> None:
+        self._archive, self._name, self.archive_size = archive, name, size
         self._file: Any = None
         with archive.open(f'{name}.npy') as file:
             info = archive.getinfo(f'{name}.npy')
