@@ -95,7 +95,7 @@ function Viewer({dataset}: {dataset: Dataset}) {
         ? <DatapointPage dataset={dataset} route={route} rows={rows} marking={marking} />
         : route.view === 'datapoint' ? <p class="notice" role="alert">There is no datapoint {route.at}: there are {dataset.length}.</p>
           : route.view === 'fields' ? <FieldsPage dataset={dataset} />
-            : !rows && filtered.state !== 'ready' ? <p class="notice">{filtered.state === 'loading' ? 'Reading …' : 'No datapoints are shown, as the filter was not applied.'}</p>
+            : (route.filter || route.sort) && filtered.state !== 'ready' ? <p class="notice">{filtered.state === 'loading' ? 'Reading …' : 'No datapoints are shown, as the filter was not applied.'}</p>
               : <Grid dataset={dataset} route={route} rows={rows} marks={marks} toggleMark={toggle} />}
       <Traffic dataset={dataset} />
     </div>

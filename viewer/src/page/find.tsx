@@ -66,7 +66,7 @@ export function FilterBox({dataset, text, busy, wrong}: Props) {
       <input ref={input} value={draft} onInput={onEdit} onClick={onEdit} onKeyDown={onKey} onBlur={() => setOpen(false)}
         aria-label="Filter" autocomplete="off" spellcheck={false} class={wrong ? 'wrong' : ''} aria-invalid={wrong}
         role="combobox" aria-expanded={shown} aria-controls="completions" aria-autocomplete="list" aria-activedescendant={shown && chosen >= 0 ? `completion-${chosen}` : undefined}
-        placeholder="Search, or a condition: label == owl and len(words) > 3" />
+        placeholder="Search, or as label == owl and score > 0.5" />
       <ul id="completions" class="completions" role="listbox" aria-label="Completions" hidden={!shown}>
         {shown && options.map((option, i) => (
           <li key={option} id={`completion-${i}`} role="option" aria-selected={i === chosen} onMouseDown={event => { event.preventDefault(); take(option); }}>{option}</li>))}
