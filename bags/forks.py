@@ -21,7 +21,7 @@ from typing import Any
 
 PACKAGES = sys.stdlib_module_names | {
     'PIL', 'adlfs', 'aiobotocore', 'aiohttp', 'apache_beam', 'array_record', 'av', 'bags', 'botocore',
-    'fsspec', 'gcsfs', 'google', 'google_crc32c', 'grain', 'h5py', 'huggingface_hub', 'jax', 'lz4',
+    'fsspec', 'gcsfs', 'google', 'google_crc32c', 'grain', 'h5py', 'huggingface_hub', 'jax', 'lerobot', 'lz4',
     'ml_dtypes', 'msgpack', 'numcodecs', 'numpy', 'obstore', 'pyarrow', 'ray', 'rich', 'rosbags',
     's3fs', 'simplejpeg', 'torch', 'typer', 'xxhash', 'zarr', 'zstandard',
 }  # fmt: skip
