@@ -1,13 +1,12 @@
 """Writes `tests/golden/lerobot_adopted`: LeRobot 3 datasets and what LeRobot's class returns of them.
 
-    pip install lerobot==0.4.4 torch 'av==15.*'            # Python 3.11
-    python -m tests.sequences.make_lerobot_adopted
+    make .venv-lerobot/ready
+    .venv-lerobot/bin/python -m tests.sequences.make_lerobot_adopted
 
 Each dataset has many episodes in one video file a camera. The golden ones are recorded by LeRobot; those of
 `VARIANTS` have videos that are encoded again as a whole, so that episodes begin between key frames.
 """
 
-import os
 import shutil
 from pathlib import Path
 
@@ -139,6 +138,6 @@ def main():
 
 
 if __name__ == '__main__':
-    os.environ['HF_HUB_OFFLINE'] = '1'
-    os.environ['HF_DATASETS_OFFLINE'] = '1'
+    import tests.lerobot.recordings  # noqa: F401 - imports lerobot without what torchvision lacks.
+
     main()

@@ -1,23 +1,12 @@
-"""LeRobot 3 datasets that are adopted, beside LeRobot's class, which reads the same files here.
-
-Skipped without lerobot 0.4.4, which needs older packages than the other adapters: a PyAV before 16. Run in an
-environment of it, absl-py, and bags with images and video: `python -m pytest tests/adapters/test_lerobot.py`.
-"""
+"""Adopted recordings of LeRobot: frames and windows are those of its class, in all codecs."""
 
 import numpy as np
 import pytest
 
 import bags
+from tests.lerobot.recordings import LeRobotDataset
 from tests.sequences.make_lerobot_adopted import VARIANTS, add_episodes, encode_again, read, record
 from tests.sequences.test_lerobot_adopted import check_adopted
-
-lerobot_dataset = pytest.importorskip('lerobot.datasets.lerobot_dataset')
-
-
-@pytest.fixture(autouse=True)
-def offline(monkeypatch, tmp_path):
-    monkeypatch.setenv('HF_HUB_OFFLINE', '1')
-    monkeypatch.setattr('datasets.config.HF_DATASETS_CACHE', tmp_path / 'cache')
 
 
 @pytest.mark.parametrize('codec', ['h264', 'libsvtav1'])  # By default, HEVC has open groups.
@@ -38,7 +27,7 @@ def test_a_recording_that_is_resumed(tmp_path):
     record(root, 'h264', (5, 8))
     bags.convert(root, tmp_path / 'index', link=True, update=True)
     for first in (2, 4):
-        dataset = lerobot_dataset.LeRobotDataset('golden/sample', root, vcodec='h264', video_backend='pyav')
+        dataset = LeRobotDataset('golden/sample', root, vcodec='h264', video_backend='pyav')
         add_episodes(dataset, (3, 6), first)
         dataset.finalize()
         done = bags.convert(root, tmp_path / 'index', link=True, update=True)
@@ -51,6 +40,6 @@ def test_a_recording_that_is_resumed(tmp_path):
         assert not anew.diff(index).changed
         assert len(anew) == len(index) == 6
         found = [row['observation.images.front'][:] for row in index]
-    samples = lerobot_dataset.LeRobotDataset('golden/sample', root, video_backend='pyav')
+    samples = LeRobotDataset('golden/sample', root, video_backend='pyav')
     shown = [np.asarray(samples[n]['observation.images.front']) * 255 for n in range(len(samples))]
     assert np.array_equal(np.concatenate(found), np.rint(np.moveaxis(shown, 1, -1)))
