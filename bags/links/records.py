@@ -241,7 +241,8 @@ class LinkedRecords(StoredRecords):
         except ValueError as exc:
             if isinstance(exc, BagsError):
                 raise
-            raise DecodeError(self.field, index, self._type.text, str(exc), self.path) from exc
+            detail = f'{exc}; bags.copy(link=True) keeps the link to them'
+            raise DecodeError(self.field, index, self._type.text, detail, self.path) from exc
 
     def record(self, index: int) -> bytes:
         return bytes(self._read_one(index, False))
