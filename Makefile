@@ -16,7 +16,7 @@ STRACE := [ "$$(uname)" != Linux ] || command -v strace > /dev/null || tools/deb
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint format slow campaigns demo bench bench-remote bench-tables docs flows layers notebooks pictures test-adapters test-lerobot test-av15 test-cloud test-freethreaded fuzz viewer test-viewer dist clean
+.PHONY: help test lint format slow campaigns demo bench bench-remote bench-tables docs flows layers notebooks pictures test-adapters test-lerobot test-oldest test-cloud test-freethreaded fuzz viewer test-viewer dist clean
 
 help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -81,8 +81,8 @@ test-lerobot: .venv-lerobot/ready ## the tests of bags.lerobot beside LeRobot 0.
 	.venv-lerobot/bin/python -m pytest -n 2 --dist loadfile -m 'not campaign' tests/lerobot $(ARGS)
 
 # lerobot asks for av before 16.
-test-av15: .venv-av15/ready ## the tests of media and formats with the oldest PyAV that is supported
-	.venv-av15/bin/python -m pytest -n auto --maxprocesses 8 -m 'not campaign' tests/media tests/formats $(ARGS)
+test-oldest: .venv-oldest/ready ## the tests of media, formats and pushes with the oldest PyAV and huggingface_hub that are supported
+	.venv-oldest/bin/python -m pytest -n auto --maxprocesses 8 -m 'not campaign' tests/media tests/formats tests/interop/test_push.py $(ARGS)
 
 # Without the formats, which use no threads, and what needs packages that have no wheels for it, such as PyAV.
 test-freethreaded: .venv-freethreaded/ready ## the tests on CPython 3.13t, which is built first (FREETHREADED=path uses another)
@@ -125,7 +125,7 @@ layers: .venv/ready ## writes the packages and modules into CONTRIBUTING.md
 	$(BIN)/python -m tests.test_contributing
 
 clean: ## removes environments, caches and outputs
-	rm -rf .venv .venv-adapters .venv-av15 .venv-bench .venv-demo .venv-docs .venv-freethreaded .venv-fuzz .venv-lerobot .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist out
+	rm -rf .venv .venv-adapters .venv-oldest .venv-bench .venv-demo .venv-docs .venv-freethreaded .venv-fuzz .venv-lerobot .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist out
 	rm -rf viewer/node_modules viewer/tests/out bags/viewer/static
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
@@ -171,10 +171,10 @@ clean: ## removes environments, caches and outputs
 	@.venv-fuzz/bin/python $(PIP) -e '.[arrow,images,video]' atheris
 	@touch $@
 
-.venv-av15/ready: pyproject.toml
-	@echo 'making .venv-av15'
-	@$(PYTHON) -m venv --clear .venv-av15
-	@.venv-av15/bin/python $(PIP) -e '.[images,video]' 'av==15.1.*' granular hypothesis pytest pytest-xdist
+.venv-oldest/ready: pyproject.toml
+	@echo 'making .venv-oldest'
+	@$(PYTHON) -m venv --clear .venv-oldest
+	@.venv-oldest/bin/python $(PIP) -e '.[images,video,hf]' 'av==15.1.*' 'huggingface_hub==0.35.*' granular hypothesis pytest pytest-xdist
 	@touch $@
 
 .venv-docs/ready: docs/requirements.txt

@@ -78,7 +78,7 @@ class FsspecClient(ObjectClient):
         elif 'gs' in protocols and hasattr(filesystem, 'call'):
             self.version_type = 'generation'
             self.hashed_part_size = self.max_object_size  # The checksum is of the whole object.
-        elif 'http' in protocols and hasattr(filesystem, 'set_session'):
+        elif not {'http', 'https'}.isdisjoint(protocols) and hasattr(filesystem, 'set_session'):
             self.version_type, self.is_web, self.can_list = 'web', True, False
         else:
             self.version_type = 'info'
