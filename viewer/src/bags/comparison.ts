@@ -1,4 +1,4 @@
-// What conditions test of a datapoint: comparisons of fields and constants, and words in its texts. As bags/dataset/comparison.py.
+// What conditions test of a datapoint: comparisons of fields and constants, and words in its texts. As in bags/conditions.
 
 import type {FieldFacts} from './dataset';
 import type {FieldType, Spec} from './spec';
