@@ -161,7 +161,7 @@ clean: ## removes environments, caches and outputs
 .venv-lerobot/ready: pyproject.toml tests/lerobot/requirements.txt
 	@echo 'making .venv-lerobot'
 	@$(PYTHON) -m venv --clear .venv-lerobot
-	@.venv-lerobot/bin/python $(PIP) -e '.[images,video,s3]' -r tests/lerobot/requirements.txt
+	@.venv-lerobot/bin/python $(PIP) -e '.[images,video]' -r tests/lerobot/requirements.txt
 	@.venv-lerobot/bin/python $(PIP) --no-deps lerobot==0.4.4 torchvision==0.25.0 diffusers==0.35.2
 	@touch $@
 
