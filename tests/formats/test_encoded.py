@@ -157,9 +157,9 @@ def test_what_follows_the_end_is_no_cut(records):
 def test_a_recording_without_its_header_is_refused(records):
     movie = records['mp4']
     start = movie.rindex(b'moov') - 4
-    for brand, name in ((b'isom', 'MP4'), (b'qt  ', 'QuickTime')):
+    for brand in (b'isom', b'qt  '):
         data = movie[:8] + brand + movie[12:start]
-        with pytest.raises(ValueError, match=f'{name} is cut off after {start} bytes'):
+        with pytest.raises(ValueError, match=r'expected a header \(moov\) in the MP4, got none'):
             encoders['video'](data)
 
 
