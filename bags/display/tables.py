@@ -1,4 +1,7 @@
-"""Tables of what `bags.info` and `bags.statistics` return, for their `str` and for the command."""
+"""Tables of what `bags.info` and `bags.statistics` return, for their `str` and for the command.
+
+NumPy is imported when it is used: `bags --help` imports this module.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,6 @@ import itertools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
-
-import numpy as np
 
 from bags.display.counts import byte_count
 
@@ -91,6 +92,8 @@ def is_pooled(field: Any) -> bool:
 
 def _pooled_row(label: str, field: Any) -> list[str]:
     """Returns the line for all elements of the values of a field: statistics of their numbers as one set."""
+    import numpy as np
+
     there = field.count > 0
     count = field.count[there].astype(np.float64)
     low, high, mean, std = (each[there] for each in (field.min, field.max, field.mean, field.std))
@@ -105,6 +108,8 @@ def _pooled_row(label: str, field: Any) -> list[str]:
 
 def _pooled_bars(field: Any, there: Any) -> str:
     """Returns a histogram over the range of all elements: each of their ranges counts at its middle."""
+    import numpy as np
+
     low, high, counts = field.min[there], field.max[there], field.histogram[there]
     bins = counts.shape[-1] // 2
     first, last = low.min(), high.max()
