@@ -35,8 +35,8 @@ class RetryCounter:
 
     def __init__(self) -> None:
         self._retries: list[None] = []
-        self.is_connected = False
-        """Whether a request has reached a server, in this process or before it was forked."""
+        self.connected: set[str] = set()
+        """The servers that a request has reached, in this process or before it was forked."""
 
     @property
     def count(self) -> int:
@@ -107,12 +107,14 @@ def with_retries(
         StorageTimeoutError, OSError: All attempts failed; names the path and the last reason.
     """
     begun, attempts, counter = time.monotonic(), 0, policy.counter
+    server = '/'.join(path.split('/', 3)[:3])  # https://host or s3://bucket. A client may have many.
     while True:
         try:
             result = work(path, *args, **options)
         except Exception as exc:
             error = map_error(path, exc)
-            counter.is_connected |= not getattr(error, 'no_connection', False)
+            if not getattr(error, 'no_connection', False):
+                counter.connected.add(server)
             if not isinstance(error, TransientError):
                 if error is exc:
                     raise
@@ -121,7 +123,7 @@ def with_retries(
             delay = min(MAX_DELAY, FIRST_DELAY * 2.0 ** (attempts - 1))
             delay *= 0.5 + 0.5 * random.random()  # noqa: S311 - not for security
             delay = max(delay, error.delay)
-            timeout = policy.timeout if counter.is_connected else min(policy.timeout, FIRST_TIMEOUT)
+            timeout = policy.timeout if server in counter.connected else min(policy.timeout, FIRST_TIMEOUT)
             if attempts > policy.retries or time.monotonic() + delay - begun > timeout:
                 count = f'{attempts} tries' if attempts > 1 else 'one try'
                 later = f'; the server asks to wait {error.delay:g} s' if error.delay else ''
@@ -133,6 +135,6 @@ def with_retries(
             logger.warning(text, path, error.reason, attempts, policy.retries + 1, delay)
             counter.add()
         else:
-            counter.is_connected = True
+            counter.connected.add(server)
             return result
         time.sleep(delay)
