@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from bags.runs.progress import progress as show_progress
 from bags.storage import store_for
-from bags.storage.errors import TransientError, error_for_status, retry_after
+from bags.storage.errors import TransientError, error_for_status, is_no_connection, retry_after
 from bags.storage.hub_path import HubPath
 from bags.storage.obstore_options import hub_options
 from bags.storage.retry import RetryPolicy, with_retries
@@ -171,7 +171,9 @@ class HubRepository:
             if isinstance(found, ValueError) and QUOTA.search(message):  # Of one object of several.
                 return self._quota_error(path, message)
             is_of_client = type(found).__module__.partition('.')[0] in CLIENTS
-            return TransientError(message) if is_of_client or isinstance(found, ConnectionError) else exc
+            if not is_of_client and not isinstance(found, ConnectionError):
+                return exc
+            return TransientError(message, no_connection=is_no_connection(found))
         status, code = response.status_code, response.headers.get('X-Error-Code')
         if status in (402, 413, 507) or (status == 403 and QUOTA.search(message)):
             return self._quota_error(path, message)

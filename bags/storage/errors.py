@@ -187,8 +187,13 @@ def map_obstore_error(path: str, exc: Exception) -> Exception:
     return TransientError(reason, timed_out, no_connection=no_connection)
 
 
-NO_CONNECTION_NAMES = ('ClientConnectorError', 'ClientConnectorDNSError', 'EndpointConnectionError')
-"""Exceptions of aiohttp and botocore."""
+def is_no_connection(exc: BaseException | None) -> bool:
+    """Returns whether an exception is, or comes from, a refused connection or an unknown name of a host."""
+    while exc is not None:
+        if isinstance(exc, ConnectionRefusedError | socket.gaierror):
+            return True
+        exc = exc.__cause__ or exc.__context__
+    return False
 
 
 def map_fsspec_error(path: str, exc: Exception) -> Exception:
@@ -226,10 +231,8 @@ def map_fsspec_error(path: str, exc: Exception) -> Exception:
         exc.add_note(path)  # A programming error, here or in the file system.
         return exc
     timed_out = isinstance(exc, TimeoutError) or 'imeout' in name
-    no_connection = isinstance(cause, ConnectionRefusedError | socket.gaierror) or name in NO_CONNECTION_NAMES
-    return TransientError(
-        f'{name}: {str(cause) or "no answer in time"}', timed_out, no_connection=no_connection
-    )
+    reason = f'{name}: {str(cause) or "no answer in time"}'
+    return TransientError(reason, timed_out, no_connection=is_no_connection(exc))
 
 
 def _error_for_s3(path: str, response: dict[str, Any]) -> Exception:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 
@@ -324,3 +325,15 @@ def test_the_command(hub, tmp_path, monkeypatch):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count('\n')) == (1, 1)
     assert 'the token is not valid, or has expired' in done.stderr
+
+
+def test_a_hub_that_accepts_no_connection(hub, push, tmp_path, monkeypatch):
+    import huggingface_hub.constants
+
+    with socket.socket() as taken:
+        taken.bind(('127.0.0.1', 0))
+        url = f'http://127.0.0.1:{taken.getsockname()[1]}'
+        monkeypatch.setenv('HF_ENDPOINT', url)
+        monkeypatch.setattr(huggingface_hub.constants, 'ENDPOINT', url)
+        with pytest.raises(OSError, match=r'(?i)connect.*\(after (one try|[2-5] tries)\)'):
+            push(write(tmp_path / 'episodes'))
