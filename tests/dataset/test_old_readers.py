@@ -5,7 +5,7 @@ import random
 import signal
 import time
 import traceback
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -71,9 +71,12 @@ def hold(path, ready, **options):
     """Opens and reads a dataset, and reads it again after the block: nothing has changed."""
 
     def work(stop):
-        with bags.open(path, **options) as reader:
-            expected = list(reader)
-            os.write(ready, b'.')
+        with ExitStack() as stack:
+            try:
+                reader = stack.enter_context(bags.open(path, **options))
+                expected = list(reader)
+            finally:
+                os.write(ready, b'.')  # Also after an error: the parent waits for it.
             while not stop():
                 time.sleep(0.001)
             check(reader, expected)
