@@ -2,11 +2,11 @@
 
 import {mkdirSync} from 'node:fs';
 
-import {type Browser, chromium, type Page} from 'playwright-core';
+import {type Browser, type Page} from 'playwright-core';
 import {afterAll, afterEach, beforeAll, beforeEach, expect, test} from 'vitest';
 
-import {RangeServer} from './server';
-import {OUT, ROOT} from './setup';
+import type {RangeServer} from './server';
+import {OUT, serveValues, startBrowser} from './setup';
 
 const SHOTS = `${OUT}screenshots`;
 
@@ -17,8 +17,8 @@ let problems: string[];
 
 beforeAll(async () => {
   mkdirSync(SHOTS, {recursive: true});
-  browser = await chromium.launch({executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox']});
-  server = await RangeServer.start({viewer: `${ROOT}bags/viewer/static`, data: `${OUT}values`});
+  browser = await startBrowser();
+  server = await serveValues();
 });
 afterAll(async () => {
   await browser?.close();

@@ -3,11 +3,11 @@
 import {execFileSync} from 'node:child_process';
 import {mkdirSync, readFileSync, rmSync} from 'node:fs';
 
-import {type Browser, chromium, type Page} from 'playwright-core';
+import {type Browser, type Page} from 'playwright-core';
 import {afterAll, afterEach, beforeAll, beforeEach, expect, test} from 'vitest';
 
 import {RangeServer} from './server';
-import {ENVIRONMENT, OUT, PYTHON, ROOT} from './setup';
+import {ENVIRONMENT, OUT, PYTHON, ROOT, serveValues, startBrowser} from './setup';
 
 const SHOTS = `${OUT}screenshots`;
 const AXE = readFileSync(`${ROOT}viewer/node_modules/axe-core/axe.min.js`, 'utf8');
@@ -19,8 +19,8 @@ let page: Page;
 
 beforeAll(async () => {
   mkdirSync(SHOTS, {recursive: true});
-  browser = await chromium.launch({executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--autoplay-policy=no-user-gesture-required']});
-  server = await RangeServer.start({viewer: `${ROOT}bags/viewer/static`, data: `${OUT}values`});
+  browser = await startBrowser();
+  server = await serveValues();
 });
 afterAll(async () => {
   await browser?.close();

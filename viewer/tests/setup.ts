@@ -4,12 +4,23 @@ import {type ChildProcess, execFileSync, spawn} from 'node:child_process';
 import {existsSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 
+import {type Browser, chromium} from 'playwright-core';
+
+import {RangeServer} from './server';
+
 export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 export const OUT = fileURLToPath(new URL('out/', import.meta.url));
 
 const LOCAL = `${ROOT}.venv/bin/python`;
 export const PYTHON = process.env.PYTHON ?? (existsSync(LOCAL) ? LOCAL : 'python3');
 export const ENVIRONMENT = {...process.env, PYTHONPATH: ROOT, PYTHONUNBUFFERED: '1'};
+
+export const startBrowser = (): Promise<Browser> => chromium.launch({
+  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--autoplay-policy=no-user-gesture-required'],
+});
+
+/** Serves the page and the datasets of `make_datasets.py`. */
+export const serveValues = (): Promise<RangeServer> => RangeServer.start({viewer: `${ROOT}bags/viewer/static`, data: `${OUT}values`});
 
 /** Starts `bags view` of a dataset; returns the address of its page. */
 export async function startView(path: string, environment = {}): Promise<{url: string; process: ChildProcess}> {

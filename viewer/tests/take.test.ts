@@ -4,11 +4,11 @@ import {execFileSync} from 'node:child_process';
 import {createHash} from 'node:crypto';
 import {mkdirSync, readFileSync} from 'node:fs';
 
-import {type Browser, type BrowserContext, chromium, type Page} from 'playwright-core';
+import {type Browser, type BrowserContext, type Page} from 'playwright-core';
 import {afterAll, afterEach, beforeAll, beforeEach, expect, test} from 'vitest';
 
-import {RangeServer} from './server';
-import {ENVIRONMENT, OUT, PYTHON, ROOT, startView} from './setup';
+import type {RangeServer} from './server';
+import {ENVIRONMENT, OUT, PYTHON, ROOT, serveValues, startBrowser, startView} from './setup';
 
 const SHOTS = `${OUT}screenshots`;
 const AXE = readFileSync(`${ROOT}viewer/node_modules/axe-core/axe.min.js`, 'utf8');
@@ -21,8 +21,8 @@ let problems: string[];
 
 beforeAll(async () => {
   mkdirSync(SHOTS, {recursive: true});
-  browser = await chromium.launch({executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--autoplay-policy=no-user-gesture-required']});
-  server = await RangeServer.start({viewer: `${ROOT}bags/viewer/static`, data: `${OUT}values`});
+  browser = await startBrowser();
+  server = await serveValues();
 });
 afterAll(async () => {
   await browser?.close();
