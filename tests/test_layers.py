@@ -41,9 +41,11 @@ OF_USERS = [
     'bags.jax', 'bags.lerobot', 'bags.ray', 'bags.samplers', 'bags.storage', 'bags.torch', 'bags.types',
 ]  # fmt: skip
 """The modules whose names users import, or that a package takes its names from: they have `__all__`."""
-OF_PYTHON = {'_asdict', '_current_frames', '_exit', '_fields', '_module_locks', '_replace'}
+OF_PYTHON = {'_asdict', '_current_frames', '_exit', '_fields', '_is_gil_enabled', '_replace'}
 OF_PACKAGES = {'_assert_not_closed', '_strip_protocol'}
 """Names with an underscore that Python, and that Grain and fsspec document."""
+UNDOCUMENTED = {'_bootstrap', '_module_locks', '_blosc_codec', '_codec', '_expiry_time'}
+"""Names of Python, zarr and botocore that are not documented, for what has no other name."""
 OUTSIDE = {'io', 'mmap', 'pathlib', 'socket', 'shutil', 'subprocess', 'tempfile', 'threading', 'fsspec'}
 
 
@@ -144,20 +146,78 @@ def declared_names(path):
     return None
 
 
+OBJECT = ('self', 'cls')
+
+
+def is_underscored(name):
+    return name.startswith('_') and not name.startswith('__')
+
+
+def names_of_class(node):
+    """Returns the names of a class: methods, class variables, and attributes of its methods' `self`."""
+    found = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+    for each in node.body:
+        if isinstance(each, ast.Assign | ast.AnnAssign):
+            targets = each.targets if isinstance(each, ast.Assign) else [each.target]
+            found |= set(map(ast.unparse, targets))
+    for each in ast.walk(node):
+        if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name) and each.value.id in OBJECT:
+            found.add(each.attr)
+    return found
+
+
+@functools.cache
+def inherited_names(path, class_name):
+    """Returns the names that a class has from classes of other modules, as far as these are of bags."""
+    tree, found = tree_of(path), set()
+    sources = {
+        alias.asname or alias.name: (NAMES[node.module], alias.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module in NAMES
+        for alias in node.names
+    }
+    classes = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    for base in classes[class_name].bases if class_name in classes else ():
+        name = ast.unparse(base).partition('[')[0]
+        if name in sources:
+            other, original = sources[name]
+            for node in ast.walk(tree_of(other)):
+                if isinstance(node, ast.ClassDef) and node.name == original:
+                    found |= names_of_class(node) | inherited_names(other, original)
+        elif name in classes:
+            found |= inherited_names(path, name)
+    return found
+
+
+def used_underscore_names(tree):
+    """Returns the underscore names that a module uses of objects and imports, also by `getattr`."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.ImportFrom):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id.endswith('attr'):
+            found |= {str(each.value) for each in node.args[1:2] if isinstance(each, ast.Constant)}
+    return set(filter(is_underscored, found))
+
+
 def test_modules_use_no_underscore_names_of_other_modules():
     for path in MODULES:
-        own, used = set(), set()
+        tree = tree_of(path)
+        own = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                own |= names_of_class(node)
+        assert not used_underscore_names(tree) - own - OF_PYTHON - OF_PACKAGES - UNDOCUMENTED, path
+
+
+def test_classes_use_and_define_no_underscore_names_of_bases_in_other_modules():
+    for path in MODULES:
         for node in ast.walk(tree_of(path)):
-            if isinstance(node, ast.ClassDef | ast.FunctionDef):
-                own.add(node.name)
-            elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
-                own.add(node.id if isinstance(node, ast.Name) else node.attr)
-            elif isinstance(node, ast.Attribute):
-                used.add(node.attr)
-            elif isinstance(node, ast.ImportFrom):
-                used |= {alias.name for alias in node.names}
-        used = {name for name in used if name.startswith('_') and not name.startswith('__')}
-        assert not used - own - OF_PYTHON - OF_PACKAGES, path
+            if isinstance(node, ast.ClassDef):
+                names = set(filter(is_underscored, names_of_class(node)))
+                assert not names & inherited_names(path, node.name), f'{path}: {node.name}'
 
 
 def test_every_module_says_what_it_is_for():

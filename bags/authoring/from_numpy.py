@@ -171,7 +171,9 @@ def _run(array: Any, start: int, stop: int) -> Run:
 
 def _release_pages(array: Any) -> None:
     """Drops the pages of a mapped file that were read, which would count as memory of this process."""
-    mapped = getattr(array, '_mmap', None)
+    mapped = array
+    while isinstance(mapped, np.ndarray):
+        mapped = mapped.base
     # Not for a private map, whose changes are only in these pages.
     if isinstance(mapped, mmap.mmap) and getattr(array, 'mode', None) == 'r' and hasattr(mapped, 'madvise'):
         mapped.madvise(mmap.MADV_DONTNEED)

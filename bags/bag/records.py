@@ -247,20 +247,20 @@ class StoredRecords(Shareable, abc.ABC):
         """
         found = self.locate(indices)
         if len(found) == 1 and found[0].positions is None:
-            return self._read_ranges(indices, found[0], parallelism, stored, views)
+            return self.read_ranges(indices, found[0], parallelism, stored, views)
         records: list[Any] = [None] * len(indices)
 
         def read(ranges: FileRanges) -> None:
             assert ranges.positions is not None
             some = np.asarray(indices)[ranges.positions]
-            values = self._read_ranges(some, ranges, parallelism, stored, views)
+            values = self.read_ranges(some, ranges, parallelism, stored, views)
             for position, record in zip(ranges.positions.tolist(), values, strict=True):
                 records[position] = record
 
         map_concurrently(read, found, any(ranges.file.is_remote for ranges in found))
         return records
 
-    def _read_ranges(
+    def read_ranges(
         self, indices: Int64s | range, ranges: FileRanges, parallelism: int, stored: bool, views: bool
     ) -> list[Any]:
         """Returns the records of one file."""

@@ -66,7 +66,7 @@ class FolderSink(iobase.Sink, abc.ABC):  # type: ignore[misc]
 
     def __init__(self, folder: str, options: Mapping[str, Any]) -> None:
         super().__init__()
-        self.folder, self._options = folder, dict(options)
+        self.folder, self.options = folder, dict(options)
 
     @abc.abstractmethod
     def check_absent(self, store: Store, folder: str) -> None:
@@ -85,7 +85,7 @@ class FolderSink(iobase.Sink, abc.ABC):  # type: ignore[misc]
         return [(path, target)]
 
     def _store(self) -> tuple[Store, str]:
-        filesystem, options = self._options.get('filesystem'), self._options.get('storage_options')
+        filesystem, options = self.options.get('filesystem'), self.options.get('storage_options')
         return store_for(self.folder, filesystem, options)
 
     def initialize_write(self) -> str:

@@ -121,7 +121,7 @@ class BagSink(FolderSink):
         self._shards = None if count == '*' else int(count)
         """None for a file for each bundle, 0 for a single file without a number."""
         self._stem, self._suffix, self._coder = found['stem'], suffix, coder
-        merge(WriterOptions, None, self._options)  # Raises for unknown options.
+        merge(WriterOptions, None, self.options)  # Raises for unknown options.
         self.num_shards = 0 if self._shards is None else max(1, self._shards)
 
     def check_absent(self, store: Store, folder: str) -> None:
@@ -139,12 +139,12 @@ class BagSink(FolderSink):
 
     def output(self, path: str) -> Output:
         path += self._suffix
-        encode, writer = self._coder.encode, bag.Writer(path, **self._options)
+        encode, writer = self._coder.encode, bag.Writer(path, **self.options)
         return Output(path, writer, lambda value: writer.write(encode(value)))
 
     def moves(self, path: str, target: str) -> list[tuple[str, str]]:
         moves = [(path, target)]
-        if WriterOptions(**self._options).limits_placement is LimitsPlacement.SEPARATE:
+        if WriterOptions(**self.options).limits_placement is LimitsPlacement.SEPARATE:
             moves.insert(0, (limits_name(path), limits_name(target)))
         return moves
 

@@ -637,13 +637,13 @@ class Dataset(Shareable, abc.ABC):
         return type(self).__name__
 
     @property
-    def _datapoints(self) -> str:
+    def length_text(self) -> str:
         """The number of datapoints, for `repr`."""
         return f'{len(self)} datapoints'
 
     def __repr__(self) -> str:
         state = ', unfinished' if self.unfinished else ''
-        return f'<{self.expression}: {self._datapoints}{state}; {some_fields(self.types)}>'
+        return f'<{self.expression}: {self.length_text}{state}; {some_fields(self.types)}>'
 
     def __str__(self) -> str:
         """Returns a heading and a line for each field; `repr` is one line."""
@@ -694,14 +694,14 @@ class Dataset(Shareable, abc.ABC):
 
     def match_keys(self, field: str, keys: list[bytes | None]) -> Matches:
         """Looks up the datapoints of each key in the key index."""
-        known = self._key_indexes
+        known = self.key_indexes
         if field not in known:
             known[field] = late('open_key_index')(self, field, self.index_folder())
         found: Matches = known[field].match(self, field, keys)
         return found
 
     @cached_attribute
-    def _key_indexes(self) -> dict[str, Any]:
+    def key_indexes(self) -> dict[str, Any]:
         """The open key indexes by field."""
         return {}
 
@@ -808,7 +808,7 @@ class Dataset(Shareable, abc.ABC):
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
-        dropped = ('_known_offsets', '_key_indexes', '_sorted_indices')
+        dropped = ('_known_offsets', 'key_indexes', '_sorted_indices')
         return {name: value for name, value in vars(self).items() if name not in dropped}
 
 

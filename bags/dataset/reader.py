@@ -142,7 +142,7 @@ class DatasetReader(Dataset):
 
     def close(self) -> None:
         self.refs = self._fields = ClosedHandle(self.expression)
-        self._key_indexes = self._fields
+        self.key_indexes = self._fields
         self._row_functions = self._item_functions = {}
 
     # One row: by a generated function if the files are mapped; else, and for errors, as a batch of one.

@@ -261,7 +261,7 @@ class ShardedDatasetReader(Dataset):
         return f'bags.ShardedDatasetReader({self.path!r}{share})'
 
     @property
-    def _datapoints(self) -> str:
+    def length_text(self) -> str:
         return f'{len(self)} datapoints in {self.shards} shards'
 
     @cached_attribute
@@ -289,7 +289,7 @@ class ShardedDatasetReader(Dataset):
 
     def close(self) -> None:
         closed: Any = ClosedHandle(self.expression)
-        self.readers = self._key_indexes = self._known_fields = closed
+        self.readers = self.key_indexes = self._known_fields = closed
         self._root.refs = None
 
     def __getstate__(self) -> dict[str, Any]:

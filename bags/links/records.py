@@ -272,12 +272,12 @@ class LinkedRecords(StoredRecords):
         _, starts, stops, frames = self.link_rows(indices)
         return stops - starts if frames is None else self.table.sizes(np.asarray(indices))
 
-    def _read_ranges(
+    def read_ranges(
         self, indices: Int64s | range, ranges: FileRanges, parallelism: int, stored: bool, views: bool
     ) -> list[Any]:
         if ranges.are_segments:
             return list(map(self._copied, indices))
-        return super()._read_ranges(indices, ranges, parallelism, stored, views)
+        return super().read_ranges(indices, ranges, parallelism, stored, views)
 
     def digests(self, indices: Int64s) -> list[int]:
         if self.link_rows(indices)[3] is None:

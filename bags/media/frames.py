@@ -39,7 +39,7 @@ class FrameSequence(ABC):
     """The frames of a video, decoded on access. Subclasses implement the five abstract methods."""
 
     @abstractmethod
-    def _count(self, stop: int | None, strict: bool = False) -> int:
+    def frame_count(self, stop: int | None, strict: bool = False) -> int:
         """Returns the number of frames, or any number not below `stop` if there are that many.
 
         Args:
@@ -48,20 +48,20 @@ class FrameSequence(ABC):
         """
 
     @abstractmethod
-    def _times(self) -> FrameTimes:
+    def frame_times(self) -> FrameTimes:
         """Returns the presentation times of frames."""
 
     @abstractmethod
-    def _frame_type(self) -> tuple[tuple[int, int, int], np.dtype[Any]]:
+    def frame_type(self) -> tuple[tuple[int, int, int], np.dtype[Any]]:
         """Returns (height, width, channels), and the dtype of frames."""
 
     @abstractmethod
-    def _decode(self, numbers: Int64s) -> Pixels:
+    def decode_frames(self, numbers: Int64s) -> Pixels:
         """Decodes frames by numbers in range(len(self)), in any order, with repeats."""
 
     @property
     @abstractmethod
-    def _name(self) -> str:
+    def name(self) -> str:
         """The name in error messages."""
 
     @abstractmethod
@@ -69,37 +69,37 @@ class FrameSequence(ABC):
         """Yields all frames in order, a few of them in memory."""
 
     def __len__(self) -> int:
-        return self._count(None)
+        return self.frame_count(None)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
         """(time, height, width, channels)."""
-        return (len(self), *self._frame_type()[0])
+        return (len(self), *self.frame_type()[0])
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype of frames: uint8; uint16 for grey of more than 8 bits, or by the option `dtype`."""
-        return self._frame_type()[1]
+        return self.frame_type()[1]
 
     def no_frames(self) -> Pixels:
         """Returns an empty array of frames."""
-        shape, dtype = self._frame_type()
+        shape, dtype = self.frame_type()
         return np.empty((0, *shape), dtype)
 
     @property
     def timestamps(self) -> Seconds:
         """Presentation time of each frame, float64 seconds, shape (time,)."""
-        return self._times().starts
+        return self.frame_times().starts
 
     @property
     def duration(self) -> float:
         """Seconds from the start of the first frame to the end of the last one."""
-        return self._times().duration
+        return self.frame_times().duration
 
     @property
     def fps(self) -> float:
         """Frames per second, on average."""
-        times = self._times()
+        times = self.frame_times()
         return len(times.starts) / times.duration if times.duration else 0.0
 
     def __getitem__(self, key: Any) -> Pixels:
@@ -114,16 +114,16 @@ class FrameSequence(ABC):
             DecodeError: It is damaged (`ValueError` if the video is not from a dataset).
         """
         if isinstance(key, slice):
-            return self._decode(np.arange(self._count(needed_stop(key), strict=True))[key])
+            return self.decode_frames(np.arange(self.frame_count(needed_stop(key), strict=True))[key])
         if isinstance(key, list | tuple | range | np.ndarray) and np.ndim(key):
-            return self._decode(frame_numbers(key, self._count, self._name))
+            return self.decode_frames(frame_numbers(key, self.frame_count, self.name))
         try:
             number = operator.index(key)
         except TypeError:
             raise TypeError(
                 f'expected a frame number, a slice or a list of frame numbers, got {type(key).__name__}'
             ) from None
-        frame: Pixels = self._decode(frame_numbers([number], self._count, self._name))[0]
+        frame: Pixels = self.decode_frames(frame_numbers([number], self.frame_count, self.name))[0]
         return frame
 
     def read(self, key: Any) -> Frames:
@@ -142,20 +142,20 @@ class FrameSequence(ABC):
             raise TypeError(f'expected a time or a list of times, got shape {np.shape(seconds)}')
         is_single = np.ndim(seconds) == 0
         times = [as_seconds(time) for time in ([seconds] if is_single else seconds)]  # type: ignore[union-attr]
-        starts, end, _ = self._times()
+        starts, end, _ = self.frame_times()
         for time in times:
             if not len(starts) or not starts[0] <= time < max(end, np.nextafter(starts[-1], np.inf)):
                 shown = f'it is shown from {starts[0]} s to {end} s' if len(starts) else 'it has no frames'
-                raise IndexError(f'{self._name}: nothing is shown at {time} s; {shown}')
-        frames = self._decode(np.searchsorted(starts, np.array(times, float), 'right') - 1)
+                raise IndexError(f'{self.name}: nothing is shown at {time} s; {shown}')
+        frames = self.decode_frames(np.searchsorted(starts, np.array(times, float), 'right') - 1)
         return frames[0] if is_single else frames
 
     def between(self, start: float, stop: float) -> Pixels:
         """Returns the frames whose times are in [start, stop), in seconds."""
         chosen = self.span(start, stop)
-        starts, end, _ = self._times()
+        starts, end, _ = self.frame_times()
         if stop > end:
-            self._count(len(starts) + 1, strict=True)
+            self.frame_count(len(starts) + 1, strict=True)
         return self[chosen]
 
     def span(self, start: float, stop: float) -> slice:
@@ -165,7 +165,7 @@ class FrameSequence(ABC):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
-            raise ValueError(f'{self._name}: frames are decoded: expected copy=None or True, got False')
+            raise ValueError(f'{self.name}: frames are decoded: expected copy=None or True, got False')
         frames = self[:]
         return frames if dtype is None else frames.astype(dtype, copy=False)
 

@@ -143,12 +143,12 @@ class Video(Shareable, FrameSequence):
         return self.source.error(ValueError(missing)) if missing else None
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
         return self.decoder.source.name
 
     def __repr__(self) -> str:
         """Returns length, size and rate. Opens a local file for these, but not a remote one."""
-        name = f'bags.Video({self._name!r}'
+        name = f'bags.Video({self.name!r}'
         try:
             if self.decoder.peek() is None:
                 return f'{name})'
@@ -163,7 +163,7 @@ class Video(Shareable, FrameSequence):
         """The number of frames of a segment, whose file is not opened for it."""
         return segment_length(self.source, 'video')
 
-    def _count(self, stop: int | None, strict: bool = False) -> int:
+    def frame_count(self, stop: int | None, strict: bool = False) -> int:
         if self._known_length is not None:
             return self._known_length
         with self.decoder.use() as decoder:
@@ -172,17 +172,17 @@ class Video(Shareable, FrameSequence):
                 raise ValueError(f'{truncation}; the first {count} frames are there')
             return count
 
-    def _times(self) -> FrameTimes:
+    def frame_times(self) -> FrameTimes:
         timeline = self._timeline
         numerator, denominator = timeline.time_base
         duration = (timeline.end - int(timeline.ticks[0])) * numerator / denominator
         return FrameTimes(timeline.seconds(timeline.ticks), timeline.end * numerator / denominator, duration)
 
-    def _frame_type(self) -> tuple[tuple[int, int, int], np.dtype[Any]]:
+    def frame_type(self) -> tuple[tuple[int, int, int], np.dtype[Any]]:
         with self.decoder.use() as decoder:
             return self.pixel_options.result(decoder.frame_format)
 
-    def _decode(self, numbers: Int64s) -> Pixels:
+    def decode_frames(self, numbers: Int64s) -> Pixels:
         found: Pixels | None = None
         with self.decoder.use() as decoder:
             for number, frame in decoder.frames(np.unique(numbers), self._threads):
@@ -234,7 +234,7 @@ class JoinedVideos(FrameSequence):
         )
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
         return self._label
 
     @property
@@ -243,10 +243,10 @@ class JoinedVideos(FrameSequence):
         self._frames.count()
         return np.diff(self._frames.ends(), prepend=0)
 
-    def _count(self, stop: int | None, strict: bool = True) -> int:
+    def frame_count(self, stop: int | None, strict: bool = True) -> int:
         return self._frames.count(stop)
 
-    def _times(self) -> FrameTimes:
+    def frame_times(self) -> FrameTimes:
         return self._all_times
 
     @cached_attribute
@@ -256,10 +256,10 @@ class JoinedVideos(FrameSequence):
         )
         return FrameTimes(starts, end, end)
 
-    def _frame_type(self) -> tuple[tuple[int, int, int], np.dtype[Any]]:
-        return self._video(0)._frame_type() if self._videos else (NO_FRAMES.shape[1:], NO_FRAMES.dtype)
+    def frame_type(self) -> tuple[tuple[int, int, int], np.dtype[Any]]:
+        return self._video(0).frame_type() if self._videos else (NO_FRAMES.shape[1:], NO_FRAMES.dtype)
 
-    def _decode(self, numbers: Int64s) -> Pixels:
+    def decode_frames(self, numbers: Int64s) -> Pixels:
         return self._frames.read(numbers)
 
     def __iter__(self) -> Iterator[Pixels]:

@@ -309,10 +309,10 @@ class Windows(WindowsView):
         )
 
     @property
-    def _datapoints(self) -> str:
+    def length_text(self) -> str:
         # The length of others depends on the times of all datapoints.
         is_known = self.anchors.is_known_from_refs and not self.is_remote
-        return super()._datapoints if is_known else 'datapoints'
+        return super().length_text if is_known else 'datapoints'
 
 
 def _stack(values: Any) -> Any:
