@@ -13,6 +13,7 @@ SPEC = {
 
 @pytest.fixture(scope='module')
 def source(tmp_path_factory):
+    pytest.importorskip('av')
     path = tmp_path_factory.mktemp('computed') / 'source'
     chance = np.random.default_rng(0)
     with bags.DatasetWriter(path, SPEC) as writer:

@@ -24,6 +24,7 @@ def write(path, first=0, count=50, **options):
 
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
+    pytest.importorskip('aiohttp')
     root = tmp_path / 'first'
     write(root / 'listed')
     bags.consolidate(root / 'listed')
