@@ -13,6 +13,7 @@ from bags import bag
 from bags.bag.limits import ENTRY
 from bags.bag.options import CompressionNone, CompressionZstd, WriterOptions
 from bags.bag.zstd import MAX_TRAINING_BYTES, TrainingZstd, check_dictionary
+from bags.dataset.background_close import BackgroundClose
 from bags.dataset.options import Compression
 from bags.dataset.refs import MISSING, RefsFormat
 from bags.dataset.resume import bag_suffix, begun_suffix
@@ -276,6 +277,9 @@ class RefsWriter(FieldWriter):
 
     def __init__(self, format: RefsFormat, path: str, options: WriterOptions, **keywords: Any) -> None:
         super().__init__('refs', parse_type('bytes'), path, options, **keywords)
+        self.earlier: BackgroundClose | None = None
+        """Of the shard before this one. Until it is on disk, no refs are written: a power cut must not keep
+        these datapoints and lose earlier ones."""
         self._format = format
         self._row_bytes = format.stride + ENTRY
 
@@ -297,7 +301,14 @@ class RefsWriter(FieldWriter):
         self.buffered += self._row_bytes * len(rows)
         self.count += len(rows)
 
+    def is_held(self) -> bool:
+        """Returns whether `flush` would have to wait for the shard before this one."""
+        return self.earlier is not None and not self.earlier.finish_if_done()
+
     def flush(self) -> None:
+        if self.earlier is not None:
+            self.earlier.finish()
+            self.earlier = None
         rows = self.pending
         if rows:
             data = self._format.pack(np.array(rows, np.int64))

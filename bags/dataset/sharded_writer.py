@@ -231,7 +231,7 @@ class ShardedDatasetWriter(BaseWriter):
                     self._mark.remove(accept)
             raise
         if not self.store.is_remote:
-            writer.earlier = self._closing
+            writer.hold_refs(self._closing)
         return writer
 
     # Properties.

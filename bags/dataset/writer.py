@@ -120,9 +120,6 @@ class DatasetWriter(BaseWriter):
         """With `resume` of a closed folder, the number of datapoints, and its identity file."""
         self.copied_from: CopiedFrom | None = None
         """The origin of the datapoints, if all were copied from another dataset."""
-        self.earlier: BackgroundClose | None = None
-        """Of the shard before this one. Until it is on disk, the refs of this shard are not written: a power
-        cut must not keep these datapoints and lose earlier ones."""
         self.episode: Episode | None = None
         """The open episode, or one that an error has ended."""
         self.partial: Partial | None = None
@@ -298,7 +295,6 @@ class DatasetWriter(BaseWriter):
         if self._holds_refs():
             self._refs.hold(rows)
             return
-        self._finish_earlier()
         sizes = np.full(len(rows), self._format.stride)
         self._refs.write_runs([Run([self._format.pack(rows)], sizes, stored=True)])
         self._flush_time = time.monotonic() + MAX_UNFLUSHED_SECONDS
@@ -310,7 +306,6 @@ class DatasetWriter(BaseWriter):
             self.episode.flush()
             return
         self._flush_fields()
-        self._finish_earlier()
         self._refs.flush()  # Last: if the refs of a datapoint can be read, its records can.
         self._flush_time = time.monotonic() + MAX_UNFLUSHED_SECONDS
 
@@ -329,15 +324,12 @@ class DatasetWriter(BaseWriter):
 
     def _holds_refs(self) -> bool:
         """Returns whether refs stay in memory, as the shard before is being written to the disk."""
-        if self.earlier is None or self.earlier.finish_if_done():
-            return False
         is_small = self._refs.buffered < MAX_BUFFERED_BYTES // 2
-        return is_small and time.monotonic() < self._flush_time
+        return self._refs.is_held() and is_small and time.monotonic() < self._flush_time
 
-    def _finish_earlier(self) -> None:
-        if self.earlier is not None:
-            self.earlier.finish()
-            self.earlier = None
+    def hold_refs(self, earlier: BackgroundClose) -> None:
+        """Makes the refs wait until the shard before this one is on disk."""
+        self._refs.earlier = earlier
 
     # Writing an episode. While it is open, its thread alone uses the bags.
 
