@@ -30,9 +30,8 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from bags.formats.audio import VERIFY_CHECKSUMS, decode_flac, encode_wav, find_samples, samples_of
+from bags.formats.audio import VERIFY_CHECKSUMS, decode_flac, encode_wav
 from bags.formats.encoded import BufferFile
 from bags.formats.ffmpeg import frame_samples, import_av, open_container
 from bags.formats.signatures import identify_file
@@ -41,8 +40,7 @@ from bags.media.demux import open_packets
 from bags.media.packets import DemuxedPackets, Packets
 from bags.media.skips import SKIP_MANUAL
 from bags.media.timeline import PacketTable
-
-Samples = npt.NDArray[np.float32]
+from bags.media.wav_reader import Samples, WavReader, as_float
 
 EQUAL_SLICES = {
     'flac': 0, 'alac': 0, 'wavpack': 0, 'tta': 0, 'adpcm_ms': 0, 'adpcm_ima_wav': 0, 'vorbis': 2,
@@ -54,46 +52,10 @@ PACKETS_BEFORE = {
 }  # fmt: skip
 WITH_VIDEO = ('MP4', 'QuickTime', 'Matroska', 'WebM', 'MPEG-TS', 'M2TS', 'MPEG-PS', 'FLV', 'ASF')
 """Formats whose audio has the clock of the video beside it; in others, it begins at 0."""
-LAYOUTS = ('', 'mono', 'stereo', '2.1', '4.0', '5.0', '5.1', '6.1', '7.1')
-"""FFmpeg's names of the usual layouts by number of channels."""
 MAX_PACKETS_TO_COUNT = 64
 """Packets to decode before the last one to count its samples, for codecs that are not in the table."""
 MAX_KEPT_CONTEXTS = 8
 """Maximum number of kept decoders for each file. A decoder of AAC holds about 0.3 MB."""
-
-
-class WavReader:
-    """A WAV of uncompressed samples, of which only the accessed samples are read."""
-
-    begin = 0.0
-    """The time of the first sample, in seconds."""
-    truncation: str | None = None
-    """Description of the part that is missing at the end of the file; None if complete."""
-
-    def __init__(self, file: Any) -> None:
-        self.file = file
-        self._format, self._start, stop = find_samples(file)
-        self._stride = self._format[4]
-        empty, self.rate = samples_of(memoryview(b''), *self._format)
-        self.channels = empty.shape[1]
-        known = self.channels < len(LAYOUTS)
-        self.layout = LAYOUTS[self.channels] if known else f'{self.channels} channels'
-        """FFmpeg's name of the layout of channels."""
-        self.length = (stop - self._start) // self._stride
-
-    def close(self) -> None:
-        """Closes the file."""
-        self.file.close()
-
-    def ranges(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Returns the bytes that reading samples takes."""
-        return [(self._start + start * self._stride, self._start + stop * self._stride)]
-
-    def read(self, start: int, stop: int, exact: bool = False) -> Samples:
-        """Returns samples, shape (stop - start, channels)."""
-        self.file.seek(self._start + start * self._stride)
-        data = self.file.read((stop - start) * self._stride)
-        return as_float(samples_of(memoryview(data), *self._format)[0])
 
 
 class Layout(NamedTuple):
@@ -289,16 +251,6 @@ class AudioDecoder:
 
 
 AnyAudioDecoder = WavReader | AudioDecoder
-
-
-def as_float(samples: npt.NDArray[Any]) -> Samples:
-    """Returns samples as float32 from -1 to 1."""
-    dtype = samples.dtype.name
-    if dtype == 'uint8':
-        return (samples.astype(np.float32) - 128) / np.float32(128)
-    if dtype in ('int16', 'int32'):
-        return samples.astype(np.float32) / np.float32(2 ** (8 * samples.dtype.itemsize - 1))
-    return samples.astype(np.float32)
 
 
 def _is_contiguous(file: BinaryIO, table: PacketTable) -> bool:

@@ -13,8 +13,9 @@ from bags.dataset.registry import AUDIO_WORDS
 from bags.dataset.selection import select_fields
 from bags.indexing import check_index, offsets_of
 from bags.media.audio import Audio, AudioOptions
-from bags.media.audio_decoder import AnyAudioDecoder, Samples
+from bags.media.audio_decoder import AnyAudioDecoder
 from bags.media.encoders import audio_options
+from bags.media.wav_reader import Samples
 
 MAX_OPEN_CLIPS = 16
 """Number of recordings of an `AudioSequence` that stay open."""

@@ -13,7 +13,8 @@ import math
 import numpy as np
 
 from bags.formats.ffmpeg import frame_samples, import_av
-from bags.media.audio_decoder import AnyAudioDecoder, Samples
+from bags.media.audio_decoder import AnyAudioDecoder
+from bags.media.wav_reader import Samples
 
 MAX_RATIO = 1000
 """Maximum ratio of the rates: the filter has about 16 times as many coefficients for each of 1,024 phases."""

@@ -12,7 +12,7 @@ import numpy as np
 from bags.formats.encoded import positioned
 from bags.indexing import Int64s
 from bags.links.segments import Parsed, Segment
-from bags.media.audio_decoder import AnyAudioDecoder, Samples, open_audio
+from bags.media.audio_decoder import AnyAudioDecoder, open_audio
 from bags.media.demux import open_packets
 from bags.media.encoders import audio_options, reading_options
 from bags.media.packets import Packets
@@ -20,6 +20,7 @@ from bags.media.remux import FrameCopier
 from bags.media.source import Source
 from bags.media.timeline import Timeline
 from bags.media.video_decoder import VideoDecoder, open_video
+from bags.media.wav_reader import Samples
 
 T = TypeVar('T')
 
