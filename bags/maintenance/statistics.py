@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import json
 import math
 import os
@@ -13,21 +12,16 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict, Unpack, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from bags.bag.checksums import checksums_name
 from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset, check_dataset
-from bags.dataset.batch import Ragged, as_list
-from bags.dataset.columns import read_values
+from bags.dataset.batch import as_list
 from bags.dataset.fingerprint import fingerprint
 from bags.dataset.json_files import check_json, write_json
 from bags.dataset.metadata import RENEW_STATISTICS, STATISTICS
 from bags.dataset.open import open as open_dataset
-from bags.dataset.registry import IMAGE_WORDS, VIDEO_WORDS, fixed_dtype
-from bags.dataset.selection import FrameSelection, select_whole
-from bags.dataset.spec import FieldType
-from bags.formats.arrays import array_type
+from bags.dataset.selection import select_whole
 from bags.links.permission import PermittedPaths
 from bags.maintenance.accumulator import QUANTILES, Accumulator
 from bags.maintenance.field_statistics import (
@@ -37,6 +31,14 @@ from bags.maintenance.field_statistics import (
     as_json,
     from_json,
 )
+from bags.maintenance.numeric_fields import (
+    Array,
+    chunks_of,
+    fixed_of,
+    numeric_fields,
+    read_numbers,
+    read_pixels,
+)
 from bags.runs.progress import Advance
 from bags.runs.progress import progress as show_progress
 from bags.storage import Store
@@ -44,16 +46,10 @@ from bags.storage.urls import plain_path
 from bags.validation import at_least, with_advice, worker_count
 
 FORMAT = 'bags statistics 1'
-CHUNK_BYTES = 1 << 24
-"""Bytes of values that a thread reads at once."""
-FRAMES = 8
-"""Frames of each sampled video."""
 BINS = 24
 GROUPING = ('int', 'uint', 'bool', 'utf8')
 """Types of fields that divide datapoints into groups."""
 
-Array = npt.NDArray[Any]
-Fixed = tuple[np.dtype[Any], tuple[int, ...]]
 Read = Callable[[int, int], list[Array]]
 
 
@@ -135,11 +131,11 @@ def statistics(
         check_dataset('statistics', dataset)
         if by is not None:
             return _grouped(dataset, fields, by, samples, workers, progress)
-        return Statistics(_compute(dataset, _numeric_fields(dataset, fields), samples, workers, progress))
+        return Statistics(_compute(dataset, numeric_fields(dataset, fields), samples, workers, progress))
     with open_dataset(dataset, links=links, filesystem=filesystem, storage_options=storage_options) as opened:
         if by is not None:
             return _grouped(opened, fields, by, samples, workers, progress)
-        names = _numeric_fields(opened, fields)
+        names = numeric_fields(opened, fields)
         folder = opened.index_folder()
         store, file = folder.store, folder.store.join(folder.path, STATISTICS)
         made_from = {'format': FORMAT, 'fingerprint': fingerprint(opened), 'bytes': opened.size}
@@ -177,7 +173,7 @@ def _grouped(
     rows: dict[Any, list[int]] = {}
     for row, value in enumerate(as_list(dataset.column(by))):
         rows.setdefault(value, []).append(row)
-    names = [name for name in _numeric_fields(dataset, fields) if fields is not None or name != by]
+    names = [name for name in numeric_fields(dataset, fields) if fields is not None or name != by]
     groups = sorted(rows, key=lambda value: (value is None, value if value is not None else 0))
     found = {}
     with show_progress('reading', len(groups), 'groups', show=progress) as advance:
@@ -198,56 +194,18 @@ def _load(store: Store, file: str) -> Any:
         return {}
 
 
-def _numeric_fields(dataset: Dataset, fields: Any) -> list[str]:
-    chosen = select_whole(fields, dataset.types, 'statistics')
-    found = []
-    for name in chosen:
-        field_type = dataset.types[name]
-        is_one = field_type.word in (*IMAGE_WORDS, *VIDEO_WORDS) or _dtype_of(field_type) is not None
-        if is_one or (fields is not None and _element_of(field_type) is not None):
-            found.append(name)
-        elif fields is not None:
-            raise TypeError(
-                f'statistics: field {name!r} of type {field_type.text} has no numbers of one shape'
-            )
-    return found
-
-
-def _dtype_of(field_type: FieldType) -> Fixed | None:
-    fixed = fixed_dtype(field_type.word, field_type.args)
-    return fixed if fixed is not None and fixed[0].kind in 'biuf' else None
-
-
-def _element_of(field_type: FieldType) -> np.dtype[Any] | None:
-    """Returns the dtype of the numbers of arrays, also of a varying length; None for other types."""
-    found = array_type(*field_type.args) if field_type.word == 'array' else None
-    return found[0] if found is not None and found[0].kind in 'biuf' else None
-
-
-def _fixed_of(dataset: Dataset, name: str) -> Fixed | None:
-    """Returns dtype and shape of the values of a field; of a varying length, those of the first value."""
-    field_type = dataset.types[name]
-    fixed, dtype = _dtype_of(field_type), _element_of(field_type)
-    if fixed is not None or dtype is None:
-        return fixed
-    for row in range(len(dataset)):
-        value = dataset[row, name][name]
-        if value is not None and len(value):
-            return dtype, np.asarray(value).shape[field_type.sequence :]
-    return dtype, (0,)
-
-
 def _compute(
     dataset: Dataset, names: list[str], samples: int, workers: int, progress: bool | None
 ) -> dict[str, FieldStatistics]:
     sampled = np.unique(np.linspace(0, len(dataset) - 1, min(samples, len(dataset))).astype(np.int64))
     jobs: dict[str, tuple[Read, list[tuple[int, int]], Array]] = {}
-    shapes = {name: _fixed_of(dataset, name) for name in names}
+    shapes = {name: fixed_of(dataset, name) for name in names}
     for name, fixed in shapes.items():
-        read: Read = functools.partial(_pixels, dataset, name)
+        read: Read = functools.partial(read_pixels, dataset, name)
         chunks, pivot = [(index, index + 1) for index in sampled.tolist()], np.full(1, 127.0)
         if fixed is not None:
-            read, chunks = functools.partial(_values, dataset, name, fixed), _chunks(dataset, name, fixed)
+            read = functools.partial(read_numbers, dataset, name, fixed)
+            chunks = chunks_of(dataset, name, fixed)
             first = read(*chunks[0])[0][: 1 << 12] if chunks else ()
             pivot = np.median(first, 0).astype(np.float64) if len(first) else np.zeros(math.prod(fixed[1]))
         jobs[name] = read, chunks, pivot
@@ -287,53 +245,6 @@ def _accumulate(
     if set(merged) == {1, 3}:
         merged[3].merge(merged.pop(1))  # Grey is three equal channels.
     return merged
-
-
-def _chunks(dataset: Dataset, name: str, fixed: Fixed) -> list[tuple[int, int]]:
-    """Splits a dataset into ranges of datapoints with about `CHUNK_BYTES` of a field."""
-    counts = np.ones(len(dataset), np.int64)
-    if dataset.types[name].sequence:
-        counts = dataset.item_counts(np.arange(len(dataset)), name)
-    size = max(1, fixed[0].itemsize * math.prod(fixed[1]))
-    numbers = (np.cumsum(counts) - counts) * size // CHUNK_BYTES
-    bounds = np.flatnonzero(np.diff(numbers, prepend=-1, append=-1)).tolist()
-    return list(itertools.pairwise(bounds))
-
-
-def _values(dataset: Dataset, name: str, fixed: Fixed, start: int, stop: int) -> list[Array]:
-    """Returns the values of some datapoints as an array (values, elements)."""
-    column = dataset.batch(range(start, stop), name)[name]
-    if isinstance(column, Ragged):
-        column = column.values
-    elif isinstance(column, list):  # Optional, of a varying length, or integers of Granular.
-        present = [value for value in column if value is not None]
-        if dataset.types[name].sequence:
-            present = [item for items in present for item in items]
-        other = next((each for each in map(np.shape, present) if each != fixed[1]), None)
-        if other is not None:
-            raise ValueError(
-                f'statistics: field {name!r}: expected values of one shape, got {fixed[1]} and {other}; by='
-                ' names a field that tells them apart'
-            )
-        column = np.array(present, fixed[0])
-    return [column.reshape(len(column), math.prod(fixed[1]))]
-
-
-def _pixels(dataset: Dataset, name: str, start: int, stop: int) -> list[Array]:
-    """Returns the pixels of the images or frames of some datapoints, each as an array (pixels, channels)."""
-
-    def read(asked: Any) -> Any:
-        return dataset.read_selection(np.arange(start, stop), {name: asked}, read_values)[name]
-
-    if dataset.types[name].word in VIDEO_WORDS:
-        frames = [
-            np.linspace(0, count - 1, FRAMES).astype(int) for count in read(FrameSelection(None)) if count
-        ]
-        values = read(FrameSelection(np.unique(frames))) if frames else []
-    else:
-        values = read(True) if dataset.types[name].sequence else [read(True)]
-    images = [each for value in values if value is not None for each in value if each is not None]
-    return [each.reshape(-1, each.shape[2] if each.ndim == 3 else 1) for each in images]
 
 
 def _result(accumulator: Accumulator, shape: tuple[int, ...], sampled: int | None) -> FieldStatistics:
