@@ -8,27 +8,21 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Unpack
 
-from bags.bag.checksums import SUFFIX
-from bags.bag.zstd import check_dictionary
 from bags.dataset.background_close import BackgroundClose
 from bags.dataset.base_writer import BaseWriter
+from bags.dataset.begin_shards import begin_shards, find_dictionaries
 from bags.dataset.encoder import close_files
 from bags.dataset.episode import Call, Episode, EpisodeOptions
 from bags.dataset.field_writer import MAX_RECORDS, Run
 from bags.dataset.identity import CopiedFrom
 from bags.dataset.json_files import remove_json
-from bags.dataset.listing import dataset_of_shard, is_being_made, shard_numbers
+from bags.dataset.listing import dataset_of_shard
 from bags.dataset.mark import WriterMark
-from bags.dataset.metadata import read_metadata
 from bags.dataset.options import SHARD_SIZE, DatasetWriteOptions, WriterSettings
-from bags.dataset.reader import DatasetReader
-from bags.dataset.reopen import reopen
-from bags.dataset.resume import SOURCE, accept, is_linked, is_temporary, remove_files
+from bags.dataset.resume import SOURCE, accept
 from bags.dataset.shard_index import INDEX
-from bags.dataset.sizes import folder_size
-from bags.dataset.spec import load_spec, some_fields, union
+from bags.dataset.spec import some_fields
 from bags.dataset.writer import DatasetWriter
-from bags.errors import CorruptError, SpecError
 from bags.links.link import Link
 from bags.storage import store_for
 from bags.validation import at_least, merge
@@ -127,91 +121,11 @@ class ShardedDatasetWriter(BaseWriter):
 
     def _open(self, resume: bool) -> DatasetWriter | None:
         """Counts existing shards and opens the one to write to, unless its first datapoint creates it."""
-        store, start = self.store, self._number
-        names = store.names(self.path)
-        for name in filter(is_temporary, list(names) if resume and self._step == 1 else ()):
-            store.remove(store.join(self.path, name))
-            names.remove(name)
-        if 'spec.json' in names or (names and not resume and self._step == 1):
-            raise FileExistsError(
-                errno.EEXIST, 'the folder is not empty (resume=True appends to its shards)', self.path
-            )
-        shards = [
-            (number, store.join(self.path, name))
-            for number, name in shard_numbers(store, self.path).items()
-            if number >= start and (number - start) % self._step == 0
-        ]
-        if shards and not resume:
-            raise FileExistsError(errno.EEXIST, 'the shard exists already', shards[0][1])
-        stored = read_metadata(store, shards[0][1], store.names(shards[0][1])) if shards else None
-        self._mark.find(names)
-        unfinished = None
-        incomplete: list[str] = []
-        while shards and store.is_remote and 'refs.bag' not in store.names(shards[-1][1]):  # Uploaded last.
-            self._number, path = shards.pop()
-            incomplete.append(path)
-        if incomplete:
-            self._mark.set()
-        for path in incomplete:
-            remove_files(store, path)
-        if shards:
-            last, path = shards[-1]
-            self._find_dictionaries(path)
-            names = store.names(path)
-            self.links |= {name for name in self.types if is_linked(name, names)}
-            checksums = store.join(shards[0][1], f'refs.bag{SUFFIX}')  # The last shard may not have them yet.
-            self.checksum = self.checksum or f'refs.bag{SUFFIX}' in names or store.exists(checksums)
-            if store.is_remote or ('refs.bag' in names and 'limits.refs.bag' not in names):
-                self._number = last + self._step
-            else:
-                file = store.join(path, 'spec.json')
-                types = load_spec(store.read(file), file) if 'spec.json' in names else self.types
-                if types != self.types and union(types, self.types) == self.types:
-                    # An existing shard cannot get new fields. The next shard has them.
-                    self._close_again(path)
-                    self._number = last + self._step
-                else:
-                    self._number, unfinished = shards.pop()
-        for _, path in shards:
-            self._count(path)
-        if self._mark.is_set:
-            self._mark.set()
-        self.write_metadata((path for _, path in shards), stored)
+        begun = begin_shards(self, self._mark, self._number, self._step, resume, self._of_partial)
+        self._number = begun.number
+        self._past_shards, self._past_size, self._past_length = begun.shards, begun.size, begun.length
         # After complete shards, the next one is created by its first datapoint, if there is one.
-        return self._start(unfinished) if unfinished is not None or not shards else None
-
-    def _find_dictionaries(self, shard: str) -> None:
-        """Reuses the dictionaries that were trained for a shard."""
-        for name, how in self.compressions.items():
-            path = self.store.join(shard, f'{name}.zdict')
-            if how.trained and not how.dictionary and self.store.exists(path):
-                dictionary = check_dictionary(self.store.read(path), path)
-                self.compressions[name] = how._replace(dictionary=dictionary)
-
-    def _close_again(self, shard: str) -> None:
-        """Closes a shard that an earlier writer has left, so that it is on disk."""
-        self._mark.set()
-        file = self.store.join(shard, 'spec.json')
-        options = {'durability': self.settings.durability, **self.settings.storage}
-        reopen(shard, load_spec(self.store.read(file), file), *self._of_partial.values(), **options).close()
-
-    def _count(self, shard: str) -> None:
-        """Adds a shard to the counts of written shards."""
-        names = () if self.store.is_remote else self.store.names(shard)
-        if 'limits.refs.bag' in names or ('spec.json' in names and is_being_made(names)):
-            self._close_again(shard)  # It was being closed while the next one was written.
-        try:
-            reader = DatasetReader(shard, raw=True, **self.settings.storage)
-        except FileNotFoundError as exc:
-            raise CorruptError(shard, None, 'shard without spec.json') from exc
-        if union(self.types, reader.types) != self.types:
-            expected = f'that of the other shards, {reader.spec}, and any optional fields'
-            raise SpecError(None, expected, self.spec, shard)
-        self._past_shards += 1
-        self._past_size += folder_size(reader.folder, linked=False)
-        self._past_length += len(reader)
-        if reader.unfinished:
-            self._mark.add_shard(shard)
+        return self._start(begun.unfinished) if begun.unfinished is not None or not begun.shards else None
 
     def _start(self, unfinished: str | None = None) -> DatasetWriter:
         """Starts a shard, or resumes an unfinished one."""
@@ -333,7 +247,7 @@ class ShardedDatasetWriter(BaseWriter):
             writer.flush()
         else:
             writer.close()
-        self._find_dictionaries(writer.path)
+        find_dictionaries(self, writer.path)
         self._past_shards += 1
         self._past_size += writer.size
         self._past_length += len(writer)
