@@ -11,10 +11,12 @@ from bags.storage.base import Buffer, CachePolicy, Durability, File, Hints, Stat
 from bags.storage.direct_file import DirectFile
 from bags.storage.locks import PathLock, is_locked
 from bags.storage.mmap_file import MappedFile
+from bags.storage.positioned import O_BINARY, calls
 from bags.storage.pread_file import PreadFile, version_of
 from bags.storage.range_file import RangeFile, read_pieces
 from bags.storage.sync import exchange, start_writing_back, sync_file, sync_folder
 
+WRITABLE = os.O_RDWR | os.O_CREAT | O_BINARY
 MAX_VECTORS = 1024  # Maximum of one writev on Linux and macOS.
 MAX_WRITE = 1 << 30  # Bytes in one call: Linux writes up to 2 GiB of them, macOS refuses more.
 WRITE_BACK_BYTES = 1 << 25
@@ -62,12 +64,10 @@ class LocalStore:
         return MappedFile(path, hints)
 
     def create(self, path: str) -> LocalOutput:
-        return LocalOutput(
-            path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), 0, bool(self.durability)
-        )
+        return LocalOutput(path, os.open(path, WRITABLE | os.O_EXCL, 0o666), 0, bool(self.durability))
 
     def resume(self, path: str, size: int) -> LocalOutput:
-        return LocalOutput(path, os.open(path, os.O_RDWR | os.O_CREAT, 0o666), size, bool(self.durability))
+        return LocalOutput(path, os.open(path, WRITABLE, 0o666), size, bool(self.durability))
 
     def clone(self, path: str, target: str, size: int) -> None:
         with open(path, 'rb') as file:
@@ -184,12 +184,12 @@ class LocalOutput:
                 part = buffers[first : first + MAX_VECTORS]
                 total = sum(map(len, part))
                 # Less is written after a signal.
-                if total > MAX_WRITE or os.pwritev(self.fd, part, offset) < total:
+                if total > MAX_WRITE or calls.pwritev(self.fd, part, offset) < total:
                     position = offset
                     for buffer in part:
                         view = memoryview(buffer)
                         while view:
-                            done = os.pwritev(self.fd, [view[:MAX_WRITE]], position)
+                            done = calls.pwritev(self.fd, [view[:MAX_WRITE]], position)
                             view, position = view[done:], position + done
                 offset += total
         except OSError as exc:
@@ -231,7 +231,7 @@ class LocalOutput:
         return offset
 
     def read(self, start: int, stop: int) -> bytes:
-        return os.pread(self.fd, stop - start, start)
+        return calls.pread(self.fd, stop - start, start)
 
     def stored(self) -> int:
         return os.fstat(self.fd).st_size

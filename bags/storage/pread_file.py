@@ -12,6 +12,7 @@ import numpy as np
 
 from bags.concurrency import CPU_COUNT, map_concurrently
 from bags.storage.base import AccessPattern, Buffer, CachePolicy, Hints, Offsets
+from bags.storage.positioned import O_BINARY, calls
 from bags.storage.ranges import merge
 
 MERGE_GAP = 1 << 14  # Bytes that are cheaper to read than to skip with another hint or read.
@@ -46,16 +47,16 @@ def read_ends(path: str, count: int) -> tuple[int, list[bytes]]:
         FileNotFoundError, IsADirectoryError: There is no such file.
         EOFError: It was cut meanwhile.
     """
-    fd = os.open(path, os.O_RDONLY | getattr(os, 'O_BINARY', 0))
+    fd = os.open(path, os.O_RDONLY | O_BINARY)
     try:
         stat = os.fstat(fd)
         if S_ISDIR(stat.st_mode):
             raise IsADirectoryError(errno.EISDIR, 'Is a directory', path)
         size = stat.st_size
         if size < 2 * count:
-            parts, expected = [os.pread(fd, 2 * count, 0)], size
+            parts, expected = [calls.pread(fd, 2 * count, 0)], size
         else:
-            parts, expected = [os.pread(fd, count, 0), os.pread(fd, count, size - count)], 2 * count
+            parts, expected = [calls.pread(fd, count, 0), calls.pread(fd, count, size - count)], 2 * count
     except OSError as exc:
         exc.filename = exc.filename or path
         raise
@@ -76,7 +77,7 @@ class PreadFile:
     def __init__(self, path: str, hints: Hints) -> None:
         self.path = path
         self.hints = hints
-        self.fd = os.open(path, os.O_RDONLY | getattr(os, 'O_BINARY', 0))
+        self.fd = os.open(path, os.O_RDONLY | O_BINARY)
         stat = os.fstat(self.fd)
         if S_ISDIR(stat.st_mode):
             raise IsADirectoryError(errno.EISDIR, 'Is a directory', path)
@@ -100,9 +101,9 @@ class PreadFile:
 
     def fetch(self, start: int, stop: int) -> bytes:
         """Reads a range with `pread`, also in subclasses that override `read`."""
-        data = os.pread(self.fd, stop - start, start)
+        data = calls.pread(self.fd, stop - start, start)
         while len(data) < stop - start:  # After a signal, or as one call reads at most 2 GiB.
-            part = os.pread(self.fd, stop - start - len(data), start + len(data))
+            part = calls.pread(self.fd, stop - start - len(data), start + len(data))
             if not part:
                 raise EOFError(f'{self.path}: expected {stop} bytes, now there are {start + len(data)}')
             data += part

@@ -21,6 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from bags import bag
 from bags.bag.open import open_bag
 from bags.errors import CorruptError
+from bags.storage import positioned
 from bags.storage.local import LocalStore
 from tests.bag.samples import ACCESS, COMPRESSIONS, PLACEMENTS, few, many, raw_bag, run_child, write
 from tests.interrupts import InterruptedAt
@@ -275,7 +276,7 @@ def test_a_bag_becomes_longer_but_never_shorter(tmp_path, monkeypatch, placement
 def test_a_write_that_is_cut_short_anywhere_leaves_what_was_flushed(tmp_path, monkeypatch):
     """A killed process can stop writing after any byte."""
     records = [number(8 * count) for count in (2, 2, 0, 0, 3, 3, 3)]
-    pwritev = os.pwritev
+    pwritev = positioned.calls.pwritev
 
     for calls in range(1, 6):
         for size in range(0, 60, 3):
@@ -293,7 +294,7 @@ def test_a_write_that_is_cut_short_anywhere_leaves_what_was_flushed(tmp_path, mo
                 pwritev(fd, [b''.join(map(bytes, buffers))[:size]], offset)
                 raise Killed
 
-            monkeypatch.setattr(os, 'pwritev', cut_short)
+            monkeypatch.setattr(positioned.calls, 'pwritev', cut_short)
             try:
                 for record in records:
                     writer.write(record)
@@ -580,7 +581,7 @@ def test_records_on_a_full_disk_stay_buffered(tmp_path, monkeypatch):
     with bag.Writer(tmp_path / 'x.bag') as writer:
         writer.write(b'one')
         writer.write(b'two')
-        monkeypatch.setattr(os, 'pwritev', full)
+        monkeypatch.setattr(positioned.calls, 'pwritev', full)
         with pytest.raises(OSError, match='no room'):
             writer.flush()
         monkeypatch.undo()
@@ -649,7 +650,7 @@ def test_a_run_that_does_not_fit_on_the_disk_leaves_the_bag_as_before(tmp_path, 
 
     with bag.Writer(tmp_path / 'x.bag') as writer:
         writer.write_stored([b'before'], [6])
-        monkeypatch.setattr(os, 'pwritev', full)
+        monkeypatch.setattr(positioned.calls, 'pwritev', full)
         with pytest.raises(OSError, match='disk full'):
             writer.write_stored([b'lost'], [4])
         monkeypatch.undo()
@@ -775,7 +776,7 @@ def test_records_whose_limits_were_written_stay(tmp_path, monkeypatch):
     writer = bag.Writer(path)
     writer.write(b'first')
     writer.flush()
-    pwritev = os.pwritev
+    pwritev = positioned.calls.pwritev
 
     limits = writer.appender.limits.fd
 
@@ -785,7 +786,7 @@ def test_records_whose_limits_were_written_stay(tmp_path, monkeypatch):
             raise OSError(28, 'full')
         return pwritev(fd, buffers, offset)
 
-    monkeypatch.setattr(os, 'pwritev', full)
+    monkeypatch.setattr(positioned.calls, 'pwritev', full)
     with pytest.raises(OSError, match='full'):
         writer.write_stored([b'dropped'] * 4, [7] * 4)
     monkeypatch.undo()

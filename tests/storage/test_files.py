@@ -5,7 +5,6 @@ A further backend is one more subclass of `FileTests`, with its own `place` and 
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import itertools
 import os
@@ -19,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bags.storage import Hints, store_for
+from bags.storage import Hints, positioned, store_for
 from bags.storage.base import AccessPattern, CachePolicy
 from bags.storage.direct_file import DirectFile
 from bags.storage.local import LocalStore
@@ -492,6 +491,7 @@ def test_a_lock_is_not_held_by_a_child_that_outlives_its_parents_lock(store, tmp
 def test_a_lock_on_a_file_that_was_removed_since_is_refused(store, tmp_path, monkeypatch):
     path = tmp_path / 'limits.x.bag'
     path.write_bytes(b'')
+    fcntl = pytest.importorskip('fcntl')
     flock = fcntl.flock
 
     def slow(fd, how):
@@ -510,7 +510,7 @@ def test_what_is_written_in_few_or_many_calls(tmp_path_factory, data):
     """Buffers of any size and number, also if the system writes a part of them."""
     path = os.fspath(tmp_path_factory.mktemp('written') / 'x')
     most, vectors = data.draw(st.integers(1, 100)), data.draw(st.integers(1, 8))
-    pwritev = os.pwritev
+    pwritev = positioned.calls.pwritev
 
     def write(fd, buffers, offset):
         total = sum(map(len, buffers))
@@ -523,7 +523,7 @@ def test_what_is_written_in_few_or_many_calls(tmp_path_factory, data):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr('bags.storage.local.MAX_WRITE', most)
         patch.setattr('bags.storage.local.MAX_VECTORS', vectors)
-        patch.setattr(os, 'pwritev', write)
+        patch.setattr(positioned.calls, 'pwritev', write)
         output = LocalStore().create(path)
         for buffers in data.draw(st.lists(st.lists(st.binary(max_size=200), max_size=9), max_size=3)):
             output.write([memoryview(buffer) if len(buffer) % 2 else buffer for buffer in buffers])

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from bags.concurrency import map_concurrently
 from bags.storage.base import File
 from bags.storage.cache.eviction import CacheSpace, wait_for_lock
+from bags.storage.positioned import O_BINARY, calls
 
 CHUNK_SIZE = 1 << 23  # Bytes of a request; a chunk that was cut short is downloaded again.
 MAX_CONNECTIONS = 8
@@ -64,7 +65,7 @@ class PartialCopy:
         self.count = -(-size // CHUNK_SIZE)
         total = size + 8 * self.count
         with cache_writes():
-            self.fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            self.fd = os.open(path, os.O_RDWR | os.O_CREAT | O_BINARY, 0o666)
             found = os.fstat(self.fd).st_size
             if not found:
                 os.ftruncate(self.fd, total)
@@ -87,9 +88,9 @@ class PartialCopy:
         return [chunk for chunk in range(self.count) if not self._is_whole(chunk)]
 
     def _is_whole(self, chunk: int) -> bool:
-        mark = os.pread(self.fd, 8, self.size + 8 * chunk)
+        mark = calls.pread(self.fd, 8, self.size + 8 * chunk)
         start, stop = self.chunk_range(chunk)
-        return any(mark) and mark == self._mark(chunk, os.pread(self.fd, stop - start, start))
+        return any(mark) and mark == self._mark(chunk, calls.pread(self.fd, stop - start, start))
 
     def _mark(self, chunk: int, data: bytes | memoryview) -> bytes:
         seed = zlib.crc32(f'{self.name} {chunk}'.encode())
@@ -119,7 +120,7 @@ class PartialCopy:
 def _write(fd: int, data: bytes | memoryview, offset: int) -> None:
     view = memoryview(data)
     while view:
-        done = os.pwrite(fd, view, offset)
+        done = calls.pwrite(fd, view, offset)
         view, offset = view[done:], offset + done
 
 

@@ -1,0 +1,54 @@
+"""Reads and writes at an offset of a descriptor, also on systems without `pread` and `pwritev`."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from bags.storage.base import Buffer
+
+O_BINARY = getattr(os, 'O_BINARY', 0)
+"""A flag of `os.open` without which Windows changes the ends of lines."""
+MAX_JOINED = 1 << 20  # Bytes of buffers that are joined for one write.
+
+# Of descriptors whose numbers differ by a multiple of their count, one at a time is read or written.
+_LOCKS = [threading.Lock() for _ in range(64)]
+
+
+def _pread(fd: int, count: int, offset: int) -> bytes:
+    with _LOCKS[fd % len(_LOCKS)]:
+        os.lseek(fd, offset, os.SEEK_SET)
+        return os.read(fd, count)
+
+
+def _pwrite(fd: int, data: Buffer, offset: int) -> int:
+    with _LOCKS[fd % len(_LOCKS)]:
+        os.lseek(fd, offset, os.SEEK_SET)
+        return os.write(fd, data)
+
+
+def _pwritev(fd: int, buffers: Sequence[Buffer], offset: int) -> int:
+    if sum(map(len, buffers)) <= MAX_JOINED:
+        return calls.pwrite(fd, b''.join(buffers), offset)
+    written = 0
+    for buffer in buffers:
+        count = calls.pwrite(fd, buffer, offset + written)
+        written += count
+        if count < len(buffer):
+            break
+    return written
+
+
+calls: Any = os
+"""Has `pread`, `pwrite` and `pwritev`: the module `os`, or functions that seek where it lacks them.
+
+Windows has none of them, and macOS before version 11 no `pwritev`. On Windows, a read or a write excludes
+others of the same descriptor in this process, as they share its position.
+"""
+if not hasattr(os, 'pwritev'):
+    calls = SimpleNamespace(
+        pread=getattr(os, 'pread', _pread), pwrite=getattr(os, 'pwrite', _pwrite), pwritev=_pwritev
+    )
