@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Protocol
 
 from bags.storage.base import Buffer
 
@@ -16,6 +16,16 @@ MAX_JOINED = 1 << 20  # Bytes of buffers that are joined for one write.
 
 # Of descriptors whose numbers differ by a multiple of their count, one at a time is read or written.
 _LOCKS = [threading.Lock() for _ in range(64)]
+
+
+class Calls(Protocol):
+    """Functions of `os`; offsets and counts are bytes."""
+
+    def pread(self, fd: int, length: int, offset: int, /) -> bytes: ...
+
+    def pwrite(self, fd: int, data: Buffer, offset: int, /) -> int: ...
+
+    def pwritev(self, fd: int, buffers: Sequence[Buffer], offset: int, /) -> int: ...
 
 
 def _pread(fd: int, count: int, offset: int) -> bytes:
@@ -42,7 +52,7 @@ def _pwritev(fd: int, buffers: Sequence[Buffer], offset: int) -> int:
     return written
 
 
-calls: Any = os
+calls: Calls = os
 """Has `pread`, `pwrite` and `pwritev`: the module `os`, or functions that seek where it lacks them.
 
 Windows has none of them, and macOS before version 11 no `pwritev`. On Windows, a read or a write excludes
