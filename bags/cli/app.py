@@ -56,6 +56,16 @@ class Commands(typer.core.TyperGroup):
                 formatter.write_dl([(each.name, (each.help or '').partition('\n\n')[0]) for each in commands])
 
 
+class Command(typer.core.TyperCommand):
+    """A command whose help names its arguments without types of Python: `PATH`, not `PATH <str>`."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        for parameter in self.params:
+            if parameter.param_type_name == 'argument':
+                parameter.display_type_rich = lambda ctx: None  # type: ignore[attr-defined]  # noqa: ARG005
+        super().format_options(ctx, formatter)
+
+
 def command_name(function: Callable[..., None]) -> str:
     """Returns the name of a command: `create-index`; `import` is a keyword of Python, hence `import_`."""
     return function.__name__.rstrip('_').replace('_', '-')
@@ -77,7 +87,8 @@ def build_app() -> Any:
         for function in functions:
             # -1 is an index, not an option.
             settings = {'ignore_unknown_options': function is cat}
-            app.command(command_name(function), context_settings=settings)(exits_with_code(function))
+            register = app.command(command_name(function), cls=Command, context_settings=settings)
+            register(exits_with_code(function))
     return app
 
 

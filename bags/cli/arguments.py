@@ -86,12 +86,12 @@ ShardSize = Annotated[str, typer.Option('--shard-size', metavar='BYTES', help='S
 SHARD_SIZE = '10GiB'
 """The default of the library, as text."""
 ShardLength = Annotated[
-    int | None, typer.Option(min=1, show_default=False, help='Datapoints of a full shard.')
+    int | None, typer.Option(metavar='N', min=1, show_default=False, help='Datapoints of a full shard.')
 ]
 
 Workers = Annotated[
     int | None,
-    typer.Option(min=1, show_default=False, help='Threads; one a processor by default.'),
+    typer.Option(metavar='N', min=1, show_default=False, help='Threads; one a processor by default.'),
 ]
 
 NUMBER = r'[+-]?[0-9]+'

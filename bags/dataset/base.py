@@ -42,7 +42,7 @@ from bags.dataset.selection import (
     select_items,
     select_whole,
 )
-from bags.dataset.spec import SHOWN_FIELDS, Spec, some_fields, type_texts
+from bags.dataset.spec import SHOWN_FIELDS, Spec, count_text, some_fields, type_texts
 from bags.indexing import Int64s, as_indices, check_index, chunk_length, offsets_of
 from bags.storage import Store
 from bags.validation import with_advice, worker_count
@@ -639,7 +639,7 @@ class Dataset(Shareable, abc.ABC):
     @property
     def length_text(self) -> str:
         """The number of datapoints, for `repr`."""
-        return f'{len(self)} datapoints'
+        return count_text(len(self))
 
     def __repr__(self) -> str:
         state = ', unfinished' if self.unfinished else ''

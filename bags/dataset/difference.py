@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from bags.dataset.spec import count_text
 from bags.indexing import Int64s
 
 
@@ -43,7 +44,7 @@ class Diff:
             f'{name}: {_count(pairs)} changed: {_some(pairs[:, 0].tolist())}'
             for name, pairs in self.changed.items()
         ]
-        return '\n'.join(lines or [f'no difference in {self.compared} datapoints'])
+        return '\n'.join(lines or [f'no difference in {count_text(self.compared)}'])
 
 
 def _count(rows: Int64s) -> str:

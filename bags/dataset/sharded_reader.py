@@ -25,7 +25,7 @@ from bags.dataset.schema import Decoders
 from bags.dataset.selection import Selection
 from bags.dataset.shard_index import INDEX, Shard
 from bags.dataset.sizes import folder_size
-from bags.dataset.spec import Spec, type_texts, union
+from bags.dataset.spec import Spec, count_text, type_texts, union
 from bags.errors import BagsError, CorruptError, SpecError
 from bags.indexing import Int64s, check_index
 from bags.links.linked_files import LinkedFiles
@@ -262,7 +262,7 @@ class ShardedDatasetReader(Dataset):
 
     @property
     def length_text(self) -> str:
-        return f'{len(self)} datapoints in {self.shards} shards'
+        return f'{count_text(len(self))} in {self.shards} {"shard" if self.shards == 1 else "shards"}'
 
     @cached_attribute
     def unfinished(self) -> bool:

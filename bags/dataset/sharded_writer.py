@@ -21,7 +21,7 @@ from bags.dataset.mark import WriterMark
 from bags.dataset.options import SHARD_SIZE, DatasetWriteOptions, WriterSettings
 from bags.dataset.resume import SOURCE, accept
 from bags.dataset.shard_index import INDEX
-from bags.dataset.spec import some_fields
+from bags.dataset.spec import count_text, some_fields
 from bags.dataset.writer import DatasetWriter
 from bags.links.link import Link
 from bags.storage import store_for
@@ -167,7 +167,7 @@ class ShardedDatasetWriter(BaseWriter):
         state = 'closed' if self.closed else 'open'
         return (
             f'bags.ShardedDatasetWriter({self.path!r}, {self.shards} shards, '
-            f'{len(self)} datapoints, {state}; {some_fields(self.types)})'
+            f'{count_text(len(self))}, {state}; {some_fields(self.types)})'
         )
 
     # Writing.

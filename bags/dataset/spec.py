@@ -248,6 +248,11 @@ def some_fields(types: Spec) -> str:
     return names if len(types) <= SHOWN_FIELDS else f'{names}, … ({len(types)} fields)'
 
 
+def count_text(count: int) -> str:
+    """Returns a number of datapoints as text, for `repr`: 1 datapoint, 2 datapoints."""
+    return f'{count} datapoint' if count == 1 else f'{count} datapoints'
+
+
 def not_in_spec(name: object, types: Spec) -> str:
     """Returns what is wrong with a field that a datapoint has and its dataset has not."""
     similar = nearest_name(name, types)

@@ -25,7 +25,7 @@ from bags.dataset.mark import MARK
 from bags.dataset.options import DatasetWriteOptions, WriterSettings
 from bags.dataset.refs import RefsFormat
 from bags.dataset.resume import remove_files
-from bags.dataset.spec import some_fields
+from bags.dataset.spec import count_text, some_fields
 from bags.validation import at_least_or_none, merge, one_of
 
 MAX_BUFFERED_BYTES = 8 << 20
@@ -219,7 +219,7 @@ class DatasetWriter(BaseWriter):
     def __repr__(self) -> str:
         state = 'closed' if self.closed else 'open'
         return (
-            f'bags.DatasetWriter({self.path!r}, {len(self)} datapoints, {state}; {some_fields(self.types)})'
+            f'bags.DatasetWriter({self.path!r}, {count_text(len(self))}, {state}; {some_fields(self.types)})'
         )
 
     # Writing.

@@ -27,6 +27,7 @@ from bags.dataset.mark import MARK, is_marked
 from bags.dataset.open import open as open_dataset
 from bags.dataset.refs import is_missing
 from bags.dataset.resume import BAG_SUFFIXES, LINKED
+from bags.dataset.spec import count_text
 from bags.display.counts import byte_count, plural
 from bags.display.tables import as_lines, info_table
 from bags.indexing import Int64s
@@ -120,7 +121,7 @@ class DatasetInfo:
     metadata: dict[str, Any]
 
     def __repr__(self) -> str:
-        return f'<DatasetInfo of {self.path!r}: {self.datapoints} datapoints; str() has all fields>'
+        return f'<DatasetInfo of {self.path!r}: {count_text(self.datapoints)}; str() has all fields>'
 
     def __str__(self) -> str:
         shards = plural(self.shards, 'shard')

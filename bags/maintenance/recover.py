@@ -22,6 +22,7 @@ from bags.dataset.reopen import reopen
 from bags.dataset.resume import BAG_SUFFIXES, accept, is_temporary
 from bags.dataset.shard_index import INDEX
 from bags.dataset.spec import load_spec
+from bags.display.counts import plural
 from bags.errors import CorruptError
 from bags.maintenance.location import locate
 from bags.maintenance.recover_cut import keep_readable as keep_readable_datapoints
@@ -153,7 +154,7 @@ def recover_each(
         lock.release()
     if marks:
         store.sync_folder(where)
-        yield Recovery(where, 'closed', kept, 0, 0, f'{ACCEPTED}, with {kept:,} datapoints')
+        yield Recovery(where, 'closed', kept, 0, 0, f'{ACCEPTED}, with {plural(kept, "datapoint")}')
 
 
 def _recover_bag(store: Store, path: str, storage: dict[str, Any]) -> Recovery:
@@ -212,7 +213,7 @@ def _recover_folder(
             return Recovery(path, 'nothing', 0, 0, 0, 'was closed')
         count = count_refs()
         if MARK not in names and not any(map(is_temporary, names)):
-            return Recovery(path, 'nothing', count, 0, 0, f'was closed, with {count:,} datapoints')
+            return Recovery(path, 'nothing', count, 0, 0, f'was closed, with {plural(count, "datapoint")}')
         lock = store.lock(path)
         try:
             removed = _remove_temporary(store, path, names)
@@ -220,8 +221,8 @@ def _recover_folder(
         finally:
             lock.release()
         parts = [ACCEPTED] * (MARK in names)
-        parts += [f'removed {len(removed)} files of a killed writer'] * bool(removed)
-        return Recovery(path, 'closed', count, 0, 0, f'{", ".join(parts)}, with {count:,} datapoints')
+        parts += [f'removed {plural(len(removed), "file")} of a killed writer'] * bool(removed)
+        return Recovery(path, 'closed', count, 0, 0, f'{", ".join(parts)}, with {plural(count, "datapoint")}')
     if 'spec.json' not in names and not all(map(is_temporary, names)):
         return Recovery(path, 'left', 0, 0, 0, 'has no spec.json yet: nothing was written that could be kept')
     if 'spec.json' not in names:
@@ -243,7 +244,7 @@ def _recover_folder(
     index, unset = writer.partial or (None, [])
     kept = len(writer)
     dropped = max(0, before - kept + (index is not None))
-    detail = f'closed, with {kept:,} datapoints{_dropped(dropped, size)}'
+    detail = f'closed, with {plural(kept, "datapoint")}{_dropped(dropped, size)}'
     if index is not None:
         detail += f'; datapoint {index:,} is what was written of an open episode'
     if unset:
@@ -269,7 +270,7 @@ def _recover_cut_folder(
     if not found.kept:
         detail = f'none of {len(found.lost):,} datapoints can be read: {reasons}'
         return Recovery(path, 'left', 0, 0, 0, detail)
-    detail = f'was cut off, and written again with {found.kept:,} datapoints that can be read'
+    detail = f'was cut off, and written again with {plural(found.kept, "datapoint")} that can be read'
     if found.lost:
         detail += f'; lost {len(found.lost):,}: {ranges_of(found.lost)}'
     return Recovery(path, 'kept', found.kept, len(found.lost), 0, f'{detail} ({reasons})', found.lost)

@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import re
 import shutil
 import typing
 
@@ -35,6 +36,7 @@ def test_help_has_an_example_and_json(name, run):
     shown = run(name, '--help').output
     assert f'Example: bags {name} ' in shown
     assert '--json' in shown
+    assert not re.search(r'<(str|int|float|bool)\b', shown), 'types are words of Python'
 
 
 @pytest.mark.parametrize(('name', 'line'), list(examples()), ids=lambda each: each)

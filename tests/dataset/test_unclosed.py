@@ -92,7 +92,7 @@ def collect(objects):
 def test_a_writer_to_an_object_store_warns(kind):
     writer = [kind(f'memory://unclosed/{kind.__name__}', SPEC)]
     writer[0].append({'id': 0})
-    message = '1 datapoints, open; id. was not closed: its datapoints are lost'
+    message = '1 datapoint, open; id. was not closed: its datapoints are lost'
     with pytest.warns(RuntimeWarning, match=message) as seen:
         collect(writer)
     assert len(seen) == 1

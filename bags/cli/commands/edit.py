@@ -131,7 +131,7 @@ def split(
         str | None,
         option('--by', metavar='FIELD', help='Datapoints with one value of this field stay together.'),
     ] = None,
-    seed: Annotated[int, typer.Option('--seed', help='Another seed gives other parts.')] = 0,
+    seed: Annotated[int, typer.Option('--seed', metavar='N', help='Another seed gives other parts.')] = 0,
     links: Links = None,
     copy: Copied = False,
     dry_run: DryRun = False,

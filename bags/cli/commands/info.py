@@ -115,7 +115,7 @@ def statistics(
     path: Path,
     fields: Fields = None,
     samples: Annotated[
-        int, typer.Option(min=1, help='Datapoints whose images and videos are decoded.')
+        int, typer.Option(metavar='N', min=1, help='Datapoints whose images and videos are decoded.')
     ] = 512,
     again: Annotated[
         bool, typer.Option('--again', help='Compute them again, even if the dataset has not changed.')
@@ -147,6 +147,6 @@ def statistics(
     print_rich(columns_table(statistics_table(found, each)))
     for name, field in found.items():
         if field.sampled is not None:
-            say(f'{name}: sampled from {field.sampled:,} datapoints')
+            say(f'{name}: sampled from {plural(field.sampled, "datapoint")}')
     if not each and any(map(is_pooled, found.values())):
         say('All elements of wide values are together in a line; --each prints them one by one.', 'dim')

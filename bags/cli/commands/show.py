@@ -140,7 +140,7 @@ def cat(
     path: Path,
     index: Annotated[int, argument('INDEX', 'The datapoint, or the record of a bag.')],
     field: Annotated[str, argument('[FIELD]', 'The field of a dataset; an item as frames[3].')] = '',
-    item: Annotated[int | None, option('--item', help='The item of a sequence.')] = None,
+    item: Annotated[int | None, option('--item', metavar='N', help='The item of a sequence.')] = None,
     links: Links = None,
     json: Json = False,
 ) -> None:

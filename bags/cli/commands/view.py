@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def view(
     path: Annotated[str, argument('PATH', 'A dataset; also a URL.')],
-    port: Annotated[int, typer.Option('--port', min=0, max=65535, help='0 for a free one.')] = 0,
+    port: Annotated[int, typer.Option('--port', metavar='N', min=0, max=65535, help='0 for a free one.')] = 0,
     browser: Annotated[bool, typer.Option('--browser/--no-browser', help='Open the browser.')] = True,
     export: Annotated[
         str | None, option('--export', metavar='FOLDER', help='Write the page for a web server, and end.')
