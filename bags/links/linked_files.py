@@ -21,12 +21,16 @@ from bags.links.files import BAG_SUFFIXES, LinkedFile, is_url, resolved_path, sa
 from bags.links.permission import Permission
 from bags.links.segments import ParsedFiles
 from bags.storage import File, Hints, Store, store_for
-from bags.storage.base import Buffer, Offsets
+from bags.storage.base import Buffer, CachePolicy, Offsets
 from bags.storage.local import is_file
+from bags.storage.memory_file import MemoryFile
 from bags.storage.mmap_file import share
+from bags.storage.pread_file import PreadFile, RealFolder
 from bags.storage.urls import options_of
 
 MIN_OPEN_FILES = 16
+MAX_FOLDERS = 1 << 12
+"""Resolved folders of linked files that are kept."""
 
 
 class FileDiffersError(EOFError):
@@ -95,6 +99,15 @@ class LinkedFiles(Shareable):
         return self._files[folder, entry]
 
     def _open(self, folder: str, entry: LinkedFile) -> OpenFile:
+        local = self._open_in_folder(folder, entry)
+        if local is not None:
+            with as_file_errors(local.path, entry):
+                expect_size(local.path, entry, local.size)
+                parts = [local.fetch(start, stop) for start, stop in sample_ranges(entry.size)]
+                expect_sample(local.path, entry, parts)
+            # The sample of a small file is all of it.
+            whole = MemoryFile(local.path, parts[0]) if len(parts) == 1 else local
+            return OpenFile(whole, None, None, entry.size)
         store, path = self.locate(folder, entry.path)
         with as_file_errors(path, entry):
             file = self._open_file(store, path, entry)
@@ -108,6 +121,36 @@ class LinkedFiles(Shareable):
         self.has_remote |= file.is_remote
         view = None if file.buffer is None else share(file.buffer)
         return OpenFile(file, self._codec(folder, entry), view, entry.size)
+
+    def _open_in_folder(self, folder: str, entry: LinkedFile) -> PreadFile | None:
+        """Opens a file whose folder was resolved before and is permitted; None for any other one.
+
+        A shuffled epoch of photos takes 115 to 140 us each of processor time so, 144 to 230 by `locate`.
+        """
+        is_local = not (entry.is_bag or is_url(entry.path) or self._store.is_remote)
+        if not is_local or self._options.cache_policy is CachePolicy.DIRECT_IO:
+            return None
+        name = entry.path.rpartition('/')[2]
+        found = self._folders[folder, entry.path.removesuffix(name)]
+        return None if found is None else found.open(name, self._hints)
+
+    @cached_attribute
+    def _hints(self) -> Hints:
+        options = self._options
+        return Hints(options.access_pattern, options.cache_policy, False, options.max_parallelism)
+
+    @cached_attribute
+    def _folders(self) -> FifoCache[tuple[str, str], RealFolder | None]:
+        return FifoCache(lambda key: self._find_folder(*key), MAX_FOLDERS)
+
+    def _find_folder(self, folder: str, above: str) -> RealFolder | None:
+        """Returns a folder, the part of a stored path before the name, if links may reach all files in it."""
+        try:
+            above = resolved_path(f'{above}name', folder).removesuffix('name')
+            path = self._permission.check_folder(above)
+            return RealFolder(path) if path is not None else None
+        except OSError:
+            return None
 
     def locate(self, folder: str, path: str) -> tuple[Store, str]:
         """Returns the store of a stored path, and the path in it.
@@ -142,8 +185,7 @@ class LinkedFiles(Shareable):
             if store.exists(path):
                 raise FileDiffersError(path, 'a file', 'something else')
             raise FileNotFoundError(path)
-        mapped = entry.is_bag and options.mapped
-        hints = Hints(options.access_pattern, options.cache_policy, mapped, options.max_parallelism)
+        hints = self._hints._replace(mapped=entry.is_bag and options.mapped)
         if store.is_remote and not entry.is_bag:
             from bags.storage.object_store import RemoteStore
 

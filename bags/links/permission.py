@@ -74,20 +74,30 @@ class Permission:
             PermissionError: Links must not reach it.
         """
         path = _resolved(path)
-        if self._links is True or _is_below(path, self._root) or self._is_of_dataset(path):
+        if self._is_permitted(path) or self._is_of_dataset(path):
             return path
-        others = os.environ.get(VARIABLE, '').split(',')
-        permitted = [*self._links, *(_absolute(other.strip()) for other in others if other.strip())]
-        for each in permitted:
-            if each not in self._prefixes:
-                self._prefixes[each] = _resolved(each)
-            if _is_below(path, self._prefixes[each]):
-                return path
         folder = _parent(path)
         raise PermissionError(
             f'links to {path} are not permitted: if the dataset is trusted, '
             f'bags.open(…, links=[{folder!r}]), --links {folder} or {VARIABLE}={folder}'
         )
+
+    def check_folder(self, path: str) -> str | None:
+        """Returns a local folder without symbolic links; None unless links may reach all files in it."""
+        path = _resolved(path)
+        return path if self._is_permitted(path) else None
+
+    def _is_permitted(self, path: str) -> bool:
+        """Returns whether links may reach a file, or all files of a folder, given its resolved path."""
+        if self._links is True or _is_below(path, self._root):
+            return True
+        others = os.environ.get(VARIABLE, '').split(',')
+        for each in [*self._links, *(_absolute(other.strip()) for other in others if other.strip())]:
+            if each not in self._prefixes:
+                self._prefixes[each] = _resolved(each)
+            if _is_below(path, self._prefixes[each]):
+                return True
+        return False
 
     def _is_of_dataset(self, path: str) -> bool:
         """Returns whether a file is a bag of a dataset beside this one, or of a shard of such a dataset."""

@@ -6,7 +6,7 @@ import errno
 import mmap
 import os
 from collections.abc import Callable
-from stat import S_ISDIR
+from stat import S_ISDIR, S_ISREG
 
 import numpy as np
 
@@ -19,6 +19,8 @@ MERGE_GAP = 1 << 14  # Bytes that are cheaper to read than to skip with another 
 PARALLEL_SIZE = 1 << 17  # Ranges of this size or more are read by threads.
 MAX_THREADS = 32  # Number of these threads; one per processor if the page cache holds the ranges.
 CACHED_STREAK = 8  # After this many cached batches in a row, only every eighth is probed.
+NO_LINK = os.O_NOFOLLOW | os.O_NONBLOCK if hasattr(os, 'O_NOFOLLOW') else 0
+"""Flags to open what is neither a symbolic link nor a pipe that would be waited for; 0 if there are none."""
 
 
 def advise(fd: int, start: int, stop: int, name: str) -> None:
@@ -74,10 +76,10 @@ class PreadFile:
     is_remote = False
     cached_from = 0
 
-    def __init__(self, path: str, hints: Hints) -> None:
+    def __init__(self, path: str, hints: Hints, flags: int = 0) -> None:
         self.path = path
         self.hints = hints
-        self.fd = os.open(path, os.O_RDONLY | O_BINARY)
+        self.fd = os.open(path, os.O_RDONLY | O_BINARY | flags)
         stat = os.fstat(self.fd)
         if S_ISDIR(stat.st_mode):
             raise IsADirectoryError(errno.EISDIR, 'Is a directory', path)
@@ -173,3 +175,39 @@ class PreadFile:
         finally:
             os.close(probe)
         return False
+
+
+class RealFolder:
+    """A folder whose path has no symbolic link, so that files in it are opened without resolving theirs.
+
+    Args:
+        path: The folder, resolved.
+
+    Raises:
+        OSError: There is no such folder.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._identity = _identity(path)
+
+    def open(self, name: str, hints: Hints) -> PreadFile | None:
+        """Opens a file in the folder.
+
+        Returns:
+            None if that has to be done, or has to fail, by the whole path: for all but ordinary files, and if
+            another folder has this path now.
+        """
+        path = f'{self.path}/{name}'
+        try:
+            if NO_LINK and S_ISREG(os.lstat(path).st_mode):
+                file = PreadFile(path, hints, NO_LINK)
+                return file if _identity(self.path) == self._identity else None
+        except OSError:
+            pass
+        return None
+
+
+def _identity(path: str) -> tuple[int, int]:
+    stat = os.lstat(path)
+    return stat.st_dev, stat.st_ino

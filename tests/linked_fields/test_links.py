@@ -503,12 +503,12 @@ def test_opening_reads_no_linked_file(raw, monkeypatch):
 
     write(raw, raw / 'data', 0, 40)
     parsed, opened = [], []
-    parse, open_file = link_table.parse_file, linked_files.LinkedFiles._open_file
+    parse, open_file = link_table.parse_file, linked_files.LinkedFiles._open
     monkeypatch.setattr(link_table, 'parse_file', lambda entry: parsed.append(entry) or parse(entry))
     monkeypatch.setattr(
         linked_files.LinkedFiles,
-        '_open_file',
-        lambda self, store, path, entry: opened.append(path) or open_file(self, store, path, entry),
+        '_open',
+        lambda self, folder, entry: opened.append(entry.path) or open_file(self, folder, entry),
     )
     with bags.open(raw / 'data', links=raw) as reader:
         reader.batch(range(40), 'id')

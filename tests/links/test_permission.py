@@ -149,3 +149,56 @@ def test_a_repository_of_a_hub_is_permitted_with_all_revisions(folders):
     for path in ('hf://datasets/u/d/x@a/1', 'hf://datasets/u/d@a/y/1', 'hf://datasets/u/d@a/x2', 'hf://u/m/1',
                  'hf://u/m@abcd/1', 'hf://spaces/u/d@a/x/1', 'hf://u/datasets/u/d@a/x/1'):  # fmt: skip
         refused(allowed, path)
+
+
+def folder_of_links(folders, count=3):
+    """Writes a dataset of links to files in `raw/sub`, and returns it open, after a read of the first."""
+    (folders / 'raw' / 'sub').mkdir(parents=True)
+    (folders / 'home' / 'sub').mkdir()
+    for number in range(count):
+        (folders / 'raw' / 'sub' / f'{number}').write_bytes(b'%d' % number * 9000)
+        (folders / 'home' / 'sub' / f'{number}').write_bytes(b'%d' % number * 9000)
+    with bags.DatasetWriter(folders / 'd' / 'linked', {'x': 'bytes'}, links=['x']) as writer:
+        for number in range(count):
+            writer.append({'x': bags.Link(folders / 'raw' / 'sub' / f'{number}')})
+    reader = bags.open(folders / 'd' / 'linked', links=folders / 'raw')
+    assert reader[0]['x'] == b'0' * 9000
+    return reader
+
+
+@pytest.mark.skipif(os.name == 'nt', reason='needs symbolic links')
+@pytest.mark.parametrize('name', ['raw/sub/1', 'raw/sub', 'raw'])
+def test_symbolic_links_that_come_while_a_dataset_is_open(folders, name):
+    reader = folder_of_links(folders)
+    os.rename(folders / name, folders / 'moved')
+    os.symlink(folders / name.replace('raw', 'home'), folders / name)
+    if name == 'raw':  # The reader's own path, which was resolved when it was first used.
+        reader = bags.open(folders / 'd' / 'linked', links=folders / 'd')
+    with pytest.raises(PermissionError, match='not permitted'):
+        reader[1]
+
+
+def test_another_folder_that_comes_while_a_dataset_is_open(folders):
+    reader = folder_of_links(folders)
+    os.rename(folders / 'raw', folders / 'moved')
+    with pytest.raises(bags.LinkError, match='expected a file of 9000 bytes, got none'):
+        reader[1]
+    os.rename(folders / 'moved', folders / 'raw')
+    assert reader[1]['x'] == b'1' * 9000
+    os.rename(folders / 'raw' / 'sub', folders / 'moved')
+    (folders / 'raw' / 'sub').mkdir()
+    (folders / 'raw' / 'sub' / '2').write_bytes(b'2' * 9000)
+    assert reader[2]['x'] == b'2' * 9000
+
+
+@pytest.mark.skipif(os.name == 'nt', reason='needs pipes')
+def test_a_pipe_that_comes_while_a_dataset_is_open(folders):
+    reader = folder_of_links(folders)
+    os.unlink(folders / 'raw' / 'sub' / '1')
+    os.mkfifo(folders / 'raw' / 'sub' / '1')
+    with pytest.raises(bags.LinkError, match='expected a file, got something else'):
+        reader[1]
+    os.unlink(folders / 'raw' / 'sub' / '1')
+    os.symlink('2', folders / 'raw' / 'sub' / '1')  # Below the permitted folder.
+    with pytest.raises(bags.LinkError, match='has changed since it was linked'):
+        reader[1]
