@@ -224,6 +224,8 @@ def _can_be_array(column: Any, *, numbers: bool) -> bool:
         return False
     types = (np.ndarray, *NUMBERS) if numbers else np.ndarray
     present = [value for value in column if value is not None]
+    if {*map(type, present)} == {np.ndarray}:
+        return True
     return bool(present) and all(
         all(isinstance(item, (np.ndarray, *NUMBERS)) for item in value)
         if isinstance(value, list)

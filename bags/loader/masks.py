@@ -31,6 +31,10 @@ def pad_to_shape(column: Any, length: Length, value: Any, multiple: int) -> Mask
     Raises:
         StackError, TypeError, ValueError: As `bags.pad`.
     """
+    if length is None and isinstance(column, list):
+        padded = _pad_vectors(column, value, multiple)
+        if padded is not None:
+            return padded
     groups = _by_shape(column)
     shapes = [shape for shape in groups if 0 not in shape] or [*groups]
     if len({*map(len, shapes)}) > 1:
@@ -58,6 +62,22 @@ def pad_to_shape(column: Any, length: Length, value: Any, multiple: int) -> Mask
         there: Any = (rows, *map(slice, found))
         values[there] = array
         mask[there] = True
+    return Masked(values, mask)
+
+
+def _pad_vectors(column: list[Any], value: Any, multiple: int) -> Masked | None:
+    """Pads vectors of one dtype by one call for all of them; returns None for other values."""
+    vectors = [each for each in column if each is not None]
+    if not vectors or {*map(type, vectors)} != {np.ndarray} or {each.ndim for each in vectors} != {1}:
+        return None
+    dtypes = {each.dtype for each in vectors}
+    if len(dtypes) > 1:
+        return None
+    lengths = np.array([0 if each is None else len(each) for each in column], np.int64)
+    width = -(-int(lengths.max()) // multiple) * multiple
+    mask = np.arange(width) < lengths[:, None]
+    values = np.full(mask.shape, *fill_of(dtypes.pop(), value))
+    values[mask] = np.concatenate(vectors)
     return Masked(values, mask)
 
 
