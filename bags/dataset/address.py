@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -36,7 +37,10 @@ class Address(NamedTuple):
 
     def at(self, positions: Int64s) -> Address:
         """Returns the address for a larger result, which has this result at these positions."""
-        return self._replace(positions=positions if self.positions is None else positions[self.positions])
+        inner = self.positions
+        return Address(
+            self.reader, self.rows, self.selection, positions if inner is None else positions[inner]
+        )
 
 
 class Source(NamedTuple):
@@ -83,14 +87,17 @@ def group_by_part(
     layout: Concatenated, indices: Int64s, selection: Selection
 ) -> list[tuple[int, Int64s, Selection, Int64s]]:
     """Groups indices by part: the part, the indices in it, their selection, and their positions."""
+    if not len(indices):
+        return []
     parts, within = layout.many(indices)
     order = np.argsort(parts, kind='stable')
-    cuts = np.flatnonzero(np.diff(parts[order])) + 1
-    positions = np.split(order, cuts) if len(order) else []
-    shares = divide(selection, positions)
+    parts, within = parts[order], within[order]
+    cuts = [0, *(np.flatnonzero(parts[1:] != parts[:-1]) + 1).tolist(), len(parts)]
+    ranges = list(itertools.pairwise(cuts))
+    shares = divide(selection, [order[start:stop] for start, stop in ranges])
     return [
-        (int(parts[position[0]]), within[position], share, position)
-        for position, share in zip(positions, shares, strict=True)
+        (int(parts[start]), within[start:stop], share, order[start:stop])
+        for (start, stop), share in zip(ranges, shares, strict=True)
     ]
 
 
@@ -181,18 +188,24 @@ def merge_columns(
     if len(found) == 1 and addresses[0].positions is None:
         return found[0]
     merged: dict[str, Column] = {}
+    orders: dict[tuple[int, ...], Int64s | None] = {}  # By the addresses with a field, which many have.
     for name in names:
-        parts = [
-            (columns[name], address.positions)
-            for address, columns in zip(addresses, found, strict=True)
-            if name in columns
-        ]
-        column = join_columns([column for column, _ in parts])
-        known = [positions for _, positions in parts if positions is not None]
-        if known and np.count_nonzero(np.diff(positions := np.concatenate(known)) < 0):
-            column = take(column, _inverse(positions))
-        merged[name] = column
+        which = tuple(number for number, columns in enumerate(found) if name in columns)
+        column = join_columns([found[number][name] for number in which])
+        if which not in orders:
+            orders[which] = _order(addresses, which)
+        order = orders[which]
+        merged[name] = column if order is None else take(column, order)
     return merged
+
+
+def _order(addresses: Sequence[Address], which: Sequence[int]) -> Int64s | None:
+    """Returns where each requested datapoint is among the rows of some addresses; None if in order."""
+    known = [positions for number in which if (positions := addresses[number].positions) is not None]
+    if not known:
+        return None
+    positions = np.concatenate(known)
+    return _inverse(positions) if np.count_nonzero(positions[1:] < positions[:-1]) else None
 
 
 def merge_ranges(addresses: Sequence[Address], found: Sequence[RecordRanges]) -> RecordRanges:

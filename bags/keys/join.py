@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -19,7 +20,7 @@ from bags.keys.index import check_key_field, index_in_memory
 from bags.validation import one_of
 from bags.views.concat import check_datasets
 from bags.views.join import Join
-from bags.views.optional import OptionalReader, optional_field
+from bags.views.optional import ChangedReader, optional_column, optional_field
 
 
 def join(
@@ -78,6 +79,9 @@ class _Matched(Select):
 
     def __init__(self, dataset: Dataset, rows: Int64s, fields: Sequence[str]) -> None:
         super().__init__(dataset, rows, fields)
+        self._changes = {
+            name: functools.partial(optional_column, field_type) for name, field_type in self.types.items()
+        }
         self.types = {name: as_optional(field_type) for name, field_type in self.types.items()}
 
     def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
@@ -88,7 +92,7 @@ class _Matched(Select):
         if len(there):
             found = self.datasets[0].resolve(rows[there], shares[0])
             addresses = [
-                each._replace(reader=OptionalReader(each.reader, self.types)).at(there) for each in found
+                each._replace(reader=ChangedReader(each.reader, self._changes)).at(there) for each in found
             ]
         if not addresses or len(missing):
             addresses.append(

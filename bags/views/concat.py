@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
@@ -17,14 +18,14 @@ from bags.dataset.selection import Selection
 from bags.dataset.spec import check_names, reordered, unite, with_optional
 from bags.indexing import Int64s, check_index, offsets_of
 from bags.validation import one_of
-from bags.views.optional import OptionalReader, optional_field
+from bags.views.optional import Change, ChangedReader, list_column, optional_column, optional_field
 from bags.views.united_fields import (
     SOURCE_TYPE,
-    ListReader,
     MissingValues,
     SourceField,
     items_of,
     rows_of_source,
+    varying_column,
     varying_field,
     with_common_shapes,
 )
@@ -33,6 +34,7 @@ CommonFields = Literal['same', 'union', 'common']
 
 SHOWN_DATASETS = 3
 """Maximum number of datasets that a `repr` names."""
+NO_FIELDS: Selection = {}
 HINTS: dict[CommonFields, str] = {
     'same': "fields='union' takes the fields of all, 'common' those that all have",
     'union': 'or rename such a field in one of them; arrays may differ in one length, of one dtype',
@@ -55,21 +57,24 @@ class Concat(View):
             names = [f'dataset {name!r}' for name in source.sources]
         types = unite(zip(names, specs, strict=True), 'the datasets before it', HINTS[fields])
         super().__init__(datasets, reordered(types, specs))
-        self._made_optional: list[set[str]] = []
-        """The fields of each dataset that are optional only here."""
-        self._as_lists: list[set[str]] = []
-        """The fields of each dataset whose columns are lists only here."""
+        self._changes: list[dict[str, Change]] = []
+        """The fields of each dataset whose columns differ here, and how."""
         self._varying = set[str]()
         """The fields whose arrays differ in a length."""
-        for dataset in datasets:
-            pairs = [(name, each, self.types[name]) for name, each in dataset.types.items()]
-            optional = {name for name, before, after in pairs if after.optional > before.optional}
-            varying = {name for name, before, after in pairs if after.args != before.args}
-            self._made_optional.append(optional)
-            self._as_lists.append(varying | {name for name in optional if not self.types[name].sequence})
-            self._varying |= varying
-        self._lists = {name for name, each in self.types.items() if not each.sequence}.union(*self._as_lists)
+        self._lists = {name for name, each in self.types.items() if not each.sequence}
         """The fields whose columns are lists, where a dataset lacks them."""
+        for dataset in datasets:
+            changes: dict[str, Change] = {}
+            for name, before in dataset.types.items():
+                after = self.types[name]
+                if after.args != before.args:
+                    self._varying.add(name)
+                    changes[name] = functools.partial(varying_column, after)
+                    self._lists.add(name)
+                elif after.optional > before.optional:
+                    change = optional_column if after.sequence else list_column
+                    changes[name] = functools.partial(change, after)
+            self._changes.append(changes)
         self._layout = Concatenated([len(dataset) for dataset in datasets])
         if source is not None:
             self.types[source.name] = SOURCE_TYPE
@@ -97,7 +102,9 @@ class Concat(View):
             ]
         addresses = []
         for part, within, share, positions in group_by_part(self._layout, indices, selection):
-            there, rest = divide_fields(share, self.datasets[part].types)
+            there, rest = share, NO_FIELDS
+            if not self.datasets[part].types.keys() >= share.keys():
+                there, rest = divide_fields(share, self.datasets[part].types)
             if there or not rest:
                 addresses += [address.at(positions) for address in self._resolve_part(part, within, there)]
             if rest:
@@ -107,13 +114,9 @@ class Concat(View):
 
     def _resolve_part(self, part: int, rows: Int64s, selection: Selection) -> list[Address]:
         found = self.datasets[part].resolve(rows, selection)
-        optional = self._made_optional[part] & selection.keys()
-        if optional:
-            found = [each._replace(reader=OptionalReader(each.reader, optional)) for each in found]
-        lists = self._as_lists[part] & selection.keys()
-        if lists:
-            of_items = {name for name in lists & self._varying if self.types[name].sequence}
-            found = [each._replace(reader=ListReader(each.reader, lists, of_items)) for each in found]
+        changes = self._changes[part]
+        if not changes.keys().isdisjoint(selection):
+            found = [Address(ChangedReader(each.reader, changes), *each[1:]) for each in found]
         return found
 
     def fingerprint_options(self) -> object:

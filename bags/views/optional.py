@@ -1,25 +1,34 @@
-"""Fields that are optional in a view only, as some of its datapoints come from datasets without them."""
+"""Fields whose columns differ in a view: optional there, or of another type, as other datapoints need it."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection
+import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from bags.dataset.address import divide_fields
-from bags.dataset.batch import Column
+import numpy as np
+
+from bags.dataset.batch import Column, Ragged
 from bags.dataset.field import Field
 from bags.dataset.selection import Selection
-from bags.dataset.spec import as_optional
+from bags.dataset.spec import FieldType, as_optional
 from bags.indexing import Int64s
 
+Change = Callable[[Column, Any], Column]
+"""A function of a column, and of the items that were selected, to the column in the view."""
 
-class OptionalReader:
-    """A folder reader some of whose fields are optional, as other datapoints of a view have no values."""
 
-    def __init__(self, reader: Any, names: Collection[str]) -> None:
+class ChangedReader:
+    """A reader that changes the columns of some fields after reading them.
+
+    A field is read with its own type, whose values are one array if they have one size. Reading them as an
+    optional field would decode each value.
+    """
+
+    def __init__(self, reader: Any, changes: Mapping[str, Change]) -> None:
         self._reader = reader
-        self._names = names
+        self._changes = changes
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reader, name)
@@ -27,13 +36,31 @@ class OptionalReader:
     def read_selection(
         self, rows: Int64s, selection: Selection, read: Callable[..., Column]
     ) -> dict[str, Column]:
-        optional, rest = divide_fields(selection, self._names)
-        columns: dict[str, Column] = self._reader.read_selection(
-            rows, optional, lambda field, *asked: read(optional_field(field), *asked)
-        )
-        if rest:
-            columns |= self._reader.read_selection(rows, rest, read)
+        columns: dict[str, Column] = self._reader.read_selection(rows, selection, read)
+        for name, items in selection.items():
+            if name in self._changes:
+                columns[name] = self._changes[name](columns[name], items)
         return columns
+
+
+def optional_column(field_type: FieldType, column: Column, items: Any) -> Column:
+    """Returns a column of values that are all there as one of an optional field."""
+    if isinstance(column, Ragged):
+        if column.present is None:
+            return dataclasses.replace(column, present=np.ones(len(column), np.bool_))
+    elif items is True and not field_type.sequence:
+        return list_column(field_type, column)
+    return column
+
+
+def list_column(field_type: FieldType, column: Column, _: Any = True) -> list[Any]:
+    """Returns a column as a list of its values: Python numbers, or arrays."""
+    if not isinstance(column, np.ndarray) or column.ndim > 1:
+        return list(column)
+    if field_type.word != 'array':
+        numbers: list[Any] = column.tolist()
+        return numbers
+    return [column[row, ...] for row in range(len(column))]  # Arrays without dimensions.
 
 
 def optional_field(field: Field) -> Field:

@@ -11,42 +11,26 @@ import numpy as np
 from bags.bag.held_records import HeldRecords
 from bags.dataset.address import MissingFields, RecordRanges, divide_fields, ranges_of_refs
 from bags.dataset.batch import Column
+from bags.dataset.columns import read_records
 from bags.dataset.field import Field
 from bags.dataset.schema import Decoders
 from bags.dataset.selection import Selection
 from bags.dataset.spec import FieldType, Spec, parse_type
 from bags.indexing import Int64s
+from bags.views.optional import list_column
 
 SOURCE_TYPE = parse_type('utf8')
-
-
-class ListReader:
-    """A reader whose columns of some fields are lists, as those of other datapoints of a view are.
-
-    Their values are arrays of other shapes, or missing. Those of fields `of_items` become lists of arrays.
-    """
-
-    def __init__(self, reader: Any, names: Collection[str], of_items: Collection[str]) -> None:
-        self._reader = reader
-        self._names, self._of_items = names, of_items
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._reader, name)
-
-    def read_selection(
-        self, rows: Int64s, selection: Selection, read: Callable[..., Column]
-    ) -> dict[str, Column]:
-        columns: dict[str, Column] = self._reader.read_selection(rows, selection, read)
-        for name in self._names & columns.keys():
-            columns[name] = list(columns[name])
-            if name in self._of_items:
-                columns[name] = list(map(items_of, columns[name]))
-        return columns
 
 
 def items_of(value: Any) -> Any:
     """Returns the items of a sequence of arrays as a list, as a type of a varying length gives them."""
     return list(value) if isinstance(value, np.ndarray) else value
+
+
+def varying_column(field_type: FieldType, column: Column, _: Any) -> list[Any]:
+    """Returns a column of arrays of one shape as one of a type whose length varies."""
+    values = list_column(field_type, column)
+    return [*map(items_of, values)] if field_type.sequence else values
 
 
 def varying_field(field: Field, field_type: FieldType) -> Field:
@@ -106,7 +90,9 @@ class SourceField:
     def read_selection(
         self, rows: Int64s, selection: Selection, read: Callable[..., Column]
     ) -> dict[str, Column]:
-        return {name: read(self.field, rows, items) for name, items in selection.items()}
+        if read is read_records:
+            return {name: read(self.field, rows, items) for name, items in selection.items()}
+        return {name: [self.sources[row] for row in rows.tolist()] for name in selection}
 
     def record_ranges(self, rows: Int64s, field: str, items: Any) -> RecordRanges | None:
         return ranges_of_refs(self.field, rows, items, False)

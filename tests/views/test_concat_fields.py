@@ -266,3 +266,37 @@ def test_a_view_of_arrays_that_differ_is_saved_as_links(tmp_path):
     assert [len(state) for state in linked.column('state')] == [100] * 4 + [300] * 4
     assert linked.column('source') == mixed.column('source')
     assert (linked[6, 'state']['state'] == 2).all()
+
+
+def test_values_of_a_union_have_the_types_of_those_of_a_row(tmp_path):
+    spec = {
+        'bit': 'bool', 'number': 'int(2)', 'real': 'float(4)', 'point': 'array(float32)',
+        'name': 'array(<U3)',
+        'flags': 'array(bool,2)', 'vector': 'array(float64,2)', 'items': 'int(4)[]',
+    }  # fmt: skip
+    row = {
+        'bit': True, 'number': -3, 'real': 0.5, 'point': np.array(1.5, np.float32), 'name': np.array('arm'),
+        'flags': np.array([True, False]), 'vector': np.array([1.0, 2.0]), 'items': [1, 2],
+    }  # fmt: skip
+    full = written(tmp_path / 'full', spec, [row] * 20)
+    other = written(tmp_path / 'other', {'id': 'int(8)'}, [{'id': 1}] * 2)
+    union = bags.concat([full, other], fields='union')
+    batch = union.batch([21, *range(12), 20])
+    for name in spec:
+        assert batch[name][0] is batch[name][-1] is None
+        value, alone = batch[name][1], full[0][name]
+        assert type(value) is type(alone)
+        np.testing.assert_array_equal(value, alone)
+        assert np.asarray(value).dtype == np.asarray(alone).dtype
+    batch['vector'][1][:] = 7
+    assert batch['vector'][2].tolist() == [1.0, 2.0]
+    assert batch['items'].present.tolist() == [False, *[True] * 12, False]
+
+
+def test_vectors_are_padded_as_by_hand():
+    vectors = [np.arange(length, dtype=np.float32) for length in (3, 0, 5, 1)]
+    values, mask = bags.pad([None, *vectors], mask=True, value=-1, multiple=4)
+    assert (values.shape, values.dtype, mask.shape) == ((5, 8), np.float32, (5, 8))
+    for row, vector in enumerate([np.empty(0), *vectors]):
+        assert values[row].tolist() == [*vector.tolist(), *[-1] * (8 - len(vector))]
+        assert mask[row].tolist() == [column < len(vector) for column in range(8)]
