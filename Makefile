@@ -16,7 +16,7 @@ STRACE := [ "$$(uname)" != Linux ] || command -v strace > /dev/null || tools/deb
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint format slow campaigns demo bench bench-remote bench-tables docs flows layers notebooks pictures test-adapters test-lerobot test-oldest test-cloud test-freethreaded fuzz viewer test-viewer dist clean
+.PHONY: help test lint format slow campaigns demo bench bench-remote bench-tables docs flows layers notebooks pictures test-adapters test-lerobot test-oldest test-cloud test-systems test-freethreaded fuzz viewer test-viewer dist clean
 
 help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -56,6 +56,10 @@ test-cloud: .venv/ready ## the tests of bags and datasets with an S3 and a GCS s
 	for storage in s3-fsspec gs-obstore; do \
 	  $(BIN)/pytest -q -n auto --maxprocesses 8 -m 'not campaign' --storage $$storage $(CLOUD_PART) $(ARGS) || exit 1; done
 	$(BIN)/pytest -n auto --maxprocesses 8 -m 'not campaign' tests/cloud $(ARGS)
+
+test-systems: .venv/ready ## the tests of bags, datasets and storage without the calls that Windows and macOS lack
+	for system in windows macos; do \
+	  $(BIN)/python -m pytest -q -n auto --maxprocesses 8 -p tests.systems.$$system tests/bag tests/dataset tests/storage $(ARGS) || exit 1; done
 
 demo: .venv-demo/ready ## writes and reads a small dataset of real media, and draws out/contact-sheet.png
 	@echo 'running examples/demo.py'

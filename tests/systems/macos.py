@@ -2,7 +2,15 @@
 
 import os
 
+import pytest
+
 from tests.systems import remove
+
+LEFT_OUT = (
+    *('test_a_bag_becomes_longer_but_never_shorter', 'test_a_disk_that_is_full_leaves_the_old_one'),
+    *('test_a_full_disk_is_told_and_read_past', 'test_a_writer_may_end_between_any_two_system_calls'),
+)
+"""Tests of calls that are missing."""
 
 remove(
     os,
@@ -20,3 +28,9 @@ remove(
         *('posix_fallocate', 'preadv', 'pwritev', 'sched_getaffinity'),
     ),
 )
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.name.partition('[')[0] in LEFT_OUT:
+            item.add_marker(pytest.mark.skip(reason='calls that do not exist there'))

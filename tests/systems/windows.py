@@ -11,6 +11,8 @@ import os
 import signal
 import sys
 
+import pytest
+
 from tests.systems import remove
 
 MISSING = {
@@ -52,6 +54,42 @@ _open, _replace, _rename, _unlink, _ftruncate = (
 
 OPENS_WITHOUT_DATA = {'_write_total', 'sync', 'sync_folder'}
 """Functions of the library that open files in which they neither read nor write."""
+
+
+LEFT_OUT = {
+    'processes that fork': (
+        *('test_a_fork_reads_at_the_same_time_as_its_parent', 'test_a_fork_while_a_thread_waits_for_limits'),
+        *('test_a_forked_child_reads_on', 'test_other_processes'),
+    ),
+    'locks, which do not exist there': (
+        *(
+            'test_a_lock_holds_between_processes_and_dies_with_its_own',
+            'test_a_writer_knows_a_lock_per_share',
+        ),
+        *('test_a_lock_is_not_held_by_a_child_that_outlives_its_parents_lock', 'test_leftovers_of_a_bag'),
+        *(
+            'test_files_in_use_stay_and_others_are_read_where_they_are',
+            'test_leftovers_of_a_killed_overwrite',
+        ),
+        *('test_locks', 'test_recover_leaves_a_bag_that_is_being_replaced', 'test_what_is_not_overwritten'),
+        *('test_threads_fetch_a_whole_file_once', 'test_two_writers', 'test_two_writers_in_one_folder'),
+    ),
+    'calls that do not exist there': (
+        *('test_a_bag_becomes_longer_but_never_shorter', 'test_a_disk_that_is_full_leaves_the_old_one'),
+        *('test_a_full_disk_is_told_and_read_past', 'test_a_writer_may_end_between_any_two_system_calls'),
+    ),
+    'a writer that closes a bag which a reader has open': (
+        *('test_a_snapshot_stays_what_it_was', 'test_threads_read_while_one_writes'),
+    ),
+}
+"""Tests that are skipped, by what they are about."""
+
+
+def pytest_collection_modifyitems(items):
+    for reason, names in LEFT_OUT.items():
+        for item in items:
+            if item.name.partition('[')[0] in names:
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def is_open(path, maps_only=False):
