@@ -51,10 +51,11 @@ def fields_to_link(source: Source, link: bool | Iterable[str]) -> set[str]:
         return chosen
     chosen = {name for name, size in found.items() if not isinstance(size, str) and size > MIN_LINKED_BYTES}
     if link and not chosen:
-        reasons = [
-            f'{name!r}: {why if isinstance(why, str) else f"records of {why:,.0f} bytes on average"}'
-            for name, why in found.items()
-        ]
+        fields: dict[str, list[str]] = {}
+        for name, why in found.items():
+            reason = why if isinstance(why, str) else f'records of {why:,.0f} bytes on average'
+            fields.setdefault(reason, []).append(repr(name))
+        reasons = [f'{", ".join(names)}: {reason}' for reason, names in fields.items()]
         expected = f'expected a field with files of more than {MIN_LINKED_BYTES} bytes on average'
         raise ValueError(f'link: {source.path}: {expected}, got {"; ".join(reasons)}')
     return chosen

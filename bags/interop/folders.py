@@ -209,6 +209,8 @@ class FolderSource(FileSource):
     def linkable(self) -> dict[str, float | str]:
         if self._files.compressed:
             self.notes.append(f'{self.root}: {self._files.compressed:,} compressed files are copied')
+        if 0 < len(self._files.sizes()) == self._files.compressed:
+            return dict.fromkeys(self.spec, 'all files of the zip are compressed: `zip -0` stores them')
         return super().linkable()
 
     def sizes(self, entry: Entry) -> dict[str, int]:
