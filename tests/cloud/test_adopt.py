@@ -113,6 +113,24 @@ def test_chunks_in_a_bucket(tmp_path, s3_storage):
     assert found == rows(tmp_path / 'copy')
 
 
+@pytest.mark.parametrize('name', ['lerobot_v2', 'lerobot_v3'])
+def test_recordings_of_lerobot_and_their_index_in_a_bucket(name, tmp_path, s3_storage):
+    root, options = f'{s3_storage.root}/{name}', s3_storage.options
+    for path in (GOLDEN / name).rglob('*'):
+        if path.is_file():
+            put(f'{root}/{path.relative_to(GOLDEN / name).as_posix()}', options, path.read_bytes())
+    index = f'{s3_storage.root}/index-{name}'
+    done = bags.convert(root, index, link=True, source_options=options, storage_options=options)
+    assert any(each.startswith(root) for each in done.parents)
+    bags.convert(GOLDEN / name, tmp_path / 'copy')
+    with (
+        bags.open(index, links=done.parents, storage_options=options) as adopted,
+        bags.open(tmp_path / 'copy') as copied,
+    ):
+        found = adopted.diff(copied)
+        assert not (found.added.size or found.removed.size or found.changed)
+
+
 def test_a_bucket_that_grows(tmp_path, s3_storage):
     root, options = f'{s3_storage.root}/grows', s3_storage.options
     for number in range(3):
