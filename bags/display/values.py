@@ -13,7 +13,7 @@ from bags.dataset.base import Dataset
 from bags.dataset.open import open_with_known_decoders
 from bags.dataset.registry import decoders
 from bags.dataset.spec import FieldType
-from bags.display.counts import byte_count
+from bags.display.counts import byte_count, plural
 from bags.errors import BagsError
 from bags.formats.ffmpeg import open_container
 from bags.formats.signatures import DEMUXERS, EXTENSIONS, FORMATS, IMAGES, identify_file
@@ -142,7 +142,7 @@ def _item_count(dataset: Dataset, index: int, field: str) -> int:
 
 def _listed(count: int, items: list[str]) -> str:
     more = '; …' if count > len(items) else ''
-    return f'{count} items: {"; ".join(items)}{more}' if count else '0 items'
+    return f'{plural(count, "item")}: {"; ".join(items)}{more}' if count else '0 items'
 
 
 def show_file(file: BinaryIO) -> Shown:

@@ -150,7 +150,7 @@ def test_show(work, run):
     assert "'maskmaskmaskmask'" in lines['mask']
     assert "{'source': 'simulation', 'index': 4}" in lines['meta']
     assert "4 items: 'this'; 'is'" in lines['words']
-    assert '1 items: PNG 5×4 RGB' in lines['views']
+    assert '1 item: PNG 5×4 RGB' in lines['views']
 
 
 def test_show_ranges_and_fields(work, run):

@@ -1,7 +1,9 @@
 """What `print`, IPython and notebooks show of a dataset; `repr` stays on one line."""
 
+import base64
 import io
 import os
+import re
 
 import numpy as np
 import pytest
@@ -97,4 +99,37 @@ def test_notebooks_describe_audio_by_its_header(tmp_path):
     with bags.DatasetWriter(tmp_path / 'x', {'sound': 'wav'}) as writer:
         writer.append({'sound': (np.zeros((1600, 1), np.int16), 16000)})
     with bags.open(tmp_path / 'x') as dataset:
-        assert '>WAV pcm_s16le, 16,000 Hz × 1, 0.1 s, 3.2 kB</td>' in dataset._repr_html_()
+        html = dataset._repr_html_()
+    assert '<audio controls preload="metadata" src="data:audio/wav;base64,' in html
+    assert '></audio><br>WAV pcm_s16le, 16,000 Hz × 1, 0.1 s, 3.2 kB</td>' in html
+
+
+def test_notebooks_name_classes_round_numbers_and_draw_curves(tmp_path):
+    spec = {'label': 'int(1)', 'score': 'float(8)', 'curve': 'float(8)[]', 'other': 'int(1)'}
+    metadata = {'fields': {'label': {'classes': ['cat', '<dog>']}, 'other': {'classes': {'1': 'one'}}}}
+    with bags.DatasetWriter(tmp_path / 'x', spec, metadata=metadata) as writer:
+        curve = [0.0, 1.0, np.nan, 3.0, np.inf, 5.0, 6.0, 7.0, 8.0]
+        writer.append({'label': 1, 'score': 1 / 7, 'curve': curve, 'other': 5})
+    with bags.open(tmp_path / 'x') as dataset:
+        html = dataset._repr_html_()
+    for text in ('&lt;dog&gt; (1)', '0.142857', '5'):
+        assert f'>{text}</td>' in html
+    path = re.search('<path d="([^"]*)"', html)[1]
+    assert path.count('M') == 3, 'NaN and inf leave gaps'
+    assert ' 9 items, 0 to 8, 2 not finite</td>' in html
+
+
+def test_notebooks_colour_masks_that_have_classes(tmp_path):
+    image = pytest.importorskip('PIL.Image')
+    mask = np.zeros((20, 30), np.uint8)
+    mask[10:] = 2
+    metadata = {'fields': {'mask': {'classes': ['sky', 'road', 'car']}}}
+    with bags.DatasetWriter(tmp_path / 'x', {'mask': 'png'}, metadata=metadata) as writer:
+        writer.append({'mask': mask})
+    with bags.open(tmp_path / 'x') as dataset:
+        html = dataset._repr_html_()
+    data = base64.b64decode(re.search('data:image/png;base64,([^"]*)"', html)[1])
+    pixels = np.asarray(image.open(io.BytesIO(data)))
+    assert not pixels[0].any()
+    assert len(np.unique(pixels[15], axis=0)) == 1
+    assert int(pixels[15, 0].max()) - int(pixels[15, 0].min()) > 100, 'a colour, not grey'
