@@ -128,7 +128,9 @@ def test_recordings_of_lerobot_and_their_index_in_a_bucket(name, tmp_path, s3_st
         bags.open(tmp_path / 'copy') as copied,
     ):
         found = adopted.diff(copied)
-        assert not (found.added.size or found.removed.size or found.changed)
+        assert not found.added.size
+        assert not found.removed.size
+        assert not found.changed
 
 
 def test_a_bucket_that_grows(tmp_path, s3_storage):

@@ -99,6 +99,23 @@ def test_audio_has_the_clock_of_the_frames(tmp_path):
         assert dataset[0]['clip'].audio.start == pytest.approx(whole.start)
 
 
+def test_audio_of_another_file_beside_a_part_of_a_video(session):
+    sound = session.parent / 'microphone.wav'
+    samples = (np.random.default_rng(0).standard_normal((48_000, 1)) * 4000).astype(np.int16)
+    sound.write_bytes(bags.encoders['wav']((samples, 8000)))
+    spec, times = {'clip': 'video', 'sound': 'audio'}, (0.4, 2.0)
+    with bags.DatasetWriter(session.parent / 'data', spec, links=['clip', 'sound']) as writer:
+        writer.append(
+            {name: bags.Link(path, times=times) for name, path in (('clip', session), ('sound', sound))}
+        )
+    with bags.open(session.parent / 'data', links=session.parent) as dataset:
+        row = dataset[0]
+        assert np.array_equal(row['clip'][:], bags.Video(session).between(*times))
+        assert (row['clip'].duration, row['sound'].duration) == (pytest.approx(1.6), pytest.approx(1.6))
+        assert np.array_equal(row['sound'][:], bags.Audio(sound)[3200:16_000])
+        assert np.array_equal(row['sound'].between(0.5, 0.7), bags.Audio(sound)[7200:8800])
+
+
 @pytest.mark.parametrize('field_type', ['flac', 'wav', 'aac'])
 def test_samples_are_those_of_the_recording(tmp_path, field_type):
     path = tmp_path / 'sound'
