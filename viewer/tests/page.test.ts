@@ -660,6 +660,18 @@ describe('servers', () => {
     other.stop();
   });
 
+  test('a resolve address of a hub, which redirects to another host', async () => {
+    const headers = {'Access-Control-Allow-Origin': '*', 'Access-Control-Expose-Headers': 'Content-Range'};
+    const files = await RangeServer.start({data: `${OUT}values`}, {headers});
+    const hub = await RangeServer.start({data: `${OUT}values`}, {headers, prefix: '/datasets/u/d/resolve/main', redirect: files.url});
+    await page.goto(`${server.url}/viewer/?data=${encodeURIComponent(`${hub.url}/data/media`)}#view=datapoint&t=2`);
+    await expectFrame('[data-field="video"] video', 60);
+    expect(hub.asked.every(({method, path}) => method === 'GET' && path.startsWith('/datasets/u/d/resolve/main/data/media/'))).toBe(true);
+    expect(files.bytes('media')).toBeGreaterThan(0);
+    hub.stop();
+    files.stop();
+  });
+
   test('not a dataset', async () => {
     await open('nothing');
     await page.getByRole('alert').getByText('is not a dataset').waitFor();

@@ -12,6 +12,8 @@ export interface Options {
   ranges?: boolean;
   /** Headers of answers, by default those of CORS. */
   headers?: Record<string, string>;
+  /** The address of the server that has the files: all answers are redirects to it. */
+  redirect?: string;
 }
 
 export interface Asked {
@@ -26,7 +28,7 @@ export class RangeServer {
   private constructor(private server: Server, readonly url: string) {}
 
   static async start(folders: Record<string, string>, options: Options = {}): Promise<RangeServer> {
-    const {prefix = '', ranges = true, headers = {}} = options;
+    const {prefix = '', ranges = true, headers = {}, redirect} = options;
     const server = createServer((request, response) => {
       const path = decodeURIComponent(new URL(request.url!, 'http://x').pathname);
       const range = request.headers.range;
@@ -37,6 +39,11 @@ export class RangeServer {
       if (!file || !existsSync(file) || !statSync(file).isFile()) {
         note(0);
         response.writeHead(404, headers).end();
+        return;
+      }
+      if (redirect !== undefined) {
+        note(0);
+        response.writeHead(302, {Location: `${redirect}${path.slice(prefix.length)}`, ...headers}).end();
         return;
       }
       const {size} = statSync(file);
