@@ -34,6 +34,7 @@ FUNCTIONS.update(
     read_batches='arrow.batches',
     bind_condition='conditions.needs',
     dataset_as_html='display.datasets',
+    ragged_as_html='display.datasets',
     dataset_as_text='display.datasets',
     find_keys='keys.index',
     open_key_index='keys.index',

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bags.dataset.late_binding import late
 from bags.indexing import offsets_of
 
 
@@ -58,6 +59,11 @@ class Ragged:
 
     def __iter__(self) -> Iterator[npt.NDArray[Any] | None]:
         return (self[index] for index in range(len(self)))
+
+    def _repr_html_(self) -> str:
+        """Returns the HTML for notebooks: the first sequences, those of numbers as curves."""
+        html: str = late('ragged_as_html')(self)
+        return html
 
     def dense(self) -> npt.NDArray[Any]:
         """The sequences as one array (B, items, *shape), without a copy.

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from bags.dataset.base import Dataset
+from bags.dataset.batch import Ragged
 from bags.dataset.registry import AUDIO_WORDS, IMAGE_WORDS, VIDEO_WORDS
 from bags.display.counts import byte_count, plural
 from bags.display.values import MAX_NUMBERS_IN_TEXT, cut_off, is_undecoded, open_records, show_value
@@ -20,6 +21,8 @@ from bags.formats.signatures import DEMUXERS, IMAGES, identify_file
 
 SHOWN_ROWS = 3
 """Number of datapoints that notebooks show."""
+SHOWN_SEQUENCES = 8
+"""Number of sequences of a batch that notebooks show."""
 SIDE = 96
 """Length in pixels of the longer side of a thumbnail."""
 MAX_PIXELS = 1 << 26
@@ -62,6 +65,23 @@ def dataset_as_html(dataset: Dataset, rows: Iterable[int] | None = None) -> str:
     )
     head = f'<tr>{head}</tr>' if columns else ''
     return f'<p>{escape(_heading(dataset))}</p><table>{head}{cells}</table>'
+
+
+def ragged_as_html(batch: Ragged) -> str:
+    """Returns a table of the first sequences of a batch: those of numbers as curves, others as text."""
+    from html import escape
+
+    lines = []
+    for index in range(min(len(batch), SHOWN_SEQUENCES)):
+        found = batch[index]
+        values = None if found is None else np.asarray(found)
+        if values is not None and values.ndim == 1 and values.dtype.kind in 'iuf' and len(values) > 1:
+            numbers = values.astype(np.float64)
+            cell = f'{sparkline(numbers)} {plural(len(values), "item")}{_range_text(numbers)}'
+        else:
+            cell = escape('None' if values is None else f'{values.dtype} {values.shape}')
+        lines.append(f'<tr><td>{index}</td><td style="text-align:left">{cell}</td></tr>')
+    return f'<p>{escape(repr(batch))}</p><table>{"".join(lines)}</table>'
 
 
 def _heading(dataset: Dataset) -> str:

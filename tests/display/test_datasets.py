@@ -133,3 +133,16 @@ def test_notebooks_colour_masks_that_have_classes(tmp_path):
     assert not pixels[0].any()
     assert len(np.unique(pixels[15], axis=0)) == 1
     assert int(pixels[15, 0].max()) - int(pixels[15, 0].min()) > 100, 'a colour, not grey'
+
+
+def test_notebooks_show_ragged_batches(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'x', {'n': 'int(4)[]?', 'points': 'array(float32,2)[]'}) as writer:
+        for row in ([1, 5, 3], None, [7]):
+            writer.append({'n': row, 'points': np.zeros((2, 2), np.float32)})
+    with bags.open(tmp_path / 'x') as dataset:
+        batch = dataset.batch([0, 1, 2])
+    html = batch['n']._repr_html_()
+    assert '</svg> 3 items, 1 to 5</td>' in html
+    assert '>None</td>' in html
+    assert '>int32 (1,)</td>' in html
+    assert '>float32 (2, 2)</td>' in batch['points']._repr_html_()
