@@ -226,7 +226,10 @@ def measure(source: str, number: int) -> None:
     log = root.parent / 'adopt-requests.log'
     with nginx(root, str(log)) as url, delayed(url, LATENCY) as slow:
         options = {'endpoint_url': slow, 'key': 'a', 'secret': 'b'}
-        tars = [f's3://{BUCKET}/{tar % TARS:04}.tar' for tar in range(number)]
+        for tar in range(TARS, number):  # A name that is given twice is adopted once.
+            if not (path := root / BUCKET / f'{tar:04}.tar').exists():
+                os.link(root / BUCKET / f'{tar % TARS:04}.tar', path)
+        tars = [f's3://{BUCKET}/{tar:04}.tar' for tar in range(number)]
         print_cost(number * SAMPLES, index, lambda: adopt(tars, index, source_options=options))
     answers = [line.split('"')[2].split() for line in log.read_text().splitlines()]
     print(f'{len(answers):,} requests, {sum(int(size) for _, size in answers) / 1e6:,.0f} MB of answers')
