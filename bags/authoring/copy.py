@@ -179,6 +179,10 @@ def copy(
         if len(skipped) < len(noted):
             log.save()
 
+        if position < len(source) and not writer.shard_writer().stores_as(compressions):
+            # The shard of an earlier run has other compressions, so records cannot be copied to it as stored.
+            writer.end_shard()
+
         def skip(index: int, exc: Exception) -> None:
             skipped.append(Skipped(index, f'{type(exc).__name__}: {exc}'))
             # Before later datapoints are written: to resume, the position is derived from their number.

@@ -186,6 +186,14 @@ class FieldWriter(bag.Writer):
             return [list(map(self.write_record, records))]
         return list(zip(*map(self.write_items, records), strict=True))
 
+    def stores_as(self, how: Compressed | None) -> bool:
+        """Returns whether stored records of a field with this compression can be copied to this bag."""
+        if how is not None and how.trained and not how.dictionary:
+            return True  # Such records are written decompressed: the writer trains the dictionary.
+        if self._codec is None or how is None:
+            return self._codec is None and how is None
+        return self._codec.options.dictionary == how.dictionary
+
     def write_runs(self, runs: Iterable[Run]) -> None:
         """Appends runs of records, and makes them readable.
 

@@ -17,7 +17,7 @@ from bags.dataset.base_writer import BaseWriter
 from bags.dataset.begin_folder import begin_folder
 from bags.dataset.encoder import close_files
 from bags.dataset.episode import Call, Episode, EpisodeOptions, Partial
-from bags.dataset.field_writer import FieldWriter, RefsWriter, Run, open_field
+from bags.dataset.field_writer import Compressed, FieldWriter, RefsWriter, Run, open_field
 from bags.dataset.identity import IDENTITY, CopiedFrom, Identity, new_id
 from bags.dataset.json_files import write_checksum, write_json
 from bags.dataset.late_binding import late
@@ -274,6 +274,13 @@ class DatasetWriter(BaseWriter):
         self._refs.rollback(index)
         for field, count in zip(self._fields, before, strict=False):
             field.rollback(count)
+
+    def stores_as(self, compressions: Mapping[str, Compressed]) -> bool:
+        """Returns whether the fields have these compressions. An existing folder keeps its own."""
+        return all(
+            field.name in self.links or field.stores_as(compressions.get(field.name))
+            for field in self._fields
+        )
 
     def append_runs(self, runs: Mapping[str, Sequence[Run]], refs: Mapping[str, Any]) -> None:
         """Appends many datapoints, given as runs of records.

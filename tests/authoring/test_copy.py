@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import bags
 from bags.authoring import copy_plan
 from bags.bag import zstd
+from tests.dataset.killed import leave_open
 
 ROWS = 60
 
@@ -399,6 +400,21 @@ def test_a_killed_copy_resumes(kit, tmp_path, sources):
 @pytest.mark.campaign
 def test_a_copy_killed_at_many_moments(kit, tmp_path, sources):
     kill_at_random(kit, tmp_path, sources[0]['shards'], 20, 1)
+
+
+@pytest.mark.parametrize('first', [[], ['text'], {'text': 'dictionary'}])
+@pytest.mark.parametrize('then', [None, [], ['text'], {'text': 'dictionary'}])
+def test_an_open_shard_of_another_compression_is_not_continued(tmp_path, first, then):
+    texts = [f'text {index} ' * 9 for index in range(60)]
+    with bags.DatasetWriter(tmp_path / 'source', {'text': 'utf8'}, compression=['text']) as writer:
+        for text in texts:
+            writer.append({'text': text})
+    source, path = bags.open(tmp_path / 'source'), tmp_path / 'copy'
+    bags.copy(source, path, compression=first)
+    leave_open(bags.DatasetWriter(path / '000000', {'text': 'utf8'}, resume=True, truncate_to=30))
+    bags.copy(source, path, compression=then, resume=True)
+    assert bags.open(path).column('text') == texts
+    assert not bags.verify(path, decode=True)
 
 
 def test_to_a_remote_store_and_back(tmp_path, sources, kit):
