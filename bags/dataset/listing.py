@@ -219,7 +219,8 @@ def is_being_made(names: Iterable[str], is_remote: bool = False) -> bool:
     """
     if is_remote:
         return not any(name == 'refs.bag' or name.endswith('.idx') for name in names)
-    known = {'spec.json', METADATA, checksums_name(METADATA), MARK, 'limits.refs.bag'}
+    known = {'spec.json', METADATA, MARK, 'limits.refs.bag'}
+    known |= {checksums_name(METADATA), checksums_name('refs.bag')}
     return {name for name in names if not is_temporary(name)} <= known
 
 
