@@ -213,6 +213,8 @@ class UnclosedBag:
             store.rename(copy, self.path)
             store.sync_folder(os.path.dirname(beside))
         else:
+            if self._was_closed:  # And is empty. Without limits beside it, it counts as closed.
+                store.sync_folder(os.path.dirname(beside))
             self.limits = store.resume(beside, self.count * ENTRY)
         # Bytes after the last record stay until `close` truncates the file. The sentinel follows them.
         size = store.stat(self.path).size
