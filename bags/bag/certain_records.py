@@ -32,6 +32,11 @@ class Entry(NamedTuple):
     placement: int
     states: list[BagState]
 
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether it has no records that may be lost: the base, and what bags had before they were cut."""
+        return all(state.flushed == state.synced for state in self.states)
+
 
 def _load(store: Store, path: str, bags: int) -> list[Entry]:
     """Returns the valid entries of a journal, the last one first. Without a base there are none."""
@@ -71,8 +76,11 @@ def certain_counts(store: Store, journal: str, bags: Sequence[str]) -> list[int]
     unclosed = [position for position, path in enumerate(bags) if store.exists(limits_name(path))]
     if not unclosed:
         return None  # A bag is closed after all bags were synced.
-    entries = _load(store, journal, len(bags))
+    found = _load(store, journal, len(bags))
+    on_disk = [entry.states for entry in found if entry.is_on_disk]
+    entries = [entry for entry in found if not entry.is_on_disk] + found[-1:]
     for (_, placement, states), before in itertools.zip_longest(entries, entries[1:]):
+        possible = on_disk if states is on_disk[-1] else [states]
         options = ReaderOptions(limits_placement=LimitsPlacement(placement))
         absent = [state for path, state in zip(bags, states, strict=True) if not store.exists(path)]
         if any(state.synced for state in absent):
@@ -82,7 +90,9 @@ def certain_counts(store: Store, journal: str, bags: Sequence[str]) -> list[int]
         missing = [_missing_limits(store, bags[each], states[each], options) for each in unclosed]
         if None in missing:
             continue
-        is_whole = all(_is_whole(store, bags[each], states[each], options) for each in unclosed)
+        is_whole = all(
+            any(_is_whole(store, bags[each], those[each], options) for those in possible) for each in unclosed
+        )
         short = [each for each, count in zip(unclosed, missing, strict=True) if count]
         # A killed writer leaves the limits of one bag incomplete: those that it was writing after this entry.
         is_killed = is_whole and len(short) == 1

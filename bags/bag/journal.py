@@ -10,6 +10,9 @@ follow, at offset 128, three entries:
 After a kill the last flush matches the files, and nothing is lost. After a power cut the files may match none
 of the two flushes: then the records of the base are kept.
 
+A writer that drops records which are on disk (`truncate_to`) has, until it has cut all bags, the records of
+each bag before that in place of flush 1: each bag is then as in one of the two entries.
+
 While a datapoint of a dataset is open, the records of each bag before it follow, and the XXH3-64 of these
 numbers: the records after them are its items. The mark of a dataset has them without durability too.
 
@@ -71,23 +74,28 @@ class Journal:
         """Bytes of records after the base."""
         self._has_unsynced_flush = False
         """Whether records of the first bag are flushed, and their entry is not on disk."""
+        self._is_cutting = False
+        """Whether the journal has the records from before they were dropped."""
         self.open_counts: list[int] | None = None
         """Number of records of each bag before the open datapoint; None if none is open."""
 
-    def create(self, counts: Sequence[int]) -> None:
+    def create(self, counts: Sequence[int], before: Sequence[int] | None = None) -> None:
         """Writes the journal, or writes it anew.
 
         Args:
             counts: Number of records of each bag that are on disk.
+            before: If bags have more records, which are dropped next: the numbers of these, also on disk.
         """
-        size, base = entry_size(len(counts)), b''
+        size, entries = entry_size(len(counts)), b''
+        self._is_cutting = before is not None
         if self._store.durability:
-            states = [UnsyncedDigest(count).state for count in counts]
-            base = pack_numbers([next(self._numbers), self._placement, *itertools.chain(*states)])
+            for each in (counts,) if before is None else (counts, before):
+                states = [UnsyncedDigest(count).state for count in each]
+                entries += pack_numbers([next(self._numbers), self._placement, *itertools.chain(*states)])
         elif self.open_counts is None:
             self._store.replace(self._path, TEXT)
             return
-        entries = base.ljust(ENTRIES * size, b'\0')
+        entries = entries.ljust(ENTRIES * size, b'\0')
         if self.open_counts is not None:
             entries += pack_numbers(self.open_counts)
         self._store.replace(self._path, TEXT.ljust(ENTRIES_OFFSET, b'\n') + entries)
@@ -132,6 +140,8 @@ class Journal:
         """
         if self._file is None:
             return
+        if self._is_cutting:
+            self.create(counts)
         self._bags = [weakref.proxy(bag) for bag in bags]  # A cycle would keep the files open.
         self._begin_digests(counts)
         self.must_sync = any(bag.count != count for bag, count in zip(bags, counts, strict=True))

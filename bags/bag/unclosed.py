@@ -9,6 +9,7 @@ Files on object stores cannot grow: there, the limits stay in memory, and the wh
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os
@@ -192,12 +193,13 @@ class UnclosedBag:
     def _resume(self, beside: str, checksum: bool, truncate_to: int | None) -> None:
         """Continues at the end of a local bag, under the lock."""
         store = self.store
+        before = None
         if self.is_alone:
-            truncate_to = self._certain_count(beside, truncate_to)
+            truncate_to, before = self._certain_count(beside, truncate_to)
         ends, is_replaced = self._ends_to_keep(beside, truncate_to)
         self.count, self.end = len(ends), int(ends[-1]) if len(ends) else 0
         if self.journal is not None:
-            self.journal.create([self.count])
+            self.journal.create([self.count], before)
         elif self.is_alone:
             store.remove(journal_name(self.path))
         if is_replaced:
@@ -223,10 +225,11 @@ class UnclosedBag:
         self.write_sentinel(size)
         self._continue_checksums(checksum)
 
-    def _certain_count(self, beside: str, truncate_to: int | None) -> int | None:
+    def _certain_count(self, beside: str, truncate_to: int | None) -> tuple[int | None, list[int] | None]:
         """Returns the number of records to keep, without those that a power cut may have damaged.
 
-        What is kept is then on disk.
+        Also returns the number of records before some are dropped, if all are certain. What is kept is then
+        on disk.
         """
         store, path = self.store, self.path
         counts = certain_counts(store, journal_name(path), [path])
@@ -234,11 +237,13 @@ class UnclosedBag:
             if store.exists(file):
                 store.sync(file)
         store.sync_folder(os.path.dirname(path))
-        return (
-            truncate_to
-            if counts is None
-            else min(counts[0], counts[0] if truncate_to is None else truncate_to)
-        )
+        if counts is not None:
+            return min(counts[0], counts[0] if truncate_to is None else truncate_to), None
+        before = None
+        if truncate_to is not None:
+            with contextlib.suppress(CorruptError):  # What is dropped may be damaged.
+                before = [self._open_bag().count]
+        return truncate_to, before
 
     def _ends_to_keep(self, beside: str, truncate_to: int | None) -> tuple[Int64s, bool]:
         """Returns the ends of the records to keep, and whether the files must be replaced by copies."""

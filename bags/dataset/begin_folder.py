@@ -85,10 +85,12 @@ def begin_folder(
     writer.accept_links(linked_fields(path, writer.types, names, writer.links))
     for name in filter(is_temporary, names):
         store.remove(store.join(path, name))  # Left by a killed writer, as the folder is locked.
-    counts = [kept.counts.get(name, 0) for name in bag_files(path, writer.types, names, writer.links)]
+    bags = bag_files(path, writer.types, names, writer.links)
+    counts = [kept.counts.get(name, 0) for name in bags]
+    before = [kept.before.get(name, count) for name, count in zip(bags, counts, strict=True)]
     if resume and keeps_partial and truncate_to is None and not store.is_remote:
         mark.find_open(counts)
-    mark.create(counts)
+    mark.create(counts, before if kept.before else None)
     identity = None
     if IDENTITY in names:
         if truncate_to is None and not kept.dropping:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,10 +137,13 @@ class Kept(NamedTuple):
     """Number of records, by field and of `refs`, which is the number of datapoints."""
     dropping: frozenset[str] = frozenset()
     """The bags that may have more records, which are dropped."""
+    before: Mapping[str, int] = MappingProxyType({})
+    """Number of records before some are dropped, of bags whose records are all on disk."""
 
     def truncated(self, length: int) -> Kept:
         """Returns what is kept of the first `length` datapoints."""
-        return Kept({**self.counts, 'refs': length}, self.dropping | {'refs'})
+        before = {'refs': self.counts['refs'], **self.before}
+        return Kept({**self.counts, 'refs': length}, self.dropping | {'refs'}, before)
 
     def limit(self, name: str) -> int | None:
         """Returns the number of records to which a bag is cut, if it is."""
@@ -210,14 +214,14 @@ def _complete_records(
             field = key.partition('/')[0]
             detail = f'has no {file}' if key != field else f'has neither {field}.bag nor {field}.bagz'
             raise CorruptError(folder, None, f'field {field!r}: {detail}')
-    dropping = set()
+    dropping, before = set(), {}
     for name in format.spec:
         if f'{name}/values' in counts and name in counts:  # The links are created last.
             paths = [store.join(folder, f'{name}.{each}') for each in ('links', 'values')]
             links, values = (open_bag(store, each, options) for each in paths)
             count = first_lost(links, values, counts[f'{name}/files'])
             if count < counts[name]:
-                counts[name] = count
+                before[name], counts[name] = counts[name], count
                 dropping.add(name)
     keep = refs.count
     while keep and not _is_complete(refs, keep - 1, format, counts):
@@ -225,7 +229,10 @@ def _complete_records(
     keep = min(keep, _first_dangling(refs, keep, format, counts))
     if keep < refs.count and 'limits.refs.bag' not in names:
         raise CorruptError(refs.path, keep, 'its refs lead to records that are missing')
-    return Kept({'refs': keep, **counts}, frozenset(dropping | ({'refs'} if keep < refs.count else set())))
+    if keep < refs.count:
+        dropping.add('refs')
+        before['refs'] = refs.count
+    return Kept({'refs': keep, **counts}, frozenset(dropping), before)
 
 
 def _first_dangling(refs: BagFile, count: int, format: RefsFormat, counts: dict[str, int]) -> int:

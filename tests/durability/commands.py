@@ -135,11 +135,15 @@ class Command:
             shutil.rmtree(recovered, ignore_errors=True)
             shutil.rmtree(resumed, ignore_errors=True)
 
-    def _check_as_it_is(self, folder, promised, done):
+    def check_readable(self, folder, promised, done):
+        """Checks that what was promised can be read after a kill, which loses no written bytes."""
+        self._check_as_it_is(folder, promised, done, promised > 0)
+
+    def _check_as_it_is(self, folder, promised, done, must_open=False):
         try:
             rows = self.read(folder)
         except EXPECTED as exc:
-            if done:
+            if done or must_open:
                 raise WrongError(f'cannot be opened: {exc!r}') from exc
         else:
             self._check_rows(rows, promised, done, 'as it is')
@@ -666,6 +670,8 @@ def commands():
         'resume-small': resumed(**SMALL),
         'resume-truncated': resumed(truncate_to=6),
         'resume-killed': resumed(killed=True),
+        'resume-killed-truncated': resumed(killed=True, truncate_to=6),
+        'resume-empty': resumed(first=1, count=6),
         'resume-sharded': resumed(**SHARDS),
         'resume-sharded-killed': resumed(killed=True, **SHARDS, **SMALL),
         'links-resume': resumed(**LINKED),

@@ -160,18 +160,30 @@ class Laboratory:
     def trials(self, name, count, **options):
         """Yields trials of the states of a command."""
         for state in self.states(name, count, **options):
-            folder = os.path.join(self._states, 'state')
-            write_tree(state.snapshot.files, folder)
-            try:
-                yield Trial(state, check(self.command(name), folder, state.promised, state.done))
-            finally:
-                shutil.rmtree(folder)
+            yield self._trial(state, self.command(name).check)
+
+    def kills(self, name):
+        """Yields trials of what a kill after each operation of a command leaves, read as it is."""
+        system = self.file_system(name)
+        begin, end = system.marks[f'{name} begins'], system.marks[f'{name} returned']
+        for stop in range(begin, end + 1):
+            snapshot = system.snapshot(stop, None, 'all', 'all')
+            state = State(name, snapshot, self._runs[name].promised, stop == end)
+            yield self._trial(state, self.command(name).check_readable)
+
+    def _trial(self, state, check_folder):
+        folder = os.path.join(self._states, 'state')
+        write_tree(state.snapshot.files, folder)
+        try:
+            return Trial(state, check(check_folder, folder, state.promised, state.done))
+        finally:
+            shutil.rmtree(folder)
 
 
-def check(command, folder, promised, done):
+def check(check_folder, folder, promised, done):
     """Returns what is wrong in the folder of a command after a power cut; empty: nothing."""
     try:
-        command.check(folder, promised, done)
+        check_folder(folder, promised, done)
     except Exception as exc:  # Errors of unexpected types are what is looked for, too.
         where = traceback.extract_tb(exc.__traceback__)[-1]
         return f'{type(exc).__name__}: {exc} ({os.path.basename(where.filename)}:{where.lineno})'

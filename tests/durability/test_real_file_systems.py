@@ -65,7 +65,7 @@ def cut(disk, folder, name, flag, durability, delay):
     promised = [int(line.rpartition(' ')[2]) for line in lines if ' promises ' in line]
     done = lines[-1:] == [f'{name} returned\n']
     try:
-        return check(known, found, max([known.promised, *promised]), done), done
+        return check(known.check, found, max([known.promised, *promised]), done), done
     finally:
         shutil.rmtree(found)
 
