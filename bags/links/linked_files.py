@@ -23,7 +23,6 @@ from bags.links.segments import ParsedFiles
 from bags.storage import File, Hints, Store, store_for
 from bags.storage.base import Buffer, CachePolicy, Offsets
 from bags.storage.local import is_file
-from bags.storage.memory_file import MemoryFile
 from bags.storage.mmap_file import share
 from bags.storage.pread_file import PreadFile, RealFolder
 from bags.storage.urls import options_of
@@ -105,9 +104,7 @@ class LinkedFiles(Shareable):
                 expect_size(local.path, entry, local.size)
                 parts = [local.fetch(start, stop) for start, stop in sample_ranges(entry.size)]
                 expect_sample(local.path, entry, parts)
-            # The sample of a small file is all of it.
-            whole = MemoryFile(local.path, parts[0]) if len(parts) == 1 else local
-            return OpenFile(whole, None, None, entry.size)
+            return OpenFile(local, None, None, entry.size)
         store, path = self.locate(folder, entry.path)
         with as_file_errors(path, entry):
             file = self._open_file(store, path, entry)
@@ -125,7 +122,7 @@ class LinkedFiles(Shareable):
     def _open_in_folder(self, folder: str, entry: LinkedFile) -> PreadFile | None:
         """Opens a file whose folder was resolved before and is permitted; None for any other one.
 
-        A shuffled epoch of photos takes 115 to 140 us each of processor time so, 144 to 230 by `locate`.
+        Photos of 3 KB in random order take 52 us of processor time each, 90 if each is resolved.
         """
         is_local = not (entry.is_bag or is_url(entry.path) or self._store.is_remote)
         if not is_local or self._options.cache_policy is CachePolicy.DIRECT_IO:
