@@ -153,7 +153,7 @@ clean: ## removes environments, caches and outputs
 .venv-bench/ready: pyproject.toml benchmarks/requirements.txt
 	@echo 'making .venv-bench'
 	@$(PYTHON) -m venv --clear .venv-bench
-	@.venv-bench/bin/python $(PIP) -e '.[images]' -r benchmarks/requirements.txt
+	@.venv-bench/bin/python $(PIP) -e '.[images,video]' -r benchmarks/requirements.txt
 	@touch $@
 
 .venv-adapters/ready: pyproject.toml tests/adapters/requirements.txt
