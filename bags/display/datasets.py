@@ -34,6 +34,8 @@ MAX_SOUND_BYTES = 1 << 19
 """Maximum bytes of a recording that a notebook keeps, to play it."""
 MAX_POINTS = 120
 """Maximum number of values that a curve is drawn from."""
+MAX_CURVE_ITEMS = 1 << 20
+"""Maximum number of items of a sequence that is read whole for a curve."""
 SOUND_TYPES = {'flac': 'audio/flac', 'ogg': 'audio/ogg', 'wav': 'audio/wav', 'mp3': 'audio/mpeg'}
 
 
@@ -159,7 +161,7 @@ def _number_or_curve(dataset: Dataset, row: int, field: str) -> str | None:
             return f'{escape(cut_off(name, MAX_TEXT))} ({value})'
         return f'{value:.6g}' if isinstance(value, float) else None
     count = int(dataset.item_counts(np.array([row]), field)[0])
-    if count <= MAX_NUMBERS_IN_TEXT:
+    if not MAX_NUMBERS_IN_TEXT < count <= MAX_CURVE_ITEMS:
         return None
     values = np.asarray(dataset[row, field][field], np.float64)
     return f'{sparkline(values)} {count:,} items{_range_text(values)}'

@@ -135,6 +135,17 @@ def test_notebooks_colour_masks_that_have_classes(tmp_path):
     assert int(pixels[15, 0].max()) - int(pixels[15, 0].min()) > 100, 'a colour, not grey'
 
 
+@pytest.mark.slow
+def test_a_very_long_sequence_is_not_read_for_a_curve(tmp_path):
+    values = np.zeros((1 << 20) + 1, np.int8)
+    with bags.DatasetWriter(tmp_path / 'long', {'n': 'int(1)[]'}) as writer:
+        writer.append({'n': values[1:]})
+        writer.append({'n': values})
+    with bags.open(tmp_path / 'long') as dataset:
+        assert '<svg' in dataset[:1]._repr_html_()
+        assert '<svg' not in dataset[1:]._repr_html_()
+
+
 def test_notebooks_show_ragged_batches(tmp_path):
     with bags.DatasetWriter(tmp_path / 'x', {'n': 'int(4)[]?', 'points': 'array(float32,2)[]'}) as writer:
         for row in ([1, 5, 3], None, [7]):
