@@ -57,7 +57,7 @@ test-cloud: .venv/ready ## the tests of bags and datasets with an S3 and a GCS s
 	  $(BIN)/pytest -q -n auto --maxprocesses 8 -m 'not campaign' --storage $$storage $(CLOUD_PART) $(ARGS) || exit 1; done
 	$(BIN)/pytest -n auto --maxprocesses 8 -m 'not campaign' tests/cloud $(ARGS)
 
-test-systems: .venv/ready ## the tests of bags, datasets and storage without the calls that Windows and macOS lack
+test-systems: .venv/ready ## tests of bags, datasets and storage, with what Windows and macOS have
 	for system in windows macos; do \
 	  $(BIN)/python -m pytest -q -n auto --maxprocesses 8 -p tests.systems.$$system tests/bag tests/dataset tests/storage $(ARGS) || exit 1; done
 
