@@ -35,8 +35,10 @@ class Address(NamedTuple):
     positions: Int64s | None
     """Positions of the rows in the result, shape (n,); None if the rows are the whole result, in order."""
 
-    def at(self, positions: Int64s) -> Address:
-        """Returns the address for a larger result, which has this result at these positions."""
+    def at(self, positions: Int64s | None) -> Address:
+        """Returns the address for a larger result, which has this result at these positions; None for all."""
+        if positions is None:
+            return self
         inner = self.positions
         return Address(
             self.reader, self.rows, self.selection, positions if inner is None else positions[inner]
@@ -85,11 +87,16 @@ def ranges_of_refs(field: Field, refs: Any, items: Any, unsigned: bool) -> Recor
 
 def group_by_part(
     layout: Concatenated, indices: Int64s, selection: Selection
-) -> list[tuple[int, Int64s, Selection, Int64s]]:
-    """Groups indices by part: the part, the indices in it, their selection, and their positions."""
+) -> list[tuple[int, Int64s, Selection, Int64s | None]]:
+    """Groups indices by part: the part, the indices in it, their selection, and their positions.
+
+    If all are in one part, the positions are None.
+    """
     if not len(indices):
         return []
     parts, within = layout.many(indices)
+    if not np.count_nonzero(parts != parts[0]):
+        return [(int(parts[0]), within, selection, None)]
     order = np.argsort(parts, kind='stable')
     parts, within = parts[order], within[order]
     cuts = [0, *(np.flatnonzero(parts[1:] != parts[:-1]) + 1).tolist(), len(parts)]
