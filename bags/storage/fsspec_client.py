@@ -27,7 +27,6 @@ from bags.storage.errors import (
     TransientError,
     UnsupportedError,
     encoded_error,
-    error_for_status,
     map_fsspec_error,
     no_ranges_error,
 )
@@ -289,8 +288,10 @@ async def _request(
         if status == 416 and headers.get('Content-Range') == 'bytes */0':
             return Stat(0), b'', response
         response.raise_for_status()
-        if status not in (200, 206):
-            raise error_for_status(url, status, response.reason or '')
+        if status not in (200, 206):  # E.g. a redirect that must not be followed.
+            from aiohttp import ClientResponseError
+
+            raise ClientResponseError(response.request_info, (), status=status, message=response.reason or '')
         if headers.get('Content-Encoding', 'identity') != 'identity':
             raise encoded_error(url, headers['Content-Encoding'])
         modified = None

@@ -151,7 +151,7 @@ def test_objects_that_differ(tmp_path, objects, s3_storage):
     assert [each.record for each in damage] == [0, 1, 2, 3, 4, 5]
 
 
-def test_redirects_of_links_are_not_followed(tmp_path):
+def test_redirects_of_links_are_not_followed(tmp_path, caplog):
     (tmp_path / 'a').mkdir()
     (tmp_path / 'a' / 'file').write_bytes(b'a secret')
     with WebServer(tmp_path / 'a') as inner, WebServer(tmp_path / 'a') as outer:
@@ -164,6 +164,7 @@ def test_redirects_of_links_are_not_followed(tmp_path):
                 with pytest.raises(OSError, match='redirected'):
                     reader[index]
         assert inner.requests == []
+        assert not caplog.records  # A redirect is not retried.
         with bags.open(tmp_path / 'data', links=inner.url) as reader, pytest.raises(PermissionError):
             reader[0]
 
