@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from bags.runs.written import Written
 
 MIN_COLUMN = 16
-"""Characters of a column of values that are not folded."""
+"""Minimum number of characters of the lines of a wrapped column."""
+GAP = INDENT = 2
+"""Spaces between columns, which are 1 if only that fits; and before columns on a line below."""
 PIPE_COLUMNS = 10_000
 """Width of output that is not a terminal, so that nothing is truncated or wrapped."""
 
@@ -36,22 +38,20 @@ def answer(json: bool, facts: Any, *lines: str) -> None:
 
 def print_rich(content: Any) -> None:
     """Prints text or a table: in colour on terminals (unless NO_COLOR is set), else plain."""
-    from rich.console import Console
-    from rich.table import Table
-
-    is_piped = not sys.stdout.isatty() and 'COLUMNS' not in environ
-    out = Console(highlight=False, soft_wrap=False, width=PIPE_COLUMNS if is_piped else None)
-    if isinstance(content, Table):  # Lines longer than the terminal, rather than names that are cut.
-        out.width = max(
-            out.width, sum(column.min_width or 0 for column in content.columns) + 2 * len(content.columns)
-        )
+    out = _console()
     with out.capture() as captured:
-        # Lines of text are wrapped by the terminal, so that paths can be copied.
-        out.print(content, soft_wrap=not isinstance(content, Table))
+        out.print(content, soft_wrap=True)  # Wrapped by the terminal, so that paths can be copied.
     printed = captured.get()
     if not out.is_terminal:
         printed = '\n'.join(line.rstrip() for line in printed.split('\n'))
     print(printed, end='')  # Not by rich, so that it appears above a progress bar.
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    is_piped = not sys.stdout.isatty() and 'COLUMNS' not in environ
+    return Console(highlight=False, width=PIPE_COLUMNS if is_piped else None)
 
 
 def as_text(content: str, style: str = '') -> Any:
@@ -70,28 +70,54 @@ def columns_table(columns: Sequence[Column]) -> Any:
 
 
 def table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> Any:
-    """Returns a table without lines.
+    """Returns a table without lines, as text that fits the terminal.
+
+    Columns that do not fit beside the others are on a line below, two spaces in. Only the last column and
+    cells that are wider than the terminal are wrapped, and never the first, so that names can be copied.
 
     Args:
-        columns: The heading of each, and 'left', 'right' or 'whole' (left, and not wrapped).
+        columns: The heading of each, and 'left' or 'right'.
         rows: Cells.
     """
-    from rich.table import Table
+    from rich.text import Text
 
-    has_headings = any(heading for heading, _ in columns)
-    made = Table(box=None, show_header=has_headings, pad_edge=False, header_style='dim', padding=(0, 2, 0, 0))
-    for number, (heading, justify) in enumerate(columns):
-        side: Any = 'right' if justify == 'right' else 'left'
-        style = '' if number else 'bold'
-        is_whole = not number or justify == 'whole'  # The first column has names, which can then be copied.
-        longest = max((len(row[number]) for row in rows), default=0)
-        width = max(len(heading), longest if is_whole else min(longest, MIN_COLUMN))
-        made.add_column(
-            heading, justify=side, overflow='fold', no_wrap=is_whole, style=style, min_width=width
-        )
-    for row in rows:
-        made.add_row(*map(as_text, row))
-    return made
+    out = _console()
+    heads = [as_text(heading, 'dim') for heading, _ in columns]
+    body = [[as_text(cell, '' if number else 'bold') for number, cell in enumerate(row)] for row in rows]
+    widths = [max(cell.cell_len for cell in cells) for cells in zip(heads, *body, strict=True)]
+    gap = 1 if sum(widths) + len(widths) - 1 <= out.width < sum(widths) + GAP * (len(widths) - 1) else GAP
+    groups = _groups(widths, out.width, gap)
+    lines = []
+    for row in [heads, *body] if any(heads) else body:
+        for group in groups:
+            if group.start and not any(row[group.start : group.stop]):
+                continue
+            start = INDENT if group.start else 0
+            line = Text(' ' * start)
+            for number in group:
+                cell, pad = row[number], widths[number] - row[number].cell_len
+                if number and line.cell_len + cell.cell_len > out.width:
+                    start, pad = line.cell_len, 0
+                    first, *more = cell.wrap(out, max(out.width - start, MIN_COLUMN)) or [cell]
+                    cell = Text(f'\n{" " * start}').join([first, *more])
+                is_right = columns[number][1] == 'right'
+                line.append(' ' * pad if is_right else '').append_text(cell)
+                line.append('' if is_right else ' ' * pad).append(' ' * gap)
+            line.rstrip()
+            lines.append(line)
+    return Text('\n').join(lines)
+
+
+def _groups(widths: Sequence[int], width: int, gap: int) -> list[range]:
+    """Returns the columns that are beside each other; the last one needs `MIN_COLUMN` characters."""
+    groups, first, used = [], 0, 0
+    for number, needed in enumerate(widths):
+        least = min(needed, MIN_COLUMN) if number == len(widths) - 1 else needed
+        if number > first and used + least > width:
+            groups.append(range(first, number))
+            first, used = number, INDENT
+        used += needed + gap
+    return [*groups, range(first, len(widths))]
 
 
 def summary(target: str, done: Written) -> str:

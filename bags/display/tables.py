@@ -22,8 +22,7 @@ class Column(NamedTuple):
     """A column of a table."""
 
     heading: str
-    justify: Literal['left', 'right', 'whole']
-    """'whole': left, and not wrapped."""
+    justify: Literal['left', 'right']
     cells: Sequence[str]
 
 
@@ -49,10 +48,8 @@ def info_table(found: Any) -> list[Column]:
         ),
         Column('linked', 'right', [*(byte_count(size) if size else '' for size in linked), '']),
         Column('zstd', 'right', [*(f'{field.ratio:.1f}×' if field.ratio else '' for field in fields), '']),
-        Column(
-            'bytes a record', 'whole', [*(extent(field.record_bytes, byte_count) for field in fields), '']
-        ),
-        Column('items', 'whole', [*(extent(field.items, '{:,.0f}'.format) for field in fields), '']),
+        Column('bytes a record', 'left', [*(extent(field.record_bytes, byte_count) for field in fields), '']),
+        Column('items', 'left', [*(extent(field.items, '{:,.0f}'.format) for field in fields), '']),
     ]
     return [column for column in columns if any(column.cells)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
@@ -32,6 +33,8 @@ MAX_ITEMS_IN_JSON = 64
 MAX_NUMBERS = 64
 """Maximum number of numbers of an array in JSON."""
 MAX_NUMBERS_IN_TEXT = 8
+PADDING = re.compile(r'(?<=\[) | (?=\]|,|[+-][\d.])')
+"""Spaces with which NumPy pads numbers."""
 RECORD_HEAD = 256
 """Bytes of an unknown record that are inspected."""
 
@@ -69,7 +72,7 @@ def show_value(dataset: Dataset, index: int, field: str, *, has_range: bool = Tr
             if field_type.sequence:
                 return _show_items(dataset, index, field, has_range)
             value = dataset[index, field][field]
-            return Shown(cut_off(_as_text(value)), to_json(value))
+            return Shown(cut_off(value_as_text(value)), to_json(value))
         if field_type.sequence and dataset[index, {field: range(0)}][field] is None:
             return Shown('None', None)
         if not field_type.sequence and (part := _show_part(dataset, index, field)) is not None:
@@ -106,7 +109,7 @@ def _show_items(dataset: Dataset, index: int, field: str, has_range: bool) -> Sh
         return Shown('None', None)
     count = _item_count(dataset, index, field)
     is_short = count <= MAX_NUMBERS_IN_TEXT and not (count and isinstance(head[0], np.ndarray))
-    text = _listed(count, list(map(_as_text, head if is_short else head[:MAX_ITEMS])))
+    text = _listed(count, list(map(value_as_text, head if is_short else head[:MAX_ITEMS])))
     if has_range and isinstance(head, np.ndarray) and count > (len(head) if is_short else MAX_ITEMS):
         text += f', range{range_of}' if (range_of := _range_text(dataset[index, field][field])) else ''
     items = [to_json(item) for item in head]
@@ -231,16 +234,16 @@ def _media_text(facts: Mapping[str, Any]) -> str:
     return ''.join(template.format(**facts) for name, template in templates.items() if name in facts)
 
 
-def _as_text(value: Any) -> str:
+def value_as_text(value: Any) -> str:
     """Returns a value as text; arrays within it as their dtype, shape and range."""
     if isinstance(value, np.ndarray):
         return _array_text(value)
     if isinstance(value, np.generic):  # A float as short as its own precision allows.
-        return str(value) if value.dtype.kind == 'f' else _as_text(value.item())
+        return str(value) if value.dtype.kind == 'f' else value_as_text(value.item())
     if isinstance(value, dict):
-        return '{' + ', '.join(f'{key!r}: {_as_text(part)}' for key, part in value.items()) + '}'
+        return '{' + ', '.join(f'{key!r}: {value_as_text(part)}' for key, part in value.items()) + '}'
     if isinstance(value, list | tuple):
-        return '[' + ', '.join(map(_as_text, value)) + ']'
+        return '[' + ', '.join(map(value_as_text, value)) + ']'
     if isinstance(value, bytes | bytearray | memoryview):
         return _show_bytes(bytes(value[:RECORD_HEAD]), len(value)).text
     return repr(value)
@@ -251,7 +254,7 @@ def _array_text(value: np.ndarray) -> str:
     text = f'{value.dtype} {value.shape}'
     if value.dtype.kind in 'biufcmM' and 0 < value.size <= MAX_NUMBERS_IN_TEXT:
         numbers = np.array2string(value, precision=4, separator=', ', threshold=MAX_NUMBERS_IN_TEXT)
-        return f'{text} {" ".join(numbers.split())}'
+        return f'{text} {re.sub(PADDING, "", " ".join(numbers.split()))}'
     return text + _range_text(value)
 
 

@@ -543,13 +543,38 @@ def test_an_import_of_nothing(work, run):
     )
 
 
-def test_names_of_fields_are_not_folded(tmp_path, run, monkeypatch):
+@pytest.mark.parametrize('width', [60, 80, 140])
+def test_tables_fit_the_terminal_and_fold_no_names(tmp_path, run, monkeypatch, width):
     name = 'observation.images.a_very_long_name_of_a_camera'
-    with bags.DatasetWriter(tmp_path / 'x', {name: 'utf8', 'b': 'array(float32,7)'}) as writer:
-        writer.append({name: 'word ' * 100, 'b': np.zeros(7, np.float32)})
+    spec = {name: 'utf8', 'state': 'array(float32,14)[]', 'number': 'float'}
+    with bags.DatasetWriter(tmp_path / 'x', spec) as writer:
+        for count in range(3):
+            state = np.full((100 + count, 14), count, np.float32)
+            writer.append({name: 'word ' * 100 * (1 + count), 'state': state, 'number': count / 7})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv('COLUMNS', str(width))
+    for command, shown in {
+        'info': 'array(float32,14)[]',
+        'show': '100 items',
+        'statistics': '0.1429',
+    }.items():
+        lines = run(command, 'x').stdout.splitlines()
+        assert [line for line in lines if len(line) > width and not line.startswith('All elements')] == []
+        assert any(shown in line for line in lines), lines
+        assert any(line.split()[:1] == [name] for line in lines) or command == 'statistics', lines
+
+
+def test_columns_without_a_place_are_on_a_line_below(tmp_path, run, monkeypatch):
+    spec = {'some_name_of_a_field': 'array(float32,14)[]'}
+    with bags.DatasetWriter(tmp_path / 'x', spec) as writer:
+        for count in range(100, 500, 100):
+            writer.append({'some_name_of_a_field': np.zeros((count, 14), np.float32)})
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv('COLUMNS', '60')
-    for command in ('info', 'show'):
-        lines = run(command, tmp_path / 'x').stdout.splitlines()
-        row = next(line for line in lines if line.startswith(name))
-        assert len(row.split()) > 1, lines
-    assert 'array(float32,7)' in run('info', tmp_path / 'x').stdout
+    assert run('info', 'x').stdout.splitlines()[3:] == [
+        'field                 type                   bytes',
+        '  bytes a record  items',
+        'some_name_of_a_field  array(float32,14)[]  64.0 kB',
+        '  56 B            100 █ █  █ █ 400',
+        '(refs)                                        80 B',
+    ]

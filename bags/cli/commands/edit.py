@@ -288,11 +288,12 @@ def _preview(json: bool, facts: dict[str, Any], spec: Mapping[str, str], renames
     for name, text in spec.items():
         new = renames.get(name, name)
         rows.append((name, text, new if new in facts['spec'] else 'left out'))
-    print_rich(table([('field', 'whole'), ('type', 'whole'), ('in the target', 'whole')], rows))
+    print_rich(table([('field', 'left'), ('type', 'left'), ('in the target', 'left')], rows))
     if facts['changes']:
         cells = [tuple(map(str, each.values())) for each in facts['changes'][:MAX_SHOWN]]
+        say('')
         print_rich(
-            table([('row', 'right'), ('field', 'whole'), ('value', 'left'), ('new value', 'left')], cells)
+            table([('row', 'right'), ('field', 'left'), ('value', 'left'), ('new value', 'left')], cells)
         )
     if len(facts['changes']) > MAX_SHOWN:
         say(f'… and {len(facts["changes"]) - MAX_SHOWN:,} more values')
