@@ -34,7 +34,7 @@ FUNCTIONS.update(
     read_batches='arrow.batches',
     bind_condition='conditions.needs',
     dataset_as_html='display.datasets',
-    ragged_as_html='display.datasets',
+    ragged_as_html='display.batches',
     dataset_as_text='display.datasets',
     find_keys='keys.index',
     open_key_index='keys.index',
@@ -222,6 +222,13 @@ if not TYPE_CHECKING:  # A misspelled name is an error for type checkers.
                 value = globals()[name] = getattr(import_module(f'bags.{home}'), name)
                 return value
         raise AttributeError(f'module {__name__!r} has no attribute {name!r}{_advice(name)}')
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Makes a notebook show batches as tables, after `%load_ext bags`."""
+    from bags.display.batches import load_ipython_extension as load
+
+    load(shell)
 
 
 _OTHER_NAMES = {

@@ -29,7 +29,7 @@ SHOWN = {
         "'name': 'cat'",
         '(132, 360, 640, 3)',
     ],
-    'train': ["'label': ((32,), dtype('int8'))", 'accuracy before: 0.33'],
+    'train': ['<p>Batch of 32</p>', 'rocket (2)', 'accuracy before: 0.33'],
     'record': [
         '4 datapoints in 2 shards, unfinished',
         '([5, 5, 5, 5], 4.0)',

@@ -1,24 +1,59 @@
-"""`bags.describe`: the dtype and shape of each column of a batch."""
+"""`bags.describe`: the dtype and shape of each column of a batch, and batches as HTML in notebooks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from html import escape
 from typing import Any
 
 import numpy as np
 
+from bags.dataset.base import Dataset
 from bags.dataset.batch import Ragged
+from bags.display.datasets import class_names
+from bags.display.html import value_as_html
 
 SHOWN = 3
 """Maximum number of types of values that are named for a list."""
+SHOWN_ROWS = 4
+"""Number of datapoints of a batch that notebooks show."""
 
 
-def describe(batch: Any) -> dict[str, str]:
-    """Returns a line for each column of a batch, or for each field of a datapoint.
+class Description(dict[str, str]):
+    """The dtype and shape of each column of a batch; `str` is a table.
+
+    In a notebook, a table that also has the first values: pictures, curves, recordings, numbers and texts.
+    """
+
+    def __init__(self, columns: Mapping[str, str], batch: Any, dataset: Dataset | None) -> None:
+        super().__init__(columns)
+        self._batch, self._dataset = batch, dataset
+
+    def __str__(self) -> str:
+        width = max(map(len, self), default=0)
+        return '\n'.join(f'{name:<{width}}  {text}' for name, text in self.items())
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)  # Without the batch.
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Prints `str` in IPython."""
+        printer.text(str(self))
+
+    def _repr_html_(self) -> str:
+        return batch_as_html(self._batch, self._dataset)
+
+
+def describe(batch: Any, dataset: Dataset | None = None) -> Description:
+    """Returns the dtype and shape of each column of a batch, or of each field of a datapoint.
+
+    In a notebook, the result shows a table with the first values of the batch. After `%load_ext bags`, each
+    batch that is the last line of a cell is shown so.
 
     Args:
         batch: A dict of columns, as loaders and `dataset.batch` return it, of NumPy, PyTorch or JAX; or a
             datapoint. Columns of a tuple or list are named by their positions, nested ones `outer.inner`.
+        dataset: A dataset whose metadata names the classes of labels.
 
     Returns:
         By column, its dtype and shape: `uint8 (32, 224, 224, 3)`; of a sequence `Ragged of 32 sequences,
@@ -30,19 +65,28 @@ def describe(batch: Any) -> dict[str, str]:
     Examples:
         >>> bags.describe(dataset.batch([0, 1], ('id', 'state')))
         {'id': 'int64 (2,)', 'state': 'Ragged of 2 sequences, float32 (7, 2)'}
+        >>> print(bags.describe(dataset[0, ('id', 'image')]))
+        id     int
+        image  uint8 (48, 64, 3)
     """
+    columns = _columns(batch)
+    return Description({name: _describe(column) for name, column in columns.items()}, batch, dataset)
+
+
+def _columns(batch: Any) -> dict[str, Any]:
+    """Returns the columns of a batch, nested ones by `outer.inner`."""
     if isinstance(batch, Mapping):
         columns = {str(name): column for name, column in batch.items()}
     elif isinstance(batch, tuple | list):
         columns = {str(position): column for position, column in enumerate(batch)}
     else:
         raise TypeError(f'describe: expected a batch, which is a dict of columns, got {type(batch).__name__}')
-    found: dict[str, str] = {}
+    found: dict[str, Any] = {}
     for name, column in columns.items():
         if isinstance(column, Mapping):
-            found.update((f'{name}.{inner}', text) for inner, text in describe(column).items())
+            found.update((f'{name}.{inner}', value) for inner, value in _columns(column).items())
         else:
-            found[name] = _describe(column)
+            found[name] = column
     return found
 
 
@@ -62,3 +106,58 @@ def _describe(column: Any) -> str:
 
 def _name(value: Any) -> str:
     return 'None' if value is None else type(value).__name__
+
+
+def batch_as_html(batch: Any, dataset: Dataset | None = None) -> str:
+    """Returns a table of the columns of a batch, with the values of its first datapoints.
+
+    What is no batch, such as a datapoint, has one column of values.
+    """
+    columns = _columns(batch)
+    length = batch_length(columns)
+    shown = None if length is None else range(min(length, SHOWN_ROWS))
+    head = ['', '', *map(str, shown)] if shown else []
+    lines = [''.join(f'<th style="text-align:left">{text}</th>' for text in head)] if head else []
+    for name, column in columns.items():
+        classes = class_names(dataset, name) if dataset is not None and name in dataset.types else {}
+        values = [column] if shown is None else [column[row] for row in shown]
+        cells = [escape(name), f'<code>{escape(_describe(column))}</code>']
+        cells += [value_as_html(value, classes) for value in values]
+        left = '<td style="text-align:left;vertical-align:top">'
+        lines.append(''.join(f'{left}{cell}</td>' for cell in cells))
+    rows = ''.join(f'<tr>{line}</tr>' for line in lines)
+    heading = '' if length is None else f'<p>Batch of {length:,}</p>'
+    return f'{heading}<table>{rows}</table>'
+
+
+def batch_length(columns: Mapping[str, Any]) -> int | None:
+    """Returns the number of datapoints of a batch; None if lengths differ, or no column is an array."""
+    lengths = set()
+    for column in columns.values():
+        if not isinstance(column, list | Ragged) and not getattr(column, 'shape', ()):
+            return None
+        lengths.add(len(column))
+    has_array = any(not isinstance(column, list) for column in columns.values())
+    return lengths.pop() if len(lengths) == 1 and has_array else None
+
+
+def ragged_as_html(batch: Ragged) -> str:
+    """Returns a table of the first sequences of a batch: those of numbers as curves, others as text."""
+    lines = [
+        f'<tr><td>{index}</td><td style="text-align:left">{value_as_html(batch[index])}</td></tr>'
+        for index in range(min(len(batch), 2 * SHOWN_ROWS))
+    ]
+    return f'<p>{escape(repr(batch))}</p><table>{"".join(lines)}</table>'
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Makes a notebook show batches as tables: `%load_ext bags`."""
+
+    def show(value: dict[Any, Any]) -> str | None:
+        own = getattr(value, '_repr_html_', None)
+        if own is not None:
+            return str(own())
+        is_batch = value and all(isinstance(name, str) for name in value) and batch_length(value) is not None
+        return batch_as_html(value) if is_batch else None
+
+    shell.display_formatter.formatters['text/html'].for_type(dict, show)

@@ -50,6 +50,10 @@ class Statistics(dict[str, FieldStatistics]):
     def __str__(self) -> str:
         return as_lines(statistics_table(self))
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Prints `str` in IPython."""
+        printer.text(str(self))
+
 
 class GroupedStatistics(dict[Any, Statistics]):
     """Statistics of the datapoints with each value of a field; None for a missing value."""

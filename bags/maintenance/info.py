@@ -128,6 +128,10 @@ class DatasetInfo:
         heading = f'{plural(self.datapoints, "datapoint")} in {shards}, {byte_count(self.bytes)}'
         return f'{self.path}\n{heading}\n\n{as_lines(info_table(self))}'
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Prints `str` in IPython."""
+        printer.text(str(self))
+
 
 @dataclasses.dataclass(frozen=True)
 class BagInfo:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -51,3 +53,74 @@ def test_datapoints_tuples_and_nested_columns(dataset):
     assert bags.describe({'none': []}) == {'none': 'list of 0'}
     with pytest.raises(TypeError, match='expected a batch'):
         bags.describe(np.zeros(3))
+
+
+def test_a_description_is_a_table(dataset):
+    found = bags.describe(dataset.batch([1, 2], ('label', 'boxes')))
+    assert str(found) == 'label  int16 (2,)\nboxes  Ragged of 2 sequences, float32 (3, 4)'
+    assert pickle.loads(pickle.dumps(found)) == dict(found)
+
+
+METADATA = {'fields': {'label': {'classes': ['cat', '<dog>']}}}
+
+
+@pytest.fixture
+def media(tmp_path):
+    pytest.importorskip('PIL')
+    spec = {
+        'photo': 'png', 'mask': 'png', 'label': 'int(2)', 'score': 'float', 'sound': 'wav', 'text': 'utf8',
+        'curve': 'float(4)[]', 'state': 'array(float32,20,2)', 'bad': 'json',
+    }  # fmt: skip
+    with bags.DatasetWriter(tmp_path / 'media', spec, metadata=METADATA) as writer:
+        for index in range(6):
+            writer.append({
+                'photo': np.full((12, 12, 3), 200, np.uint8), 'mask': np.eye(12, dtype=np.uint8),
+                'label': index % 2, 'score': 1 / 7, 'sound': (np.zeros((800, 1), np.int16), 16000),
+                'text': '<b>', 'curve': np.arange(9 + index, dtype=np.float32),
+                'state': np.zeros((20, 2), np.float32), 'bad': {'a': [1]},
+            })  # fmt: skip
+    return bags.open(tmp_path / 'media')
+
+
+def test_notebooks_show_the_values_of_a_batch(media):
+    batch = next(iter(bags.Loader(media, 5, shuffle=False)))
+    html = bags.describe(batch, media)._repr_html_()
+    assert html.startswith('<p>Batch of 5</p><table><tr>')
+    assert html.count('<img src="data:image/jpeg;base64,') == 4, 'of the first four datapoints'
+    assert html.count('<img src="data:image/png;base64,') == 4, 'masks in colours'
+    assert html.count('<audio controls preload="metadata" src="data:audio/wav;base64,') == 4
+    assert '16,000 Hz, 0.05 s</td>' in html
+    for text in (
+        'cat (0)',
+        '&lt;dog&gt; (1)',
+        '0.142857',
+        '&#x27;&lt;b&gt;&#x27;',
+        '<code>int16 (5,)</code>',
+    ):
+        assert f'>{text}</td>' in html
+    assert '</svg> 9 items, 0 to 8</td>' in html
+    assert '</svg> 20 × 2, 0 to 0</td>' in html
+    assert '>0</td>' in bags.describe(batch)._repr_html_(), 'without the dataset, a class has no name'
+    assert '&#x27;&lt;b&gt;&#x27;' in bags.describe(media[0])._repr_html_()
+
+
+def test_an_extension_of_ipython_shows_batches(media):
+    shell = pytest.importorskip('IPython.core.interactiveshell').InteractiveShell()
+    batch = media.batch([0, 1])
+    format = shell.display_formatter.format
+    assert 'text/html' not in format(batch)[0]
+    shell.run_line_magic('load_ext', 'bags')
+    assert '<p>Batch of 2</p>' in format(batch)[0]['text/html']
+    assert "'label'" in format(batch)[0]['text/plain']
+    others = (
+        {},
+        {'a': [1, 2], 'b': [3, 4]},
+        {1: np.zeros(3)},
+        {'a': np.zeros(3), 'b': np.zeros(4)},
+        {'a': 1},
+        media[0],
+    )
+    for other in others:
+        assert 'text/html' not in format(other)[0]
+    assert '<p>Batch of 2</p>' in format(bags.describe(batch))[0]['text/html']
+    assert format(bags.describe(batch))[0]['text/plain'].startswith('photo  list of 2')

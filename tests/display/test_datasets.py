@@ -83,12 +83,18 @@ def test_only_pictures_of_the_type_image(tmp_path):
 
 
 def test_values_in_notebooks_read_as_those_of_the_command_line(tmp_path):
-    rows = [{'n': np.arange(9.0, dtype=np.float32), 's': 'a <b>', 'b': b'\x00\x01', 'i': [1, 2], 'l': None}]
-    spec = {'b': 'bytes', 'i': 'int(8)[]', 'l': 'utf8[]?', 'n': 'array(float32,9)', 's': 'utf8'}
+    rows = [{'n': np.arange(3.0, dtype=np.float32), 's': 'a <b>', 'b': b'\x00\x01', 'i': [1, 2], 'l': None}]
+    spec = {'b': 'bytes', 'i': 'int(8)[]', 'l': 'utf8[]?', 'n': 'array(float32,3)', 's': 'utf8'}
     bags.write(rows, tmp_path / 'x', spec, workers=1)
     with bags.open(tmp_path / 'x') as dataset:
         html = dataset._repr_html_()
-    for text in ('float32 (9,) 0 … 8', '&#x27;a &lt;b&gt;&#x27;', '2 B: 00 01', '2 items: 1; 2', 'None'):
+    for text in (
+        'float32 (3,) [0., 1., 2.]',
+        '&#x27;a &lt;b&gt;&#x27;',
+        '2 B: 00 01',
+        '2 items: 1; 2',
+        'None',
+    ):
         assert f'>{text}</td>' in html
     with bags.open(tmp_path / 'x', raw=True) as dataset:
         assert '>5 B &#x27;a &lt;b&gt;&#x27;</td>' in dataset._repr_html_()
@@ -146,14 +152,62 @@ def test_a_very_long_sequence_is_not_read_for_a_curve(tmp_path):
         assert '<svg' not in dataset[1:]._repr_html_()
 
 
+@pytest.mark.parametrize('codec', ['libopus', 'libmp3lame', 'flac'])
+def test_notebooks_play_recordings_of_every_kind(tmp_path, codec):
+    av = pytest.importorskip('av')
+    suffix, media_type = {
+        'libopus': ('opus', 'audio/ogg'), 'libmp3lame': ('mp3', 'audio/mpeg'), 'flac': ('flac', 'audio/flac'),
+    }[codec]  # fmt: skip
+    path = tmp_path / f'sound.{suffix}'
+    with av.open(str(path), 'w') as container:
+        stream = container.add_stream(codec, rate=48000, layout='mono')
+        block = np.zeros((1, 960 if codec == 'libopus' else 1152), np.int16)
+        for _ in range(30):
+            frame = av.AudioFrame.from_ndarray(block, 's16', 'mono')
+            frame.sample_rate = 48000
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    with bags.DatasetWriter(tmp_path / 'x', {'sound': 'audio'}) as writer:
+        writer.append({'sound': path})
+    with bags.open(tmp_path / 'x') as dataset:
+        html = dataset._repr_html_()
+    assert f'<audio controls preload="metadata" src="data:{media_type};base64,' in html
+    assert re.search(r'</audio><br>[^<]* 48,000 Hz × 1, 0\.\d+ s', html)
+
+
+def test_notebooks_colour_masks_and_draw_arrays_without_metadata(tmp_path):
+    pytest.importorskip('PIL')
+    values = {
+        'mask': np.arange(400, dtype=np.uint8).reshape(20, 20) % 3,
+        'photo': np.full((9, 9), 200, np.uint8),
+    }
+    values |= {'array': values['mask'], 'curve': np.arange(20.0), 'curves': np.zeros((30, 2))}
+    spec = {'mask': 'png', 'photo': 'png', 'array': 'array(uint8,20,20)', 'curve': 'array(float64,?)'}
+    with bags.DatasetWriter(tmp_path / 'x', {**spec, 'curves': 'array(float64,2)[]'}) as writer:
+        writer.append(values)
+    with bags.open(tmp_path / 'x') as dataset:
+        cells = dict(
+            re.findall(
+                r'<tr><td[^>]*>(\w+)</td><td[^>]*><code>[^<]*</code></td><td[^>]*>(.*?)</td>',
+                dataset._repr_html_(),
+            )
+        )
+    assert cells['mask'].startswith('<img src="data:image/png'), 'would be black'
+    assert cells['photo'].startswith('<img src="data:image/jpeg')
+    assert cells['array'] == cells['mask']
+    assert cells['curve'].endswith('</svg> 20 items, 0 to 19')
+    assert cells['curves'].count('M') == 2
+    assert cells['curves'].endswith('</svg> 30 × 2, 0 to 0')
+
+
 def test_notebooks_show_ragged_batches(tmp_path):
     with bags.DatasetWriter(tmp_path / 'x', {'n': 'int(4)[]?', 'points': 'array(float32,2)[]'}) as writer:
-        for row in ([1, 5, 3], None, [7]):
+        for row in ([1, 5, *[3] * 7], None, [7]):
             writer.append({'n': row, 'points': np.zeros((2, 2), np.float32)})
     with bags.open(tmp_path / 'x') as dataset:
         batch = dataset.batch([0, 1, 2])
     html = batch['n']._repr_html_()
-    assert '</svg> 3 items, 1 to 5</td>' in html
+    assert '</svg> 9 items, 1 to 5</td>' in html
     assert '>None</td>' in html
-    assert '>int32 (1,)</td>' in html
-    assert '>float32 (2, 2)</td>' in batch['points']._repr_html_()
+    assert '>int32 (1,) [7]</td>' in html
+    assert '>float32 (2, 2) [[0., 0.], [0., 0.]]</td>' in batch['points']._repr_html_()
