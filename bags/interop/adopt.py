@@ -183,7 +183,7 @@ def new_entries(
         known: dict[str, deque[int]] = defaultdict(deque)
         for index, row in enumerate(dataset[:, KEY]):
             known[str(row[KEY], 'utf-8')].append(index)
-        comparison = Comparison(source, dataset, workers)
+        comparison = Comparison(source, dataset, workers, f'has changed; {CHANGED}')
         new, pending = set(), list[tuple[int, Entry]]()
         for position, entry in enumerate(source.entries()):
             if not known[entry.key]:

@@ -19,6 +19,7 @@ from bags.interop.ignored_files import MEDIA, NO_DATA, is_beside, is_hidden, mat
 from bags.interop.metadata import NAMES as TABLES
 from bags.interop.source import list_some
 from bags.interop.webdataset import is_tar
+from bags.interop.zip_files import is_zip
 
 _ORDER = (*FORMATS, 'webdataset')
 _NEED_MARKER = ('mds', 'litdata', 'lerobot')
@@ -113,6 +114,21 @@ def detect(root: str, names: Iterable[str], format: str | None = None, *, keep: 
 def format_of(path: str) -> str | None:
     """Returns the format of a file by its name, or None if no format has such names."""
     return min(_formats_of(path) or _text_formats_of(path), key=_ORDER.index, default=None)
+
+
+def zips_to_open(root: str, names: Iterable[str]) -> list[str]:
+    """Returns the zips of a folder that stand for the folders of their files.
+
+    There are none beside containers, or if the name of one differs from that of another file only in its
+    extension: it may be a value then.
+    """
+    visible = [name for name in names if not is_hidden(name)]
+    zips = [name for name in visible if is_zip(name) and not _formats_of(name)]
+    stems = {split_name(name)[0] for name in visible if not is_zip(name)} if zips else set()
+    is_value = any(split_name(name)[0] in stems for name in zips)
+    if not zips or is_value or _folders(root, visible) or any(map(_formats_of, visible)):
+        return []
+    return zips
 
 
 def detect_exported(names: Iterable[str], exported: Exported) -> Detected:

@@ -1,4 +1,4 @@
-"""A folder of files, or a zip of them, as a source of datapoints: the file names alone determine these.
+"""A folder of files, or zips of them, as a source of datapoints: the file names alone determine these.
 
 Layouts:
 
@@ -18,7 +18,7 @@ import mmap
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from bags.concurrency import cached_attribute
@@ -36,7 +36,7 @@ from bags.interop.files import (
     is_transport_stream,
 )
 from bags.interop.metadata import Metadata, join, read_metadata
-from bags.interop.source import find_filesystem
+from bags.interop.source import find_filesystem, list_some
 from bags.links.sources import LinkOpener, OpenedLink
 from bags.validation import one_of
 
@@ -60,8 +60,10 @@ class Files(Protocol):
 
     root: str
     """The folder or archive, for errors and as the origin of datapoints."""
-    compressed: int
-    """Number of files that cannot be linked, as they are stored compressed."""
+
+    @property
+    def compressed(self) -> Collection[str]:
+        """The files that cannot be linked, as they are stored compressed."""
 
     def sizes(self) -> Mapping[str, int]:
         """Returns the bytes of all files."""
@@ -87,7 +89,7 @@ class Files(Protocol):
 class Folder:
     """The files of a folder, local or at a URL."""
 
-    compressed = 0
+    compressed: Collection[str] = ()
 
     def __init__(self, root: str, storage_options: Mapping[str, Any] | None = None) -> None:
         self.root = root
@@ -207,10 +209,18 @@ class FolderSource(FileSource):
         return read(file, word)
 
     def linkable(self) -> dict[str, float | str]:
-        if self._files.compressed:
-            self.notes.append(f'{self.root}: {self._files.compressed:,} compressed files are copied')
-        if 0 < len(self._files.sizes()) == self._files.compressed:
-            return dict.fromkeys(self.spec, 'all files of the zip are compressed: `zip -0` stores them')
+        names = [
+            name
+            for _, found in self._groups
+            for file in found.values()
+            for name in (file if isinstance(file, list) else [file])
+        ]
+        compressed = [name for name in names if name in self._files.compressed]
+        if compressed:
+            count, some = len(compressed), list_some(compressed, 1)
+            self.notes.append(f'{self.root}: {count:,} compressed files are copied: {some}')
+        if 0 < len(names) == len(compressed):
+            return dict.fromkeys(self.spec, 'all files of zips are compressed: `zip -0` stores them')
         return super().linkable()
 
     def sizes(self, entry: Entry) -> dict[str, int]:

@@ -95,8 +95,10 @@ def as_named_in_source(dataset: Dataset, names: Mapping[str, str]) -> Dataset:
 class Comparison:
     """Compares files with the records of a dataset: sizes, and contents up to `MAX_BYTES` of each field."""
 
-    def __init__(self, source: FileSource, dataset: Any, workers: int) -> None:
+    def __init__(self, source: FileSource, dataset: Any, workers: int, detail: str = SOURCE_CHANGED) -> None:
         self._source, self._dataset, self._workers = source, dataset, workers
+        self._detail = detail
+        """What the error for a difference says."""
         types = parse_spec(source.spec)
         # Not all containers are written the same way twice.
         self._types = {
@@ -147,8 +149,8 @@ class Comparison:
                 raise self._error(index, entry, field)
 
     def _error(self, index: int, entry: Entry, field: str) -> ValueError:
-        where = f'{self._source.name(entry)}, field {field!r}, datapoint {index:,} of the dataset'
-        return ValueError(f'{where}: {SOURCE_CHANGED}')
+        where = f'{entry.origin}: {self._source.name(entry)}, field {field!r}'
+        return ValueError(f'{where}, datapoint {index:,} of the dataset: {self._detail}')
 
     def _fields_to_read(self, index: int, entry: Entry) -> list[str]:
         """Returns the fields whose contents are compared; the last datapoint counts in any case."""

@@ -11,7 +11,7 @@ from typing import Any, Literal, NoReturn
 from bags.dataset.metadata import MAX_METADATA_BYTES, METADATA, Metadata, load_metadata
 from bags.dataset.spec import parse_spec
 from bags.errors import CorruptError, SourceError, SpecError
-from bags.interop.detect import Detected, detect, detect_exported, format_of, is_archive
+from bags.interop.detect import Detected, detect, detect_exported, format_of, is_archive, zips_to_open
 from bags.interop.exported import EXPORT, read_exported
 from bags.interop.extensions import KEY
 from bags.interop.files import FileSource
@@ -22,7 +22,7 @@ from bags.interop.records import size_of
 from bags.interop.source import Source, find_filesystem, list_files, list_paths, list_some, naming
 from bags.interop.target import UNFINISHED
 from bags.interop.webdataset import TarSource, is_tar
-from bags.interop.zip_files import Zip
+from bags.interop.zip_files import FolderWithZips, Zip, is_zip
 from bags.storage import store_for
 from bags.storage.urls import plain_path
 from bags.validation import one_of
@@ -173,9 +173,16 @@ def _open(
         metadata = content
         names.remove(METADATA)
     keep = layout in ('files', 'stems') or (layout is None and format == 'folder')
+    keeps_zips = layout == 'files' or (layout is None and format is not None)
     format = 'folder' if layout is not None else format
     exported = read_exported(metadata, f'{root}/{METADATA}') if layout is None else None
     added = None if exported is not None else _find_added(format, names or [paths[0].rpartition('/')[2]])
+    zips: FolderWithZips | None = None
+    if archive is None and exported is None and added is None and not keeps_zips:
+        found = zips_to_open(root, names)
+        if found and (is_one or all(map(is_zip, names))):
+            zips = FolderWithZips(Folder(root, storage_options), names, found, storage_options)
+            names, others = zips.names, others + zips.others
     if added is not None:
         chosen = Detected('', *added[1:])
     elif exported is not None:
@@ -184,9 +191,10 @@ def _open(
         chosen = detect(root, names, format, keep=keep)
     else:
         chosen = Detected(format or format_of(paths[0]) or 'folder', [], [])
-    if archive is not None and chosen.format != 'folder':
-        what = chosen.format or 'another format'
-        detail = f"has files of {what}, which are not read from a zip: unpack it; format='folder' "
+    if (archive or zips) and chosen.format != 'folder':
+        what = f'{chosen.format or "another format"} ({list_some(chosen.paths, 1)})'
+        how = "format='folder'" if archive else "layout='stems'"
+        detail = f'has files of {what}, which are not read from a zip: unpack it; {how} '
         raise SourceError(root, f'{detail}imports each file as it is')
     if names and archive is None:
         paths = [f'{root}/{path}' if root and path else root or path for path in chosen.paths]
@@ -200,15 +208,22 @@ def _open(
     elif chosen.format == 'webdataset':
         source = TarSource(paths, storage_options, exported)
     else:
-        if not chosen.paths and archive is not None:
-            raise SourceError(root, 'expected files, got a zip without any')
+        if zips and zips.damaged and not chosen.paths:
+            raise SourceError(*zips.damaged[0])
+        if not chosen.paths and (archive or zips):
+            raise SourceError(
+                root,
+                'expected files, got zips without any' if zips else 'expected files, got a zip without any',
+            )
         if not chosen.paths and exported is None:
             _raise_no_files(root, storage_options)
-        if not is_one:
+        if not is_one and zips is None:
             raise SourceError(root or paths[0], 'expected one folder of files, or files of one format')
         if chosen.paths == ['index.json']:
             raise SourceError(root, 'expected shards of MDS or LitData beside index.json, got none')
-        source = FolderSource(archive or Folder(root, storage_options), chosen.paths, layout, exported)
+        files = archive or zips or Folder(root, storage_options)
+        source = FolderSource(files, chosen.paths, layout, exported)
+        source.damaged += zips.damaged if zips else []
     source.metadata = {**source.metadata, **metadata}
     if beside := [*chosen.left_out, *others]:
         source.notes.append(f'left out: {list_some(beside)}')
@@ -241,7 +256,8 @@ def _list(paths: list[str], storage_options: Mapping[str, Any] | None) -> tuple[
     names, others = [], []
     for path in paths:
         name = (path.removeprefix(f'{root}/') if root else path).rstrip('/')
-        below, empty = ([], []) if format_of(path) else list_files(path.rstrip('/'), storage_options)
+        is_file = format_of(path) or (is_zip(path) and '://' in path)
+        below, empty = ([], []) if is_file else list_files(path.rstrip('/'), storage_options)
         names += [f'{name}/{each}' for each in below] or [name]
         others += [f'{name}/{each}' for each in empty]
     return root, names, others
@@ -250,7 +266,7 @@ def _list(paths: list[str], storage_options: Mapping[str, Any] | None) -> tuple[
 def _open_zip(paths: list[str], format: str | None, storage_options: Mapping[str, Any] | None) -> Zip | None:
     """Opens a zip of files; None for other paths, and for a file `.zip` of a format such as `.zarr.zip`."""
     base = paths[0].rpartition('/')[2]
-    if len(paths) > 1 or not base.lower().endswith('.zip') or format not in (None, 'folder'):
+    if len(paths) > 1 or not is_zip(base) or format not in (None, 'folder'):
         return None
     if format is None and (format_of(base) or importer_for([base])):
         return None

@@ -1,4 +1,4 @@
-"""The files of a zip: their contents or locations; checks of zips that zipfile leaves out."""
+"""The files of zips: their contents or locations; checks of zips that zipfile leaves out."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, cast
 
+from bags.concurrency import map_concurrently
 from bags.errors import SourceError
 from bags.formats.signatures import HEAD_BYTES
 from bags.interop.files import checked_link, checked_value, open_unchanged
+from bags.interop.folders import Files, Folder
+from bags.interop.ignored_files import is_hidden
 from bags.interop.records import open_file, path_beside, read_range
 from bags.interop.source import check_claim, check_expanded, reading
 from bags.links.sources import LinkOpener
@@ -28,6 +31,13 @@ _HEADER = b'PK\x03\x04'
 _EXTRA_BYTES = 256
 """Bytes that are read for the second text of a header; a longer one costs another read."""
 _ENCRYPTED, _UTF8 = 1 << 0, 1 << 11
+MAX_ZIPS = 32
+"""Zips on an object store whose directories are read at the same time."""
+
+
+def is_zip(name: str) -> bool:
+    """Returns whether a file, by its name, is a zip."""
+    return name.lower().endswith('.zip')
 
 
 def check_zip(archive: zipfile.ZipFile, file: BinaryIO) -> None:
@@ -77,7 +87,7 @@ class Zip:
         self.others = sorted(name for name, each in self._members.items() if _is_symbolic_link(each))
         self.names = sorted(self._members.keys() - set(self.others))
         stored = zipfile.ZIP_STORED
-        self.compressed = sum(self._members[name].compress_type != stored for name in self.names)
+        self.compressed = {name for name in self.names if self._members[name].compress_type != stored}
 
     def sizes(self) -> Mapping[str, int]:
         return {name: self._members[name].file_size for name in self.names}
@@ -154,6 +164,88 @@ class Zip:
             return open_file(self.root)
         store, path = store_for(self.root, None, dict(self._storage_options or {}))
         return cast(BinaryIO, _Directory(store.open(path, Hints())))
+
+
+class FolderWithZips:
+    """A folder in which zips stand for the folders of their files: `a/x.zip` for `a/x`.
+
+    If all files of `x.zip` are in a folder `x`, it stands for that one.
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        names: Iterable[str],
+        zips: Iterable[str],
+        storage_options: Mapping[str, Any] | None,
+    ) -> None:
+        """Reads the directories of the zips.
+
+        Args:
+            folder: The folder.
+            names: The paths in it of all files.
+            zips: Those of the zips, which are files with names of zips.
+            storage_options: As in `Zip`.
+
+        Raises:
+            SourceError: Two files have one name.
+        """
+        self.root = folder.root
+        self.damaged: list[tuple[str, str]] = []
+        """Zips that cannot be read, and the reasons."""
+        self.others: list[str] = []
+        """Names of symbolic links in zips, which are left out."""
+        zips = sorted(zips)
+        beside = set(names) - set(zips)
+        self._files: dict[str, tuple[Files, str]] = {name: (folder, name) for name in beside}
+        self.compressed: set[str] = set()
+
+        def open_zip(name: str) -> Zip | SourceError:
+            try:
+                return Zip(f'{self.root}/{name}' if self.root else name, storage_options)
+            except SourceError as exc:
+                return exc
+
+        opened = map_concurrently(open_zip, zips, '://' in self.root, MAX_ZIPS)
+        for name, archive in zip(zips, opened, strict=True):
+            if isinstance(archive, SourceError):
+                self.damaged.append((archive.name, archive.detail))
+            else:
+                self._add(name[: -len('.zip')], archive)
+        self.names = sorted(self._files)
+
+    def _add(self, folder: str, archive: Zip) -> None:
+        own = f'{folder.rpartition("/")[2]}/'
+        is_nested = all(name.startswith(own) for name in archive.names if not is_hidden(name))
+        for inner in archive.names:
+            name = f'{folder}/{inner.removeprefix(own) if is_nested else inner}'
+            if name in self._files:
+                other = self._files[name][0].root
+                detail = f'expected one file of the name {name!r:.200}, got another one in {other}'
+                raise SourceError(archive.root, detail)
+            self._files[name] = archive, inner
+            if inner in archive.compressed:
+                self.compressed.add(name)
+        self.others += [f'{folder}.zip/{name}' for name in archive.others]
+
+    def sizes(self) -> Mapping[str, int]:
+        found = dict[Files, Mapping[str, int]]()
+        for files, _ in self._files.values():
+            if files not in found:
+                found[files] = files.sizes()
+        return {name: found[files][inner] for name, (files, inner) in self._files.items()}
+
+    def head(self, name: str, size: int | None = None) -> bytes:
+        files, inner = self._files[name]
+        return files.head(inner, size)
+
+    def read(self, name: str, word: str) -> Any:
+        files, inner = self._files[name]
+        return files.read(inner, word)
+
+    def link(self, name: str, word: str, opener: LinkOpener) -> Any:
+        files, inner = self._files[name]
+        return files.link(inner, word, opener)
 
 
 class _Directory(PositionedFile):

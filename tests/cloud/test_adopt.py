@@ -1,5 +1,6 @@
 """Data on object stores and web servers that is adopted: requests, bytes, and the values of a copy."""
 
+import io
 import re
 import zipfile
 
@@ -101,6 +102,22 @@ def test_a_zip_in_a_bucket_and_on_a_web_server(tmp_path, s3_storage, proxy):
     with WebServer(tmp_path / 'raw') as server:
         bags.convert(f'{server.url}/a.zip', tmp_path / 'web', link=True)
         assert rows(tmp_path / 'web', links=server.url) == found
+
+
+def test_zips_in_a_bucket(tmp_path, s3_storage):
+    root, options = f'{s3_storage.root}/many', s3_storage.options
+    for name, first in (('a', 0), ('b', 10)):
+        data = io.BytesIO()
+        with zipfile.ZipFile(data, 'w') as archive:
+            for number in range(first, first + 3):
+                archive.writestr(f'{number:02}.jpg', photo(number))
+        put(f'{root}/{name}.zip', options, data.getvalue())
+    for name, source in {'folder': root, 'glob': f'{root}/*.zip'}.items():
+        done = bags.convert(source, tmp_path / name, link=True, source_options=options)
+        assert done.parents == [root]
+        found = rows(tmp_path / name, links=root, storage_options={'s3://': options})
+        assert [row['jpg'] for row in found] == list(map(photo, (0, 1, 2, 10, 11, 12)))
+        assert [str(row['label'], 'utf-8') for row in found] == ['a'] * 3 + ['b'] * 3
 
 
 def test_chunks_in_a_bucket(tmp_path, s3_storage):

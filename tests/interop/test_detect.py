@@ -234,11 +234,11 @@ def test_several_lerobot_datasets_are_refused(tmp_path):
 
 
 def test_archives_are_refused(tmp_path):
-    (tmp_path / 'a.zip').write_bytes(b'PK')
-    with pytest.raises(bags.SourceError, match=r'a.zip: is an archive, which is not read: unpack it'):
+    (tmp_path / 'a.rar').write_bytes(b'Rar!')
+    with pytest.raises(bags.SourceError, match=r'a.rar: is an archive, which is not read: unpack it'):
         open_source(tmp_path)
-    assert open_source(tmp_path, layout='files').spec == {'__key__': 'utf8', 'zip': 'bytes'}
-    (tmp_path / 'a.zip').unlink()
+    assert open_source(tmp_path, layout='files').spec == {'__key__': 'utf8', 'rar': 'bytes'}
+    (tmp_path / 'a.rar').unlink()
     (tmp_path / 't.lance/data').mkdir(parents=True)
     (tmp_path / 't.lance/data/0.bin').write_bytes(b'x')
     with pytest.raises(bags.SourceError, match=r'0.bin: is of a format that is not read'):

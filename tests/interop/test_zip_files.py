@@ -1,4 +1,4 @@
-"""Zips of files, which are imported and adopted as the folder of their files is."""
+"""Zips of files, which are imported and adopted as the folders of their files are."""
 
 import os
 import shutil
@@ -106,13 +106,13 @@ def test_compressed_members_are_copied_with_a_note(tmp_path):
     files = photos(range(6))
     make_zip(tmp_path / 'a.zip', files, lambda name: DEFLATED if name.endswith(('.txt', '1.jpg')) else STORED)
     done = bags.convert(tmp_path / 'a.zip', tmp_path / 'index', link=True)
-    assert f'{tmp_path / "a.zip"}: 7 compressed files are copied' in done.notes
+    assert f"{tmp_path}/a.zip: 7 compressed files are copied: 'a/0000.txt' and 6 more" in done.notes
     assert {'jpg.links', 'txt.bag'} < set(os.listdir(tmp_path / 'index' / '000000'))
     for row in rows(tmp_path / 'index'):
         assert row['jpg'] == files[str(row['__key__'], 'utf-8') + '.jpg']
     make_zip(tmp_path / 'b.zip', files, DEFLATED)
     with pytest.raises(
-        ValueError, match=r"link: .*b\.zip.* got '__key__', .*: all files of the zip are compressed"
+        ValueError, match=r"link: .*b\.zip.* got '__key__', .*: all files of zips are compressed"
     ):
         bags.convert(tmp_path / 'b.zip', tmp_path / 'none', link=True)
 
@@ -134,7 +134,9 @@ def test_resume_and_update(tmp_path):
     assert rows(tmp_path / 'True') == before
     with zipfile.ZipFile(tmp_path / 'a.zip', 'a') as archive:
         archive.writestr('d/0009.jpg', photo(9))
-    with pytest.raises(ValueError, match='has changed since the earlier run'):  # Its directory moved.
+    with pytest.raises(
+        ValueError, match='has changed; expected a source that only grows'
+    ):  # Its directory moved.
         bags.convert(tmp_path / 'a.zip', tmp_path / 'True', **options)
 
 
@@ -264,7 +266,9 @@ def test_zip64_prefixes_and_names(tmp_path, monkeypatch):
 
 def test_other_formats_in_a_zip_are_refused(tmp_path):
     make_zip(tmp_path / 'a.zip', {'train/0.tar': b'x', 'train/1.tar': b'x'})
-    with pytest.raises(SourceError, match=r'a\.zip: has files of webdataset, which are not read from a zip'):
+    with pytest.raises(
+        SourceError, match=r'a\.zip: has files of webdataset .*, which are not read from a zip'
+    ):
         open_source(tmp_path / 'a.zip')
     assert open_source(tmp_path / 'a.zip', format='folder').count == 2
 
@@ -281,3 +285,118 @@ def test_a_zip_that_changes_between(tmp_path):
     make_zip(path, dict(reversed(photos(range(6)).items())))
     with pytest.raises(SourceError, match=r'a\.zip/a/0000\.jpg: .*expected its header at byte'):
         list(map(source.load, source.entries()))
+
+
+# Several zips.
+
+
+def keys(path):
+    return [str(row['__key__'], 'utf-8') for row in rows(path)]
+
+
+def three_zips(folder):
+    """Makes a zip of a folder of its own name, one of files without a folder, and a compressed one."""
+    folder.mkdir(exist_ok=True)
+    system = {'__MACOSX/cats/._0.jpg': b'x', '.DS_Store': b'x'}
+    make_zip(folder / 'cats.zip', {f'cats/{number}.jpg': photo(number) for number in range(3)} | system)
+    make_zip(folder / 'dogs.zip', {f'{number}.jpg': photo(10 + number) for number in range(3)})
+    make_zip(folder / 'eels.ZIP', {f'{number}.jpg': photo(20 + number) for number in range(2)}, DEFLATED)
+    return [*(f'cats/{number}' for number in range(3)), *(f'dogs/{number}' for number in range(3)),
+            'eels/0', 'eels/1']  # fmt: skip
+
+
+def test_zips_in_a_folder_stand_for_folders(tmp_path):
+    raw = tmp_path / 'raw'
+    expected = three_zips(raw)
+    (raw / 'README.md').write_text('about')
+    (raw / 'metadata.csv').write_text('file_name,weight\ncats/1.jpg,2\n')
+    done = bags.convert(raw, tmp_path / 'index', link=True)
+    assert done.spec == {'__key__': 'utf8', 'jpg': 'jpeg', 'weight': 'int(8)?', 'label': 'utf8'}
+    assert f"{raw}: 2 compressed files are copied: 'eels/0.jpg' and 1 more" in done.notes
+    assert done.parents == [str(raw)]
+    assert keys(tmp_path / 'index') == expected
+    found = rows(tmp_path / 'index')
+    assert [row['jpg'] for row in found] == list(map(photo, [0, 1, 2, 10, 11, 12, 20, 21]))
+    assert [str(row['label'], 'utf-8') for row in found] == [key.partition('/')[0] for key in expected]
+    bags.convert(raw, tmp_path / 'copy')
+    assert rows(tmp_path / 'copy') == found
+    assert bags.verify(tmp_path / 'index', links=True) == []
+
+
+def test_zips_by_their_names(tmp_path):
+    raw = tmp_path / 'raw'
+    three_zips(raw)
+    for name, source in {'glob': raw / '*.[zZ]*', 'list': sorted(raw.iterdir())}.items():
+        bags.convert(source, tmp_path / name, link=True)
+        bags.convert(raw, tmp_path / 'folder', link=True, mode='overwrite')
+        assert rows(tmp_path / name) == rows(tmp_path / 'folder')
+    with pytest.raises(SourceError, match=r'cats\.zip: is an archive, which is not read: unpack it'):
+        open_source([raw / 'cats.zip', tmp_path / 'list' / 'spec.json'])
+
+
+def test_zips_that_come_later(tmp_path):
+    raw = tmp_path / 'raw'
+    three_zips(raw)
+    options = {'link': True, 'update': True}
+    bags.convert(raw, tmp_path / 'index', **options)
+    make_zip(raw / 'fish.zip', {'3.jpg': photo(3)})
+    (raw / 'dogs').mkdir()
+    (raw / 'dogs' / '9.jpg').write_bytes(photo(9))  # Beside a zip of its folder.
+    assert bags.convert(raw, tmp_path / 'index', **options).datapoints == 10
+    bags.convert(raw, tmp_path / 'anew', link=True)
+    assert sorted(rows(tmp_path / 'index'), key=lambda row: bytes(row['__key__'])) == rows(tmp_path / 'anew')
+    make_zip(raw / 'dogs.zip', {f'{number}.jpg': photo(30 + number) for number in range(3)})
+    with pytest.raises(ValueError, match=r"raw: dogs/0, field 'jpg', datapoint 3 of the dataset: .*changed"):
+        bags.convert(raw, tmp_path / 'index', **options)
+    (raw / 'dogs.zip').unlink()
+    with pytest.raises(ValueError, match=r"'dogs/0', 'dogs/1', 'dogs/2': the files of these .* are missing"):
+        bags.convert(raw, tmp_path / 'index', **options)
+
+
+def test_one_name_in_two_zips(tmp_path):
+    three_zips(tmp_path)
+    make_zip(tmp_path / 'CATS.zip', {'1.jpg': CAT})
+    (tmp_path / 'cats').mkdir()
+    assert open_source(tmp_path).count == 9
+    (tmp_path / 'cats' / '1.jpg').write_bytes(CAT)
+    with pytest.raises(
+        SourceError, match=r"cats\.zip: expected one file of the name 'cats/1\.jpg', got anoth"
+    ):
+        open_source(tmp_path)
+
+
+def test_a_damaged_zip_among_others(tmp_path):
+    raw = tmp_path / 'raw'
+    three_zips(raw)
+    (raw / 'dogs.zip').write_bytes((raw / 'dogs.zip').read_bytes()[:-1])
+    with pytest.raises(SourceError, match=r'dogs\.zip: cannot be read as \.zip'):
+        bags.convert(raw, tmp_path / 'index', link=True)
+    done = bags.convert(raw, tmp_path / 'index', link=True, on_error='skip')
+    assert [Path(name).name for name, _ in done.skipped] == ['dogs.zip']
+    assert keys(tmp_path / 'index') == ['cats/0', 'cats/1', 'cats/2', 'eels/0', 'eels/1']
+    for name in ('cats.zip', 'eels.ZIP'):
+        (raw / name).unlink()
+    with pytest.raises(SourceError, match=r'dogs\.zip: cannot be read as \.zip'):
+        open_source(raw, on_error='skip')
+
+
+def test_zips_that_are_values(tmp_path):
+    (tmp_path / '1.jpg').write_bytes(CAT)
+    make_zip(tmp_path / '1.zip', {'depth.png': b'x'})
+    with pytest.raises(SourceError, match=r"1\.zip: is an archive.*layout='files' stores it as bytes"):
+        open_source(tmp_path)
+    assert open_source(tmp_path, format='folder').spec['zip'] == 'bytes'
+    (tmp_path / '1.jpg').unlink()
+    assert open_source(tmp_path, layout='files').spec == {'__key__': 'utf8', 'zip': 'bytes'}
+    with pytest.raises(SourceError, match=r'expected PNG'):
+        bags.convert(tmp_path, tmp_path / 'out')
+
+
+def test_other_formats_in_several_zips(tmp_path):
+    for name in 'ab':
+        make_zip(tmp_path / f'{name}.zip', {f'{name}.tar': b'x', f'{name}2.tar': b'x'})
+    with pytest.raises(
+        SourceError, match=r"webdataset \('a/a\.tar' and 3 more\), which are not read from a zip"
+    ):
+        open_source(tmp_path)
+    assert open_source(tmp_path, layout='stems').count == 4
