@@ -15,6 +15,7 @@ import numpy as np
 from bags.storage.base import Buffer, Durability, Hints, Offsets, Output, Stat
 from bags.storage.connect import Clients
 from bags.storage.errors import UnsupportedError, changed_error
+from bags.storage.object_client import ObjectClient
 from bags.storage.range_file import read_pieces
 from bags.storage.ranges import merge
 from bags.storage.retry import RetryCounter, with_retries
@@ -60,6 +61,10 @@ class RemoteFile:
     def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
         if not len(starts):
             return []
+        if len(starts) == 1:  # One request, in 70 us of processor time; with a plan it takes 150.
+            start, stop = int(starts[0]), int(stops[0])
+            if start < stop <= min(self.cached_from, start + REQUEST_SIZE):
+                return self._client().fetch(self.path, [start], [stop], self.head)
         last = int(stops.max())
         if last > self.size:
             raise EOFError(f'{self.path}: expected {last} bytes, there are {self.size}')
@@ -77,13 +82,7 @@ class RemoteFile:
 
     def _fetch(self, starts: Offsets, stops: Offsets) -> list[bytes]:
         """Requests merged ranges, long ones in pieces, at the same time."""
-        client = self.clients.reader()
-        if client.version_type != self._version_type:
-            # In a forked child another client takes over, with versions of another type.
-            head = client.head(self.path)
-            if head.size != self.size:
-                raise changed_error(self.path, f'{self.size} bytes', head.size)
-            self.head, self._version_type = head, client.version_type
+        client = self._client()
         runs = merge(starts, stops, client.merge_gap, REQUEST_SIZE)
         firsts: list[int] = []
         lasts: list[int] = []
@@ -98,6 +97,16 @@ class RemoteFile:
         # Joining one `bytes`, or slicing all of it, returns the same object.
         data = [b''.join(itertools.islice(pieces, count)) for count in counts]
         return runs.cut(data, starts, stops)
+
+    def _client(self) -> ObjectClient:
+        client = self.clients.reader()
+        if client.version_type != self._version_type:
+            # In a forked child another client takes over, with versions of another type.
+            head = client.head(self.path)
+            if head.size != self.size:
+                raise changed_error(self.path, f'{self.size} bytes', head.size)
+            self.head, self._version_type = head, client.version_type
+        return client
 
     def expect(self, starts: Offsets, stops: Offsets) -> None:
         pass  # There is no cache to read ahead into; `RangeFile` has one.
