@@ -37,6 +37,20 @@ def test_no_more_threads_than_allowed_and_the_first_item_in_the_calling_thread()
     assert not [thread for thread in threading.enumerate() if thread.name == 'bags']
 
 
+def test_a_call_among_many_threads_starts_few_more():
+    ended = threading.Event()
+    others = [threading.Thread(target=ended.wait) for _ in range(64)]
+    for thread in others:
+        thread.start()
+    try:
+        used = map_concurrently(lambda _: (time.sleep(0.01), threading.get_ident())[1], range(40))
+    finally:
+        ended.set()
+        for thread in others:
+            thread.join()
+    assert 2 <= len(set(used)) <= 4
+
+
 @pytest.mark.parametrize('failing', [0, 1, 3])
 def test_an_error_of_any_thread_is_raised(failing):
     def work(number):

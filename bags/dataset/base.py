@@ -99,6 +99,11 @@ class Dataset(Shareable, abc.ABC):
     is_remote: bool = False
     """Whether reads wait for a network."""
 
+    @property
+    def reads_wait(self) -> bool:
+        """Whether reads of records wait for a network: of a remote dataset, or of links to remote files."""
+        return self.is_remote
+
     # Datapoints and batches.
 
     @abc.abstractmethod
@@ -733,7 +738,7 @@ class Dataset(Shareable, abc.ABC):
         found = map_concurrently(
             lambda address: address.reader.read_selection(address.rows, address.selection, read),
             addresses,
-            self.is_remote,
+            self.reads_wait,
         )
         return merge_columns(addresses, found, list(selection))
 
@@ -871,6 +876,10 @@ class View(Dataset):
         self.datasets = list(datasets)
         self.types = types
         self.is_remote = any(dataset.is_remote for dataset in datasets)
+
+    @property
+    def reads_wait(self) -> bool:
+        return any(dataset.reads_wait for dataset in self.datasets)
 
     @property
     def size(self) -> int:

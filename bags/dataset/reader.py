@@ -194,7 +194,7 @@ class DatasetReader(Dataset):
         self, indices: Int64s, selection: Selection, read: Callable[..., Column]
     ) -> dict[str, Column]:
         try:
-            if self.is_remote:  # Reads the refs while fields are opened, then all fields at once.
+            if self.reads_wait:  # Reads the refs while fields are opened, then all fields at once.
                 refs = self._fields.refs_of(indices, selection)
                 found = map_concurrently(
                     lambda name: read(self._fields[name], refs[name], selection[name]), list(selection), True
@@ -212,6 +212,13 @@ class DatasetReader(Dataset):
             return items.counts
         counts: Int64s = self.refs.of(indices, [field])[field][1]
         return counts
+
+    @cached_attribute
+    def reads_wait(self) -> bool:
+        if self.is_remote:
+            return True
+        linked = [name for name in self.types if self.folder.has(f'{name}.links')]
+        return any(self.folder.open_bag(name).is_remote for name in linked)
 
     def record_ranges(self, indices: Int64s, field: str, items: Any = True) -> RecordRanges | None:
         """Returns where the records of a field lie; None for selected frames of videos."""

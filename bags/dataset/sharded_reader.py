@@ -215,6 +215,10 @@ class ShardedDatasetReader(Dataset):
     def metadata(self) -> Metadata:
         return copy.deepcopy(self._root.metadata)
 
+    @cached_attribute
+    def reads_wait(self) -> bool:
+        return self.is_remote or (len(self) > 0 and self.readers[0].reads_wait)
+
     def roots(self) -> list[tuple[Store, str]]:
         return [(self.store, self.path)]
 

@@ -72,7 +72,14 @@ class LinkedRecords(StoredRecords):
 
     @property
     def is_remote(self) -> bool:  # type: ignore[override]
-        return self.links.is_remote or self.linked.has_remote
+        return self.links.is_remote or self.linked.has_remote or self._begins_remote
+
+    @cached_attribute
+    def _begins_remote(self) -> bool:
+        """Whether the first linked file is remote: the others mostly are, then."""
+        with contextlib.suppress(CorruptError, OSError):
+            return self.files.count > 0 and is_url(self.entry(1).path)
+        return False
 
     @cached_attribute
     def _entries(self) -> FifoCache[int, LinkedFile]:

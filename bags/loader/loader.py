@@ -129,7 +129,7 @@ class Loader:
         self.epochs = at_least_or_none('epochs', epochs, 1)
         self.prefetch = at_least_or_none('prefetch', prefetch, 1)
         if workers is None:
-            waits = getattr(dataset, 'is_remote', False) and not processes
+            waits = getattr(dataset, 'reads_wait', False) and not processes
             workers = REMOTE_WORKERS if waits else worker_count(None)
         self.workers = at_least('workers', workers, 0)
         self.processes = bool(processes)

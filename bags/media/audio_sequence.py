@@ -81,7 +81,7 @@ class _Recordings:
 
     @property
     def is_remote(self) -> bool:
-        return self.dataset.is_remote
+        return self.dataset.reads_wait
 
     def __len__(self) -> int:
         if not self.dataset.types[self.field].sequence:

@@ -307,7 +307,7 @@ class ClipSequence(JoinedVideos):
         )
         where = f'{dataset!r}, datapoint {row}, field {field!r}'
         super().__init__(
-            count, videos.__getitem__, lambda clip: known_length(videos[clip]), dataset.is_remote, where
+            count, videos.__getitem__, lambda clip: known_length(videos[clip]), dataset.reads_wait, where
         )
 
     def __reduce__(self) -> Any:

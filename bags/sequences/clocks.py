@@ -292,7 +292,7 @@ class Recordings:
         if missing:
             new = self._open_all(np.array(missing, np.int64))
             found.update(zip(missing, new, strict=True))
-            map_concurrently(lambda audio: audio and len(audio), list(new), self.dataset.is_remote)
+            map_concurrently(lambda audio: audio and len(audio), list(new), self.dataset.reads_wait)
             recent = [*known.items(), *((row, found[row]) for row in missing)]
             self._open = dict(recent[-MAX_OPEN_RECORDINGS:])
         return found

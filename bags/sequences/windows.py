@@ -263,7 +263,7 @@ class Windows(WindowsView):
                 samples[window], pads[window] = self._fill(found, is_pad), is_pad
             audio.expect([])
 
-        map_concurrently(read, np.unique(rows).tolist(), self.is_remote)
+        map_concurrently(read, np.unique(rows).tolist(), self.reads_wait)
         shapes = {window.shape for window in samples}
         return (np.stack(samples), np.stack(pads)) if len(shapes) == 1 else (samples, pads)
 

@@ -50,6 +50,10 @@ def test_tars_in_a_bucket(tmp_path, s3_storage, proxy):
         tmp_path / 'index', links=done.parents, storage_options={'s3://': s3_storage.options}
     ) as reader:
         assert reader[[59, 3, 17], 'txt']['txt'] == ['caption 59', 'caption 3', 'caption 17']
+    # The index is local, but its records are not: loaders have as many threads as of a remote dataset.
+    with bags.open(tmp_path / 'index') as reader, bags.open(tmp_path / 'copy') as copy:
+        assert bags.Loader(reader, 4).workers == bags.Loader(reader[5:, 'jpg'], 4).workers == 16
+        assert bags.Loader(copy, 4).workers < 16
 
 
 def test_a_folder_in_a_bucket_and_an_index_beside_it(s3_storage, proxy):
