@@ -127,7 +127,7 @@ def merge(
     if options is not None and not isinstance(options, options_type):
         raise TypeError(f'options: expected {options_type.__name__}, got {type(options).__name__}')
     if keywords:
-        refuse_unknown(keywords, known or options_type.declared, function)
+        reject_unknown_options(keywords, known or options_type.declared, function)
     merged: Made = copy.copy(options or options_type.defaults)
     for name, value in keywords.items():
         if value is not vars(merged)[name]:
@@ -136,7 +136,7 @@ def merge(
 
 
 def with_advice(function: Called) -> Called:
-    """Makes a function give advice on options of other libraries, as `refuse_unknown`, and on former calls.
+    """Makes a function give advice as `reject_unknown_options`, and on former calls.
 
     Its signature stays as it is. Functions with keywords of any name check these themselves.
     """
@@ -147,13 +147,13 @@ def with_advice(function: Called) -> Called:
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:
         for name in () if takes_any else keywords:
-            refuse_renamed(name)
+            reject_renamed_option(name)
         try:
             return function(*args, **keywords)
         except TypeError as exc:
             is_of_call = exc.__traceback__ is not None and exc.__traceback__.tb_next is None
             if is_of_call and not takes_any:
-                refuse_unknown(keywords, names)
+                reject_unknown_options(keywords, names)
             if is_of_call and function.__name__ in CALLS:
                 raise TypeError(f'{exc}: {CALLS[function.__name__]}') from None
             raise
@@ -177,13 +177,13 @@ def no_field(name: object, known: Collection[str]) -> str:
     return f'no field {name!r}{perhaps}; the fields are {", ".join(map(repr, known))}'
 
 
-def refuse_renamed(name: str) -> None:
+def reject_renamed_option(name: str) -> None:
     """Raises TypeError with advice if an option is one of other libraries."""
     if name in RENAMED:
         raise TypeError(f'unexpected option {name!r}: use {RENAMED[name]}')
 
 
-def refuse_unknown(
+def reject_unknown_options(
     given: Iterable[str], known: Collection[str] = (), function: Callable[..., Any] | None = None
 ) -> None:
     """Raises TypeError for an unknown option, with advice for a misspelled one and those of other libraries.
@@ -196,7 +196,7 @@ def refuse_unknown(
     for name in given:
         if name in known:
             continue
-        refuse_renamed(name)
+        reject_renamed_option(name)
         names = list(known)
         if function is not None:
             variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

@@ -9,7 +9,7 @@ import pytest
 
 import bags
 from bags.dataset.fingerprint import fingerprint
-from bags.validation import at_least, at_least_or_none, one_of, refuse_unknown
+from bags.validation import at_least, at_least_or_none, one_of, reject_unknown_options
 
 SPEC = {'id': 'int(8)', 'words': 'utf8[]'}
 ROWS = [{'id': number, 'words': ['x'] * (number % 3)} for number in range(6)]
@@ -85,11 +85,11 @@ def test_unknown_options_are_refused(tmp_path):
         with pytest.raises(TypeError, match=f"unexpected option '{name}': did you mean '{similar}'"):
             bags.ShardedDatasetWriter(tmp_path / 'd', SPEC, **{name: 1})
     assert not (tmp_path / 'd').exists()
-    refuse_unknown({'a': 1}, ['a', 'b'])
+    reject_unknown_options({'a': 1}, ['a', 'b'])
     with pytest.raises(TypeError, match=r"unexpected option 'c': expected one of a, b$"):
-        refuse_unknown({'a': 1, 'c': 1}, ['a', 'b'])
+        reject_unknown_options({'a': 1, 'c': 1}, ['a', 'b'])
     with pytest.raises(TypeError, match=r"unexpected option 'shardstart': use shard_start$"):
-        refuse_unknown(['shardstart'], ['a', 'b'])
+        reject_unknown_options(['shardstart'], ['a', 'b'])
 
 
 WRONG = {

@@ -12,7 +12,7 @@ from bags.bag.limits import ENTRY
 from bags.bag.records import FileRanges, StoredRecords
 from bags.dataset.address import RecordRanges, Source
 from bags.dataset.base import Dataset
-from bags.dataset.batch import spread
+from bags.dataset.batch import concat_ranges
 from bags.dataset.refs import MISSING, is_missing
 from bags.dataset.spec import FieldType, Spec
 from bags.errors import CorruptError, DecodeError, SpecError
@@ -136,11 +136,11 @@ def byte_ranges(plan: CopyPlan) -> ByteRanges:
             chosen: Any = range(int(plan.starts[mine[0]]), int(plan.stops[mine[0]]))
             positions: Any = slice(int(offsets[mine[0]]), int(offsets[mine[0] + 1]))
         else:
-            chosen = spread(plan.starts[mine], lengths[mine])
-            positions = spread(offsets[mine], lengths[mine])
+            chosen = concat_ranges(plan.starts[mine], lengths[mine])
+            positions = concat_ranges(offsets[mine], lengths[mine])
         for found in bag.locate(chosen):
             if found.positions is not None:
-                positions = spread(offsets[mine], lengths[mine])[found.positions]
+                positions = concat_ranges(offsets[mine], lengths[mine])[found.positions]
             begins[positions], sizes[positions] = found.starts, found.stops - found.starts
             which[positions] = len(files)
             files.append(found)
@@ -163,8 +163,8 @@ def links_of(plan: CopyPlan, existing: ExistingRecords) -> LinkRun:
     runs, positions = [], []
     for source in np.unique(plan.which).tolist():
         mine = np.flatnonzero(plan.which == source)
-        runs.append(existing.link(plan.sources[source].bag, spread(plan.starts[mine], lengths[mine])))
-        positions.append(spread(offsets[mine], lengths[mine]))
+        runs.append(existing.link(plan.sources[source].bag, concat_ranges(plan.starts[mine], lengths[mine])))
+        positions.append(concat_ranges(offsets[mine], lengths[mine]))
     return join_links(runs, positions)
 
 

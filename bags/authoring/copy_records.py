@@ -15,7 +15,7 @@ from bags.bag.records import FileRanges, StoredRecords
 from bags.bag.zstd import Zstd
 from bags.concurrency import FifoCache, max_open_bags
 from bags.dataset.base import Dataset
-from bags.dataset.batch import spread
+from bags.dataset.batch import concat_ranges
 from bags.dataset.field_writer import Compressed, Run
 from bags.dataset.spec import Spec
 from bags.errors import CorruptError
@@ -121,12 +121,12 @@ class ChunkReader:
         offsets = offsets_of(lengths)
         for which in np.unique(plan.which).tolist():
             mine = np.flatnonzero(plan.which == which)
-            bag, indices = self._bag(plan.sources[which].bag), spread(plan.starts[mine], lengths[mine])
+            bag, indices = self._bag(plan.sources[which].bag), concat_ranges(plan.starts[mine], lengths[mine])
             if bag.checksums is not None:
                 found: Any = bag.checksums.of(indices)
             else:
                 found = bag.digests(indices)
-            digests[spread(offsets[mine], lengths[mine])] = found
+            digests[concat_ranges(offsets[mine], lengths[mine])] = found
         return links._replace(digests=digests)
 
     def _read_records(self, plan: CopyPlan, stored: bool = False) -> list[bytes]:
@@ -139,9 +139,11 @@ class ChunkReader:
         records: list[Any] = [None] * int(offsets[-1])
         for which in np.unique(plan.which).tolist():
             mine = np.flatnonzero(plan.which == which)
-            bag, indices = self._bag(plan.sources[which].bag), spread(plan.starts[mine], lengths[mine])
+            bag, indices = self._bag(plan.sources[which].bag), concat_ranges(plan.starts[mine], lengths[mine])
             found = bag.read(indices, self.threads, stored=stored)
-            for position, record in zip(spread(offsets[mine], lengths[mine]).tolist(), found, strict=True):
+            for position, record in zip(
+                concat_ranges(offsets[mine], lengths[mine]).tolist(), found, strict=True
+            ):
                 records[position] = record
         return records
 
@@ -187,7 +189,7 @@ def _stored_runs(ranges: ByteRanges) -> list[Run]:
 
 def _read_bytes(ranges: ByteRanges, files: Sequence[File]) -> list[bytes]:
     parts = np.maximum(-(-(ranges.stops - ranges.starts) // MAX_REQUEST_BYTES), 1)
-    part = spread(np.zeros(len(parts), np.int64), parts)
+    part = concat_ranges(np.zeros(len(parts), np.int64), parts)
     starts = np.repeat(ranges.starts, parts) + part * MAX_REQUEST_BYTES
     stops = np.minimum(starts + MAX_REQUEST_BYTES, np.repeat(ranges.stops, parts))
     which = np.repeat(ranges.which, parts)

@@ -237,7 +237,7 @@ class BagFile(StoredRecords):
                 return False
             if checksums is not None and buffer is not None:
                 offsets = range(start * length, stop * length, length)
-                if not checksums.holds(start, [buffer[offset : offset + length] for offset in offsets]):
+                if not checksums.match(start, [buffer[offset : offset + length] for offset in offsets]):
                     return False
             return check_rows is None or check_rows(np.ndarray((count, length), np.uint8, buffer)[start:stop])
 
@@ -246,7 +246,7 @@ class BagFile(StoredRecords):
     def fixed(self, indices: Int64s, length: int) -> npt.NDArray[np.uint8] | None:
         chosen = as_slice(indices)
         in_blocks = self.length == length > 0 < len(indices)
-        if in_blocks and self.verified.holds(chosen):
+        if in_blocks and self.verified.all_verified(chosen):
             table = np.ndarray((self.count, length), np.uint8, self.buffer)
             if isinstance(chosen, slice):
                 self.file.expect(np.array([chosen.start * length]), np.array([chosen.stop * length]))

@@ -105,7 +105,7 @@ class Checksums:
         """Raises CorruptError for the first stored record that differs from its checksum."""
         self.compare(indices, map(self.digest, records))
 
-    def holds(self, start: int, records: Iterable[Any]) -> bool:
+    def match(self, start: int, records: Iterable[Any]) -> bool:
         """Returns whether consecutive records match their checksums."""
         digests = list(map(self.digest, records))
         expected: list[int] = self._table[start + 1 : start + 1 + len(digests)].view('<u8').tolist()

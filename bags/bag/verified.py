@@ -34,7 +34,7 @@ class VerifiedBlocks:
         self.any_bad = False
         """Whether a block failed the check."""
 
-    def holds(self, rows: Int64s | slice) -> bool:
+    def all_verified(self, rows: Int64s | slice) -> bool:
         """Returns whether all rows, at least one, lie in verified blocks; verifies unknown blocks first."""
         if self._all:
             return True
@@ -44,7 +44,7 @@ class VerifiedBlocks:
                 self.verify(int(block) << SHIFT)
                 if self.any_bad:
                     return False
-            holds = not np.count_nonzero(self._state[first:last] != VERIFIED)
+            found = not np.count_nonzero(self._state[first:last] != VERIFIED)
         else:
             blocks = rows >> SHIFT
             states = self._state[blocks]
@@ -52,9 +52,9 @@ class VerifiedBlocks:
                 return True
             for block in np.unique(blocks[states == UNKNOWN])[:MAX_BLOCKS]:
                 self.verify(int(block) << SHIFT)
-            holds = not np.count_nonzero(self._state[blocks] != VERIFIED)
+            found = not np.count_nonzero(self._state[blocks] != VERIFIED)
         self._all = not np.count_nonzero(self._state != VERIFIED)
-        return holds
+        return found
 
     def verify(self, row: int) -> bool:
         """Returns whether a row lies in a verified block; verifies an unknown block first."""

@@ -21,7 +21,7 @@ from bags.dataset.writer import DatasetWriter
 from bags.indexing import chunk_length
 from bags.storage import Store
 from bags.storage.urls import plain_path
-from bags.validation import refuse_unknown
+from bags.validation import reject_unknown_options
 
 READ_BYTES = 1 << 22  # Approximate bytes of the datapoints that are read at a time.
 MAX_READ_DATAPOINTS = 1024
@@ -43,7 +43,7 @@ class ReadDataset(beam.PTransform):  # type: ignore[misc]
         **options: Unpack[OpenOptions],
     ) -> None:
         super().__init__()
-        refuse_unknown(options, OpenOptions.__annotations__, ReadDataset)
+        reject_unknown_options(options, OpenOptions.__annotations__, ReadDataset)
         self._source = DatasetSource(os.fspath(plain_path(path)), fields, options)
 
     def expand(self, pbegin: Any) -> Any:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from bags.concurrency import Shareable, cached_attribute, map_concurrently
 from bags.dataset.address import Address, Datapoint, RecordRanges, merge_columns, merge_ranges
-from bags.dataset.batch import Column, spread
+from bags.dataset.batch import Column, concat_ranges
 from bags.dataset.columns import read_column, read_records, read_values
 from bags.dataset.difference import Diff
 from bags.dataset.field import Field, Record
@@ -990,7 +990,7 @@ class Select(View):
         known, order = self._sorted_indices
         starts = known.searchsorted(rows, 'left')
         counts = known.searchsorted(rows, 'right') - starts
-        return sort_matches(np.repeat(owners, counts), order[spread(starts, counts)])
+        return sort_matches(np.repeat(owners, counts), order[concat_ranges(starts, counts)])
 
     @cached_attribute
     def _sorted_indices(self) -> tuple[Int64s, Int64s]:

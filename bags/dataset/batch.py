@@ -91,7 +91,7 @@ class Ragged:
 Column = npt.NDArray[Any] | Ragged | list[Any]
 
 
-def spread(firsts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def concat_ranges(firsts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Concatenates the ranges that begin at `firsts` and have `counts` members."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
@@ -102,7 +102,7 @@ def take(column: Column, order: npt.NDArray[np.int64]) -> Column:
     """Returns the rows of a column at the positions in `order`."""
     if isinstance(column, Ragged):
         counts = column.lengths[order]
-        members = spread(column.offsets[:-1][order], counts)
+        members = concat_ranges(column.offsets[:-1][order], counts)
         present = column.present[order] if column.present is not None else None
         return Ragged(column.values[members], offsets_of(counts), present)
     if isinstance(column, np.ndarray):

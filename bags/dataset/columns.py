@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.concurrency import map_concurrently
-from bags.dataset.batch import Column, Ragged, spread
+from bags.dataset.batch import Column, Ragged, concat_ranges
 from bags.dataset.field import Field
 from bags.dataset.refs import MISSING, dangling, is_missing
 from bags.dataset.selection import FrameSelection, Items, PerRowItems, select_items, select_many
@@ -155,7 +155,7 @@ def choose_records(field: Field, refs: Any, items: Asked) -> Chosen:
         if len(counts):
             longest = int(counts.argmax())
             field.check_items(int(firsts[longest]), int(counts[longest]))
-        records = spread(firsts, counts)
+        records = concat_ranges(firsts, counts)
     return Chosen(records, counts, present if field.type.optional else None)
 
 
@@ -231,7 +231,7 @@ def _frames(field: Field, refs: Any, items: Any) -> list[Any]:
 
     def read(video: int) -> None:
         rows = np.flatnonzero(which.reshape(-1) == video)
-        wanted = positions[spread(starts[rows], items.counts[rows])]
+        wanted = positions[concat_ranges(starts[rows], items.counts[rows])]
         first, count = videos[video].tolist()
         frames = read_value(field, first, count, FrameSelection(wanted))
         if frames is None:

@@ -95,9 +95,9 @@ class RefsReader:
             return dict.fromkeys(names, indices)
         if self.is_table and len(indices):
             rows = as_slice(indices)
-            if bag.verified.holds(rows):
+            if bag.verified.all_verified(rows):
                 identity = self._identity.get(names) or self._identity_blocks(names)
-                if identity is not None and not identity.any_bad and identity.holds(rows):
+                if identity is not None and not identity.any_bad and identity.all_verified(rows):
                     return dict.fromkeys(names, indices)
                 starts = indices * self.format.stride
                 bag.file.expect(starts, starts + self.format.stride)

@@ -66,7 +66,7 @@ class DatasetReader(Dataset):
         **options: Unpack[ReadOptions],
     ) -> None:
         at = dataset_path(path, decoders, cache_index, options, DatasetReader)
-        self._over(Folder(at.store, at.path, at.options), at.decoders)
+        self._open(Folder(at.store, at.path, at.options), at.decoders)
 
     @classmethod
     def of_folder(cls, folder: Folder, decoders: Decoders, order: Spec | None = None) -> Self:
@@ -75,10 +75,10 @@ class DatasetReader(Dataset):
         The fields are in the order of those of `order`, or else in that of the folder.
         """
         reader = cls.__new__(cls)
-        reader._over(folder, decoders, order)
+        reader._open(folder, decoders, order)
         return reader
 
-    def _over(self, folder: Folder, decoders: Decoders, order: Spec | None = None) -> None:
+    def _open(self, folder: Folder, decoders: Decoders, order: Spec | None = None) -> None:
         self.is_remote = folder.store.is_remote
         folder.load(order=order is None)
         refs = folder.open_refs()
@@ -258,7 +258,7 @@ class DatasetReader(Dataset):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         options = state['options']
-        self._over(Folder(options.store_of(state['path']), state['path'], options), state['decoders'])
+        self._open(Folder(options.store_of(state['path']), state['path'], options), state['decoders'])
         self.pin_length(state['length'])
 
     def pin_length(self, length: int) -> None:

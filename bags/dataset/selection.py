@@ -11,7 +11,7 @@ from typing import Any, Literal, SupportsIndex, cast
 import numpy as np
 import numpy.typing as npt
 
-from bags.dataset.batch import spread
+from bags.dataset.batch import concat_ranges
 from bags.dataset.registry import VIDEO_WORDS, decoders
 from bags.dataset.spec import Spec
 from bags.indexing import Int64s, as_integers
@@ -72,7 +72,7 @@ class PerRowItems:
         if self.listed is not None:
             return self.listed
         assert self.starts is not None
-        return spread(self.starts, self.counts)
+        return concat_ranges(self.starts, self.counts)
 
     def expect_within(self, counts: Int64s) -> None:
         """Raises IndexError if an item is outside its sequence; `counts` are the lengths of the sequences."""
@@ -89,7 +89,7 @@ class PerRowItems:
         if self.starts is not None:
             return PerRowItems(self.starts[rows], counts, None, self.are_frames)
         firsts = (np.cumsum(self.counts) - self.counts)[rows]
-        return PerRowItems(None, counts, self.numbers[spread(firsts, counts)], self.are_frames)
+        return PerRowItems(None, counts, self.numbers[concat_ranges(firsts, counts)], self.are_frames)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -70,16 +70,16 @@ class ShardedDatasetReader(Dataset):
         **options: Unpack[ReadOptions],
     ) -> None:
         at = dataset_path(path, decoders, cache_index, options, ShardedDatasetReader)
-        self._over(at, None, shard_start, shard_step)
+        self._open(at, None, shard_start, shard_step)
 
     @classmethod
     def of_shards(cls, at: DatasetPath, listed: ShardList | None, shard_start: int, shard_step: int) -> Self:
         """Returns the reader of shards that may be listed already."""
         reader = cls.__new__(cls)
-        reader._over(at, listed, shard_start, shard_step)
+        reader._open(at, listed, shard_start, shard_step)
         return reader
 
-    def _over(self, at: DatasetPath, listed: ShardList | None, shard_start: int, shard_step: int) -> None:
+    def _open(self, at: DatasetPath, listed: ShardList | None, shard_start: int, shard_step: int) -> None:
         store, path, options, decoders = at
         if (shard_start, shard_step) != (0, 1):
             shard_start = at_least('shard_start', shard_start, 0)

@@ -13,7 +13,7 @@ from bags.bag.records import StoredRecords
 from bags.concurrency import FifoCache, max_open_bags
 from bags.dataset.address import RecordRanges
 from bags.dataset.base import Dataset, check_dataset
-from bags.dataset.batch import spread
+from bags.dataset.batch import concat_ranges
 from bags.dataset.difference import Diff
 from bags.dataset.key_values import read_keys
 from bags.dataset.refs import is_missing
@@ -143,7 +143,7 @@ class _Comparison:
 
     def _of_records(self, ranges: RecordRanges, rows: Int64s, chosen: Int64s | None, find: Any) -> Int64s:
         """Returns the columns that `find` returns for records, by bag."""
-        records = spread(ranges.firsts[rows], ranges.counts[rows])
+        records = concat_ranges(ranges.firsts[rows], ranges.counts[rows])
         which = np.repeat(ranges.which[rows], ranges.counts[rows])
         if chosen is not None:
             records, which = records[chosen], which[chosen]

@@ -10,7 +10,7 @@ import numpy as np
 
 from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset
-from bags.dataset.batch import spread
+from bags.dataset.batch import concat_ranges
 from bags.dataset.encoder import Encoder
 from bags.dataset.open import open as open_dataset
 from bags.dataset.registry import encoders
@@ -192,7 +192,7 @@ class Comparison:
             mine = np.flatnonzero((ranges.which == which) & (ranges.counts > 0))
             if not source.bag.is_compressed:
                 counts = ranges.counts[mine]
-                stored = source.bag.sizes(spread(ranges.firsts[mine], counts))
+                stored = source.bag.sizes(concat_ranges(ranges.firsts[mine], counts))
                 found: list[int | None] = np.diff(offsets_of(stored)[offsets_of(counts)]).tolist()
             elif self._dataset.is_remote:
                 found = [None] * len(mine)

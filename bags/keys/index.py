@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.bag.checksums import digest_function
-from bags.dataset.batch import spread
+from bags.dataset.batch import concat_ranges
 from bags.dataset.fingerprint import fingerprint, legacy_fingerprint, sample
 from bags.dataset.folder import Folder
 from bags.dataset.identity import IDENTITY
@@ -152,9 +152,9 @@ class KeyIndex:
         # Equal hashes may begin at the end of the previous block, and continue in following ones.
         starts = np.maximum(self._firsts.searchsorted(hashes, 'left') - 1, 0)
         counts = self._firsts.searchsorted(hashes, 'right') - starts
-        known, rows = self._read(np.unique(spread(starts, counts)))
+        known, rows = self._read(np.unique(concat_ranges(starts, counts)))
         lows, highs = known.searchsorted(hashes, 'left'), known.searchsorted(hashes, 'right')
-        rows = np.unique(rows[spread(lows, highs - lows)])
+        rows = np.unique(rows[concat_ranges(lows, highs - lows)])
         self._expect_below(rows[-1:].tolist())
         return rows.astype(np.int64)
 

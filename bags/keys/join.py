@@ -10,7 +10,7 @@ import numpy as np
 
 from bags.dataset.address import Address, Datapoint, MissingFields
 from bags.dataset.base import Dataset, Select
-from bags.dataset.batch import spread
+from bags.dataset.batch import concat_ranges
 from bags.dataset.field import Field
 from bags.dataset.key_values import KEY_TYPES, Matches, read_keys
 from bags.dataset.selection import Selection, divide
@@ -144,7 +144,7 @@ def _join_by_key(datasets: Sequence[Dataset], on: str, keep: bool, many: bool) -
         starts = np.where(counts, np.cumsum(counts) - counts, len(rows))[lefts]
         counts = (np.maximum(counts, 1) if keep else counts)[lefts]
         columns = [np.repeat(column, counts) for column in columns]
-        columns.append(np.append(rows, -1)[spread(starts, counts)])
+        columns.append(np.append(rows, -1)[concat_ranges(starts, counts)])
         lefts = np.repeat(lefts, counts)
     view = _Matched if keep else Select
     fields = [[name for name in dataset.types if name != on] for dataset in others]

@@ -68,7 +68,7 @@ class LinkTable:
         dtype, found = self._dtype, None
         if dtype is not None:
             is_table = are_checked and bag.length == dtype.itemsize
-            if is_table and bag.verified.holds(where := as_slice(chosen)):
+            if is_table and bag.verified.all_verified(where := as_slice(chosen)):
                 return np.ndarray(bag.count, dtype, bag.buffer)[where]
             try:
                 found = bag.fixed(chosen, dtype.itemsize) if self._held is None else self._held[chosen]

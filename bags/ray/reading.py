@@ -21,7 +21,7 @@ from bags.indexing import split_by_bytes
 from bags.ray.columns import to_table
 from bags.storage import store_for
 from bags.storage.urls import plain_path
-from bags.validation import refuse_unknown
+from bags.validation import reject_unknown_options
 
 READ_BYTES = 1 << 24
 """Approximate bytes on disk that a task reads at a time. Ray divides them into its blocks."""
@@ -55,7 +55,7 @@ def read(
         KeyError: No such field.
         TypeError: Items of a sequence are selected, or options are given for an open dataset.
     """
-    refuse_unknown(options, OpenOptions.__annotations__, read)
+    reject_unknown_options(options, OpenOptions.__annotations__, read)
     if 'raw' in options:
         raise TypeError("unexpected option 'raw': columns have values, and media as the bytes of their files")
     dataset = plain_path(dataset)

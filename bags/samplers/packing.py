@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bags.dataset.batch import Ragged, spread
+from bags.dataset.batch import Ragged, concat_ranges
 from bags.indexing import Int64s, offsets_of
 from bags.samplers.permutation import permuted
 from bags.validation import at_least, integer
@@ -125,7 +125,7 @@ class Packed:
         """Returns the datapoints of the bins at some positions of an epoch."""
         bins = permuted(np.reshape(positions, -1), self.bins, self.seed, epoch, 1)
         counts = self._offsets[bins + 1] - self._offsets[bins]
-        chosen = self._positions[spread(self._offsets[bins], counts)]
+        chosen = self._positions[concat_ranges(self._offsets[bins], counts)]
         return Ragged(self._members(epoch)[chosen], offsets_of(counts))
 
     def __repr__(self) -> str:
@@ -219,7 +219,7 @@ def _best_fit(lengths: Int64s, budget: int) -> tuple[Int64s, int]:
     order = np.argsort(-lengths, kind='stable')
     total = max(total, 1)
     firsts, numbers = np.array(runs, np.int64).reshape(-1, 2).T
-    placed = spread(firsts, numbers)
+    placed = concat_ranges(firsts, numbers)
     empty = np.arange(len(lengths) - len(placed)) % total  # Datapoints of length 0.
     found = np.empty(len(lengths), np.int64)
     found[order] = np.concatenate([placed, empty])

@@ -12,7 +12,7 @@ from bags.dataset.base import Dataset
 from bags.dataset.registry import IMAGE_WORDS, fixed_dtype
 from bags.dataset.selection import Fill, Padding, Span, Steps, Times, select_fields
 from bags.dataset.spec import FieldType, parse_type
-from bags.validation import integer, one_of, refuse_renamed
+from bags.validation import integer, one_of, reject_renamed_option
 
 MAX_OFFSETS = 1 << 20
 MAX_STEP = 1 << 40
@@ -125,7 +125,7 @@ def check_spans(
     for name, span in spans.items():
         if not isinstance(span, Times | Steps):
             if name not in dataset.types:
-                refuse_renamed(name)
+                reject_renamed_option(name)
                 raise TypeError(f'windows: no option or field {name!r}')
             raise TypeError(
                 f'windows: field {name!r}: expected bags.times(…) or bags.steps(…), got {span!r:.80}'

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from bags.concurrency import map_concurrently
 from bags.dataset.address import Address, Datapoint, RecordRanges
 from bags.dataset.base import Dataset, WindowsView
-from bags.dataset.batch import Column, Ragged, spread
+from bags.dataset.batch import Column, Ragged, concat_ranges
 from bags.dataset.columns import read_column, read_records
 from bags.dataset.fingerprint import digest_of
 from bags.dataset.registry import fixed_dtype
@@ -290,7 +290,7 @@ class Windows(WindowsView):
         positions, firsts = where.items.numbers[chosen], np.cumsum(counts) - counts
         starts = positions[firsts]
         is_zero = self.anchors.padding == 'zero' and where.is_pad.ravel()[chosen].any()
-        if is_zero or (positions != spread(starts, counts)).any():
+        if is_zero or (positions != concat_ranges(starts, counts)).any():
             return None
         return self.datasets[0].record_ranges(rows, field, PerRowItems(starts, counts))
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bags
-from bags.dataset.batch import Ragged, join_columns, offsets_of, split, spread, take
+from bags.dataset.batch import Ragged, concat_ranges, join_columns, offsets_of, split, take
 
 COUNTS = st.lists(st.integers(0, 5), max_size=8)
 
@@ -57,7 +57,9 @@ def test_sequences_of_a_ragged_are_views():
 @given(st.lists(st.tuples(st.integers(0, 10**12), st.integers(0, 5)), max_size=8))
 def test_spread(ranges):
     firsts, counts = (np.array([r[part] for r in ranges], np.int64) for part in (0, 1))
-    assert spread(firsts, counts).tolist() == [first + k for first, count in ranges for k in range(count)]
+    assert concat_ranges(firsts, counts).tolist() == [
+        first + k for first, count in ranges for k in range(count)
+    ]
 
 
 @given(COUNTS)
