@@ -77,7 +77,7 @@ class _Recordings:
 
     @property
     def name(self) -> str:
-        return f'{self.dataset!r}, datapoint {self.row}, field {self.field!r}'
+        return f'{self.dataset.expression}, datapoint {self.row}, field {self.field!r}'
 
     @property
     def is_remote(self) -> bool:

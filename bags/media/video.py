@@ -305,7 +305,7 @@ class ClipSequence(JoinedVideos):
             lambda clip: Video(dataset.record(row, field, clip if field_type.sequence else None), **merged),
             MAX_OPEN_CLIPS,
         )
-        where = f'{dataset!r}, datapoint {row}, field {field!r}'
+        where = f'{dataset.expression}, datapoint {row}, field {field!r}'
         super().__init__(
             count, videos.__getitem__, lambda clip: known_length(videos[clip]), dataset.reads_wait, where
         )
@@ -316,7 +316,7 @@ class ClipSequence(JoinedVideos):
 
     def __repr__(self) -> str:
         dataset, row, field, _ = self._arguments
-        return f'bags.ClipSequence({dataset!r}, {row}, {field!r})'
+        return f'bags.ClipSequence({dataset.expression}, {row}, {field!r})'
 
 
 def decode_video(record: Any, *args: str) -> Video:
