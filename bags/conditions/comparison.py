@@ -26,28 +26,28 @@ COUNTED = {'array', 'bytes', 'json', 'msgpack', 'tree'}
 Datapoint = Mapping[str, Any]
 Test = Callable[[Datapoint], Any]
 Need = Literal['presence', 'count', 'value']
-Kind = Literal['number', 'numbers', 'text', 'texts', 'word', 'none', 'counted', 'other']
+ValueType = Literal['number', 'numbers', 'text', 'texts', 'word', 'none', 'counted', 'other']
 
 
 class Value(NamedTuple):
     """A side of a comparison.
 
     Attributes:
-        kind: Its type. A `word` is a text or a mistake, as the other side tells.
+        type: Its type. A `word` is a text or a mistake, as the other side tells.
         get: Returns the value in a datapoint; None if it is missing.
         literal: The text of a constant.
         field: The name of a field that is compared.
     """
 
-    kind: Kind
+    type: ValueType
     get: Callable[[Datapoint], Any]
     literal: str | None = None
     field: str | None = None
 
 
-def constant(kind: Kind, value: Any, literal: str) -> Value:
+def constant(type: ValueType, value: Any, literal: str) -> Value:
     """Returns a value that no datapoint changes."""
-    return Value(kind, lambda _: value, literal)
+    return Value(type, lambda _: value, literal)
 
 
 class Comparisons:
@@ -65,24 +65,24 @@ class Comparisons:
     def field(self, name: str) -> Value:
         if name not in self.spec:
             raise ValueError(no_field(name, self.spec))
-        return Value(_kind_of(self.spec[name]), operator.itemgetter(name), None, name)
+        return Value(_type_of(self.spec[name]), operator.itemgetter(name), None, name)
 
     def known(self, value: Value) -> Value:
         """Returns a value; raises ValueError for a word, where only a field makes sense."""
-        if value.kind == 'word':
+        if value.type == 'word':
             raise ValueError(no_field(value.literal, self.spec))
         return value
 
     def length(self, name: str) -> Value:
         """Returns the number of items of a field, or of characters of a text; 0 if it is missing."""
-        kind, is_sequence = self.field(name).kind, self.spec[name].sequence
-        if not is_sequence and kind not in ('text', 'counted'):
+        type, is_sequence = self.field(name).type, self.spec[name].sequence
+        if not is_sequence and type not in ('text', 'counted'):
             raise ValueError(f'{self._typed_name(name)}: len takes texts, bytes, sequences, arrays and trees')
         self._need(name, 'count' if is_sequence else 'value')
         return Value('number', lambda row: _length_of(row[name], name))
 
     def negated(self, value: Value) -> Value:
-        if self.known(value).kind != 'number':
+        if self.known(value).type != 'number':
             raise ValueError(f'expected a number after -, got {value.literal or value.field}')
         get = value.get
         return value._replace(get=lambda row: None if (found := get(row)) is None else -found, literal=None)
@@ -90,7 +90,7 @@ class Comparisons:
     def truth(self, value: Value) -> Test:
         """Tests a field by itself: a bool or number that is not 0, a text or a sequence that is not empty."""
         name = value.field
-        if name is None or (value.kind in ('counted', 'other') and not self.spec[name].sequence):
+        if name is None or (value.type in ('counted', 'other') and not self.spec[name].sequence):
             raise ValueError(f'expected a comparison with {value.literal or name or "a value"}')
         if not self.spec[name].sequence:
             self._need(name, 'value')
@@ -107,13 +107,13 @@ class Comparisons:
 
     def compare(self, left: Value, sign: str, right: Value) -> Test:
         left = self.known(left)
-        if 'none' in (left.kind, right.kind) and sign in EQUALITIES:
-            return self.is_none(left if right.kind == 'none' else right, sign == '!=')
+        if 'none' in (left.type, right.type) and sign in EQUALITIES:
+            return self.is_none(left if right.type == 'none' else right, sign == '!=')
         left, right = self._as_type_of(right, left), self._as_type_of(left, right)
         self._check(left, sign, right, ('text', 'texts') if sign == '~' else ('number', 'text'))
         one, two = left.get, right.get
         if sign == '~':
-            many = left.kind == 'texts'
+            many = left.type == 'texts'
 
             def contains(row: Datapoint) -> bool:
                 word = two(row)
@@ -140,12 +140,12 @@ class Comparisons:
             return lambda row: (
                 (value := first(row)) is not None and any(value == other(row) for other in others)
             )
-        if within.field is None or within.kind not in ('text', 'texts', 'numbers'):
+        if within.field is None or within.type not in ('text', 'texts', 'numbers'):
             found = within.literal if within.field is None else self._typed_name(within.field)
             raise ValueError(f'expected a list as (1, 2), a text or a sequence after in, got {found}')
         left = self._as_type_of(within, left)
-        kind: Kind = 'number' if within.kind == 'numbers' else 'text'
-        self._check(left, 'in', within._replace(kind=kind), (kind,))
+        item_type: ValueType = 'number' if within.type == 'numbers' else 'text'
+        self._check(left, 'in', within._replace(type=item_type), (item_type,))
         get, get_within = left.get, within.get
 
         def is_in(row: Datapoint) -> bool:
@@ -197,9 +197,9 @@ class Comparisons:
 
     def _as_type_of(self, other: Value, value: Value) -> Value:
         """Returns a constant as the type of the other side: a text, a number, or the number of a class."""
-        if value.literal is None or value.kind == 'none':
+        if value.literal is None or value.type == 'none':
             return value
-        if other.kind in ('number', 'numbers') and value.kind != 'number' and other.field is not None:
+        if other.type in ('number', 'numbers') and value.type != 'number' and other.field is not None:
             names = self.class_names(other.field)
             if value.literal in names:
                 return constant('number', names.index(value.literal), value.literal)
@@ -207,28 +207,28 @@ class Comparisons:
             raise ValueError(
                 f'{self._typed_name(other.field)}: expected a number{known}, got {value.literal}'
             )
-        if other.kind in ('text', 'texts') or value.kind == 'word':
+        if other.type in ('text', 'texts') or value.type == 'word':
             return constant('text', value.literal, value.literal)
         return value
 
-    def _check(self, left: Value, sign: str, right: Value, kinds: Sequence[Kind]) -> None:
+    def _check(self, left: Value, sign: str, right: Value, types: Sequence[ValueType]) -> None:
         """Raises ValueError if the sides of a comparison have types that it does not take."""
         if left.literal is not None and right.literal is not None:
             raise ValueError(f'{left.literal} {sign} {right.literal} names no field')
         for value in (left, right):
             if value.field is None:
                 continue
-            if value.kind not in kinds:
-                what = ' and '.join(f'{kind}s' for kind in kinds if not kind.endswith('s'))
+            if value.type not in types:
+                what = ' and '.join(f'{each}s' for each in types if not each.endswith('s'))
                 raise ValueError(f'{self._typed_name(value.field)}: {sign} compares {what}')
             self._need(value.field, 'value')
-        if left.kind.rstrip('s') != right.kind.rstrip('s'):
-            name = self._typed_name(left.field) if left.field else f'a {left.kind}'
+        if left.type.rstrip('s') != right.type.rstrip('s'):
+            name = self._typed_name(left.field) if left.field else f'a {left.type}'
             found = right.literal if right.field is None else self._typed_name(right.field)
-            raise ValueError(f'{name}: {sign} compares it with a {left.kind.rstrip("s")}, got {found}')
+            raise ValueError(f'{name}: {sign} compares it with a {left.type.rstrip("s")}, got {found}')
 
 
-def _kind_of(field_type: FieldType) -> Kind:
+def _type_of(field_type: FieldType) -> ValueType:
     if field_type.word in NUMBERS:
         return 'numbers' if field_type.sequence else 'number'
     if field_type.word == 'utf8':

@@ -68,7 +68,7 @@ def parse_condition(text: str, spec: Spec, facts: Mapping[str, Any] | None = Non
 
 
 class _Token(NamedTuple):
-    kind: str
+    type: str
     text: str
 
 
@@ -94,8 +94,8 @@ class _Parser:
 
     def sees(self, *names: str, ahead: int = 0) -> bool:
         """Returns whether one of these signs and keywords is next."""
-        kind, text = self.peek(ahead)
-        return kind in ('sign', 'word') and text.lower() in names
+        symbol, text = self.peek(ahead)
+        return symbol in ('sign', 'word') and text.lower() in names
 
     def takes(self, *names: str) -> bool:
         found = self.sees(*names)
@@ -164,13 +164,13 @@ class _Parser:
 
     def is_term(self, ahead: int) -> bool:
         """Returns whether a text that can be searched for is next, or a field."""
-        kind, text = self.peek(ahead)
-        return kind == 'text' or (kind == 'word' and text.lower() not in KEYWORDS)
+        symbol, text = self.peek(ahead)
+        return symbol == 'text' or (symbol == 'word' and text.lower() not in KEYWORDS)
 
     def is_value(self) -> bool:
         """Returns whether a field is next, or a function."""
-        kind, text = self.peek()
-        return kind == 'word' and (text in self.fields.spec or self.sees('(', ahead=1))
+        symbol, text = self.peek()
+        return symbol == 'word' and (text in self.fields.spec or self.sees('(', ahead=1))
 
     def membership(self, left: Value, negated: bool) -> Test:
         if self.takes('(', '['):
@@ -185,21 +185,21 @@ class _Parser:
         return (lambda row: not test(row)) if negated else test
 
     def value(self) -> Value:
-        kind, text = self.next()
-        if kind == 'text':
+        symbol, text = self.next()
+        if symbol == 'text':
             return constant('text', text, text)
-        if kind == 'field':
+        if symbol == 'field':
             return self.fields.field(text)
         lower = text.lower()
-        if kind == 'sign' and text == '-':
+        if symbol == 'sign' and text == '-':
             return self.fields.negated(self.value())
-        if kind != 'word' or (lower in KEYWORDS and lower != 'none' and lower not in CONSTANTS):
+        if symbol != 'word' or (lower in KEYWORDS and lower != 'none' and lower not in CONSTANTS):
             raise _error(f'expected a value, not {text}')
         if self.takes('('):
             if lower != 'len':
                 raise _error(f'there is no function {text}, but len')
-            kind, name = self.next()
-            if kind not in ('word', 'field'):
+            symbol, name = self.next()
+            if symbol not in ('word', 'field'):
                 raise _error(f'expected a field after len(, not {name}')
             self.expect(')')
             return self.fields.length(name)
@@ -226,8 +226,8 @@ def _tokens(text: str) -> list[_Token]:
         if match is None:
             rest = text[end:].strip()
             raise _error(f'{"no end of" if rest[0] in QUOTES else "unexpected"} {rest}')
-        kind = str(match.lastgroup)
-        tokens.append(_Token(kind, _unquoted(match[kind]) if kind == 'text' else match[kind]))
+        symbol = str(match.lastgroup)
+        tokens.append(_Token(symbol, _unquoted(match[symbol]) if symbol == 'text' else match[symbol]))
         end = match.end()
     return tokens
 

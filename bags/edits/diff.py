@@ -104,15 +104,15 @@ class _Comparison:
         differ: Bools = (one.counts != other.counts) | (are_missing[0] != are_missing[1])
         rows = np.flatnonzero(~differ & (one.counts > 0))
         counts = one.counts[rows]
-        places = [self._places(ranges, rows) for ranges in (one, other)]
-        is_same = (places[0] == places[1]).all(0)
+        locations = [self._locations(ranges, rows) for ranges in (one, other)]
+        is_same = (locations[0] == locations[1]).all(0)
         left = np.flatnonzero(~is_same)
         if len(left):
             digests = [self._digests(ranges, rows, left) for ranges in (one, other)]
             is_same[left] = (digests[0] == digests[1]).all(0) & (digests[0][1] != 0)
         owners = np.repeat(rows, counts)
         # A part of a video is the same as that part of that file only: not all can be read as bytes.
-        are_parts = ~is_same & (np.minimum(places[0][4], places[1][4]) > 0)
+        are_parts = ~is_same & (np.minimum(locations[0][4], locations[1][4]) > 0)
         differ[owners[are_parts]] = True
         unknown = np.setdiff1d(owners[~is_same], np.flatnonzero(differ))
         return np.sort(np.append(np.flatnonzero(differ), self._read(lefts, rights, unknown)))
@@ -133,9 +133,9 @@ class _Comparison:
                 found += [position for position, value, record in pairs if value != record]
         return np.array(found, np.int64)
 
-    def _places(self, ranges: RecordRanges, rows: Int64s) -> Int64s:
+    def _locations(self, ranges: RecordRanges, rows: Int64s) -> Int64s:
         """Returns the file, the range and the frames of each record, shape (5, n)."""
-        return self._of_records(ranges, rows, None, self._places_in)
+        return self._of_records(ranges, rows, None, self._locations_in)
 
     def _digests(self, ranges: RecordRanges, rows: Int64s, chosen: Int64s) -> Int64s:
         """Returns the compression and the checksum (0: none) of some records, shape (2, n)."""
@@ -158,7 +158,7 @@ class _Comparison:
             found[:, mine] = columns
         return np.zeros((5, 0), np.int64) if found is None else found
 
-    def _places_in(self, bag: StoredRecords, records: Int64s) -> Any:
+    def _locations_in(self, bag: StoredRecords, records: Int64s) -> Any:
         run = self._existing.link(bag, records)
         numbers = np.array([self._files.number(bag, file) for file in run.files])
         frames = np.zeros((len(run.which), 2), np.int64) if run.frames is None else run.frames

@@ -16,7 +16,6 @@ import zstandard
 
 from bags.interop.mcap_records import (
     ATTACHMENT,
-    BLOCK,
     CHANNEL,
     CHUNK,
     CHUNK_INDEX,
@@ -27,6 +26,7 @@ from bags.interop.mcap_records import (
     MAGIC,
     MESSAGE,
     MESSAGE_HEAD,
+    READ_BYTES,
     SCHEMA,
     SCHEMAS,
     STATISTICS,
@@ -134,7 +134,7 @@ def check_data(file: BinaryIO, found: Survey) -> None:
         return
     file.seek(0)
     checksum, left = 0, found.stop
-    while left and (block := file.read(min(BLOCK, left))):
+    while left and (block := file.read(min(READ_BYTES, left))):
         checksum, left = zlib.crc32(block, checksum), left - len(block)
     if checksum != found.checksum:
         raise ValueError(f'expected data with CRC {found.checksum:08x}, got {checksum:08x}')
@@ -282,7 +282,7 @@ def _written(file: BinaryIO, size: int) -> int:
     """Returns where the bytes of a file end that was cut off: after a power cut, zeros may follow."""
     stop = size
     while stop:
-        start = max(0, stop - BLOCK)
+        start = max(0, stop - READ_BYTES)
         file.seek(start)
         block = file.read(stop - start).rstrip(b'\0')
         stop = start + len(block)

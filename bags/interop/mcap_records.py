@@ -19,7 +19,7 @@ SCHEMAS = ('', 'ros2msg', 'ros2idl', 'omgidl')
 HEAD = struct.Struct('<BQ')
 MESSAGE_HEAD = struct.Struct('<HIQQ')
 _CHUNK = struct.Struct('<QQQI')
-BLOCK = 1 << 20
+READ_BYTES = 1 << 20
 
 
 class Chunk(NamedTuple):
@@ -124,11 +124,11 @@ def read_chunk(file: BinaryIO, chunk: Chunk) -> bytes:
 def read_attachment(file: BinaryIO, length: int) -> str:
     """Returns the name of an attachment, after a comparison of its checksum."""
     begin, checksum, left = file.tell(), 0, length - 4
-    while left > 0 and (block := file.read(min(left, BLOCK))):
+    while left > 0 and (block := file.read(min(left, READ_BYTES))):
         checksum, left = zlib.crc32(block, checksum), left - len(block)
     stored = int.from_bytes(file.read(4), 'little')
     file.seek(begin)
-    name, _ = parse_text(file.read(min(length, BLOCK)), 16)
+    name, _ = parse_text(file.read(min(length, READ_BYTES)), 16)
     if stored and stored != checksum:
         raise ValueError(f'attachment {name!r}: expected CRC {stored:08x}, got {checksum:08x}')
     return name

@@ -93,15 +93,15 @@ def parse_textgrid(data: bytes) -> dict[str, Tier]:
     if values.take('flag', '<exists> or <absent>') != 'exists':
         return tiers
     for _ in range(values.count('tiers')):
-        kind = values.take('text', 'the class of a tier')
-        if kind not in ('IntervalTier', 'TextTier'):
-            values.fail("'IntervalTier' or 'TextTier'", kind)
+        tier_class = values.take('text', 'the class of a tier')
+        if tier_class not in ('IntervalTier', 'TextTier'):
+            values.fail("'IntervalTier' or 'TextTier'", tier_class)
         name = values.take('text', 'the name of a tier')
         if name in tiers:
             values.fail('tiers of different names', name)
         values.take('number', 'the begin of the tier')
         values.take('number', 'the end of the tier')
-        tiers[name] = tier = Tier(has_stops=kind == 'IntervalTier')
+        tiers[name] = tier = Tier(has_stops=tier_class == 'IntervalTier')
         for _ in range(values.count(f'items of tier {name!r}')):
             start = stop = float(values.take('number', 'a time'))
             line = values.line

@@ -47,8 +47,8 @@ from bags.validation import with_advice
 INDEX_SUFFIX = '.index'
 MAGIC = b'bags key index 1'
 FOOTER = struct.Struct('<16s24sQQQ')
-BLOCK = 256
-BLOCK_BYTES = 16 * BLOCK
+KEYS_PER_BLOCK = 256
+BLOCK_BYTES = 16 * KEYS_PER_BLOCK
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -86,10 +86,10 @@ def dump_key_index(dataset: Any, field: str, advance: Callable[[int], None] | No
     table = np.concatenate(parts, 1)
     table = table[:, np.argsort(table[0], kind='stable')].astype('<u8')
     count = table.shape[1]
-    blocks = [table[:, start : start + BLOCK].tobytes() for start in range(0, count, BLOCK)]
+    blocks = [table[:, start : start + KEYS_PER_BLOCK].tobytes() for start in range(0, count, KEYS_PER_BLOCK)]
     sums = np.array([digest(block) for block in blocks], '<u8')
     footer = FOOTER.pack(MAGIC, fingerprint(dataset, [field]).encode(), count, len(dataset), 0)[:-8]
-    tail = table[0, ::BLOCK].tobytes() + sums.tobytes() + footer
+    tail = table[0, ::KEYS_PER_BLOCK].tobytes() + sums.tobytes() + footer
     return b''.join([*blocks, tail, digest(tail).to_bytes(8, 'little')])
 
 
@@ -104,7 +104,7 @@ class KeyIndex:
         footer = bytes(file.read(size, file.size))
         magic, self.fingerprint, count, self.length, checksum = FOOTER.unpack(footer)
         self.count: int = count
-        blocks = -(-self.count // BLOCK)
+        blocks = -(-self.count // KEYS_PER_BLOCK)
         if magic != MAGIC or size != 16 * (self.count + blocks):
             raise self._damaged('expected the index of a field at its end')
         head = bytes(file.read(size - 16 * blocks, size))

@@ -97,9 +97,9 @@ def _copy_streams(file: BinaryIO, path: str) -> None:
             copies = {stream.index: _add_copy(target, stream) for stream in streams}
             retimed = {index: video for index, video in videos.items() if not _is_timed(video)}
             demuxed = _shown_packets(source, [stream for stream in streams if stream.index not in retimed])
-            turns = heapq.merge(demuxed, *map(_retimed_packets, retimed.values()), key=_seconds)
+            packets = heapq.merge(demuxed, *map(_retimed_packets, retimed.values()), key=_seconds)
             last: dict[int, int] = {}
-            for index, packet in turns:
+            for index, packet in packets:
                 if packet.dts is not None and packet.dts < last.get(index, packet.dts):
                     raise ValueError(
                         'cannot be copied to MP4: its times go back, as in files that are joined'

@@ -288,13 +288,13 @@ class RemoteOutput:
     def _add(self, buffer: Buffer) -> None:
         """Adds a buffer, a part at a time: a large one is not copied as a whole."""
         start, size = 0, len(buffer)
-        room = part_size(self._part_count) - (self._size - self._sent)
-        if size > room:
+        remaining = part_size(self._part_count) - (self._size - self._sent)
+        if size > remaining:
             view = memoryview(buffer)
-            while size - start > room:
-                self._send(view[start : start + room])
-                start += room
-                room = part_size(self._part_count)
+            while size - start > remaining:
+                self._send(view[start : start + remaining])
+                start += remaining
+                remaining = part_size(self._part_count)
             buffer = view[start:]
         if size > start:
             self._pending.append(buffer if type(buffer) is bytes else bytes(buffer))

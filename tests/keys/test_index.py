@@ -12,7 +12,7 @@ import pytest
 import xxhash
 
 import bags
-from bags.keys.index import BLOCK, FOOTER, MAGIC
+from bags.keys.index import FOOTER, KEYS_PER_BLOCK, MAGIC
 
 # xxh3_64 multiplies the halves of a key's first 16 bytes, each xor a part of its secret. If the first half
 # equals this part, the product is 0, and the second half has no effect.
@@ -119,8 +119,8 @@ def test_other_decoders(made):
 
 def test_collisions(tmp_path):
     assert xxhash.xxh3_64_intdigest(colliding(0)) == xxhash.xxh3_64_intdigest(colliding(1))
-    keys = [colliding(number) for number in range(3 * BLOCK)] + [
-        b'%d' % number for number in range(2 * BLOCK)
+    keys = [colliding(number) for number in range(3 * KEYS_PER_BLOCK)] + [
+        b'%d' % number for number in range(2 * KEYS_PER_BLOCK)
     ]
     order = np.random.default_rng(1).permutation(len(keys)).tolist()
     write(tmp_path / 'x', [{'k': keys[place]} for place in order], {'k': 'bytes'}, shard_length=500)
@@ -134,7 +134,7 @@ def test_collisions(tmp_path):
 
 
 def test_duplicates_and_missing_keys(tmp_path):
-    keys = ['b', None, 'a', 'b', None, *['many'] * (3 * BLOCK), 'a']
+    keys = ['b', None, 'a', 'b', None, *['many'] * (3 * KEYS_PER_BLOCK), 'a']
     write(tmp_path / 'x', [{'id': key} for key in keys], {'id': 'utf8?'}, shard_length=100)
     assert bags.create_index(tmp_path / 'x', 'id') == len(keys) - 2
     dataset = bags.open(tmp_path / 'x')
@@ -324,7 +324,7 @@ def craft(path, entries, length=700, count=None):
     """Writes an index with valid checksums, whatever its content."""
     data = path.read_bytes()
     fingerprint = FOOTER.unpack(data[-FOOTER.size :])[1]
-    blocks = [entries[start : start + BLOCK] for start in range(0, len(entries), BLOCK)]
+    blocks = [entries[start : start + KEYS_PER_BLOCK] for start in range(0, len(entries), KEYS_PER_BLOCK)]
     body = [
         b''.join(struct.pack('<Q', entry[part]) for part in (0, 1) for entry in block) for block in blocks
     ]
