@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv as csv_rows
+import io
+import itertools
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -16,7 +19,8 @@ MAX_BATCH = 1024
 MAX_BYTES = 1 << 31
 """Maximum size of a file: it is parsed as a whole."""
 _NUMBER = r'^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$'
-_ROW = re.compile(r'^(?:JSON parse error: )?(.*) in row (\d+)$', re.DOTALL)
+_JSON_ROW = re.compile(r'^(?:JSON parse error: )?(.*) in row (\d+)$', re.DOTALL)
+_CSV_ROW = re.compile(r'^CSV parse error: Row #(\d+): Expected (\d+) columns, got (.*)$', re.DOTALL)
 
 
 class TextTable:
@@ -54,19 +58,32 @@ class TextTable:
             try:
                 return json.read_json(pa.BufferReader(data), read_options=options)
             except pa.ArrowInvalid as exc:
-                if found := _ROW.match(str(exc)):
-                    raise ValueError(f'line {int(found[2]) + 1}: {found[1]}') from None
+                if found := _JSON_ROW.match(str(exc)):
+                    raise ValueError(f'line {_json_line(data, int(found[2]))}: {found[1]}') from None
                 raise
         from pyarrow import csv
 
-        table = csv.read_csv(
-            pa.BufferReader(data),
-            read_options=csv.ReadOptions(use_threads=False, block_size=len(data) + 1),
-            parse_options=csv.ParseOptions(
-                delimiter='\t' if name.endswith('.tsv') else ',', newlines_in_values=True
-            ),
-        )
-        self.notes += [f'{path}: {note}' for note in _mixed(table)]
+        delimiter = '\t' if name.endswith('.tsv') else ','
+        try:
+            table = csv.read_csv(
+                pa.BufferReader(data),
+                read_options=csv.ReadOptions(use_threads=False, block_size=len(data) + 1),
+                parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            )
+        except pa.ArrowInvalid as exc:
+            if found := _CSV_ROW.match(str(exc)):
+                line = _csv_line(data, delimiter, int(found[1]) - 1)
+                raise ValueError(f'line {line}: expected {found[2]} values, got {found[3]:.200}') from None
+            raise
+        _expect_closed_quotes(table, data)
+        for column, row, value in _mixed(table):
+            line = _csv_line(data, delimiter, row + 1)
+            about = f'column {column!r} is text: line {line} has {value!r:.80}, most others have numbers'
+            self.notes.append(f'{path}: {about}')
+        if table.num_columns == 1 and ';' in table.column_names[0]:
+            self.notes.append(
+                f'{path}: one column {table.column_names[0]!r}: expected columns divided by commas'
+            )
         return table
 
     def scan(self, damaged: list[tuple[str, str]]) -> tuple[dict[int, int], set[str]]:
@@ -77,8 +94,8 @@ class TextTable:
         yield from self._table.select(columns).to_batches(max_chunksize=MAX_BATCH)
 
 
-def _mixed(table: pa.Table) -> Iterator[str]:
-    """Yields a note for each column of text most of whose values are numbers."""
+def _mixed(table: pa.Table) -> Iterator[tuple[str, int, str]]:
+    """Yields the columns of text most of whose values are numbers, with the first row that has none."""
     import pyarrow.compute as pc
 
     for name, column in zip(table.column_names, table.columns, strict=True):
@@ -86,5 +103,36 @@ def _mixed(table: pa.Table) -> Iterator[str]:
             texts = pc.invert(pc.match_substring_regex(column, _NUMBER)).to_pylist()
             if 0 < sum(texts) < len(texts) / 2:
                 row = texts.index(True)
-                value = column[row].as_py()
-                yield f'column {name!r} is text: row {row + 2} has {value!r:.80}, most others have numbers'
+                yield name, row, column[row].as_py()
+
+
+def _expect_closed_quotes(table: pa.Table, data: bytes) -> None:
+    """Raises ValueError for a quote that is not closed: all lines after it are the last value."""
+    last = table.columns[-1][-1].as_py() if table.num_rows else None
+    if isinstance(last, str) and '\n' in last:
+        value = last.replace('"', '""').encode()
+        if data.endswith(b'"' + value):
+            line = data.count(b'\n', 0, len(data) - len(value)) + 1
+            raise ValueError(f'line {line}: expected a quote that is closed, got {last[:40]!r}')
+
+
+def _json_line(data: bytes, row: int) -> int:
+    """Returns the line of a row, from 1 on; empty lines are no rows."""
+    filled = (number for number, line in enumerate(io.BytesIO(data), 1) if line.strip())
+    return next(itertools.islice(filled, row, None), row + 1)
+
+
+def _csv_line(data: bytes, delimiter: str, row: int) -> int:
+    """Returns the first line of a row, from 1 on; the header is row 0, and quoted values may have lines."""
+    lines = io.TextIOWrapper(io.BytesIO(data), 'utf-8', newline='')
+    rows, first = csv_rows.reader(lines, delimiter=delimiter), 1
+    try:
+        for values in rows:
+            if values:
+                if not row:
+                    return first
+                row -= 1
+            first = rows.line_num + 1
+    except csv_rows.Error:  # E.g. a value of over 128 KB.
+        pass
+    return first + row

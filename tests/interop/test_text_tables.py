@@ -71,14 +71,34 @@ def test_mixed_types_are_named(tmp_path):
     rows = ''.join(f'{number}\n' for number in range(20))
     done, found = imported(tmp_path, 'a.csv', f'id\n{rows}n/a!\n'.encode())
     assert done.spec == {'id': 'utf8'}
-    assert done.notes[-1].endswith("a.csv: column 'id' is text: row 22 has 'n/a!', most others have numbers")
+    assert done.notes[-1].endswith("a.csv: column 'id' is text: line 22 has 'n/a!', most others have numbers")
     assert len(found) == 21
+
+
+def test_values_with_lines_and_quotes(tmp_path):
+    data = b'a,b\n5" disk,"x\ny ""z"""\n6,"last\nvalue"'
+    assert imported(tmp_path, 'a.csv', data)[1] == [
+        {'a': '5" disk', 'b': 'x\ny "z"'},
+        {'a': '6', 'b': 'last\nvalue'},
+    ]
+
+
+def test_other_delimiters_are_noted(tmp_path):
+    notes = imported(tmp_path, 'a.csv', b'a;b\n1;2\n')[0].notes
+    assert any("one column 'a;b': expected columns divided by commas" in note for note in notes)
 
 
 @pytest.mark.parametrize(
     ('name', 'data', 'said'),
     [
-        ('a.csv', b'a,b\n1,2\n3\n', 'Row #3: Expected 2 columns, got 1'),
+        ('a.csv', b'a,b\n1,2\n3\n', 'line 3: expected 2 values, got 1: 3'),
+        ('a.csv', b'a,b\n\n1,"x\ny"\r\n\n3,4,5\n', 'line 6: expected 2 values, got 3: 3,4,5'),
+        ('a.tsv', b'a\tb\n"x\ty\nz"\t2\n3\n', 'line 4: expected 2 values, got 1: 3'),
+        (
+            'a.csv',
+            b'a,b\n1,2\n3,"x ""y"" z\n4,5\n',
+            """line 3: expected a quote that is closed, got 'x "y" z""",
+        ),
         ('a.csv', b'a,b\n1,2\n3,\xff\n', 'line 3: expected UTF-8, got the byte 0xff'),
         ('a.csv', 'a,b\n1,2\n'.encode('utf-16'), 'line 1: expected UTF-8'),
         ('a.csv', b'a,a\n1,2\n', 'expected each column once, got a, a'),
@@ -86,6 +106,7 @@ def test_mixed_types_are_named(tmp_path):
         ('a.csv', b'a,b\n', 'without any'),
         ('a.jsonl', b'{"a": 1}\n{"a": "x"}\n', 'line 2: Column(/a) changed from number to string'),
         ('a.jsonl', b'{"a": 1}\n{"a": \n', 'line 2: Invalid value'),
+        ('a.jsonl', b'{"a": 1}\n\n \n{"a": "x"}\n', 'line 4: Column(/a) changed from number to string'),
         ('a.jsonl', b'[1, 2]\n', 'line 1: Column() changed from object to array'),
         ('a.csv.gz', gzip.compress(b'a,b\n1,2\n', mtime=0)[:-9], 'a.csv.gz'),
     ],
