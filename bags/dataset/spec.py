@@ -10,7 +10,7 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bags.errors import SpecError
@@ -146,41 +146,46 @@ def is_reserved(name: str) -> bool:
     return folded == 'refs' or folded.startswith('limits.') or folded.split('.')[0] in DEVICES
 
 
-def unite(specs: Iterable[tuple[object, Spec]], before: str, hint: str = '') -> Spec:
+def unite(
+    specs: Iterable[tuple[object, Spec]], before: str, advise: Callable[[Spec, Spec], str] | None = None
+) -> Spec:
     """Merges specs, each given with its name in error messages.
 
     Raises:
         SpecError: They differ in more than optional fields. `before` names those before the different one,
-            and `hint` says what else makes them fit.
+            and `advise`, a function of both specs, says what makes them fit; `advice` unless given.
     """
-    types: Spec | None = None
-    for where, other in specs:
-        both = other if types is None else union(types, other)
+    types: Spec = {}
+    for number, (where, other) in enumerate(specs):
+        both = union(types, other) if number else other
         if both is None:
-            differing = {
-                name for name in {**(types or {}), **other} if (types or {}).get(name) != other.get(name)
-            }
+            differing = differing_fields(types, other)
             mine, theirs = (
                 {name: text for name, text in type_texts(spec).items() if name in differing}
-                for spec in (types or {}, other)
+                for spec in (types, other)
             )
-            fits = '; '.join(filter(None, (advice(types or {}, other), hint)))
+            fits = (advise or advice)(types, other)
             expected = f'that of {before}, {mine}, but for optional fields ({fits})'
             raise SpecError(None, expected, theirs, where)
         types = both
-    return types or {}
+    return types
 
 
 def union(first: Spec, other: Spec) -> Spec | None:
     """Merges two specs that differ only in optional fields; returns None if they differ otherwise."""
     if first == other:
         return first
-    both = dict(sorted({**first, **other}.items()))
-    for name, field_type in both.items():
-        found = first.get(name), other.get(name)
-        if found != (field_type, field_type) and not (field_type.optional and None in found):
-            return None
-    return both
+    return None if differing_fields(first, other) else dict(sorted({**first, **other}.items()))
+
+
+def differing_fields(first: Spec, other: Spec) -> list[str]:
+    """Returns the fields whose types differ, or that only one has and that are not optional there."""
+    found = []
+    for name, field_type in {**first, **other}.items():
+        types = first.get(name), other.get(name)
+        if types != (field_type, field_type) and not (field_type.optional and None in types):
+            found.append(name)
+    return found
 
 
 def as_optional(field_type: FieldType) -> FieldType:
@@ -204,16 +209,10 @@ def with_optional(specs: Sequence[Spec]) -> list[Spec]:
 
 def advice(first: Spec, other: Spec) -> str:
     """Returns what would make another spec fit a first one, for an error."""
+    renamed = renames(first, other)
+    found = [f'rename({renamed}) of this one'] if renamed else []
     lacking = [name for name in first if name not in other and not first[name].optional]
     more = [name for name in other if name not in first and not other[name].optional]
-    renamed: dict[str, str] = {}
-    for name in more:
-        old = next(
-            (old for old in lacking if first[old] == other[name] and old not in renamed.values()), None
-        )
-        if old is not None:
-            renamed[name] = old
-    found = [f'rename({renamed}) of this one'] if renamed else []
     drops = [
         ([name for name in more if name not in renamed], 'this one'),
         ([name for name in lacking if name not in renamed.values()], 'the others'),
@@ -223,6 +222,17 @@ def advice(first: Spec, other: Spec) -> str:
     if drops[0][0] or drops[1][0]:
         found[-1] += ' unless they are optional, as int?'
     return f'what fits: {", ".join(found)}'
+
+
+def renames(first: Spec, other: Spec) -> dict[str, str]:
+    """Returns names of fields of another spec, and the fields of a first one of which they may be."""
+    lacking = [name for name in first if name not in other and not first[name].optional]
+    found: dict[str, str] = {}
+    for name, field_type in other.items():
+        if name not in first and not field_type.optional:
+            fits = [old for old in lacking if first[old] == field_type and old not in found.values()]
+            found |= {name: fits[0]} if fits else {}
+    return found
 
 
 def reordered(types: Spec, orders: Iterable[Spec]) -> Spec:

@@ -150,7 +150,9 @@ def normalize(
     scales = {}
     for name in names:
         if name not in statistics:
-            raise KeyError(f'no statistics of field {name!r}; the fields are {", ".join(statistics)}')
+            raise KeyError(
+                f'no statistics of field {name!r}; the fields are {", ".join(map(repr, statistics))}'
+            )
         found = statistics[name]
         if not np.all(found.count):
             raise ValueError(f'normalize: field {name!r}: expected values, got none')

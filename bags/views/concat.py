@@ -15,7 +15,17 @@ from bags.dataset.base import Dataset, View, check_dataset
 from bags.dataset.field import Field
 from bags.dataset.key_values import Matches, sort_matches
 from bags.dataset.selection import Selection
-from bags.dataset.spec import check_names, reordered, unite, with_optional
+from bags.dataset.spec import (
+    Spec,
+    advice,
+    check_names,
+    differing_fields,
+    renames,
+    reordered,
+    unite,
+    with_optional,
+)
+from bags.errors import SpecError
 from bags.indexing import Int64s, check_index, offsets_of
 from bags.validation import one_of
 from bags.views.optional import Change, ChangedReader, list_column, optional_column, optional_field
@@ -35,11 +45,6 @@ CommonFields = Literal['same', 'union', 'common']
 SHOWN_DATASETS = 3
 """Maximum number of datasets that a `repr` names."""
 NO_FIELDS: Selection = {}
-HINTS: dict[CommonFields, str] = {
-    'same': "fields='union' takes the fields of all, 'common' those that all have",
-    'union': 'or rename such a field in one of them; arrays may differ in one length, of one dtype',
-}
-"""What else makes specs fit, for errors."""
 
 
 class Concat(View):
@@ -55,7 +60,8 @@ class Concat(View):
         names = [f'dataset {number}' for number in range(len(datasets))]
         if source is not None:
             names = [f'dataset {name!r}' for name in source.sources]
-        types = unite(zip(names, specs, strict=True), 'the datasets before it', HINTS[fields])
+        advise = _advise_same if fields == 'same' else _advise_union
+        types = unite(zip(names, specs, strict=True), 'the datasets before it', advise)
         super().__init__(datasets, reordered(types, specs))
         self._changes: list[dict[str, Change]] = []
         """The fields of each dataset whose columns differ here, and how."""
@@ -210,9 +216,30 @@ def concat(
         check_names({source: SOURCE_TYPE})
         own = SourceField(source, list(datasets))
     if fields == 'common':
-        common = [name for name in found[0].types if all(name in dataset.types for dataset in found)]
+        common = list(found[0].types)
+        for number, dataset in enumerate(found):
+            shared = [name for name in common if name in dataset.types]
+            if not shared:
+                fits = renames({name: found[0].types[name] for name in common}, dataset.types)
+                expected = f'a field of the datasets before it, {common} (rename({fits or "{…: …}"}) of one)'
+                which = number if own is None else repr(own.sources[number])
+                raise SpecError(None, expected, list(dataset.types), f'dataset {which}')
+            common = shared
         found = [dataset.select(fields=common) for dataset in found]
     return Concat(found, 'union' if fields == 'common' else fields, own)
+
+
+def _advise_same(first: Spec, other: Spec) -> str:
+    """Returns what makes a spec fit that of the datasets before it."""
+    return f"{advice(first, other)}; fields='union' takes the fields of all, 'common' those that all have"
+
+
+def _advise_union(first: Spec, other: Spec) -> str:
+    """Returns what makes a spec fit that of the datasets before it, if each may lack fields."""
+    names = differing_fields(first, other)
+    renamed = ', '.join(f'{name!r}: …' for name in names)
+    rest = 'arrays may differ in one length, of one dtype'
+    return f'what fits: rename({{{renamed}}}) or drop(fields={names}) of one of them; {rest}'
 
 
 def check_datasets(what: str, datasets: Iterable[Any]) -> list[Dataset]:

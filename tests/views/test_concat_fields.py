@@ -185,6 +185,17 @@ def test_a_dataset_without_arrays_that_differ(robots, tmp_path):
                     np.testing.assert_array_equal(np.reshape(value, expected.shape), expected)
 
 
+def test_datasets_without_a_common_field(robots, tmp_path):
+    robot = robots[0].select(fields='state')
+    other = written(tmp_path / 'other', {'qpos': 'array(float32,2)'}, [{'qpos': np.zeros(2, 'f4')}])
+    said = (
+        r"dataset 'hand': .*a field of the datasets before it, \['state'\] \(rename\({'qpos': 'state'}\) of"
+    )
+    with pytest.raises(bags.SpecError, match=said):
+        bags.concat({'arm': robot, 'hand': other}, fields='common')
+    assert list(bags.concat([robot, other.rename({'qpos': 'state'})], fields='common').spec) == ['state']
+
+
 @pytest.mark.parametrize(
     'other',
     ['array(float64,5)', 'array(float32,5,2)', 'array(float32,5)[]', 'array', 'float(4)'],
@@ -198,7 +209,8 @@ def test_arrays_that_differ_in_more(robots, tmp_path, other):
             bags.concat([robots[0], third], fields=fields)
         assert "'state': 'array(float32,2)" in str(caught.value)
         assert f"got {{'state': '{other}" in str(caught.value)
-        assert 'rename such a field in one of them' in str(caught.value)
+        assert "rename({'state': …}) or drop(fields=['state']) of one of them" in str(caught.value)
+        assert "'id'" not in str(caught.value)  # Which only one has.
     with pytest.raises(bags.SpecError, match="fields='union' takes the fields of all, 'common' those that"):
         bags.concat([robots[0], robots[1]])
 
