@@ -136,9 +136,12 @@ def test_nested_fields(tmp_path):
 def test_paths(dataset, tmp_path):
     (tmp_path / 'empty').mkdir()
     (tmp_path / 'file.csv').write_text('a')
+    (tmp_path / 'other').mkdir()
+    (tmp_path / 'other/file.csv').write_text('a')
     for path, error, message in (
         (tmp_path / 'nope', FileNotFoundError, 'No such file or directory'),
         (tmp_path / 'empty', FileNotFoundError, 'no dataset here: expected spec.json, or shard folders'),
+        (tmp_path / 'other', FileNotFoundError, '000001, … (bags.convert imports other formats)'),
         (tmp_path / 'file.csv', NotADirectoryError, 'expected a dataset, which is a folder, got a file'),
         ('hf://datasets/x', ValueError, 'expected hf://datasets/OWNER/NAME[@REVISION]/PATH'),
     ):

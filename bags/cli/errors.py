@@ -96,7 +96,10 @@ def _message(error: BaseException) -> str:
         advice = '; choose another place' if isinstance(error, FileExistsError) else ''
         if isinstance(error, BlockingIOError):
             advice = '; wait until it is done'
-        return f'{where}{error.strerror[0].lower()}{error.strerror[1:]}{advice}'
+        reason = error.strerror
+        if re.match(r'[A-Z][a-z]*\b', reason):  # Not a name, such as that of an exception.
+            reason = f'{reason[0].lower()}{reason[1:]}'
+        return f'{where}{reason}{advice}'
     if isinstance(error, KeyError) and error.args:
         return str(error.args[0])  # `str(error)` would be in quotes.
     if isinstance(error, MemoryError):

@@ -96,6 +96,8 @@ class ShardedDatasetReader(Dataset):
                 detail = 'expected folders of shards, got a dataset of one folder (bags.open opens either)'
             elif store.is_remote and path.endswith(('.bag', '.bagz')):
                 detail += ' (bags.bag.Reader opens a bag alone)'
+            elif store.names(path):
+                detail += ' (bags.convert imports other formats)'
             raise FileNotFoundError(errno.ENOENT, detail, path)
         self.path, self._options, self._decoders = path, options, decoders
         # With more workers than shards, some have no shard; they still have the spec.

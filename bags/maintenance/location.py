@@ -12,6 +12,9 @@ from bags.dataset.listing import root_names, shard_numbers
 from bags.storage import Store, store_for
 from bags.storage.urls import plain_path
 
+NO_FOLDER = os.strerror(errno.ENOENT), os.strerror(errno.ENOTDIR), 'no such folder'
+"""Reasons of errors that say nothing but that a path is no folder."""
+
 
 class Location(NamedTuple):
     """The type of a path, and its parts."""
@@ -41,8 +44,8 @@ def locate(
     store, folder = store_for(path, filesystem, storage_options)
     try:
         names = root_names(store, folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return _locate_bags(os.fspath(path), store, filesystem, storage_options)
+    except (FileNotFoundError, NotADirectoryError) as exc:
+        return _locate_bags(os.fspath(path), store, filesystem, storage_options, exc)
     if 'spec.json' in names:
         return Location('folder', store, folder, [folder])
     shards = [store.join(folder, name) for name in shard_numbers(store, folder).values()]
@@ -52,14 +55,20 @@ def locate(
     if bags:
         got = f'bags by themselves, such as {bags[0]}'
     else:
-        got = f'a folder with {"other files" if names else "nothing"} in it'
+        got = f'a folder with {"other files (bags.convert imports them)" if names else "nothing"} in it'
     detail = f'expected a dataset (spec.json, or shard folders 000000, 000001, …), got {got}'
     raise FileNotFoundError(errno.ENOENT, detail, folder)
 
 
 def _locate_bags(
-    spec: str, store: Store, filesystem: Any, storage_options: Mapping[str, Any] | None
+    spec: str,
+    store: Store,
+    filesystem: Any,
+    storage_options: Mapping[str, Any] | None,
+    reason: OSError,
 ) -> Location:
+    """Returns the location of bags; `reason` says why the path is no folder, such as a missing repository."""
+
     def in_store(path: str) -> str:
         return store_for(path, filesystem, storage_options)[1]
 
@@ -69,5 +78,7 @@ def _locate_bags(
     paths, text = expand([spec], exists, lambda folder: store.names(in_store(folder)))
     for path in paths:
         if not exists(path):
-            raise FileNotFoundError(errno.ENOENT, 'no such dataset or bag', path)
+            why = reason.strerror or ''
+            detail = f'no such dataset or bag{"" if why.startswith(NO_FOLDER) else f": {why}"}'
+            raise FileNotFoundError(errno.ENOENT, detail, path)
     return Location('bags', store, text, list(map(in_store, paths)))

@@ -6,6 +6,7 @@ kept while it is valid, so that a byte range is one request. aiohttp does not se
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -66,6 +67,8 @@ class HubClient(FsspecClient):
         reason = headers.get('X-Error-Message') or exc.message
         if exc.status in (401, 403):
             reason = f'{reason} ({ACCESS_HINT})'
+        if exc.status == 404:
+            return FileNotFoundError(errno.ENOENT, reason, path)
         return error_for_status(path, exc.status, reason, retry_after(headers))
 
     def pinned(self, path: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 import bags
 from bags import bag
+from bags.cli.app import build_app
 from bags.storage import store_for
 from tests.storage.hub import Hub
 
@@ -155,6 +156,24 @@ def test_rate_limits(hub):
     hub.statuses = [(429, {'Retry-After': '300'})]
     with pytest.raises(OSError, match=r'status 429.*the server asks to wait 300 s'):
         dataset[3]
+
+
+@pytest.mark.parametrize(
+    ('path', 'said'),
+    [
+        ('u/d', 'got a folder with other files (bags.convert imports them) in it'),
+        ('u/d/nothing', 'no such dataset or bag\n'),
+        ('u/d@nothing/listed', 'no such dataset or bag: Invalid rev id'),
+        ('u/nothing/listed', 'no such dataset or bag: Repository not found'),
+    ],
+)
+def test_what_the_command_says(hub, path, said, capsys):
+    with pytest.raises(SystemExit):
+        build_app()(['info', f'hf://datasets/{path}'])
+    printed = capsys.readouterr().err
+    assert printed.startswith(f'bags: hf://datasets/{path}'[:24])
+    assert said in printed
+    assert printed.count('\n') == 1
 
 
 @pytest.mark.parametrize(
