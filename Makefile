@@ -2,6 +2,7 @@
 # For another interpreter: make test PYTHON=python3.12
 
 PYTHON ?= python3
+PYTHON312 ?= python3.12
 FREETHREADED ?=
 ARGS ?=
 
@@ -16,10 +17,10 @@ STRACE := [ "$$(uname)" != Linux ] || command -v strace > /dev/null || tools/deb
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint format slow campaigns demo bench bench-remote bench-tables docs flows layers notebooks pictures test-adapters test-lerobot test-oldest test-cloud test-systems test-freethreaded fuzz viewer test-viewer dist clean
+.PHONY: help test lint format slow campaigns demo bench bench-remote bench-tables docs flows layers notebooks pictures test-adapters test-lerobot test-lerobot-0.6 test-oldest test-cloud test-systems test-freethreaded fuzz viewer test-viewer dist clean
 
 help: ## lists the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "make %-18s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9.-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "make %-18s %s\n", $$1, $$2}'
 
 test: lint ## ruff, mypy, and the tests with every example in the docs (ARGS='-k limits' selects tests)
 	@$(STRACE)
@@ -84,6 +85,9 @@ test-adapters: .venv-adapters/ready ## the tests of datasets with PyTorch, Grain
 test-lerobot: .venv-lerobot/ready ## the tests of bags.lerobot beside LeRobot 0.4.4; installs 2 GB first
 	.venv-lerobot/bin/python -m pytest -n 2 --dist loadfile -m 'not campaign' tests/lerobot $(ARGS)
 
+test-lerobot-0.6: .venv-lerobot-0.6/ready ## the same beside LeRobot 0.6.1, with PYTHON312 (python3.12); installs 5 GB first
+	.venv-lerobot-0.6/bin/python -m pytest -n 2 --dist loadfile -m 'not campaign' tests/lerobot $(ARGS)
+
 # lerobot asks for av before 16.
 test-oldest: .venv-oldest/ready ## the tests of media, formats and pushes with the oldest PyAV and huggingface_hub that are supported
 	.venv-oldest/bin/python -m pytest -n auto --maxprocesses 8 -m 'not campaign' tests/media tests/formats tests/interop/test_push.py $(ARGS)
@@ -129,7 +133,7 @@ layers: .venv/ready ## writes the packages and modules into CONTRIBUTING.md
 	$(BIN)/python -m tests.test_contributing
 
 clean: ## removes environments, caches and outputs
-	rm -rf .venv .venv-adapters .venv-oldest .venv-bench .venv-demo .venv-docs .venv-freethreaded .venv-fuzz .venv-lerobot .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist out
+	rm -rf .venv .venv-adapters .venv-oldest .venv-bench .venv-demo .venv-docs .venv-freethreaded .venv-fuzz .venv-lerobot .venv-lerobot-0.6 .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist out
 	rm -rf viewer/node_modules viewer/tests/out bags/viewer/static
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
@@ -167,6 +171,12 @@ clean: ## removes environments, caches and outputs
 	@$(PYTHON) -m venv --clear .venv-lerobot
 	@.venv-lerobot/bin/python $(PIP) -e '.[images,video]' -r tests/lerobot/requirements.txt
 	@.venv-lerobot/bin/python $(PIP) --no-deps lerobot==0.4.4 torchvision==0.25.0 diffusers==0.35.2
+	@touch $@
+
+.venv-lerobot-0.6/ready: pyproject.toml tests/lerobot/requirements-0.6.txt
+	@echo 'making .venv-lerobot-0.6'
+	@$(PYTHON312) -m venv --clear .venv-lerobot-0.6
+	@.venv-lerobot-0.6/bin/python $(PIP) -e '.[images,video]' -r tests/lerobot/requirements-0.6.txt
 	@touch $@
 
 .venv-fuzz/ready: pyproject.toml

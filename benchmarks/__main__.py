@@ -11,7 +11,7 @@ from benchmarks.peers import PEERS, is_installed
 
 PARTS = (
     'records', 'cold', 'datasets', 'loading', 'windows', 'planning', 'scale', 'remote', 'video', 'imports',
-    'durability', 'links', 'adopt',
+    'durability', 'links', 'adopt', 'mixtures',
 )  # fmt: skip
 
 
@@ -72,6 +72,10 @@ def main() -> None:
             from benchmarks import links  # Imports bags and Pillow.
 
             links.main(output, quick=options.quick)
+        elif part == 'mixtures':
+            from benchmarks import mixtures  # Imports bags and Pillow.
+
+            mixtures.main(output, quick=options.quick)
         elif part == 'adopt':
             from benchmarks import adopt  # Imports bags and Pillow.
 

@@ -1,32 +1,40 @@
-"""An epoch over a recording of LeRobot: by its own dataset class, and by `bags.lerobot.dataset`.
+"""Epochs over a recording of LeRobot: by its own dataset class, and by `bags.lerobot.dataset`.
 
-    python -m benchmarks.lerobot_epoch FOLDER [WORKERS]     # the Python of .venv-lerobot
+    python -m benchmarks.lerobot_epoch FOLDER     # by a Python in which lerobot is installed
 
-Writes the recording and its import into the folder, then reads all frames once in random order in batches of
-32 by a `DataLoader`: two cameras of 128 × 128, the frame and the one 0.2 s before, and the next 16 actions.
-Prints the milliseconds of a frame, on the clock and of all processors.
+Writes the recording and its import into the folder, if it is new. An epoch reads all frames once in random
+order, in batches of 32 by a `DataLoader`, without workers and with two: two cameras of 128 × 128 in the codec
+that LeRobot chooses, the frame and the one 0.2 s before, and the next 16 actions. LeRobot decodes by PyAV, as
+bags does, and by torchcodec where it finds FFmpeg. Saves `results/lerobot.json`.
 """
 
-import os
+import importlib.metadata
+import shlex
 import sys
-import time
+import warnings
 from pathlib import Path
 
 import numpy as np
 import torch
 
 import bags
+from benchmarks import report
+from benchmarks.timing import Candidate, time_alternating
 
-# torchvision finds no compiled operators beside the torch of this environment, and imports with this one.
-OPERATORS = torch.library.Library('torchvision', 'DEF')
-OPERATORS.define('nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor')
+if importlib.metadata.version('lerobot').startswith('0.4.'):
+    # torchvision finds no compiled operators beside the torch of this environment, and imports with this one.
+    OPERATORS = torch.library.Library('torchvision', 'DEF')
+    OPERATORS.define('nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor')
 
 FPS, EPISODES, FRAMES, SIZE, BATCH = 30, 4, 75, 128, 32
+ROUNDS = 3
+WORKERS = 0, 2
 CAMERAS = 'observation.images.top', 'observation.images.wrist'
 DELTA_TIMESTAMPS = {
     **{camera: [-6 / FPS, 0.0] for camera in CAMERAS},
     'action': [item / FPS for item in range(16)],
 }
+FLOORS = {'LeRobot, PyAV': 1.0, 'LeRobot, torchcodec': 1.0}
 
 
 def write(root, create):
@@ -46,22 +54,35 @@ def write(root, create):
     dataset.finalize()
 
 
-def measure(dataset, workers):
-    """Returns the seconds of an epoch on the clock, and of all processors."""
-    order = torch.Generator().manual_seed(0)
-    loader = torch.utils.data.DataLoader(dataset, BATCH, shuffle=True, num_workers=workers, generator=order)
-    begun, busy = time.perf_counter(), os.times()
-    for _ in loader:
-        pass
-    now = os.times()
-    # Those of workers are known once they have ended.
-    return time.perf_counter() - begun, sum(now[:4]) - sum(busy[:4])
+def epoch(dataset, workers):
+    """Returns a function that reads all frames of a dataset once."""
+
+    def run(_):
+        order = torch.Generator().manual_seed(0)
+        loader = torch.utils.data.DataLoader(
+            dataset, BATCH, shuffle=True, num_workers=workers, generator=order
+        )
+        for _ in loader:
+            pass
+
+    return run
+
+
+def has_torchcodec():
+    try:
+        import torchcodec.decoders  # noqa: F401
+    except (ImportError, OSError, RuntimeError):  # The last two without FFmpeg.
+        return False
+    return True
 
 
 def main():
-    folder, workers = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    from lerobot.datasets.lerobot_dataset import LeRobotDataset
-
+    folder = Path(sys.argv[1])
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')  # Of torchvision, about the operators.
+        from lerobot.datasets.lerobot_dataset import LeRobotDataset
+    output = report.Report(shlex.join(['python', '-m', 'benchmarks.lerobot_epoch', 'FOLDER']))
+    report.environment([], folder)
     root = folder / 'recording'
     if not root.exists():
         write(root, LeRobotDataset.create)
@@ -69,13 +90,23 @@ def main():
         bags.convert(root, folder / 'linked', link=True)
     options = {'delta_timestamps': DELTA_TIMESTAMPS}
     opened = {
-        'LeRobot, PyAV': LeRobotDataset('benchmark/epoch', root, video_backend='pyav', **options),
-        'bags, copied': bags.lerobot.dataset(folder / 'copied', **options),
-        'bags, linked': bags.lerobot.dataset(folder / 'linked', links=True, **options),
+        f'LeRobot, {name}': LeRobotDataset('benchmark/epoch', root, video_backend=backend, **options)
+        for name, backend in (('PyAV', 'pyav'), ('torchcodec', 'torchcodec'))
+        if backend == 'pyav' or has_torchcodec()
     }
-    for name, dataset in opened.items():
-        taken, busy = (1e3 * seconds / len(dataset) for seconds in measure(dataset, workers))
-        print(f'{name:16} {taken:6.2f} ms a frame, {busy:6.2f} ms of processors', flush=True)
+    opened |= {
+        'bags, copied': bags.lerobot.dataset(folder / 'copied', **options),
+        'bags, adopted': bags.lerobot.dataset(folder / 'linked', links=True, **options),
+    }
+    for workers in WORKERS:
+        candidates = {
+            name: Candidate(epoch(dataset, workers), len(dataset)) for name, dataset in opened.items()
+        }
+        title = f'{workers} workers' if workers else 'no workers'
+        timings = time_alternating(candidates, ROUNDS)
+        output.compare(title, timings, 'bags, copied', FLOORS, unit='ms')
+    output.save('lerobot')
+    output.summary()
 
 
 if __name__ == '__main__':

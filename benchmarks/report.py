@@ -19,7 +19,7 @@ RESULTS = Path(__file__).parent / 'results'
 PACKAGES = (
     *('bags', 'numpy', 'msgpack', 'zstandard', 'bagz', 'sackli', 'granular', 'array_record'),
     *('mosaicml-streaming', 'pylance', 'datasets', 'pyarrow', 'torch', 'grain', 'webdataset', 'litdata'),
-    *('loaderx', 'obstore', 's3fs', 'av', 'torchcodec'),
+    *('loaderx', 'obstore', 's3fs', 'av', 'torchcodec', 'lerobot'),
 )
 SCALE = {'us': 1e6, 'ms': 1e3}
 

@@ -118,6 +118,20 @@ class FrameDataset:
     def image_transforms(self, function: Callable[[Any], Any] | None) -> None:
         self._samples.image_transforms = function
 
+    def set_image_transforms(self, image_transforms: Callable[[Any], Any] | None) -> None:
+        """Replaces what is called with the tensor of each camera.
+
+        Raises:
+            TypeError: It cannot be called.
+        """
+        if image_transforms is not None and not callable(image_transforms):
+            raise TypeError(f'image_transforms: expected a function or None, got {image_transforms!r:.80}')
+        self.image_transforms = image_transforms
+
+    def clear_image_transforms(self) -> None:
+        """Leaves the tensors of cameras as they are read."""
+        self.image_transforms = None
+
     @property
     def fps(self) -> int | float:
         """Frames per second."""
@@ -148,8 +162,11 @@ class FrameDataset:
         """Returns the items of a batch, read in one call."""
         return self._samples.read(self._indices[as_indices(indices, len(self))])
 
-    def positions(self) -> dict[int, int]:
-        """Returns the position in this dataset of each of its frames, by its `index`."""
+    @property
+    def absolute_to_relative_idx(self) -> dict[int, int] | None:
+        """The position in this dataset of each of its frames, by its `index`; None of a dataset of all."""
+        if self.episodes is None:
+            return None
         return {index: position for position, index in enumerate(self._indices.tolist())}
 
     def close(self) -> None:

@@ -214,6 +214,16 @@ class Metadata:
         return self._keys(*CAMERAS)
 
     @property
+    def depth_keys(self) -> list[str]:
+        """The cameras of depth: none, as `dataset` refuses them."""
+        return []
+
+    @property
+    def has_language_columns(self) -> bool:
+        """Whether frames have columns of annotated language; the tasks are none."""
+        return False
+
+    @property
     def names(self) -> dict[str, Any]:
         """The names of the numbers of each feature."""
         return {name: feature['names'] for name, feature in self.features.items()}

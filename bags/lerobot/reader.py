@@ -70,7 +70,7 @@ class BagsDatasetReader(BaseDatasetReader):  # type: ignore[misc, unused-ignore]
 
     @property
     def absolute_to_relative_idx(self) -> dict[int, int] | None:
-        return None if self.episodes is None else self._frames.positions()
+        return self._frames.absolute_to_relative_idx
 
     def get_item(self, idx: int) -> dict[str, Any]:
         return self._frames[idx]
@@ -79,12 +79,10 @@ class BagsDatasetReader(BaseDatasetReader):  # type: ignore[misc, unused-ignore]
         return self._frames.__getitems__(indices)
 
     def set_image_transforms(self, image_transforms: Callable[[Any], Any] | None) -> None:
-        if image_transforms is not None and not callable(image_transforms):
-            raise TypeError(f'image_transforms: expected a function or None, got {image_transforms!r:.80}')
-        self._frames.image_transforms = image_transforms
+        self._frames.set_image_transforms(image_transforms)
 
     def clear_image_transforms(self) -> None:
-        self._frames.image_transforms = None
+        self._frames.clear_image_transforms()
 
 
 DATASET_READER = BagsDatasetReader

@@ -1,8 +1,12 @@
 """Any dataset is a map-style dataset of PyTorch, as it is."""
 
 import itertools
+import json
 import operator
 import pickle
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -316,6 +320,40 @@ def test_the_rank_is_that_of_the_process_group(make, tmp_path):
         assert (own.rank, own.world_size) == (1, 2)
     finally:
         torch.distributed.destroy_process_group()
+
+
+MESH = """
+import json, os, sys
+import torch
+import bags
+
+rank = next((number for number in range(4) if not os.fork()), None)
+if rank is None:
+    sys.exit(any([os.wait()[1] for _ in range(4)]))
+torch.distributed.init_process_group('gloo', f'file://{sys.argv[1]}/group', rank=rank, world_size=4)
+rows = bags.open(f'{sys.argv[1]}/rows')
+BLOCK
+with open(f'{sys.argv[1]}/{rank}.json', 'w') as file:
+    json.dump([batch['id'].tolist() for batch in loader], file)
+torch.distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_groups_of_a_device_mesh_read_the_same_batches(tmp_path):
+    """By the block of docs/recipes/parallel.md, with 2 x 2 processes."""
+    page = (Path(__file__).parents[2] / 'docs/recipes/parallel.md').read_text('utf-8')
+    (block,) = re.findall(r'^```python title="torch"\n(.*?)^```', page, re.DOTALL | re.MULTILINE)
+    assert "'cuda', (2, 4)" in block
+    script = MESH.replace('BLOCK', block.replace("'cuda', (2, 4)", "'cpu', (2, 2)"))
+    bags.from_numpy({'id': np.arange(64)}, tmp_path / 'rows')
+    subprocess.run([sys.executable, '-c', script, tmp_path], check=True, timeout=100)
+    found = [json.loads((tmp_path / f'{rank}.json').read_text()) for rank in range(4)]
+    assert found[0] == found[1]
+    assert found[2] == found[3]
+    assert len(found[0]) == 4
+    for one, other in zip(found[0], found[2], strict=True):
+        assert len({*one, *other}) == 16
 
 
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")

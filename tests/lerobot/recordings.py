@@ -1,5 +1,6 @@
 """Recordings of LeRobot, and functions to open and compare them."""
 
+import importlib.metadata
 import os
 import warnings
 from types import SimpleNamespace
@@ -9,15 +10,25 @@ os.environ['HF_HUB_OFFLINE'] = '1'
 import numpy as np
 import torch
 
-# torchvision finds no compiled operators beside this torch, and without this one cannot be imported.
-OPERATORS = torch.library.Library('torchvision', 'DEF')
-OPERATORS.define('nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor')
+HAS_0_4 = importlib.metadata.version('lerobot').startswith('0.4.')
+if HAS_0_4:
+    # torchvision finds no compiled operators beside this torch, and without this one cannot be imported.
+    OPERATORS = torch.library.Library('torchvision', 'DEF')
+    OPERATORS.define('nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor')
 
 with warnings.catch_warnings():
     warnings.simplefilter('ignore')  # Of torchvision, about the operators.
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
+    if HAS_0_4:
+        from lerobot.datasets.utils import dataset_to_policy_features
+    else:
+        from lerobot.utils.feature_utils import dataset_to_policy_features
+
 import bags  # noqa: E402
+from tests.sequences.make_lerobot_adopted import options_of  # noqa: E402
+
+__all__ = ['LeRobotDataset', 'dataset_to_policy_features']
 
 PIXELS = ['height', 'width', 'channels']
 
@@ -55,7 +66,7 @@ RECORDINGS = {
     'aloha': SimpleNamespace(
         fps=50,
         lengths=[31, 2, 45, 20, 27],
-        options={'robot_type': 'aloha', 'vcodec': 'h264'},
+        options={'robot_type': 'aloha', **options_of('h264')},
         features={
             'observation.images.top': camera('video', 48, 64, 3),
             'observation.images.left_wrist': camera('video', 32, 48, 3),
@@ -137,6 +148,11 @@ def record(name, root, lengths=None):
 
 def open_theirs(recording, **options):
     return LeRobotDataset('me/x', recording.root / 'lerobot', video_backend='pyav', **options)
+
+
+def positions_of(theirs):
+    """Returns the position of each frame in a dataset of chosen episodes, by its `index`."""
+    return theirs._absolute_to_relative_idx if HAS_0_4 else theirs.absolute_to_relative_idx
 
 
 def open_ours(recording, form='copied', **options):

@@ -5,7 +5,14 @@ import pytest
 
 import bags
 from tests.lerobot.recordings import LeRobotDataset
-from tests.sequences.make_lerobot_adopted import VARIANTS, add_episodes, encode_again, read, record
+from tests.sequences.make_lerobot_adopted import (
+    VARIANTS,
+    add_episodes,
+    encode_again,
+    options_of,
+    read,
+    record,
+)
 from tests.sequences.test_lerobot_adopted import check_adopted
 
 
@@ -27,7 +34,7 @@ def test_a_recording_that_is_resumed(tmp_path):
     record(root, 'h264', (5, 8))
     bags.convert(root, tmp_path / 'index', link=True, update=True)
     for first in (2, 4):
-        dataset = LeRobotDataset('golden/sample', root, vcodec='h264', video_backend='pyav')
+        dataset = LeRobotDataset('golden/sample', root, video_backend='pyav', **options_of('h264'))
         add_episodes(dataset, (3, 6), first)
         dataset.finalize()
         done = bags.convert(root, tmp_path / 'index', link=True, update=True)

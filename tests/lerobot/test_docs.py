@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import bags
+from tests.lerobot.recordings import HAS_0_4
 from tests.test_docs import prepare_examples, run_examples
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +29,8 @@ def block(pattern):
 @pytest.mark.slow
 def test_the_script_of_the_page(tmp_path):
     script = block('^```python title="train.py"')
+    if not HAS_0_4:
+        script = script.replace('lerobot.datasets.utils', 'lerobot.utils.feature_utils')
     theirs = re.sub(r'^# (data = LeRobotDataset.*)\n.*\n', r'\1\n', script, flags=re.MULTILINE)
     assert theirs != script
     theirs = f'from lerobot.datasets.lerobot_dataset import LeRobotDataset\n{theirs}'

@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import bags
-from tests.lerobot.recordings import expect_equal, open_ours, open_theirs
+from tests.lerobot.recordings import HAS_0_4, expect_equal, open_ours, open_theirs, positions_of
 
 
 @pytest.mark.slow
@@ -43,6 +43,8 @@ def test_chosen_episodes_in_the_order_of_the_dataset(recording):
     assert (len(ours), ours.num_frames, ours.num_episodes) == (len(theirs), theirs.num_frames, 2)
     for number in (0, recording.lengths[0] - 1, recording.lengths[0], len(theirs) - 1):
         expect_equal(ours[number], theirs[number])
+    assert ours.absolute_to_relative_idx == positions_of(theirs)
+    assert open_ours(recording).absolute_to_relative_idx is None
 
 
 def test_transforms_of_images(recording):
@@ -52,8 +54,11 @@ def test_transforms_of_images(recording):
     theirs = open_theirs(recording, image_transforms=invert, delta_timestamps=recording.deltas)
     ours = open_ours(recording, image_transforms=invert, delta_timestamps=recording.deltas)
     expect_equal(ours[7], theirs[7])
-    ours.image_transforms = None
-    theirs.image_transforms = None
+    ours.clear_image_transforms()
+    if HAS_0_4:
+        theirs.image_transforms = None
+    else:
+        theirs.clear_image_transforms()
     expect_equal(ours[7], theirs[7])
 
 

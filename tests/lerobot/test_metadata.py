@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 from lerobot.datasets.sampler import EpisodeAwareSampler
-from lerobot.datasets.utils import dataset_to_policy_features
 
 import bags
-from tests.lerobot.recordings import open_ours, open_theirs
+from tests.lerobot.recordings import HAS_0_4, dataset_to_policy_features, open_ours, open_theirs
 
 EQUAL = [
     'fps', 'robot_type', 'features', 'camera_keys', 'video_keys', 'image_keys', 'names', 'shapes',
@@ -22,7 +21,7 @@ def test_facts(recording, form):
     assert list(ours.meta.features) == list(theirs.meta.features)
     for name in ('features', 'fps', 'num_frames', 'num_episodes'):
         assert getattr(ours, name) == getattr(theirs, name)
-    info = theirs.meta.info
+    info = theirs.meta.info if HAS_0_4 else vars(theirs.meta.info)
     assert ours.meta.info == {name: info[name] for name in ours.meta.info}
     assert dataset_to_policy_features(ours.meta.features) == dataset_to_policy_features(theirs.meta.features)
 

@@ -14,7 +14,7 @@ from lerobot.datasets.lerobot_dataset import LeRobotDatasetMetadata
 
 import bags
 import bags.lerobot.storage
-from tests.lerobot.recordings import expect_equal, open_theirs
+from tests.lerobot.recordings import expect_equal, open_theirs, positions_of
 
 
 class AbstractReader(ABC):
@@ -97,7 +97,7 @@ def test_a_reader_of_chosen_episodes(module, exported, recordings):
     reader = make(module, exported, episodes=[3, 1])
     assert (reader.num_frames, reader.num_episodes, reader.episodes) == (len(theirs), 2, [3, 1])
     known = reader.absolute_to_relative_idx
-    assert known == theirs._absolute_to_relative_idx
+    assert known == positions_of(theirs)
     expect_equal(reader.get_item(known[80]), theirs[known[80]])
 
 

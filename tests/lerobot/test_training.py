@@ -3,12 +3,11 @@
 import pytest
 import torch
 from lerobot.configs.types import FeatureType
-from lerobot.datasets.utils import dataset_to_policy_features
 from lerobot.policies.act.configuration_act import ACTConfig
 from lerobot.policies.act.modeling_act import ACTPolicy
 from lerobot.policies.factory import make_pre_post_processors
 
-from tests.lerobot.recordings import open_ours, open_theirs
+from tests.lerobot.recordings import dataset_to_policy_features, open_ours, open_theirs
 
 STEPS = 50
 

@@ -50,6 +50,15 @@ def numbers(episode, count):
     return frames + np.array([0, 0.25, 0.5], np.float32), 3 * frames + np.array([0, 1], np.float32)
 
 
+def options_of(codec):
+    """Returns the option of LeRobot's class that chooses a codec, which 0.5 has renamed."""
+    try:
+        from lerobot.configs.video import RGBEncoderConfig
+    except ImportError:
+        return {'vcodec': codec}
+    return {'rgb_encoder': RGBEncoderConfig(vcodec=codec)}
+
+
 def record(root, codec, lengths=EPISODES):
     """Records a dataset with LeRobot."""
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
@@ -60,7 +69,7 @@ def record(root, codec, lengths=EPISODES):
         'observation.state': {'dtype': 'float32', 'shape': (3,), 'names': None},
         'action': {'dtype': 'float32', 'shape': (2,), 'names': None},
     }
-    dataset = LeRobotDataset.create('golden/sample', RATE, features, root, vcodec=codec)
+    dataset = LeRobotDataset.create('golden/sample', RATE, features, root, **options_of(codec))
     add_episodes(dataset, lengths, 0)
     dataset.finalize()
 
