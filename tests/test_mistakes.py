@@ -61,7 +61,7 @@ def test_reading(dataset, mistake):
 def test_errors_in_functions_name_datapoints(dataset):
     with pytest.raises(KeyError) as caught:
         next(iter(bags.Loader(dataset, 2, shuffle=False, transform=lambda batch: batch['nope'])))
-    assert caught.value.__notes__ == ['in transform of the batch of datapoints 0, 1 (epoch 0)']
+    assert caught.value.__notes__ == ['in transform of batch 0 of epoch 0: datapoints 0, 1']
     with pytest.raises(KeyError) as caught:
         dataset.filter(lambda datapoint: datapoint['nope'] == 1)
     assert 'for datapoint 0 of <bags.DatasetReader' in caught.value.__notes__[0]

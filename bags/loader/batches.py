@@ -138,7 +138,7 @@ class BatchMaker:
                 indices, positions, is_own = chosen, positions[kept], (is_own & readable)[kept]
                 bins = None if bins is None else bins[kept]
         if self.per_datapoint:
-            batch = self._transformed_each(batch, step.epoch, positions, bins, indices)
+            batch = self._transformed_each(batch, step, positions, bins, indices)
         if bins is not None:
             _add_columns(batch, {DATAPOINT: indices.copy(), BIN: bins.astype(np.int32)}, 'sampler')
         if self.mask is not None:
@@ -220,7 +220,7 @@ class BatchMaker:
         return [dict(zip(columns, batch, strict=True)) for batch in zip(*divided, strict=True)] or None
 
     def _transformed_each(
-        self, batch: Any, epoch: int, positions: Int64s, bins: Int64s | None, indices: Int64s
+        self, batch: Any, step: Step, positions: Int64s, bins: Int64s | None, indices: Int64s
     ) -> Any:
         """Calls `transform` for each datapoint of a batch; returns the columns of the results."""
         # The datapoints of a position with several are numbered.
@@ -232,9 +232,9 @@ class BatchMaker:
             rows_of(batch, len(indices)), positions.tolist(), within.tolist(), indices.tolist(), strict=True
         ):
             try:
-                rows.append(self._call_transform(row, epoch, *key))
+                rows.append(self._call_transform(row, step.epoch, *key))
             except Exception as exc:
-                exc.add_note(f'in transform of datapoint {index} (epoch {epoch})')
+                exc.add_note(f'in transform of datapoint {index}, in {self._batch_text(step)}')
                 raise
         return columns_of(rows, indices.tolist())
 
@@ -261,8 +261,13 @@ class BatchMaker:
                 raise
             raise StackError(exc.shapes, exc.field, indices.tolist()) from None
         except Exception as exc:
-            exc.add_note(f'in {stage} of the batch of datapoints {_listed(indices)} (epoch {step.epoch})')
+            exc.add_note(f'in {stage} of {self._batch_text(step)}: datapoints {_listed(indices)}')
             raise
+
+    def _batch_text(self, step: Step) -> str:
+        """Returns which batch a step is, as `Loader.indices` counts them."""
+        number = step.start // (self.schedule.batch_size * self.schedule.world_size)
+        return f'batch {number} of epoch {step.epoch}'
 
     # Errors.
 

@@ -131,6 +131,7 @@ STATUS = re.compile(
 )
 TIMEOUT = re.compile('kind: Timeout|TimedOut|timed out')
 NO_CONNECTION = re.compile('kind: Connect,')
+SERVER = re.compile(r'https?://([^/?\s]+)')
 XML_ERROR = re.compile(r'<Code>(.*?)</Code>.*?<Message>(.*?)</Message>', re.DOTALL)
 SYSTEM_ERROR = re.compile(r'(?:message|error): "([^"]+)"')  # Only in the details of an error.
 REDIRECT = re.compile('redirect without LOCATION|error following redirect')
@@ -183,8 +184,15 @@ def map_obstore_error(path: str, exc: Exception) -> Exception:
         reason += f': {cause[1]}'
     elif timed_out:
         reason += ': no answer in time'
-    no_connection = not timed_out and NO_CONNECTION.search(details) is not None
-    return TransientError(reason, timed_out, no_connection=no_connection)
+    if not timed_out and NO_CONNECTION.search(details) is not None:
+        server = SERVER.search(text)
+        return no_connection_error(server and server[1], cause[1] if cause is not None else reason)
+    return TransientError(reason, timed_out)
+
+
+def no_connection_error(server: str | None, reason: str) -> TransientError:
+    """Returns the error for a server, as `host:port`, that accepts no connection or has no known name."""
+    return TransientError(f'cannot connect{f" to {server}" if server else ""}: {reason}', no_connection=True)
 
 
 def is_no_connection(exc: BaseException | None) -> bool:
@@ -231,8 +239,10 @@ def map_fsspec_error(path: str, exc: Exception) -> Exception:
         exc.add_note(path)  # A programming error, here or in the file system.
         return exc
     timed_out = isinstance(exc, TimeoutError) or 'imeout' in name
-    reason = f'{name}: {str(cause) or "no answer in time"}'
-    return TransientError(reason, timed_out, no_connection=is_no_connection(exc))
+    if is_no_connection(exc):
+        host, port = getattr(exc, 'host', None), getattr(exc, 'port', None)
+        return no_connection_error(host and f'{host}:{port}', getattr(cause, 'strerror', None) or str(cause))
+    return TransientError(f'{name}: {str(cause) or "no answer in time"}', timed_out)
 
 
 def _error_for_s3(path: str, response: dict[str, Any]) -> Exception:

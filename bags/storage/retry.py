@@ -26,7 +26,7 @@ Arguments = ParamSpec('Arguments')
 
 FIRST_DELAY = 0.1  # Seconds.
 MAX_DELAY = 5.0
-FIRST_TIMEOUT = 1.5
+FIRST_TIMEOUT = 1.0
 """Seconds for connections that are refused before any was accepted: the address is probably wrong."""
 
 
@@ -130,7 +130,8 @@ def with_retries(
                 reason = f'{error.reason} (after {count}{later})'
                 if error.timed_out:
                     raise StorageTimeoutError(errno.ETIMEDOUT, reason, path) from exc
-                raise OSError(errno.EIO, reason, path) from exc
+                # A chain of the errors of a client says no more than that.
+                raise OSError(errno.EIO, reason, path) from None if error.no_connection else exc
             text = '%s: %s (try %d of %d, the next in %.1f s)'
             logger.warning(text, path, error.reason, attempts, policy.retries + 1, delay)
             counter.add()

@@ -170,7 +170,7 @@ WORKERS = [{'workers': 0}, {'workers': 2}, {'workers': 1, 'processes': True}]
 @pytest.mark.parametrize('stage', ['transform', 'collate'])
 def test_loader_functions_that_stop(ids, workers, stage):
     loader = bags.Loader(ids, 5, epochs=1, **{stage: stop_at_13}, **workers)
-    expected = f'StopIteration was raised: in {stage} of the batch of datapoints'
+    expected = f'StopIteration was raised: in {stage} of batch '
     with pytest.raises(RuntimeError, match=expected):
         list(loader)
 

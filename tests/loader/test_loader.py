@@ -398,7 +398,7 @@ def test_errors_come_in_their_place(dataset, workers):
     with pytest.raises(ArithmeticError, match='fifty') as caught:
         found.extend(batch['id'].tolist() for batch in batches)
     assert found == [list(range(start, start + 4)) for start in range(0, 48, 4)]
-    assert caught.value.__notes__ == ['in transform of the batch of datapoints 48, 49, 50, 51 (epoch 0)']
+    assert caught.value.__notes__ == ['in transform of batch 12 of epoch 0: datapoints 48, 49, 50, 51']
     assert batches.get_state()['consumed'] == 48
     assert next(batches)['id'].tolist() == [52, 53, 54, 55]
     batches.close()

@@ -303,7 +303,7 @@ def test_transforms_of_datapoints_that_fail(dataset):
     next(batches)
     with pytest.raises(ArithmeticError) as caught:
         next(batches)
-    assert caught.value.__notes__ == ['in transform of datapoint 13 (epoch 0)']
+    assert caught.value.__notes__ == ['in transform of datapoint 13, in batch 1 of epoch 0']
     with pytest.raises(TypeError, match='expected it to return the datapoint, got None'):
         list(batches)
 
