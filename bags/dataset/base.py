@@ -44,7 +44,6 @@ from bags.dataset.selection import (
 )
 from bags.dataset.spec import SHOWN_FIELDS, Spec, count_text, some_fields, type_texts
 from bags.indexing import Int64s, as_indices, check_index, chunk_length, offsets_of
-from bags.storage import Store
 from bags.validation import with_advice, worker_count
 
 if TYPE_CHECKING:
@@ -623,7 +622,7 @@ class Dataset(Shareable, abc.ABC):
 
         Datasets that were opened with equal storage options share a store, and are counted together.
         """
-        counters = {id(store.retry_counter): store.retry_counter for store, _ in self.roots()}
+        counters = {id(root.store.retry_counter): root.store.retry_counter for root in self.roots()}
         return sum(counter.count for counter in counters.values() if counter is not None)
 
     @abc.abstractmethod
@@ -679,8 +678,8 @@ class Dataset(Shareable, abc.ABC):
         """Returns a field from a folder that has it."""
 
     @abc.abstractmethod
-    def roots(self) -> list[tuple[Store, str]]:
-        """Returns the store and the path of each underlying dataset, without duplicates of a path."""
+    def roots(self) -> list[Folder]:
+        """Returns the folder of each underlying dataset, without duplicates of a path."""
 
     @abc.abstractmethod
     def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
@@ -920,8 +919,8 @@ class View(Dataset):
     def open_field(self, name: str) -> Field:
         return self.dataset_of(name).open_field(name)
 
-    def roots(self) -> list[tuple[Store, str]]:
-        return list({path: (store, path) for each in self.datasets for store, path in each.roots()}.values())
+    def roots(self) -> list[Folder]:
+        return list({root.path: root for each in self.datasets for root in each.roots()}.values())
 
 
 class WindowsView(View):

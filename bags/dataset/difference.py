@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from bags.dataset.spec import count_text
 from bags.indexing import Int64s
 
 
@@ -36,19 +35,19 @@ class Diff:
             for name, (old, new) in self.fields.items()
         ]
         lines += [
-            f'{_count(rows)} {what}: {_some(rows.tolist())}'
+            f'{_count_text(len(rows))} {what}: {_some(rows.tolist())}'
             for what, rows in (('removed', self.removed), ('added', self.added))
             if len(rows)
         ]
         lines += [
-            f'{name}: {_count(pairs)} changed: {_some(pairs[:, 0].tolist())}'
+            f'{name}: {_count_text(len(pairs))} changed: {_some(pairs[:, 0].tolist())}'
             for name, pairs in self.changed.items()
         ]
-        return '\n'.join(lines or [f'no difference in {count_text(self.compared)}'])
+        return '\n'.join(lines or [f'no difference in {_count_text(self.compared)}'])
 
 
-def _count(rows: Int64s) -> str:
-    return f'{len(rows):,} {"datapoint" if len(rows) == 1 else "datapoints"}'
+def _count_text(count: int) -> str:
+    return f'{count:,} {"datapoint" if count == 1 else "datapoints"}'
 
 
 def _some(rows: list[int]) -> str:

@@ -29,7 +29,6 @@ from bags.dataset.sizes import folder_size
 from bags.dataset.spec import Spec, reordered
 from bags.errors import CorruptError
 from bags.indexing import Int64s
-from bags.storage import Store
 from bags.validation import merge
 
 MAX_ROW_FUNCTIONS = 16  # Sets of fields with a generated function.
@@ -180,8 +179,8 @@ class DatasetReader(Dataset):
 
     # Many rows: refs, then each field.
 
-    def roots(self) -> list[tuple[Store, str]]:
-        return [(self.folder.store, self.folder.path)]
+    def roots(self) -> list[Folder]:
+        return [self.folder]
 
     def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         return [Address(self, indices, selection, None)]

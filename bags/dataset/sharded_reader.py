@@ -221,8 +221,8 @@ class ShardedDatasetReader(Dataset):
     def reads_wait(self) -> bool:
         return self.is_remote or (len(self) > 0 and self.readers[0].reads_wait)
 
-    def roots(self) -> list[tuple[Store, str]]:
-        return [(self.store, self.path)]
+    def roots(self) -> list[Folder]:
+        return [Folder(self.store, self.path, self._options)]
 
     def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         if not len(indices):

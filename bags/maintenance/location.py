@@ -46,6 +46,15 @@ def locate(
         names = root_names(store, folder)
     except (FileNotFoundError, NotADirectoryError) as exc:
         return _locate_bags(os.fspath(path), store, filesystem, storage_options, exc)
+    return _location_of(store, folder, names)
+
+
+def locate_folder(store: Store, folder: str) -> Location:
+    """Detects the type of a dataset in a store; raises as `locate`."""
+    return _location_of(store, folder, root_names(store, folder))
+
+
+def _location_of(store: Store, folder: str, names: set[str]) -> Location:
     if 'spec.json' in names:
         return Location('folder', store, folder, [folder])
     shards = [store.join(folder, name) for name in shard_numbers(store, folder).values()]

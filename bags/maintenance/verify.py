@@ -25,7 +25,7 @@ from bags.keys.index import INDEX_SUFFIX, KeyIndex
 from bags.links.linked_files import LinkedFiles
 from bags.links.permission import PermittedPaths
 from bags.maintenance.consolidate import index_damage
-from bags.maintenance.location import Location, locate
+from bags.maintenance.location import Location, locate, locate_folder
 from bags.maintenance.verify_bag import Check, Damage, Finding, Note, Result
 from bags.maintenance.verify_folder import (
     TEMPORARY,
@@ -36,6 +36,7 @@ from bags.maintenance.verify_folder import (
 )
 from bags.runs.progress import progress as show_progress
 from bags.storage import Hints
+from bags.storage.cache.store import CachedStore
 from bags.storage.urls import plain_path
 from bags.validation import with_advice, worker_count
 
@@ -73,7 +74,8 @@ def verify(
         workers: Number of threads; the number of processors unless given.
         progress: Show a bar: True, False, or None for on terminals.
         links: As in `bags.open`: what links may reach. What they must not reach is damage.
-        filesystem, storage_options: As in `bags.open`.
+        filesystem, storage_options: As in `bags.open`. For an open dataset, these and `links` are what it was
+            opened with, unless given.
 
     Returns:
         A `Damage` for everything that is wrong, and with `notes` a `Note` for everything worth knowing.
@@ -90,26 +92,38 @@ def verify(
     dataset = plain_path(dataset)
     if not isinstance(dataset, Dataset | str | os.PathLike):
         raise TypeError(f'verify: expected a dataset, or the path of one or of a bag, got {dataset!r:.80}')
-    paths = [path for _, path in dataset.roots()] if isinstance(dataset, Dataset) else [dataset]
-    locations = [locate(path, filesystem, storage_options) for path in paths]
-    options = FolderOptions(links=links, storage_options=storage_options)
-    found = find_damage(locations, Decoders(decoders), decode, workers, progress, options)
+    given = {'links': links, 'filesystem': filesystem, 'storage_options': storage_options}
+    given = {name: value for name, value in given.items() if value is not None and value != ()}
+    if isinstance(dataset, Dataset):
+        checked = [_folder_to_check(folder, given) for folder in dataset.roots()]
+    else:
+        checked = [(locate(dataset, filesystem, storage_options), FolderOptions(**given))]
+    found = find_damage(checked, Decoders(decoders), decode, workers, progress)
     return [finding for finding in found if notes or not isinstance(finding, Note)]
 
 
+def _folder_to_check(folder: Folder, given: Mapping[str, Any]) -> tuple[Location, FolderOptions]:
+    """Returns a dataset that is open, and the options to check it with: those that it was opened with."""
+    known = {name: getattr(folder.options, name) for name in ('links', 'filesystem', 'storage_options')}
+    options = FolderOptions(**{**known, **given})
+    if given.keys() - {'links'}:
+        return locate(folder.path, options.filesystem, options.storage_options), options
+    store: Any = folder.store
+    # What is at the path itself, also if the dataset is read through a cache.
+    return locate_folder(store.inner if isinstance(store, CachedStore) else store, folder.path), options
+
+
 def find_damage(
-    locations: Sequence[Location],
+    checked: Sequence[tuple[Location, FolderOptions]],
     decoders: Decoders,
     decode: bool,
     workers: int | None,
     progress: bool | None,
-    options: FolderOptions | None = None,
 ) -> Iterator[Finding]:
     """Yields damage and notes as they are found."""
-    options = options or FolderOptions()
     workers = worker_count(workers)
     steps = itertools.chain.from_iterable(
-        _steps(location, decode, decoders, options) for location in locations
+        _steps(location, decode, decoders, options) for location, options in checked
     )
     with show_progress('verifying', None, 'records', show=progress) as advance:
         while batch := list(itertools.islice(steps, STEPS_PER_WORKER * workers)):

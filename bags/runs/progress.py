@@ -51,7 +51,9 @@ def progress(what: str, total: int | None, unit: str, *, show: bool | None = Non
         """Things and bytes a second."""
 
         def render(self, task: Task) -> Text:
-            return Text(_rates(task.speed or 0.0, unit, task.fields['size'] / max(task.completed, 1)))
+            # Not `task.speed`, which is that of a moment: many updates come at once.
+            speed = task.completed / max(task.elapsed or 0, 0.1)
+            return Text(_rates(speed, unit, task.fields['size'] / max(task.completed, 1)))
 
     columns = [
         TextColumn('{task.description}'),

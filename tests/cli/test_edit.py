@@ -116,7 +116,7 @@ REFUSED = [
     (['--where', 'length.__class__ == 3'], 2, "no field 'length.__class__'"),
     (['--where', '1 < 2'], 2, '1 < 2 names no field'),
     (['--where', 'length > "a"'], 2, 'length is int: expected a number, got a'),
-    (['--drop-field', 'image'], 1, '--copy makes a dataset of its own'),
+    (['--drop', 'image,task'], 2, '--drop-field image,task leaves out fields'),
 ]
 
 
@@ -124,6 +124,23 @@ REFUSED = [
 def test_wrong_edits_write_nothing(run, source, options, code, message):
     assert message in run('edit', source, 'target', *options, code=code).output
     assert not Path('target').exists()
+
+
+def test_a_dataset_without_large_records_is_copied(run, source):
+    shown = run('edit', source, 'small', '--drop-field', 'image', '--drop', '0').output
+    assert 'all records were copied: links are for fields' in shown
+    facts = json.loads(run('edit', source, 'again', '--drop-field', 'image', '--json').output)
+    assert 'all records were copied' in facts['notes'][0]
+    assert ids('small') == [*range(1, COUNT)]
+    assert not list(Path('small').glob('*/*.links'))
+    assert 'links are for' not in run('edit', source, 'large', '--drop', '0').output
+
+
+def test_a_comparison_by_index_names_the_option_for_keys(run, source):
+    run('edit', source, 'fewer', '--drop', '0')
+    assert '--on FIELD compares those of one key' in run('diff', source, 'fewer').output
+    assert '--on' not in run('diff', source, 'fewer', '--on', 'id').output
+    assert run('diff', source, source).output.startswith('no difference in 10 datapoints')
 
 
 def test_no_target(run, source):

@@ -505,7 +505,9 @@ def test_a_server_that_accepts_no_connection(options):
     with socket.socket() as taken:  # No other process gets the port, and none listens.
         taken.bind(('127.0.0.1', 0))
         url = f'http://127.0.0.1:{taken.getsockname()[1]}'
-        with pytest.raises(OSError, match=r'(?i)cannot connect to 127.*refused.* \(after [2-5] tries\)') as caught:
+        with pytest.raises(
+            OSError, match=r'(?i)cannot connect to 127.*refused.* \(after [2-5] tries\)'
+        ) as caught:
             bags.open(f'{url}/nothing', **options)
     assert url in str(caught.value)
     assert caught.value.__suppress_context__, 'without the errors of the client'

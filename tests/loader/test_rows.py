@@ -193,9 +193,7 @@ def test_stop_iteration_is_an_error(workers, where):
         {
             '__getitem__': 'StopIteration was raised: datapoint 30',
             'to_device': 'to_device raised StopIteration',
-        }.get(
-            where, f'StopIteration was raised: in {where} of batch 7 of epoch 0: datapoints 28, 29, 30, 31'
-        )
+        }.get(where, f'StopIteration was raised: in {where} of batch 7 of epoch 0: datapoints 28, 29, 30, 31')
     )
 
 

@@ -368,3 +368,20 @@ def test_missing_paths(tmp_path):
         writer.write(b'x')
     with pytest.raises(FileNotFoundError, match=r'such as x\.bag'):
         bags.verify(tmp_path)
+
+
+def test_an_open_dataset_is_checked_with_what_it_was_opened_with(tmp_path):
+    """Also a view, and past a cache, which has bytes from before."""
+    system = pytest.importorskip('fsspec.implementations.memory').MemoryFileSystem()
+    path = f'/{tmp_path.name}/data'
+    with bags.ShardedDatasetWriter(path, {'text': 'utf8'}, shard_length=2, filesystem=system) as writer:
+        for number in range(5):
+            writer.append({'text': f'text {number}'})
+    dataset = bags.open(path, filesystem=system, cache=tmp_path / 'cache')
+    assert dataset.batch(range(5))['text'] == [f'text {number}' for number in range(5)]
+    assert bags.verify(dataset) == bags.verify(dataset[1:3], decode=True) == []
+    system.pipe_file(f'{path}/000001/text.bag', system.cat_file(f'{path}/000001/text.bag')[:-1])
+    found = bags.verify(dataset.select([0]), decode=True)
+    assert [each.field for each in found] == ['text']
+    assert bags.verify(path, filesystem=system, decode=True) == found
+    system.rm(f'/{tmp_path.name}', recursive=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import json as json_text
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ from bags.cli.arguments import (
     parse_renames,
     parse_rows,
 )
-from bags.cli.errors import UsageError, fail
+from bags.cli.errors import UsageError
 from bags.cli.output import answer, facts_of, print_rich, say, summary, table
 from bags.display.counts import plural
 
@@ -39,6 +40,7 @@ Copied = Annotated[
 DryRun = Annotated[bool, typer.Option('--dry-run', help='Only print what would be written.')]
 Source = Annotated[str, argument('SOURCE', 'A dataset, which stays as it is; also a URL.')]
 MAX_SHOWN = 20
+ALL_COPIED = 'all records were copied: links are for fields with records of over 256 bytes on average'
 
 
 def edit(
@@ -91,6 +93,8 @@ def edit(
     with open_to_show(source, links=parse_links(links)) as dataset:
         changes = _parse_changes(set_ or [], dataset)
         view = dataset.update(changes) if changes else dataset
+        if drop and set(drop.split(',')) <= dataset.spec.keys():
+            raise UsageError(f'--drop: expected rows, as 3,7 or 10:20; --drop-field {drop} leaves out fields')
         dropped = parse_rows(drop, len(dataset)) if drop else ()
         if where:
             _check_condition(where, dataset)
@@ -117,7 +121,7 @@ def edit(
             _preview(json, facts, dataset.spec, renames)
             return
         done = _save(view, target, copy, mode=mode, relink=parse_pairs('--relink', relink))
-    answer(json, {**facts, 'target': target, **facts_of(done)}, summary(target, done))
+    answer(json, {**facts, 'target': target, **facts_of(done)}, summary(target, done), *done.notes)
 
 
 def split(
@@ -209,18 +213,21 @@ def diff(
         'compared': found.compared,
     }
     answer(json, facts, *str(found).splitlines())
+    if on is None and found.changed and (len(found.removed) or len(found.added)) and not json:
+        say('Datapoints of one index were compared; --on FIELD compares those of one key.', 'dim')
 
 
 def _save(view: Dataset, target: str, copy: bool, **options: Any) -> Written:
-    """Saves a view as links, or with `copy` as a whole."""
+    """Saves a view as links; or as a whole, with `copy` or if no field is worth a link."""
     import bags
 
     try:
         return bags.copy(view, target, link=not copy, **options)
     except ValueError as exc:
-        if str(exc).startswith('link: '):
-            fail(f'{exc} (--copy makes a dataset of its own)')
-        raise
+        if not str(exc).startswith('link: ') or options.get('relink'):
+            raise
+    done = bags.copy(view, target, **options)
+    return dataclasses.replace(done, notes=[*done.notes, ALL_COPIED])
 
 
 def _parse_changes(texts: list[str], dataset: Dataset) -> dict[int, dict[str, Any]]:

@@ -37,7 +37,7 @@ def verify(
     damage = 0
     listed: dict[str, list[Any]] = {'damage': [], 'notes': []}
     options = FolderOptions(links=parse_links(links))
-    for finding in find_damage([locate(path)], Decoders(None), decode, workers, None, options):
+    for finding in find_damage([(locate(path), options)], Decoders(None), decode, workers, None):
         is_damage = isinstance(finding, Damage)
         damage += is_damage
         if json:
