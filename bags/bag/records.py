@@ -112,6 +112,10 @@ class StoredRecords(Shareable, abc.ABC):
     def invalid(self, start: int, stop: int) -> list[tuple[int, str]]:
         """Returns the records from `start` to `stop` that `locate` refuses, and why."""
 
+    def unreadable_links(self, start: int, stop: int) -> list[tuple[list[int], str]]:
+        """Returns links that cannot be followed, and why: together those with one reason, as of one file."""
+        return []
+
     @abc.abstractmethod
     def check_count(self, length: int, last: int) -> None:
         """Raises CorruptError if the records seem to be fewer, or other ones, than were written.

@@ -332,16 +332,29 @@ class LinkedRecords(StoredRecords):
                 yield self._entries[number]
 
     def invalid(self, start: int, stop: int) -> list[tuple[int, str]]:
+        return self.links.invalid(start, stop)
+
+    def unreadable_links(self, start: int, stop: int) -> list[tuple[list[int], str]]:
         bad = dict(self.links.invalid(start, stop))
+        found: dict[str, list[int]] = {}
+        refused: dict[str, str] = {}
+        """The reason for a file of each folder that links must not reach: all others have the same."""
         for index in range(start, stop):
-            if index not in bad:
-                try:
-                    file = self._locate_one(index)[0].file
-                    if isinstance(file, LinkedObject):
-                        file.check()
-                except (CorruptError, PermissionError) as exc:
-                    bad[index] = exc.detail if isinstance(exc, CorruptError) else str(exc)
-        return sorted(bad.items())
+            if index in bad:
+                continue
+            try:
+                file = self._locate_one(index)[0].file
+                if isinstance(file, LinkedObject):
+                    file.check()
+            except CorruptError as exc:
+                found.setdefault(exc.detail, []).append(index)
+            except PermissionError as exc:
+                reason = str(exc)
+                if exc.errno is None:  # Not by the system, which may refuse one file of many.
+                    folder = self.entry(self.table.row(index)[0]).path.rpartition('/')[0]
+                    reason = refused.setdefault(folder, reason)
+                found.setdefault(reason, []).append(index)
+        return [(indices, reason) for reason, indices in found.items()]
 
     def check_count(self, length: int, last: int) -> None:
         least = ROW_BYTES * self.count

@@ -39,9 +39,12 @@ class Damage:
     """Index of the record in the file; None if the damage concerns the whole file."""
     detail: str
     """What was found, and what was expected."""
+    count: int = 1
+    """Number of records that it concerns: of a linked file, all that lead to it; `record` is the first."""
 
     def __str__(self) -> str:
         record = '' if self.record is None else f', record {self.record}'
+        record += f' and {self.count - 1:,} more' if self.count > 1 else ''
         return f'{_where(self.path, self.field)}{record}: {self.detail}'
 
 
@@ -124,6 +127,9 @@ def _check(bag: StoredRecords, expected: Expected, reads: bool, start: int, stop
                 findings.append(Damage(bag.path, expected.field, index, detail))
 
         report(bag.invalid(start, stop))
+        for links, detail in bag.unreadable_links(start, stop):
+            valid[np.array(links) - start] = False
+            findings.append(Damage(bag.path, expected.field, links[0], detail, len(links)))
         indices = start + np.flatnonzero(valid)
         found = bag.locate(range(start, stop) if len(indices) == count else indices)
     except (EOFError, CorruptError) as exc:

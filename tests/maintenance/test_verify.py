@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import bags
+from tests.interop.test_adopt import make_tar
 
 DATA = Path(__file__).parents[2] / 'examples' / 'data'
 
@@ -385,3 +386,21 @@ def test_an_open_dataset_is_checked_with_what_it_was_opened_with(tmp_path):
     assert [each.field for each in found] == ['text']
     assert bags.verify(path, filesystem=system, decode=True) == found
     system.rm(f'/{tmp_path.name}', recursive=True)
+
+
+def test_links_of_one_file_are_one_finding(tmp_path):
+    (tmp_path / 'raw').mkdir()
+    for tar in range(3):
+        (tmp_path / 'raw' / f'{tar}.tar').write_bytes(make_tar(range(5 * tar, 5 * tar + 5)))
+    bags.convert(tmp_path / 'raw', tmp_path / 'index', link=True)
+    (refused,) = bags.verify(tmp_path / 'index')
+    assert (refused.field, refused.record, refused.count) == ('jpg', 0, 15)
+    assert f'--links {tmp_path / "raw"} ' in refused.detail
+    (tmp_path / 'raw' / '1.tar').unlink()
+    changed = bytearray((tmp_path / 'raw' / '2.tar').read_bytes())
+    changed[0] ^= 1
+    (tmp_path / 'raw' / '2.tar').write_bytes(changed)
+    missing, changed = bags.verify(tmp_path / 'index', links=True)
+    assert (missing.record, missing.count, changed.record, changed.count) == (5, 5, 10, 5)
+    assert f"field 'jpg', record 5 and 4 more: field 'jpg': link to {tmp_path}/raw/1.tar: " in str(missing)
+    assert 'expected the sample' in changed.detail
