@@ -14,6 +14,7 @@ from bags.dataset.options import WriterSettings
 from bags.dataset.sharded_writer import ShardedDatasetWriter
 from bags.interop.extensions import KEY
 from bags.interop.files import Entry, FileSource
+from bags.interop.folders import FolderSource
 from bags.interop.imported import BATCH, Comparison, as_named_in_source
 from bags.interop.source import Damaged, Source, list_some
 from bags.links.comparison import LinkComparison
@@ -85,19 +86,30 @@ def is_begun(path: str | os.PathLike[str], settings: WriterSettings) -> bool:
 
 
 def with_optional(
-    types: Mapping[str, str], path: str | os.PathLike[str], settings: WriterSettings
+    source: Source, types: Mapping[str, str], path: str | os.PathLike[str], settings: WriterSettings
 ) -> dict[str, str]:
     """Returns the types of a source, and of the optional fields that only the dataset it is added to has.
 
     The types of fields are optional where they are so in the dataset.
+
+    Raises:
+        ValueError: The files of a folder have other fields, as if they were in another layout than before.
     """
     with open_dataset(path, raw=True, **settings.storage) as dataset:
         stored = dataset.spec
     added = {name: text for name, text in stored.items() if name not in types and text.endswith('?')}
-    return added | {
+    found = added | {
         name: stored[name] if stored.get(name, '').rstrip('?') == text.rstrip('?') else text
         for name, text in types.items()
     }
+    required = {name: text for name, text in found.items() if name in stored or not text.endswith('?')}
+    if isinstance(source, FolderSource) and required != stored:
+        raise ValueError(
+            f'update: {source.path}: expected the fields {stored}, as before, got {found}: the files are '
+            f'taken for the layout {source.layout!r} now; the layout of the first run (layout=, --layout) '
+            'or a spec reads them as before'
+        )
+    return found
 
 
 def options_to_begin_anew(

@@ -140,7 +140,7 @@ def convert(
     types = {names[name]: text for name, text in source.spec.items()}
     begun = is_begun(path, settings)
     if update and begun:
-        types = with_optional(types, path, settings)
+        types = with_optional(source, types, path, settings)
     paths, storage_options = source.opened_from or ([], source_options)
     source.opener = LinkOpener(storage_options)
     if (linked := fields_to_link(source, link)) and not (link is True and begun):

@@ -1,10 +1,15 @@
 """Adopted data that grows: an update adds what came since, and equals adopting all of it anew."""
 
+import functools
+import json
 import shutil
+import zipfile
 
+import numpy as np
 import pytest
 
 import bags
+from bags.bag import Writer
 from bags.errors import SourceError
 from tests.interop.sources.streams import GOLDEN
 from tests.interop.test_adopt import make_photos, make_tar, photo, rows
@@ -117,10 +122,97 @@ def test_an_interrupted_adoption(tmp_path):
     assert by_key(index) == by_key(tmp_path / 'anew')
 
 
+def add_photos(path, part):
+    make_photos(path, range(4 * part, 4 * part + 4))
+
+
+def add_episode(path, part):
+    (path / f'episode_{part}').mkdir()
+    for frame in range(part + 2):
+        (path / f'episode_{part}' / f'{frame:03}.jpg').write_bytes(photo(10 * part + frame))
+
+
+def add_tar(path, part):
+    (path / f'{part}.tar').write_bytes(make_tar(range(5 * part, 5 * part + 5)))
+
+
+def add_zip(path, part):
+    with zipfile.ZipFile(path / f'{part}-day.zip', 'w') as archive:
+        for number in range(3):
+            archive.writestr(f'{number}.jpg', photo(3 * part + number))
+
+
+def add_bag(path, part):
+    with Writer(path / f'{part}.bag') as writer:
+        for number in range(4):
+            writer.write(b'%d' % (10 * part + number) * 400)
+
+
+def add_npz(path, part):
+    np.savez(path / f'{part}.npz', x=np.full((4, 100), part))
+
+
+def add_chunk(path, part, golden, chunks, name):
+    """Copies the golden chunks in turn, under new names."""
+    found = json.loads((GOLDEN / golden / 'index.json').read_text())
+    of = json.loads((path / 'index.json').read_text())[chunks] if part else []
+    chunk = found[chunks][part % len(found[chunks])]
+    facts = chunk.get('raw_data', chunk)
+    key = 'basename' if 'basename' in facts else 'filename'
+    shutil.copy(GOLDEN / golden / facts[key], path / name.format(part))
+    facts[key] = name.format(part)
+    (path / 'index.json').write_text(json.dumps({**found, chunks: [*of, chunk]}))
+
+
+GROWING = {
+    'files': add_photos,
+    'episodes': add_episode,
+    'tars': add_tar,
+    'zips': add_zip,
+    'bags': add_bag,
+    'npz': add_npz,
+    'mds': functools.partial(add_chunk, golden='mds', chunks='shards', name='shard.{:05}.mds'),
+    'litdata': functools.partial(add_chunk, golden='litdata', chunks='chunks', name='chunk-0-{}.bin'),
+}
+
+
+LAYOUTS_OF_ONE = {'zips': 'stems', 'episodes': 'episodes'}
+"""Layouts that one zip or folder does not show yet."""
+
+
+@pytest.mark.parametrize('name', GROWING)
+def test_what_comes_twice_equals_adopting_anew(name, tmp_path):
+    raw, index = tmp_path / 'raw', tmp_path / 'index'
+    raw.mkdir()
+    options = {'layout': LAYOUTS_OF_ONE[name]} if name in LAYOUTS_OF_ONE else {}
+    lengths = []
+    for part in range(3):
+        GROWING[name](raw, part)
+        lengths.append(update(raw, index, **options).datapoints)
+        assert update(raw, index, **options).datapoints == lengths[-1]
+    assert lengths == sorted(set(lengths))
+    bags.convert(raw, tmp_path / 'anew', link=True, **options)
+    if name == 'files':
+        assert by_key(index) == by_key(tmp_path / 'anew')
+    else:
+        assert rows(index) == rows(tmp_path / 'anew')
+    assert bags.verify(index, links=True) == []
+
+
+@pytest.mark.parametrize(('name', 'layout'), [('zips', 'classes'), ('episodes', 'episodes')])
+def test_a_layout_that_the_first_files_did_not_show(name, layout, tmp_path):
+    (tmp_path / 'raw').mkdir()
+    GROWING[name](tmp_path / 'raw', 0)
+    update(tmp_path / 'raw', tmp_path / 'index')
+    GROWING[name](tmp_path / 'raw', 1)
+    with pytest.raises(ValueError, match=f"taken for the layout '{layout}' now; the layout of the first run"):
+        update(tmp_path / 'raw', tmp_path / 'index')
+    if name == 'zips':
+        assert update(tmp_path / 'raw', tmp_path / 'index', layout='stems').datapoints == 6
+
+
 def shards_of_mds(path, count):
     """Makes a folder of MDS of some of the shards of the golden one."""
-    import json
-
     path.mkdir(exist_ok=True)
     found = json.loads((GOLDEN / 'mds' / 'index.json').read_text())
     found['shards'] = found['shards'][:count]
