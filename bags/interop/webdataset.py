@@ -207,9 +207,10 @@ class TarSource(FileSource):
                 columns = join(names, metadata)
                 yield Entry(tar, key, files, columns, written_extensions_in_tar(extensions)), names
         except (ValueError, OSError) as exc:
-            if isinstance(exc, FileNotFoundError | PermissionError):
-                raise
-            raise SourceError(tar, str(exc)) from exc
+            is_local_refusal = isinstance(exc, PermissionError) and not self._open[tar].is_remote
+            if isinstance(exc, FileNotFoundError | PermissionError) and not is_local_refusal:
+                raise  # Of an object store, the credentials are wrong for all tars.
+            raise SourceError(tar, f'cannot be read: {exc}' if is_local_refusal else str(exc)) from exc
 
     def _is_beside_export(self, tar: str, name: str) -> bool:
         """Returns whether a file was added to an export later, and notes it."""

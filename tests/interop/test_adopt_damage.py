@@ -17,7 +17,7 @@ from bags.errors import SourceError
 from bags.interop.open_source import open_source
 from bags.links.sources import LinkOpener
 from tests.interop.sources.test_lerobot import make
-from tests.interop.test_adopt import CAT, DATA, make_photos, photo, rows
+from tests.interop.test_adopt import CAT, DATA, make_photos, make_tar, photo, rows
 
 
 def small_photo(number):
@@ -172,8 +172,11 @@ def test_files_and_folders_that_may_not_be_read(open_folder):
     root = make(tmp_path / 'robot', (3, 4))
     video = root / 'videos/cam/chunk-000/file-000.mp4'
     file, folder = tmp_path / 'photos' / 'b' / '0001.jpg', tmp_path / 'photos' / 'c'
+    (tmp_path / 'tars').mkdir()
+    for tar in range(3):
+        (tmp_path / 'tars' / f'{tar}.tar').write_bytes(make_tar(range(2 * tar, 2 * tar + 2)))
     try:
-        for path in (file, tmp_path / 'a.zip', video):
+        for path in (file, tmp_path / 'a.zip', video, tmp_path / 'tars' / '1.tar'):
             path.chmod(0)
         with as_somebody_else():
             with pytest.raises(SourceError, match=r'0001\.jpg: cannot be read: .*Permission denied'):
@@ -182,6 +185,10 @@ def test_files_and_folders_that_may_not_be_read(open_folder):
             assert ([Path(name).name for name, _ in done.skipped], done.datapoints) == (['0001.jpg'], 5)
             with pytest.raises(SourceError, match=r'a\.zip: .*Permission denied'):
                 bags.convert(tmp_path / 'a.zip', tmp_path / 'zip', link=True)
+            with pytest.raises(SourceError, match=r'1\.tar: cannot be read: .*Permission denied'):
+                bags.convert(tmp_path / 'tars', tmp_path / 'index', link=True)
+            done = bags.convert(tmp_path / 'tars', tmp_path / 'two', link=True, on_error='skip')
+            assert ([Path(name).name for name, _ in done.skipped], done.datapoints) == (['1.tar'], 4)
             with pytest.raises((SourceError, PermissionError), match=r'Permission denied.*file-000\.mp4'):
                 bags.convert(root, tmp_path / 'videos', link=True)
         file.chmod(0o644)
