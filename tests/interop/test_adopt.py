@@ -4,6 +4,7 @@ import io
 import os
 import shutil
 import tarfile
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -380,3 +381,52 @@ def test_an_episode_of_more_files_than_may_be_open(tmp_path):
     assert [list(row['jpg']) for row in rows(tmp_path / 'index')] == [
         [photo(frame) for frame in range(first, 600, 2)] for first in (0, 1)
     ]
+
+
+FAR = 5 << 30
+"""An offset of more than 32 bits, in files with a hole before it."""
+
+
+def far_tar(path):
+    with open(path, 'wb') as file:
+        for name, content in (('0.bin', None), ('1.jpg', photo(1)), ('1.bin', b'x' * 300)):
+            member = tarfile.TarInfo(name)
+            member.size = FAR if content is None else len(content)
+            file.write(member.tobuf(tarfile.GNU_FORMAT))
+            if content is None:
+                file.seek(FAR, os.SEEK_CUR)
+            else:
+                file.write(content + bytes(-len(content) % 512))
+        file.write(bytes(1024))
+
+
+def far_zip(path):
+    with open(path, 'wb') as file:
+        file.seek(FAR)
+        with zipfile.ZipFile(file, 'w') as archive:
+            archive.writestr('1.jpg', photo(1))
+            archive.writestr('1.bin', b'x' * 300)
+
+
+def far_bag(path):
+    with open(path, 'wb') as file:
+        file.seek(FAR)
+        file.write(photo(1))
+        file.write(np.array([FAR, FAR + len(photo(1))], '<u8').tobytes())
+
+
+@pytest.mark.skipif(os.name == 'nt', reason='needs files with holes')
+@pytest.mark.parametrize('write', [far_tar, far_zip, far_bag])
+def test_offsets_beyond_32_bits(write, tmp_path):
+    path = tmp_path / f'a.{write.__name__.removeprefix("far_")}'
+    write(path)
+    assert path.stat().st_size > FAR
+    done = bags.convert(path, tmp_path / 'index', link=True)
+    assert done.size < 10_000
+    with bags.open(tmp_path / 'index', links=tmp_path, raw=True) as reader:
+        row = reader[len(reader) - 1]
+    assert row.get('jpg', row.get('record')) == photo(1)
+    assert row.get('bin', b'x' * 300) == b'x' * 300
+    with bags.open(tmp_path / 'index', links=tmp_path) as reader:
+        assert bags.info(tmp_path / 'index').datapoints == len(reader)
+    assert bags.verify(tmp_path / 'index', links=tmp_path) == []
