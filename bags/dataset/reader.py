@@ -193,7 +193,9 @@ class DatasetReader(Dataset):
         self, indices: Int64s, selection: Selection, read: Callable[..., Column]
     ) -> dict[str, Column]:
         try:
-            if self.reads_wait:  # Reads the refs while fields are opened, then all fields at once.
+            # Only fields that are read: their files of links are opened.
+            if self.is_remote or (self._linked and self._links_wait(self._linked & selection.keys())):
+                # Reads the refs while fields are opened, then all fields at once.
                 refs = self._fields.refs_of(indices, selection)
                 found = map_concurrently(
                     lambda name: read(self._fields[name], refs[name], selection[name]), list(selection), True
@@ -214,10 +216,16 @@ class DatasetReader(Dataset):
 
     @cached_attribute
     def reads_wait(self) -> bool:
-        if self.is_remote:
-            return True
-        linked = [name for name in self.types if self.folder.has(f'{name}.links')]
-        return any(self.folder.open_bag(name).is_remote for name in linked)
+        return self.is_remote or self._links_wait(self._linked)
+
+    @cached_attribute
+    def _linked(self) -> set[str]:
+        """The fields whose records are links."""
+        return {name for name in self.types if self.folder.has(f'{name}.links')}
+
+    def _links_wait(self, names: set[str]) -> bool:
+        """Returns whether links of some fields lead to remote files."""
+        return any(self._fields[name].bag.is_remote for name in names)
 
     def record_ranges(self, indices: Int64s, field: str, items: Any = True) -> RecordRanges | None:
         """Returns where the records of a field lie; None for selected frames of videos."""
