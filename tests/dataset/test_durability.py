@@ -73,17 +73,17 @@ with bags.bag.Writer(sys.argv[1] + '/x.bag', durability={!r}) as writer:
 on_linux = pytest.mark.skipif(sys.platform != 'linux', reason='strace is for Linux')
 
 
-@pytest.mark.slow(all_but='code2-flush-True')
+@pytest.mark.slow(all_but='flushed, flush')
 @on_linux
 @pytest.mark.parametrize(
     ('code', 'durability', 'survives'),
     [
-        (CLOSED, 'close', True),
-        (CLOSED, 'none', False),
-        (FLUSHED, 'flush', True),
-        (FLUSHED, 'close', False),
-        (LONE, 'close', True),
-        (LONE, 'none', False),
+        pytest.param(CLOSED, 'close', True, id='closed, close'),
+        pytest.param(CLOSED, 'none', False, id='closed, none'),
+        pytest.param(FLUSHED, 'flush', True, id='flushed, flush'),
+        pytest.param(FLUSHED, 'close', False, id='flushed, close'),
+        pytest.param(LONE, 'close', True, id='lone, close'),
+        pytest.param(LONE, 'none', False, id='lone, none'),
     ],
 )
 def test_what_is_on_disk(tmp_path, code, durability, survives):

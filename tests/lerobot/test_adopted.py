@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bags
-from tests.lerobot.recordings import LeRobotDataset
+from tests.lerobot.recordings import HAS_0_4, LeRobotDataset
 from tests.sequences.make_lerobot_adopted import (
     VARIANTS,
     add_episodes,
@@ -34,7 +34,8 @@ def test_a_recording_that_is_resumed(tmp_path):
     record(root, 'h264', (5, 8))
     bags.convert(root, tmp_path / 'index', link=True, update=True)
     for first in (2, 4):
-        dataset = LeRobotDataset('golden/sample', root, video_backend='pyav', **options_of('h264'))
+        resume = LeRobotDataset if HAS_0_4 else LeRobotDataset.resume
+        dataset = resume('golden/sample', root, video_backend='pyav', **options_of('h264'))
         add_episodes(dataset, (3, 6), first)
         dataset.finalize()
         done = bags.convert(root, tmp_path / 'index', link=True, update=True)

@@ -14,12 +14,16 @@ from tests.test_docs import prepare_examples, run_examples
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / 'docs/migration/lerobot.md').read_text('utf-8')
-START = f"""
+START = (
+    ''
+    if not HAS_0_4
+    else f"""
 import runpy
 import warnings
 warnings.simplefilter('ignore')
 kept = runpy.run_path({str(ROOT / 'tests/lerobot/recordings.py')!r})
 """
+)
 
 
 def block(pattern):
