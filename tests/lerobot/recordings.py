@@ -22,11 +22,15 @@ with warnings.catch_warnings():
 
     if HAS_0_4:
         from lerobot.datasets.utils import dataset_to_policy_features
+
+        H264 = {'vcodec': 'h264'}
     else:
+        from lerobot.configs.video import RGBEncoderConfig
         from lerobot.utils.feature_utils import dataset_to_policy_features
 
+        H264 = {'rgb_encoder': RGBEncoderConfig(vcodec='h264')}
+
 import bags  # noqa: E402
-from tests.sequences.make_lerobot_adopted import options_of  # noqa: E402
 
 __all__ = ['LeRobotDataset', 'dataset_to_policy_features']
 
@@ -66,7 +70,7 @@ RECORDINGS = {
     'aloha': SimpleNamespace(
         fps=50,
         lengths=[31, 2, 45, 20, 27],
-        options={'robot_type': 'aloha', **options_of('h264')},
+        options={'robot_type': 'aloha', **H264},
         features={
             'observation.images.top': camera('video', 48, 64, 3),
             'observation.images.left_wrist': camera('video', 32, 48, 3),
