@@ -109,7 +109,12 @@ def prefetch(batches: Iterable[Any], size: int = 2, sharding: Placement | None =
 
 
 class Prefetch(Iterator[Any]):
-    """Batches on devices; made by `prefetch`."""
+    """Batches on devices; made by `prefetch`.
+
+    Examples:
+        >>> type(bags.jax.prefetch(bags.Loader(dataset, 4, fields='label'))).__name__
+        'Prefetch'
+    """
 
     def __init__(self, source: Iterator[Any], size: int, sharding: Placement | None) -> None:
         self._source = source

@@ -18,6 +18,7 @@ import pytest
 
 import bags
 import bags.samplers
+import bags.types
 from benchmarks.render import CHARTS, SECTIONS, charts, render
 from benchmarks.render import DOCUMENTS as WITH_TABLES
 
@@ -126,12 +127,19 @@ def test_the_reference_has_every_public_name():
     assert sorted(listed) == sorted(public)
 
 
+INTERFACES = ('Importer', 'LazyFrames', 'ReadOptions', 'Source', 'WriteOptions')
+"""Classes that are implemented, or list keywords."""
 EXAMPLES = {
     f'{prefix}{name}': value
-    for prefix, module in (('', bags), ('samplers.', bags.samplers), ('bag.', bags.bag))
+    for prefix, module in (
+        ('', bags),
+        ('samplers.', bags.samplers),
+        ('bag.', bags.bag),
+        ('types.', bags.types),
+    )
     for name in module.__all__
     if (callable(value := getattr(module, name)) and not isinstance(value, EnumType))
-    and name not in ('encoders', 'decoders')
+    and name not in ('encoders', 'decoders', *INTERFACES)
 }
 
 
@@ -166,7 +174,7 @@ def prepare_examples():
 
 def run_examples(name, value):
     """Runs the examples of a docstring; the working directory is that of `prepare_examples`."""
-    names = {'bags': bags, 'np': np, 'dataset': bags.open('episodes')}
+    names = {'bags': bags, 'np': np, 'os': os, 'Path': Path, 'dataset': bags.open('episodes')}
     test = doctest.DocTestParser().get_doctest(inspect.getdoc(value), names, name, None, 0)
     assert test.examples, f'{name} has no example'
     said = []
@@ -179,6 +187,24 @@ def test_examples_of_docstrings_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     prepare_examples()
     run_examples(name, EXAMPLES[name])
+
+
+def test_adapters_have_examples():
+    """Without the frameworks; tests/adapters and tests/lerobot run some of them."""
+    for package in ('beam', 'grain', 'jax', 'lerobot', 'ray', 'torch'):
+        files = [*ROOT.glob(f'bags/{package}/*.py'), *ROOT.glob(f'bags/{package}.py')]
+        nodes = {
+            node.name: ast.get_docstring(node) or ''
+            for file in files
+            for node in ast.parse(file.read_text(encoding='utf-8')).body
+            if isinstance(node, ast.ClassDef | ast.FunctionDef)
+        }
+        text = (ROOT / 'docs/reference/frameworks.md').read_text(encoding='utf-8')
+        names = [
+            name for name in re.findall(rf'^::: bags\.{package}\.(\w+)$', text, re.MULTILINE) if name in nodes
+        ]
+        assert names
+        assert [name for name in names if 'Examples:\n' not in nodes[name]] == []
 
 
 def test_links_of_the_repository_lead_to_files():

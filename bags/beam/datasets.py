@@ -34,6 +34,10 @@ class ReadDataset(beam.PTransform):  # type: ignore[misc]
         path: The dataset: path or URL.
         fields: Which fields to read, as in `reader[i, fields]`; all unless given.
         **options: As in `bags.open`.
+
+    Examples:
+        >>> with beam.Pipeline() as pipeline:
+        ...     _ = pipeline | bags.beam.ReadDataset('dataset', ('id', 'text')) | beam.Map(print)
     """
 
     def __init__(
@@ -93,6 +97,11 @@ class WriteDataset(beam.PTransform):  # type: ignore[misc]
     Raises:
         SpecError: The spec is invalid.
         TypeError, ValueError: An unknown or invalid option.
+
+    Examples:
+        >>> with beam.Pipeline() as pipeline:
+        ...     numbers = pipeline | beam.Create([{'n': 1}, {'n': 2}])
+        ...     _ = numbers | bags.beam.WriteDataset('numbers', {'n': 'int'})
     """
 
     def __init__(

@@ -34,6 +34,10 @@ class ReadFromBag(beam.PTransform):  # type: ignore[misc]
         coder: Decodes a record; bytes unless given.
         compression_type: Ignored, for compatibility with bagz: file names and `compression` decide.
         **options: As in `bags.bag.Reader`.
+
+    Examples:
+        >>> with beam.Pipeline() as pipeline:
+        ...     _ = pipeline | bags.beam.ReadFromBag('dataset/text.bag') | beam.Map(print)
     """
 
     def __init__(
@@ -89,6 +93,10 @@ class WriteToBag(beam.PTransform):  # type: ignore[misc]
 
     Raises:
         ValueError: The path has another form.
+
+    Examples:
+        >>> with beam.Pipeline() as pipeline:
+        ...     _ = pipeline | beam.Create([b'one', b'two']) | bags.beam.WriteToBag('words@2.bagz')
     """
 
     def __init__(

@@ -924,7 +924,13 @@ class View(Dataset):
 
 
 class WindowsView(View):
-    """A view whose datapoints are windows of the datapoints of a dataset: the result of `windows`."""
+    """A view whose datapoints are windows of the datapoints of a dataset: the result of `windows`.
+
+    Examples:
+        >>> windows = dataset.windows(every='state', state=bags.steps(0, 2))
+        >>> len(windows), windows.origin(3)
+        (52, (1, 0))
+    """
 
     def origin(self, index: SupportsIndex) -> tuple[int, int]:
         """Returns the datapoint of a window, and its first item or anchor."""

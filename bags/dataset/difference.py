@@ -9,7 +9,15 @@ from bags.indexing import Int64s
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Diff:
-    """What differs between a dataset and another, later one."""
+    """What differs between a dataset and another, later one.
+
+    Examples:
+        >>> found = dataset.diff(dataset[:6])
+        >>> found.removed.tolist(), found.is_empty
+        ([6, 7], False)
+        >>> print(found)
+        2 datapoints removed: 6, 7
+    """
 
     fields: dict[str, tuple[str | None, str | None]]
     """The types in the two datasets of fields that only one has (None: it lacks the field), or that have

@@ -23,7 +23,12 @@ Padding = Literal['edge', 'zero', 'drop']
 
 @dataclasses.dataclass(frozen=True)
 class Times:
-    """Items at times relative to an anchor: the result of `bags.times`."""
+    """Items at times relative to an anchor: the result of `bags.times`.
+
+    Examples:
+        >>> bags.times(-0.1, 0.0).offsets
+        (-0.1, 0.0)
+    """
 
     offsets: tuple[float, ...]
     """Seconds from the anchor, in the order of the items of a window."""
@@ -39,7 +44,12 @@ class Times:
 
 @dataclasses.dataclass(frozen=True)
 class Steps:
-    """Items at steps relative to an anchor: the result of `bags.steps`."""
+    """Items at steps relative to an anchor: the result of `bags.steps`.
+
+    Examples:
+        >>> bags.steps(-1, 1)
+        Steps(start=-1, stop=1)
+    """
 
     start: int
     stop: int

@@ -80,6 +80,10 @@ class FrameDataset:
     Args:
         meta: The metadata, with the dataset.
         delta_timestamps, image_transforms, episodes, tolerance_s, return_uint8: As in `dataset`.
+
+    Examples:
+        >>> frames = bags.lerobot.dataset('arm')
+        >>> loader = torch.utils.data.DataLoader(frames, batch_size=8, shuffle=True)
     """
 
     def __init__(

@@ -21,7 +21,12 @@ CollateField = Callable[[Any], Any] | Literal['pad', 'mask', 'stack', 'pack']
 
 
 class Padded(NamedTuple):
-    """The sequences of a batch, filled up to one length."""
+    """The sequences of a batch, filled up to one length.
+
+    Examples:
+        >>> bags.pad(dataset.batch([0, 1], 'state')['state']).lengths.tolist()
+        [3, 4]
+    """
 
     values: Array
     """Shape (B, length, *shape)."""
@@ -30,7 +35,12 @@ class Padded(NamedTuple):
 
 
 class PackedSequences(NamedTuple):
-    """The concatenated sequences of a batch, as variable-length attention expects them."""
+    """The concatenated sequences of a batch, as variable-length attention expects them.
+
+    Examples:
+        >>> bags.pack(dataset.batch([0, 1], 'state')['state']).offsets.tolist()
+        [0, 3, 7]
+    """
 
     values: Array
     """Shape (items, *shape)."""

@@ -53,6 +53,11 @@ class LoaderIterator(Iterator[Any]):
         loader: The loader.
         begin: Where to begin.
         worker, workers: Every `workers`-th batch, from batch `worker` on.
+
+    Examples:
+        >>> batches = iter(bags.Loader(dataset, 4, fields='id', seed=0))
+        >>> next(batches)['id'].tolist(), batches.state_dict()['consumed']
+        ([2, 4, 6, 7], 4)
     """
 
     def __init__(self, loader: Source, begin: Cursor, worker: int = 0, workers: int = 1) -> None:

@@ -17,7 +17,12 @@ Length = int | Sequence[int | None] | None
 
 
 class Masked(NamedTuple):
-    """The arrays of a batch, filled up to one shape; in a batch, the mask is a column `NAME_mask`."""
+    """The arrays of a batch, filled up to one shape; in a batch, the mask is a column `NAME_mask`.
+
+    Examples:
+        >>> bags.pad([np.ones(1), np.ones(2)], mask=True).mask.tolist()
+        [[True, False], [True, True]]
+    """
 
     values: Array
     """Shape (B, *shape)."""

@@ -19,6 +19,11 @@ class FieldStatistics:
     """Statistics of a field: for each element of its values, or each channel of its images.
 
     All arrays are float64 and have the shape of a value, (channels,) for images. NaNs are not counted.
+
+    Examples:
+        >>> found = bags.statistics('episodes', 'state')['state']
+        >>> found.max.tolist(), found.count.tolist()
+        ([18.0, 19.0], [52, 52])
     """
 
     count: npt.NDArray[np.int64]
@@ -56,7 +61,13 @@ class Statistics(dict[str, FieldStatistics]):
 
 
 class GroupedStatistics(dict[Any, Statistics]):
-    """Statistics of the datapoints with each value of a field; None for a missing value."""
+    """Statistics of the datapoints with each value of a field; None for a missing value.
+
+    Examples:
+        >>> found = bags.statistics('episodes', 'state', by='label')
+        >>> found.by, [int(each['state'].count[0]) for each in found.values()]
+        ('label', [24, 28])
+    """
 
     def __init__(self, by: str, groups: Mapping[Any, Statistics]) -> None:
         super().__init__(groups)

@@ -49,7 +49,12 @@ HISTOGRAM_BINS = 8
 
 @dataclasses.dataclass(frozen=True)
 class Distribution:
-    """A distribution of numbers."""
+    """A distribution of numbers.
+
+    Examples:
+        >>> bags.info('episodes').fields['id'].record_bytes.median
+        8.0
+    """
 
     count: int
     min: int
@@ -80,7 +85,13 @@ class Distribution:
 
 @dataclasses.dataclass(frozen=True)
 class FieldInfo:
-    """A field of a dataset."""
+    """A field of a dataset.
+
+    Examples:
+        >>> field = bags.info('episodes').fields['state']
+        >>> field.type, field.items.min, field.items.max
+        ('array(float32,2)[]', 3, 10)
+    """
 
     type: str
     bytes: int
@@ -100,7 +111,13 @@ class FieldInfo:
 
 @dataclasses.dataclass(frozen=True)
 class DatasetInfo:
-    """A dataset."""
+    """A dataset.
+
+    Examples:
+        >>> found = bags.info('episodes')
+        >>> found.datapoints, found.shards, list(found.fields)
+        (8, 2, ['id', 'label', 'task', 'image', 'state'])
+    """
 
     path: str
     datapoints: int
@@ -135,7 +152,12 @@ class DatasetInfo:
 
 @dataclasses.dataclass(frozen=True)
 class BagInfo:
-    """A bag, or several that are one sequence."""
+    """A bag, or several that are one sequence.
+
+    Examples:
+        >>> bags.info('episodes/000000/task.bag').records
+        4
+    """
 
     path: str
     records: int

@@ -20,7 +20,18 @@ Mode = Literal['std', 'range', 'quantiles']
 
 @dataclasses.dataclass(frozen=True)
 class Normalize:
-    """The `transform` for a loader that `bags.normalize` returns, with its inverse. Picklable."""
+    """The `transform` for a loader that `bags.normalize` returns, with its inverse. Picklable.
+
+    Examples:
+        >>> scale = bags.normalize(bags.statistics('episodes', 'state'), 'state')
+        >>> batch = dataset.batch([0], 'state')
+        >>> bool(
+        ...     np.allclose(
+        ...         scale.inverse(scale(batch))['state'].values, batch['state'].values, atol=1e-6
+        ...     )
+        ... )
+        True
+    """
 
     scales: dict[str, tuple[Array, Array]]
     """For each field, the offset that is subtracted from its values, and the divisor that follows."""
@@ -46,7 +57,13 @@ class Normalize:
 
 @dataclasses.dataclass(frozen=True)
 class NormalizeGroups:
-    """As `Normalize`, for statistics by the values of a field, which batches need to have. Picklable."""
+    """As `Normalize`, for statistics by the values of a field, which batches need to have. Picklable.
+
+    Examples:
+        >>> scale = bags.normalize(bags.statistics('episodes', 'state', by='label'), 'state')
+        >>> scale(dataset.batch([0, 1], ('label', 'state')))['state'].values.shape
+        (7, 2)
+    """
 
     by: str
     """The field."""

@@ -37,7 +37,12 @@ SENTINEL_BYTES = 1
 
 @dataclasses.dataclass(frozen=True)
 class Recovery:
-    """The result for a folder or a bag."""
+    """The result for a folder or a bag.
+
+    Examples:
+        >>> [(each.action, each.kept) for each in bags.recover('episodes')]
+        [('nothing', 4), ('nothing', 4)]
+    """
 
     path: str
     action: Literal['closed', 'nothing', 'left', 'removed', 'kept']

@@ -29,7 +29,14 @@ AUDIO_BLOCK = 1 << 16
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Damage:
-    """Something that is wrong."""
+    """Something that is wrong.
+
+    Examples:
+        >>> path = bags.copy(dataset, 'torn') and 'torn/000000/task.bag'
+        >>> os.truncate(path, os.path.getsize(path) - 1)
+        >>> [(type(each).__name__, each.field) for each in bags.verify('torn')]
+        [('Damage', 'task')]
+    """
 
     path: str
     """The file or folder."""
@@ -50,7 +57,16 @@ class Damage:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Note:
-    """Something worth knowing that is not damage, such as an unclosed bag or unused records."""
+    """Something worth knowing that is not damage, such as an unclosed bag or unused records.
+
+    Examples:
+        >>> writer = bags.DatasetWriter('begun', {'n': 'int(4)'})
+        >>> writer.append({'n': 1}, flush=True)
+        0
+        >>> writer.abandon()
+        >>> {type(each).__name__ for each in bags.verify('begun', notes=True)}
+        {'Note'}
+    """
 
     path: str
     field: str | None

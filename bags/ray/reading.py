@@ -54,6 +54,11 @@ def read(
         FileNotFoundError, SpecError, CorruptError: As `bags.open`.
         KeyError: No such field.
         TypeError: Items of a sequence are selected, or options are given for an open dataset.
+
+    Examples:
+        >>> data = bags.ray.read('dataset', ('id', 'text'))
+        >>> data.count()
+        100
     """
     reject_unknown_options(options, OpenOptions.__annotations__, read)
     if 'raw' in options:

@@ -47,6 +47,10 @@ def write(
     Raises:
         SpecError: The spec is invalid.
         TypeError, ValueError: An unknown or invalid option.
+
+    Examples:
+        >>> data = bags.ray.read('dataset', 'id')
+        >>> data.write_datasink(bags.ray.write('ids', {'id': 'int(8)'}))
     """
     settings = check_options(spec, encoders, options, write)
     min_rows = positive_or_none('min_rows_per_shard', min_rows_per_shard)

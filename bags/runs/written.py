@@ -7,7 +7,15 @@ from typing import NamedTuple
 
 
 class Skipped(NamedTuple):
-    """A datapoint that was left out because of an error."""
+    """A datapoint that was left out because of an error.
+
+    Examples:
+        >>> path = Path('photos/cats/000.jpg')
+        >>> _ = path.write_bytes(b'no picture')
+        >>> done = bags.convert('photos', 'pictures', on_error='skip')
+        >>> len(done.skipped), done.datapoints
+        (1, 5)
+    """
 
     datapoint: int | str
     """Its index in the source dataset; for `convert`, the file, row or record that cannot be read."""
@@ -16,7 +24,13 @@ class Skipped(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """The result of `write`, `copy`, `convert`, `from_numpy` and `export`."""
+    """The result of `write`, `copy`, `convert`, `from_numpy` and `export`.
+
+    Examples:
+        >>> done = bags.copy(dataset[:4], 'four')
+        >>> done.datapoints, done.shards
+        (4, 1)
+    """
 
     datapoints: int
     """Number of datapoints written, including those of earlier runs with `resume`."""

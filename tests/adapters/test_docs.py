@@ -65,6 +65,7 @@ def test_blocks_run(path, tmp_path):
     [
         'grain.batches',
         'grain.iter_dataset',
+        'jax.Prefetch',
         'jax.device_put',
         'jax.prefetch',
         'torch.IterableDataset',
