@@ -51,6 +51,8 @@ FUNCTIONS.update(
     Windows='sequences.windows',
     copy_segment='media.segments',
     find_frames='media.segments',
+    Audio='media.audio',
+    Video='media.video',
     AUDIO='media.types',
     VIDEO='media.types',
 )

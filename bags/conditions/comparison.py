@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from bags.dataset.registry import AUDIO_WORDS, VIDEO_WORDS
 from bags.dataset.spec import FieldType, Spec
 from bags.validation import no_field
 
@@ -20,12 +21,16 @@ EQUALITIES = {'==', '=', '!='}
 NUMBERS = {'int', 'uint', 'float', 'bool'}
 COMPARED = {*NUMBERS, 'utf8'}
 """Words of types whose values are compared."""
+TIMED = {*VIDEO_WORDS, *AUDIO_WORDS}
+"""Words of types whose values have a duration."""
 COUNTED = {'array', 'bytes', 'json', 'msgpack', 'tree'}
 """Words of types whose values have a length, beside texts and sequences."""
 
 Datapoint = Mapping[str, Any]
 Test = Callable[[Datapoint], Any]
 Need = Literal['presence', 'count', 'value']
+Measure = Literal['size', 'duration']
+"""A function of what is stored of a value."""
 ValueType = Literal['number', 'numbers', 'text', 'texts', 'word', 'none', 'counted', 'other']
 
 
@@ -61,6 +66,7 @@ class Comparisons:
     def __init__(self, spec: Spec, facts: Mapping[str, Any]) -> None:
         self.spec, self.facts = spec, facts
         self.needs: dict[str, Need] = {}
+        self.measures: dict[str, tuple[str, Measure]] = {}
 
     def field(self, name: str) -> Value:
         if name not in self.spec:
@@ -80,6 +86,29 @@ class Comparisons:
             raise ValueError(f'{self._typed_name(name)}: len takes texts, bytes, sequences, arrays and trees')
         self._need(name, 'count' if is_sequence else 'value')
         return Value('number', lambda row: _length_of(row[name], name))
+
+    def size(self, name: str) -> Value:
+        """Returns the bytes of a field as they are stored, of a sequence those of its items."""
+        self.field(name)
+        return self._measured(name, 'size')
+
+    def duration(self, name: str) -> Value:
+        """Returns the seconds of a video or a sound, or of a sequence whose metadata has a rate."""
+        self.field(name)
+        field_type, facts = self.spec[name], self.facts.get(name)
+        rate: Any = facts.get('rate') if isinstance(facts, dict) else None
+        if field_type.sequence and type(rate) in (int, float) and rate > 0:
+            self._need(name, 'count')
+            return Value('number', lambda row: None if row[name] is None else len(row[name]) / rate)
+        if field_type.sequence or field_type.word not in TIMED:
+            expected = 'duration takes videos, sounds, and sequences whose metadata has a rate'
+            raise ValueError(f'{self._typed_name(name)}: {expected}')
+        return self._measured(name, 'duration')
+
+    def _measured(self, name: str, measure: Measure) -> Value:
+        key = f'{measure}\0{name}'
+        self.measures[key] = name, measure
+        return Value('number', operator.itemgetter(key))
 
     def negated(self, value: Value) -> Value:
         if self.known(value).type != 'number':

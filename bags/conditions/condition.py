@@ -1,6 +1,6 @@
 """Conditions on datapoints as text: the grammar of `Dataset.filter`, of `--where` and of the viewer's filter.
 
-    any   = all ("or" all)*                  value  = field | "len(" field ")" | number | text
+    any   = all ("or" all)*                  value  = field | function "(" field ")" | number | text
     all   = not ("and" not)*                        | "none" | "true" | "false" | "-" value
     not   = "not" not | "(" any ")" | test   text   = "quoted" | 'quoted' | word
     test  = value (sign value)+              field  = word | `quoted`
@@ -8,6 +8,8 @@
           | value ["not"] "in" (field | list)
           | field                            sign   = == = != < <= > >= ~
           | text+                            each text is in a text of the datapoint
+
+The functions are len, size and duration.
 
 `viewer/src/bags/condition.ts` is the same in TypeScript; tests/conditions/conditions.json has cases for both.
 """
@@ -18,7 +20,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from bags.conditions.comparison import SIGNS, Comparisons, Datapoint, Need, Test, Value, constant
+from bags.conditions.comparison import SIGNS, Comparisons, Datapoint, Measure, Need, Test, Value, constant
 from bags.dataset.spec import Spec
 
 MAX_DEPTH = 50
@@ -36,6 +38,7 @@ QUOTES = '"\'`'
 NUMBER = re.compile(r'[+-]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?', re.ASCII)
 KEYWORDS = {'and', 'or', 'not', 'in', 'is', 'none', 'true', 'false'}
 CONSTANTS = {'true': True, 'false': False}
+FUNCTIONS = {'len': Comparisons.length, 'size': Comparisons.size, 'duration': Comparisons.duration}
 
 
 class Condition(NamedTuple):
@@ -44,10 +47,12 @@ class Condition(NamedTuple):
     Attributes:
         needs: What it needs of each field: 'value'; 'count', something with the length of a sequence; or
             'presence', anything but None if the value is there. What is missing is None.
+        measures: The field and the function of each other key that it needs.
         test: Takes a datapoint with these, and returns whether it passes.
     """
 
     needs: dict[str, Need]
+    measures: dict[str, tuple[str, Measure]]
     test: Callable[[Datapoint], bool]
 
 
@@ -64,7 +69,7 @@ def parse_condition(text: str, spec: Spec, facts: Mapping[str, Any] | None = Non
     """
     parser = _Parser(text, Comparisons(spec, facts or {}))
     test = parser.parse()
-    return Condition(parser.fields.needs, lambda row: bool(test(row)))
+    return Condition(parser.fields.needs, parser.fields.measures, lambda row: bool(test(row)))
 
 
 class _Token(NamedTuple):
@@ -196,13 +201,13 @@ class _Parser:
         if symbol != 'word' or (lower in KEYWORDS and lower != 'none' and lower not in CONSTANTS):
             raise _error(f'expected a value, not {text}')
         if self.takes('('):
-            if lower != 'len':
-                raise _error(f'there is no function {text}, but len')
+            if lower not in FUNCTIONS:
+                raise _error(f'there is no function {text}, but len, size and duration')
             symbol, name = self.next()
             if symbol not in ('word', 'field'):
-                raise _error(f'expected a field after len(, not {name}')
+                raise _error(f'expected a field after {lower}(, not {name}')
             self.expect(')')
-            return self.fields.length(name)
+            return FUNCTIONS[lower](self.fields, name)
         if lower == 'none':
             return constant('none', None, text)
         if lower in CONSTANTS:

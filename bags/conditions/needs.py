@@ -6,10 +6,15 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bags.conditions.comparison import COMPARED, Need
+import numpy as np
+
+from bags.conditions.comparison import COMPARED, Measure, Need
 from bags.conditions.condition import parse_condition
 from bags.dataset.address import Datapoint
 from bags.dataset.base import Dataset
+from bags.dataset.late_binding import late
+from bags.dataset.refs import is_missing
+from bags.dataset.registry import VIDEO_WORDS
 from bags.dataset.selection import Selection
 from bags.indexing import Int64s
 
@@ -23,11 +28,16 @@ def bind_condition(
         ValueError: The condition does not follow the grammar, names no field, or compares values of different
             types.
     """
-    needs, test = parse_condition(text, dataset.types, dataset.metadata.get('fields'))
-    return test, functools.partial(_read_needs, dataset, needs)
+    needs, measures, test = parse_condition(text, dataset.types, dataset.metadata.get('fields'))
+    return test, functools.partial(_read_needs, dataset, needs, measures)
 
 
-def _read_needs(dataset: Dataset, needs: Mapping[str, Need], indices: Int64s) -> list[Datapoint]:
+def _read_needs(
+    dataset: Dataset,
+    needs: Mapping[str, Need],
+    measures: Mapping[str, tuple[str, Measure]],
+    indices: Int64s,
+) -> list[Datapoint]:
     """Returns what a condition needs of each datapoint; of sequences that it counts no record is read."""
     selection: Selection = {}
     for name, need in needs.items():
@@ -41,9 +51,44 @@ def _read_needs(dataset: Dataset, needs: Mapping[str, Need], indices: Int64s) ->
         elif name not in selection:
             for row, record in zip(rows, dataset.read_records(indices, name), strict=True):
                 row[name] = record
+    for key, (name, measure) in measures.items():
+        found = _sizes(dataset, name, indices) if measure == 'size' else _durations(dataset, name, indices)
+        for row, value in zip(rows, found, strict=True):
+            row[key] = value
     for name in (name for name in selection if dataset.types[name].word in COMPARED):
         if any(isinstance(row[name], bytes | memoryview) for row in rows[:1]):
             raise ValueError(
                 f'filter: a condition compares values: open {dataset.expression} without raw=True'
             )
     return rows
+
+
+def _sizes(dataset: Dataset, name: str, indices: Int64s) -> list[int | None]:
+    """Returns the stored bytes of a field of each datapoint; None if it is missing. It reads no record."""
+    ranges = dataset.record_ranges(indices, name)
+    if ranges is None:
+        raise ValueError(f'filter: field {name!r} has computed values, which are not stored')
+    totals = np.zeros(len(indices), np.int64)
+    for number, source in enumerate(ranges.sources):
+        rows = np.flatnonzero((ranges.which == number) & (ranges.counts > 0))
+        firsts, counts = ranges.firsts[rows], ranges.counts[rows]
+        if not len(rows):
+            continue
+        starts = np.cumsum(counts) - counts
+        records = np.arange(counts.sum()) + np.repeat(firsts - starts, counts)
+        totals[rows] = np.add.reduceat(source.bag.sizes(records), starts)
+    missing = is_missing(ranges.firsts, ranges.counts)
+    return [None if none else size for none, size in zip(missing.tolist(), totals.tolist(), strict=True)]
+
+
+def _durations(dataset: Dataset, name: str, indices: Int64s) -> list[float | None]:
+    """Returns the seconds of a video or a sound of each datapoint; None if it is missing."""
+    media = late('Video' if dataset.types[name].word in VIDEO_WORDS else 'Audio')
+    ranges = dataset.record_ranges(indices, name)
+    if ranges is None:
+        raise ValueError(f'filter: field {name!r} has computed values, which are not stored')
+    missing = is_missing(ranges.firsts, ranges.counts).tolist()
+    return [
+        None if none else media(dataset.record(index, name, None)).duration
+        for index, none in zip(indices.tolist(), missing, strict=True)
+    ]

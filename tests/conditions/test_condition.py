@@ -20,6 +20,7 @@ def as_values(row):
         **row,
         'state': np.array(row['state'], np.float32),
         'raw': None if row['raw'] is None else bytes(row['raw']),
+        'sound': None if row['sound'] is None else (np.zeros((row['sound'], 1), np.int16), 8000),
         'photo': None if row['photo'] is None else PHOTO,
         'frames': None if row['frames'] is None else [PHOTO] * len(row['frames']),
     }
@@ -52,6 +53,7 @@ def test_errors(dataset, text, message):
 def test_what_is_not_compared_is_not_decoded(dataset):
     needs = parse_condition('len(frames) > 1 and photo is none and id > 3', dataset.types).needs
     assert needs == {'frames': 'count', 'photo': 'presence', 'id': 'value'}
+    assert parse_condition('size(photo) > 3', dataset.types).needs == {}
 
 
 def test_views_and_long_texts(tmp_path):
@@ -66,6 +68,15 @@ def test_views_and_long_texts(tmp_path):
         assert [row['number'] for row in view] == [3, 1]
     with bags.open(tmp_path / 'long', raw=True) as raw, pytest.raises(ValueError, match='without raw=True'):
         raw.filter('text ~ late')
+
+
+def test_sizes_of_views(dataset):
+    joined = bags.concat([dataset[3:], dataset[:2]])
+    assert joined.filter('size(boxes) >= 8').indices.tolist() == [0, 2]
+    view = joined.select([3, 2, 0]).filter('duration(sound) > 0.9')
+    assert [row['id'] for row in view] == [0, 3]
+    edited = dataset.update({1: {'raw': b'123'}})
+    assert edited.filter('size(raw) in (2, 3)').indices.tolist() == [0, 1]
 
 
 def test_words_of_a_dataset_without_texts(tmp_path):

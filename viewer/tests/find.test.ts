@@ -156,8 +156,10 @@ test('a click on a bar of a histogram filters', async () => {
   await page.getByText(', 60 pass').waitFor();
   expect(await page.getByLabel('Filter').inputValue()).toBe('len(keywords) == 2');
   await page.goBack();
-  expect(await bars('photo').count()).toBe(0);
   await row('photo').getByText(/^\d+ B/).waitFor();
+  await bars('photo').last().click();
+  expect(await page.getByLabel('Filter').inputValue()).toMatch(/size\(photo\) (<=|==) \d+$/);
+  await page.getByText(/, [1-9]\d* pass/).waitFor();
 });
 
 test('durations, and statistics of each joint', async () => {
@@ -170,6 +172,12 @@ test('durations, and statistics of each joint', async () => {
   await row('state').getByText(/^3 s/).waitFor();
   await row('top_camera').getByText(/^[\d.]+ s /).waitFor();
   await page.screenshot({path: `${SHOTS}/joints.png`, fullPage: true});
+  for (const field of ['top_camera', 'state']) {
+    await row(field).getByLabel(`Histogram of ${field}, seconds`).getByRole('button').first().click();
+    await page.getByText(', 2 pass').waitFor();
+    expect(await page.getByLabel('Filter').inputValue()).toContain(`duration(${field})`);
+    await page.goBack();
+  }
   await open('sounds', 'view=fields');
   await page.reload();
   await row('wav').getByText(/^[\d.]+ s /).waitFor();

@@ -631,6 +631,58 @@ def write_drawn(folder):
         writer.append(datapoint)
 
 
+def write_unfit(folder, count=1_000_000):
+    """Values that are too long to show whole, and metadata that does not fit the dataset."""
+    classes = [f'class {k}' for k in range(70_000)]
+    fields = {
+        'mask': {'over': 'photo', 'classes': classes},
+        'boxes': {'over': 'photo', 'labels': 'gone'},
+        'curve': {'times': 'no_times', 'unit': 'm'},
+        'joints': {'rate': 'fast', 'names': ['a', 'b']},
+        'label': {'classes': classes},
+        'title': {'over': 7, 'classes': 'cat'},
+        'ghost': {'rate': 3},
+        'photo': [1],
+        'words': None,
+    }
+    rng = np.random.default_rng(0)
+    datapoint = {
+        'mask': np.arange(4800, dtype=np.uint16).reshape(60, 80) * 14,
+        'photo': np.full((60, 80, 3), 200, np.uint8),
+        'title': 'x' * 200_000,
+        'label': 69_999,
+        'boxes': rng.random((count, 4), np.float32) * 300 - 100,
+        'table': rng.random((count, 3), np.float32),
+        'wide': rng.random((300_000, 5), np.float32),
+        'items': np.arange(count, dtype=np.int32),
+        'words': ['w'] * 100_000,
+        'curve': np.arange(1600.0),
+        'joints': rng.random((20, 3), np.float32),
+    }
+    datapoint['curve'][5:8] = np.nan
+    spec = {
+        'mask': 'png',
+        'photo': 'png',
+        'title': 'utf8',
+        'label': 'int(4)',
+        'boxes': 'array(float32,?,4)',
+        'table': 'array(float32,?,3)',
+        'wide': 'array(float32,?,5)',
+        'items': 'int(4)[]',
+        'words': 'utf8[]',
+        'curve': 'float(4)[]',
+        'joints': 'array(float32,3)[]',
+    }
+    with bags.DatasetWriter(folder / 'unfit', spec) as writer:
+        writer.append(datapoint)
+    path = folder / 'unfit' / 'metadata.json'
+    metadata = json.loads(path.read_text())
+    for name, facts in fields.items():
+        known = metadata['fields'].get(name, {})
+        metadata['fields'][name] = known | facts if isinstance(facts, dict) else facts
+    path.write_text(json.dumps(metadata))
+
+
 def write_notebook(folder):
     """What notebooks show of a dataset, of a view and of a damaged dataset."""
     with bags.open(folder / 'media') as media, bags.open(folder / 'damaged') as damaged:
@@ -655,6 +707,8 @@ def write_conditions(folder):
                         'raw': bytes(row['raw'] or ()),
                     }[name]
             row['state'] = np.array(row['state'], np.float32)
+            if row['sound'] is not None:
+                row['sound'] = np.zeros((row['sound'], 1), np.int16), 8000
             writer.append(row)
 
 
@@ -677,6 +731,7 @@ def main():
     write_gaps(folder)
     write_episode(folder)
     write_drawn(folder)
+    write_unfit(folder)
     write_notebook(folder)
     write_depth(folder)
     (folder / 'pixels.json').write_text(json.dumps(write_photos(folder)))

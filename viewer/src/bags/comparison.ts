@@ -20,6 +20,8 @@ export const SIGNS: Record<string, (one: Operand, two: Operand) => boolean> = {
 };
 const EQUALITIES = ['==', '=', '!='];
 const NUMBERS = ['int', 'uint', 'float', 'bool', 'i64', 'u64'];
+/** Words of types whose values have a duration. */
+const TIMED = ['video', 'mp4', 'webm', 'mkv', 'audio', 'wav', 'flac', 'opus'];
 const COUNTED = ['array', 'bytes', 'json', 'msgpack', 'tree'];
 
 /** A sequence of which only the number of items is known. */
@@ -32,6 +34,8 @@ export type Datapoint = Record<string, any>;
 export type Test = (row: Datapoint) => boolean;
 /** Of a field: `value`; `search`, the value if it is short; `count`, a Counted; or only whether it is there. */
 export type Need = 'presence' | 'count' | 'search' | 'value';
+/** A function of what is stored of a value. */
+export type Measure = 'size' | 'duration';
 const NEEDS: Need[] = ['presence', 'count', 'search', 'value'];
 type Kind = 'number' | 'numbers' | 'text' | 'texts' | 'word' | 'none' | 'counted' | 'other';
 
@@ -52,6 +56,8 @@ export function constant(kind: Kind, value: Operand | null, literal: string): Va
 /** Makes the tests of one condition, and collects what they need of each field. */
 export class Comparisons {
   needs = new Map<string, Need>();
+  /** The field and the function of each other key that the condition needs. */
+  measures = new Map<string, [string, Measure]>();
 
   constructor(readonly spec: Spec, private facts: (field: string) => FieldFacts) {}
 
@@ -75,6 +81,30 @@ export class Comparisons {
     if (!sequence && kind !== 'text' && kind !== 'counted') throw new Error(`${this.typed(name)}: len takes texts, bytes, sequences, arrays and trees`);
     this.need(name, sequence ? 'count' : 'value');
     return {kind: 'number', get: row => lengthOf(row[name], name)};
+  }
+
+  /** The bytes of a field as they are stored, of a sequence those of its items. */
+  size(name: string): Value {
+    this.field(name);
+    return this.measured(name, 'size');
+  }
+
+  /** The seconds of a video or a sound, or of a sequence whose metadata has a rate. */
+  duration(name: string): Value {
+    this.field(name);
+    const {sequence, word} = this.spec.get(name)!, {rate} = this.facts(name);
+    if (sequence && typeof rate === 'number' && rate > 0) {
+      this.need(name, 'count');
+      return {kind: 'number', get: row => row[name] === null ? null : row[name].length / rate};
+    }
+    if (sequence || !TIMED.includes(word)) throw new Error(`${this.typed(name)}: duration takes videos, sounds, and sequences whose metadata has a rate`);
+    return this.measured(name, 'duration');
+  }
+
+  private measured(name: string, measure: Measure): Value {
+    const key = `${measure}\0${name}`;
+    this.measures.set(key, [name, measure]);
+    return {kind: 'number', get: row => row[key]};
   }
 
   negated(value: Value): Value {

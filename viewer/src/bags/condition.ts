@@ -1,6 +1,6 @@
 // Conditions on datapoints as text, by the grammar of docs/conditions.md: as bags/conditions/condition.py.
 
-import {Comparisons, constant, type Datapoint, type Need, SIGNS, type Test, type Value} from './comparison';
+import {Comparisons, constant, type Datapoint, type Measure, type Need, SIGNS, type Test, type Value} from './comparison';
 import type {FieldFacts} from './dataset';
 import type {Spec} from './spec';
 
@@ -8,11 +8,14 @@ const MAX_DEPTH = 50;
 const TOKEN = /\s*(?:("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|`([^`]+)`|(==|!=|<=|>=|[=<>~()[\],]|-(?![\d.]))|((?:[^\s()[\],=!<>~"'`]|!(?!=))(?:[^\s()[\],=!<>~]|!(?!=))*))/sy;
 const KINDS = ['text', 'field', 'sign', 'word'] as const;
 const NUMBER = /^[+-]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$/;
+const FUNCTIONS = ['len', 'size', 'duration'] as const;
 export const KEYWORDS = ['and', 'or', 'not', 'in', 'is', 'none', 'true', 'false'];
 
 export interface Condition {
   /** What it needs of each field. */
   needs: Map<string, Need>;
+  /** The field and the function of each other key that it needs. */
+  measures: Map<string, [string, Measure]>;
   test: Test;
 }
 
@@ -28,7 +31,7 @@ export interface Token {
 export function parseCondition(text: string, spec: Spec, facts: (field: string) => FieldFacts): Condition {
   const fields = new Comparisons(spec, facts);
   const test = new Parser(text, fields).parse();
-  return {needs: fields.needs, test: (row: Datapoint) => Boolean(test(row))};
+  return {needs: fields.needs, measures: fields.measures, test: (row: Datapoint) => Boolean(test(row))};
 }
 
 class Parser {
@@ -157,11 +160,12 @@ class Parser {
     if (kind === 'sign' && text === '-') return this.fields.negated(this.value());
     if (kind !== 'word' || KEYWORDS.includes(lower) && !['none', 'true', 'false'].includes(lower)) throw wrong(`expected a value, not ${text}`);
     if (this.takes('(')) {
-      if (lower !== 'len') throw wrong(`there is no function ${text}, but len`);
+      const known = FUNCTIONS.find(each => each === lower);
+      if (!known) throw wrong(`there is no function ${text}, but len, size and duration`);
       const name = this.next();
-      if (name.kind !== 'word' && name.kind !== 'field') throw wrong(`expected a field after len(, not ${name.text}`);
+      if (name.kind !== 'word' && name.kind !== 'field') throw wrong(`expected a field after ${lower}(, not ${name.text}`);
       this.expect(')');
-      return this.fields.length(name.text);
+      return this.fields[known === 'len' ? 'length' : known](name.text);
     }
     if (lower === 'none') return constant('none', null, text);
     if (lower === 'true' || lower === 'false') return constant('number', lower === 'true', text);

@@ -271,7 +271,7 @@ export class Dataset {
    * Yields what is needed of a field for consecutive datapoints, in runs that are read at once.
    * `spend` is called with the bytes of a run before they are read.
    */
-  async *column(field: string, need: Need = 'value', spend: (bytes: number) => void = () => {}, rows = 1 << 14): AsyncGenerator<{first: number; values: unknown[]}> {
+  async *column(field: string, need: Need | 'size' = 'value', spend: (bytes: number) => void = () => {}, rows = 1 << 14): AsyncGenerator<{first: number; values: unknown[]}> {
     const type = this.type(field);
     for (const {folder, first, length} of this.shards) {
       const counts = need === 'presence' || need === 'count';
@@ -280,6 +280,11 @@ export class Dataset {
         const refs = (await folder.rows(start, Math.min(length, start + rows))).map(row => row.get(field) ?? null);
         if (counts) {
           yield {first: first + start, values: refs.map(ref => ref && (type.sequence ? new Counted(ref.count) : true))};
+          continue;
+        }
+        if (need === 'size') {
+          const size = (ref: NonNullable<Ref>) => ref.count ? bag!.size(ref.first, ref.first + ref.count) : 0;
+          yield {first: first + start, values: await Promise.all(refs.map(ref => ref && size(ref)))};
           continue;
         }
         const read = async (low: number, high: number): Promise<(Uint8Array | null)[]> => {

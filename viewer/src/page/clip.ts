@@ -1,10 +1,13 @@
 // A video that a record holds, or a segment of one: where it begins, how long it is, and its frames.
 
 import type {Location} from '../bags/bag';
+import type {Dataset} from '../bags/dataset';
 import {CorruptError} from '../bags/errors';
 import type {RemoteFile} from '../bags/ranges';
 import {readMatroska} from '../media/matroska';
 import {readMp4, type VideoInfo} from '../media/mp4';
+import {readStart, soundSeconds} from '../media/sound_rate';
+import {kindOf} from '../bags/values';
 
 export interface Media {
   url: string;
@@ -42,6 +45,15 @@ export async function readClip(media: Media): Promise<Clip> {
   if (!info) throw new Error(`part of a video, frames ${first} to ${end}, whose header the page cannot read`);
   if (end > info.frames) throw new CorruptError(file.url, null, `the link leads to frames ${first} to ${end} of ${info.frames}`);
   return {size, offset: info.times[first], duration: info.times[end] - info.times[first], frames: end - first, info};
+}
+
+/** Returns the seconds of a video or a sound by its header; null if it is missing, or the header does not tell. */
+export async function secondsOf(dataset: Dataset, index: number, field: string): Promise<number | null> {
+  const location = await dataset.location(index, field);
+  if (!location) return null;
+  if (location.compressed) throw new Error(`field ${field} is compressed: its durations are not known without reading all of it`);
+  if (kindOf(dataset.type(field)) === 'video') return (await readClip({url: '', location})).duration;
+  return location.segment ? null : soundSeconds(await readStart(location), location.stop - location.start);
 }
 
 /** Returns what the header says of a video in its file, or in the record if that is compressed; null if it cannot be read. */

@@ -6,6 +6,7 @@ import type {Dataset} from '../bags/dataset';
 import {kindOf} from '../bags/values';
 
 const MAX_OPTIONS = 12;
+const MEDIA = ['image', 'video', 'audio', 'bytes'];
 /** Bytes of the first datapoints from which values are suggested. */
 const MAX_SAMPLE_BYTES = 1 << 20;
 
@@ -35,7 +36,9 @@ export function complete(dataset: Dataset, text: string, cursor: number): Comple
   if (last && (last.kind === 'word' || last.kind === 'field') && dataset.spec.has(last.text)) return result(prefix ? [] : signsOf(dataset, last.text));
   if (last && last.kind === 'sign' && last.text !== '(') return result([]);
   const names = [...dataset.spec.keys()];
-  return result([...names.map(fieldIn), ...names.filter(name => dataset.type(name).sequence).map(name => `len(${fieldIn(name)})`)]);
+  return result([...names.map(fieldIn), ...names.filter(name => dataset.type(name).sequence).map(name => `len(${fieldIn(name)})`),
+    ...names.filter(name => MEDIA.includes(kindOf(dataset.type(name)))).map(name => `size(${fieldIn(name)})`),
+    ...names.filter(name => ['video', 'audio'].includes(kindOf(dataset.type(name))) && !dataset.type(name).sequence).map(name => `duration(${fieldIn(name)})`)]);
 }
 
 /** Returns the field that a value is compared with at the end of a condition. */

@@ -5,8 +5,7 @@ import {useState} from 'preact/hooks';
 import {fieldIn, textIn} from '../bags/condition';
 import type {Dataset} from '../bags/dataset';
 import {kindOf} from '../bags/values';
-import {readStart, soundSeconds} from '../media/sound_rate';
-import {readClip} from './clip';
+import {secondsOf} from './clip';
 import {MAX_FILTER_BYTES} from './filter';
 import {bytesText, exactText, numberText} from './format';
 import {useLoaded} from './load';
@@ -23,9 +22,8 @@ const SAMPLED_MEDIA = 24;
 export interface Distribution {
   what: '' | 'items' | 'characters' | 'bytes' | 'seconds';
   numbers: number[];
-  /** What a condition compares with the numbers, and its number for one of them; without it a click does nothing. */
+  /** What a condition compares with the numbers; without it a click does nothing. */
   compared?: string;
-  scale?: number;
 }
 
 export const filterBy = (filter: string) => navigate({view: 'grid', filter, at: 0});
@@ -46,7 +44,7 @@ export function Histogram({distribution, field, note}: {distribution: Distributi
   for (const value of numbers) counts[single ? value - low : Math.min(bins - 1, Math.floor(bins * (high > low ? (value - low) / (high - low) : 0)))] += 1;
   return <div class="distribution">
     <Bars counts={counts} low={low} high={high} single={single} label={`Histogram of ${field}${what && `, ${what}`}`} text={text}
-      compared={distribution.compared} scale={distribution.scale} />
+      compared={distribution.compared} />
     <span>{['items', 'characters'].includes(what) && `${what} `}{low === high ? text(low) : `${text(low)} … ${text(high)}`} <span class="faint">{note}</span></span>
   </div>;
 }
@@ -60,15 +58,14 @@ interface BarsProps {
   single?: boolean;
   text?(value: number): string;
   compared?: string;
-  scale?: number;
 }
 
 /** Bars from `low` to `high`, each of which filters if it can; the arrows move among them. */
-export function Bars({counts, low, high, label, single = false, text = numberText, compared, scale = 1}: BarsProps) {
+export function Bars({counts, low, high, label, single = false, text = numberText, compared}: BarsProps) {
   const most = Math.max(1, ...counts);
   const edge = (i: number) => single ? low + i : i === counts.length ? high : i ? Number((low + (high - low) * i / counts.length).toPrecision(6)) : low;
   const condition = (i: number) => {
-    const start = edge(i) * scale, stop = edge(i + 1) * scale;
+    const start = edge(i), stop = edge(i + 1);
     return single || low === high ? `${compared} == ${start}` : `${start} <= ${compared} ${i === counts.length - 1 ? '<=' : '<'} ${stop}`;
   };
   const onKey = (event: KeyboardEvent) => {
@@ -151,7 +148,7 @@ export async function durations(dataset: Dataset, field: string, indices: number
   if (type.sequence) {
     if (typeof rate === 'number' && rate > 0) {
       const counts = await Promise.all(indices.map(index => dataset.count(index, field)));
-      return {what: 'seconds', numbers: counts.filter(count => count !== null).map(count => count / rate), compared: `len(${fieldIn(field)})`, scale: rate};
+      return {what: 'seconds', numbers: counts.filter(count => count !== null).map(count => count / rate), compared: `duration(${fieldIn(field)})`};
     }
     if (typeof times !== 'string' || !dataset.spec.has(times) || kindOf(dataset.type(times)) !== 'number') return null;
     const found = await Promise.all(some.map(async index => {
@@ -163,12 +160,8 @@ export async function durations(dataset: Dataset, field: string, indices: number
     return {what: 'seconds', numbers: found.filter(seconds => seconds !== null)};
   }
   if (kind !== 'video' && kind !== 'audio') return null;
-  const found = await Promise.all(some.map(async index => {
-    const location = await dataset.location(index, field);
-    if (!location || location.compressed) return null;
-    if (kind === 'video') return (await readClip({url: '', location})).duration;
-    return location.segment ? null : soundSeconds(await readStart(location), location.stop - location.start);
-  }));
+  if ((await Promise.all(some.map(index => dataset.location(index, field)))).some(location => location?.compressed)) return null;
+  const found = await Promise.all(some.map(index => secondsOf(dataset, index, field)));
   const numbers = found.filter(seconds => seconds !== null);
-  return numbers.length ? {what: 'seconds', numbers} : null;
+  return numbers.length ? {what: 'seconds', numbers, compared: `duration(${fieldIn(field)})`} : null;
 }

@@ -6,14 +6,18 @@ import {readWhole} from '../bags/ranges';
 import {parseJson} from '../bags/spec';
 import type {Dataset} from '../bags/dataset';
 import {kindOf, NdArray} from '../bags/values';
+import {factsProblems, strangersOf} from './facts';
 import {Bars, Counts, type Distribution, durations, Histogram} from './distribution';
-import {bytesText, numberText, shortText} from './format';
+import {bytesText, countText, numberText, shortText} from './format';
 import {useLoaded} from './load';
+import {Scroll} from './scroll';
 import {Failure} from './thumbnail';
 
 /** Datapoints of a sample, in runs that are spread over the dataset. */
 const RUNS = 8;
 const RUN = 16;
+/** Larger values are not read for a sample. */
+const MAX_VALUE_BYTES = 1 << 16;
 /** Elements of arrays that are listed, and that are shown at once. */
 const MAX_ELEMENTS = 100;
 const MAX_OPEN = 16;
@@ -37,9 +41,9 @@ export function FieldsPage({dataset}: {dataset: Dataset}) {
           {[...dataset.spec].map(([name, type]) => (
             <tr key={name}>
               <th>{name}</th>
-              <td><code>{type.text}</code></td>
-              {dataset.sizes && <td class="number">{bytesText(dataset.sizes.get(name) ?? 0)}</td>}
-              {dataset.counts && <td class="number">{(dataset.counts.get(name) ?? 0).toLocaleString('en')}</td>}
+              <td><code>{type.text}</code>{factsProblems(dataset, name).map(problem => <div key={problem} class="failure">{problem}</div>)}</td>
+              {dataset.sizes && <td class="number" data-label="bytes">{bytesText(dataset.sizes.get(name) ?? 0)}</td>}
+              {dataset.counts && <td class="number" data-label="records">{(dataset.counts.get(name) ?? 0).toLocaleString('en')}</td>}
               <Values dataset={dataset} field={name} statistics={Object.hasOwn(statistics, name) ? statistics[name] : null} />
             </tr>
           ))}
@@ -48,10 +52,19 @@ export function FieldsPage({dataset}: {dataset: Dataset}) {
       {!dataset.sizes && <p class="faint">Bytes and records are those of shards.json, which this dataset has not.</p>}
       {Object.keys(dataset.metadata).length > 0 && <>
         <h2>Metadata</h2>
-        <pre class="text">{JSON.stringify(dataset.metadata, null, 2).slice(0, 20_000)}</pre>
+        {strangersOf(dataset).length > 0 && <p class="failure">fields: the dataset has no {strangersOf(dataset).slice(0, 20).join(', ')}{strangersOf(dataset).length > 20 && ', …'}</p>}
+        <Metadata text={JSON.stringify(dataset.metadata, null, 2)} />
       </>}
     </main>
   );
+}
+
+function Metadata({text}: {text: string}) {
+  const limit = 20_000;
+  return <>
+    <pre class="text">{text.slice(0, limit)}</pre>
+    {text.length > limit && <p class="faint">the first {limit.toLocaleString('en')} of {countText(text.length, 'character')}</p>}
+  </>;
 }
 
 async function readStatistics(dataset: Dataset): Promise<Record<string, Statistics>> {
@@ -72,8 +85,8 @@ function Values({dataset, field, statistics}: {dataset: Dataset; field: string; 
   const known = statistics && Array.isArray(statistics.histogram) ? <Known statistics={statistics} field={field} dataset={dataset} /> : null;
   if (loaded.state === 'error') return <td>{known}<Failure error={loaded.error} /></td>;
   if (loaded.state === 'loading') return <td class="faint">{known ?? '…'}</td>;
-  const {distributions, example, missing, read} = loaded.value;
-  const text = [example && `e.g. ${example}`, missing ? `${missing} of ${read} missing` : ''].filter(Boolean).join('; ');
+  const {distributions, example, missing, long, read} = loaded.value;
+  const text = [example && `e.g. ${example}`, missing ? `${missing} of ${read} missing` : '', long ? `${long} of ${read} longer than ${bytesText(MAX_VALUE_BYTES)}, not read` : ''].filter(Boolean).join('; ');
   const shown = known && !type.sequence && kindOf(type) === 'number' ? [] : distributions;
   return <td>
     {known}
@@ -98,8 +111,8 @@ function Known({statistics, dataset, field}: {statistics: Statistics; dataset: D
   const {names} = dataset.facts(field);
   const named = Array.isArray(names) && names.length === means.length ? names.map(String) : means.map((_, i) => String(i));
   return <details class="counts" open={means.length <= MAX_OPEN}>
-    <summary>{means.length} elements</summary>
-    <table class="joints">
+    <summary>{countText(means.length, 'element')}</summary>
+    <Scroll label={`Statistics of ${field}`}><table class="joints">
       <thead><tr><th>element</th><th>min</th><th>mean</th><th>std</th><th>max</th><th>histogram</th></tr></thead>
       <tbody>{means.slice(0, MAX_ELEMENTS).map((value, i) => (
         <tr key={i}>
@@ -108,9 +121,13 @@ function Known({statistics, dataset, field}: {statistics: Statistics; dataset: D
           <td><Bars counts={bins.slice(i * width, (i + 1) * width)} low={lows[i]} high={highs[i]} label={`Histogram of ${field} ${named[i]}`} /></td>
         </tr>))}
       </tbody>
-    </table>
+    </table></Scroll>
     {means.length > MAX_ELEMENTS && <span class="faint">the first {MAX_ELEMENTS}</span>}
   </details>;
+}
+
+class Large {
+  constructor(readonly size: number) {}
 }
 
 /** Reads values of small types, lengths of sequences, sizes of records of others, and durations. */
@@ -127,19 +144,22 @@ async function sample(dataset: Dataset, field: string) {
     const location = await dataset.location(index, field);
     if (!location) return null;
     const size = location.stop - location.start;
-    return small && size < 1 << 16 ? dataset.value(index, field) : size;
+    return small ? size < MAX_VALUE_BYTES ? dataset.value(index, field) : new Large(size) : size;
   }));
-  const present = found.filter(value => value !== null);
+  const there = found.filter(value => value !== null), large = there.filter(value => value instanceof Large);
+  // Of long values the sizes, where none is short.
+  const isLarge = large.length > 0 && large.length === there.length;
+  const present = isLarge ? large.map(({size}) => size) : there.filter(value => !(value instanceof Large));
   const numbers: number[] = [];
   for (const value of present) {
     if (value instanceof NdArray && value.isNumeric) numbers.push(...Array.from(value.data as ArrayLike<number>).slice(0, 1000));
     else if (typeof value === 'string') numbers.push([...value].length);
     else numbers.push(Number(value));
   }
-  const what = type.sequence ? 'items' : kind === 'text' ? 'characters' : small ? '' : 'bytes';
-  const compared = type.sequence || kind === 'text' ? `len(${name})` : kind === 'number' ? name : undefined;
+  const what = type.sequence ? 'items' : isLarge || !small ? 'bytes' : kind === 'text' ? 'characters' : '';
+  const compared = what === 'bytes' ? `size(${name})` : type.sequence || kind === 'text' ? `len(${name})` : kind === 'number' ? name : undefined;
   const seconds = await durations(dataset, field, [...indices]);
   const distributions: Distribution[] = [{what, numbers: numbers.filter(Number.isFinite), compared}, ...seconds ? [seconds] : []];
-  const example = present.length && kind === 'text' && !type.sequence ? shortText(present[0], 60) : '';
-  return {distributions, example, missing: found.length - present.length, read: found.length};
+  const example = present.length && what === 'characters' ? shortText(present[0], 60) : '';
+  return {distributions, example, missing: found.length - there.length, long: isLarge ? 0 : large.length, read: found.length};
 }

@@ -3,14 +3,17 @@
 import {parseCondition} from '../bags/condition';
 import {Counted, SIGNS} from '../bags/comparison';
 import type {Dataset} from '../bags/dataset';
+import {BLOCK} from '../bags/ranges';
 import {kindOf} from '../bags/values';
+import {secondsOf} from './clip';
 
 /** Bytes of columns that one filter may read. */
 export const MAX_FILTER_BYTES = 64 << 20;
+const HEADERS_AT_ONCE = 64;
 
 /** Returns the datapoints that pass, in order; reports the part that is done, until it is told to stop. */
 export async function filterRows(dataset: Dataset, text: string, progress: (done: number) => boolean): Promise<Uint32Array> {
-  const {needs, test} = parseCondition(text, dataset.spec, field => dataset.facts(field));
+  const {needs, measures, test} = parseCondition(text, dataset.spec, field => dataset.facts(field));
   let left = MAX_FILTER_BYTES;
   const columns = [...needs].map(([field, need]) => {
     const spend = (bytes: number) => {
@@ -18,8 +21,15 @@ export async function filterRows(dataset: Dataset, text: string, progress: (done
       if (left < 0) throw tooLarge(field);
     };
     if (need === 'value' && (dataset.sizes?.get(field) ?? 0) > MAX_FILTER_BYTES) throw tooLarge(field);
-    return {field, runs: dataset.column(field, need, spend)};
+    return {key: field, runs: dataset.column(field, need, spend)};
   });
+  for (const [key, [field, measure]] of measures) {
+    const spend = () => {
+      left -= BLOCK;
+      if (left < 0) throw tooLarge(field);
+    };
+    columns.push({key, runs: measure === 'size' ? dataset.column(field, 'size') : durations(dataset, field, spend)});
+  }
   const kept: number[] = [];
   for (;;) {
     // Fields are read in step: they have the same runs.
@@ -27,9 +37,24 @@ export async function filterRows(dataset: Dataset, text: string, progress: (done
     if (!runs.length || runs[0].done) return Uint32Array.from(kept);
     const values = runs.map(run => run.value!.values), {first} = runs[0].value!;
     for (let i = 0; i < values[0].length; i++) {
-      if (test(Object.fromEntries(columns.map(({field}, k) => [field, values[k][i]])))) kept.push(first + i);
+      if (test(Object.fromEntries(columns.map(({key}, k) => [key, values[k][i]])))) kept.push(first + i);
     }
     if (!progress((first + values[0].length) / dataset.length)) throw new Error('stopped');
+  }
+}
+
+/** Yields the seconds of videos or sounds, in the runs of `Dataset.column`; calls `spend` before the header of each is read. */
+async function* durations(dataset: Dataset, field: string, spend: () => void): AsyncGenerator<{first: number; values: unknown[]}> {
+  for await (const {first, values} of dataset.column(field, 'presence')) {
+    const found: unknown[] = [];
+    for (let start = 0; start < values.length; start += HEADERS_AT_ONCE) {
+      found.push(...await Promise.all(values.slice(start, start + HEADERS_AT_ONCE).map(async (value, i) => {
+        if (value === null) return null;
+        spend();
+        return secondsOf(dataset, first + start + i, field);
+      })));
+    }
+    yield {first, values: found};
   }
 }
 
