@@ -164,6 +164,70 @@ test('space presses the button in focus, ? shows the keys, the wheel scrolls', a
   await expect.poll(() => page.locator('.panels').evaluate(element => element.scrollTop)).toBeGreaterThan(0);
 });
 
+test('a finger scrolls over a whole image, two of them zoom it, and then one moves it', async () => {
+  const phone = await browser.newPage({viewport: SIZES.phone, hasTouch: true, isMobile: true});
+  await phone.goto(`${server.url}/viewer/?data=../data/drawn#view=datapoint`);
+  const zoom = phone.locator('.panel[data-field="photo"] .zoom'), inner = zoom.locator('> div');
+  await zoom.locator('img').waitFor();
+  await phone.locator('[data-layer="boxes"]').waitFor();
+  const session = await phone.context().newCDPSession(phone);
+  const touch = (type: 'touchStart' | 'touchMove' | 'touchEnd', ...touchPoints: {x: number; y: number}[]) =>
+    session.send('Input.dispatchTouchEvent', {type, touchPoints: touchPoints.map((point, id) => ({...point, id}))});
+  const view = () => inner.evaluate(element => {
+    const {a, e, f} = new DOMMatrix(getComputedStyle(element).transform);
+    return {scale: a, x: e, y: f};
+  });
+  const center = async () => {
+    const {x, y, width, height} = (await zoom.boundingBox())!;
+    return {x: x + width / 2, y: Math.min(y + height / 2, 700)};
+  };
+  const scrolled = () => phone.locator('.panels').evaluate(element => element.scrollTop);
+  const whole = await view();
+  let {x, y} = await center();
+  await touch('touchStart', {x, y});
+  for (let step = 1; step <= 8; step++) await touch('touchMove', {x, y: y - 20 * step});
+  await touch('touchEnd');
+  await expect.poll(scrolled).toBeGreaterThan(60);
+  expect(await view()).toEqual(whole);
+  await phone.waitForTimeout(500);
+  ({x, y} = await center());
+  const before = await scrolled();
+  await touch('touchStart', {x: x - 30, y}, {x: x + 30, y});
+  for (let step = 1; step <= 6; step++) await touch('touchMove', {x: x - 30 - 10 * step, y}, {x: x + 30 + 10 * step, y});
+  await touch('touchEnd');
+  await expect.poll(async () => (await view()).scale / whole.scale).toBeGreaterThan(2);
+  const zoomed = await view();
+  await touch('touchStart', {x, y});
+  for (let step = 1; step <= 4; step++) await touch('touchMove', {x: x + 10 * step, y: y + 10 * step});
+  await touch('touchEnd');
+  await expect.poll(async () => (await view()).x - zoomed.x).toBeGreaterThan(20);
+  expect((await view()).y - zoomed.y).toBeGreaterThan(20);
+  expect(await scrolled()).toBe(before);
+  await phone.close();
+});
+
+test('Ctrl and the wheel zoom an image, a double click shows all of it', async () => {
+  await open('untimed', 'view=datapoint&at=1');
+  const zoom = panel('photo').locator('.zoom'), transform = () => zoom.locator('> div').getAttribute('style');
+  await panel('photo').locator('img').waitFor();
+  await expect.poll(transform).not.toContain('scale(1)');
+  const whole = await transform();
+  await zoom.hover();
+  await page.keyboard.down('Control');
+  await page.mouse.wheel(0, -200);
+  await page.keyboard.up('Control');
+  await expect.poll(transform).not.toBe(whole);
+  await zoom.dblclick();
+  await expect.poll(transform).toBe(whole);
+});
+
+test('the cursors of curves of different lengths stand below each other', async () => {
+  await page.goto(`${server.url}/viewer/?data=../data/media#view=datapoint&at=1&t=9`);
+  const left = (field: string) => panel(field).locator('.now').first().evaluate(element => Math.round(element.getBoundingClientRect().left));
+  await panel('video').getByText('frame 270 of 600').waitFor();
+  await expect.poll(async () => await left('action') - await left('gyro')).toBe(0);
+});
+
 test('curves zoom together, and a button shows them whole', async () => {
   await open('episode', 'view=datapoint');
   await drawn();

@@ -397,8 +397,9 @@ describe('datapoint', () => {
     expect(await photo.locator('[data-layer="points"] line').count()).toBe(1);
     await photo.getByText('dog').last().waitFor();  // The legend of the mask.
     const problems_ = ['boxes: 1 of 2 reach outside of the image', 'small_mask: 20 × 30 pixels, stretched over 80 × 60', 'odd: format: expected one of xyxy',
-      'few_labels: 2 rows, 1 labels in title', 'no_labels: labels: there is no field "gone"', 'many: the first 2,000 of 20,000'];
+      'few_labels: 2 rows, 1 labels in title', 'many: the first 2,000 of 250,000'];
     for (const text of problems_) await photo.getByText(text).first().waitFor();
+    await panel('no_labels').getByText('labels: there is no field "gone"').waitFor();
     await panel('lost').getByText('over: there is no field "no_such_field"').waitFor();
     await panel('over_text').getByText('over: title is utf8, and only images are drawn over').waitFor();
     await shot('drawn');
@@ -451,14 +452,51 @@ describe('datapoint', () => {
     await panel('colored').locator('.u-over').waitFor();
     expect(await panel('boxes').locator('tr').allTextContents()).toEqual(['xywh', '10102030', '70502030']);
     await panel('many').getByText('and 19,900 more rows').waitFor();
+    await panel('many').getByText('the first 20,000 of 250,000 items').waitFor();
     expect(await panel('waves').locator('td').allTextContents()).toEqual(['1-2j', '0.1+3j']);
     expect(await panel('third').textContent()).toContain('0.3333333333333333');
     expect(await panel('short').locator('.big').textContent()).toBe('0.1');
     expect(await panel('label').locator('.big').textContent()).toBe('class 69999 69999');
-    expect(await page.locator('.panel > .failure').count()).toBe(2);
+    expect(await page.locator('.panel > .failure').count()).toBe(3);
     await page.setViewportSize({width: 390, height: 844});
     expect(await page.evaluate(() => document.querySelector('.panels')!.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
     await shot('drawn-phone');
+    expect(problems).toEqual([]);
+  });
+
+  test('long values and metadata that does not fit are said in a line', async () => {
+    await open('unfit');
+    await page.locator('[data-layer="mask"] image').waitFor();
+    // The first image is not one that is drawn over another; short gaps stay gaps.
+    expect(await page.locator('.card .name').first().textContent()).toBe('photo');
+    await open('unfit', 'fields=curve&fields=table&fields=title');
+    await page.reload();
+    await page.locator('.card').getByText('12 MB').waitFor();
+    expect((await page.locator('.card .sparkline path').getAttribute('d'))!.match(/M/g)!.length).toBe(2);
+    await open('unfit', 'view=datapoint');
+    await page.reload();
+    const said = {
+      photo: ['boxes: the first 2,000 of 1,000,000', 'reach outside of the image', 'and 4,776 more labels'],
+      title: ['200,000 characters', 'over: there is no field 7', 'classes: expected a list of names, got "cat"'],
+      boxes: ['and 999,900 more rows', 'labels: there is no field "gone"'],
+      table: ['every 5th of 1,000,000 points'],
+      wide: ['the first 200,000 of 300,000'],
+      items: ['the first 20,000 of 1,000,000 items'],
+      words: ['the first 20,000 of 100,000 items'],
+      curve: ['3 not finite', 'times: there is no field "no_times"'],
+      joints: ['rate: expected items a second, got "fast"', 'names: 2 for 3 columns'],
+    };
+    for (const [field, texts] of Object.entries(said)) for (const text of texts) await panel(field).getByText(text).first().waitFor();
+    expect(await panel('label').locator('.big').textContent()).toBe('class 69999 69999');
+    await shot('unfit');
+    await open('unfit', 'view=fields');
+    await page.reload();
+    await page.getByText('fields: the dataset has no ghost').waitFor();
+    await page.getByText(/the first 20,000 of [\d,]+ characters/).waitFor();
+    const row = page.locator('.facts tr').filter({has: page.locator('th:text-is("table")')});
+    await row.getByText('12 MB').waitFor();
+    await page.getByLabel('Filter').fill('label == "class 6');
+    await expect.poll(() => page.getByRole('option').first().textContent()).toBe('"class 6"');
     expect(problems).toEqual([]);
   });
 

@@ -151,8 +151,8 @@ export class LinkedRecords implements Records {
     const names = path.split('/');
     const up = names.findIndex(name => name !== '..'), inside = names.slice(up);
     if (up < 0 || up > this.depth || inside.some(name => ['', '.', '..'].includes(name)) || /[\\\0]|::/.test(path)) {
-      throw new Error(`field ${this.field}: its bytes are in ${path}, outside of the folder of the dataset. `
-        + 'The page reads links only below that folder; `bags view` also serves the files that they lead to');
+      throw new Error(`field ${this.field}: outside of the folder of the dataset, in ${path}. From a web server, the page reads `
+        + 'links only below that folder; `bags view` also serves the files that they lead to, and `bags.copy` makes a dataset without links');
     }
     const url = new URL('../'.repeat(up) + inside.map(encodeURIComponent).join('/'), this.url.replace(/[^/]*$/, '')).href;
     return {file: await open(url), checked: false};

@@ -18,6 +18,7 @@ import {startWorker, useLoaded} from './load';
 import {useMarks} from './marks';
 import {dataUrl, linkTo, navigate, type Route, shownIn, useRoute} from './route';
 import {downloadRows, Share} from './share';
+import {Theme} from './theme';
 
 export function App() {
   const url = useMemo(dataUrl, []);
@@ -154,25 +155,6 @@ async function findRow(dataset: Dataset, text: string): Promise<number> {
   }
   throw new Error(indexed ? `no datapoint has the key ${key}` : field !== null && !dataset.spec.has(field) ? `no field ${field}`
     : `no index of ${field ?? 'any field'}: bags.create_index makes one; a filter finds it too`);
-}
-
-function Theme() {
-  const [theme, setTheme] = useState<string | null>(() => {
-    try {
-      return localStorage.getItem('bags theme');
-    } catch {
-      return null;
-    }
-  });
-  const dark = theme ? theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
-  useEffect(() => {
-    document.documentElement.dataset.theme = dark ? 'dark' : 'light';
-    dispatchEvent(new Event('theme'));
-    try {
-      if (theme) localStorage.setItem('bags theme', theme);
-    } catch { /* A private window. */ }
-  }, [dark, theme]);
-  return <button onClick={() => setTheme(dark ? 'light' : 'dark')} aria-label={dark ? 'Light theme' : 'Dark theme'}>{dark ? '☀' : '☾'}</button>;
 }
 
 /** What was read so far, by the page itself. */

@@ -8,6 +8,7 @@ import {Clock} from './clock';
 import {numberText} from './format';
 
 const MAX_SERIES = 32;
+const MAX_POINTS = 200_000;
 
 interface Props {
   series: ArrayLike<number>[];
@@ -25,16 +26,19 @@ export function Curve({series, times, names, clock}: Props) {
   const shared = clock ?? own;
   useEffect(() => {
     const element = box.current!;
-    const count = series[0]?.length ?? 0, height = clock ? 108 : 180;
+    const count = Math.min(MAX_POINTS, series[0]?.length ?? 0), height = clock ? 108 : 180;
     const kept = Array.from({length: count}, (_, i) => i).filter(i => !times || Number.isFinite(times[i]));
     const x = times ? kept.map(i => times[i]) : kept;
     const drawn = series.slice(0, MAX_SERIES).map(values => kept.map(i => Number.isFinite(values[i]) ? values[i] : null));
     /** Seconds of a step on the horizontal axis. */
     const unit = () => times || !shared.duration ? 1 : shared.duration / Math.max(1, count);
-    let plot: uPlot, range: [number, number] | null = null, wasDragged = false;
+    /** What is shown unless the curves are zoomed: of a datapoint with a time bar all of its time, so that cursors stand below each other. */
+    const whole = (): [number, number] => shared.unit === 'items' || !shared.duration ? [x[0], x[x.length - 1]]
+      : times ? [Math.min(0, x[0]), Math.max(shared.duration, x[x.length - 1])] : [0, count];
+    let plot: uPlot, shown: [number, number] | null = null, wasDragged = false;
     const make = () => {
       plot?.destroy();
-      range = null;
+      shown = null;
       const style = getComputedStyle(document.documentElement);
       const color = (name: string) => style.getPropertyValue(name).trim();
       const axis = {stroke: color('--faint'), grid: {stroke: color('--line'), width: 1}, ticks: {stroke: color('--line'), width: 1}};
@@ -47,7 +51,7 @@ export function Curve({series, times, names, clock}: Props) {
         series: [
           {label: times ? 's' : 'item', value: (_, value) => value === null ? '' : numberText(value)},
           ...drawn.map((values, i) => ({
-            label: Array.isArray(names) && typeof names[i] === 'string' ? names[i] as string : String(i),
+            label: Array.isArray(names) && typeof names[i] === 'string' ? names[i] as string : series.length > 1 ? String(i) : 'value',
             value: (_: uPlot, __: number, ___: number, place: number | null) => place === null ? '' : shortNumber(series[i][kept[place]]),
             stroke: color(`--s${i % 6}`), width: 1.3, dash: i < 6 ? undefined : [2 + Math.floor(i / 6) * 2, 3], points: {show: count < 40, filter: count < 40 ? undefined : () => alone(values)},
           })),
@@ -80,11 +84,12 @@ export function Curve({series, times, names, clock}: Props) {
     };
     /** Shows the range of all curves, the cursor, and the values under it. */
     const follow = () => {
-      if (shared.range !== range && x.length) {
-        range = shared.range;
-        plot.setScale('x', range ? {min: range[0] / unit(), max: range[1] / unit()} : {min: x[0], max: x[x.length - 1]});
-        setZoomed(range !== null);
+      const [min, max] = shared.range ? shared.range.map(seconds => seconds / unit()) : whole();
+      if (min < max && (shown?.[0] !== min || shown[1] !== max)) {
+        shown = [min, max];
+        plot.setScale('x', {min, max});
       }
+      setZoomed(shared.range !== null);
       place();
       showValues();
     };
@@ -113,6 +118,7 @@ export function Curve({series, times, names, clock}: Props) {
       {isZoomed && <button onClick={() => shared.zoom(null)} title="Show all of the curves (double click)">Whole curve</button>}
       {missing > 0 && <span>{missing.toLocaleString('en')} not finite</span>}
       {series.length > MAX_SERIES && <span>the first {MAX_SERIES} of {series.length}</span>}
+      {series[0]?.length > MAX_POINTS && <span>the first {MAX_POINTS.toLocaleString('en')} of {series[0].length.toLocaleString('en')}</span>}
     </div>
   </div>;
 }

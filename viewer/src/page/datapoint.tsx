@@ -6,11 +6,11 @@ import {useEffect, useMemo} from 'preact/hooks';
 import type {Dataset} from '../bags/dataset';
 import {kindOf} from '../bags/values';
 import {Clock, useTime} from './clock';
+import {factsProblems} from './facts';
 import {timeText} from './format';
 import {placeOf} from './grid';
 import {ImagePanel} from './image';
 import {isForTarget} from './keys';
-import {overProblem} from './overlay';
 import type {Marking} from './marks';
 import {linkTo, navigate, readRoute, type Route, shownIn} from './route';
 import {SequencePanel} from './sequence';
@@ -122,7 +122,7 @@ function groupOf(dataset: Dataset, field: string): 'values' | 'media' | 'others'
 function Field(props: FieldProps) {
   const {dataset, index, field} = props;
   const type = dataset.type(field), kind = kindOf(type);
-  const {unit} = dataset.facts(field), problem = overProblem(dataset, field);
+  const {unit} = dataset.facts(field);
   const wide = kind === 'audio' || type.sequence && ['array', 'number'].includes(kind);
   const Panel = kind === 'video' ? VideoPanel : kind === 'audio' && !type.sequence ? SoundPanel
     : type.sequence ? SequencePanel : kind === 'image' ? ImagePanel : ValuePanel;
@@ -130,7 +130,7 @@ function Field(props: FieldProps) {
     <section class={wide ? 'panel wide' : kind === 'text' ? 'panel words' : 'panel'} data-field={field} data-index={index} tabIndex={-1}>
       <header><b>{field}</b><code title={type.text}>{type.text}</code>{typeof unit === 'string' && <span class="faint">{unit}</span>}<SaveRecord dataset={dataset} index={index} field={field} /></header>
       <Boundary><Panel {...props} /></Boundary>
-      {problem && <div class="failure">{problem}</div>}
+      {factsProblems(dataset, field).map(problem => <div key={problem} class="failure">{problem}</div>)}
     </section>
   );
 }

@@ -1,6 +1,6 @@
 // The filter with its completion, and the order of the grid.
 
-import {useEffect, useRef, useState} from 'preact/hooks';
+import {useEffect, useLayoutEffect, useRef, useState} from 'preact/hooks';
 
 import type {Dataset} from '../bags/dataset';
 import {complete, matching, sampleValues} from './complete';
@@ -22,6 +22,14 @@ export function FilterBox({dataset, text, busy, wrong}: Props) {
   const [open, setOpen] = useState(false);
   const [chosen, setChosen] = useState(-1);
   const input = useRef<HTMLInputElement>(null);
+  // Where the cursor stands after a completion: at once, as the next letter may follow.
+  const taken = useRef<number | null>(null);
+  useLayoutEffect(() => {
+    if (taken.current === null) return;
+    input.current!.focus();
+    input.current!.setSelectionRange(taken.current, taken.current);
+    taken.current = null;
+  });
   useEffect(() => setDraft(text), [text]);
   const found = complete(dataset, draft, Math.min(cursor, draft.length));
   const sampled = useLoaded(async () => open && found.field ? sampleValues(dataset, found.field) : [], [dataset, open && found.field]);
@@ -38,10 +46,7 @@ export function FilterBox({dataset, text, busy, wrong}: Props) {
     setDraft(`${draft.slice(0, found.start)}${option}${end}${draft.slice(found.stop).trimStart()}`);
     setCursor(place);
     setChosen(-1);
-    requestAnimationFrame(() => {
-      input.current?.focus();
-      input.current?.setSelectionRange(place, place);
-    });
+    taken.current = place;
   };
   const onKey = (event: KeyboardEvent) => {
     if (event.key === 'Escape' && open) {

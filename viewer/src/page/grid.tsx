@@ -23,7 +23,8 @@ export function defaultFields(dataset: Dataset): string[] {
   const names = [...dataset.spec.keys()];
   const of = (...kinds: string[]) => names.filter(name => kinds.includes(kindOf(dataset.type(name))));
   const one = (name: string) => !dataset.type(name).sequence;
-  const media = of('image', 'video'), hasClasses = (name: string) => Array.isArray(dataset.facts(name).classes);
+  // What is drawn over an image is seen in it.
+  const media = of('image', 'video').filter(name => typeof dataset.facts(name).over !== 'string'), hasClasses = (name: string) => Array.isArray(dataset.facts(name).classes);
   const numbers = of('number').filter(one);
   const first = [
     ...(media.length ? media : of('audio')).slice(0, 1), ...of('text').filter(one).slice(0, MAX_TEXTS),

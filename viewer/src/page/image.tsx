@@ -1,4 +1,4 @@
-// An image: zoomed with the wheel, moved with the pointer; 16-bit images and arrays through a colour map.
+// An image: zoomed with the wheel or two fingers, moved with the pointer; 16-bit images and arrays through a colour map.
 
 import type {ComponentChildren} from 'preact';
 import {useEffect, useLayoutEffect, useRef, useState} from 'preact/hooks';
@@ -81,15 +81,34 @@ export function DrawnImage({drawn, facts, note, layers = NO_LAYERS}: DrawnProps)
   </>;
 }
 
+interface View {
+  x: number;
+  y: number;
+  scale: number;
+}
+
+/** Zooms about a point of the box. */
+function zoomed({x, y, scale}: View, [px, py]: number[], factor: number): View {
+  const next = Math.min(64, Math.max(0.02, scale * factor));
+  return {x: px - (px - x) * next / scale, y: py - (py - y) * next / scale, scale: next};
+}
+
 function Zoom({size, children}: {size: [number, number] | null; children: ComponentChildren}) {
   const box = useRef<HTMLDivElement>(null);
-  const [view, setView] = useState({x: 0, y: 0, scale: 1});
-  const drag = useRef<{x: number; y: number} | null>(null);
+  const [view, setView] = useState<View>({x: 0, y: 0, scale: 1});
+  const [isFit, setFit] = useState(true);
+  /** Where each finger, or the mouse, was last. */
+  const pointers = useRef(new Map<number, number[]>());
   const fit = () => {
     const {clientWidth, clientHeight} = box.current!;
     if (!size || !size[0] || !size[1]) return;
     const scale = Math.min(clientWidth / size[0], clientHeight / size[1], 16);
     setView({x: (clientWidth - size[0] * scale) / 2, y: (clientHeight - size[1] * scale) / 2, scale});
+    setFit(true);
+  };
+  const pointOf = (event: MouseEvent) => {
+    const bounds = box.current!.getBoundingClientRect();
+    return [event.clientX - bounds.left, event.clientY - bounds.top];
   };
   useLayoutEffect(fit, [size?.[0], size?.[1]]);
   useEffect(() => {
@@ -97,27 +116,43 @@ function Zoom({size, children}: {size: [number, number] | null; children: Compon
     const onWheel = (event: WheelEvent) => {
       if (!event.ctrlKey) return;
       event.preventDefault();
-      const bounds = element.getBoundingClientRect();
-      const px = event.clientX - bounds.left, py = event.clientY - bounds.top;
-      setView(({x, y, scale}) => {
-        const next = Math.min(64, Math.max(0.02, scale * Math.exp(-event.deltaY / 300)));
-        return {x: px - (px - x) * next / scale, y: py - (py - y) * next / scale, scale: next};
-      });
+      const point = pointOf(event);
+      setView(view => zoomed(view, point, Math.exp(-event.deltaY / 300)));
+      setFit(false);
     };
+    // A finger scrolls the page while the whole image is shown; two of them zoom it.
+    const onTouch = (event: TouchEvent) => { if (event.touches.length > 1) event.preventDefault(); };
     element.addEventListener('wheel', onWheel, {passive: false});
-    return () => element.removeEventListener('wheel', onWheel);
+    element.addEventListener('touchstart', onTouch, {passive: false});
+    return () => {
+      element.removeEventListener('wheel', onWheel);
+      element.removeEventListener('touchstart', onTouch);
+    };
   }, []);
+  const move = (event: PointerEvent) => {
+    const {current} = pointers, before = current.get(event.pointerId), now = pointOf(event);
+    if (!before || event.pointerType === 'touch' && isFit && current.size < 2) return;
+    current.set(event.pointerId, now);
+    const other = [...current].find(([id]) => id !== event.pointerId)?.[1];
+    const apart = (point: number[]) => Math.hypot(point[0] - other![0], point[1] - other![1]);
+    if (other) setFit(false);
+    setView(view => other ? zoomed(view, other, apart(now) / Math.max(1, apart(before))) : {...view, x: view.x + now[0] - before[0], y: view.y + now[1] - before[1]});
+  };
+  const end = (event: PointerEvent) => { pointers.current.delete(event.pointerId); };
   return (
-    <div class={view.scale >= 2 ? 'zoom near' : 'zoom'} ref={box} onDblClick={fit} role="img" aria-label={size ? `Image of ${size[0]} × ${size[1]} pixels` : 'Image'} title="Ctrl and wheel: zoom, drag: move, double click: fit"
+    <div class={view.scale >= 2 ? 'zoom near' : 'zoom'} ref={box} style={{touchAction: isFit ? 'pan-x pan-y' : 'none'}} onDblClick={event => {
+      // Twice with a finger, where no wheel is.
+      if (isFit && matchMedia('(pointer: coarse)').matches) {
+        const point = pointOf(event);
+        setView(view => zoomed(view, point, 3));
+        setFit(false);
+      } else fit();
+    }} role="img" aria-label={size ? `Image of ${size[0]} × ${size[1]} pixels` : 'Image'} title="Ctrl and wheel, or two fingers: zoom, drag: move, double click: fit"
       onPointerDown={event => {
-        drag.current = {x: event.clientX - view.x, y: event.clientY - view.y};
+        pointers.current.set(event.pointerId, pointOf(event));
         event.currentTarget.setPointerCapture(event.pointerId);
       }}
-      onPointerMove={event => {
-        const start = drag.current;
-        if (start) setView(({scale}) => ({x: event.clientX - start.x, y: event.clientY - start.y, scale}));
-      }}
-      onPointerUp={() => { drag.current = null; }}>
+      onPointerMove={move} onPointerUp={end} onPointerCancel={end}>
       <div style={{transform: `translate(${view.x}px, ${view.y}px) scale(${view.scale})`}}>{children}</div>
     </div>
   );

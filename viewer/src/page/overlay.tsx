@@ -7,7 +7,7 @@ import {kindOf, NdArray} from '../bags/values';
 import {type Drawn, drawArray, drawLabels, labelColor} from '../media/colors';
 import {useLoaded} from './load';
 import {className, drawRecord, Legend} from './picture';
-import {rowsOf} from './table';
+import {countRows, rowsOf} from './table';
 
 /** Boxes or points that are drawn of one field. */
 const MAX_SHAPES = 2000;
@@ -29,15 +29,6 @@ export interface Layer {
 /** The fields that are drawn over a field. */
 export function fieldsOver(dataset: Dataset, field: string): string[] {
   return [...dataset.spec.keys()].filter(name => name !== field && dataset.facts(name).over === field);
-}
-
-/** Says why a field is not drawn over another one, if its metadata asks for it; null if there is nothing to say. */
-export function overProblem(dataset: Dataset, field: string): string | null {
-  const {over} = dataset.facts(field);
-  if (over === undefined) return null;
-  if (typeof over !== 'string' || !dataset.spec.has(over)) return `over: there is no field ${JSON.stringify(over)}`;
-  const type = dataset.type(over);
-  return kindOf(type) === 'image' && !type.sequence ? null : `over: ${over} is ${type.text}, and only images are drawn over`;
 }
 
 async function loadLayer(dataset: Dataset, index: number, field: string): Promise<Layer> {
@@ -64,19 +55,19 @@ async function loadLayer(dataset: Dataset, index: number, field: string): Promis
       return layer;
     }
     const isPoints = format === 'xy' || format === 'xyv', width = isPoints ? format.length : 4;
-    const rows = rowsOf(value);
+    const rows = rowsOf(value, MAX_ITEMS), count = Math.max(countRows(value), type.sequence ? await dataset.count(index, field) ?? 0 : 0);
     if (!rows || rows.some(row => row.length < width)) {
       layer.notes.push(`expected rows of ${width} numbers for ${format}`);
       return layer;
     }
     const finite = rows.map((row, i) => ({row: Array.from(row).slice(0, width), i})).filter(({row}) => row.every(Number.isFinite));
     if (finite.length < rows.length) layer.notes.push(`${rows.length - finite.length} not finite`);
-    if (finite.length > MAX_SHAPES) layer.notes.push(`the first ${MAX_SHAPES.toLocaleString('en')} of ${finite.length.toLocaleString('en')}`);
+    if (count > MAX_SHAPES) layer.notes.push(`the first ${MAX_SHAPES.toLocaleString('en')} of ${count.toLocaleString('en')}`);
     const drawn = finite.slice(0, MAX_SHAPES);
     layer[isPoints ? 'points' : 'boxes'] = drawn.map(({row: [a, b, c, d]}) => format === 'xywh' ? [a, b, a + c, b + d]
       : format === 'cxcywh' ? [a - c / 2, b - d / 2, a + c / 2, b + d / 2] : isPoints ? [a, b, c ?? 1] : [a, b, c, d]);
-    const labels = await labelsOf(dataset, index, facts, layer);
-    if (labels && labels.length !== rows.length) layer.notes.push(`${rows.length} rows, ${labels.length} labels in ${facts.labels}`);
+    const labels = await labelsOf(dataset, index, facts);
+    if (labels && labels.length !== Math.min(count, MAX_ITEMS)) layer.notes.push(`${count.toLocaleString('en')} rows, ${labels.length.toLocaleString('en')} labels in ${facts.labels}`);
     layer.labels = drawn.map(({i}) => labels?.[i]);
   } catch (error) {
     layer.notes.push((error as Error).message);
@@ -85,18 +76,15 @@ async function loadLayer(dataset: Dataset, index: number, field: string): Promis
 }
 
 function guessFormat(value: unknown): string | undefined {
-  const width = rowsOf(value)?.[0]?.length;
+  const width = rowsOf(value, 1)?.[0]?.length;
   return width === undefined || width >= 4 ? 'xyxy' : width === 3 ? 'xyv' : 'xy';
 }
 
 /** The labels of boxes: of the field that `labels` names, with the names of its classes. */
-async function labelsOf(dataset: Dataset, index: number, facts: FieldFacts, layer: Layer): Promise<string[] | null> {
+async function labelsOf(dataset: Dataset, index: number, facts: FieldFacts): Promise<string[] | null> {
   const {labels: name} = facts;
   if (name === undefined) return null;
-  if (typeof name !== 'string' || !dataset.spec.has(name)) {
-    layer.notes.push(`labels: there is no field ${JSON.stringify(name)}`);
-    return null;
-  }
+  if (typeof name !== 'string' || !dataset.spec.has(name)) return null;  // As the panel of the field says.
   const value = await dataset.value(index, name, 0, MAX_ITEMS);
   const {classes = facts.classes} = dataset.facts(name);
   const values = Array.isArray(value) ? value.flatMap(item => item instanceof NdArray ? Array.from(item.data as ArrayLike<number>) : [item])

@@ -12,7 +12,7 @@ import {countText, shortText, timeText} from './format';
 import {DrawnImage, ImageRecord} from './image';
 import {useLoaded} from './load';
 import {SoundPanel} from './sound';
-import {MAX_ROWS, NumberTable, rowsOf} from './table';
+import {countRows, MAX_ROWS, NumberTable, rowsOf} from './table';
 import {Failure, seriesOf} from './thumbnail';
 import {Tokens, ValueView} from './value';
 
@@ -79,8 +79,8 @@ function AllItems(props: Props) {
   if (!values) return <div class="loading" />;
   const note = values.length < count ? <div class="faint">the first {values.length.toLocaleString('en')} of {countText(count, 'item')}</div> : null;
   // Boxes, and other short lists of rows that have no times.
-  const rows = times || !(values[0] instanceof NdArray) || values[0].shape[values[0].shape.length - 1] > 8 ? null : rowsOf(values);
-  if (rows && (typeof facts.over === 'string' || rows.length <= MAX_ROWS)) return <><NumberTable rows={rows} names={facts.names} />{note}</>;
+  const rows = times || !(values[0] instanceof NdArray) || values[0].shape[values[0].shape.length - 1] > 8 ? null : rowsOf(values, MAX_ROWS + 1);
+  if (rows && (typeof facts.over === 'string' || rows.length <= MAX_ROWS)) return <><NumberTable rows={rows} count={countRows(values)} names={facts.names} />{note}</>;
   if (series) return <><Curve series={series} times={times} names={dataset.facts(field).names} clock={clock} />{note}</>;
   const drawn = values[item] instanceof NdArray ? drawArray(values[item], facts.classes) : null;
   if (drawn) return <><DrawnImage drawn={drawn} facts={facts} note={values[item] instanceof NdArray ? values[item].dtype : ''} /><Place {...props} item={item} /></>;

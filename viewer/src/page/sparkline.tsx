@@ -25,6 +25,8 @@ export function Sparkline({series, height = 40}: Props) {
         let path = '', command = 'M';
         for (let i = 0; i < values.length; i += step) {
           const isGap = !Number.isFinite(values[i]);
+          // Also one among the values that are passed over.
+          for (let j = Math.max(0, i - step + 1); j < i; j++) if (!Number.isFinite(values[j])) command = 'M';
           if (!isGap) path += `${command}${(WIDTH * i / Math.max(1, values.length - 1)).toFixed(1)} ${y(values[i])}`;
           // A line to the same point, so that a value between two gaps is visible.
           if (!isGap && command === 'M') path += 'h0';

@@ -123,19 +123,25 @@ function SizeThumbnail({dataset, index, field}: Props) {
 
 function ValueThumbnail({dataset, index, field}: Props) {
   const type = dataset.type(field);
-  const loaded = useLoaded(async () => ({
-    value: await dataset.value(index, field, 0, MAX_ITEMS),
-    count: type.sequence ? await dataset.count(index, field) : 1,
-  }), [dataset, index, field], DELAY);
+  const loaded = useLoaded(async () => {
+    const location = ['array', 'tree', 'text'].includes(kindOf(type)) && !type.sequence ? await dataset.location(index, field) : null;
+    const size = location ? location.stop - location.start : 0;
+    return {
+      size,
+      value: size > MAX_THUMBNAIL_BYTES ? undefined : await dataset.value(index, field, 0, MAX_ITEMS),
+      count: type.sequence ? await dataset.count(index, field) : 1,
+    };
+  }, [dataset, index, field], DELAY);
   if (loaded.state === 'error') return <Failure error={loaded.error} />;
   if (loaded.state === 'loading') return <span class="line loading" />;
-  const {value, count} = loaded.value;
+  const {value, count, size} = loaded.value;
+  if (value === undefined) return <span class="line faint">{bytesText(size)}</span>;
   if (value === null && count === null || value === null && type.optional) return <Absent />;
   const facts = dataset.facts(field), label = type.sequence ? undefined : className(facts.classes, value);
   if (label !== undefined) return <span class="line"><b>{label}</b> <span class="faint">{String(value)}</span></span>;
   const image = value instanceof NdArray ? pictureOf(value, facts) : null;
   if (image) return <span class={pictureShape(type) ? 'thumb' : 'thumb low'} title={shortText(value)}><Canvas image={image} /></span>;
-  if (typeof value === 'string') return <span class="text">{value.slice(0, 400)}</span>;
+  if (typeof value === 'string') return <span class="text" dir="auto">{value.slice(0, 400)}</span>;
   const series = seriesOf(value);
   if (series) {
     const what = value instanceof NdArray ? shortText(value) : `${count} items`;
@@ -143,7 +149,7 @@ function ValueThumbnail({dataset, index, field}: Props) {
   }
   if (type.sequence && Array.isArray(value)) {
     const text = value.map(item => typeof item === 'string' ? item : shortText(item, 60)).join(' · ');
-    return <span class="text"><span class="faint">{count}:</span> {text.slice(0, 400)}</span>;
+    return <span class="text"><span class="faint">{count}:</span> <bdi>{text.slice(0, 400)}</bdi></span>;
   }
   return <span class={typeof value === 'number' || typeof value === 'bigint' ? 'line number' : 'text'}>
     {typeof value === 'number' ? exactText(value) : shortText(value)}</span>;

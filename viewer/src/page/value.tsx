@@ -8,11 +8,12 @@ import {drawArray, drawValues, isDrawn, rangeOf, sliceOf} from '../media/colors'
 import {Cloud, isCloud} from './cloud';
 import {Curve} from './curve';
 import type {FieldProps} from './datapoint';
-import {bytesText, exactText, shortText} from './format';
+import {bytesText, countText, exactText, shortText} from './format';
 import {DrawnImage} from './image';
 import {useLoaded} from './load';
 import {className} from './picture';
-import {NumberTable, rowsOf} from './table';
+import {Scroll} from './scroll';
+import {countRows, MAX_ROWS, NumberTable, rowsOf} from './table';
 import {Failure, seriesOf} from './thumbnail';
 
 const MAX_TEXT = 100_000;
@@ -36,10 +37,10 @@ export function ValuePanel({dataset, index, field}: FieldProps) {
 }
 
 export function ValueView({value, facts = {}}: {value: unknown; facts?: FieldFacts}) {
-  if (typeof value === 'string') return <pre>{value.slice(0, MAX_TEXT)}{value.length > MAX_TEXT && <span class="faint"> … {value.length.toLocaleString('en')} characters</span>}</pre>;
+  if (typeof value === 'string') return <Scroll as="pre" label="Text">{value.slice(0, MAX_TEXT)}{value.length > MAX_TEXT && <span class="faint"> … {value.length.toLocaleString('en')} characters</span>}</Scroll>;
   if (value instanceof NdArray) return <ArrayView array={value} facts={facts} />;
   if (value instanceof Uint8Array) return <Hex data={value} />;
-  return <div class="tree"><Tree value={value} open /></div>;
+  return <Scroll class="tree" label="Tree"><Tree value={value} open /></Scroll>;
 }
 
 function ArrayView({array, facts}: {array: NdArray; facts: FieldFacts}) {
@@ -66,8 +67,8 @@ function ArrayView({array, facts}: {array: NdArray; facts: FieldFacts}) {
 }
 
 function Numbers({array, names}: {array: NdArray; names?: unknown}) {
-  const rows = rowsOf(array);
-  return rows ? <NumberTable rows={rows} names={names} /> : <Tokens values={Array.from(array.data as ArrayLike<unknown>, value => typeof value === 'number' ? exactText(value) : value)} />;
+  const rows = rowsOf(array, MAX_ROWS);
+  return rows ? <NumberTable rows={rows} count={countRows(array)} names={names} /> : <Tokens values={Array.from(array.data as ArrayLike<unknown>, value => typeof value === 'number' ? exactText(value) : value)} />;
 }
 
 /** An array of three dimensions, a slice at a time, all in the same colours. */
@@ -95,12 +96,12 @@ function Slices({array, facts, note}: {array: NdArray; facts: FieldFacts; note: 
 /** Short values one after the other: words, tokens. */
 export function Tokens({values, current}: {values: unknown[]; current?: number}) {
   return (
-    <div class="tokens">
+    <Scroll class="tokens" label="Items">
       {values.slice(0, MAX_TOKENS).map((value, i) => (
-        <span key={i} class={i === current ? 'current' : ''} title={String(i)}>{typeof value === 'string' ? value.slice(0, 1000) : shortText(value, 1000)}</span>
+        <span key={i} class={i === current ? 'current' : ''} title={String(i)} dir="auto">{typeof value === 'string' ? value.slice(0, 1000) : shortText(value, 1000)}</span>
       ))}
       {values.length > MAX_TOKENS && <i class="faint">and {(values.length - MAX_TOKENS).toLocaleString('en')} more</i>}
-    </div>
+    </Scroll>
   );
 }
 
@@ -114,7 +115,7 @@ function Tree({name, value, open = false}: {name?: string; value: unknown; open?
   const entries = Array.isArray(value) ? value.map((item, i) => [String(i), item] as const) : Object.entries(value as object);
   return (
     <details open={open} onToggle={event => setShown(event.currentTarget.open)}>
-      <summary>{key}<span class="faint">{Array.isArray(value) ? `${entries.length} items` : `${entries.length} keys`}</span></summary>
+      <summary>{key}<span class="faint">{Array.isArray(value) ? countText(entries.length, 'item') : countText(entries.length, 'key')}</span></summary>
       {shown && <ul>
         {entries.slice(0, limit).map(([part, item]) => <li key={part}><Tree name={part} value={item} open={entries.length <= 8 && open} /></li>)}
         {entries.length > limit && <li><button onClick={() => setLimit(limit * 10)}>{entries.length - limit} more</button></li>}
@@ -131,7 +132,7 @@ function Hex({data}: {data: Uint8Array}) {
     lines.push(`${at.toString(16).padStart(6, '0')}  ${part.map(byte => byte.toString(16).padStart(2, '0')).join(' ').padEnd(48)} ${text}`);
   }
   return <>
-    <pre style={{fontFamily: 'monospace', fontSize: 11}}>{lines.join('\n')}</pre>
+    <Scroll as="pre" class="hex" label="Bytes">{lines.join('\n')}</Scroll>
     <div class="controls faint">{bytesText(data.length)}{data.length > MAX_BYTES && `, of which the first ${MAX_BYTES}`}</div>
   </>;
 }
