@@ -101,3 +101,14 @@ def test_the_exported_page_names_the_dataset(made, built, tmp_path, run):
         assert len(copied) == len(source)
         assert copied.spec == source.spec
     assert '--with-data needs --export' in run('view', made / 'episodes', '--with-data', code=2).stderr
+
+
+def test_an_exported_dataset_has_the_records_that_links_lead_to(made, built, tmp_path, run):
+    with bags.open(made / 'episodes', raw=True) as source:
+        bags.copy(source, tmp_path / 'here' / 'view', link=tuple(source.spec))
+        rows = len(source)
+    site = tmp_path / 'site'
+    run('view', tmp_path / 'here' / 'view', '--export', site, '--with-data', '--links', made)
+    assert not list(site.rglob('*.links'))
+    with bags.open(site / 'data' / 'view', raw=True) as copied:
+        assert len(list(copied)) == rows

@@ -36,7 +36,7 @@ const STATES: Record<string, [string, string, (page: Page) => Promise<unknown>]>
   arrays: ['drawn', 'view=datapoint', page => page.locator('[data-layer="boxes"]').waitFor()],
   values: ['formats', 'view=datapoint', page => page.locator('[data-field="array_complex"] td').first().waitFor()],
   texts: ['strange', 'view=datapoint', page => page.locator('[data-field="d"] .tree').waitFor()],
-  unfit: ['unfit', 'view=datapoint', page => page.locator('[data-layer="boxes"] rect').first().waitFor()],
+  unfit: ['unfit', 'view=datapoint&panels=title&panels=label&panels=mask&panels=curve&panels=joints&panels=words', page => page.getByText('names: 2 for 3 columns').waitFor()],
   facts: ['episode', 'view=fields', page => page.locator('.joints').first().waitFor()],
   'not-opened': ['nothing', '', page => page.getByText('Not opened').waitFor()],
   ask: ['', '', page => page.getByText('Look at a dataset').waitFor()],

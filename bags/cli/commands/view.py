@@ -75,9 +75,10 @@ def _export(path: str, folder: str, links: PermittedPaths, *, with_data: bool, j
     files = export_page(folder, data)
     size = sum(map(os.path.getsize, files))
     if with_data:
-        from bags.authoring.copy import copy
+        import bags
 
-        copy(path, os.path.join(folder, 'data', name), source_options={'links': links} if links else None)
+        with bags.open(path, raw=True, links=links) as dataset:
+            bags.copy(dataset, os.path.join(folder, 'data', name))
     answer(
         json,
         {'files': files, 'data': data},
