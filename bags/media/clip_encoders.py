@@ -26,6 +26,8 @@ from bags.formats.write_video import Codec, Frames
 
 TICKS_PER_SECOND = 1_000_000
 """Resolution of given times."""
+MATROSKA_TIME_BASE = Fraction(1, 1000)
+"""Resolution of times in Matroska and WebM, in seconds."""
 
 # x264 takes less than half the time of its default preset, and keeps 10 frames back, not 40: it encodes those
 # at the end of a clip, while the next frames wait.
@@ -89,10 +91,26 @@ def _encode_frames(
     has_times = first[1] is not None
     time_base = Fraction(1, TICKS_PER_SECOND) if has_times else 1 / fps
     timed = _with_ticks(first, frames)
+    is_mp4 = codec.format == 'mp4'
     for clip in cut_frames(timed, max(1, round(seconds / time_base)), round(1 / fps / time_base)):
         file = io.BytesIO()
-        write_video.write_frames(file, clip, codec.with_options(crf), fps, time_base, is_exact=True)
+        if not is_mp4:
+            clip = _in_units(clip, time_base / MATROSKA_TIME_BASE)
+        unit = time_base if is_mp4 else MATROSKA_TIME_BASE
+        write_video.write_frames(file, clip, codec.with_options(crf), fps, unit, is_exact=True)
         yield file.getvalue()
+
+
+def _in_units(clip: Iterator[tuple[Frames, int, int]], units: Fraction) -> Iterator[tuple[Frames, int, int]]:
+    """Yields frames with their starts and ends in other units, rounded; `units`: those of a tick.
+
+    Starts count from the first frame of all, so that the errors of clips do not add up.
+    """
+    end = 0
+    for frame, start, stop in clip:
+        begin = max(end, round(start * units))
+        end = max(begin + 1, round(stop * units))
+        yield frame, begin, end
 
 
 def _with_ticks(

@@ -200,6 +200,8 @@ def _demux(file: BinaryIO, name: str, media_type: str, stream_index: int | None,
             time_base = stream.time_base.numerator, stream.time_base.denominator
             length_size = nal_length_size(codec, stream.codec_context.extradata)
             skips = Skips(lambda: new_context(BorrowedFile(file), name, index, codec), media_type == 'audio')
+            is_matroska = name in ('Matroska', 'WebM') and len(container.streams) == 1
+            duration = container.duration if is_matroska else None
             if not has_side_data() and _has_side_data(stream, name, may_change):
                 shift = -1
             for packet in container.demux(stream):
@@ -257,6 +259,8 @@ def _demux(file: BinaryIO, name: str, media_type: str, stream_index: int | None,
     if is_packed and shift == -1:
         raise ValueError(f'the B-frames of MPEG-4 are packed, and the {name} does not store packets whole')
     table, b_frames = _table(rows, codec, shift or 0, time_base, truncation)
+    if duration is not None and not truncation:
+        _round_last_duration(table, duration)
     if (
         is_packed
         or are_decoding_times(table.times, b_frames & table.shown)
@@ -309,6 +313,23 @@ def _table(
         skips=np.array(skips, np.int64),
     )
     return table, np.array(b_frames, bool)
+
+
+def _round_last_duration(table: PacketTable, duration: int) -> None:
+    """Corrects the duration of the last packet of a Matroska file with one stream by a tick.
+
+    libavformat stores it only if it is not the default duration, rounded up or down, and rounds that down: of
+    each clip of two seconds at 60 fps, a millisecond would be lost.
+
+    Args:
+        table: The packets.
+        duration: That of the file, in microseconds.
+    """
+    numerator, denominator = table.time_base
+    last = int(np.argmax(table.times))
+    found = round(duration * denominator / (numerator * 1_000_000)) - int(table.times[last])
+    if abs(found - int(table.durations[last])) == 1 and found > 0:
+        table.durations[last] = found
 
 
 def _has_side_data(stream: Any, name: str, may_change: bool) -> bool:
