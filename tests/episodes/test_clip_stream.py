@@ -18,6 +18,7 @@ import pytest
 
 import bags
 from bags.episodes import queued
+from bags.episodes.clip_stream import CopyMemory
 from bags.formats.audio import decode_opus
 from bags.media.clip_encoders import MKV
 
@@ -130,6 +131,24 @@ def test_milliseconds_of_clips_do_not_add_up(word, fps, tmp_path):
     _, seen, duration = frames_of(tmp_path / 'x')
     assert np.abs(seen - np.arange(90) / fps).max() < 0.00051
     assert duration == pytest.approx(90 / fps, abs=0.00051)
+
+
+def test_copies_of_frames_use_memory_again():
+    memory, frames = CopyMemory(), [frame(number, (300, 400)) for number in range(9)]
+    copies = [memory.copy(each) for each in frames]
+    addresses = {each.ctypes.data for each in copies}
+    part, column = copies[3][10:20], copies[4][:, 0, 1]
+    del copies[3:5]
+    later = [memory.copy(each) for each in frames[5:]]  # Both parts are still in use.
+    assert (part == frames[3][10:20]).all()
+    assert (column == frames[4][:, 0, 1]).all()
+    assert all((one == other).all() for one, other in zip(later, frames[5:], strict=True))
+    assert not addresses & {each.ctypes.data for each in later}
+    del copies, part, column
+    again = [memory.copy(each[::-1]) for each in frames]
+    assert {each.ctypes.data for each in again} == addresses
+    assert all((one == other[::-1]).all() for one, other in zip(again, frames, strict=True))
+    assert memory.copy(np.zeros((70, 500, 4), '>i2')).dtype == '>i2'
 
 
 def test_clips_of_opus_have_no_gaps(tmp_path):
