@@ -67,7 +67,8 @@ class QueuedEpisode(Episode):
         self._encoding: dict[str, threading.Thread] = {}
         """The threads that encode clips, by field."""
         self._queue: deque[Call] = deque([begin])
-        self._queued_bytes = sum(map(_size, begin))
+        self._queued_bytes = self._record_bytes = sum(map(_size, begin))
+        """Bytes of all that waits, and of records that wait to be written."""
         self._flushes_asked = self._flushes_done = 0
         self._has_ended = False
         """Whether the thread ends after it has written the queue."""
@@ -182,12 +183,18 @@ class QueuedEpisode(Episode):
                 self._streams[name].check(item, self._appended[name])
             for name, item in (items or {}).items():
                 self._add(name, item)
-            self._queue.append(call)
+            if call:
+                self._queue_records(call)
             for name, _ in call:
                 self._appended[name] += 1
-            self._queued_bytes += sum(map(_size, call))
-            if self._queued_bytes >= MAX_QUEUED_BYTES // 4:
+            if self._is_due():
                 self._changed.notify_all()
+
+    def _queue_records(self, call: Call) -> None:
+        size = sum(map(_size, call))
+        self._queue.append(call)
+        self._queued_bytes += size
+        self._record_bytes += size
 
     def _is_full(self) -> bool:
         return self._queued_bytes >= MAX_QUEUED_BYTES and self._error is None
@@ -224,8 +231,7 @@ class QueuedEpisode(Episode):
         try:
             for record in stream.encode(self._take(stream), self._options.clip_seconds):
                 with self._changed:
-                    self._queue.append([(stream.name, record)])
-                    self._queued_bytes += _size((stream.name, record))
+                    self._queue_records([(stream.name, record)])
         except _Stopped:
             pass
         except BaseException as exc:
@@ -269,10 +275,10 @@ class QueuedEpisode(Episode):
                 with self._changed:
                     self._changed.wait_for(self._is_due, self._interval)
                     queue, self._queue = self._queue, deque()
+                    size, self._record_bytes = self._record_bytes, 0
                     is_last = self._has_ended and not self._encoding
                     asked = self._flushes_asked
                     self._changed.notify_all()
-                size = sum(_size(entry) for call in queue for entry in call)
                 while queue:
                     self._bags.write(queue.popleft())
                 self._bags.flush()
@@ -294,7 +300,7 @@ class QueuedEpisode(Episode):
                 self._changed.notify_all()
 
     def _is_due(self) -> bool:
-        is_full = bool(self._queue) and self._queued_bytes >= MAX_QUEUED_BYTES // 4
+        is_full = self._record_bytes >= MAX_QUEUED_BYTES // 4
         has_ended = self._has_ended and not self._encoding
         return has_ended or is_full or self._flushes_asked > self._flushes_done
 
