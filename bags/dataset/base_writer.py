@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
 from bags.bag.temporary_files import remove_leftovers, remove_tree, temporary_path
-from bags.dataset.encoder import Encoder, close_files, encode_call
+from bags.dataset.encoder import Encoder, check_mapping, close_files, encode_call
 from bags.dataset.episode import Call, Episode, EpisodeOptions
 from bags.dataset.field_writer import field_compressions
 from bags.dataset.json_files import write_json
@@ -175,7 +175,9 @@ class BaseWriter(ABC):
         options = EpisodeOptions(
             positive_seconds('flush', flush), positive_seconds('clip_seconds', clip_seconds), when_full
         )
-        call = encode_call(self.types, self.encode_item, values or {}, None)
+        values = {} if values is None else values
+        check_mapping('values', values)
+        call = encode_call(self.types, self.encode_item, values, None)
         try:
             return self.begin_episode(call, options, 0)
         except BaseException:

@@ -83,10 +83,7 @@ class Encoder:
         return _encode(field, self._types[field], self._functions[field], value, item)
 
     def _check_keys(self, datapoint: Any) -> None:
-        if not isinstance(datapoint, Mapping):
-            raise TypeError(
-                f'datapoint: expected a mapping of fields to values, got {type(datapoint).__name__}'
-            )
+        check_mapping('datapoint', datapoint)
         for name in datapoint:
             if name not in self._types:
                 raise EncodeError(str(name), '', not_in_spec(name, self._types))
@@ -94,6 +91,12 @@ class Encoder:
             if name not in datapoint and not field_type.optional:
                 names = ', '.join(map(repr, datapoint))
                 raise EncodeError(name, field_type.text, f'the value is missing; the datapoint has {names}')
+
+
+def check_mapping(name: str, value: Any) -> None:
+    """Raises TypeError for values that are not in a mapping."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f'{name}: expected a mapping of fields to values, got {type(value).__name__}')
 
 
 def _encode(

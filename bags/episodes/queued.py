@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from queue import Full
 from typing import Any
 
-from bags.dataset.encoder import Encoder, close_files, encode_call
+from bags.dataset.encoder import Encoder, check_mapping, close_files, encode_call
 from bags.dataset.episode import Call, Episode, EpisodeOptions
 from bags.dataset.metadata import Metadata
 from bags.episodes.clip_stream import POLL_SECONDS, ClipItem, ClipStream, open_streams
@@ -86,6 +86,7 @@ class QueuedEpisode(Episode):
         self._thread.start()
 
     def append(self, items: Mapping[str, Any]) -> None:
+        check_mapping('items', items)
         streams = self._streams
         taken = {name for name, value in items.items() if name in streams and streams[name].takes(value)}
         for name in items.keys() & streams.keys() - taken:
@@ -94,6 +95,7 @@ class QueuedEpisode(Episode):
         self._put(call, {name: streams[name].item_of(items) for name in taken})
 
     def set(self, values: Mapping[str, Any]) -> None:
+        check_mapping('values', values)
         self._put(self._encode(values, are_items=False))
         self._set_fields |= {name for name, value in values.items() if value is not None}
 

@@ -124,12 +124,18 @@ def test_errors_that_leave_the_episode_usable(tmp_path):
         ]:
             with pytest.raises(bags.EncodeError, match=message):
                 writer.begin(wrong)
+        with pytest.raises(TypeError, match='values: expected a mapping of fields to values, got list'):
+            writer.begin([1])
         assert len(writer) == 0
         with writer.begin() as episode:
             episode.append({'state': state(0), 'time': 0.0})
             message = r"field 'time' of type float\(8\)\[\], item 1: TypeError"
             with pytest.raises(bags.EncodeError, match=message):
                 episode.append({'state': state(1), 'time': 'late'})
+            with pytest.raises(TypeError, match='items: expected a mapping of fields to values, got list'):
+                episode.append([state(1)])
+            with pytest.raises(TypeError, match='values: expected a mapping of fields to values, got str'):
+                episode.set('task')
             with pytest.raises(bags.EncodeError, match=r"field 'task' .* is no sequence"):
                 episode.append({'task': 'no'})
             with pytest.raises(bags.EncodeError, match=r"field 'task' .* is not set"):
