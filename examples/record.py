@@ -2,7 +2,8 @@
 
 A camera, the joints of an arm and a microphone deliver items at rates of their own. Frames and sound are
 encoded in the background, as clips of MP4 and FLAC. A second process follows the dataset while it grows.
-Run it with `python examples/record.py [FOLDER]`.
+Run it with `python examples/record.py [FOLDER [CAMERA]]`. The camera is a device, such as `/dev/video0`, or a
+video; without it, frames are synthetic.
 """
 
 import multiprocessing
@@ -43,6 +44,17 @@ def frame(now: float) -> np.ndarray:
     return np.stack([x * 2, y * 3, np.full_like(x, int(now * 100) % 256)], axis=-1).astype(np.uint8)
 
 
+def open_camera(camera: str | None) -> Callable[[float], np.ndarray]:
+    """Returns a function that returns the next frame of a camera: uint8 (height, width, 3)."""
+    if camera is None:
+        return frame
+    import av
+
+    container = av.open(camera, format='v4l2' if camera.startswith('/dev/') else None)
+    frames = container.decode(video=0)
+    return lambda _: next(frames).to_ndarray(format='rgb24')
+
+
 def joints(now: float) -> np.ndarray:
     """Returns the angles of six joints: float32 (6,)."""
     return np.sin(now * np.arange(1, 7), dtype=np.float32)
@@ -53,31 +65,32 @@ def sound(now: float) -> np.ndarray:
     return (8000 * np.sin(2 * np.pi * 440 * (now + np.arange(800) / 16_000))).astype(np.int16)
 
 
-STREAMS: dict[str, tuple[float, Callable[[float], Any]]] = {
-    'camera': (25, frame),
-    'joints': (100, joints),
-    'sound': (20, sound),
-}
+RATES = {'camera': 25, 'joints': 100, 'sound': 20}
+"""Items a second, by stream. A camera that is slower is waited for."""
 
 
-def deliver(episode: Any, name: str, stop: threading.Event) -> None:
+def deliver(episode: Any, name: str, read: Callable[[float], Any], stop: threading.Event) -> None:
     """Appends items of a stream to an episode at the rate of the stream."""
-    rate, read = STREAMS[name]
+    rate = RATES[name]
     begin = time.monotonic()
     for number in range(int(60 * rate)):
         if stop.wait(max(0.0, begin + number / rate - time.monotonic())):
             break
-        now = number / rate
+        now = number / rate if name == 'sound' else time.monotonic() - begin
         episode.append({name: read(now)} if name == 'sound' else {name: read(now), f'{name}_time': now})
 
 
-def record(folder: Path, takes: int, seconds: float) -> None:
+def record(folder: Path, takes: int, seconds: float, camera: str | None) -> None:
     """Records takes; the second one is discarded."""
     with bags.ShardedDatasetWriter(folder, SPEC, metadata=FACTS, resume=True) as writer:
         for take in range(takes):
             with writer.begin({'task': f'take {take}'}, flush=0.2, clip_seconds=CLIP_SECONDS) as episode:
                 stop = threading.Event()
-                streams = [threading.Thread(target=deliver, args=(episode, name, stop)) for name in STREAMS]
+                reads = {'camera': open_camera(camera), 'joints': joints, 'sound': sound}
+                streams = [
+                    threading.Thread(target=deliver, args=(episode, name, read, stop))
+                    for name, read in reads.items()
+                ]
                 for stream in streams:
                     stream.start()
                 time.sleep(seconds)
@@ -91,32 +104,47 @@ def record(folder: Path, takes: int, seconds: float) -> None:
 
 
 def follow(folder: Path, count: int) -> None:
-    """Prints each datapoint of a growing dataset as soon as it is committed, until there are `count`."""
+    """Shows each datapoint of a growing dataset as soon as it is committed, until there are `count`."""
+    reader = None
+    while reader is None:
+        try:
+            reader = bags.open(folder)
+        except FileNotFoundError:
+            time.sleep(0.05)  # The writer has not created it yet.
     shown = 0
     while shown < count:
-        try:
-            with bags.open(folder) as reader:
-                while shown < len(reader):
-                    row = reader[shown, ('task', 'joints')]
-                    print(f'followed: {row["task"]}', flush=True)
-                    shown += 1
-        except FileNotFoundError:
-            pass  # The writer has not created it yet.
-        time.sleep(0.05)
+        if shown < len(reader):
+            print(f'followed: {describe(reader, shown)}', flush=True)
+            shown += 1
+        else:
+            time.sleep(0.05)
+            reader = reader.reopen()
 
 
-def main(folder: Path) -> None:
+def describe(reader: Any, index: int) -> str:
+    """Returns a line about an episode. One whose streams do not fit together raises an error."""
+    row = reader[index, ('task', 'camera_time', 'joints', 'joints_time')]
+    video = bags.ClipSequence(reader, index, 'camera')
+    heard = bags.AudioSequence(reader, index, 'sound').duration
+    if not (len(video) == len(row['camera_time']) > 0 and len(row['joints']) == len(row['joints_time']) > 0):
+        raise AssertionError(f'{row["task"]}: expected a time for each frame, and for all joints')
+    height, width = video[-1].shape[:2]
+    frames, moves = f'{len(video)} frames of {height} x {width}', len(row['joints'])
+    return f'{row["task"]}: {frames}, joints {moves} times, {heard:.1f} s of sound'
+
+
+def main(folder: Path, camera: str | None = None) -> None:
     """Records, is killed, recovers, and prints what is there."""
     shutil.rmtree(folder, ignore_errors=True)
     processes = multiprocessing.get_context('spawn')
     follower = processes.Process(target=follow, args=(folder, TAKES - 1))
     follower.start()
-    record(folder, TAKES, SECONDS)
+    record(folder, TAKES, SECONDS, camera)
     follower.join()
-    recorder = processes.Process(target=record, args=(folder, 1, 60.0))
+    recorder = processes.Process(target=record, args=(folder, 1, 60.0, camera))
     recorder.start()
-    while not list(folder.rglob('limits.*')):
-        time.sleep(0.05)  # Limits are beside bags that are being written.
+    while not any(path.stat().st_size for path in folder.rglob('limits.camera.bag')):
+        time.sleep(0.05)  # Limits are beside bags that are being written: there is no clip yet.
     time.sleep(2 * SECONDS)
     recorder.kill()
     recorder.join()
@@ -124,18 +152,8 @@ def main(folder: Path) -> None:
     print(f'recovered: datapoint {shard.partial} of the last shard is what was written before the kill')
     with bags.open(folder) as dataset:
         for index in range(len(dataset)):
-            frames = len(bags.ClipSequence(dataset, index, 'camera'))
-            sound = bags.AudioSequence(dataset, index, 'sound')
-            counts = {
-                name: len(dataset[index, name][name]) for name in ('camera_time', 'joints', 'joints_time')
-            }
-            are_whole = counts['camera_time'] == frames > 0 and counts['joints'] == counts['joints_time'] > 0
-            task = dataset[index, 'task']['task']
-            print(
-                f'{task}: {", ".join(f"{name} at {rate} Hz" for name, (rate, _) in STREAMS.items())}'
-                f'{"" if are_whole and sound.duration > 0 else ", damaged"}'
-            )
+            print(describe(dataset, index))
 
 
 if __name__ == '__main__':
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else 'recorded'))
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else 'recorded'), sys.argv[2] if len(sys.argv) > 2 else None)

@@ -67,15 +67,19 @@ def test_episodes(tmp_path):
 @pytest.mark.slow
 def test_record(tmp_path):
     pytest.importorskip('PIL')
-    rates = 'camera at 25 Hz, joints at 100 Hz, sound at 20 Hz'
-    assert run('record.py', tmp_path).splitlines() == [
-        'followed: take 0',
-        'followed: take 2',
-        'recovered: datapoint 0 of the last shard is what was written before the kill',
-        f'take 0: {rates}',
-        f'take 2: {rates}',
-        f'take 0: {rates}',
-    ]
+    camera = DATA / 'bunny.mp4'
+    for arguments, size in (((), '72 x 96'), ((camera,), '360 x 640')):
+        streams = rf': [1-9]\d* frames of {size}, joints [1-9]\d* times, \d\.\d s of sound'
+        expected = [
+            f'followed: take 0{streams}',
+            f'followed: take 2{streams}',
+            'recovered: datapoint 0 of the last shard is what was written before the kill',
+            f'take 0{streams}',
+            f'take 2{streams}',
+            f'take 0{streams}',
+        ]
+        printed = run('record.py', tmp_path, 'recorded', *arguments)
+        assert re.fullmatch('\n'.join(expected) + '\n', printed), printed
 
 
 def test_clean(tmp_path):
