@@ -11,7 +11,7 @@ from benchmarks.peers import PEERS, is_installed
 
 PARTS = (
     'records', 'cold', 'datasets', 'loading', 'windows', 'planning', 'scale', 'remote', 'video', 'imports',
-    'durability', 'links', 'adopt', 'mixtures',
+    'durability', 'links', 'adopt', 'recording', 'mixtures',
 )  # fmt: skip
 
 
@@ -80,6 +80,10 @@ def main() -> None:
             from benchmarks import adopt  # Imports bags and Pillow.
 
             adopt.main(output, quick=options.quick)
+        elif part == 'recording':
+            from benchmarks import recording  # Needs no peer.
+
+            recording.main(output, quick=options.quick)
         else:
             module = {'datasets': datasets, 'loading': loading, 'scale': scale, 'remote': remote}[part]
             module.main(output, quick=options.quick)

@@ -103,6 +103,9 @@ ADOPT_PEERS = {
 }
 """The names of the candidates beside those that are adopted."""
 WINDOW_COLUMNS = {'bags': 'bags', 'a read of each window by hand': 'by hand'}
+RECORDING_COLUMNS = (
+    'p50', 'p99', 'over 2 ms', 'a copy: p50', 'p99', 'over 2 ms', 'late', 'MB',
+)  # fmt: skip
 WINDOW_ROWS = ('array(uint8,256,256,3)[]', 'jpeg[]', 'video(30)')
 VIDEO_ROWS = (
     'opening, and 16 frames',
@@ -225,6 +228,19 @@ def adopt(result: Result) -> list[str]:
     return markdown(ADOPT_COLUMNS, rows)
 
 
+def recording(result: Result) -> list[str]:
+    rows = {}
+    for title, found in result['tables'].items():
+        append, copied = found['cells']['append'], found['cells']['copy']
+        shares = [f'{each["over 2 ms"]:.1f}%' for each in (append, copied)]
+        rows[title] = [
+            *(f'{append[key]:.2f}' for key in ('median', 'p99')), shares[0],
+            *(f'{copied[key]:.2f}' for key in ('median', 'p99')), shares[1],
+            f'{append["late"]:,}', f'{append["MB"]:,}',
+        ]  # fmt: skip
+    return markdown(RECORDING_COLUMNS, rows)
+
+
 def windows(result: Result) -> list[str]:
     columns = WINDOW_COLUMNS.values()
     return markdown(WINDOW_COLUMNS, {
@@ -249,6 +265,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], list[str]]]] = {
     'durability': ('durability', durability),
     'links': ('links', links),
     'adopt': ('adopt', adopt),
+    'recording': ('recording', recording),
 }
 """By the name of a section of the documents: the file of results, and what makes its lines."""
 
