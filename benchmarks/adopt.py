@@ -1,6 +1,6 @@
 """Photos, WebDataset tars and a LeRobot dataset, adopted as links, beside their peers; `--only adopt`.
 
-`python -m benchmarks.adopt photos 1000000` or `tars 1000` measures adopting as many, once.
+`python -m benchmarks.adopt photos 1000000`, `tars 1000` or `episodes 60` measures adopting as many, once.
 """
 
 from __future__ import annotations
@@ -216,8 +216,12 @@ def write_tars(path: Path, count: int) -> None:
 
 
 def measure(source: str, number: int) -> None:
-    """Adopts files in the folder of the benchmarks, or tars 20 ms away; prints what that costs."""
+    """Adopts files or episodes of the benchmarks, or tars 20 ms away; prints what that costs."""
     index = data.scratch(f'adopt-{source}')
+    if source == 'episodes':
+        folder = data.cached(f'adopt-lerobot-{number}', lambda path: write_lerobot(path, number, FRAMES))
+        print_cost(number, index, lambda: adopt(folder, index))
+        return
     if source == 'photos':
         folder = data.cached(f'adopt-photos-{number}', lambda path: write_photos(path, number))
         print_cost(number, index, lambda: adopt(folder, index, layout='stems'))
@@ -245,7 +249,7 @@ def print_cost(total: int, index: Path, run: Callable[[], object]) -> None:
 
 if __name__ == '__main__':
     parser = argparse.ArgumentParser(description=measure.__doc__)
-    parser.add_argument('source', choices=('photos', 'tars'))
+    parser.add_argument('source', choices=('photos', 'tars', 'episodes'))
     parser.add_argument('number', type=int)
     arguments = parser.parse_args()
     measure(arguments.source, arguments.number)

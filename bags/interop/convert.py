@@ -228,7 +228,9 @@ def convert(
                 writer.replacement.expect_outside(folder)
     parents = linked_folders(source.opener.folders)
     if parents:
-        notes.append(f'the linked files stay where they are: readers permit them by links={parents!r:.400}')
+        some = list_some(sorted(names[name] for name in source.linked))
+        where = f'the linked files stay where they are: readers permit them by links={parents!r:.400}'
+        notes.append(f'fields of links: {some}; {where}')
     return Written(
         len(writer), writer.shards, writer.size, writer.spec, skipped, [*source.notes, *notes], parents
     )
