@@ -209,18 +209,19 @@ class FolderSource(FileSource):
         return read(file, word)
 
     def linkable(self) -> dict[str, float | str]:
-        names = [
-            name
-            for _, found in self._groups
-            for file in found.values()
-            for name in (file if isinstance(file, list) else [file])
-        ]
-        compressed = [name for name in names if name in self._files.compressed]
-        if compressed:
-            count, some = len(compressed), list_some(compressed, 1)
-            self.notes.append(f'{self.root}: {count:,} compressed files are copied: {some}')
-        if 0 < len(names) == len(compressed):
-            return dict.fromkeys(self.spec, 'all files of zips are compressed: `zip -0` stores them')
+        if self._files.compressed:
+            names = [
+                name
+                for _, found in self._groups
+                for file in found.values()
+                for name in (file if isinstance(file, list) else [file])
+            ]
+            compressed = [name for name in names if name in self._files.compressed]
+            if compressed:
+                count, some = len(compressed), list_some(compressed, 1)
+                self.notes.append(f'{self.root}: {count:,} compressed files are copied: {some}')
+            if len(names) == len(compressed):
+                return dict.fromkeys(self.spec, 'all files of zips are compressed: `zip -0` stores them')
         return super().linkable()
 
     def sizes(self, entry: Entry) -> dict[str, int]:
