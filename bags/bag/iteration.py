@@ -8,6 +8,8 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from bags.bag.shards import Indices, Shards, global_indices
 from bags.errors import BagsError
 from bags.indexing import as_indices, check_index
@@ -116,6 +118,8 @@ def _read_ahead(
 
 
 def _checked(index: Any, count: int) -> int:
+    if isinstance(index, np.bool_):  # Older versions of NumPy take it for an index.
+        raise TypeError('index: expected an integer, got bool')
     if abs(operator.index(index)) > MAX_INDEX:
         raise IndexOverflow(f'index {index} out of range [{-count}, {count})')
     return check_index(index, count)
