@@ -220,6 +220,7 @@ def test_cat(work, run):
         (['export', 'photos', 'x'], 'no dataset here: expected spec.json, or shard folders 000000'),
         (['export', 'episodes', 'photos'], 'something is there already; choose another place'),
         (['import', 'nowhere', 'x'], 'no such file or folder'),
+        (['import', 'nowhere'], 'nowhere: no such file or folder'),
         (['info', 'nowhere'], 'nowhere: no such dataset or bag'),
         (['info', '.'], 'such as texts.bagz'),
         (['show', 'episodes', '--rows', '20'], 'no datapoint 20: there are 20'),
@@ -530,6 +531,7 @@ def test_files_are_adopted(run, tmp_path):
         ('statistics a --samples 0', 'statistics: --samples: expected at least 1 (bags statistics -h)'),
         ('statistics a --samples x', 'statistics: --samples: expected an integer (bags statistics -h)'),
         ('nothing', 'no command nothing (bags -h)'),
+        ('inf', 'no command inf; did you mean info? (bags -h)'),
     ],
 )
 def test_a_wrong_command_line_is_an_error_of_one_line(line, message, run):

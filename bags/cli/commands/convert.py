@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from pathlib import Path as LocalPath
 from typing import Annotated, Any, Literal
 
 import typer
@@ -103,6 +105,8 @@ def import_(
 
     *sources, target = source if len(source) > 1 or not dry_run else [*source, '']
     if not sources:
+        if '://' not in target and not LocalPath(target).exists():
+            raise FileNotFoundError(errno.ENOENT, 'No such file or folder', target)
         raise UsageError('expected a source and then the dataset to create, got one path')
     types: dict[str, str | None] = {}
     for change in spec or ():
