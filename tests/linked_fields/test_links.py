@@ -335,7 +335,7 @@ def test_a_file_that_differs_raises_for_its_rows_only(raw, change, found):
         assert reader[3]['x'] == (raw / 'all').read_bytes()
         assert reader.batch([2, 3])['x'][0] == b'own'
     damage = bags.verify(raw / 'data', links=raw)
-    assert [(each.field, each.record) for each in damage] == [('x', 0), ('x', 1)]
+    assert [(each.field, each.record, each.count) for each in damage] == [('x', 0, 2)]
 
 
 def test_a_file_that_is_cut_while_it_is_open(raw):
