@@ -16,7 +16,7 @@ from bags.interop.extensions import KEY
 from bags.interop.files import Entry, FileSource
 from bags.interop.folders import FolderSource
 from bags.interop.imported import BATCH, Comparison, as_named_in_source
-from bags.interop.source import Damaged, Source, list_some
+from bags.interop.source import DamagedEntries, Source, list_some
 from bags.links.comparison import LinkComparison
 from bags.links.records import LinkedRecords
 from bags.storage import store_for
@@ -239,7 +239,7 @@ def check_first(
         if change := comparison.check_files(source.linked, source.opener):
             raise ValueError(f'{change}; {CHANGED}')
         entry = next(source.entries(position))
-        values = {} if isinstance(entry, Damaged) else source.load(entry)
+        values = {} if isinstance(entry, DamagedEntries) else source.load(entry)
         for field in source.linked:
             if not comparison.agree(len(dataset) - 1, field, values.get(field)):
                 where = f'datapoint {len(dataset) - 1:,} of the dataset, field {field!r}'

@@ -26,7 +26,7 @@ from bags.formats.arrays import type_text
 from bags.formats.scalars import MAX_VALUE_SIZE, check_value_size
 from bags.formats.signatures import HEAD_BYTES, identify
 from bags.interop.extensions import KEY
-from bags.interop.source import Collecting, Source, list_paths, name_fields
+from bags.interop.source import Source, collect_errors, list_paths, name_fields
 
 BLOCK_BYTES = 1 << 24
 """Bytes of an array that are read at a time, if its rows are items."""
@@ -80,7 +80,7 @@ class ArraySource(Source):
         unreadable: set[str] = set()
         for record in records:
             shown: dict[str, tuple[str, Shape]] | None = None
-            with Collecting(self.damaged), self._arrays_of(record) as arrays:
+            with collect_errors(self.damaged), self._arrays_of(record) as arrays:
                 seen: dict[str, tuple[str, Shape]] = {}
                 for name, array in arrays.items():
                     field = name_fields([name], [])[name]

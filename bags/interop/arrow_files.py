@@ -17,7 +17,7 @@ from bags.indexing import chunk_length
 from bags.interop.formats import FORMATS
 from bags.interop.ignored_files import matches
 from bags.interop.parquet_footer import RowGroup, read_row_groups
-from bags.interop.source import Collecting, check_claim, find_filesystem, reading
+from bags.interop.source import as_source_errors, check_claim, collect_errors, find_filesystem
 from bags.interop.text_tables import MAX_BYTES, TextTable
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def open_table(path: str, storage_options: Mapping[str, Any], *, to_scan: bool =
     """
     pa = import_pyarrow()
     is_text = matches(path.rpartition('/')[2], TEXTS)
-    with reading(path, 'CSV or JSONL' if is_text else 'Parquet or Arrow'):
+    with as_source_errors(path, 'CSV or JSONL' if is_text else 'Parquet or Arrow'):
         fs, inside = find_filesystem(path, storage_options)
         if is_text:
             compression = 'gzip' if path.lower().endswith('.gz') else None
@@ -151,7 +151,10 @@ class _Arrow:
         for number in itertools.count() if self._is_stream else range(self._reader.num_record_batches):
             found = len(damaged)
             after = ' and those after it' * self._is_stream
-            with Collecting(damaged), reading(f'{self._path}, record batch {number}{after}', 'Arrow'):
+            with (
+                collect_errors(damaged),
+                as_source_errors(f'{self._path}, record batch {number}{after}', 'Arrow'),
+            ):
                 try:
                     batch = self._batch(number)  # From a mapped file, this reads only the sizes.
                 except StopIteration:

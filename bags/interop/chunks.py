@@ -26,7 +26,7 @@ from bags.indexing import Int64s
 from bags.interop.compressed import CODECS, Decompressed
 from bags.interop.files import checked_link, checked_value, is_stored_as_is
 from bags.interop.records import Record, RecordSource, array_from, open_file, size_of
-from bags.interop.source import Damaged, check_claim, list_some, name_fields, reading
+from bags.interop.source import DamagedEntries, as_source_errors, check_claim, list_some, name_fields
 from bags.links.link import Link
 from bags.links.sources import LinkOpener, OpenedLink
 
@@ -105,7 +105,9 @@ class ChunkSource(RecordSource):
         self.spec = {field: column.type for field, column in self._columns}
         self.notes += [f'field {field!r}{column.note}' for field, column in self._columns if column.note]
 
-    def _read_chunk(self, path: str, chunk: Chunk, start: int) -> Iterator[bytes | OpenedLink | Damaged]:
+    def _read_chunk(
+        self, path: str, chunk: Chunk, start: int
+    ) -> Iterator[bytes | OpenedLink | DamagedEntries]:
         if self.linked and not chunk.codec:
             return _link_samples(path, chunk, start, self.opener)
         return _read_chunk(path, chunk, start, self._storage_options)
@@ -151,7 +153,7 @@ class ChunkSource(RecordSource):
 
 def _link_samples(path: str, chunk: Chunk, start: int, opener: LinkOpener) -> Iterator[OpenedLink]:
     """Yields links to the samples of a chunk that is not compressed; its digests are not compared."""
-    with reading(path, 'chunk'):
+    with as_source_errors(path, 'chunk'):
         whole = opener.open(Link(path))
         if chunk.size not in (None, len(whole)):
             raise ValueError(f'expected {chunk.size} bytes, got {len(whole)}')
@@ -180,10 +182,10 @@ def _ends(data: bytes, count: int, size: int) -> Int64s:
 
 def _read_chunk(
     path: str, chunk: Chunk, start: int, storage_options: Mapping[str, Any] | None
-) -> Iterator[bytes | Damaged]:
+) -> Iterator[bytes | DamagedEntries]:
     """Yields the samples of a chunk from `start` on; a chunk compressed as a whole is read into memory."""
     count, codec, level = chunk.length, chunk.codec.partition(':')[0], chunk.level
-    with reading(path, 'chunk'), open_file(path, storage_options) as stored:
+    with as_source_errors(path, 'chunk'), open_file(path, storage_options) as stored:
         if codec and codec not in CODECS:
             raise ValueError(f'expected compression {", ".join(CODECS)}, or none, got {codec!r}')
         _check_hashes(stored, chunk.hashes)
@@ -199,10 +201,10 @@ def _read_chunk(
         for number, size in enumerate(np.diff(ends)[start:].tolist(), start):
             data = file.read(size)
             try:
-                with reading(f'{path}, record {number}', codec):
+                with as_source_errors(f'{path}, record {number}', codec):
                     yield _inflated(io.BytesIO(data), codec) if level == 'sample' else data
             except SourceError as exc:
-                yield Damaged(exc)
+                yield DamagedEntries(exc)
 
 
 def _check_hashes(file: BinaryIO, hashes: Sequence[tuple[str, str]]) -> None:
@@ -226,7 +228,7 @@ def _check_hashes(file: BinaryIO, hashes: Sequence[tuple[str, str]]) -> None:
 
 def _read_frames(
     path: str, file: Any, size: int, count: int, start: int, codec: str
-) -> Iterator[bytes | Damaged]:
+) -> Iterator[bytes | DamagedEntries]:
     """Yields the samples of a LitData chunk that is compressed in frames of one or several samples.
 
     The chunk begins with the numbers of samples and of frames. The offsets of samples and their end follow,
@@ -249,7 +251,7 @@ def _read_frames(
             continue
         ends = (offsets[start : stop + 1] - offsets[first]).tolist()
         try:
-            with reading(f'{path}, records {start} to {stop - 1}', codec):
+            with as_source_errors(f'{path}, records {start} to {stop - 1}', codec):
                 if offset + stored > size:
                     raise ValueError(f'expected {stored} bytes at {offset}, got a file of {size}')
                 file.seek(offset)
@@ -257,7 +259,7 @@ def _read_frames(
                 if len(data) != offsets[stop] - offsets[first] or ends != sorted(ends):
                     raise ValueError(f'expected other offsets in {len(data)} bytes')
         except SourceError as exc:
-            yield Damaged(exc, stop - start)
+            yield DamagedEntries(exc, stop - start)
         else:
             yield from (data[begin:end] for begin, end in itertools.pairwise(ends))
         start = stop

@@ -29,7 +29,7 @@ from bags.interop.fingerprint import fingerprint_of_files
 from bags.interop.imported import remaining_entries
 from bags.interop.load import Block, load_blocks
 from bags.interop.open_source import SourcePath, open_source
-from bags.interop.source import Damaged, Source, list_some
+from bags.interop.source import DamagedEntries, Source, list_some
 from bags.links.sources import LinkOpener
 from bags.runs.progress import progress as show_progress
 from bags.runs.progress_log import ProgressLog, resumed
@@ -206,7 +206,7 @@ def convert(
             for block in loaded:
                 length = _append_block(writer, block) if in_blocks else 0
                 for name, datapoint in block[length:]:
-                    count = datapoint.length if isinstance(datapoint, Damaged) else 1
+                    count = datapoint.length if isinstance(datapoint, DamagedEntries) else 1
                     try:
                         _append(writer, name, datapoint)
                     except SourceError as exc:
@@ -303,7 +303,7 @@ def _append_block(writer: ShardedDatasetWriter, block: Block) -> int:
     They are fewer if one of them cannot be encoded, as `_append` finds.
     """
     before = len(writer)
-    datapoints = [datapoint for _, datapoint in block if not isinstance(datapoint, Damaged)]
+    datapoints = [datapoint for _, datapoint in block if not isinstance(datapoint, DamagedEntries)]
     if not datapoints:
         return 0
     with contextlib.suppress(EncodeError):
@@ -311,8 +311,8 @@ def _append_block(writer: ShardedDatasetWriter, block: Block) -> int:
     return len(writer) - before
 
 
-def _append(writer: ShardedDatasetWriter, name: str, datapoint: Mapping[str, Any] | Damaged) -> None:
-    if isinstance(datapoint, Damaged):
+def _append(writer: ShardedDatasetWriter, name: str, datapoint: Mapping[str, Any] | DamagedEntries) -> None:
+    if isinstance(datapoint, DamagedEntries):
         raise datapoint.error
     try:
         writer.append(datapoint)

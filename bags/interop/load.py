@@ -10,7 +10,7 @@ from typing import Any
 from bags.concurrency import map_concurrently
 from bags.errors import SourceError
 from bags.indexing import chunk_length
-from bags.interop.source import Damaged, Source, naming
+from bags.interop.source import DamagedEntries, Source, naming
 
 MAX_BATCH = 64
 """Maximum number of datapoints that are loaded at a time."""
@@ -21,7 +21,7 @@ MIN_WAIT_RATIO = 4
 BATCH_BYTES = 1 << 26
 """Approximate bytes that are loaded at a time."""
 
-Block = list[tuple[str, Mapping[str, Any] | Damaged]]
+Block = list[tuple[str, Mapping[str, Any] | DamagedEntries]]
 """The name and the datapoint of consecutive entries, or the error of an entry."""
 
 
@@ -34,15 +34,15 @@ def load_blocks(
     that do not wait hinder each other (100,000 photos in memory: 5.4 s with one, 9.2 s with two).
     """
 
-    def load(entry: Any) -> Mapping[str, Any] | Damaged:
-        if isinstance(entry, Damaged):
+    def load(entry: Any) -> Mapping[str, Any] | DamagedEntries:
+        if isinstance(entry, DamagedEntries):
             return entry
         try:
             with naming(source.name(entry)):
                 datapoint = source.load(entry)
                 return {new_names[name]: value for name, value in datapoint.items() if name in new_names}
         except SourceError as exc:
-            return Damaged(exc)
+            return DamagedEntries(exc)
 
     length = 1  # Grows once the size of datapoints is known.
     has_waited = not source.linked
@@ -50,8 +50,8 @@ def load_blocks(
         begun, used = time.perf_counter(), time.thread_time()
         loaded = map_concurrently(load, batch, max_threads=workers if has_waited else 1)
         has_waited |= time.perf_counter() - begun > MIN_WAIT_RATIO * (time.thread_time() - used)
-        names = ['' if isinstance(entry, Damaged) else source.name(entry) for entry in batch]
-        stops = [number for number, each in enumerate(loaded, 1) if isinstance(each, Damaged)]
+        names = ['' if isinstance(entry, DamagedEntries) else source.name(entry) for entry in batch]
+        stops = [number for number, each in enumerate(loaded, 1) if isinstance(each, DamagedEntries)]
         for begin, stop in itertools.pairwise([0, *stops, len(batch)]):
             yield [*zip(names[begin:stop], loaded[begin:stop], strict=True)]
         values = [value for each in loaded if isinstance(each, dict) for value in each.values()]
@@ -67,7 +67,7 @@ def _next_batch(source: Source, entries: Iterator[Any], length: int) -> list[Any
     with naming(source.path or source.format):
         for entry in itertools.islice(entries, length):
             batch.append(entry)
-            size += 0 if isinstance(entry, Damaged) else source.size(entry)
+            size += 0 if isinstance(entry, DamagedEntries) else source.size(entry)
             if size >= BATCH_BYTES:
                 break
     return batch

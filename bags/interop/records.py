@@ -14,14 +14,14 @@ from bags.dataset.registry import bind_decoder, encoders
 from bags.dataset.spec import parse_type
 from bags.errors import BagsError, SourceError, SpecError
 from bags.interop.files import MEDIA_FORMATS, checked_link, checked_value
-from bags.interop.source import RECORD_ENCODERS, Damaged, Source, find_filesystem, reading
+from bags.interop.source import RECORD_ENCODERS, DamagedEntries, Source, as_source_errors, find_filesystem
 from bags.links.sources import OpenedLink
 
 FIELD = 'record'
 """The field for records of unknown structure."""
 MAX_JSON_BYTES = 1 << 28
 
-Read = Callable[[str, int, int], Iterator[bytes | OpenedLink | Damaged]]
+Read = Callable[[str, int, int], Iterator[bytes | OpenedLink | DamagedEntries]]
 """Yields the records of a file from a start to a stop, or links to them, in one thread. Raises SourceError if
 no further record can be read."""
 T = TypeVar('T')
@@ -44,12 +44,12 @@ class RecordSource(Source):
         self.files, self._read = files, read
         self.encoders = RECORD_ENCODERS
 
-    def entries(self, start: int = 0) -> Iterator[Record | Damaged]:
+    def entries(self, start: int = 0) -> Iterator[Record | DamagedEntries]:
         for path, count in self.files.items():
             index = start
             try:
                 for data in self._read(path, start, count) if start < count else ():
-                    if isinstance(data, Damaged):
+                    if isinstance(data, DamagedEntries):
                         yield data
                         index += data.length
                     else:
@@ -57,7 +57,9 @@ class RecordSource(Source):
                         index += 1
             except SourceError as exc:
                 rows = f'{path}, records {index} to {count - 1}'
-                yield Damaged(SourceError(rows if exc.name == path else exc.name, exc.detail), count - index)
+                yield DamagedEntries(
+                    SourceError(rows if exc.name == path else exc.name, exc.detail), count - index
+                )
             start = max(0, start - count)
 
     def name(self, entry: Record) -> str:
@@ -112,7 +114,7 @@ class Bytes(RecordSource):
 
 def read_blocks(
     path: str, format: str, indices: range, size: int, read: Callable[[range], Iterable[bytes]]
-) -> Iterator[bytes | Damaged]:
+) -> Iterator[bytes | DamagedEntries]:
     """Yields records, read `size` at a time, and one at a time after an error."""
     for start in range(indices.start, indices.stop, size):
         block = range(start, min(start + size, indices.stop))
@@ -121,11 +123,11 @@ def read_blocks(
         except Exception:  # Libraries raise many errors for damaged files.
             for index in block:
                 try:
-                    with reading(f'{path}, record {index}', format):
+                    with as_source_errors(f'{path}, record {index}', format):
                         (data,) = read(range(index, index + 1))
                     yield data
                 except SourceError as exc:
-                    yield Damaged(exc)
+                    yield DamagedEntries(exc)
 
 
 def open_file(path: str, storage_options: Mapping[str, Any] | None = None) -> BinaryIO:

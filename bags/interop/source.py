@@ -31,7 +31,7 @@ _SIZED = (bytes, str, OpenedLink)
 _NOT_IN_NAMES = re.compile(r'[^A-Za-z0-9_.-]+')
 
 
-class Damaged(NamedTuple):
+class DamagedEntries(NamedTuple):
     """Consecutive datapoints of a source that cannot be read."""
 
     error: SourceError
@@ -91,7 +91,7 @@ class Source(abc.ABC):
     def entries(self, start: int = 0) -> Iterator[Any]:
         """Yields the argument of `load` for each datapoint, from the datapoint `start` on, in one thread.
 
-        Yields a `Damaged` for datapoints that cannot be read.
+        Yields a `DamagedEntries` for datapoints that cannot be read.
         """
         return iter(self.records[start:])
 
@@ -122,8 +122,8 @@ class Source(abc.ABC):
         linked = set()
         self.linked = fields
         for entry in itertools.islice(self.entries(), MEASURED_DATAPOINTS):
-            with Collecting(damaged):
-                datapoint = {} if isinstance(entry, Damaged) else self.load(entry)
+            with collect_errors(damaged):
+                datapoint = {} if isinstance(entry, DamagedEntries) else self.load(entry)
                 for field in datapoint.keys() & sizes.keys():
                     value = datapoint[field]
                     items = value if isinstance(value, list) else [value]
@@ -253,7 +253,7 @@ def list_some(names: list[str], most: int = 5) -> str:
     return ', '.join(map(repr, names[:most])) + (f' and {others:,} more' if others > 0 else '')
 
 
-class Collecting:
+class collect_errors:  # noqa: N801 - used as a function, as `naming`.
     """A context that adds a SourceError to a list of damaged files instead of raising it."""
 
     def __init__(self, damaged: list[tuple[str, str]]) -> None:
@@ -291,7 +291,7 @@ class naming:  # noqa: N801 - used as a function; one made by `contextmanager` t
 
 
 @contextlib.contextmanager
-def reading(path: str, format: str) -> Iterator[None]:
+def as_source_errors(path: str, format: str) -> Iterator[None]:
     """Converts errors of the library that reads a file to a SourceError."""
     try:
         yield

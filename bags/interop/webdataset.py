@@ -32,7 +32,7 @@ from bags.interop.files import (
 )
 from bags.interop.ignored_files import is_beside, is_hidden
 from bags.interop.metadata import INTEGER, NAMES, Metadata, join, read_metadata
-from bags.interop.source import Collecting, check_expanded, list_paths, list_some, reading
+from bags.interop.source import as_source_errors, check_expanded, collect_errors, list_paths, list_some
 from bags.interop.tar_files import Content, Stored, Tar, content_size
 
 Member = tuple[str, str, str, Content]
@@ -114,7 +114,7 @@ class TarSource(FileSource):
         described: list[tuple[list[str], Layout]] = []
         root: list[str] | None = None
         found = len(self.damaged)
-        with Collecting(self.damaged):
+        with collect_errors(self.damaged):
             for entry, names in self._named_entries_of(tar):
                 base = entry.key.rpartition('/')[2]
                 if (
@@ -239,7 +239,7 @@ class TarSource(FileSource):
         if not isinstance(content, Stored) or content.parts is not None:
             return checked_value(name, word, tar.read(content))
         whole = open_unchanged(self.opener, tar.path, tar.size)
-        with reading(tar.path, 'tar'):
+        with as_source_errors(tar.path, 'tar'):
             link = whole.part(content.start, content.start + content.size)
         return checked_link(name, word, link, content.format)
 

@@ -17,7 +17,7 @@ from bags.interop.files import checked_link, checked_value, open_unchanged
 from bags.interop.folders import Files, Folder
 from bags.interop.ignored_files import is_hidden
 from bags.interop.records import open_file, path_beside, read_range
-from bags.interop.source import check_claim, check_expanded, reading
+from bags.interop.source import as_source_errors, check_claim, check_expanded
 from bags.links.sources import LinkOpener
 from bags.storage import File, Hints, store_for
 from bags.storage.range_file import PositionedFile
@@ -68,7 +68,7 @@ class Zip:
         """Where the next member, or the directory, begins in the zip."""
         self.others: list[str] = []
         """Names of symbolic links, which are left out."""
-        with reading(path, '.zip'), self._open() as file, zipfile.ZipFile(file) as archive:
+        with as_source_errors(path, '.zip'), self._open() as file, zipfile.ZipFile(file) as archive:
             _check_count(archive, file)
             self._size = file.seek(0, 2)
             stop = archive.start_dir

@@ -22,6 +22,7 @@ from bags.media.segments import audio_of, segment_length
 from bags.media.source import LazyDecoder
 from bags.media.wav_reader import Samples
 from bags.storage.range_file import RangeFile
+from bags.validation import reject_unknown_options
 
 Times = Sequence[float] | npt.NDArray[Any]
 
@@ -88,6 +89,7 @@ class Audio:
 
     def options(self, **options: Unpack[AudioOptions]) -> Audio:
         """Returns the same recording with other options, all but `stream`. Both share the open file."""
+        reject_unknown_options(options, AudioOptions.__annotations__, self.options)
         other = object.__new__(type(self))
         other.decoder = self.decoder
         rate, channels = self.resampling

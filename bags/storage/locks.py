@@ -39,13 +39,13 @@ class PathLock:
                     time.sleep(0.001)
         except BlockingIOError as exc:
             os.close(fd)
-            raise BlockingIOError(exc.errno, 'another writer is at work here', path) from None
+            raise BlockingIOError(exc.errno, 'another writer has it open', path) from None
         except OSError:
             os.close(fd)  # A file system without locks.
             return
         if not is_at(fd, path):
             os.close(fd)  # Another writer removed or replaced the locked file.
-            raise BlockingIOError(errno.EWOULDBLOCK, 'another writer was at work here', path)
+            raise BlockingIOError(errno.EWOULDBLOCK, 'another writer had it open', path)
         self.fd = fd
         _LOCKS.add(self)
 

@@ -30,7 +30,7 @@ from pyarrow import feather
 
 import bags
 from bags.interop.open_source import open_source
-from bags.interop.source import Damaged
+from bags.interop.source import DamagedEntries
 from tests.interop.sources.streams import GOLDEN
 
 pytestmark = [
@@ -219,7 +219,7 @@ def values_of(path):
     source = open_source(path)
     rows = []
     for entry in source.entries():
-        if isinstance(entry, Damaged):
+        if isinstance(entry, DamagedEntries):
             raise entry.error
         rows.append({name: plain(value) for name, value in source.load(entry).items()})
     assert len(rows) == source.count

@@ -8,7 +8,7 @@ from typing import Any
 from bags.errors import SourceError
 from bags.interop.examples import open_examples
 from bags.interop.records import read_blocks
-from bags.interop.source import Collecting, Damaged, Source, list_paths, reading
+from bags.interop.source import DamagedEntries, Source, as_source_errors, collect_errors, list_paths
 
 _BLOCK = 64
 """Number of records that are read at a time."""
@@ -19,14 +19,14 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> 
     files: dict[str, int] = {}
     damaged: list[tuple[str, str]] = []
     for path in list_paths(paths, storage_options):
-        with Collecting(damaged):
+        with collect_errors(damaged):
             files[path] = _open(path).num_records()
     source = open_examples('array_record', files, _read, storage_options)
     source.damaged = damaged
     return source
 
 
-def _read(path: str, start: int, count: int) -> Iterator[bytes | Damaged]:
+def _read(path: str, start: int, count: int) -> Iterator[bytes | DamagedEntries]:
     reader = _open(path)
     indices = range(start, count)
     return read_blocks(path, 'ArrayRecord', indices, _BLOCK, lambda some: map(bytes, reader.read(list(some))))
@@ -37,7 +37,7 @@ def _open(path: str) -> Any:
 
     if '://' in path:
         raise SourceError(path, 'expected a local file, which array_record reads; copy it first')
-    with reading(path, 'ArrayRecord'):
+    with as_source_errors(path, 'ArrayRecord'):
         reader = ArrayRecordReader(path, 'readahead_buffer_size:0,max_parallelism:0')
         if not reader.ok():
             raise ValueError('expected an ArrayRecord file, got a damaged one')

@@ -21,7 +21,15 @@ from bags.interop.arrow_values import values_of
 from bags.interop.formats import SPLITS
 from bags.interop.parquet import read_features, type_of_feature
 from bags.interop.records import path_beside, read_json
-from bags.interop.source import RECORD_ENCODERS, Collecting, Damaged, Source, list_paths, name_fields, reading
+from bags.interop.source import (
+    RECORD_ENCODERS,
+    DamagedEntries,
+    Source,
+    as_source_errors,
+    collect_errors,
+    list_paths,
+    name_fields,
+)
 from bags.interop.text_tables import TextTable
 
 if TYPE_CHECKING:
@@ -98,7 +106,7 @@ class ArrowSource(Source):
         with_nulls: set[str] = set()
         for path in paths:
             table = None
-            with Collecting(self.damaged):
+            with collect_errors(self.damaged):
                 table = open_table(path, self._storage_options, to_scan=True)
             if table is None:
                 continue
@@ -109,7 +117,7 @@ class ArrowSource(Source):
             if isinstance(table, TextTable):
                 self.notes += table.notes
             _check_schema(path, table.schema, paths[0], schema)
-            with Collecting(self.damaged), reading(path, table.format):
+            with collect_errors(self.damaged), as_source_errors(path, table.format):
                 self._files[path], found = table.scan(self.damaged)
                 self.count += sum(self._files[path].values())
                 with_nulls |= found
@@ -180,21 +188,21 @@ class ArrowSource(Source):
     def _first_values(self, field: str) -> Iterator[bytes]:
         types = {field: parse_type(self.spec[field])}
         for path, parts in self._files.items():
-            with reading(path, self.format):
+            with as_source_errors(path, self.format):
                 table = open_table(path, self._storage_options)
                 for number in parts:
                     for (value,) in self._values(table, number, types, 0):
                         if isinstance(value, bytes):
                             yield value
 
-    def entries(self, start: int = 0) -> Iterator[Entry | Damaged]:
+    def entries(self, start: int = 0) -> Iterator[Entry | DamagedEntries]:
         for path, parts in self._files.items():
             count = sum(parts.values())
             if start < count:
                 yield from self._rows(path, parts, start)
             start = max(0, start - count)
 
-    def _rows(self, path: str, parts: Mapping[int, int], row: int) -> Iterator[Entry | Damaged]:
+    def _rows(self, path: str, parts: Mapping[int, int], row: int) -> Iterator[Entry | DamagedEntries]:
         """Yields the rows of a file, starting at `row`; of a damaged part, those before the damage."""
         types = {field: parse_type(text) for field, text in self.spec.items()}
         table, stop = None, 0
@@ -203,7 +211,7 @@ class ArrowSource(Source):
             if row >= stop:
                 continue
             try:
-                with reading(path, self.format):
+                with as_source_errors(path, self.format):
                     table = table or open_table(path, self._storage_options)
                     for values in self._values(table, number, types, row - first):
                         if row < stop:
@@ -212,7 +220,7 @@ class ArrowSource(Source):
                     if row < stop:
                         raise ValueError(f'expected {count} rows, got {row - first}')
             except SourceError as exc:
-                yield Damaged(SourceError(f'{path}, rows {row} to {stop - 1}', exc.detail), stop - row)
+                yield DamagedEntries(SourceError(f'{path}, rows {row} to {stop - 1}', exc.detail), stop - row)
                 row = stop
 
     def _values(

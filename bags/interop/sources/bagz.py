@@ -8,7 +8,7 @@ from typing import Any
 from bags.bag import Reader
 from bags.bag.open import open_bag
 from bags.interop.records import Bytes, open_file, read_blocks
-from bags.interop.source import Collecting, Damaged, Source, list_paths, reading
+from bags.interop.source import DamagedEntries, Source, as_source_errors, collect_errors, list_paths
 from bags.interop.sources import mcap
 from bags.links.sources import OpenedLink
 from bags.validation import import_optional
@@ -30,25 +30,31 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> 
         if path.rpartition('/')[2].startswith('limits.'):
             continue  # Belongs to the file of the same name without it, which opens it.
         with (
-            Collecting(damaged),
-            reading(path, 'bagz'),
+            collect_errors(damaged),
+            as_source_errors(path, 'bagz'),
             Reader(path, storage_options=storage_options) as reader,
         ):
             files[path] = len(reader)
 
     def link(path: str, start: int) -> Iterator[OpenedLink]:
-        with reading(path, 'bagz'), Reader(path, storage_options=storage_options, mapped=False) as reader:
+        with (
+            as_source_errors(path, 'bagz'),
+            Reader(path, storage_options=storage_options, mapped=False) as reader,
+        ):
             for each in reader.paths:
                 bag = open_bag(reader.options.store_of(each), each, reader.options)
                 yield from source.opener.records(bag, start)
                 start = max(0, start - bag.count)
 
-    def read(path: str, start: int, count: int) -> Iterator[bytes | OpenedLink | Damaged]:
+    def read(path: str, start: int, count: int) -> Iterator[bytes | OpenedLink | DamagedEntries]:
         if source.linked:
             yield from link(path, start)
             return
         # Not mapped, so that memory stays constant.
-        with reading(path, 'bagz'), Reader(path, storage_options=storage_options, mapped=False) as reader:
+        with (
+            as_source_errors(path, 'bagz'),
+            Reader(path, storage_options=storage_options, mapped=False) as reader,
+        ):
             size = max(1, min(1024, int(_BLOCK_BYTES // max(1, reader.approximate_bytes_per_record()))))
             yield from read_blocks(
                 path, 'bagz', range(start, count), size, lambda some: reader.read_range(some.start, len(some))

@@ -11,7 +11,7 @@ import numpy as np
 
 from bags.interop.arrays import ArraySource, Episode, split_episodes
 from bags.interop.records import open_file
-from bags.interop.source import Collecting, check_claim, reading
+from bags.interop.source import as_source_errors, check_claim, collect_errors
 
 MAX_NOTED = 16
 """Names of an enumeration that a note lists."""
@@ -36,7 +36,7 @@ class HDF5Source(ArraySource):
         notes: dict[str, None] = {}
         for path in paths:
             stem = path.rpartition('/')[2].rpartition('.')[0]
-            with Collecting(self.damaged), self._file(path) as file:
+            with collect_errors(self.damaged), self._file(path) as file:
                 groups, others, remarks = _survey(file)
                 metadata = {**_metadata_of(file, groups, remarks), **metadata}
                 remarks |= dict.fromkeys(others, 'is left out: it is in none of the numbered groups')
@@ -71,7 +71,7 @@ class HDF5Source(ArraySource):
         import h5py
 
         with (
-            reading(path, 'HDF5'),
+            as_source_errors(path, 'HDF5'),
             open_file(path, self.storage_options) as stream,
             h5py.File(stream, 'r') as file,
         ):

@@ -24,7 +24,7 @@ from bags.interop.arrow_files import open_table
 from bags.interop.files import open_unchanged
 from bags.interop.lerobot_frames import TOLERANCE, Part, find_frames
 from bags.interop.records import read_json, size_of
-from bags.interop.source import Damaged, Source, find_filesystem, name_fields, reading
+from bags.interop.source import DamagedEntries, Source, as_source_errors, find_filesystem, name_fields
 from bags.links.sources import OpenedLink
 from bags.media.remux import copy_frames
 from bags.media.video_decoder import VideoDecoder, open_video
@@ -76,7 +76,7 @@ class LeRobotSource(Source):
         self._is_v3 = self.rewrites_files = version.startswith('v3')
         self._episodes = self._read_episodes()
         super().__init__('lerobot', {}, len(self._episodes))
-        with reading(f'{self._root}/{INFO}', 'metadata of LeRobot'):
+        with as_source_errors(f'{self._root}/{INFO}', 'metadata of LeRobot'):
             types = {name: field_type for name in info['features'] if (field_type := self._type(name))}
             types = {'tasks': 'utf8[]', **types, 'episode_index': 'int(8)'}
             self._fields = name_fields(types, self.notes)
@@ -93,7 +93,7 @@ class LeRobotSource(Source):
         In version 3, the columns that begin with `prefix` have its numbers.
         """
         template, number = str(self._info.get(key)), facts['episode_index']
-        with reading(f'{self._root}/{INFO}', 'LeRobot'):
+        with as_source_errors(f'{self._root}/{INFO}', 'LeRobot'):
             if _PLACES.sub('', template):
                 raise ValueError(f'{key}: expected placeholders like {{file_index:03d}}, got {template:.80}')
             numbers = {f'{name}_index': facts.get(f'{prefix}/{name}_index') for name in ('chunk', 'file')}
@@ -112,7 +112,7 @@ class LeRobotSource(Source):
         import pyarrow as pa
         import pyarrow.json
 
-        with reading(path, 'a table'):
+        with as_source_errors(path, 'a table'):
             self._expect(path)
             if path.endswith('.jsonl'):
                 with self._fs.open(path, 'rb') as lines:
@@ -133,7 +133,7 @@ class LeRobotSource(Source):
         import pyarrow as pa
 
         pattern = f'{self._root}/meta/episodes{"/*/*.parquet" if self._is_v3 else ".jsonl"}'
-        with reading(pattern, 'a table of episodes'):
+        with as_source_errors(pattern, 'a table of episodes'):
             tables = [
                 self._table(path, lambda name: not name.startswith(('stats/', 'meta/')))
                 for path in sorted(self._fs.glob(pattern))
@@ -179,7 +179,7 @@ class LeRobotSource(Source):
         kept = 'fps', 'robot_type', 'splits', 'codebase_version', 'features'
         return {**{key: info[key] for key in kept if info.get(key)}, 'fields': fields}
 
-    def entries(self, start: int = 0) -> Iterator[Episode | Damaged]:
+    def entries(self, start: int = 0) -> Iterator[Episode | DamagedEntries]:
         import pyarrow.compute as pc
 
         columns = {name for name, field in self._fields.items() if field in self.spec}
@@ -189,7 +189,7 @@ class LeRobotSource(Source):
             try:
                 table = self._table(path, columns.__contains__)
             except SourceError as exc:
-                yield Damaged(exc, len(list(group)))
+                yield DamagedEntries(exc, len(list(group)))
                 continue
             for facts in group:
                 number = facts['episode_index']
@@ -197,7 +197,7 @@ class LeRobotSource(Source):
                     rows = table.filter(pc.equal(table.column('episode_index'), number))
                     yield Episode(number, facts, _in_order(rows, number, facts['length']))
                 except (ValueError, TypeError, LookupError, NotImplementedError) as exc:  # Also of pyarrow.
-                    yield Damaged(SourceError(path, str(exc)))
+                    yield DamagedEntries(SourceError(path, str(exc)))
 
     def load(self, entry: Episode) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -210,7 +210,7 @@ class LeRobotSource(Source):
             elif feature['dtype'] == 'video':
                 found[field] = self._video(name, entry)
             else:
-                with reading(f'{self.name(entry)}, {name}', feature['dtype']):
+                with as_source_errors(f'{self.name(entry)}, {name}', feature['dtype']):
                     found[field] = _values(entry.rows.column(name), feature)
         return found
 
@@ -226,7 +226,7 @@ class LeRobotSource(Source):
     def _link(self, path: str, name: str, number: int) -> OpenedLink:
         """Returns a link to the frames of an episode in a video file."""
         where = path if 'file' in self._fs.protocol else self._fs.unstrip_protocol(path)
-        with reading(path, f'video of episode {number}'):
+        with as_source_errors(path, f'video of episode {number}'):
             known, size, frames = self._frames_of(path, name, number)
             is_whole = len(known.timeline) == len(frames)
             part = None if is_whole or not frames else (frames.start, frames.stop)
@@ -251,7 +251,7 @@ class LeRobotSource(Source):
         self._expect(path)
         if self._fields[name] in self.linked:
             return self._link(path, name, entry.number)
-        with reading(path, f'video of episode {entry.number}'), self._fs.open(path, 'rb') as file:
+        with as_source_errors(path, f'video of episode {entry.number}'), self._fs.open(path, 'rb') as file:
             known, _, found = self._frames_of(path, name, entry.number)
             if len(known.timeline) == len(found):
                 return path if 'file' in self._fs.protocol else self._fs.cat_file(path)

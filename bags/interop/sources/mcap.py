@@ -22,7 +22,7 @@ from bags.errors import SourceError
 from bags.interop.arrays import image_type, natural_order
 from bags.interop.mcap_end import Survey, check_data, survey, with_ends
 from bags.interop.ros_types import LARGE, MAX_FIELDS, Definitions, Leaf, leaves_of, unreadable
-from bags.interop.source import Collecting, Source, list_paths, list_some, name_fields, reading
+from bags.interop.source import Source, as_source_errors, collect_errors, list_paths, list_some, name_fields
 
 CHANNELS = {'mono': 1, 'rgb': 3, 'bgr': 3, 'rgba': 4, 'bgra': 4}
 ENCODINGS = {f'{name}{bits}': f'{bits}UC{count}' for name, count in CHANNELS.items() for bits in (8, 16)}
@@ -56,7 +56,7 @@ class McapSource(Source):
         counts: Counter[str] = Counter()
         noted: dict[str, list[str]] = {}
         for path in paths:
-            with Collecting(self.damaged):
+            with collect_errors(self.damaged):
                 notes = []
                 with self._open(path) as reader:
                     clashes = definitions.clashes(reader)
@@ -159,7 +159,7 @@ class McapSource(Source):
                 return with_ends(file, found)
 
         default = get_typestore(Stores.ROS2_HUMBLE)
-        with reading(path, 'messages of ROS'):
+        with as_source_errors(path, 'messages of ROS'):
             recording = AnyReader([RecordingPath(path)], default_typestore=default)
             for each in recording.readers:
                 _leave_out_hashes(getattr(each, 'storage', None))

@@ -18,7 +18,7 @@ from bags.dataset.spec import FieldType, parse_type
 from bags.interop.arrays import ArraySource
 from bags.interop.files import open_unchanged, read_npy_header
 from bags.interop.records import open_file
-from bags.interop.source import check_claim, reading
+from bags.interop.source import as_source_errors, check_claim
 from bags.interop.zip_files import LOCAL_SIZES, check_zip
 
 
@@ -36,7 +36,7 @@ class NpzSource(ArraySource):
     @contextmanager
     def open(self, record: str) -> Iterator[dict[str, Any]]:
         with (
-            reading(record, '.npz'),
+            as_source_errors(record, '.npz'),
             open_file(record, self.storage_options) as file,
             zipfile.ZipFile(file) as archive,
         ):

@@ -15,7 +15,7 @@ from bags.errors import SourceError
 from bags.interop.compressed import Decompressed, codec_of
 from bags.interop.examples import open_examples
 from bags.interop.records import open_file
-from bags.interop.source import Collecting, Damaged, Source, list_paths
+from bags.interop.source import DamagedEntries, Source, collect_errors, list_paths
 
 _HEAD = 12
 """Bytes before the data; 4 follow it."""
@@ -30,7 +30,7 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> 
     codecs = {path: _codec_of(path, storage_options) for path in list_paths(paths, storage_options)}
     for path, codec in codecs.items():
         files[path] = 0
-        with Collecting(damaged):
+        with collect_errors(damaged):
             if codec is None and (path.lower().endswith(('.gz', '.gzip')) or any(codecs.values())):
                 raise SourceError(path, 'expected compressed records, got an empty file')
             for _ in _records(path, sys.maxsize, storage_options):
@@ -46,8 +46,8 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> 
 
 def _records(
     path: str, start: int, storage_options: Mapping[str, Any] | None
-) -> Iterator[bytes | Damaged | None]:
-    """Yields the records of a file: `Damaged` for a wrong checksum, and None for records before `start`."""
+) -> Iterator[bytes | DamagedEntries | None]:
+    """Yields the records of a file: `DamagedEntries` for a wrong checksum, None for those before `start`."""
     checksum, codec = _crc32c(), _codec_of(path, storage_options)
     with open_file(path, storage_options) as raw:
         file: Any = Decompressed(raw, codec) if codec else raw
@@ -72,7 +72,7 @@ def _records(
                 raise SourceError(f'{path}, record {index}', detail) from exc
             if data is not None and end != checksum(data):
                 error = SourceError(f'{path}, record {index}', 'expected another checksum: it is damaged')
-                data = Damaged(error)
+                data = DamagedEntries(error)
             yield data
 
 

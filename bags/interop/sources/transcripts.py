@@ -12,7 +12,7 @@ from typing import Any
 from bags.errors import SourceError
 from bags.interop.extensions import KEY, split_name
 from bags.interop.records import open_file
-from bags.interop.source import Collecting, Damaged, Source, name_fields, reading
+from bags.interop.source import DamagedEntries, Source, as_source_errors, collect_errors, name_fields
 from bags.interop.text_tables import MAX_BYTES
 from bags.interop.transcripts import Tier, parse_ctm, parse_subtitles, parse_textgrid
 
@@ -54,7 +54,7 @@ class TranscriptSource(Source):
         overlaps: list[str] = []
         has_confidence = False
         for path in paths:
-            with Collecting(self.damaged), reading(path, self._name_of_format(path)):
+            with collect_errors(self.damaged), as_source_errors(path, self._name_of_format(path)):
                 found = self._parse(path)
                 for _, tiers in found:
                     for name, tier in tiers.items():
@@ -120,16 +120,16 @@ class TranscriptSource(Source):
             return [({KEY: stem}, parse_textgrid(data))]
         return [({KEY: stem}, {'text': parse_subtitles(data, is_webvtt=extension == 'vtt')})]
 
-    def entries(self, start: int = 0) -> Iterator[Entry | Damaged]:
+    def entries(self, start: int = 0) -> Iterator[Entry | DamagedEntries]:
         for path, count in self._counts.items():
             if start < count:
                 try:
-                    with reading(path, self._name_of_format(path)):
+                    with as_source_errors(path, self._name_of_format(path)):
                         found = self._parse(path)
                         if len(found) != count:
                             raise ValueError(f'expected {count} recordings, as it had, got {len(found)}')
                 except SourceError as exc:
-                    yield Damaged(exc, count - start)
+                    yield DamagedEntries(exc, count - start)
                 else:
                     for about, tiers in found[start:]:
                         yield path, {**about, **self._values(tiers)}

@@ -14,7 +14,13 @@ from typing import Any
 
 from bags.interop.arrays import ArraySource, Episode, split_episodes
 from bags.interop.ignored_files import is_hidden
-from bags.interop.source import MAX_EXPANDED_BYTES, Collecting, check_claim, find_filesystem, reading
+from bags.interop.source import (
+    MAX_EXPANDED_BYTES,
+    as_source_errors,
+    check_claim,
+    collect_errors,
+    find_filesystem,
+)
 from bags.interop.zip_files import check_zip
 
 ENDS = 'meta/episode_ends'
@@ -35,7 +41,7 @@ class ZarrSource(ArraySource):
         outside: list[str] = []
         notes: dict[str, None] = {}
         for path in paths:
-            with Collecting(self.damaged), reading(path, 'Zarr'), _noting_warnings(path, notes):
+            with collect_errors(self.damaged), as_source_errors(path, 'Zarr'), _noting_warnings(path, notes):
                 root = _open(path, self.storage_options)
                 metadata = {**root.attrs, **metadata}
                 arrays = dict(_arrays(root, notes))
@@ -62,7 +68,7 @@ class ZarrSource(ArraySource):
     @contextmanager
     def open(self, record: Episode) -> Iterator[dict[str, Any]]:
         group = f'{record.group}/' if record.group else ''
-        with reading(self.name(record), 'Zarr'):
+        with as_source_errors(self.name(record), 'Zarr'):
             yield {
                 name.removeprefix(group): array if isinstance(array, Exception) else _part(array, record.rows)
                 for name, array in self._arrays[record.path].items()
