@@ -37,18 +37,39 @@ def test_no_more_threads_than_allowed_and_the_first_item_in_the_calling_thread()
     assert not [thread for thread in threading.enumerate() if thread.name == 'bags']
 
 
-def test_a_call_among_many_threads_starts_few_more():
+def threads_of_a_call():
+    used = map_concurrently(lambda _: (time.sleep(0.01), threading.get_ident())[1], range(40))
+    return len(set(used))
+
+
+def test_a_call_beside_many_threads_of_another_starts_few():
+    ended, begun = threading.Event(), threading.Barrier(66)
+
+    def wait(_):
+        begun.wait(30)
+        ended.wait(30)
+
+    other = threading.Thread(target=map_concurrently, args=(wait, range(65), True, 65))
+    other.start()
+    try:
+        begun.wait(30)
+        assert 2 <= threads_of_a_call() <= 4
+    finally:
+        ended.set()
+        other.join()
+
+
+def test_other_threads_of_the_process_do_not_count():
     ended = threading.Event()
-    others = [threading.Thread(target=ended.wait) for _ in range(64)]
+    others = [threading.Thread(target=ended.wait) for _ in range(70)]
     for thread in others:
         thread.start()
     try:
-        used = map_concurrently(lambda _: (time.sleep(0.01), threading.get_ident())[1], range(40))
+        assert threads_of_a_call() > 4
     finally:
         ended.set()
         for thread in others:
             thread.join()
-    assert 2 <= len(set(used)) <= 4
 
 
 @pytest.mark.parametrize('failing', [0, 1, 3])
