@@ -76,9 +76,9 @@ class LinkedRecords(StoredRecords):
 
     @cached_attribute
     def _begins_remote(self) -> bool:
-        """Whether the first linked file is remote: the others mostly are, then."""
+        """Whether the first linked file is remote: the others mostly are, then. Its entry is not parsed."""
         with contextlib.suppress(CorruptError, OSError):
-            return self.files.count > 0 and is_url(self.entry(1).path)
+            return self.files.count > 0 and b'://' in self.files.record(0)
         return False
 
     @cached_attribute

@@ -516,7 +516,7 @@ def test_opening_reads_no_linked_file(raw, monkeypatch):
         assert reader[6]['blob'] == b'own 6'
         assert reader[3]['blob'] == (raw / 'raw' / '3').read_bytes()[2:5]
         assert {os.path.basename(path) for path in opened} <= {'3', 'all'}
-        assert len(opened) <= len(parsed) <= 3  # The first says whether reads wait for a network.
+        assert len(opened) == len(parsed) <= 3
         reader.batch(range(40))
         assert len(opened) <= 6
 
