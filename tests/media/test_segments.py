@@ -271,7 +271,7 @@ def test_a_wrong_checksum_is_found(session):
             with pytest.raises(bags.CorruptError, match='checksum'):
                 dataset[index]['clip'][0]
     found = bags.verify(session.parent / 'data', links=session)
-    assert [(each.record, each.count) for each in found] == [(0, 2)]
+    assert [(each.record, each.count, 'checksum' in each.detail) for each in found] == [(0, 2, True)]
 
 
 def test_checksums_of_parts_that_cannot_be_copied_are_verified(session):
