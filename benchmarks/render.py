@@ -12,7 +12,14 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / 'benchmarks/results'
 CHARTS = ROOT / 'docs/assets/charts'
 DOCUMENTS = tuple(
-    ROOT / path for path in ('README.md', 'docs/index.md', 'docs/performance.md', 'docs/adopt.md')
+    ROOT / path
+    for path in (
+        'README.md',
+        'docs/index.md',
+        'docs/performance.md',
+        'docs/adopt.md',
+        'docs/migration/lerobot.md',
+    )
 )
 SECTION = re.compile(r'(<!-- benchmarks: (\w+) -->\n).*?(<!-- end -->)', re.DOTALL)
 Result = dict[str, Any]
@@ -102,6 +109,16 @@ ADOPT_PEERS = {
     'copied': 'a copy',
 }
 """The names of the candidates beside those that are adopted."""
+MIXTURE_COLUMNS = {
+    'one dataset': 'one dataset',
+    'four of one spec': 'four datasets',
+    'four specs, padded': 'four specs, padded',
+}
+LEROBOT_COLUMNS = {
+    '`LeRobotDataset`': 'LeRobot, PyAV',
+    '`bags.lerobot.dataset`, copied': 'bags, copied',
+    '`bags.lerobot.dataset`, adopted': 'bags, adopted',
+}
 WINDOW_COLUMNS = {'bags': 'bags', 'a read of each window by hand': 'by hand'}
 RECORDING_COLUMNS = (
     'p50', 'p99', 'over 2 ms', 'a copy: p50', 'p99', 'over 2 ms', 'late', 'MB',
@@ -241,6 +258,20 @@ def recording(result: Result) -> list[str]:
     return markdown(RECORDING_COLUMNS, rows)
 
 
+def mixtures(result: Result) -> list[str]:
+    tables, columns = result['tables'], MIXTURE_COLUMNS.values()
+    return markdown(
+        MIXTURE_COLUMNS, {title: [table(tables, title, name) for name in columns] for title in tables}
+    )
+
+
+def lerobot(result: Result) -> list[str]:
+    tables, columns = result['tables'], LEROBOT_COLUMNS.values()
+    return markdown(
+        LEROBOT_COLUMNS, {title: [table(tables, title, name) for name in columns] for title in tables}
+    )
+
+
 def windows(result: Result) -> list[str]:
     columns = WINDOW_COLUMNS.values()
     return markdown(WINDOW_COLUMNS, {
@@ -266,6 +297,8 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], list[str]]]] = {
     'links': ('links', links),
     'adopt': ('adopt', adopt),
     'recording': ('recording', recording),
+    'mixtures': ('mixtures', mixtures),
+    'lerobot': ('lerobot', lerobot),
 }
 """By the name of a section of the documents: the file of results, and what makes its lines."""
 
