@@ -384,7 +384,7 @@ import json, sys, threading, time
 import numpy as np
 import bags
 
-path, kind, clip, flush, spec, facts, seconds, pace = sys.argv[1], *map(json.loads, sys.argv[2:])
+path, kind, clip, flush, spec, facts, seconds = sys.argv[1], *map(json.loads, sys.argv[2:])
 
 def frame(number):
     return np.random.default_rng(number).integers(0, 255, (32, 48, 3), np.uint8)
@@ -408,7 +408,7 @@ with getattr(bags, kind)(path, spec, metadata=facts) as writer:
                 (lambda k: episode.append({'sound': block(base + k)}), 100),
             ]
             threads = [
-                threading.Thread(target=deliver, args=(append, pace * rate, stop)) for append, rate in streams
+                threading.Thread(target=deliver, args=(append, rate, stop)) for append, rate in streams
             ]
             for thread in threads:
                 thread.start()
@@ -424,7 +424,7 @@ with getattr(bags, kind)(path, spec, metadata=facts) as writer:
 """
 
 
-def kill_and_compare(kit, path, kind, seconds, take=0.8, pace=1, clip=0.3, flush=0.1):
+def kill_and_compare(kit, path, kind, seconds, take=0.8, clip=0.3, flush=0.1):
     """Kills a recorder of three streams, and compares what is recovered with what was given.
 
     Args:
@@ -432,13 +432,12 @@ def kill_and_compare(kit, path, kind, seconds, take=0.8, pace=1, clip=0.3, flush
         path, kind: The dataset and its writer.
         seconds: When it is killed.
         take: Seconds of an episode.
-        pace: Factor of the rates of streams.
         clip, flush: Seconds of a clip, and those after which it is flushed.
 
     Returns:
         The seconds from the last frame that was recovered to the kill.
     """
-    arguments = kind, clip, flush, SPEC, FACTS, take, pace
+    arguments = kind, clip, flush, SPEC, FACTS, take
     process = kit.python(RECORD, path, *map(json.dumps, arguments), wait=False)
     assert process.stdout.readline() == b'begun\n'
     time.sleep(seconds)
@@ -480,15 +479,17 @@ def test_a_killed_recorder_loses_only_the_last_clip(trial, tmp_path, kit):
 @pytest.mark.campaign
 @pytest.mark.parametrize('part', range(10))
 def test_200_kills_of_streams_of_a_minute(part, tmp_path, kit, found):
-    """A minute of data takes six seconds; half of the kills are in the first episode."""
+    """Half of the kills are in the first episode. Clips of 2 s, flushed within 1 s, are the defaults."""
     lost = []
     for number in range(20):
         chance = random.Random(1000 * part + number)
         kind = ['DatasetWriter', 'ShardedDatasetWriter'][number // 2 % 2]
-        seconds = chance.uniform(0.05, 6) + 6 * (number % 2)
+        seconds = chance.uniform(0.05, 60) + 60 * (number % 2)
         path = tmp_path / f'kill{number}'
-        lost.append(kill_and_compare(kit, path, kind, seconds, take=6, pace=10, clip=0.2))
+        lost.append(kill_and_compare(kit, path, kind, seconds, take=60, clip=2, flush=1))
     found(f'part {part}: 20 kills, which lost at most the last {max(lost):.1f} s of frames')
+    # A clip and the frame after it, the flush, and the delay of an encoder on a busy machine.
+    assert max(lost) < 2 + 1 + 1
 
 
 def record_minutes(path, minutes):
