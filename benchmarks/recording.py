@@ -27,7 +27,9 @@ FPS, SECONDS, HEIGHT, WIDTH = 30, 30, 720, 1280
 CASES = {
     'one camera': ('bags', 1, False),
     'one camera, LeRobot': ('lerobot', 1, False),
+    'one camera, `copy=False`': ('bags_uncopied', 1, False),
     'three cameras': ('bags', 3, False),
+    'three cameras, `copy=False`': ('bags_uncopied', 3, False),
     'one camera, all cores busy': ('bags', 1, True),
     'one camera, all cores busy, LeRobot': ('lerobot', 1, True),
 }
@@ -38,13 +40,16 @@ FORGOTTEN_SECONDS = 1
 Image = np.ndarray[Any, Any]
 
 
-def play(append: Callable[[int, Image, Image], Any], cameras: int, seconds: int) -> dict[str, Any]:
+def play(
+    append: Callable[[int, Image, Image], Any], cameras: int, seconds: int, is_new: bool = False
+) -> dict[str, Any]:
     """Gives frames and states at their rate, and returns the milliseconds of calls and copies.
 
     Args:
         append: Appends a frame of a camera, and a state.
         cameras: The number of cameras, with a call for each.
         seconds: How long they are recorded.
+        is_new: Whether each frame is a new array.
     """
     y, x = np.mgrid[:HEIGHT, :WIDTH]
     noise = np.random.default_rng(0).integers(0, 4, (HEIGHT, WIDTH, 3), np.uint8)
@@ -58,6 +63,8 @@ def play(append: Callable[[int, Image, Image], Any], cameras: int, seconds: int)
         image = images[number % len(images)]
         left = 7 * number % (WIDTH - 80)
         image[300:380, left : left + 80] = 5 * number % 256
+        if is_new:
+            image = image.copy()
         time.sleep(max(0.0, begin + number / FPS - time.monotonic()))
         is_copied = number % 2 == 0
         if is_copied:
@@ -76,23 +83,28 @@ def play(append: Callable[[int, Image, Image], Any], cameras: int, seconds: int)
     return {'times': times[skipped * cameras :], 'copies': copies[skipped:], 'cores': cpu / seconds}
 
 
-def record_bags(path: Path, cameras: int, seconds: int) -> dict[str, Any]:
+def record_bags(path: Path, cameras: int, seconds: int, copy: bool = True) -> dict[str, Any]:
     """Records with bags; returns what was measured, and how many calls waited for the encoder."""
     import bags
 
     spec = {f'camera{number}': 'mp4(30)[]' for number in range(cameras)} | {'state': 'array(float32,7)[]'}
     names = list(spec)
-    with bags.DatasetWriter(path, spec) as writer, writer.begin() as episode:
+    with bags.DatasetWriter(path, spec) as writer, writer.begin(copy=copy) as episode:
 
         def append(camera: int, image: Image, state: Image) -> None:
             episode.append({names[camera]: image, 'state': state} if not camera else {names[camera]: image})
 
-        found = play(append, cameras, seconds)
+        found = play(append, cameras, seconds, is_new=not copy)
     with bags.open(path) as dataset:
         frames = [len(bags.ClipSequence(dataset, 0, name)) for name in names[:-1]]
     if frames != [FPS * seconds] * cameras:
         raise AssertionError(f'expected all frames, got {frames}')
     return found | {'late': episode.waits}
+
+
+def record_uncopied(path: Path, cameras: int, seconds: int) -> dict[str, Any]:
+    """Records with bags, new arrays that are not copied."""
+    return record_bags(path, cameras, seconds, copy=False)
 
 
 def record_lerobot(path: Path, cameras: int, seconds: int) -> dict[str, Any]:
@@ -129,7 +141,7 @@ def main(output: Any, *, quick: bool) -> None:
     seconds = 10 if quick else SECONDS
     print(f'\n{"ms a call":<44} {"p50":>8} {"p99":>8} {"over 2 ms":>10} {"cores":>6} {"MB":>6} {"late":>5}')
     for title, (writer, cameras, is_busy) in CASES.items():
-        python = {'bags': sys.executable, 'lerobot': lerobot}[writer]
+        python = lerobot if writer == 'lerobot' else sys.executable
         if python:
             output.tables[title] = {'unit': 'ms', 'cells': measure(python, writer, cameras, seconds, is_busy)}
             for name, cell in output.tables[title]['cells'].items():
@@ -169,6 +181,7 @@ def figures(times: list[float]) -> dict[str, Any]:
 
 if __name__ == '__main__':
     name, path, cameras, seconds = sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:])
-    result = {'bags': record_bags, 'lerobot': record_lerobot}[name](path / name, cameras, seconds)
+    records = {'bags': record_bags, 'bags_uncopied': record_uncopied, 'lerobot': record_lerobot}
+    result = records[name](path / name, cameras, seconds)
     result['MB'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     print(json.dumps(result))

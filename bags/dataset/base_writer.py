@@ -151,6 +151,7 @@ class BaseWriter(ABC):
         flush: float = 1.0,
         clip_seconds: float = 2.0,
         when_full: Literal['wait', 'raise'] = 'wait',
+        copy: bool = True,
     ) -> Episode:
         """Begins a datapoint that is written item by item, such as an episode while it is recorded.
 
@@ -166,6 +167,8 @@ class BaseWriter(ABC):
                 length. They are safe when their clip is: this much later, and the delay of the encoder.
             when_full: What `Episode.append` does while 100 MB wait to be encoded or written: 'wait', or
                 'raise' `queue.Full`. `Episode.waits` counts both.
+            copy: Whether single frames and blocks of samples are copied. With False, an array must not be
+                changed after `Episode.append`; cameras that return a new array each time need no copy.
 
         Raises:
             EncodeError: As for `Episode.set`; nothing has begun.
@@ -173,7 +176,7 @@ class BaseWriter(ABC):
         """
         one_of('when_full', when_full, ('wait', 'raise'))
         options = EpisodeOptions(
-            positive_seconds('flush', flush), positive_seconds('clip_seconds', clip_seconds), when_full
+            positive_seconds('flush', flush), positive_seconds('clip_seconds', clip_seconds), when_full, copy
         )
         values = {} if values is None else values
         check_mapping('values', values)

@@ -16,6 +16,7 @@ class EpisodeOptions(NamedTuple):
     flush_seconds: float = 1.0
     clip_seconds: float = 2.0
     when_full: Literal['wait', 'raise'] = 'wait'
+    copy: bool = True
 
 
 class Partial(NamedTuple):
@@ -48,8 +49,9 @@ class Episode(abc.ABC):
         Args:
             items: An item by field. Fields may be appended to in any order, and as often as one likes. A
                 field of videos also takes single frames, uint8 (height, width, 3), and one of audio blocks of
-                samples (time, channels) at its `rate` in the metadata. They are copied, and encoded as clips
-                in the background. If a field of videos has `times`, a frame needs its time in the same call.
+                samples (time, channels) at its `rate` in the metadata. They are copied, unless `begin` got
+                `copy=False`, and encoded as clips in the background. If a field of videos has `times`, a
+                frame needs its time in the same call.
 
         Raises:
             EncodeError: No such field, a field that is no sequence, or an item that cannot be encoded, such

@@ -77,7 +77,7 @@ class ClipStream:
         encoder: The functions of its type.
         facts: Its facts in the metadata.
         scale: Seconds of a unit of its times.
-        memory: Copies its items.
+        memory: Copies its items; None if they are not copied.
         changed: Is notified when many items are pending, or when there will be none.
     """
 
@@ -88,7 +88,7 @@ class ClipStream:
         encoder: ClipEncoder,
         facts: Mapping[str, Any],
         scale: float,
-        memory: CopyMemory,
+        memory: CopyMemory | None,
         changed: threading.Condition,
     ) -> None:
         self.name = name
@@ -112,7 +112,7 @@ class ClipStream:
         return is_array and np.ndim(value) in self._encoder.dimensions
 
     def item_of(self, values: Mapping[str, Any]) -> ClipItem:
-        """Returns a copy of the item in the values of a call, with its time.
+        """Returns the item in the values of a call, copied if there is `memory` for it, with its time.
 
         Raises:
             EncodeError: It is no frame or block, or has no time.
@@ -128,7 +128,7 @@ class ClipStream:
             if self._times not in values:
                 raise self._error(f'expected its time, an item of {self._times!r}, in the same call')
             time = float(values[self._times]) * self._scale
-        return ClipItem(self._memory.copy(item), time)
+        return ClipItem(item if self._memory is None else self._memory.copy(item), time)
 
     def check(self, item: ClipItem, earlier: int) -> None:
         """Checks the next item; `earlier` is the number of items and clips of the field so far.
@@ -191,7 +191,11 @@ def _form(item: ClipItem) -> str:
 
 
 def open_streams(
-    types: Spec, functions: Mapping[str, Callable[..., Any]], metadata: Metadata, lock: threading.Lock
+    types: Spec,
+    functions: Mapping[str, Callable[..., Any]],
+    metadata: Metadata,
+    lock: threading.Lock,
+    copy: bool,
 ) -> dict[str, ClipStream]:
     """Returns a stream for each field that can take single frames, or blocks of samples.
 
@@ -200,8 +204,9 @@ def open_streams(
         functions: The encoders in use.
         metadata: The metadata, with rates and times.
         lock: The lock of the episode.
+        copy: Whether items are copied.
     """
-    facts, memory = metadata.get('fields', {}), CopyMemory()
+    facts, memory = metadata.get('fields', {}), CopyMemory() if copy else None
     found = {}
     for name, field_type in types.items():
         encoder = clip_encoder_of(functions.get(field_type.word)) if field_type.sequence else None

@@ -63,7 +63,7 @@ class QueuedEpisode(Episode):
         self._interval = options.flush_seconds / 2
         lock = threading.Lock()
         self._changed = threading.Condition(lock)
-        self._streams = open_streams(bags.types, encoder.functions, metadata, lock)
+        self._streams = open_streams(bags.types, encoder.functions, metadata, lock, options.copy)
         self._encoding: dict[str, threading.Thread] = {}
         """The threads that encode clips, by field."""
         self._queue: deque[Call] = deque([begin])

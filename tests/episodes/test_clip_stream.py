@@ -295,6 +295,20 @@ class SlowOrFailing:
         return MKV.encode(wait(), seconds, rate, *args)
 
 
+@pytest.mark.parametrize('copy', [True, False])
+def test_frames_are_copied_unless_told_otherwise(copy, tmp_path):
+    encoder, given = SlowOrFailing(), np.zeros((64, 1024, 3), np.uint8)
+    with (
+        bags.DatasetWriter(tmp_path / 'x', SPEC, {**bags.encoders, 'mkv': encoder}, metadata=FACTS) as writer,
+        writer.begin(copy=copy) as episode,
+    ):
+        episode.append({'front': given, 'front_time': 0.0})
+        given[:] = 255
+        encoder.go.set()
+    found, _, _ = frames_of(tmp_path / 'x')
+    assert (found[0] == (0 if copy else 255)).all()
+
+
 def test_an_encoder_that_fails_loses_nothing_before(tmp_path):
     encoder = SlowOrFailing(fails_at=130)
     encoder.go.set()
