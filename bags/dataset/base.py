@@ -721,7 +721,8 @@ class Dataset(Shareable, abc.ABC):
         """Returns one datapoint. Subclasses may override this with a faster implementation."""
         index = check_index(index, len(self))
         asked = dict.fromkeys(self.types, True) if selection is None else selection
-        return self.read_rows(np.array([index], np.int64), asked)[0]
+        columns = self.read_selection(np.array([index], np.int64), asked, read_values)
+        return {name: values[0] for name, values in columns.items()}
 
     def read_rows(self, indices: Int64s, selection: Selection) -> list[Datapoint]:
         columns = self.read_selection(indices, selection, read_values)
