@@ -38,7 +38,13 @@ from bags.validation import merge
 
 
 class Folder:
-    """The files of a dataset folder: its spec, its refs, and the bag of each field."""
+    """The files of a dataset folder: its spec, its refs, and the bag of each field.
+
+    Args:
+        store, path, options: The folder, and how its bags are opened.
+        known: Its entry in a listing or in shards.json, if one of them was read.
+        whole: The folder of the dataset, if this is one of its shards.
+    """
 
     def __init__(
         self,
@@ -46,13 +52,12 @@ class Folder:
         path: str,
         options: ReaderOptions,
         known: Shard | None = None,
-        linked: LinkedFiles | None = None,
+        whole: Folder | None = None,
     ) -> None:
-        if linked is not None:
-            self.linked = linked
         self.store = store
         self.path = path
         self.options = options
+        self._whole = whole
         self.known: Shard | None = None
         """The entry of the folder in a listing or in shards.json, if one of them was read."""
         if known is not None and known.sizes and (known.counts is not None or store.can_list):
@@ -70,6 +75,8 @@ class Folder:
     @cached_attribute
     def linked(self) -> LinkedFiles:
         """The files that links lead to, of all folders of the dataset."""
+        if self._whole is not None:
+            return self._whole.linked
         return LinkedFiles(self.store, self.path, self.options)
 
     @cached_attribute

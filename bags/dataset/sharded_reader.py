@@ -28,7 +28,6 @@ from bags.dataset.sizes import folder_size
 from bags.dataset.spec import Spec, count_text, type_texts, union
 from bags.errors import BagsError, CorruptError, SpecError
 from bags.indexing import Int64s, check_index
-from bags.links.linked_files import LinkedFiles
 from bags.storage import Store
 from bags.validation import at_least
 
@@ -124,8 +123,8 @@ class ShardedDatasetReader(Dataset):
         self._sizes: dict[tuple[str, ...] | None, list[int]] = {}
         self._known_fields: dict[str, Field] = {}
         path, options, first = self.path, self._options, self._first
-        linked = LinkedFiles(store, path, options)
-        root = self._root = Folder(store, store.join(path, first.name), options, first, linked)
+        whole = Folder(store, path, options)
+        root = self._root = Folder(store, store.join(path, first.name), options, first, whole)
         if not store.is_remote:
             root.load()
 
@@ -133,7 +132,7 @@ class ShardedDatasetReader(Dataset):
         def folder_of(shard: Shard) -> Folder:
             if shard is first:
                 return root
-            return Folder(store, store.join(path, shard.name), options, shard, linked)
+            return Folder(store, store.join(path, shard.name), options, shard, whole)
 
         self.folder_of = folder_of
 

@@ -22,7 +22,6 @@ from bags.dataset.shard_index import INDEX
 from bags.dataset.spec import Spec, load_spec
 from bags.errors import CorruptError, SpecError
 from bags.keys.index import INDEX_SUFFIX, KeyIndex
-from bags.links.linked_files import LinkedFiles
 from bags.links.permission import PermittedPaths
 from bags.maintenance.consolidate import index_damage
 from bags.maintenance.location import Location, locate, locate_folder
@@ -168,9 +167,9 @@ def _steps(
     if not store.is_remote or decode:
         yield from _key_index_damage(location)
     first_spec = _spec(location)
-    linked = LinkedFiles(store, location.path, options)
+    whole = Folder(store, location.path, options)
     for path in location.parts:
-        folder = Folder(store, path, options, linked=linked)
+        folder = Folder(store, path, options, whole=whole)
         steps = folder_checks(folder, decoders, decode, first_spec, path == location.parts[-1])
         if store.is_remote and not decode:
             yield functools.partial(_do_all, steps)
