@@ -19,7 +19,7 @@ from typing import Any
 from bags.bag.verified import SHIFT, VERIFIED
 from bags.dataset.columns import read_value
 from bags.dataset.field import Field
-from bags.dataset.fields import RefsReader
+from bags.dataset.refs_reader import RefsReader
 
 MAX_SPAN_BYTES = 1 << 16
 """Maximum bytes of items of a sequence that are copied from the map without announcing them to the kernel."""

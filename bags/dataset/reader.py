@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import functools
+import operator
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any, Self, Unpack
 
 import numpy as np
 
 from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions
 from bags.concurrency import ClosedHandle, cached_attribute, map_concurrently
+from bags.dataset import registry
 from bags.dataset.address import Address, Datapoint, RecordRanges, ranges_of_refs
 from bags.dataset.base import Dataset
 from bags.dataset.batch import Column
 from bags.dataset.columns import BadRef
 from bags.dataset.field import Field
-from bags.dataset.fields import OpenFields, RefsReader, refs_in_memory
 from bags.dataset.fingerprint import fingerprint_of_folders
 from bags.dataset.folder import Folder
 from bags.dataset.mark import MARK
-from bags.dataset.metadata import Metadata
+from bags.dataset.metadata import Metadata, package_of
 from bags.dataset.options import ReadOptions, dataset_path
 from bags.dataset.read_row import RowFunction, make_row_function
+from bags.dataset.refs_reader import RefsReader, refs_in_memory
 from bags.dataset.schema import Decoders
 from bags.dataset.selection import PerRowItems, Selection, select_fields
 from bags.dataset.sizes import folder_size
-from bags.dataset.spec import Spec, reordered
-from bags.errors import CorruptError
+from bags.dataset.spec import FieldType, Spec, likely_type, reordered
+from bags.errors import CorruptError, SpecError
 from bags.indexing import Int64s
 from bags.validation import merge
 
@@ -93,7 +98,9 @@ class DatasetReader(Dataset):
         self.refs: Any = RefsReader(
             folder.path if refs is None else refs.path, refs, schema.format, self._length
         )
-        self._fields: Any = OpenFields(folder, schema, decoders, self.refs)
+        self._schema = schema
+        self._fields: Any = {}
+        """Fields by name, opened by `open_field`."""
         self._row_functions: dict[Any, RowFunction] = {}
         """Row functions by the names of their fields; None for all fields."""
         self._item_functions: dict[Any, RowFunction] = {}
@@ -171,7 +178,7 @@ class DatasetReader(Dataset):
     def _row_function(self, fields: str | tuple[str, ...] | None, has_items: bool = False) -> RowFunction:
         """Returns the row function of some fields, made on first use."""
         names = select_fields(fields, self.types)
-        function = make_row_function([*map(self._fields.__getitem__, names)], self.refs, has_items)
+        function = make_row_function([*map(self.open_field, names)], self.refs, has_items)
         known = self._item_functions if has_items else self._row_functions
         if len(known) < MAX_ROW_FUNCTIONS:
             known[fields] = function
@@ -186,24 +193,69 @@ class DatasetReader(Dataset):
         return [Address(self, indices, selection, None)]
 
     def open_field(self, name: str) -> Field:
-        field: Field = self._fields[name]
+        known: Field | None = self._fields.get(name)
+        if known is not None:
+            return known
+        folder, field_type = self.folder, self._schema.types[name]
+        try:
+            decoder = self._decoders.get(name, field_type, folder.starts, folder.path)
+        except KeyError:
+            raise self._no_decoder(name, field_type) from None
+        bag = folder.open_bag(name)
+        differ = field_type.word == 'int' and not field_type.args  # Granular's integers differ in length.
+        last = -1 if self.is_remote else self.refs.last_records.get(name, -1)  # Remote: see `_refs_of`.
+        bag.check_count(0 if differ else decoder.length, last)
+        field = self._fields[name] = Field(
+            name, field_type, self._schema.format.positions[name], bag, decoder
+        )
         return field
+
+    def _no_decoder(self, name: str, field_type: FieldType) -> SpecError:
+        """Returns the error for a field whose type no function decodes."""
+        functions = registry.decoders if self._decoders.functions is None else self._decoders.functions
+        detail = f'no decoder for {field_type.word!r}{likely_type(field_type, functions)}'
+        with contextlib.suppress(OSError, CorruptError):
+            package = package_of(self.folder.metadata, name)
+            detail += f', a type of the package {package!r}' if package else ''
+        others = [other for other, each in self.types.items() if self._decoders.has(each.word)]
+        if others:
+            detail += f'; without it, {", ".join(map(repr, others))} can be read'
+        detail += '; raw=True reads the records of all fields'
+        return SpecError.of_decoder(name, field_type.text, detail, self.folder.path)
+
+    def _refs_of(self, indices: Int64s, names: Iterable[str]) -> dict[str, Any]:
+        """Returns the refs of datapoints, as `RefsReader.of`; opens fields of a remote folder meanwhile."""
+        closed = sorted(set(names) - self._fields.keys()) if self.is_remote else []
+        if not closed:
+            found: dict[str, Any] = self.refs.of(indices, names)
+            return found
+        works: list[Callable[[], Any]] = [
+            functools.partial(self.refs.of, indices, names),
+            functools.partial(getattr, self.refs, 'last_records'),
+            *map(functools.partial, repeat(self.open_field), closed),
+        ]
+        refs: dict[str, Any] = map_concurrently(operator.call, works, True)[0]
+        for name in closed:
+            self._fields[name].bag.check_count(0, self.refs.last_records.get(name, -1))
+        return refs
 
     def read_selection(
         self, indices: Int64s, selection: Selection, read: Callable[..., Column]
     ) -> dict[str, Column]:
+        fields = self._fields
         try:
             # Only fields that are read: their files of links are opened.
             if self.is_remote or (self._linked and self._links_wait(self._linked & selection.keys())):
                 # Reads the refs while fields are opened, then all fields at once.
-                refs = self._fields.refs_of(indices, selection)
+                refs = self._refs_of(indices, selection)
                 found = map_concurrently(
-                    lambda name: read(self._fields[name], refs[name], selection[name]), list(selection), True
+                    lambda name: read(fields.get(name) or self.open_field(name), refs[name], selection[name]),
+                    list(selection),
                 )
                 return dict(zip(selection, found, strict=True))
             refs, columns = self.refs.of(indices, selection), {}
             for name, items in selection.items():
-                columns[name] = read(self._fields[name], refs[name], items)
+                columns[name] = read(fields.get(name) or self.open_field(name), refs[name], items)
         except BadRef as exc:
             raise CorruptError(self.refs.path, int(indices[exc.position]), exc.detail) from None
         return columns
@@ -225,12 +277,12 @@ class DatasetReader(Dataset):
 
     def _links_wait(self, names: set[str]) -> bool:
         """Returns whether links of some fields lead to remote files."""
-        return any(self._fields[name].bag.is_remote for name in names)
+        return any(self.open_field(name).bag.is_remote for name in names)
 
     def record_ranges(self, indices: Int64s, field: str, items: Any = True) -> RecordRanges | None:
         """Returns where the records of a field lie; None for selected frames of videos."""
-        refs = self._fields.refs_of(indices, [field])[field]
-        reader = self._fields[field]
+        refs = self._refs_of(indices, [field])[field]
+        reader = self.open_field(field)
         try:
             return ranges_of_refs(reader, refs, items, self.folder.starts)
         except BadRef as exc:
@@ -244,7 +296,8 @@ class DatasetReader(Dataset):
         if self.refs.bag is not None:
             total = self.refs.bag.bytes_before(index)
         for name in names:
-            field, bag = self._fields[name], self._fields[name].bag
+            field = self.open_field(name)
+            bag = field.bag
             firsts, counts = refs[name] if field.type.sequence else (refs[name], np.ones(1))
             if firsts[0] >= bag.count or not counts[0]:  # It has no record.
                 total += bag.size * index // self._length

@@ -20,12 +20,12 @@ from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
 from bags.bag.records import StoredRecords
 from bags.concurrency import map_concurrently
-from bags.dataset.fields import RefsReader
 from bags.dataset.folder import Folder
 from bags.dataset.listing import files_below
 from bags.dataset.mark import MARK, is_marked
 from bags.dataset.open import open as open_dataset
 from bags.dataset.refs import is_missing
+from bags.dataset.refs_reader import RefsReader
 from bags.dataset.resume import BAG_SUFFIXES, LINKED
 from bags.dataset.spec import count_text
 from bags.display.counts import byte_count, plural

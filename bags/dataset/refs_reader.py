@@ -1,12 +1,8 @@
-"""The refs of a folder, and its fields, which are opened when they are first read."""
+"""The refs of a folder: those of many datapoints as arrays, and the last ones."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import operator
 from collections.abc import Callable, Iterable
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -15,14 +11,8 @@ from bags.bag.bag_file import BagFile
 from bags.bag.limits import BlockTable
 from bags.bag.verified import VerifiedBlocks, as_slice
 from bags.concurrency import cached_attribute, map_concurrently
-from bags.dataset import registry
-from bags.dataset.field import Field
-from bags.dataset.folder import Folder
-from bags.dataset.metadata import package_of
 from bags.dataset.refs import MISSING, RefsFormat
-from bags.dataset.schema import Decoders, Schema
-from bags.dataset.spec import FieldType, likely_type
-from bags.errors import CorruptError, SpecError
+from bags.errors import CorruptError
 from bags.indexing import Int64s
 from bags.storage.memory_file import MemoryFile
 
@@ -143,55 +133,3 @@ class RefsReader:
             return self.format.unpack(record)
         except ValueError as exc:
             raise CorruptError(self.path, index, str(exc)) from exc
-
-
-class OpenFields(dict[str, Field]):
-    """Fields by name, opened on first read. Opening a damaged field raises."""
-
-    def __init__(self, folder: Folder, schema: Schema, decoders: Decoders, refs: RefsReader) -> None:
-        self._folder = folder
-        self._schema = schema
-        self._decoders = decoders
-        self._refs = refs
-
-    def __missing__(self, name: str) -> Field:
-        schema, field_type = self._schema, self._schema.types[name]
-        try:
-            decoder = self._decoders.get(name, field_type, self._folder.starts, self._folder.path)
-        except KeyError:
-            raise self._no_decoder(name, field_type) from None
-        bag = self._folder.open_bag(name)
-        differ = field_type.word == 'int' and not field_type.args  # Granular's integers differ in length.
-        is_remote = self._folder.store.is_remote  # Then `refs_of` reads the last refs meanwhile.
-        last = -1 if is_remote else self._refs.last_records.get(name, -1)
-        bag.check_count(0 if differ else decoder.length, last)
-        field = self[name] = Field(name, field_type, schema.format.positions[name], bag, decoder)
-        return field
-
-    def _no_decoder(self, name: str, field_type: FieldType) -> SpecError:
-        """Returns the error for a field whose type no function decodes."""
-        functions = registry.decoders if self._decoders.functions is None else self._decoders.functions
-        detail = f'no decoder for {field_type.word!r}{likely_type(field_type, functions)}'
-        with contextlib.suppress(OSError, CorruptError):
-            package = package_of(self._folder.metadata, name)
-            detail += f', a type of the package {package!r}' if package else ''
-        others = [other for other, each in self._schema.types.items() if self._decoders.has(each.word)]
-        if others:
-            detail += f'; without it, {", ".join(map(repr, others))} can be read'
-        detail += '; raw=True reads the records of all fields'
-        return SpecError.of_decoder(name, field_type.text, detail, self._folder.path)
-
-    def refs_of(self, indices: Int64s, names: Iterable[str]) -> dict[str, Any]:
-        """Returns the refs of datapoints, as `RefsReader.of`; opens fields of a remote folder meanwhile."""
-        closed = sorted(set(names) - self.keys()) if self._folder.store.is_remote else []
-        if not closed:
-            return self._refs.of(indices, names)
-        works: list[Callable[[], Any]] = [
-            functools.partial(self._refs.of, indices, names),
-            functools.partial(getattr, self._refs, 'last_records'),
-            *map(functools.partial, repeat(self.__getitem__), closed),
-        ]
-        refs: dict[str, Any] = map_concurrently(operator.call, works, True)[0]
-        for name in closed:
-            self[name].bag.check_count(0, self._refs.last_records.get(name, -1))
-        return refs
