@@ -187,10 +187,10 @@ class RefsFormat:
                 found[name] = found[name], rows[str(position + 1)][chosen].astype(np.int64)
         return found
 
-    def is_identity(self, rows: npt.NDArray[Any], start: int, names: Sequence[str]) -> bool:
-        """Returns whether rows of `dtype`, the first with index `start`, refer to the record of their index.
+    def is_identity(self, rows: npt.NDArray[Any], names: Sequence[str], start: int, stop: int) -> bool:
+        """Returns whether some rows of `dtype` refer to the record of their index in some plain fields.
 
-        In each of some plain fields: this holds unless values are shared or missing.
+        This holds unless values are shared or missing.
         """
-        indices = np.arange(start, start + len(rows))
-        return not any(np.count_nonzero(rows[str(self.positions[name])] != indices) for name in names)
+        indices, chosen = np.arange(start, stop), rows[start:stop]
+        return all(np.array_equal(chosen[str(self.positions[name])], indices) for name in names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -109,10 +110,9 @@ class RefsReader:
         """
         if len(self._identity) >= MAX_FIELD_SETS or not self.format.sequences.isdisjoint(names):
             return None
-        format, rows = self.format, self._rows  # Not self: a cycle would keep the file open.
-        found = self._identity[names] = VerifiedBlocks(
-            len(rows), lambda start, stop: format.is_identity(rows[start:stop], start, names)
-        )
+        # Not of self: a cycle would keep the file open.
+        check = functools.partial(self.format.is_identity, self._rows, names)
+        found = self._identity[names] = VerifiedBlocks(len(self._rows), check)
         return found
 
     def _row_and_limits(self, bag: BagFile, index: int) -> tuple[int, ...]:
