@@ -107,7 +107,7 @@ class BagFile(StoredRecords):
             if isinstance(indices, range):
                 starts, stops = self.stated(indices.start, indices.stop)
             else:
-                if len(indices) > 1:
+                if len(indices) > 1 and not self.limits.is_remote:  # Announces pages to the kernel.
                     offsets = self.offset + indices * ENTRY
                     self.limits.expect(np.maximum(offsets - ENTRY, 0), offsets + ENTRY)
                 # Not `take`, which copies an unaligned table first. Limits are mostly unaligned.
