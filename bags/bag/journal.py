@@ -183,8 +183,10 @@ class Journal:
         self._unsynced_bytes += end - digest.state.end
         self.must_sync = self._unsynced_bytes >= MAX_UNSYNCED_BYTES
         digest.add(count, end, limits, checksums)
-        states = [each.state for each in self._digests]
-        entry = pack_numbers([next(self._numbers), self._placement, *itertools.chain(*states)])
+        numbers = [next(self._numbers), self._placement]
+        for each in self._digests:
+            numbers += each.state
+        entry = pack_numbers(numbers)
         self._file.size = ENTRIES_OFFSET + self._slot * len(entry)
         self._file.write([entry])
         if not self._syncs_flushes:
