@@ -129,7 +129,7 @@ def _check_links(location: Location, folder: str, name: str) -> None:
     entries = open_bag(location.store, location.store.join(folder, name), ReaderOptions())
     assert isinstance(entries, BagFile)
     for number in range(1, entries.count + 1):
-        entry = read_entry(entries, number, field)
+        entry = read_entry(entries, field, number)
         if not is_url(entry.path):
             raise ValueError(
                 f'{folder}: field {field!r} has links to {entry.path}, which others cannot read: bags.copy '

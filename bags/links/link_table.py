@@ -10,7 +10,7 @@ import numpy as np
 from bags.bag.bag_file import BagFile
 from bags.bag.checksums import digest_function
 from bags.bag.limits import BlockTable
-from bags.bag.verified import as_slice
+from bags.bag.verified import SHIFT, VERIFIED, as_slice
 from bags.concurrency import cached_attribute
 from bags.errors import CorruptError
 from bags.indexing import Int64s
@@ -110,7 +110,11 @@ class LinkTable:
             The number of the file, start and end, and the first frame and the end of a segment; zeros for
             another record.
         """
-        row = self.bag.get(index) if self._held is None else b''
+        bag = self.bag
+        if bag.length == ROW_BYTES and bag.verified.states[index >> SHIFT] == VERIFIED:
+            number, _, start, stop = NUMBERS.unpack_from(bag.buffer, index * ROW_BYTES)
+            return number, start, stop, 0, 0
+        row = bag.get(index) if self._held is None else b''
         if len(row) == ROW_BYTES:
             number, digest, start, stop = NUMBERS.unpack(row)
             if digest_function()(row[:4] + row[8:]) & 0xFFFFFFFF == digest and start <= stop <= MAX_OFFSET:
@@ -139,13 +143,13 @@ class LinkTable:
         return np.cumsum(np.append(0, sizes))
 
 
-def read_entry(files: BagFile, number: int, field: str) -> LinkedFile:
+def read_entry(files: BagFile, field: str, number: int) -> LinkedFile:
     """Returns the entry of a file by its number.
 
     Args:
         files: The entries.
-        number: The number, from 1 to their count.
         field: The field, for errors.
+        number: The number, from 1 to their count.
 
     Raises:
         CorruptError: The entry is damaged.

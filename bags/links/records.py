@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -83,8 +84,8 @@ class LinkedRecords(StoredRecords):
 
     @cached_attribute
     def _entries(self) -> FifoCache[int, LinkedFile]:
-        files, field = self.files, self.field  # Not self: a cycle would keep files open.
-        return FifoCache(lambda number: read_entry(files, number, field), MAX_ENTRIES)
+        # Not a method: a cycle would keep files open.
+        return FifoCache(functools.partial(read_entry, self.files, self.field), MAX_ENTRIES)
 
     def _file(self, number: int, index: int | None) -> OpenFile:
         """Returns the file of a number, for a record. One that is no bag is opened by its first read.
