@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from bags.authoring.copy import copy
     from bags.authoring.from_numpy import from_numpy
     from bags.authoring.write import write
+    from bags.collate.columns import pack, pad, stack
     from bags.dataset.base import Dataset
     from bags.dataset.batch import Ragged
     from bags.dataset.open import open
@@ -87,7 +88,6 @@ if TYPE_CHECKING:
     from bags.keys.index import create_index
     from bags.keys.join import join
     from bags.links.link import Link
-    from bags.loader.collate import pack, pad, stack
     from bags.loader.loader import Loader
     from bags.maintenance.consolidate import consolidate
     from bags.maintenance.info import info
@@ -170,6 +170,7 @@ _HOMES = {
     'authoring.copy': ('copy',),
     'authoring.from_numpy': ('from_numpy',),
     'authoring.write': ('write',),
+    'collate.columns': ('pack', 'pad', 'stack'),
     'dataset.base': ('Dataset',),
     'dataset.batch': ('Ragged',),
     'dataset.open': ('open',),
@@ -188,7 +189,6 @@ _HOMES = {
     'keys.index': ('create_index',),
     'keys.join': ('join',),
     'links.link': ('Link',),
-    'loader.collate': ('pack', 'pad', 'stack'),
     'loader.loader': ('Loader',),
     'maintenance.consolidate': ('consolidate',),
     'maintenance.info': ('info',),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from bags.collate.columns import CollateField
 from bags.dataset.base import Dataset
 from bags.dataset.selection import Fields
-from bags.loader.collate import CollateField
 from bags.loader.loader import Loader, check_loader
 from bags.loader.rows import MapStyle
 from bags.loader.schedule import Cursor, LastBatch

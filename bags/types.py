@@ -1,5 +1,7 @@
 """The classes of results and arguments, for annotations and `isinstance`."""
 
+from bags.collate.columns import PackedSequences, Padded
+from bags.collate.masks import Masked
 from bags.dataset.base import WindowsView
 from bags.dataset.difference import Diff
 from bags.dataset.frames import LazyFrames
@@ -7,9 +9,7 @@ from bags.dataset.options import ReadOptions, WriteOptions
 from bags.dataset.selection import Steps, Times
 from bags.interop.formats import Importer
 from bags.interop.source import Source
-from bags.loader.collate import PackedSequences, Padded
 from bags.loader.iterator import LoaderIterator
-from bags.loader.masks import Masked
 from bags.maintenance.field_statistics import FieldStatistics, GroupedStatistics
 from bags.maintenance.info import BagInfo, DatasetInfo, Distribution, FieldInfo
 from bags.maintenance.normalize import Normalize, NormalizeGroups

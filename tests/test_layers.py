@@ -24,17 +24,17 @@ LAYERS = [
     {'dataset'},
     {'conditions', 'runs', 'views'},
     {'arrow', 'edits', 'keys', 'linked_fields', 'display', 'media'},
-    {'episodes', 'sequences', 'samplers', 'maintenance'},
+    {'collate', 'episodes', 'sequences', 'samplers', 'maintenance'},
     {'authoring', 'interop', 'loader', 'viewer'},
     {'torch', 'jax', 'grain', 'beam', 'ray', 'lerobot', 'types'},
     {'cli'},
 ]
 """From the lowest. A module imports its own package and lower layers, also inside functions."""
 PURE = [
-    'bag/options.py', 'bag/sharding.py', 'dataset/batch.py', 'dataset/refs.py', 'dataset/selection.py',
-    'dataset/shard_index.py', 'dataset/spec.py', 'errors.py', 'indexing.py', 'links/files.py',
-    'links/rows.py', 'loader/collate.py', 'loader/schedule.py', 'media/pictures.py', 'media/timeline.py',
-    'samplers/permutation.py', 'storage/ranges.py', 'validation.py',
+    'bag/options.py', 'bag/sharding.py', 'collate/columns.py', 'collate/masks.py', 'dataset/batch.py',
+    'dataset/refs.py', 'dataset/selection.py', 'dataset/shard_index.py', 'dataset/spec.py', 'errors.py',
+    'indexing.py', 'links/files.py', 'links/rows.py', 'loader/schedule.py', 'media/pictures.py',
+    'media/timeline.py', 'samplers/permutation.py', 'storage/ranges.py', 'validation.py',
 ]  # fmt: skip
 OF_USERS = [
     'bags', 'bags.bag', 'bags.beam', 'bags.beam.bagzio', 'bags.beam.sacklio', 'bags.errors', 'bags.grain',

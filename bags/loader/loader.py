@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from bags.collate.columns import CollateField, collate_function
 from bags.concurrency import cached_attribute
 from bags.dataset.base import Dataset
 from bags.dataset.fingerprint import fingerprint
@@ -16,7 +17,6 @@ from bags.dataset.selection import Fields, select_fields
 from bags.dataset.spec import type_texts
 from bags.indexing import Int64s, as_indices
 from bags.loader.batches import MASK, BatchMaker, OnError, Skipped, retries_of
-from bags.loader.collate import CollateField, collate_function
 from bags.loader.iterator import LoaderIterator
 from bags.loader.rows import MapStyle, RowBatches
 from bags.loader.schedule import Cursor, LastBatch, Progress, Schedule, State, cursor_from, plan_steps

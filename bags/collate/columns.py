@@ -9,10 +9,10 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
+from bags.collate.masks import Length, Masked, fill_of, pad_to_shape
 from bags.dataset.batch import Ragged
 from bags.errors import StackError
 from bags.indexing import offsets_of
-from bags.loader.masks import Length, Masked, fill_of, pad_to_shape
 from bags.validation import at_least, item_count, no_field
 
 Array = npt.NDArray[Any]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bags
-from bags.loader.collate import collate_function
+from bags.collate.columns import collate_function
 
 RAGGED = bags.Ragged(np.arange(6, dtype='f4').reshape(6, 1), np.array([0, 2, 2, 6]))
 

@@ -1,0 +1,1 @@
+"""Columns of a batch as single arrays: padded, stacked or packed, with masks. No I/O."""
