@@ -242,8 +242,18 @@ _OTHER_NAMES = {
         for name in ('select', 'filter', 'windows', 'drop', 'rename', 'update', 'split')
     },
     **dict.fromkeys(('DataLoader', 'Dataloader'), 'bags.Loader'),
-    'concatenate': 'bags.concat',
-    'interleave': 'bags.samplers.Mixture',
+    **dict.fromkeys(('load_from_disk', 'WebDataset', 'StreamingDataset', 'LeRobotDataset'), 'bags.open'),
+    **dict.fromkeys(('concatenate', 'concatenate_datasets'), 'bags.concat'),
+    **dict.fromkeys(('interleave', 'interleave_datasets'), 'bags.samplers.Mixture'),
+    **dict.fromkeys(
+        ('from_dict', 'from_pandas'), 'bags.from_numpy, which takes a mapping of names to arrays'
+    ),
+    **dict.fromkeys(('from_generator', 'from_list', 'save', 'dump'), 'bags.write(datapoints, path, spec)'),
+    **dict.fromkeys(('read_csv', 'read_parquet', 'read_json', 'from_parquet', 'from_csv'), 'bags.convert'),
+    **dict.fromkeys(('to_parquet', 'to_webdataset'), 'bags.export'),
+    'merge': 'bags.join, or bags.concat',
+    'index': 'bags.consolidate, or bags.create_index',
+    **dict.fromkeys(('Features', 'Image', 'ClassLabel'), "a spec, such as {'image': 'jpeg', 'label': 'int'}"),
 }
 """What other libraries call it: what it is called here."""
 

@@ -37,6 +37,11 @@ RENAMED = {
     'drop_last': "last_batch='drop' (of a Loader) or padding='drop' (of windows)",
     'collate_fn': 'collate',
     'pin_memory': 'to_device',
+    'generator': 'seed',
+    'batch_sampler': 'sampler',
+    'split': 'the path of the split, or dataset.split',
+    'streaming': 'no option: only what is used is read',
+    'columns': 'fields',
 }
 """Options of Bags 0.x, Granular, PyTorch and other libraries, and their replacements."""
 CALLS = {

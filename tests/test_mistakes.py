@@ -1,6 +1,8 @@
 """Ordinary mistakes, and the errors that a user sees: what is wrong, and what is probably meant."""
 
+import datetime as dt
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import pytest
 import bags
 
 SPEC = {'number': 'int', 'text': 'utf8', 'photo': 'jpeg', 'vector': 'array(float32,3)'}
+OPTIONAL = {'json': 'json?', 'time': 'array(datetime64[us])?'}
 PIXELS = np.zeros((8, 8, 3), np.uint8)
 DATAPOINT = {'number': 1, 'text': 'x', 'photo': PIXELS, 'vector': np.zeros(3, np.float32)}
 FIELDS = "the fields are 'number', 'text', 'photo', 'vector'"
@@ -30,7 +33,7 @@ READS = {
     'index': (lambda d: d[4], IndexError, 'index 4 out of range [-4, 4)'),
     'negative': (lambda d: d[-5], IndexError, 'index -5 out of range [-4, 4)'),
     'batch': (lambda d: d.batch([0, 99]), IndexError, 'indices[1] = 99 out of range [-4, 4)'),
-    'name': (lambda d: d['text'], TypeError, "expected an integer, got 'text' (dataset.batch("),
+    'name': (lambda d: d['text'], TypeError, "expected an integer, got 'text' (dataset.column('text')"),
     'float': (lambda d: d[1.0], TypeError, 'expected an integer, got float'),
     'words': (lambda d: d.batch('text'), TypeError, 'indices: expected integers, got str'),
     'view': (lambda d: d[0:3]['text'], TypeError, 'reads a whole column'),
@@ -44,6 +47,24 @@ READS = {
         lambda d: next(iter(bags.Loader(d, 2, fields=('foto',)))), KeyError, "'foto' (perhaps 'photo')"
     ),
     'batch_size': (lambda d: bags.Loader(d, 0), ValueError, 'batch_size: expected at least 1, got 0'),
+    'attribute': (
+        lambda d: d.text, AttributeError, "fields are no attributes: dataset[index, 'text'] reads one value"
+    ),
+    'near attribute': (
+        lambda d: d[:2].numbers, AttributeError, "no attribute 'numbers' (perhaps 'number'); fields are"
+    ),
+    'method': (lambda d: d.selct, AttributeError, 'did you mean select?'),
+    'shape': (lambda d: d.shape, AttributeError, 'did you mean len(dataset)?'),
+    'iloc': (lambda d: d.iloc, AttributeError, 'did you mean dataset[index]?'),
+    'map': (lambda d: d.map, AttributeError, 'did you mean bags.copy(dataset, path, add=…) to keep'),
+    'to_pandas': (lambda d: d.to_pandas, AttributeError, 'did you mean dataset.to_arrow_dataset()?'),
+    'train_test_split': (lambda d: d.train_test_split, AttributeError, "dataset.split({'train': 0.9"),
+    'mask': (lambda d: d.filter(np.ones(4, bool)), TypeError, 'dataset.select takes indices or a mask'),
+    'split': (lambda d: bags.open('x', split='train'), TypeError, "'split': use the path of the split"),
+    'streaming': (lambda d: bags.open('x', streaming=True), TypeError, "'streaming': use no option"),
+    'generator': (lambda d: bags.Loader(d, 8, generator=1), TypeError, "'generator': use seed"),
+    'bags.from_pandas': (lambda d: bags.from_pandas, AttributeError, 'did you mean bags.from_numpy'),
+    'bags.concatenate_datasets': (lambda d: bags.concatenate_datasets, AttributeError, 'bags.concat?'),
     'bags.load': (lambda d: bags.load('x'), AttributeError, 'did you mean bags.open?'),
     'bags.Dataloader': (lambda d: bags.Dataloader, AttributeError, 'did you mean bags.Loader?'),
     'bags.filter': (lambda d: bags.filter(d, bool), AttributeError, 'did you mean dataset.filter?'),
@@ -70,7 +91,7 @@ def test_errors_in_functions_name_datapoints(dataset):
 VALUES = {
     'str': ({'number': 'one'}, "'number' of type int: TypeError: expected an integer, got str"),
     'fraction': ({'number': 1.5}, "'number' of type int: TypeError: expected an integer, got float"),
-    'unknown': ({'zz': 1}, "field 'zz' is not in the spec, which has 'number', 'photo', 'text', 'vector'"),
+    'unknown': ({'zz': 1}, "field 'zz' is not in the spec, which has 'json', 'number', 'photo', 'text'"),
     'misspelled': ({'nubmer': 1}, "field 'nubmer' is not in the spec (perhaps 'number'), which has"),
     'none': ({'text': None}, "'text' of type utf8: TypeError: expected str, got NoneType; utf8? takes None"),
     'shape': ({'vector': np.zeros(4, np.float32)}, 'expected shape (3,), got (4,)'),
@@ -79,6 +100,17 @@ VALUES = {
         {'photo': PIXELS / 255}, 'expected an image of uint8, got ndarray of float64; (255 * value).astype('
     ),
     'channels': ({'photo': np.zeros((3, 8, 8), np.uint8)}, 'np.moveaxis(value, 0, -1) moves the channels'),
+    'digits': ({'number': '1'}, 'expected an integer, got str; int(value) makes one of it'),
+    'nan': ({'number': float('nan')}, 'got float (nan); a missing value is None, in a field whose type'),
+    'Path': ({'text': Path('x')}, 'Path; str(value) makes one of it'),
+    'datetime': (
+        {'text': dt.datetime(2026, 1, 2)}, 'expected str, got datetime; utf8 holds value.isoformat()'  # noqa: DTZ001
+    ),
+    'timedelta': ({'number': dt.timedelta(1)}, 'got timedelta; float holds value.total_seconds()'),
+    'date': ({'json': dt.date(2026, 1, 2)}, 'expected plain values, got date; utf8 holds value.isoformat()'),
+    'datetime array': (
+        {'time': dt.datetime(2026, 1, 2)}, 'got datetime of object; np.datetime64(value) converts it'  # noqa: DTZ001
+    ),
     'path': ({'photo': 'nope.jpg'}, "No such file or directory: 'nope.jpg'"),
 }  # fmt: skip
 
@@ -87,7 +119,7 @@ VALUES = {
 def test_writing(tmp_path, mistake):
     values, message = VALUES[mistake]
     with (
-        bags.DatasetWriter(tmp_path / 'x', SPEC) as writer,
+        bags.DatasetWriter(tmp_path / 'x', SPEC | OPTIONAL) as writer,
         pytest.raises(bags.EncodeError, match=re.escape(message)),
     ):
         writer.append(DATAPOINT | values)
@@ -109,6 +141,12 @@ TYPES = {
     'float32': '(perhaps float(4))',
     'np.ndarray': '(perhaps array)',
     'mp3': '(perhaps audio)',
+    'datetime': '(perhaps array(datetime64[us]))',
+    'timestamp[]': '(perhaps array(datetime64[us])[])',
+    'date': '(perhaps array(datetime64[D]))',
+    'timedelta': '(perhaps array(timedelta64[us]))',
+    'datetime64[ns]': '(perhaps array(datetime64[ns]))',
+    'category': '(perhaps int)',
     'list[int]': '(perhaps int[])',
     'list[str]': '(perhaps utf8[])',
     'Optional[int]': '(perhaps int?)',
@@ -117,6 +155,7 @@ TYPES = {
     'utf8[][]': 'a type like word, word(arg,arg), word[] or word?',
     int: "(perhaps 'int')",
     str: "(perhaps 'utf8')",
+    dt.datetime: "(perhaps 'array(datetime64[us])')",
 }
 
 
@@ -126,6 +165,37 @@ def test_types(tmp_path, given):
         bags.DatasetWriter(tmp_path / 'x', {'a': given})
     assert caught.value.field == 'a'
     assert not (tmp_path / 'x').exists()
+
+
+def test_lists_as_types(tmp_path):
+    for given in (['int'], [int]):
+        with pytest.raises(bags.SpecError, match=re.escape('(perhaps int[])')):
+            bags.DatasetWriter(tmp_path / 'x', {'a': given})
+
+
+def test_methods_of_other_writers(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'x', {'a': 'int'}) as writer:
+        for name, message in (
+            ('write', 'did you mean writer.append(datapoint)?'),
+            ('extend', 'or bags.write(datapoints, path, spec)?'),
+            ('save', 'did you mean writer.close(), or a with statement?'),
+            ('apend', 'did you mean append?'),
+        ):
+            with pytest.raises(AttributeError, match=re.escape(f"has no attribute '{name}'; ")) as caught:
+                getattr(writer, name)
+            assert message in str(caught.value)
+
+
+def test_errors_of_properties_are_their_own(dataset):
+    class Broken(type(dataset[:2])):
+        @property
+        def broken(self):
+            return {}.nothing
+
+    view = object.__new__(Broken)
+    with pytest.raises(AttributeError, match="'dict' object has no attribute 'nothing'"):
+        _ = view.broken
+    assert not hasattr(view, '_nothing')
 
 
 def test_nested_fields(tmp_path):

@@ -27,6 +27,7 @@ from bags.dataset.folder import Folder
 from bags.dataset.key_values import Matches, sort_matches
 from bags.dataset.late_binding import late
 from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
+from bags.dataset.other_names import OF_DATASETS, advice_for
 from bags.dataset.refs import is_missing
 from bags.dataset.registry import VIDEO_WORDS, decoders
 from bags.dataset.selection import (
@@ -98,6 +99,16 @@ class Dataset(Shareable, abc.ABC):
     is_remote: bool = False
     """Whether reads wait for a network."""
 
+    if not TYPE_CHECKING:  # A name that does not exist is an error for type checkers.
+
+        def __getattr__(self, name: str) -> Any:
+            if hasattr(type(self), name):
+                return object.__getattribute__(self, name)  # A property, whose own error is raised again.
+            message = f'{type(self).__name__!r} object has no attribute {name!r}'
+            if not name.startswith('_') and name != 'types':
+                message += advice_for(name, OF_DATASETS, dir(type(self)), getattr(self, 'types', ()))
+            raise AttributeError(message)
+
     @property
     def reads_wait(self) -> bool:
         """Whether reads of records wait for a network: of a remote dataset, or of links to remote files."""
@@ -141,8 +152,7 @@ class Dataset(Shareable, abc.ABC):
             return self.batch(key, fields)
         if isinstance(key, str):
             raise TypeError(
-                f'index: expected an integer, got {key!r} '
-                f'(dataset.batch(range(len(dataset)), {key!r}) reads a whole column)'
+                f'index: expected an integer, got {key!r} (dataset.column({key!r}) reads a whole column)'
             )
         selection = None if fields is None else select_fields(fields, self.types)
         return self.read_row(key if type(key) is int else check_index(key, len(self)), selection)
@@ -294,7 +304,8 @@ class Dataset(Shareable, abc.ABC):
             read = functools.partial(self.read_rows, selection=select_fields(fields, self.types))
         if not callable(function):
             raise TypeError(
-                f'filter: expected a condition or a function of a datapoint, got {function!r:.80}'
+                f'filter: expected a condition or a function of a datapoint, got {function!r:.80}; '
+                'dataset.select takes indices or a mask'
             )
 
         def choose(start: int) -> Int64s:

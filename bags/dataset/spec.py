@@ -34,6 +34,9 @@ OTHER_NAMES = {
     **dict.fromkeys(('ndarray', 'numpy', 'tensor'), 'array'),
     'float16': 'array(float16)', 'float32': 'float(4)', 'float64': 'float(8)', 'double': 'float(8)',
     'binary': 'bytes', 'boolean': 'bool', 'mp3': 'audio', 'mov': 'video', 'pickle': 'msgpack',
+    **dict.fromkeys(('datetime', 'datetime64', 'timestamp'), 'array(datetime64[us])'),
+    **dict.fromkeys(('timedelta', 'timedelta64', 'duration'), 'array(timedelta64[us])'),
+    'date': 'array(datetime64[D])', **dict.fromkeys(('category', 'categorical', 'classlabel'), 'int'),
 }  # fmt: skip
 """Names of the built-in types in Python, NumPy and other libraries."""
 
@@ -87,6 +90,11 @@ def _likely_text(given: object) -> str:
     if bracket and word.lower() in ('list', 'tuple', 'sequence', 'optional'):
         inner = inner.partition(',')[0].strip()
         return f' (perhaps {OTHER_NAMES.get(inner, inner)}{"?" if word.lower() == "optional" else "[]"})'
+    if isinstance(given, list) and len(given) == 1:
+        item = given[0].__name__ if isinstance(given[0], type) else given[0]
+        return f' (perhaps {OTHER_NAMES.get(str(item), item)}[])'
+    if re.fullmatch(r'(datetime|timedelta)64\[\w+\]', text):
+        return f' (perhaps array({text}))'
     if text.count('(') > text.count(')'):
         return f' (perhaps {text})'[:-1] + '))'
     return f' (perhaps {OTHER_NAMES.get(text, text)!r})' if isinstance(given, type) else ''

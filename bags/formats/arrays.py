@@ -21,7 +21,7 @@ import msgpack
 import numpy as np
 
 from bags.errors import MissingDependencyError
-from bags.formats.scalars import Buffer, parse_int
+from bags.formats.scalars import Buffer, parse_int, time_hint
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -233,6 +233,8 @@ def _convert(value: Any, dtype: np.dtype[Any]) -> Array:
     expected = f'expected an array of {dtype}, got {type(value).__name__} of {array.dtype}'
     if array.dtype.kind in 'biufc' and dtype.kind in 'biufcV':
         expected += f"; np.asarray(value, '{dtype.name}') converts it"
+    elif dtype.kind in 'mM' and time_hint(value):
+        expected += f'; np.{dtype.name.partition("[")[0]}(value) converts it'
     raise TypeError(expected)
 
 

@@ -20,7 +20,9 @@ ValueError for any other record.
 from __future__ import annotations
 
 import functools
+import math
 import operator
+import os
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
@@ -115,7 +117,7 @@ def encode_utf8(value: str) -> bytes:
     """Encodes a str."""
     if isinstance(value, str):
         return value.encode('utf-8')
-    raise TypeError(f'expected str, got {type(value).__name__}')
+    raise TypeError(f'expected str, got {type(value).__name__}{_hint(value, "str")}')
 
 
 def decode_utf8(data: Buffer) -> str:
@@ -287,11 +289,37 @@ def _integer(value: Any) -> int:
             return operator.index(value)
         except TypeError:
             pass
-    raise TypeError(f'expected an integer, got {type(value).__name__}')
+    raise TypeError(f'expected an integer, got {type(value).__name__}{_hint(value, "int")}')
 
 
 def _number(value: Any) -> float:
     value = _plain(value)
     if isinstance(value, int | float | np.floating) and not isinstance(value, bool):
         return value  # type: ignore[return-value]
-    raise TypeError(f'expected a number, got {type(value).__name__}')
+    raise TypeError(f'expected a number, got {type(value).__name__}{_hint(value, "float")}')
+
+
+def time_hint(value: Any) -> str:
+    """Returns the types that hold a time of the module `datetime`, for errors; nothing for other values."""
+    import datetime as dt
+
+    if isinstance(value, dt.timedelta):
+        return '; float holds value.total_seconds(), array(timedelta64[us]) np.timedelta64(value)'
+    if isinstance(value, dt.datetime):
+        types = 'utf8 holds value.isoformat(), float value.timestamp(), array(datetime64[us])'
+        return f'; {types} np.datetime64(value)'
+    if isinstance(value, dt.date):
+        return '; utf8 holds value.isoformat(), array(datetime64[D]) np.datetime64(value)'
+    return ''
+
+
+def _hint(value: Any, function: str) -> str:
+    if isinstance(value, float) and math.isnan(value):
+        return ' (nan); a missing value is None, in a field whose type ends in ?'
+    is_path = isinstance(value, os.PathLike) or type(value).__module__ == 'uuid'
+    has_number = hasattr(type(value), '__float__') and not isinstance(value, bool | np.ndarray)
+    is_fraction = function == 'int' and isinstance(value, float) and not value.is_integer()
+    is_number = (isinstance(value, str) or has_number) and not is_fraction
+    if is_path if function == 'str' else is_number:
+        return f'; {function}(value) makes one of it'
+    return time_hint(value)

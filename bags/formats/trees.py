@@ -14,7 +14,7 @@ import msgpack
 import numpy as np
 
 from bags.formats.arrays import array_from_parts, array_parts
-from bags.formats.scalars import MAX_VALUE_SIZE, Buffer, check_value_size
+from bags.formats.scalars import MAX_VALUE_SIZE, Buffer, check_value_size, time_hint
 
 # Approximate bytes in memory of lists, dicts and their items, and maximum bytes of a value for each byte of
 # its record. Values of larger records are counted; of MessagePack while decoding, which takes a third longer.
@@ -180,7 +180,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, int):
         # By msgpack only.
         raise ValueError(f'expected integers of at most 64 bits, got one of {value.bit_length()}')
-    hint = '; the type for values with arrays is tree' if isinstance(value, np.ndarray) else ''
+    hint = '; the type for values with arrays is tree' if isinstance(value, np.ndarray) else time_hint(value)
     raise TypeError(f'expected plain values, got {type(value).__name__}{hint}')
 
 
