@@ -8,12 +8,19 @@ import hashlib
 import itertools
 import os
 import re
+import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from bags.runs.progress import progress as show_progress
 from bags.storage import store_for
-from bags.storage.errors import TransientError, error_for_status, is_no_connection, retry_after
+from bags.storage.errors import (
+    TransientError,
+    error_for_status,
+    is_no_connection,
+    no_connection_error,
+    retry_after,
+)
 from bags.storage.hub_path import HubPath
 from bags.storage.obstore_options import hub_options
 from bags.storage.retry import RetryPolicy, with_retries
@@ -173,7 +180,10 @@ class HubRepository:
             is_of_client = type(found).__module__.partition('.')[0] in CLIENTS
             if not is_of_client and not isinstance(found, ConnectionError):
                 return exc
-            return TransientError(message, no_connection=is_no_connection(found))
+            if is_no_connection(found):
+                reason = re.sub(r'^\[Errno -?\d+\] ', '', message)
+                return no_connection_error(urllib.parse.urlsplit(self._endpoint).netloc, reason)
+            return TransientError(message)
         status, code = response.status_code, response.headers.get('X-Error-Code')
         if status in (402, 413, 507) or (status == 403 and QUOTA.search(message)):
             return self._quota_error(path, message)

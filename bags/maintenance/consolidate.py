@@ -66,9 +66,12 @@ def consolidate(
     location = locate(path, filesystem, storage_options)
     if location.type != 'shards':
         detail = 'no shard folder here: expected 000000, 000001, …'
+        if location.type == 'folder':
+            detail += '; a dataset of one folder opens with as few requests without shards.json'
         raise FileNotFoundError(errno.ENOENT, detail, location.path)
     if is_marked(location.store, location.path):
         raise ValueError(f'{location.path}: {UNFINISHED}')
+    location.store.make_folder(location.path)  # A web server refuses here, before all shards are read.
     types, shards = describe_shards(location, progress)
     checksum = checksums_name('refs.bag') in shards[0].sizes
     write_json(location.store, location.store.join(location.path, INDEX), dump_index(types, shards), checksum)

@@ -14,6 +14,8 @@ from bags.storage.urls import plain_path
 
 NO_FOLDER = os.strerror(errno.ENOENT), os.strerror(errno.ENOTDIR), 'no such folder'
 """Reasons of errors that say nothing but that a path is no folder."""
+MAX_TRIED = 100
+"""Maximum number of names in a folder that are tried as datasets."""
 
 
 class Location(NamedTuple):
@@ -49,6 +51,11 @@ def locate(
     return _location_of(store, folder, names)
 
 
+def a_file(location: Location) -> str:
+    """Returns what a path is that is no dataset, for errors: a bag, or another file."""
+    return 'a bag' if location.path.endswith(('.bag', '.bagz')) else 'a file'
+
+
 def locate_folder(store: Store, folder: str) -> Location:
     """Detects the type of a dataset in a store; raises as `locate`."""
     return _location_of(store, folder, root_names(store, folder))
@@ -63,10 +70,24 @@ def _location_of(store: Store, folder: str, names: set[str]) -> Location:
     bags = sorted(name for name in names if name.endswith(('.bag', '.bagz')))
     if bags:
         got = f'bags by themselves, such as {bags[0]}'
+    elif datasets := _datasets_in(store, folder, names):
+        got = f'a folder of datasets, such as {datasets[0]}'
     else:
         got = f'a folder with {"other files (bags.convert imports them)" if names else "nothing"} in it'
     detail = f'expected a dataset (spec.json, or shard folders 000000, 000001, …), got {got}'
     raise FileNotFoundError(errno.ENOENT, detail, folder)
+
+
+def _datasets_in(store: Store, folder: str, names: set[str]) -> list[str]:
+    """Returns which of the first names in a local folder are datasets, for an error."""
+    if store.is_remote:
+        return []
+    firsts = ('spec.json', '000000/spec.json')
+    return [
+        name
+        for name in sorted(names)[:MAX_TRIED]
+        if any(store.exists(store.join(folder, f'{name}/{first}')) for first in firsts)
+    ]
 
 
 def _locate_bags(

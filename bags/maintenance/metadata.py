@@ -12,7 +12,7 @@ from bags.dataset.json_files import remove_json, write_json
 from bags.dataset.metadata import METADATA, dump_metadata, in_order, keep_packages, read_metadata, with_order
 from bags.dataset.spec import load_spec
 from bags.errors import CorruptError
-from bags.maintenance.location import locate
+from bags.maintenance.location import a_file, locate
 from bags.validation import with_advice
 
 
@@ -46,7 +46,7 @@ def set_metadata(
     """
     location = locate(path, filesystem, storage_options)
     if location.type == 'bags':
-        raise ValueError(f'{location.path}: expected a dataset, got a bag')
+        raise ValueError(f'{location.path}: expected a dataset, got {a_file(location)}')
     store = location.store
     spec = store.join(location.parts[0], 'spec.json')
     types = load_spec(store.read(spec), spec)

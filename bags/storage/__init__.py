@@ -58,7 +58,9 @@ def store_for(
             local = url if scheme == 'file' else text
             for name, value in (('cache', cache), ('storage_options', storage_options)):
                 if value:
-                    raise ValueError(f'{name}: has no effect on a local path, got {text!r:.200}')
+                    detail = f'{name}: has no effect on a local path, got {text!r:.200}'
+                    missing = name == 'cache' and not os.path.exists(local)
+                    raise ValueError(f'{detail}, which does not exist' if missing else detail)
             return LocalStore(durability), os.path.abspath(local) if local else local
         if scheme not in SCHEMES:
             import fsspec

@@ -26,7 +26,7 @@ from bags.links.linked_object import LinkedObject
 from bags.links.permission import PermittedPaths
 from bags.links.records import LinkedRecords
 from bags.maintenance.consolidate import describe_shards
-from bags.maintenance.location import Location, locate
+from bags.maintenance.location import Location, a_file, locate
 from bags.storage import File, Hints
 from bags.storage.base import Buffer
 from bags.viewer.page import find_page
@@ -79,7 +79,9 @@ class ViewServer:
             dataset = locate(dataset, filesystem, storage_options)
         self.location = dataset
         if self.location.type == 'bags':
-            raise ValueError(f'{self.location.path}: expected a dataset, which is a folder, got a bag')
+            raise ValueError(
+                f'{self.location.path}: expected a dataset, which is a folder, got {a_file(self.location)}'
+            )
         # Not mapped: a file that is cut while it is sent would end the process.
         self._options = FolderOptions(links=links, storage_options=storage_options, mapped=False)
         self._linked = LinkedFiles(dataset.store, dataset.path, self._options)

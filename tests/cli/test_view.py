@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -68,6 +69,13 @@ def test_it_serves_linked_files_that_are_permitted(tmp_path, start):
 def test_what_is_no_dataset(made, built, tmp_path, run):
     assert 'got a bag' in run('view', made / 'texts.bagz', code=1).stderr
     assert 'got a bag' in run('view', made / 'texts.bagz', '--export', tmp_path / 'site', code=2).stderr
+    (tmp_path / 'text.py').write_text('a')
+    for options, code in (((), 1), (('--export', tmp_path / 'site'), 2)):
+        assert (
+            'which is a folder, got a file' in run('view', tmp_path / 'text.py', *options, code=code).stderr
+        )
+    shutil.copytree(made / 'episodes', tmp_path / 'sets' / 'episodes')
+    assert 'got a folder of datasets, such as episodes' in run('view', tmp_path / 'sets', code=1).stderr
     (built / 'index.html').unlink()
     assert 'make viewer' in run('view', made / 'episodes', code=1).stderr
 
@@ -101,6 +109,24 @@ def test_the_exported_page_names_the_dataset(made, built, tmp_path, run):
         assert len(copied) == len(source)
         assert copied.spec == source.spec
     assert '--with-data needs --export' in run('view', made / 'episodes', '--with-data', code=2).stderr
+
+
+def test_an_export_that_fails_leaves_nothing(made, built, tmp_path, run):
+    (tmp_path / 'raw').mkdir()
+    (tmp_path / 'raw' / 'a').write_bytes(b'clip')
+    with bags.DatasetWriter(tmp_path / 'data' / 'linked', {'clip': 'bytes'}, links=['clip']) as writer:
+        writer.append({'clip': bags.Link(tmp_path / 'raw' / 'a')})
+    (tmp_path / 'empty').mkdir()
+    for folder in ('new/site', 'empty'):
+        result = run(
+            'view', tmp_path / 'data' / 'linked', '--export', tmp_path / folder, '--with-data', code=1
+        )
+        assert (
+            f"not permitted: if the dataset is trusted, bags.open(…, links=['{tmp_path}/raw']), --links"
+            in result.stderr
+        )
+    assert not (tmp_path / 'new').exists()
+    assert list((tmp_path / 'empty').iterdir()) == []
 
 
 def test_an_exported_dataset_has_the_records_that_links_lead_to(made, built, tmp_path, run):

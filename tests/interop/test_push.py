@@ -279,6 +279,12 @@ def test_a_branch_that_does_not_exist(hub, push, tmp_path):
         push(write(tmp_path / 'episodes'), f'{URL}@new')
 
 
+def test_a_hub_that_does_not_answer(hub, tmp_path):
+    options = {**TOKEN, 'endpoint': 'http://127.0.0.1:9', 'retries': 0}
+    with pytest.raises(OSError, match=r'cannot connect to 127.0.0.1:9: Connection refused \(after one try\)'):
+        bags.push(write(tmp_path / 'episodes'), URL, storage_options=options)
+
+
 def test_files_that_the_repository_ignores(hub, push, tmp_path):
     hub.ignored = {'000000/blob.bag'}
     with pytest.raises(ValueError, match=r'\.gitignore of the repository leaves out 000000/blob\.bag'):

@@ -8,6 +8,7 @@ import pytest
 
 import bags
 from tests.dataset.remote_dataset import SPEC, row
+from tests.servers import WebServer
 
 
 def test_shards_json_holds_the_spec_sizes_and_counts(dataset):
@@ -60,3 +61,17 @@ def test_metadata_and_statistics_may_come_later(tmp_path, checksum):
         assert bags.open(path).metadata == metadata
     bags.statistics(path, 'id')
     assert bags.verify(path, notes=True) == []
+
+
+def test_what_needs_no_shards_json(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'single', {'a': 'int'}) as writer:
+        writer.append({'a': 1})
+    with pytest.raises(FileNotFoundError, match='a dataset of one folder opens with as few requests without'):
+        bags.consolidate(tmp_path / 'single')
+
+
+def test_a_web_server_refuses_before_shards_are_read(dataset):
+    with WebServer(dataset.parent) as server:
+        with pytest.raises(OSError, match='a web server is read-only'):
+            bags.consolidate(f'{server.url}/{dataset.name}')
+        assert not [path for _, path, *_ in server.requests if path.endswith('/id.bag')]

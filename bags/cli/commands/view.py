@@ -58,13 +58,14 @@ def view(
 
 
 def _export(path: str, folder: str, links: PermittedPaths, *, with_data: bool, json: bool) -> None:
-    from bags.maintenance.location import locate
+    from bags.maintenance.location import a_file, locate
     from bags.viewer.page import export_page
 
     scheme = urllib.parse.urlsplit(path).scheme
     is_web, is_local = scheme in ('http', 'https'), not scheme or os.path.exists(path)
-    if not is_web and locate(path).type == 'bags':
-        raise UsageError(f'{path}: expected a dataset, which is a folder, got a bag')
+    location = None if is_web else locate(path)
+    if location is not None and location.type == 'bags':
+        raise UsageError(f'{path}: expected a dataset, which is a folder, got {a_file(location)}')
     name = os.path.basename(os.path.abspath(path) if is_local else path.rstrip('/')) or 'data'
     if with_data:
         data: str | None = urllib.parse.quote(f'data/{name}')
@@ -72,13 +73,18 @@ def _export(path: str, folder: str, links: PermittedPaths, *, with_data: bool, j
         data = urllib.parse.quote(os.path.relpath(path, folder).replace(os.sep, '/'))
     else:
         data = path if is_web else None
+    made = _first_missing(folder)
     files = export_page(folder, data)
     size = sum(map(os.path.getsize, files))
     if with_data:
         import bags
 
-        with bags.open(path, raw=True, links=links) as dataset:
-            bags.copy(dataset, os.path.join(folder, 'data', name))
+        try:
+            with bags.open(path, raw=True, links=links) as dataset:
+                bags.copy(dataset, os.path.join(folder, 'data', name))
+        except BaseException:  # Also Ctrl-C: a page without its dataset is of no use.
+            _remove_export(folder, made)
+            raise
     answer(
         json,
         {'files': files, 'data': data},
@@ -86,3 +92,22 @@ def _export(path: str, folder: str, links: PermittedPaths, *, with_data: bool, j
         f'They show {data or "no dataset"}{"" if data is None or is_web else ", a path from the page"}.',
         'For another dataset, open index.html?data=URL.',
     )
+
+
+def _first_missing(folder: str) -> str | None:
+    """Returns the highest folder that has to be made for a folder; None: it exists."""
+    missing, folder = None, os.path.abspath(folder)
+    while not os.path.exists(folder):
+        missing, folder = folder, os.path.dirname(folder)
+    return missing
+
+
+def _remove_export(folder: str, made: str | None) -> None:
+    """Removes what an export wrote, with the folders that it made."""
+    import shutil
+
+    for path in [made] if made else [os.path.join(folder, name) for name in os.listdir(folder)]:
+        if os.path.isdir(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.remove(path)
