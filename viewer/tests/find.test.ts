@@ -48,6 +48,7 @@ const options = () => page.locator('#completions').getByRole('option').allTextCo
 
 test('words search, and conditions filter', async () => {
   await open('untimed');
+  expect(await page.getByLabel('Filter').getAttribute('placeholder')).toBe('Search, or as label == cat and id > 5');
   await filter('dog');
   await page.getByText(', 30 pass').waitFor();
   expect((await indices()).slice(0, 3)).toEqual([1, 3, 5]);
@@ -130,7 +131,7 @@ test('values of a field are counted, and a click filters', async () => {
   await row('label').getByText('Values').click();
   await expect.poll(() => row('label').locator('.counts tr').allTextContents()).toEqual(['cat30', 'dog30']);
   await page.screenshot({path: `${SHOTS}/values.png`});
-  await row('label').getByText('dog').click();
+  await row('label').getByRole('button', {name: 'dog', exact: true}).click();
   await page.getByText(', 30 pass').waitFor();
   expect(await page.getByLabel('Filter').inputValue()).toBe('label == dog');
   await open('conditions', 'view=fields');
@@ -171,6 +172,7 @@ test('durations, and statistics of each joint', async () => {
   await row('state').getByLabel('Histogram of state, seconds').waitFor();
   await row('state').getByText(/^3 s/).waitFor();
   await row('top_camera').getByText(/^[\d.]+ s /).waitFor();
+  expect(await row('top_camera').locator('.joints tbody th').allTextContents()).toEqual(['red', 'green', 'blue']);
   await page.screenshot({path: `${SHOTS}/joints.png`, fullPage: true});
   for (const field of ['top_camera', 'state']) {
     await row(field).getByLabel(`Histogram of ${field}, seconds`).getByRole('button').first().click();

@@ -226,6 +226,10 @@ test('the cursors of curves of different lengths stand below each other', async 
   const left = (field: string) => panel(field).locator('.now').first().evaluate(element => Math.round(element.getBoundingClientRect().left));
   await panel('video').getByText('frame 270 of 600').waitFor();
   await expect.poll(async () => await left('action') - await left('gyro')).toBe(0);
+  // A sound of two seconds is as long as its part of the time.
+  await page.goto(`${server.url}/viewer/?data=../data/media#view=datapoint&at=1&t=1`);
+  await panel('sound').getByText(/ s, 1 × /).waitFor();
+  await expect.poll(async () => Math.abs(await left('action') - await left('sound'))).toBeLessThan(2);
 });
 
 test('curves zoom together, and a button shows them whole', async () => {

@@ -297,7 +297,14 @@ def write_formats(folder):
         'array_bool': ('array(bool,3)', [True, False, True]),
         'array_complex': ('array(complex64,2)', [3 + 4j, 0]),
         'array_text': ('array(U3,2)', ['é', 'abc']),
-        'times': ('array(datetime64[us],2)', np.array(['2026-01-02T03:04:05.678', 'NaT'], 'datetime64[us]')),
+        'times': (
+            'array(datetime64[us],2)',
+            np.array(['2026-01-02T03:04:05.678901', 'NaT'], 'datetime64[us]'),
+        ),
+        'nanos': ('array(datetime64[ns],2)', np.array([-1, 'NaT'], 'datetime64[ns]')),
+        'days': ('array(datetime64[D],2)', np.array(['1969-12-31', '2026-01-02'], 'datetime64[D]')),
+        'spaces': ('utf8', '  '),
+        'observation.images.number_with_a_long_name': ('int', 3),
         'spans': ('array(timedelta64[s],1)', np.array([90], 'timedelta64[s]')),
         'small_4': ('array(uint8,4)', [0x38, 0xBC, 0x7F, 0x01]),
         'small_5': ('array(uint8,4)', [0x3C, 0xC2, 0x7C, 0x01]),
@@ -526,7 +533,7 @@ def write_episode(folder):
                     'episode': index,
                 }
             )
-    bags.statistics(folder / 'episode', fields=['state', 'force', 'episode'])
+    bags.statistics(folder / 'episode', fields=['state', 'force', 'episode', 'top_camera'])
     spec = {
         'id': 'int',
         'keywords': 'utf8[]',
@@ -596,6 +603,8 @@ def write_drawn(folder):
         'gray': np.arange(4800).astype(np.uint8).reshape(60, 80),
     }
     datapoint['voxels'][:, 3, 4] = np.arange(9)
+    datapoint['depth'][:2] = np.nan
+    datapoint['normal'][0, :5, 1] = np.inf
     spec = {
         'title': 'utf8',
         'photo': 'png',

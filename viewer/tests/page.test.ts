@@ -323,6 +323,9 @@ describe('datapoint', () => {
     };
     for (const [name, rate] of Object.entries(rates)) await expect.poll(() => panel(name).textContent(), {message: name}).toContain(`1 × ${rate} Hz`);
     await shot('sounds');
+    await open('sounds', 'fields=flac');
+    await page.reload();
+    await expect.poll(() => page.locator('.card').first().textContent()).toMatch(/♪ 0\.5 s, \d/);
   });
 
   test('values that are not finite are gaps', async () => {
@@ -370,11 +373,12 @@ describe('datapoint', () => {
     const texts = {
       bool: 'true', int: '-3', uint: '65000', float: '0.125', i64: '-1099511627776', u64: '1099511627776', utf8: 'a text', bytes: '00 01',
       json: 'a: 2 items', msgpack: 'b: 2', tree: 'c: <i8 (3)', array_free: '1111', array_bool: '101', array_complex: '3+4j', array_text: 'éabc',
-      times: '2026-01-02T03:04:05.678ZNaT', spans: '90', small_4: '1-1.5NaN0.001953125', small_5: '1-3Infinity0.000015258789', brain: '1-3',
+      times: '2026-01-02T03:04:05.678901NaT', nanos: '1969-12-31T23:59:59.999999999NaT', days: '1969-12-312026-01-02', spaces: '"  "', spans: '90', small_4: '1-1.5NaN0.001953125', small_5: '1-3Infinity0.000015258789', brain: '1-3',
       missing: 'None', none: 'None', empty: '0 items',
     };
     for (const [name, text] of Object.entries(texts)) await expect.poll(() => panel(name).textContent(), {message: name}).toContain(text);
     expect(await page.locator('.panel .failure').count()).toBe(1);
+    expect((await panel('observation.images.number_with_a_long_name').locator('b').boundingBox())!.height).toBeLessThan(24);
     await shot('formats');
     await panel('tree').scrollIntoViewIfNeeded();
     await shot('formats-end');
@@ -430,7 +434,8 @@ describe('datapoint', () => {
     await panel('labels').getByText('and 4,776 more labels').waitFor();
     await panel('labels').getByText('class 14', {exact: true}).waitFor();
     await panel('depth').getByText('7.9 m').waitFor();
-    await panel('normal').getByText('colours from -1 to 1').waitFor();
+    await panel('depth').getByText('160 not finite').waitFor();
+    await panel('normal').getByText('colours from -1 to 1, 5 not finite').waitFor();
     expect(await colors('colors')).toBe(1);
     await panel('voxels').getByText('4 of 9').waitFor();
     const slice = await colors('voxels');
@@ -459,7 +464,7 @@ describe('datapoint', () => {
     expect(await panel('label').locator('.big').textContent()).toBe('class 69999 69999');
     expect(await page.locator('.panel > .failure').count()).toBe(3);
     await page.setViewportSize({width: 390, height: 844});
-    expect(await page.evaluate(() => document.querySelector('.panels')!.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
+    await expect.poll(() => page.evaluate(() => document.querySelector('.panels')!.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
     await shot('drawn-phone');
     expect(problems).toEqual([]);
   });

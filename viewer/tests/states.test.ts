@@ -16,6 +16,7 @@ const SIZES = {desk: {width: 1440, height: 900}, laptop: {width: 1280, height: 7
 /** By its name: the dataset, what follows # in the address, and what makes the state or waits for it. */
 const STATES: Record<string, [string, string, (page: Page) => Promise<unknown>]> = {
   photos: ['photos', '', page => page.locator('.card img').first().waitFor()],
+  far: ['million', 'at=150000', page => page.getByText('150,000', {exact: true}).waitFor()],
   marked: ['untimed', '', async page => {
     for (const nth of [0, 1]) await page.locator('.card .mark').nth(nth).click();
     await page.getByRole('link', {name: 'Compare', exact: true}).waitFor();

@@ -150,8 +150,21 @@ const TYPED: Record<string, new (buffer: ArrayBuffer) => ArrayLike<number>> = {
   f4: Float32Array, f8: Float64Array,
 };
 
-/** Milliseconds of the units of datetimes; those of months and years stay numbers. */
-const UNITS: Record<string, number> = {W: 6048e5, D: 864e5, h: 36e5, m: 6e4, s: 1e3, ms: 1, us: 1e-3, ns: 1e-6};
+/** Seconds of the units of datetimes, and the characters of their text; those of months and years stay numbers. */
+const UNITS: Record<string, [number, number]> = {W: [604_800, 10], D: [86_400, 10], h: [3600, 13], m: [60, 16], s: [1, 19]};
+/** Digits after the seconds. */
+const DIGITS: Record<string, number> = {ms: 3, us: 6, ns: 9};
+
+/** A datetime as NumPy writes it. */
+function datetimeText(value: bigint, unit: string): string {
+  if (value === -(2n ** 63n)) return 'NaT';
+  const digits = DIGITS[unit] ?? 0, scale = 10n ** BigInt(digits), part = (value % scale + scale) % scale;
+  const [seconds, length] = UNITS[unit] ?? UNITS.s;
+  const time = new Date(Number((value - part) / scale) * seconds * 1000);
+  if (Number.isNaN(time.getTime())) return `${value} ${unit}`;
+  const text = time.toISOString();
+  return text.slice(0, text.length - 24 + length) + (digits ? `.${String(part).padStart(digits, '0')}` : '');
+}
 
 /** Returns the elements as numbers; complex numbers as magnitudes; strings, datetimes and integers beyond 2^53 as text. */
 function elements(dtype: string, data: Uint8Array): ArrayLike<number> | string[] {
@@ -180,15 +193,12 @@ function elements(dtype: string, data: Uint8Array): ArrayLike<number> | string[]
   const read1 = read[kind + size];
   expect(read1 !== undefined, `a dtype that this page knows, got ${dtype}`);
   const unit = /^(?:datetime64|M8)\[(\w+)\]$/.exec(dtype.replace(/^[<>=|]/, ''))?.[1] ?? '';
-  if (!Object.hasOwn(UNITS, unit)) {
+  if (!Object.hasOwn(UNITS, unit) && !Object.hasOwn(DIGITS, unit)) {
     const numbers = Array.from({length: count}, (_, i) => read1(i * size));
     const isExact = numbers.every(number => typeof number === 'number' || BigInt.asIntN(54, number) === number);
     return isExact ? Float64Array.from(numbers, Number) : numbers.map(String);
   }
-  return Array.from({length: count}, (_, i) => {
-    const time = new Date(Number(read1(i * size)) * UNITS[unit]);
-    return Number.isNaN(time.getTime()) ? 'NaT' : time.toISOString();
-  });
+  return Array.from({length: count}, (_, i) => datetimeText(view.getBigInt64(i * size, !big), unit));
 }
 
 /** A float of 8 bits that is finite. */

@@ -22,6 +22,8 @@ export interface Drawn {
   range: [number, number] | null;
   /** Pixels by label, where pixels are labels. */
   labels?: Map<number, number>;
+  /** Whether label 0 is transparent. */
+  zeroIsNone?: boolean;
   /** What was done to the values, if anything. */
   note?: string;
 }
@@ -52,7 +54,7 @@ export function drawLabels({width, height, values}: Pixels, zeroIsNone = false):
     }
     pixels[i] = color;
   }
-  return {image, range: null, labels};
+  return {image, range: null, labels, zeroIsNone};
 }
 
 /** Returns the least and the largest finite value; zeros count unless they stand for none. */
@@ -70,14 +72,18 @@ export function rangeOf(values: ArrayLike<number>, zeroIsNone = false): [number,
 /** Draws one channel of numbers; zeros of depth and what is not finite are transparent. */
 export function drawValues({width, height, values}: Pixels, zeroIsNone: boolean, range = rangeOf(values, zeroIsNone)): Drawn {
   const [low, high] = range;
+  let blank = 0;
   const image = new ImageData(width, height);
   const pixels = new Uint32Array(image.data.buffer);
   for (let i = 0; i < pixels.length; i++) {
     const value = values[i];
-    if (!Number.isFinite(value) || (zeroIsNone && value === 0)) continue;
+    if (!Number.isFinite(value) || (zeroIsNone && value === 0)) {
+      blank += 1;
+      continue;
+    }
     pixels[i] = TABLE[high > low ? Math.round(255 * (value - low) / (high - low)) : 128];
   }
-  return {image, range};
+  return {image, range, note: blank ? `${blank.toLocaleString('en')} ${zeroIsNone ? 'are 0, left blank' : 'not finite'}` : ''};
 }
 
 const MIN_SIDE = 8;
@@ -110,10 +116,18 @@ export function drawArray(array: NdArray, classes?: unknown): Drawn | null {
   let [low, high] = isBytes ? [0, 255] : rangeOf(values);
   if (!isBytes && low >= -1 && high <= 1) [low, high] = [low < 0 ? -1 : 0, 1];
   const image = new ImageData(width, height), scale = 255 / (high - low || 1);
+  let blank = 0;
   for (let i = 0; i < width * height; i++) {
+    let isFinite = true;
+    for (let k = 0; k < channels; k++) isFinite &&= Number.isFinite(values[channels * i + k]);
+    if (!isFinite) {
+      blank += 1;
+      continue;
+    }
     for (let k = 0; k < 4; k++) image.data[4 * i + k] = k < channels ? (values[channels * i + k] - low) * scale : 255;
   }
-  return {image, range: null, note: isBytes ? '' : `colours from ${Number(low.toPrecision(4))} to ${Number(high.toPrecision(4))}`};
+  const notes = [isBytes ? '' : `colours from ${Number(low.toPrecision(4))} to ${Number(high.toPrecision(4))}`, blank ? `${blank.toLocaleString('en')} not finite` : ''];
+  return {image, range: null, note: notes.filter(Boolean).join(', ')};
 }
 
 /** Returns a slice of an array of three dimensions, at a position of an axis. */

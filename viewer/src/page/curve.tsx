@@ -9,6 +9,8 @@ import {numberText} from './format';
 
 const MAX_SERIES = 32;
 const MAX_POINTS = 200_000;
+/** Pixels beside the values, where the last number of the axis ends: those of sounds, too. */
+const END = 24;
 
 interface Props {
   series: ArrayLike<number>[];
@@ -43,9 +45,9 @@ export function Curve({series, times, names, clock}: Props) {
       const color = (name: string) => style.getPropertyValue(name).trim();
       const axis = {stroke: color('--faint'), grid: {stroke: color('--line'), width: 1}, ticks: {stroke: color('--line'), width: 1}};
       plot = new uPlot({
-        width: element.clientWidth, height,
-        scales: {x: {time: false}},
-        axes: [{...axis, size: 30}, {...axis, size: 60, space: 18}],
+        width: element.clientWidth, height, padding: [null, END, null, null],
+        scales: {x: {time: false}, y: {range: (_, low, high) => low < high ? [low - 0.06 * (high - low), high + 0.06 * (high - low)] : uPlot.rangeNum(low, high, 0.1, true)}},
+        axes: [{...axis, size: 30}, {...axis, size: 60, space: 14}],
         cursor: {drag: {x: true, y: false, dist: 8, setScale: false}, bind: {dblclick: () => () => { shared.zoom(null); return null; }}},
         legend: {show: series.length <= MAX_SERIES, mount: (_, table) => legend.current!.replaceChildren(table)},
         series: [

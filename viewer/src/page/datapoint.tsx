@@ -20,6 +20,9 @@ import {Failure} from './thumbnail';
 import {ValuePanel} from './value';
 import {VideoPanel} from './video';
 
+/** Characters of a name that fit the cell of a number. */
+const MAX_NAME = 22;
+
 export interface FieldProps {
   dataset: Dataset;
   index: number;
@@ -123,11 +126,12 @@ function Field(props: FieldProps) {
   const {dataset, index, field} = props;
   const type = dataset.type(field), kind = kindOf(type);
   const {unit} = dataset.facts(field);
+  const wider = kind === 'bytes' && !type.sequence ? 'panel words' : 'panel';
   const wide = kind === 'audio' || type.sequence && ['array', 'number'].includes(kind);
   const Panel = kind === 'video' ? VideoPanel : kind === 'audio' && !type.sequence ? SoundPanel
     : type.sequence ? SequencePanel : kind === 'image' ? ImagePanel : ValuePanel;
   return (
-    <section class={wide ? 'panel wide' : kind === 'text' ? 'panel words' : 'panel'} data-field={field} data-index={index} tabIndex={-1}>
+    <section class={wide ? 'panel wide' : kind === 'text' || field.length > MAX_NAME ? 'panel words' : wider} data-field={field} data-index={index} tabIndex={-1}>
       <header><b>{field}</b><code title={type.text}>{type.text}</code>{typeof unit === 'string' && <span class="faint">{unit}</span>}<SaveRecord dataset={dataset} index={index} field={field} /></header>
       <Boundary><Panel {...props} /></Boundary>
       {factsProblems(dataset, field).map(problem => <div key={problem} class="failure">{problem}</div>)}

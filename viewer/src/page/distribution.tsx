@@ -29,7 +29,7 @@ export interface Distribution {
 export const filterBy = (filter: string) => navigate({view: 'grid', filter, at: 0});
 
 /** A histogram with its range. */
-export function Histogram({distribution, field, note}: {distribution: Distribution; field: string; note: string}) {
+export function Histogram({distribution, field, note, classes}: {distribution: Distribution; field: string; note: string; classes?: unknown}) {
   const {what, numbers} = distribution;
   if (!numbers.length) return null;
   let low = Infinity, high = -Infinity, whole = true;
@@ -38,7 +38,7 @@ export function Histogram({distribution, field, note}: {distribution: Distributi
     high = Math.max(high, number);
     whole &&= Number.isInteger(number);
   }
-  const text = (value: number) => what === 'bytes' ? bytesText(value) : what === 'seconds' ? `${numberText(Number(value.toPrecision(4)))} s` : numberText(value);
+  const text = (value: number) => what === 'bytes' ? bytesText(value) : what === 'seconds' ? `${numberText(Number(value.toPrecision(4)))} s` : className(what ? null : classes, value) ?? numberText(value);
   const single = whole && high - low < BINS, bins = single ? high - low + 1 : BINS;
   const counts = new Array<number>(bins).fill(0);
   for (const value of numbers) counts[single ? value - low : Math.min(bins - 1, Math.floor(bins * (high > low ? (value - low) / (high - low) : 0)))] += 1;

@@ -21,6 +21,8 @@ const MAX_VALUE_BYTES = 1 << 16;
 /** Elements of arrays that are listed, and that are shown at once. */
 const MAX_ELEMENTS = 100;
 const MAX_OPEN = 16;
+/** The channels of images and frames, by their number. */
+const CHANNELS: Record<number, string[]> = {1: ['gray'], 3: ['red', 'green', 'blue'], 4: ['red', 'green', 'blue', 'alpha']};
 
 interface Statistics {
   min: unknown;
@@ -49,7 +51,7 @@ export function FieldsPage({dataset}: {dataset: Dataset}) {
           ))}
         </tbody>
       </table>
-      {!dataset.sizes && <p class="faint">Bytes and records are those of shards.json, which this dataset has not.</p>}
+      {!dataset.sizes && <p class="faint">Bytes and records of each field are shown of a sharded dataset with a shards.json, which bags.consolidate writes.</p>}
       {Object.keys(dataset.metadata).length > 0 && <>
         <h2>Metadata</h2>
         {strangersOf(dataset).length > 0 && <p class="failure">fields: the dataset has no {strangersOf(dataset).slice(0, 20).join(', ')}{strangersOf(dataset).length > 20 && ', …'}</p>}
@@ -90,7 +92,7 @@ function Values({dataset, field, statistics}: {dataset: Dataset; field: string; 
   const shown = known && !type.sequence && kindOf(type) === 'number' ? [] : distributions;
   return <td>
     {known}
-    {shown.map(each => <Histogram key={each.what} distribution={each} field={field} note={`(sample of ${each.numbers.length})`} />)}
+    {shown.map(each => <Histogram key={each.what} distribution={each} field={field} note={`(sample of ${each.numbers.length.toLocaleString('en')})`} classes={dataset.facts(field).classes} />)}
     {text && <span class="faint">{text}</span>}
     <Counts dataset={dataset} field={field} />
   </td>;
@@ -109,11 +111,13 @@ function Known({statistics, dataset, field}: {statistics: Statistics; dataset: D
   const [lows, highs, means, stds] = [min, max, mean, std].map(each => (each as unknown[]).flat(Infinity) as number[]);
   const bins = (histogram as any[]).flat(Infinity) as number[], width = bins.length / means.length;
   const {names} = dataset.facts(field);
-  const named = Array.isArray(names) && names.length === means.length ? names.map(String) : means.map((_, i) => String(i));
+  const isMedia = ['image', 'video'].includes(kindOf(type));
+  const named = Array.isArray(names) && names.length === means.length ? names.map(String)
+    : isMedia && CHANNELS[means.length] || means.map((_, i) => String(i));
   return <details class="counts" open={means.length <= MAX_OPEN}>
-    <summary>{countText(means.length, 'element')}</summary>
+    <summary>{countText(means.length, isMedia ? 'channel' : 'element')}</summary>
     <Scroll label={`Statistics of ${field}`}><table class="joints">
-      <thead><tr><th>element</th><th>min</th><th>mean</th><th>std</th><th>max</th><th>histogram</th></tr></thead>
+      <thead><tr><th>{isMedia ? 'channel' : 'element'}</th><th>min</th><th>mean</th><th>std</th><th>max</th><th>histogram</th></tr></thead>
       <tbody>{means.slice(0, MAX_ELEMENTS).map((value, i) => (
         <tr key={i}>
           <th>{named[i]}</th>

@@ -2,7 +2,9 @@
 
 import {useEffect, useLayoutEffect, useRef, useState} from 'preact/hooks';
 
+import {fieldIn, textIn} from '../bags/condition';
 import type {Dataset} from '../bags/dataset';
+import {kindOf} from '../bags/values';
 import {complete, matching, sampleValues} from './complete';
 import {isOrdered} from './filter';
 import {useLoaded} from './load';
@@ -71,7 +73,7 @@ export function FilterBox({dataset, text, busy, wrong}: Props) {
       <input ref={input} value={draft} onInput={onEdit} onClick={onEdit} onKeyDown={onKey} onBlur={() => setOpen(false)}
         aria-label="Filter" autocomplete="off" spellcheck={false} class={wrong ? 'wrong' : ''} aria-invalid={wrong}
         role="combobox" aria-expanded={shown} aria-controls="completions" aria-autocomplete="list" aria-activedescendant={shown && chosen >= 0 ? `completion-${chosen}` : undefined}
-        placeholder="Search, or as label == owl and score > 0.5" />
+        placeholder={`Search, or as ${exampleOf(dataset)}`} />
       <ul id="completions" class="completions" role="listbox" aria-label="Completions" hidden={!shown}>
         {shown && options.map((option, i) => (
           <li key={option} id={`completion-${i}`} role="option" aria-selected={i === chosen} onMouseDown={event => { event.preventDefault(); take(option); }}>{option}</li>))}
@@ -79,6 +81,17 @@ export function FilterBox({dataset, text, busy, wrong}: Props) {
       {busy !== null && <span class="faint">{Math.round(100 * busy)} %</span>}
     </form>
   );
+}
+
+/** A condition on fields of the dataset. */
+function exampleOf(dataset: Dataset): string {
+  const names = [...dataset.spec.keys()].filter(name => !dataset.type(name).sequence);
+  const number = names.find(name => /^(u?int|float)$/.test(dataset.type(name).word) && !Array.isArray(dataset.facts(name).classes));
+  const {classes} = dataset.facts(names.find(name => Array.isArray(dataset.facts(name).classes)) ?? '');
+  const label = names.find(name => dataset.facts(name).classes === classes), text = names.find(name => kindOf(dataset.type(name)) === 'text');
+  const first = Array.isArray(classes) && label && typeof classes[0] === 'string' ? `${fieldIn(label)} == ${textIn(classes[0], dataset.spec)}` : text && `${fieldIn(text)} ~ word`;
+  const conditions = [first, number && `${fieldIn(number)} > 5`].filter(Boolean);
+  return conditions.length ? conditions.join(' and ') : 'label == owl and score > 0.5';
 }
 
 /** Chooses the field that orders the grid, and the direction. */

@@ -36,6 +36,12 @@ export function timeText(seconds: number): string {
   return `${minutes}:${(seconds - 60 * minutes).toFixed(3).padStart(6, '0')}`;
 }
 
+/** A name whose end, which often tells it from others, is kept where it has to be cut. */
+export const cutName = (name: string, limit: number) => name.length <= limit ? name : `${name.slice(0, limit / 3)}…${name.slice(1 + Math.floor(limit / 3) - limit)}`;
+
+/** Tells whether a text shows nothing. */
+export const isBlank = (text: string) => text.length < 100 && !text.trim();
+
 /** A value on one line. */
 export function shortText(value: unknown, limit = 300): string {
   if (value instanceof NdArray) return `${value.dtype} (${value.shape.join(' × ')})`;

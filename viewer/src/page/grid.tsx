@@ -4,6 +4,7 @@ import {useEffect, useLayoutEffect, useRef, useState} from 'preact/hooks';
 
 import type {Dataset} from '../bags/dataset';
 import {kindOf} from '../bags/values';
+import {cutName} from './format';
 import {isForTarget} from './keys';
 import type {Marks} from './marks';
 import {linkTo, navigate, type Route, shownIn} from './route';
@@ -151,14 +152,14 @@ export function Grid({dataset, route, rows, marks, toggleMark}: Props) {
     cards.push(
       <article class={marks.has(index) ? 'card marked' : 'card'} key={index} style={style} data-index={index}>
         <header>
-          <a href={linkTo({view: 'datapoint', at: index, t: 0})} aria-label={`datapoint ${index}`}>{index.toLocaleString('en')}</a>
+          <a href={linkTo({view: 'datapoint', at: index, t: 0})} aria-label={`datapoint ${index.toLocaleString('en')}`}>{index.toLocaleString('en')}</a>
           {marks.get(index) && <span class="note faint" title={marks.get(index)}>{marks.get(index)}</span>}
           <button class="mark" tabIndex={-1} aria-pressed={marks.has(index)} aria-label={`Mark datapoint ${index}`} title="Mark (m)" onClick={() => toggleMark(index)}>★</button>
         </header>
         <div class="open" onClick={() => navigate({view: 'datapoint', at: index, t: 0})}>
           {fields.map(name => (
             <div class="cell" key={name} style={{height: heightOf(name)}}>
-              <span class="name">{name}</span>
+              <span class="name" title={name}>{cutName(name, Math.floor((cardWidth - 18) / 6.8))}</span>
               <Thumbnail dataset={dataset} index={index} field={name} />
             </div>
           ))}

@@ -42,13 +42,13 @@ export function className(classes: unknown, label: unknown): string | undefined 
 const RAMP = `linear-gradient(90deg, ${Array.from({length: 9}, (_, i) => `rgb(${viridis(i / 8).map(Math.round)})`)})`;
 
 /** What the colours of a picture mean. */
-export function Legend({drawn: {range, labels, note}, facts}: {drawn: Drawn; facts: FieldFacts}) {
+export function Legend({drawn: {range, labels, zeroIsNone, note}, facts}: {drawn: Drawn; facts: FieldFacts}) {
   const unit = typeof facts.unit === 'string' ? ` ${facts.unit}` : '';
   const found = labels ? [...labels.keys()].sort((a, b) => a - b) : [];
   return <>
     {range && <span class="ramp"><span>{numberText(range[0])}</span><i style={{background: RAMP}} /><span>{numberText(range[1])}{unit}</span></span>}
     {found.slice(0, MAX_LABELS).map(label => (
-      <span class="swatch" key={label}><i style={{background: `rgb(${labelColor(label)})`}} />{className(facts.classes, label) ?? label}</span>
+      <span class="swatch" key={label}><i class={zeroIsNone && !label ? 'none' : ''} style={zeroIsNone && !label ? {} : {background: `rgb(${labelColor(label)})`}} />{className(facts.classes, label) ?? label}</span>
     ))}
     {found.length > MAX_LABELS && <span>and {(found.length - MAX_LABELS).toLocaleString('en')} more labels</span>}
     {note && <span>{note}</span>}

@@ -5,7 +5,7 @@ import {useEffect, useRef, useState} from 'preact/hooks';
 import {drawSpectrogram, drawWaveform} from '../media/sound';
 import {soundRate} from '../media/sound_rate';
 import type {FieldProps} from './datapoint';
-import {bytesText} from './format';
+import {bytesText, numberText} from './format';
 import {mimeOf, useBlobUrl, useLoaded} from './load';
 import {Failure} from './thumbnail';
 
@@ -25,7 +25,7 @@ export function SoundPanel({dataset, index, field, clock, item}: FieldProps & {i
   const decoded = useLoaded(async () => data && decode(data), [data]);
   const audio = useRef<HTMLAudioElement>(null);
   const wave = useRef<HTMLCanvasElement>(null), spectrum = useRef<HTMLCanvasElement>(null);
-  const now = useRef<HTMLDivElement>(null);
+  const now = useRef<HTMLDivElement>(null), box = useRef<HTMLDivElement>(null);
   const [spectral, setSpectral] = useState(true);
   const sound = decoded.state === 'ready' ? decoded.value : null;
   const rate = data && soundRate(data);
@@ -44,6 +44,8 @@ export function SoundPanel({dataset, index, field, clock, item}: FieldProps & {i
     if (!sound) return undefined;
     const move = (time: number, seeking: boolean) => {
       now.current!.style.left = `${100 * Math.min(1, time / sound.duration)}%`;
+      // As long as its part of the time, so that its cursor stands above those of curves.
+      box.current!.style.width = `${100 * Math.min(1, sound.duration / (clock.duration || sound.duration))}%`;
       const element = audio.current;
       if (element && (seeking || Math.abs(element.currentTime - time) > 0.2) && time <= sound.duration) element.currentTime = time;
     };
@@ -71,16 +73,17 @@ export function SoundPanel({dataset, index, field, clock, item}: FieldProps & {i
     if (sound) clock.seek((event.clientX - bounds.left) / bounds.width * sound.duration);
   };
   return <>
-    <div class="sound" onClick={seek}>
+    <div class="track"><div class="sound" ref={box} onClick={seek}>
       <canvas ref={wave} width={WIDTH} height={80} style={{height: 80}} />
       {spectral && <canvas ref={spectrum} width={WIDTH} height={128} style={{height: 128}} />}
       <div class="now" ref={now} style={{left: 0}} />
-    </div>
+    </div></div>
     <audio ref={audio} src={url} preload="auto" controls={item !== undefined} onTimeUpdate={place} />
     <div class="controls faint">
       {sound && <span>{sound.duration.toFixed(2)} s, {sound.numberOfChannels} × {rate?.toLocaleString('en') ?? '?'} Hz</span>}
       <span>{bytesText(data.length)}</span>
-      <button onClick={() => setSpectral(!spectral)}>Spectrogram</button>
+      {sound && spectral && <span>spectrogram from 0 to {numberText(sound.sampleRate / 2000)} kHz</span>}
+      <button aria-pressed={spectral} onClick={() => setSpectral(!spectral)}>Spectrogram</button>
     </div>
   </>;
 }

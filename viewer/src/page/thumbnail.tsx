@@ -7,10 +7,10 @@ import type {FieldType} from '../bags/spec';
 import {kindOf, NdArray} from '../bags/values';
 import {drawArray, drawValues, isDrawn, sliceOf} from '../media/colors';
 import {drawCloud, isCloud} from './cloud';
-import {bytesText, exactText, shortText} from './format';
+import {bytesText, countText, exactText, isBlank, numberText, shortText} from './format';
 import {mediaUrl, mimeOf, releaseUrl, useBlobUrl, useLoaded} from './load';
 import {dataUrl} from './route';
-import {readClip} from './clip';
+import {readClip, secondsOf} from './clip';
 import {Drawing, fieldsOver, useLayers} from './overlay';
 import {Canvas, className, drawRecord} from './picture';
 import {Sparkline} from './sparkline';
@@ -110,15 +110,16 @@ function SizeThumbnail({dataset, index, field}: Props) {
     const location = await dataset.location(index, field);
     const head = location && kindOf(type) === 'bytes' && location.stop - location.start < 4096
       ? (await dataset.records(index, field, 0, 1))![0] : null;
-    return {location, head, count: await dataset.count(index, field)};
+    const seconds = kindOf(type) === 'audio' && !type.sequence && location && !location.compressed ? await secondsOf(dataset, index, field).catch(() => null) : null;
+    return {location, head, seconds, count: await dataset.count(index, field)};
   }, [dataset, index, field], DELAY);
   if (loaded.state === 'error') return <Failure error={loaded.error} />;
   if (loaded.state === 'loading') return <span class="line loading" />;
-  const {location, head, count} = loaded.value;
+  const {location, head, seconds, count} = loaded.value;
   if (count === null) return <Absent />;
   const size = location ? location.stop - location.start : 0;
   const items = type.sequence ? `${count} × ` : '';
-  return <span class="line">{head ? shortText(head) : `${kindOf(type) === 'audio' ? '♪ ' : ''}${items}${bytesText(size)}`}</span>;
+  return <span class="line">{head ? shortText(head) : `${kindOf(type) === 'audio' ? '♪ ' : ''}${seconds === null ? '' : `${numberText(Number(seconds.toPrecision(3)))} s, `}${items}${bytesText(size)}`}</span>;
 }
 
 function ValueThumbnail({dataset, index, field}: Props) {
@@ -141,14 +142,15 @@ function ValueThumbnail({dataset, index, field}: Props) {
   if (label !== undefined) return <span class="line"><b>{label}</b> <span class="faint">{String(value)}</span></span>;
   const image = value instanceof NdArray ? pictureOf(value, facts) : null;
   if (image) return <span class={pictureShape(type) ? 'thumb' : 'thumb low'} title={shortText(value)}><Canvas image={image} /></span>;
-  if (typeof value === 'string') return <span class="text" dir="auto">{value.slice(0, 400)}</span>;
+  if (typeof value === 'string') return isBlank(value) ? <span class="line blank faint">{JSON.stringify(value)}</span> : <span class="text" dir="auto">{value.slice(0, 400)}</span>;
   const series = seriesOf(value);
   if (series) {
     const what = value instanceof NdArray ? shortText(value) : `${count} items`;
     return <span class="plot" title={what}><Sparkline series={series} /></span>;
   }
   if (type.sequence && Array.isArray(value)) {
-    const text = value.map(item => typeof item === 'string' ? item : shortText(item, 60)).join(' · ');
+    const text = value.map(item => typeof item === 'string' ? isBlank(item) ? JSON.stringify(item) : item : shortText(item, 60)).join(' · ');
+    if (!count) return <span class="line faint">{countText(0, 'item')}</span>;
     return <span class="text"><span class="faint">{count}:</span> <bdi>{text.slice(0, 400)}</bdi></span>;
   }
   return <span class={typeof value === 'number' || typeof value === 'bigint' ? 'line number' : 'text'}>

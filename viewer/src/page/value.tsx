@@ -8,7 +8,7 @@ import {drawArray, drawValues, isDrawn, rangeOf, sliceOf} from '../media/colors'
 import {Cloud, isCloud} from './cloud';
 import {Curve} from './curve';
 import type {FieldProps} from './datapoint';
-import {bytesText, countText, exactText, shortText} from './format';
+import {bytesText, countText, exactText, isBlank, shortText} from './format';
 import {DrawnImage} from './image';
 import {useLoaded} from './load';
 import {className} from './picture';
@@ -37,7 +37,7 @@ export function ValuePanel({dataset, index, field}: FieldProps) {
 }
 
 export function ValueView({value, facts = {}}: {value: unknown; facts?: FieldFacts}) {
-  if (typeof value === 'string') return <Scroll as="pre" label="Text">{value.slice(0, MAX_TEXT)}{value.length > MAX_TEXT && <span class="faint"> … {value.length.toLocaleString('en')} characters</span>}</Scroll>;
+  if (typeof value === 'string') return isBlank(value) ? <span class="blank faint">{JSON.stringify(value)}</span> : <Scroll as="pre" label="Text">{value.slice(0, MAX_TEXT)}{value.length > MAX_TEXT && <span class="faint"> … {value.length.toLocaleString('en')} characters</span>}</Scroll>;
   if (value instanceof NdArray) return <ArrayView array={value} facts={facts} />;
   if (value instanceof Uint8Array) return <Hex data={value} />;
   return <Scroll class="tree" label="Tree"><Tree value={value} open /></Scroll>;
@@ -98,7 +98,7 @@ export function Tokens({values, current}: {values: unknown[]; current?: number})
   return (
     <Scroll class="tokens" label="Items">
       {values.slice(0, MAX_TOKENS).map((value, i) => (
-        <span key={i} class={i === current ? 'current' : ''} title={String(i)} dir="auto">{typeof value === 'string' ? value.slice(0, 1000) : shortText(value, 1000)}</span>
+        <span key={i} class={i === current ? 'current' : ''} title={String(i)} dir="auto">{typeof value === 'string' ? isBlank(value) ? JSON.stringify(value) : value.slice(0, 1000) : shortText(value, 1000)}</span>
       ))}
       {values.length > MAX_TOKENS && <i class="faint">and {(values.length - MAX_TOKENS).toLocaleString('en')} more</i>}
     </Scroll>
