@@ -8,8 +8,8 @@ import {chromium} from 'playwright-core';
 
 const ROOT = fileURLToPath(new URL('../', import.meta.url));
 const [python, folder] = process.argv.slice(2);
-/** By the name of the picture: the dataset, and what follows `#` in the address. */
-const PICTURES = {grid: ['demo', ''], datapoint: ['episodes', 'view=datapoint&at=1&t=1.6']};
+/** By the name of the picture: the dataset, what follows `#` in the address, and the height in pixels. */
+const PICTURES = {grid: ['demo', '', 760], datapoint: ['episodes', 'view=datapoint&at=1&t=1.6', 1080]};
 
 /** Starts `bags view`; returns its process and the address of the page. */
 async function serve(path) {
@@ -26,10 +26,10 @@ async function serve(path) {
 }
 
 const browser = await chromium.launch({executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox']});
-for (const [name, [dataset, state]] of Object.entries(PICTURES)) {
+for (const [name, [dataset, state, height]] of Object.entries(PICTURES)) {
   const {server, url} = await serve(`${folder}/${dataset}`);
   for (const colorScheme of ['light', 'dark']) {
-    const page = await browser.newPage({viewport: {width: 1200, height: 760}, colorScheme});
+    const page = await browser.newPage({viewport: {width: 1200, height}, colorScheme});
     await page.goto(`${url.split('#')[0]}#${state}`);
     await page.waitForLoadState('networkidle');
     await page.waitForTimeout(1500);   // Videos seek and curves draw after the last request.
