@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-from enum import EnumType
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -138,8 +137,7 @@ EXAMPLES = {
         ('types.', bags.types),
     )
     for name in module.__all__
-    if (callable(value := getattr(module, name)) and not isinstance(value, EnumType))
-    and name not in ('encoders', 'decoders', *INTERFACES)
+    if callable(value := getattr(module, name)) and name not in ('encoders', 'decoders', *INTERFACES)
 }
 
 

@@ -24,7 +24,16 @@ GiB = 1 << 30
 
 
 class LimitsPlacement(Choice):
-    """Where a bag's limits are. All but IDX can be written."""
+    """Where a bag's limits are. All but IDX can be written.
+
+    Examples:
+        >>> with bags.bag.Writer(
+        ...     'words.bag', limits_placement=bags.bag.LimitsPlacement.SEPARATE
+        ... ) as writer:
+        ...     writer.write(b'word')
+        >>> sorted(path.name for path in Path().glob('*words.bag'))
+        ['limits.words.bag', 'words.bag']
+    """
 
     TAIL = 0
     """After the records: n end offsets."""
@@ -37,7 +46,13 @@ class LimitsPlacement(Choice):
 
 
 class LimitsStorage(Choice):
-    """Where limits are kept when they are not mapped from a local file."""
+    """Where limits are kept when they are not mapped from a local file.
+
+    Examples:
+        >>> in_memory = bags.bag.LimitsStorage.IN_MEMORY  # or its name, 'in_memory'
+        >>> bags.bag.Reader('episodes/000000/task.bag', limits_storage=in_memory)[0]
+        b'reach 0'
+    """
 
     ON_DISK = 0
     """Read in blocks, each when first needed."""
@@ -46,7 +61,14 @@ class LimitsStorage(Choice):
 
 
 class ShardingLayout(Choice):
-    """The order in which the records of several shards form one sequence."""
+    """The order in which the records of several shards form one sequence.
+
+    Examples:
+        >>> interleaved = bags.bag.ShardingLayout.INTERLEAVED  # or its name, 'interleaved'
+        >>> shards = ['episodes/000000/task.bag', 'episodes/000001/task.bag']
+        >>> len(bags.bag.Reader(shards, sharding_layout=interleaved))
+        8
+    """
 
     CONCATENATED = 0
     """All of the first shard, then all of the second."""

@@ -37,7 +37,13 @@ class Choice(enum.IntEnum):
 
 
 class AccessPattern(Choice):
-    """The order of reads from local files, as a hint to the kernel."""
+    """The order of reads from local files, as a hint to the kernel.
+
+    Examples:
+        >>> random = bags.bag.AccessPattern.RANDOM  # or its name, 'random'
+        >>> bags.bag.Reader('episodes/000000/task.bag', access_pattern=random)[0]
+        b'reach 0'
+    """
 
     SYSTEM = 0
     RANDOM = 1
@@ -47,7 +53,13 @@ class AccessPattern(Choice):
 
 
 class CachePolicy(Choice):
-    """How reads of local files use the page cache."""
+    """How reads of local files use the page cache.
+
+    Examples:
+        >>> drop = bags.bag.CachePolicy.DROP_AFTER_READ  # or its name, 'drop_after_read'
+        >>> bags.bag.Reader('episodes/000000/task.bag', cache_policy=drop)[0]
+        b'reach 0'
+    """
 
     SYSTEM = 0
     DROP_AFTER_READ = 1

@@ -97,7 +97,7 @@ test('nothing runs off the page, and axe finds nothing serious', async () => {
       }
     }
   }
-}, 120_000);
+}, 240_000);
 
 test('the grid shows the first image, the caption, labels and numbers', async () => {
   await open('untimed');
