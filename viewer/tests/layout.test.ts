@@ -59,6 +59,19 @@ test('the legend has the values under the time cursor, also while it plays', asy
   expect(await page.getByLabel('Pause').count()).toBe(1);
 });
 
+test('labels of boxes do not follow the time; times stand among the values', async () => {
+  await open('labelled', 'view=datapoint&t=0.5');
+  await drawn();
+  await panel('words').locator('.current').waitFor();
+  await panel('boxes').getByText('hand').waitFor();
+  expect(await panel('boxes').locator('tr').allTextContents()).toEqual(['xywh', 'cup10102030', 'hand5052030']);
+  expect(await panel('box_labels').locator('.current').count()).toBe(0);
+  expect(await page.locator('.values [data-field="taken"]').textContent()).toBe('takenarray(datetime64[s])2026-01-02T03:04:05datetime64[s]');
+  await open('labelled', 'fields=taken');
+  await page.reload();
+  await page.locator('.card').getByText('2026-01-02T03:04:05').waitFor();
+});
+
 test('an episode fits a screen: values, cameras in a row that stay, then curves', async () => {
   await open('episode', 'view=datapoint&t=1');
   await drawn();

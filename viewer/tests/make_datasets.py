@@ -533,6 +533,25 @@ def write_episode(folder):
                     'episode': index,
                 }
             )
+    # Boxes and their labels beside a field that has a time.
+    spec = {
+        'photo': 'png', 'boxes': 'array(float32,4)[]', 'box_labels': 'utf8[]', 'words': 'utf8[]',
+        'force': 'float(4)[]', 'taken': 'array(datetime64[s])',
+    }  # fmt: skip
+    over = {'over': 'photo', 'format': 'xywh', 'labels': 'box_labels'}
+    with bags.DatasetWriter(
+        folder / 'labelled', spec, metadata={'fields': {'boxes': over, 'force': {'rate': 50}}}
+    ) as writer:
+        writer.append(
+            {
+                'photo': np.full((60, 80, 3), 200, np.uint8),
+                'boxes': np.array([[10, 10, 20, 30], [50, 5, 20, 30]], np.float32),
+                'box_labels': ['cup', 'hand'],
+                'words': ['a', 'cup'],
+                'force': time,
+                'taken': np.datetime64('2026-01-02T03:04:05'),
+            }
+        )
     bags.statistics(folder / 'episode', fields=['state', 'force', 'episode', 'top_camera'])
     spec = {
         'id': 'int',

@@ -455,7 +455,8 @@ describe('datapoint', () => {
     }
     await panel('colored').getByText('Numbers').click();
     await panel('colored').locator('.u-over').waitFor();
-    expect(await panel('boxes').locator('tr').allTextContents()).toEqual(['xywh', '10102030', '70502030']);
+    expect(await panel('boxes').locator('tr').allTextContents()).toEqual(['xywh', 'cat10102030', 'dog70502030']);
+    expect(await panel('few_labels').locator('tr').first().textContent()).toBe('a cat10102030');
     await panel('many').getByText('and 19,900 more rows').waitFor();
     await panel('many').getByText('the first 20,000 of 250,000 items').waitFor();
     expect(await panel('waves').locator('td').allTextContents()).toEqual(['1-2j', '0.1+3j']);

@@ -118,7 +118,8 @@ export function DatapointPage({dataset, route, rows, marking}: Props) {
 /** Where a field stands: texts and single numbers above, then cameras and images in a row, then curves and the rest. */
 function groupOf(dataset: Dataset, field: string): 'values' | 'media' | 'others' {
   const type = dataset.type(field), kind = kindOf(type);
-  if (kind === 'text' || kind === 'number' && !type.sequence) return 'values';
+  const isScalar = type.word === 'array' && type.args.length === 1 && !type.sequence;
+  if (kind === 'text' || kind === 'number' && !type.sequence || isScalar) return 'values';
   return kind === 'video' || kind === 'image' ? 'media' : 'others';
 }
 

@@ -44,7 +44,7 @@ export const isBlank = (text: string) => text.length < 100 && !text.trim();
 
 /** A value on one line. */
 export function shortText(value: unknown, limit = 300): string {
-  if (value instanceof NdArray) return `${value.dtype} (${value.shape.join(' × ')})`;
+  if (value instanceof NdArray) return value.shape.length || !value.data.length ? `${value.dtype} (${value.shape.join(' × ')})` : exactText(value.data[0]);
   if (value instanceof Uint8Array) {
     const head = Array.from(value.subarray(0, 16), byte => byte.toString(16).padStart(2, '0')).join(' ');
     return `${bytesText(value.length)}${value.length ? `: ${head}` : ''}${value.length > 16 ? ' …' : ''}`;

@@ -104,7 +104,8 @@ export function Grid({dataset, route, rows, marks, toggleMark}: Props) {
       const first = Math.min(Math.max(0, count - 1), Math.round(current.top / rowHeight) * columns);
       current.at = rows ? rows[first] ?? 0 : first;
       navigate({at: current.at}, true);
-      if (scale !== 1 && Math.abs(box.current!.scrollTop - current.top / scale) >= 1) {
+      // Not while a later scroll waits for its event.
+      if (scale !== 1 && Math.abs(box.current!.scrollTop - found) < 1 && Math.abs(found - current.top / scale) >= 1) {
         current.last = Math.round(current.top / scale);
         box.current!.scrollTop = current.last;
       }

@@ -12,7 +12,14 @@ import {countRows, rowsOf} from './table';
 /** Boxes or points that are drawn of one field. */
 const MAX_SHAPES = 2000;
 const MAX_ITEMS = 20_000;
-const FORMATS = ['xyxy', 'xywh', 'cxcywh', 'xy', 'xyv'];
+const COLUMNS: Record<string, string[]> = {
+  xyxy: ['x0', 'y0', 'x1', 'y1'], xywh: ['x', 'y', 'w', 'h'], cxcywh: ['cx', 'cy', 'w', 'h'], xy: ['x', 'y'], xyv: ['x', 'y', 'visibility'],
+};
+const FORMATS = Object.keys(COLUMNS);
+
+/** The names of the columns of boxes or points, if the metadata has their format. */
+export const columnsOf = ({over, format}: FieldFacts): string[] | undefined =>
+  typeof over === 'string' && typeof format === 'string' && Object.hasOwn(COLUMNS, format) ? COLUMNS[format] : undefined;
 
 export interface Layer {
   field: string;
@@ -81,7 +88,7 @@ function guessFormat(value: unknown): string | undefined {
 }
 
 /** The labels of boxes: of the field that `labels` names, with the names of its classes. */
-async function labelsOf(dataset: Dataset, index: number, facts: FieldFacts): Promise<string[] | null> {
+export async function labelsOf(dataset: Dataset, index: number, facts: FieldFacts): Promise<string[] | null> {
   const {labels: name} = facts;
   if (name === undefined) return null;
   if (typeof name !== 'string' || !dataset.spec.has(name)) return null;  // As the panel of the field says.

@@ -11,6 +11,7 @@ import type {FieldProps} from './datapoint';
 import {countText, shortText, timeText} from './format';
 import {DrawnImage, ImageRecord} from './image';
 import {useLoaded} from './load';
+import {columnsOf, labelsOf} from './overlay';
 import {SoundPanel} from './sound';
 import {countRows, MAX_ROWS, NumberTable, rowsOf} from './table';
 import {Failure, seriesOf} from './thumbnail';
@@ -36,7 +37,9 @@ export function SequencePanel(props: FieldProps) {
   if (!count) return <span class="faint">0 items</span>;
   const kind = kindOf(dataset.type(field));
   const Items = kind === 'audio' ? Sounds : LAZY.has(kind) ? ItemByItem : AllItems;
-  return <Items {...props} clock={times || props.clock.duration ? props.clock : own} count={count} times={times} />;
+  // Boxes of an image, and their labels, are not spread over the time of others.
+  const isOfImage = [field, ...dataset.spec.keys()].some((name, i) => typeof dataset.facts(name).over === 'string' && (!i || dataset.facts(name).labels === field));
+  return <Items {...props} clock={times || props.clock.duration && !isOfImage ? props.clock : own} count={count} times={times} />;
 }
 
 type Props = FieldProps & {count: number; times: Float64Array | null};
@@ -75,12 +78,13 @@ function AllItems(props: Props) {
   const values = loaded.state === 'ready' ? loaded.value : null;
   const series = useMemo(() => values && seriesOf(values), [values]);
   const facts = dataset.facts(field);
+  const labels = useLoaded(async () => typeof facts.over === 'string' ? labelsOf(dataset, index, facts) : null, [dataset, index, field]);
   if (loaded.state === 'error') return <Failure error={loaded.error} />;
   if (!values) return <div class="loading" />;
   const note = values.length < count ? <div class="faint">the first {values.length.toLocaleString('en')} of {countText(count, 'item')}</div> : null;
   // Boxes, and other short lists of rows that have no times.
   const rows = times || !(values[0] instanceof NdArray) || values[0].shape[values[0].shape.length - 1] > 8 ? null : rowsOf(values, MAX_ROWS + 1);
-  if (rows && (typeof facts.over === 'string' || rows.length <= MAX_ROWS)) return <><NumberTable rows={rows} count={countRows(values)} names={facts.names} />{note}</>;
+  if (rows && (typeof facts.over === 'string' || rows.length <= MAX_ROWS)) return <><NumberTable rows={rows} count={countRows(values)} names={facts.names ?? columnsOf(facts)} labels={labels.state === 'ready' ? labels.value : null} />{note}</>;
   if (series) return <><Curve series={series} times={times} names={dataset.facts(field).names} clock={clock} />{note}</>;
   const drawn = values[item] instanceof NdArray ? drawArray(values[item], facts.classes) : null;
   if (drawn) return <><DrawnImage drawn={drawn} facts={facts} note={values[item] instanceof NdArray ? values[item].dtype : ''} /><Place {...props} item={item} /></>;

@@ -49,7 +49,7 @@ function ArrayView({array, facts}: {array: NdArray; facts: FieldFacts}) {
   const cloud = isCloud(array, facts);
   const isTokens = array.shape.length === 1 && /[iu]\d$|int/.test(array.dtype);
   const [isOther, setIsOther] = useState(false);
-  const note = `${array.complex && array.data.length > MAX_CELLS ? 'magnitudes of ' : ''}${array.dtype} (${array.shape.join(' × ')})`;
+  const note = `${array.complex && array.data.length > MAX_CELLS ? 'magnitudes of ' : ''}${array.dtype}${array.shape.length ? ` (${array.shape.join(' × ')})` : ''}`;
   if (drawn) return <DrawnImage drawn={drawn} facts={facts} note={note} />;
   if (array.isNumeric && array.shape.length === 3 && isDrawn(array.shape)) return <Slices array={array} facts={facts} note={note} />;
   // Cloud and curve, list and curve: the first one is shown until the button is pressed.
