@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image
 
 from bags.dataset.registry import decoders
-from bags.formats.encoded import BufferFile
+from bags.storage.range_file import BufferFile
 
 DATA = Path(__file__).parents[1] / 'examples/data'
 

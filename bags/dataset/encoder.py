@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 from bags.dataset import registry
 from bags.dataset.spec import FieldType, Spec, likely_type, not_in_spec
 from bags.errors import BagsError, EncodeError, SpecError
-from bags.formats.encoded import BorrowedFile
 from bags.links.link import Link
+from bags.storage.range_file import BorrowedFile
 
 
 class Encoder:

@@ -26,11 +26,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
+from bags.formats.encoded import Encoded, already_encoded, decodes
 from bags.formats.ffmpeg import best_stream, frame_samples, import_av, open_container
 from bags.formats.flac import first_frame, max_samples, read_stream_info
 from bags.formats.samples import Samples, audio_frames, checked_samples, resampled, sample_format
 from bags.formats.scalars import MAX_VALUE_SIZE, Buffer, check_count, check_value_size, parse_int
+from bags.storage.range_file import BufferFile
 
 _PCM, _IEEE, _EXTENSIBLE = 1, 3, 0xFFFE
 

@@ -1,4 +1,4 @@
-"""Common parts of images, videos and audio: already encoded values, safe decoders, file objects.
+"""Common parts of images, videos and audio: already encoded values, and safe decoders.
 
 A value of a media type may be an encoded file, as bytes or as a path. It is stored unchanged, after a check
 of its first bytes, and for images and MP4 of its end.
@@ -13,7 +13,6 @@ from typing import Any, BinaryIO, TypeVar
 
 from bags.formats.scalars import MAX_VALUE_SIZE, Buffer
 from bags.formats.signatures import IMAGES, check_end, check_whole, identify, identify_file
-from bags.storage.range_file import PositionedFile
 
 Encoded = bytes | BinaryIO
 """A record: its bytes, or an open file that the writer copies without loading it, and closes."""
@@ -106,37 +105,3 @@ def decodes(*names: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
         return decode
 
     return decorate
-
-
-class BufferFile(PositionedFile):
-    """A file over a buffer. Only the bytes that are read are copied; `io.BytesIO` copies the whole buffer."""
-
-    def __init__(self, data: Buffer) -> None:
-        self.data = data if isinstance(data, bytes) else memoryview(data)
-
-    def read_at(self, start: int, count: int | None) -> bytes:
-        return bytes(self.data[start : None if count is None else start + count])  # bytes[:] is not a copy.
-
-    def size(self) -> int:
-        return len(self.data)
-
-
-class BorrowedFile(PositionedFile):
-    """A view of the caller's seekable file, from its current position on. Closing it leaves the file open."""
-
-    def __init__(self, file: BinaryIO | PositionedFile) -> None:
-        self._file = file
-        self.position = file.tell()
-        self.name = getattr(file, 'name', repr(file))
-
-    def read_at(self, start: int, count: int | None) -> bytes:
-        self._file.seek(start)
-        return self._file.read(-1 if count is None else count)
-
-    def size(self) -> int:
-        return self._file.seek(0, os.SEEK_END)
-
-
-def positioned(file: BinaryIO) -> PositionedFile:
-    """Returns a file that can be read from any position: the file itself, or a view of it."""
-    return file if isinstance(file, PositionedFile) else BorrowedFile(file)

@@ -36,7 +36,7 @@ import numpy as np
 
 from bags.errors import MissingDependencyError
 from bags.formats.arrays import as_array
-from bags.formats.encoded import BorrowedFile, BufferFile, Encoded, already_encoded, decodes
+from bags.formats.encoded import Encoded, already_encoded, decodes
 from bags.formats.pixels import UPRIGHT, exif_orientation, jpeg_orientation
 from bags.formats.scalars import (
     MAX_VALUE_SIZE,
@@ -48,6 +48,7 @@ from bags.formats.scalars import (
     split_options,
 )
 from bags.formats.signatures import IMAGES, identify
+from bags.storage.range_file import BorrowedFile, BufferFile
 from bags.validation import at_least
 
 MODES = {'gray': ('L', ()), 'rgb': ('RGB', (3,)), 'rgba': ('RGBA', (4,))}

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bags.formats.arrays import as_array
-from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
+from bags.formats.encoded import Encoded, already_encoded, decodes
 from bags.formats.ffmpeg import best_stream, open_container
 from bags.formats.pixels import PIXEL_OPTIONS, PixelConverter, PixelOptions, Pixels, frame_format
 from bags.formats.scalars import (
@@ -46,6 +46,7 @@ from bags.formats.scalars import (
     split_options,
 )
 from bags.formats.write_video import MKV, MP4, WEBM, Codec, Frames, check_frame, write_frames
+from bags.storage.range_file import BufferFile
 
 if TYPE_CHECKING:
     from fractions import Fraction

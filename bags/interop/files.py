@@ -16,7 +16,7 @@ from bags.dataset.registry import encoders
 from bags.dataset.spec import FieldType, parse_type
 from bags.errors import SourceError
 from bags.formats.audio import find_samples
-from bags.formats.encoded import BufferFile, check_format
+from bags.formats.encoded import check_format
 from bags.formats.signatures import FORMATS, HEAD_BYTES, IMAGES, check_end, check_whole, identify
 from bags.formats.trees import check_json, decode_msgpack
 from bags.interop.exported import Exported, is_one_array
@@ -27,6 +27,7 @@ from bags.interop.source import RECORD_ENCODERS, Source
 from bags.links.link import Link
 from bags.links.sources import LinkOpener, OpenedLink
 from bags.media.encoders import AUDIO_FORMATS, VIDEO_FORMATS
+from bags.storage.range_file import BufferFile
 
 BESIDE = {name: each for name, each in SOURCES.items() if each.has_keys}
 """Formats whose files are often beside media, with the same names."""

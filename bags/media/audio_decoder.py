@@ -32,7 +32,6 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from bags.formats.audio import VERIFY_CHECKSUMS, decode_flac, encode_wav
-from bags.formats.encoded import BufferFile
 from bags.formats.ffmpeg import frame_samples, import_av, open_container
 from bags.formats.signatures import identify_file
 from bags.indexing import Int64s
@@ -41,6 +40,7 @@ from bags.media.packets import DemuxedPackets, Packets
 from bags.media.skips import SKIP_MANUAL
 from bags.media.timeline import PacketTable
 from bags.media.wav_reader import Samples, WavReader, as_float
+from bags.storage.range_file import BufferFile
 
 EQUAL_SLICES = {
     'flac': 0, 'alac': 0, 'wavpack': 0, 'tta': 0, 'adpcm_ms': 0, 'adpcm_ima_wav': 0, 'vorbis': 2,

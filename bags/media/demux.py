@@ -8,7 +8,6 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from bags.formats.encoded import BorrowedFile, positioned
 from bags.formats.ffmpeg import Stream, best_stream, describe_stream, has_side_data, import_av, open_container
 from bags.formats.signatures import DEMUXERS, identify_file
 from bags.media.joins import JOINED_FORMATS, JoinedClock, is_join
@@ -19,6 +18,7 @@ from bags.media.skips import Skips
 from bags.media.source import LazyDecoder
 from bags.media.timeline import Bools, PacketTable, are_decoding_times, in_order_packets
 from bags.media.truncation import find_truncation
+from bags.storage.range_file import BorrowedFile, positioned
 
 HANDLERS = {'video': b'vide', 'audio': b'soun'}
 PLAIN_CODECS = {

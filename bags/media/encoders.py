@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from bags.formats.audio import encode_flac, encode_wav
-from bags.formats.encoded import BorrowedFile, Encoded, already_encoded, check_file
+from bags.formats.encoded import Encoded, already_encoded, check_file
 from bags.formats.pixels import PIXEL_OPTIONS, PixelOptions
 from bags.formats.scalars import check_count, parse_bool, parse_int, split_options
 from bags.formats.videos import encode_mp4, video_options
 from bags.media import clip_encoders
 from bags.media.remux import RemuxedFile, remux
 from bags.media.source import LazyDecoder
+from bags.storage.range_file import BorrowedFile
 
 MAX_RATE = 1 << 24
 """Maximum sample rate to resample to, in Hz."""

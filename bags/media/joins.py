@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bags.formats.encoded import BorrowedFile
+from bags.storage.range_file import BorrowedFile
 
 JOINED_FORMATS = ('MPEG-TS', 'M2TS', 'MPEG-PS')
 """Formats whose files can be joined, and whose times therefore may begin again."""

@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from bags.formats.encoded import BorrowedFile
 from bags.formats.ffmpeg import import_av, open_container
 from bags.indexing import Int64s
 from bags.media.timeline import PacketTable
-from bags.storage.range_file import PositionedFile
+from bags.storage.range_file import BorrowedFile, PositionedFile
 
 NO_PROBING = {'probesize': '32', 'analyzeduration': '0'}
 """Options of libavformat to open a file without decoding its start."""

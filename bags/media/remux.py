@@ -14,7 +14,6 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 
 from bags.concurrency import cached_attribute
-from bags.formats.encoded import BorrowedFile
 from bags.formats.ffmpeg import import_av, open_container
 from bags.formats.signatures import DEMUXERS, identify_file
 from bags.formats.write_video import decoding_times
@@ -23,6 +22,7 @@ from bags.media.audio_decoder import open_audio
 from bags.media.demux import MAX_SKIPPED_VOP_BYTES
 from bags.media.source import FileSource
 from bags.media.video_decoder import VideoDecoder, open_video
+from bags.storage.range_file import BorrowedFile
 
 MP4_CODECS = {'h264', 'hevc', 'vp9', 'av1', 'mpeg4', 'mjpeg'}
 """Codecs that MP4 supports, with one frame in each packet."""

@@ -9,7 +9,6 @@ from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
-from bags.formats.encoded import positioned
 from bags.indexing import Int64s
 from bags.links.segments import Parsed, Segment
 from bags.media.audio_decoder import AnyAudioDecoder, open_audio
@@ -21,6 +20,7 @@ from bags.media.source import Source
 from bags.media.timeline import Timeline
 from bags.media.video_decoder import VideoDecoder, open_video
 from bags.media.wav_reader import Samples
+from bags.storage.range_file import positioned
 
 T = TypeVar('T')
 

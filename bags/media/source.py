@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Generic, NoReturn, Protocol, TypeVar, runtime_checkable
 
 from bags.errors import BagsError
-from bags.formats.encoded import BorrowedFile, BufferFile
+from bags.storage.range_file import BorrowedFile, BufferFile
 
 
 @runtime_checkable

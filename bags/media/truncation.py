@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from bags.formats.encoded import BorrowedFile
 from bags.formats.signatures import ebml_number
+from bags.storage.range_file import BorrowedFile
 
 MAX_OGG_PAGE_BYTES = 27 + 255 + 255 * 255
 

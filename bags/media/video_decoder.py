@@ -13,13 +13,13 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from bags.concurrency import cached_attribute
-from bags.formats.encoded import positioned
 from bags.formats.ffmpeg import import_av
 from bags.formats.pixels import FrameFormat, PixelConverter, PixelOptions, Pixels, frame_format
 from bags.indexing import Int64s
 from bags.media.demux import open_packets
 from bags.media.packets import Packets
 from bags.media.timeline import PacketTable, Timeline, make_timeline, monotonic, plan
+from bags.storage.range_file import positioned
 
 MIN_THREADED_PACKETS = 96
 """Runs of at least this many packets are decoded on all cores by default. Each thread delays frames by one,

@@ -1,4 +1,4 @@
-"""Files with a position; a byte range of a stored file, for decoders that seek and for copies."""
+"""Files with a position, for decoders that seek and for copies: over buffers, lent files, parts of files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from bags.storage.base import File
+from bags.storage.base import Buffer, File
 from bags.storage.mmap_file import MappedFile
 
 MIN_READ_AHEAD = 1 << 16  # Bytes of the first read of a remote file, and of reads that are not sequential.
@@ -73,6 +73,40 @@ class PositionedFile(io.RawIOBase):
 
     def tell(self) -> int:
         return self.position
+
+
+class BufferFile(PositionedFile):
+    """A file over a buffer. Only the bytes that are read are copied; `io.BytesIO` copies the whole buffer."""
+
+    def __init__(self, data: Buffer) -> None:
+        self.data = data if isinstance(data, bytes) else memoryview(data)
+
+    def read_at(self, start: int, count: int | None) -> bytes:
+        return bytes(self.data[start : None if count is None else start + count])  # bytes[:] is not a copy.
+
+    def size(self) -> int:
+        return len(self.data)
+
+
+class BorrowedFile(PositionedFile):
+    """A view of the caller's seekable file, from its current position on. Closing it leaves the file open."""
+
+    def __init__(self, file: BinaryIO | PositionedFile) -> None:
+        self._file = file
+        self.position = file.tell()
+        self.name = getattr(file, 'name', repr(file))
+
+    def read_at(self, start: int, count: int | None) -> bytes:
+        self._file.seek(start)
+        return self._file.read(-1 if count is None else count)
+
+    def size(self) -> int:
+        return self._file.seek(0, io.SEEK_END)
+
+
+def positioned(file: BinaryIO) -> PositionedFile:
+    """Returns a file that can be read from any position: the file itself, or a view of it."""
+    return file if isinstance(file, PositionedFile) else BorrowedFile(file)
 
 
 class RangeFile(PositionedFile):

@@ -27,12 +27,12 @@ from bags.dataset.registry import decoders, encoders
 from bags.dataset.shard_index import load_index
 from bags.dataset.spec import dump_spec, load_spec, parse_spec
 from bags.formats.audio import find_samples
-from bags.formats.encoded import BufferFile
 from bags.formats.signatures import check_end, check_whole, identify
 from bags.interop.parquet_footer import read_row_groups
 from bags.keys.index import KeyIndex
 from bags.media.mp4 import UnusualTrackError, find_moov, find_track
 from bags.storage.memory_file import MemoryFile
+from bags.storage.range_file import BufferFile
 
 MAX_SIZE = 1 << 20
 TYPES = parse_spec({'a': 'utf8', 'b': 'int(8)[]', 'c': 'jpeg?'})
