@@ -52,7 +52,7 @@ def locate(
 
 
 def a_file(location: Location) -> str:
-    """Returns what a path is that is no dataset, for errors: a bag, or another file."""
+    """Returns 'a bag' or 'a file', for errors about a path that is not a dataset."""
     return 'a bag' if location.path.endswith(('.bag', '.bagz')) else 'a file'
 
 

@@ -95,7 +95,7 @@ def _export(path: str, folder: str, links: PermittedPaths, *, with_data: bool, j
 
 
 def _first_missing(folder: str) -> str | None:
-    """Returns the highest folder that has to be made for a folder; None: it exists."""
+    """Returns the first missing folder on the way to a folder; None if the folder exists."""
     missing, folder = None, os.path.abspath(folder)
     while not os.path.exists(folder):
         missing, folder = folder, os.path.dirname(folder)
