@@ -17,7 +17,7 @@ from bags.storage import store_for
 from bags.storage.errors import (
     TransientError,
     error_for_status,
-    is_no_connection,
+    find_no_connection,
     no_connection_error,
     retry_after,
 )
@@ -180,9 +180,10 @@ class HubRepository:
             is_of_client = type(found).__module__.partition('.')[0] in CLIENTS
             if not is_of_client and not isinstance(found, ConnectionError):
                 return exc
-            if is_no_connection(found):
-                reason = re.sub(r'^\[Errno -?\d+\] ', '', message)
-                return no_connection_error(urllib.parse.urlsplit(self._endpoint).netloc, reason)
+            refused = find_no_connection(found)
+            if refused is not None:
+                server = urllib.parse.urlsplit(self._endpoint).netloc
+                return no_connection_error(server, refused.strerror or str(refused))
             return TransientError(message)
         status, code = response.status_code, response.headers.get('X-Error-Code')
         if status in (402, 413, 507) or (status == 403 and QUOTA.search(message)):

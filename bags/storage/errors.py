@@ -195,13 +195,11 @@ def no_connection_error(server: str | None, reason: str) -> TransientError:
     return TransientError(f'cannot connect{f" to {server}" if server else ""}: {reason}', no_connection=True)
 
 
-def is_no_connection(exc: BaseException | None) -> bool:
-    """Returns whether an exception is, or comes from, a refused connection or an unknown name of a host."""
-    while exc is not None:
-        if isinstance(exc, ConnectionRefusedError | socket.gaierror):
-            return True
+def find_no_connection(exc: BaseException | None) -> OSError | None:
+    """Returns the refused connection or unknown host name that an exception is or comes from, or None."""
+    while exc is not None and not isinstance(exc, ConnectionRefusedError | socket.gaierror):
         exc = exc.__cause__ or exc.__context__
-    return False
+    return exc
 
 
 def map_fsspec_error(path: str, exc: Exception) -> Exception:
@@ -239,9 +237,10 @@ def map_fsspec_error(path: str, exc: Exception) -> Exception:
         exc.add_note(path)  # A programming error, here or in the file system.
         return exc
     timed_out = isinstance(exc, TimeoutError) or 'imeout' in name
-    if is_no_connection(exc):
+    refused = find_no_connection(exc)
+    if refused is not None:
         host, port = getattr(exc, 'host', None), getattr(exc, 'port', None)
-        return no_connection_error(host and f'{host}:{port}', getattr(cause, 'strerror', None) or str(cause))
+        return no_connection_error(host and f'{host}:{port}', refused.strerror or str(refused))
     return TransientError(f'{name}: {str(cause) or "no answer in time"}', timed_out)
 
 
