@@ -173,19 +173,6 @@ def test_lists_as_types(tmp_path):
             bags.DatasetWriter(tmp_path / 'x', {'a': given})
 
 
-def test_methods_of_other_writers(tmp_path):
-    with bags.DatasetWriter(tmp_path / 'x', {'a': 'int'}) as writer:
-        for name, message in (
-            ('write', 'did you mean writer.append(datapoint)?'),
-            ('extend', 'or bags.write(datapoints, path, spec)?'),
-            ('save', 'did you mean writer.close(), or a with statement?'),
-            ('apend', 'did you mean append?'),
-        ):
-            with pytest.raises(AttributeError, match=re.escape(f"has no attribute '{name}'; ")) as caught:
-                getattr(writer, name)
-            assert message in str(caught.value)
-
-
 def test_errors_of_properties_are_their_own(dataset):
     class Broken(type(dataset[:2])):
         @property

@@ -27,7 +27,7 @@ from bags.dataset.folder import Folder
 from bags.dataset.key_values import Matches, sort_matches
 from bags.dataset.late_binding import late
 from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
-from bags.dataset.other_names import OF_DATASETS, advice_for
+from bags.dataset.other_names import advice_for
 from bags.dataset.refs import is_missing
 from bags.dataset.registry import VIDEO_WORDS, decoders
 from bags.dataset.selection import (
@@ -106,7 +106,7 @@ class Dataset(Shareable, abc.ABC):
                 return object.__getattribute__(self, name)  # A property, whose own error is raised again.
             message = f'{type(self).__name__!r} object has no attribute {name!r}'
             if not name.startswith('_') and name != 'types':
-                message += advice_for(name, OF_DATASETS, dir(type(self)), getattr(self, 'types', ()))
+                message += advice_for(name, dir(type(self)), getattr(self, 'types', ()))
             raise AttributeError(message)
 
     @property

@@ -10,7 +10,7 @@ import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from bags.bag.temporary_files import remove_leftovers, remove_tree, temporary_path
 from bags.dataset.encoder import Encoder, check_mapping, close_files, encode_call
@@ -28,7 +28,6 @@ from bags.dataset.metadata import (
     without_order,
 )
 from bags.dataset.options import WriterSettings
-from bags.dataset.other_names import OF_WRITERS, advice_for
 from bags.dataset.registry import encoders as builtin_encoders
 from bags.dataset.registry import packages_of
 from bags.dataset.resume import is_derived, is_file_of_dataset
@@ -44,14 +43,6 @@ class BaseWriter(ABC):
     """Base class of the writers of single-folder and sharded datasets."""
 
     closed = True  # Until the folder is open.
-
-    if not TYPE_CHECKING:  # A name that does not exist is an error for type checkers.
-
-        def __getattr__(self, name: str) -> Any:
-            message = f'{type(self).__name__!r} object has no attribute {name!r}'
-            if not name.startswith('_'):
-                message += advice_for(name, OF_WRITERS, dir(type(self)))
-            raise AttributeError(message)
 
     def __init__(
         self,

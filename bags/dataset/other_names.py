@@ -1,11 +1,11 @@
-"""What other libraries call the methods of datasets and writers, for errors."""
+"""What other libraries call the methods of datasets, for errors."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
-OF_DATASETS = {
+OTHER_NAMES = {
     **dict.fromkeys(('shape', 'num_rows', 'length', 'count'), 'len(dataset)'),
     **dict.fromkeys(('columns', 'column_names', 'features', 'dtypes', 'keys'), 'dataset.spec'),
     **dict.fromkeys(('head', 'take', 'limit'), 'dataset[:5]'),
@@ -39,29 +39,18 @@ OF_DATASETS = {
     **dict.fromkeys(('to_parquet', 'to_csv', 'to_json'), "bags.export(dataset, path, format='parquet')"),
     **dict.fromkeys(('append', 'add', 'extend'), 'bags.ShardedDatasetWriter(path, spec, resume=True)'),
 }
-OF_WRITERS = {
-    **dict.fromkeys(('write', 'add', 'put', 'push', 'write_row', 'add_frame'), 'writer.append(datapoint)'),
-    **dict.fromkeys(
-        ('extend', 'write_many', 'write_batch', 'append_all'),
-        'writer.append for each, or bags.write(datapoints, path, spec)',
-    ),
-    **dict.fromkeys(('commit', 'save', 'finish', 'finalize', 'end'), 'writer.close(), or a with statement'),
-}
 
 
-def advice_for(
-    name: str, others: Mapping[str, str], known: Collection[str], fields: Collection[str] = ()
-) -> str:
+def advice_for(name: str, known: Collection[str], fields: Collection[str]) -> str:
     """Returns what was probably meant by an attribute that does not exist: `; did you mean …?`, or nothing.
 
     Args:
         name: The attribute.
-        others: What other libraries call it, and its replacement.
         known: The attributes that exist.
         fields: The fields of the dataset.
     """
-    if name not in fields and name in others:
-        return f'; did you mean {others[name]}?'
+    if name not in fields and name in OTHER_NAMES:
+        return f'; did you mean {OTHER_NAMES[name]}?'
     candidates = [each for each in [*fields, *known] if not each.startswith('_')]
     found = name if name in fields else next(iter(difflib.get_close_matches(name, candidates, 1, 0.75)), None)
     if found in fields:
