@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
 import json
 import os
@@ -515,7 +516,7 @@ def record_minutes(path, minutes):
     names = ('front', 'left', 'right')
     image = np.add.outer(np.arange(720), np.arange(1280)).astype(np.uint8)
     frames = [np.stack([image, image.T.reshape(720, 1280), image], axis=-1) for _ in names]
-    times, sizes = [], []
+    times, sizes = array.array('d'), []
     page = os.sysconf('SC_PAGE_SIZE')
     with (
         bags.DatasetWriter(path, dict.fromkeys(names, 'mp4(30)[]')) as writer,
