@@ -245,9 +245,7 @@ _OTHER_NAMES = {
     **dict.fromkeys(('load_from_disk', 'WebDataset', 'StreamingDataset', 'LeRobotDataset'), 'bags.open'),
     **dict.fromkeys(('concatenate', 'concatenate_datasets'), 'bags.concat'),
     **dict.fromkeys(('interleave', 'interleave_datasets'), 'bags.samplers.Mixture'),
-    **dict.fromkeys(
-        ('from_dict', 'from_pandas'), 'bags.from_numpy, which takes a mapping of names to arrays'
-    ),
+    **dict.fromkeys(('from_dict', 'from_pandas'), 'bags.from_numpy, which takes arrays by name, or a table'),
     **dict.fromkeys(('from_generator', 'from_list', 'save', 'dump'), 'bags.write(datapoints, path, spec)'),
     **dict.fromkeys(('read_csv', 'read_parquet', 'read_json', 'from_parquet', 'from_csv'), 'bags.convert'),
     **dict.fromkeys(('to_parquet', 'to_webdataset'), 'bags.export'),

@@ -33,6 +33,8 @@ RENAMED = {
     'directory': 'path',
     'num_workers': 'workers',
     'prefetch_factor': 'prefetch',
+    'persistent_workers': 'epochs=None: the iteration does not end, and neither do its workers',
+    'multiprocessing_context': 'processes=True',
     'num_replicas': 'world_size',
     'drop_last': "last_batch='drop' (of a Loader) or padding='drop' (of windows)",
     'collate_fn': 'collate',

@@ -46,6 +46,12 @@ RENAMED = {
 
 OF_OTHERS = [
     (lambda d: bags.Loader(d, 4, num_workers=2), 'num_workers', 'workers'),
+    (lambda d: bags.Loader(d, 4, persistent_workers=True), 'persistent_workers', 'epochs=None'),
+    (
+        lambda d: bags.Loader(d, 4, multiprocessing_context='spawn'),
+        'multiprocessing_context',
+        'processes=True',
+    ),
     (lambda d: bags.Loader(d, 4, drop_last=True), 'drop_last', "last_batch='drop'"),
     (lambda d: bags.Loader(d, 4, collate_fn=list), 'collate_fn', 'collate'),
     (lambda d: bags.Loader(d, 4, num_replicas=2), 'num_replicas', 'world_size'),

@@ -38,8 +38,9 @@ def from_numpy(
     Arrays in files are written with little memory, however large they are.
 
     Args:
-        arrays: A mapping of field names to arrays, or to paths of `.npy` files, which are mapped into memory.
-            Anything with a shape, a dtype and slices is an array. A single one becomes the field `data`.
+        arrays: A mapping of field names to arrays, or to paths of `.npy` files, which are mapped into memory;
+            or a table of pandas, polars or Arrow. Anything with a shape, a dtype and slices is an array. A
+            single one becomes the field `data`.
         path: The folder of the dataset: str, path or URL.
         check_source: With `resume`, compare what was written with the arrays.
         progress: Whether to show a progress bar; None: on a terminal or in a notebook.
@@ -60,10 +61,7 @@ def from_numpy(
     settings = merge(WriterSettings, None, options, function=from_numpy)
     settings.refuse_links('from_numpy copies all records')
     shard_length: int | None = settings.shard_length
-    fields = {
-        name: _open(name, array)
-        for name, array in (arrays if isinstance(arrays, Mapping) else {'data': arrays}).items()
-    }
+    fields = {name: _open(name, array) for name, array in _columns(arrays).items()}
     lengths = {name: int(array.shape[0]) for name, array in fields.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f'arrays: expected one length, got {lengths}')
@@ -119,6 +117,14 @@ def _expect_equal(written: Dataset, fields: Mapping[str, Any], length: int, bloc
             _release_pages(array)
 
 
+def _columns(arrays: Any) -> Mapping[str, Any]:
+    """Returns arrays by name: those of a mapping, the columns of a table, or a single array as `data`."""
+    if isinstance(arrays, Mapping):
+        return arrays
+    names = getattr(arrays, 'column_names', None) or getattr(arrays, 'columns', None)  # Of Arrow; of others.
+    return {'data': arrays} if names is None else {name: arrays[name] for name in names}
+
+
 def _open(name: str, array: Any) -> Any:
     if isinstance(array, str | os.PathLike):
         try:
@@ -130,6 +136,8 @@ def _open(name: str, array: Any) -> Any:
             found.close()
             raise ValueError(f'{os.fspath(array)}: expected a .npy file, got an archive of several arrays')
         array = found
+    elif hasattr(array, 'iloc'):  # Slices of a pandas Series may be of labels.
+        array = array.to_numpy()
     elif not (hasattr(array, 'shape') and hasattr(array, '__getitem__') and _has_dtype(array)):
         array = np.asarray(array)
     if np.ma.is_masked(array):

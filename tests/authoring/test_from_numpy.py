@@ -71,6 +71,19 @@ def test_columns_of_tables(tmp_path):
     assert batch['pandas'].tolist() == [1, 2, 3]
 
 
+def test_tables(tmp_path):
+    pa, pd, pl = map(pytest.importorskip, ('pyarrow', 'pandas', 'polars'))
+    columns = {'id': [1, 2, 3], 'score': [0.5, 1.5, 2.5]}
+    by_label = pd.DataFrame(columns, index=[2.0, 1.0, 0.0])
+    for number, table in enumerate((by_label, pl.DataFrame(columns), pa.table(columns))):
+        bags.from_numpy(table, tmp_path / f'{number}')
+        with bags.open(tmp_path / f'{number}') as dataset:
+            assert dataset.spec == {'id': 'int(8)', 'score': 'float(8)'}
+            assert {name: values.tolist() for name, values in dataset.batch(range(3)).items()} == columns
+    bags.from_numpy(by_label['id'], tmp_path / 'series')
+    assert bags.open(tmp_path / 'series').column('data').tolist() == [1, 2, 3]
+
+
 def test_files_are_mapped(tmp_path):
     arrays = arrays_of(20)
     for name in ('image', 'columns', 'label'):
