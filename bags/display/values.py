@@ -17,6 +17,7 @@ from bags.dataset.spec import FieldType
 from bags.display.counts import byte_count, plural
 from bags.errors import BagsError
 from bags.formats.ffmpeg import open_container
+from bags.formats.scalars import float_size
 from bags.formats.signatures import DEMUXERS, EXTENSIONS, FORMATS, IMAGES, identify_file
 from bags.links.permission import PermittedPaths
 
@@ -72,7 +73,10 @@ def show_value(dataset: Dataset, index: int, field: str, *, has_range: bool = Tr
             if field_type.sequence:
                 return _show_items(dataset, index, field, has_range)
             value = dataset[index, field][field]
-            return Shown(cut_off(value_as_text(value)), to_json(value))
+            shown = value
+            if field_type.word == 'float' and value is not None:  # As short as its own precision allows.
+                shown = np.dtype(f'f{float_size(*field_type.args)}').type(value)
+            return Shown(cut_off(value_as_text(shown)), to_json(value))
         if field_type.sequence and dataset[index, {field: range(0)}][field] is None:
             return Shown('None', None)
         if not field_type.sequence and (part := _show_part(dataset, index, field)) is not None:
@@ -226,6 +230,8 @@ def _stream_info(file: BinaryIO, name: str) -> dict[str, Any]:
 def _media_text(facts: Mapping[str, Any]) -> str:
     """Returns the facts of media on one line: `JPEG 640×480 RGB, 81.2 kB`."""
     facts = {**facts, 'format': facts['format'] or 'bytes', 'bytes': byte_count(facts['bytes'])}
+    if facts.get('codec', '').startswith(facts['format'].lower()):
+        del facts['codec']  # It says the same, such as that FLAC has FLAC, or MP3 `mp3float`.
     templates = {
         'format': '{format}', 'width': ' {width}×{height}', 'mode': ' {mode}', 'codec': ' {codec}',
         'frames': ', {frames:,} frames', 'fps': ', {fps:g} fps', 'rate': ', {rate:,} Hz × {channels}',
