@@ -2,11 +2,12 @@
 
 A datapoint has a state and an action, alone or with a JPEG. The four datasets have one spec, or vectors of 7,
 14, 7 and 3 numbers, which are put together with `fields='union'` and padded. The files are in the page cache,
-or were dropped from it before each batch.
+or were dropped from it before each batch. Batches are read one at a time, and by an epoch of a loader.
 """
 
 from __future__ import annotations
 
+import collections
 import itertools
 import os
 import tempfile
@@ -17,14 +18,14 @@ import numpy as np
 import bags
 from benchmarks.timing import Candidate, time_interleaved
 
-BATCH, COUNT, DATASETS, PICTURES = 64, 1000, 4, 40
+BATCH, COUNT, DATASETS, PICTURES, STEPS = 64, 1000, 4, 40, 64
 JOINTS = {'one spec': (7, 7, 7, 7), 'four specs': (7, 14, 7, 3)}
 SIZES = {
     'two vectors': 0,
     'two vectors and a JPEG of 96 × 96': 96,
     'two vectors and a JPEG of 224 × 224': 224,
 }
-CACHED, COLD = '{}', '{}, read from the disk'
+CACHED, COLD, LOADER = '{}', '{}, read from the disk', '{}, steps of a loader'
 FLOORS = {'one dataset': 1 / 1.3}
 """Of batches with pictures: a batch of four datasets takes at most 1.3 times that of one."""
 
@@ -60,6 +61,12 @@ def padded(dataset):
         return batch | bags.pad({name: batch[name] for name in ('state', 'action')}, mask=True)
 
     return read
+
+
+def steps(dataset, **options):
+    """Returns a candidate: steps of an endless loader without workers."""
+    batches = iter(bags.Loader(dataset, BATCH, epochs=None, seed=0, workers=0, **options))
+    return Candidate(lambda _: collections.deque(itertools.islice(batches, STEPS), 0), STEPS)
 
 
 def drop(folder):
@@ -105,3 +112,14 @@ def main(output, *, quick):
                     candidates, seconds=1 if quick else 6, min_rounds=5, max_rounds=201 if size else 2001
                 )
                 output.compare(title.format(content), timings, 'four datasets', FLOORS if size else {})
+            mixture = bags.samplers.Mixture([COUNT] * DATASETS, [1] * DATASETS)
+            collate = dict.fromkeys(('state', 'action'), 'mask')
+            loaders = {
+                'four datasets': steps(bags.concat(same), sampler=mixture),
+                'four specs, padded': steps(
+                    bags.concat(different, fields='union'), sampler=mixture, collate=collate
+                ),
+                'one dataset': steps(same[0]),
+            }
+            timings = time_interleaved(loaders, seconds=1 if quick else 6, max_rounds=201)
+            output.compare(LOADER.format(content), timings, 'four datasets', FLOORS if size else {})

@@ -173,6 +173,22 @@ def test_lists_as_types(tmp_path):
             bags.DatasetWriter(tmp_path / 'x', {'a': given})
 
 
+def test_tables_of_other_libraries(dataset, tmp_path):
+    pd = pytest.importorskip('pandas')
+    table, spec = pd.DataFrame({'a': [1, 2]}), {'a': 'int'}
+    for columns in (table, {'a': [1, 2]}):
+        with pytest.raises(TypeError, match=r'expected datapoints, got a \w+ of columns; bags.from_numpy'):
+            bags.write(columns, tmp_path / 'x', spec)
+    assert not (tmp_path / 'x').exists()
+    assert bags.write(table.to_dict('records'), tmp_path / 'x', spec).datapoints == 2
+    with bags.DatasetWriter(tmp_path / 'y', spec) as writer:
+        with pytest.raises(TypeError, match=r'got Series; dict\(value\) makes one of it'):
+            writer.append(table.iloc[0])
+        writer.append(dict(table.iloc[0]))
+    with pytest.raises(TypeError, match=r'join, dataset 1: expected a dataset, got a 0 1 1 2$'):
+        bags.join([dataset, table])
+
+
 def test_errors_of_properties_are_their_own(dataset):
     class Broken(type(dataset[:2])):
         @property

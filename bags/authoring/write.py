@@ -27,6 +27,8 @@ from bags.workers.processes import check_main, check_sendable
 MAX_HELD_BYTES = 1 << 28
 """Maximum bytes of finished records that wait for earlier ones."""
 MAX_TASKS_AHEAD = 256
+TABLES = ('pandas', 'polars', 'pyarrow')
+"""Packages whose tables are iterated by column."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -120,6 +122,10 @@ def write(
                 f'write: expected a dataset or an iterable of inputs, got {type(source).__name__}'
             )
         indexed = source
+    is_table = hasattr(source, 'columns') and type(source).__module__.partition('.')[0] in TABLES
+    if transform is None and (is_table or isinstance(source, Mapping)):
+        detail = 'bags.from_numpy writes arrays by name, and tables of numbers'
+        raise TypeError(f'write: expected datapoints, got a {type(source).__name__} of columns; {detail}')
     settings = merge(WriterSettings, None, options, function=write)
     workers = worker_count(workers)
     if transform is not None and not callable(transform):

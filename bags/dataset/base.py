@@ -1082,4 +1082,5 @@ def check_dataset(what: str, value: Any) -> None:
     """Raises TypeError, naming `what`, if a value is not a dataset."""
     if not isinstance(value, Dataset):
         advice = ' (bags.open opens one)' if isinstance(value, str | os.PathLike) else ''
-        raise TypeError(f'{what}: expected a dataset, got {value!r:.80}{advice}')
+        text = ' '.join(repr(value).split())
+        raise TypeError(f'{what}: expected a dataset, got {text:.80}{advice}')

@@ -96,7 +96,8 @@ class Encoder:
 def check_mapping(name: str, value: Any) -> None:
     """Raises TypeError for values that are not in a mapping."""
     if not isinstance(value, Mapping):
-        raise TypeError(f'{name}: expected a mapping of fields to values, got {type(value).__name__}')
+        advice = '; dict(value) makes one of it' if hasattr(value, 'keys') else ''
+        raise TypeError(f'{name}: expected a mapping of fields to values, got {type(value).__name__}{advice}')
 
 
 def _encode(
