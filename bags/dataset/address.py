@@ -10,7 +10,7 @@ import numpy as np
 
 from bags.bag.records import StoredRecords
 from bags.bag.sharding import Concatenated
-from bags.dataset.batch import Column, join_columns, take
+from bags.dataset.batch import Column, join_columns
 from bags.dataset.columns import expect_refs
 from bags.dataset.field import Field
 from bags.dataset.refs import MISSING, is_missing
@@ -195,24 +195,22 @@ def merge_columns(
     if len(found) == 1 and addresses[0].positions is None:
         return found[0]
     merged: dict[str, Column] = {}
-    orders: dict[tuple[int, ...], Int64s | None] = {}  # By the addresses with a field, which many have.
+    positions: dict[tuple[int, ...], Int64s | None] = {}  # By the addresses with a field, which many have.
     for name in names:
         which = tuple(number for number, columns in enumerate(found) if name in columns)
-        column = join_columns([found[number][name] for number in which])
-        if which not in orders:
-            orders[which] = _order(addresses, which)
-        order = orders[which]
-        merged[name] = column if order is None else take(column, order)
+        if which not in positions:
+            positions[which] = _positions(addresses, which)
+        merged[name] = join_columns([found[number].pop(name) for number in which], positions[which])
     return merged
 
 
-def _order(addresses: Sequence[Address], which: Sequence[int]) -> Int64s | None:
-    """Returns where each requested datapoint is among the rows of some addresses; None if in order."""
+def _positions(addresses: Sequence[Address], which: Sequence[int]) -> Int64s | None:
+    """Returns where each row of some addresses is among the requested datapoints; None if in order."""
     known = [positions for number in which if (positions := addresses[number].positions) is not None]
     if not known:
         return None
     positions = np.concatenate(known)
-    return _inverse(positions) if np.count_nonzero(positions[1:] < positions[:-1]) else None
+    return positions if np.count_nonzero(positions[1:] < positions[:-1]) else None
 
 
 def merge_ranges(addresses: Sequence[Address], found: Sequence[RecordRanges]) -> RecordRanges:

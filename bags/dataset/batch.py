@@ -7,6 +7,7 @@ otherwise a list.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -110,23 +111,42 @@ def take(column: Column, order: npt.NDArray[np.int64]) -> Column:
     return [column[position] for position in order.tolist()]
 
 
-def join_columns(columns: Sequence[Column]) -> Column:
-    """Concatenates columns of one field."""
+def join_columns(columns: Sequence[Column], positions: npt.NDArray[np.int64] | None = None) -> Column:
+    """Joins columns of one field. Row i of all of them becomes row i, or row `positions[i]` if given."""
     first = columns[0]
     if len(columns) == 1:
-        return first
+        return first if positions is None else take(first, np.argsort(positions))
     if isinstance(first, Ragged) and all(isinstance(column, Ragged) for column in columns):
         parts = [column for column in columns if isinstance(column, Ragged)]
         present = None
         if first.present is not None:
-            present = np.concatenate([part.present for part in parts if part.present is not None])
-        counts = np.concatenate([part.lengths for part in parts])
-        return Ragged(np.concatenate([part.values for part in parts]), offsets_of(counts), present)
+            shown = [np.ones(len(part), np.bool_) if part.present is None else part.present for part in parts]
+            present = _join(shown, positions)
+        counts = _join([part.lengths for part in parts], positions)
+        offsets = offsets_of(counts)
+        if positions is not None:
+            lengths = np.concatenate([part.lengths for part in parts])
+            positions = concat_ranges(offsets[:-1][positions], lengths)
+        return Ragged(_join([part.values for part in parts], positions), offsets, present)
     arrays = [column for column in columns if isinstance(column, np.ndarray)]
     if len(arrays) == len(columns) and len({array.shape[1:] for array in arrays}) == 1:
-        return np.concatenate(arrays)
+        return _join(arrays, positions)
     # E.g. large integers, which fit the dtype in some columns only, or different numbers of frames.
-    return [value for column in columns for value in as_list(column)]
+    values = [value for column in columns for value in as_list(column)]
+    return values if positions is None else take(values, np.argsort(positions))
+
+
+def _join(arrays: Sequence[npt.NDArray[Any]], positions: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
+    """Joins arrays as `join_columns`, with one copy."""
+    if positions is None or len({array.shape[1:] for array in arrays}) > 1:
+        return np.concatenate(arrays)
+    dtype = functools.reduce(np.promote_types, {array.dtype for array in arrays})
+    joined = np.empty((len(positions), *arrays[0].shape[1:]), dtype)
+    start = 0
+    for array in arrays:
+        joined[positions[start : start + len(array)]] = array
+        start += len(array)
+    return joined
 
 
 def split(column: Column, counts: Sequence[int]) -> list[Column]:

@@ -93,8 +93,8 @@ class NormalizeGroups:
             scaled(self._of(value), {name: take(batch[name], np.array(some)) for name in names})
             for value, some in rows.items()
         ]
-        order = np.argsort(np.concatenate([*rows.values()])) if rows else np.empty(0, np.int64)
-        found = {name: take(join_columns([part[name] for part in parts]), order) for name in names if parts}
+        positions = np.concatenate([*rows.values()]) if rows else None
+        found = {name: join_columns([part[name] for part in parts], positions) for name in names if parts}
         return {**batch, **found}
 
     def _of(self, value: Any) -> Normalize:

@@ -91,6 +91,26 @@ def test_joining(parts):
     assert join_columns(arrays).tolist() == [number for part in parts for number in range(len(part))]
 
 
+@given(st.data(), st.lists(OPTIONAL, min_size=1, max_size=4))
+def test_joining_at_positions(data, parts):
+    rows = [row for part in parts for row in part]
+    positions = data.draw(st.permutations(range(len(rows))))
+    wanted = [row for _, row in sorted(zip(positions, rows, strict=True), key=lambda pair: pair[0])]
+    places = np.array(positions, np.int64)
+    assert join_columns(parts, places) == wanted
+    found = join_columns([ragged(part, optional=True) for part in parts], places)
+    assert listed(found) == wanted
+    assert found.present.tolist() == [row is not None for row in wanted]
+    dtypes = ('<i4', '<i8', '>i2', '<i4')
+    numbers = [
+        np.array([[len(row or []), 7] for row in part], dtype).reshape(-1, 2)
+        for part, dtype in zip(parts, dtypes, strict=False)
+    ]
+    joined = join_columns(numbers, places)
+    assert joined.dtype == np.concatenate(numbers).dtype
+    assert joined.tolist() == [[len(row or []), 7] for row in wanted]
+
+
 @given(ROWS, ROWS)
 def test_joining_without_optional(a, b):
     found = join_columns([ragged(a), ragged(b)])
