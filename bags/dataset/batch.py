@@ -112,7 +112,7 @@ def take(column: Column, order: npt.NDArray[np.int64]) -> Column:
 
 
 def join_columns(columns: Sequence[Column], positions: npt.NDArray[np.int64] | None = None) -> Column:
-    """Joins columns of one field. Row i of all of them becomes row i, or row `positions[i]` if given."""
+    """Concatenates columns of one field; with `positions`, row i is moved to row `positions[i]`."""
     first = columns[0]
     if len(columns) == 1:
         return first if positions is None else take(first, np.argsort(positions))
@@ -137,7 +137,7 @@ def join_columns(columns: Sequence[Column], positions: npt.NDArray[np.int64] | N
 
 
 def _join(arrays: Sequence[npt.NDArray[Any]], positions: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
-    """Joins arrays as `join_columns`, with one copy."""
+    """Concatenates arrays, with `positions` as in `join_columns`; copies them once."""
     if positions is None or len({array.shape[1:] for array in arrays}) > 1:
         return np.concatenate(arrays)
     dtype = functools.reduce(np.promote_types, {array.dtype for array in arrays})

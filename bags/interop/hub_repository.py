@@ -17,8 +17,8 @@ from bags.storage import store_for
 from bags.storage.errors import (
     TransientError,
     error_for_status,
-    find_no_connection,
     no_connection_error,
+    no_connection_reason,
     retry_after,
 )
 from bags.storage.hub_path import HubPath
@@ -180,10 +180,9 @@ class HubRepository:
             is_of_client = type(found).__module__.partition('.')[0] in CLIENTS
             if not is_of_client and not isinstance(found, ConnectionError):
                 return exc
-            refused = find_no_connection(found)
-            if refused is not None:
-                server = urllib.parse.urlsplit(self._endpoint).netloc
-                return no_connection_error(server, refused.strerror or str(refused))
+            reason = no_connection_reason(found)
+            if reason is not None:
+                return no_connection_error(urllib.parse.urlsplit(self._endpoint).netloc, reason)
             return TransientError(message)
         status, code = response.status_code, response.headers.get('X-Error-Code')
         if status in (402, 413, 507) or (status == 403 and QUOTA.search(message)):

@@ -195,11 +195,14 @@ def no_connection_error(server: str | None, reason: str) -> TransientError:
     return TransientError(f'cannot connect{f" to {server}" if server else ""}: {reason}', no_connection=True)
 
 
-def find_no_connection(exc: BaseException | None) -> OSError | None:
-    """Returns the refused connection or unknown host name that an exception is or comes from, or None."""
+def no_connection_reason(exc: BaseException | None) -> str | None:
+    """Returns the system's message of a refused connection, or of an unknown host, under an exception.
+
+    Returns None if there is neither.
+    """
     while exc is not None and not isinstance(exc, ConnectionRefusedError | socket.gaierror):
         exc = exc.__cause__ or exc.__context__
-    return exc
+    return None if exc is None else exc.strerror or str(exc)
 
 
 def map_fsspec_error(path: str, exc: Exception) -> Exception:
@@ -237,10 +240,10 @@ def map_fsspec_error(path: str, exc: Exception) -> Exception:
         exc.add_note(path)  # A programming error, here or in the file system.
         return exc
     timed_out = isinstance(exc, TimeoutError) or 'imeout' in name
-    refused = find_no_connection(exc)
-    if refused is not None:
+    reason = no_connection_reason(exc)
+    if reason is not None:
         host, port = getattr(exc, 'host', None), getattr(exc, 'port', None)
-        return no_connection_error(host and f'{host}:{port}', refused.strerror or str(refused))
+        return no_connection_error(host and f'{host}:{port}', reason)
     return TransientError(f'{name}: {str(cause) or "no answer in time"}', timed_out)
 
 
