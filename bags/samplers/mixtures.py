@@ -103,8 +103,8 @@ class Mixture:
         positions = positions + epoch * self.samples
         numbers = np.searchsorted(self._starts, positions, 'right') - 1
         owners, counts = np.empty((2, *np.shape(positions)), np.int64)
-        for number in np.unique(numbers).tolist():
-            chosen = numbers == number
+        for number in np.flatnonzero(np.bincount(numbers.reshape(-1))).tolist():
+            chosen = np.nonzero(numbers == number)
             cycle, ranks, each = self._cycles[number]
             cycles, slots = np.divmod(positions[chosen] - self._starts[number], len(cycle))
             owners[chosen] = found = cycle[slots]
@@ -114,8 +114,8 @@ class Mixture:
     def take(self, epoch: int, positions: Int64s) -> Int64s:
         owners, counts = self.locate(epoch, positions)
         found = np.empty(np.shape(positions), np.int64)
-        for owner in np.unique(owners).tolist():
-            chosen = owners == owner
+        for owner in np.flatnonzero(np.bincount(owners.reshape(-1))).tolist():
+            chosen = np.nonzero(owners == owner)
             length, first = self.lengths[owner], int(self._firsts[owner])
             rounds, within = np.divmod(counts[chosen], length)
             if self.shuffle:

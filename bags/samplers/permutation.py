@@ -13,6 +13,7 @@ its root. Results beyond the length are permuted again until they are not (cycle
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 
@@ -47,27 +48,54 @@ def permuted(positions: Int64s, length: int, *words: int) -> Int64s:
     """
     if not 0 <= length <= MAX_LENGTH:
         raise ValueError(f'length: expected 0 to {MAX_LENGTH}, got {length}')
-    root = math.isqrt(max(0, length - 1)) + 1
-    sizes = np.array([root, max(1, -(-length // root))], np.uint64)
-    keys = keys_from(ROUNDS if length > SHORT_LENGTH else SHORT_ROUNDS, *words)
+    if length <= SHORT_LENGTH:
+        return _short_order(length, *words)[positions]
+    sizes, keys = _sizes(length), keys_from(ROUNDS, *words)
     found = np.array(positions, np.int64).reshape(-1)
     for start in range(0, len(found), BLOCK_POSITIONS):
         block = found[start : start + BLOCK_POSITIONS].view(np.uint64)
         chosen: slice | npt.NDArray[np.bool_] = slice(None)
         while len(values := block[chosen]):
-            left, right = np.divmod(values, sizes[1])
-            for number, key in enumerate(keys):  # 20 to 80 ns a position.
-                size = sizes[number & 1]
-                mixed = (right ^ key) * FACTOR_1
-                mixed = (mixed ^ mixed >> HALF_BITS) * FACTOR_2
-                # The top 32 bits of the hash, scaled to the size of the other half.
-                moved = left + ((mixed >> HALF_BITS) * size >> HALF_BITS)
-                # Modulo the size: less than twice it now; minus it, smaller values wrap around to huge ones.
-                left, right = right, np.minimum(moved, moved - size)
-            block[chosen] = left * sizes[1] + right
+            block[chosen] = _network(values, sizes, keys)
             # At most about the root of n of n positions lie beyond the length.
             chosen = block >= length
     return found.reshape(np.shape(positions))
+
+
+@functools.lru_cache(maxsize=64)
+def _short_order(length: int, *words: int) -> Int64s:
+    """Returns a whole permutation of at most `SHORT_LENGTH` indices.
+
+    Kept, as a sampler asks for one several times, e.g. a mixture for the next datapoints of each dataset: a
+    step of a loader over four small datasets of vectors takes 35 us, and 45 if it is made each time.
+    """
+    sizes = _sizes(length)
+    image = _network(np.arange(sizes.prod(), dtype=np.uint64), sizes, keys_from(SHORT_ROUNDS, *words))
+    order = image[:length]
+    while (beyond := order >= length).any():
+        order[beyond] = image[order[beyond]]
+    return order.view(np.int64)
+
+
+def _sizes(length: int) -> UInt64s:
+    """Returns the sizes of the two halves."""
+    root = math.isqrt(max(0, length - 1)) + 1
+    return np.array([root, max(1, -(-length // root))], np.uint64)
+
+
+def _network(values: UInt64s, sizes: UInt64s, keys: UInt64s) -> UInt64s:
+    """Permutes all values below the product of the sizes, with a round for each key."""
+    left, right = np.divmod(values, sizes[1])
+    for number, key in enumerate(keys):  # 20 to 80 ns a position.
+        size = sizes[number & 1]
+        mixed = (right ^ key) * FACTOR_1
+        mixed = (mixed ^ mixed >> HALF_BITS) * FACTOR_2
+        # The top 32 bits of the hash, scaled to the size of the other half.
+        moved = left + ((mixed >> HALF_BITS) * size >> HALF_BITS)
+        # Modulo the size: less than twice it now; minus it, smaller values wrap around to huge ones.
+        left, right = right, np.minimum(moved, moved - size)
+    found: UInt64s = left * sizes[1] + right
+    return found
 
 
 def hashed(positions: Int64s, length: int, *words: int) -> Int64s:

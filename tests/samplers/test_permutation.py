@@ -43,6 +43,7 @@ def test_positions_can_be_asked_for_in_any_order_and_shape(length, seed, data):
 
 
 TEN = [2, 4, 6, 1, 8, 0, 5, 9, 3, 7]
+THOUSAND = [958, 628, 573, 922, 471]
 LONG = [80520739525, 144116356095, 437064079618, 596773220142]
 DRAWN = [227, 922, 166, 934, 192]
 
@@ -50,6 +51,7 @@ DRAWN = [227, 922, 166, 934, 192]
 def test_the_same_on_any_machine_and_version():
     """States refer to these orders: they may never change."""
     assert permuted(np.arange(10), 10, 0, 0).tolist() == TEN
+    assert permuted(np.arange(995, 1000), 1000, 3, 1).tolist() == THOUSAND
     assert permuted(np.arange(4), 10**12, 1, 2).tolist() == LONG
     assert hashed(np.arange(5), 1000, 7).tolist() == DRAWN
 
