@@ -1,7 +1,7 @@
 """Writes `tests/golden/lerobot_adopted`: LeRobot 3 datasets and what LeRobot's class returns of them.
 
-    make .venv-lerobot/ready
-    .venv-lerobot/bin/python -m tests.sequences.make_lerobot_adopted
+    make .venv-adapters/ready
+    .venv-adapters/bin/python -m tests.sequences.make_lerobot_adopted
 
 Each dataset has many episodes in one video file a camera. The golden ones are recorded by LeRobot; those of
 `VARIANTS` have videos that are encoded again as a whole, so that episodes begin between key frames.
