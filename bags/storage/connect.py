@@ -24,6 +24,9 @@ _FORKED: set[int] = set()  # Processes that were forked when obstore was loaded.
 def _after_fork_in_child() -> None:
     if 'obstore' in sys.modules:
         _FORKED.add(os.getpid())
+    asyn = sys.modules.get('fsspec.asyn')
+    if asyn is not None:
+        asyn.reset_lock()  # fsspec 2025.2 would wait for the event loop of a thread of the parent.
 
 
 if hasattr(os, 'register_at_fork'):
