@@ -176,7 +176,7 @@ def concat(
     datasets: Iterable[Dataset] | Mapping[str, Dataset],
     fields: CommonFields = 'same',
     *,
-    source: str = 'source',
+    source: str | None = None,
 ) -> Concat:
     """Returns a view of the datapoints of several datasets, one after the other.
 
@@ -188,11 +188,12 @@ def concat(
             those that a dataset lacks, or has as optional, are optional. 'common': it has the fields that
             all have. With both, arrays may differ in one length: `array(float32,7)` and `array(float32,14)`
             become `array(float32,?)`, which `bags.pad` makes one array of.
-        source: The name of the field of names, of type `utf8`.
+        source: The name of the field of names, of type `utf8`: 'source' unless given.
 
     Raises:
         SpecError: The specs differ in other fields, or in the type of a field.
-        ValueError: A dataset has a field `source` already.
+        ValueError: A dataset has a field `source` already; or `source` is given and the datasets have no
+            names.
 
     Examples:
         >>> both = bags.concat([dataset, dataset[:2]])
@@ -205,6 +206,7 @@ def concat(
     one_of('fields', fields, get_args(CommonFields))
     own = None
     if isinstance(datasets, Mapping):
+        source = 'source' if source is None else source
         for name, dataset in datasets.items():
             if not isinstance(name, str):
                 raise TypeError(f'concat: expected texts as names of datasets, got {name!r:.80}')
@@ -215,6 +217,9 @@ def concat(
                 )
         check_names({source: SOURCE_TYPE})
         own = SourceField(source, list(datasets))
+    elif source is not None:
+        detail = f'expected datasets by name for the field {source!r}, such as {{"a": dataset, "b": other}}'
+        raise ValueError(f'concat: source: {detail}, got {len(found)} datasets without names')
     if fields == 'common':
         common = list(found[0].types)
         for number, dataset in enumerate(found):

@@ -242,6 +242,8 @@ def test_a_source_of_another_name(robots):
         bags.concat({'arm': robots[0]}, source='id')
     with pytest.raises(TypeError, match='expected texts as names of datasets, got 1'):
         bags.concat({1: robots[0]})
+    with pytest.raises(ValueError, match=r"datasets by name for the field 'robot'.* got 2 datasets without"):
+        bags.concat(robots[:2], fields='union', source='robot')
     with pytest.raises(bags.SpecError, match=r"dataset 'hand'.*array\(float32,5\)"):
         bags.concat({'arm': robots[0], 'hand': robots[1]})
 
