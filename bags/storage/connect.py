@@ -26,7 +26,7 @@ def _after_fork_in_child() -> None:
         _FORKED.add(os.getpid())
     asyn = sys.modules.get('fsspec.asyn')
     if asyn is not None:
-        asyn.reset_lock()  # fsspec 2025.2 would wait for the event loop of a thread of the parent.
+        asyn.reset_lock()  # fsspec 2025.2 keeps the event loop of the parent, whose thread no child has.
 
 
 if hasattr(os, 'register_at_fork'):
