@@ -47,15 +47,15 @@ campaigns: .venv/ready ## the tests marked campaign, which take minutes each; as
 fuzz: .venv-fuzz/ready ## coverage-guided fuzzing of parsers of bytes (ARGS='--executions 100000 refs')
 	.venv-fuzz/bin/python -m tests.fuzz $(ARGS)
 
-# The tests of local files over object stores, except for what only local files can do; then tests/cloud. Of four pairs
-# of a store and a client, one runs the slow ones too, and two run a part.
+# The tests of local files over object stores, except for what only local files can do; then tests/cloud. Two pairs of
+# a store and a client run all of them, the other two pairs a part.
 CLOUD = $(shell $(BIN)/python -c 'from tests.cloud.local_only import FILES; print(*FILES)')
 CLOUD_PART = $(shell $(BIN)/python -c 'from tests.cloud.local_only import PART; print(*PART)')
 test-cloud: .venv/ready ## the tests of bags and datasets with an S3 and a GCS server, through obstore and fsspec
-	$(BIN)/pytest -q -n auto --maxprocesses 8 -m 'not campaign' --storage s3-obstore $(CLOUD) $(ARGS)
-	$(BIN)/pytest -q -n auto --maxprocesses 8 --storage gs-fsspec $(CLOUD) $(ARGS)
+	for storage in s3-obstore gs-fsspec; do \
+	  $(BIN)/pytest -q -n auto --maxprocesses 8 -m 'not campaign' --storage $$storage $(CLOUD) $(ARGS) || exit 1; done
 	for storage in s3-fsspec gs-obstore; do \
-	  $(BIN)/pytest -q -n auto --maxprocesses 8 --storage $$storage $(CLOUD_PART) $(ARGS) || exit 1; done
+	  $(BIN)/pytest -q -n auto --maxprocesses 8 -m 'not campaign' --storage $$storage $(CLOUD_PART) $(ARGS) || exit 1; done
 	$(BIN)/pytest -n auto --maxprocesses 8 -m 'not campaign' tests/cloud $(ARGS)
 
 test-systems: .venv/ready ## tests of bags, datasets and storage, with what Windows and macOS have
@@ -89,7 +89,7 @@ test-lerobot-0.6: .venv-lerobot-0.6/ready ## the same beside LeRobot 0.6.1, with
 
 # LeRobot asks for both.
 test-oldest: .venv-adapters/ready ## the tests of media, formats and pushes with the oldest PyAV and huggingface_hub that are supported
-	.venv-adapters/bin/python -m pytest -n auto --maxprocesses 8 tests/media tests/formats tests/interop/test_push.py $(ARGS)
+	.venv-adapters/bin/python -m pytest -n auto --maxprocesses 8 -m 'not campaign' tests/media tests/formats tests/interop/test_push.py $(ARGS)
 
 # Without the formats, which use no threads, and what needs packages that have no wheels for it, such as PyAV.
 test-freethreaded: .venv-freethreaded/ready ## the tests on CPython 3.13t, which is built first (FREETHREADED=path uses another)

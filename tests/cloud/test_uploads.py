@@ -87,7 +87,7 @@ CASES = [
 @pytest.mark.parametrize(('scheme', 'client', 'kind'), CASES, ids=map('-'.join, CASES))
 def test_memory(scheme, client, kind):
     path = f'{scheme}://bucket/large/{client}-{kind}.bag'
-    size = 300_000_000
+    size = 400_000_000
     copies = size >> 20 if kind == 'record' else 0  # A buffer that its owner may change is copied once.
     with served(scheme) as options:
         options['client'] = client
