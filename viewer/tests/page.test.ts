@@ -243,6 +243,19 @@ describe('datapoint', () => {
     expect(problems).toEqual([]);
   });
 
+  test('keys pressed before the page is drawn are for the datapoint in the URL', async () => {
+    await open('photos', 'view=datapoint&at=3');
+    await panel('image').locator('img').waitFor();
+    await page.evaluate(() => {
+      for (const key of ['m', ']', 'm', ']', ']', 'm', '[']) document.body.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}));
+    });
+    await page.getByRole('heading', {name: '5', exact: true}).waitFor();
+    await page.keyboard.press('Escape');
+    for (const index of [3, 4, 6]) await page.locator(`.card.marked[data-index="${index}"]`).waitFor();
+    expect(await page.locator('.card.marked').count()).toBe(3);
+    expect(problems).toEqual([]);
+  });
+
   test('a video seeks by ranges, and everything follows its time', async () => {
     await open('media', 'view=datapoint&at=1&t=1.000');
     await expectFrame('[data-field="video"] video', 30);

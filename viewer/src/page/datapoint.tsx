@@ -64,8 +64,9 @@ export function DatapointPage({dataset, route, rows, marking}: Props) {
     const onKey = (event: KeyboardEvent) => {
       if (isForTarget(event)) return;
       // From the URL: a key may be pressed again before the page is drawn.
+      const {at: shown} = readRoute();
       const go = (side: 0 | 1) => {
-        const at = neighbours(readRoute().at, rows, dataset.length)[side];
+        const at = neighbours(shown, rows, dataset.length)[side];
         if (at !== null) navigate({at, t: 0});
       };
       const actions: Record<string, () => void> = {
@@ -74,7 +75,7 @@ export function DatapointPage({dataset, route, rows, marking}: Props) {
         ArrowRight: () => clock.duration ? step(clock, 1) : stepItem(1),
         '[': () => go(0),
         ']': () => go(1),
-        m: () => marking.toggle(index),
+        m: () => marking.toggle(shown),
         Escape: () => navigate({view: 'grid', t: 0}),
       };
       if (!Object.hasOwn(actions, event.key)) return;
