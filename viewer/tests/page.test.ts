@@ -246,8 +246,14 @@ describe('datapoint', () => {
   test('keys pressed before the page is drawn are for the datapoint in the URL', async () => {
     await open('photos', 'view=datapoint&at=3');
     await panel('image').locator('img').waitFor();
-    await page.evaluate(() => {
-      for (const key of ['m', ']', 'm', ']', ']', 'm', '[']) document.body.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}));
+    // In tasks that follow each other at once.
+    await page.evaluate(async () => {
+      const {port1, port2} = new MessageChannel();
+      const nextTask = () => new Promise(resolve => { port1.onmessage = resolve; port2.postMessage(null); });
+      for (const key of ['m', ']', 'm', ']', ']', 'm', '[']) {
+        document.body.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}));
+        await nextTask();
+      }
     });
     await page.getByRole('heading', {name: '5', exact: true}).waitFor();
     await page.keyboard.press('Escape');

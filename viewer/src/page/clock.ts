@@ -1,6 +1,6 @@
 // The time cursor of a datapoint: one time for its videos, sounds and sequences.
 
-import {useEffect, useState} from 'preact/hooks';
+import {useLayoutEffect, useState} from 'preact/hooks';
 
 /** What plays by itself. The first such player leads while the clock runs. */
 export interface Player {
@@ -124,6 +124,6 @@ export class Clock {
 /** The time of the clock, in a component that is drawn anew when it changes. */
 export function useTime(clock: Clock): number {
   const [, update] = useState(0);
-  useEffect(() => clock.listen(() => update(count => count + 1)), [clock]);
+  useLayoutEffect(() => clock.listen(() => update(count => count + 1)), [clock]);
   return clock.time;
 }

@@ -1,7 +1,7 @@
 // A datapoint: every field in a panel, and one time cursor over all of them.
 
 import {Component, type ComponentChildren} from 'preact';
-import {useEffect, useMemo} from 'preact/hooks';
+import {useEffect, useLayoutEffect, useMemo} from 'preact/hooks';
 
 import type {Dataset} from '../bags/dataset';
 import {kindOf} from '../bags/values';
@@ -12,7 +12,7 @@ import {placeOf} from './grid';
 import {ImagePanel} from './image';
 import {isForTarget} from './keys';
 import type {Marking} from './marks';
-import {linkTo, navigate, readRoute, type Route, shownIn} from './route';
+import {linkTo, navigate, type Route, shownIn} from './route';
 import {SequencePanel} from './sequence';
 import {SaveRecord} from './share';
 import {SoundPanel} from './sound';
@@ -60,22 +60,18 @@ export function DatapointPage({dataset, route, rows, marking}: Props) {
   }, [clock]);
   // A link to another time of the same datapoint.
   useEffect(() => { if (Math.abs(route.t - clock.time) > 2e-3 && !clock.playing) clock.seek(route.t); }, [route.t]);
-  useEffect(() => {
+  // Not `useEffect`, which runs after the page is drawn: a key pressed by then would be for the datapoint before.
+  useLayoutEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       if (isForTarget(event)) return;
-      // From the URL: a key may be pressed again before the page is drawn.
-      const {at: shown} = readRoute();
-      const go = (side: 0 | 1) => {
-        const at = neighbours(shown, rows, dataset.length)[side];
-        if (at !== null) navigate({at, t: 0});
-      };
+      const go = (at: number | null) => { if (at !== null) navigate({at, t: 0}); };
       const actions: Record<string, () => void> = {
         ' ': () => clock.toggle(),
         ArrowLeft: () => clock.duration ? step(clock, -1) : stepItem(-1),
         ArrowRight: () => clock.duration ? step(clock, 1) : stepItem(1),
-        '[': () => go(0),
-        ']': () => go(1),
-        m: () => marking.toggle(shown),
+        '[': () => go(before),
+        ']': () => go(after),
+        m: () => marking.toggle(index),
         Escape: () => navigate({view: 'grid', t: 0}),
       };
       if (!Object.hasOwn(actions, event.key)) return;

@@ -121,7 +121,7 @@ export function Grid({dataset, route, rows, marks, toggleMark}: Props) {
     wanted.current = null;
     link.focus({preventScroll: true});
   });
-  useEffect(() => {
+  useLayoutEffect(() => {
     const steps: Record<string, number> = {j: 1, k: -1, ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns};
     const onKey = (event: KeyboardEvent) => {
       if (isForTarget(event) || (event.target as HTMLElement).closest('.bar')) return;

@@ -1,6 +1,6 @@
 // The keys of the page, which `?` shows.
 
-import {useEffect, useRef} from 'preact/hooks';
+import {useLayoutEffect, useRef} from 'preact/hooks';
 
 const KEYS = [
   ['space', 'play, pause; on a button, presses it'],
@@ -24,7 +24,7 @@ export function isForTarget(event: KeyboardEvent): boolean {
 
 export function Keys() {
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const onKey = (event: KeyboardEvent) => { if (event.key === '?' && !isForTarget(event)) dialog.current!.showModal(); };
     addEventListener('keydown', onKey);
     return () => removeEventListener('keydown', onKey);

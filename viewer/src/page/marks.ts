@@ -22,21 +22,18 @@ export function useMarks(dataset: string): Marking {
       return new Map();
     }
   });
-  // From the marks as they are: a key may be pressed again before the page is drawn.
-  const change = (edit: (marks: Marks) => void) => setMarks(before => {
-    const next = new Map(before);
-    edit(next);
+  const keep = (next: Marks) => {
+    setMarks(next);
     try {
       localStorage.setItem(key, JSON.stringify([...next].sort(([a], [b]) => a - b)));
     } catch { /* A private window: they last as long as the page. */ }
-    return next;
-  });
-  return {
-    marks,
-    toggle: index => change(next => { if (!next.delete(index)) next.set(index, ''); }),
-    note: (index, text) => change(next => next.set(index, text)),
-    clear: () => change(next => next.clear()),
   };
+  const toggle = (index: number) => {
+    const next = new Map(marks);
+    if (!next.delete(index)) next.set(index, '');
+    keep(next);
+  };
+  return {marks, toggle, note: (index, text) => keep(new Map(marks).set(index, text)), clear: () => keep(new Map())};
 }
 
 /** Marks are pairs of index and note; before there were notes, indices. */

@@ -1,6 +1,6 @@
 // The state of the page, which is in its URL: `?data=` is the dataset, the rest stands after `#`.
 
-import {useEffect, useState} from 'preact/hooks';
+import {useLayoutEffect, useState} from 'preact/hooks';
 
 export interface Route {
   view: 'grid' | 'datapoint' | 'fields';
@@ -73,7 +73,7 @@ export function linkTo(change: Partial<Route>): string {
 
 export function useRoute(): Route {
   const [route, setRoute] = useState(readRoute);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const update = () => setRoute(readRoute());
     for (const name of ['route', 'popstate', 'hashchange']) addEventListener(name, update);
     return () => {
