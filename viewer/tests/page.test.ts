@@ -133,12 +133,11 @@ describe('grid', () => {
     await page.locator('.card[data-index="0"]').waitFor();
     await grid.evaluate(element => { element.scrollTop = 0.9 * (element.scrollHeight - element.clientHeight); });
     await expect.poll(async () => Math.abs(Number(await page.locator('.card').first().getAttribute('data-index')) - 900_000)).toBeLessThan(2000);
-    for (let i = 0; i < 60 && !await card.count(); i++) {
-      const first = Number(await page.locator('.card').first().getAttribute('data-index'));
-      await page.mouse.wheel(0, first > 900_000 ? -300 : 300);
-      await page.waitForTimeout(30);
-    }
-    expect(await card.count()).toBe(1);
+    await expect.poll(async () => {
+      const first = Number(await page.locator('.card').first().getAttribute('data-index')), found = await card.count();
+      if (!found) await page.mouse.wheel(0, first > 900_000 ? -300 : 300);
+      return found;
+    }).toBe(1);
     await grid.evaluate(element => { element.scrollTop = element.scrollHeight; });
     await page.locator('.card[data-index="999999"]').waitFor();
     await open('million', 'at=500000');
@@ -246,13 +245,11 @@ describe('datapoint', () => {
   test('keys pressed before the page is drawn are for the datapoint in the URL', async () => {
     await open('photos', 'view=datapoint&at=3');
     await panel('image').locator('img').waitFor();
-    // In tasks that follow each other at once.
     await page.evaluate(async () => {
       const {port1, port2} = new MessageChannel();
-      const nextTask = () => new Promise(resolve => { port1.onmessage = resolve; port2.postMessage(null); });
       for (const key of ['m', ']', 'm', ']', ']', 'm', '[']) {
         document.body.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}));
-        await nextTask();
+        await new Promise(resolve => { port1.onmessage = resolve; port2.postMessage(null); }); // The next task.
       }
     });
     await page.getByRole('heading', {name: '5', exact: true}).waitFor();
@@ -281,9 +278,11 @@ describe('datapoint', () => {
     await expectFrame('[data-field="video"] video', 120);
     await expectFrame('[data-field="clips"] video', 120);
     await panel('clips').getByText('clip 3 of 4').waitFor();
-    const cursor = await panel('action').locator('.now').evaluate(element => parseFloat((element as HTMLElement).style.left));
-    const [left, width] = await panel('action').locator('.u-over').evaluate(element => [(element as HTMLElement).offsetLeft, element.clientWidth]);
-    expect((cursor - left) / width).toBeCloseTo(4 / 19.9, 2);
+    await expect.poll(async () => {
+      const cursor = await panel('action').locator('.now').evaluate(element => parseFloat((element as HTMLElement).style.left));
+      const [left, width] = await panel('action').locator('.u-over').evaluate(element => [(element as HTMLElement).offsetLeft, element.clientWidth]);
+      return (cursor - left) / width;
+    }).toBeCloseTo(4 / 19.9, 2);
     await page.keyboard.press('ArrowRight');
     await expectFrame('[data-field="video"] video', 121);
     await page.keyboard.press('ArrowLeft');
@@ -292,8 +291,7 @@ describe('datapoint', () => {
     await page.keyboard.press('Space');
     await expect.poll(() => frameShown('[data-field="video"] video'), {timeout: 10_000}).toBeGreaterThan(140);
     await page.keyboard.press('Space');
-    await page.waitForTimeout(600);
-    expect(page.url()).toMatch(/t=[4-9]/);
+    await expect.poll(() => page.url()).toMatch(/t=[4-9]/);
     await page.waitForTimeout(1000);
     await shot('datapoint-light');
     await panel('sound').scrollIntoViewIfNeeded();
@@ -312,6 +310,27 @@ describe('datapoint', () => {
     await expect.poll(() => page.url()).toContain('at=2');
     await expect.poll(() => panel('zipped').locator('video').count()).toBe(1);
     expect(problems.filter(text => !/decode|media/i.test(text))).toEqual([]);
+  });
+
+  test('a time that is sought as the URL gets the one before is kept', async () => {
+    await open('media', 'view=datapoint&at=1');
+    await expectFrame('[data-field="video"] video', 0);
+    await page.evaluate(async () => {
+      const input = document.querySelector<HTMLInputElement>('input[aria-label="Time"]')!;
+      const seek = (time: number) => {
+        input.value = String(time);
+        input.dispatchEvent(new Event('input', {bubbles: true}));
+      };
+      seek(16.5);
+      await new Promise(resolve => addEventListener('route', resolve, {once: true}));
+      const {port1, port2} = new MessageChannel();
+      await new Promise(resolve => { port1.onmessage = resolve; port2.postMessage(null); }); // The next task.
+      seek(4);
+    });
+    await expectFrame('[data-field="video"] video', 120);
+    await expect.poll(() => page.url()).toContain('t=4.000');
+    await expectFrame('[data-field="video"] video', 120);
+    expect(problems).toEqual([]);
   });
 
   test('clips of a container whose header is not read', async () => {

@@ -47,7 +47,9 @@ export function DatapointPage({dataset, route, rows, marking}: Props) {
   }, [dataset, index, other]);
   const [before, after] = neighbours(index, rows, dataset.length);
   useEffect(() => () => clock.pause(), [clock]);
-  useEffect(() => {
+  // Not `useEffect`, which runs after the page is drawn: a key that is pressed by then would be for the datapoint before,
+  // and a time that is sought would be that of the URL again.
+  useLayoutEffect(() => {
     let timer = 0;
     const stop = clock.listen(() => {
       clearTimeout(timer);
@@ -59,8 +61,7 @@ export function DatapointPage({dataset, route, rows, marking}: Props) {
     };
   }, [clock]);
   // A link to another time of the same datapoint.
-  useEffect(() => { if (Math.abs(route.t - clock.time) > 2e-3 && !clock.playing) clock.seek(route.t); }, [route.t]);
-  // Not `useEffect`, which runs after the page is drawn: a key pressed by then would be for the datapoint before.
+  useLayoutEffect(() => { if (Math.abs(route.t - clock.time) > 2e-3 && !clock.playing) clock.seek(route.t); }, [route.t]);
   useLayoutEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       if (isForTarget(event)) return;

@@ -1,6 +1,6 @@
 // The filter with its completion, and the order of the grid.
 
-import {useEffect, useLayoutEffect, useRef, useState} from 'preact/hooks';
+import {useLayoutEffect, useRef, useState} from 'preact/hooks';
 
 import {fieldIn, textIn} from '../bags/condition';
 import type {Dataset} from '../bags/dataset';
@@ -32,7 +32,7 @@ export function FilterBox({dataset, text, busy, wrong}: Props) {
     input.current!.setSelectionRange(taken.current, taken.current);
     taken.current = null;
   });
-  useEffect(() => setDraft(text), [text]);
+  useLayoutEffect(() => setDraft(text), [text]);
   const found = complete(dataset, draft, Math.min(cursor, draft.length));
   const sampled = useLoaded(async () => open && found.field ? sampleValues(dataset, found.field) : [], [dataset, open && found.field]);
   const options = matching([...found.options, ...sampled.state === 'ready' ? sampled.value : []], found.prefix)

@@ -111,7 +111,7 @@ function Zoom({size, children}: {size: [number, number] | null; children: Compon
     return [event.clientX - bounds.left, event.clientY - bounds.top];
   };
   useLayoutEffect(fit, [size?.[0], size?.[1]]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = box.current!;
     const onWheel = (event: WheelEvent) => {
       if (!event.ctrlKey) return;

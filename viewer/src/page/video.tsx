@@ -1,6 +1,6 @@
 // A video, or the clips of a datapoint as one, played from the bag by ranges.
 
-import {useEffect, useRef, useState} from 'preact/hooks';
+import {useEffect, useLayoutEffect, useRef, useState} from 'preact/hooks';
 
 import {type Clip as Read, readClip} from './clip';
 import type {FieldProps} from './datapoint';
@@ -60,7 +60,7 @@ function Player({clips, field, clock, rate}: PlayerProps) {
   const step = frames ? duration / frames : rate ? 1 / rate : 1 / 30;
 
   useEffect(() => clock.extend(field, duration, step), [clock, duration]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const place = (seconds: number) => {
       const next = clipAt(clips, seconds);
       state.current.target = seconds;
