@@ -1,7 +1,7 @@
 // An image: zoomed with the wheel or two fingers, moved with the pointer; 16-bit images and arrays through a colour map.
 
 import type {ComponentChildren} from 'preact';
-import {useEffect, useLayoutEffect, useRef, useState} from 'preact/hooks';
+import {useLayoutEffect, useRef, useState} from 'preact/hooks';
 
 import type {FieldFacts} from '../bags/dataset';
 import type {Drawn} from '../media/colors';
@@ -39,13 +39,12 @@ export function ImageRecord(props: RecordProps) {
 function BrowserImage({data, word, layers = NO_LAYERS}: RecordProps) {
   const url = useBlobUrl(data, mimeOf(word));
   const [size, setSize] = useState<[number, number] | null>(null);
-  const [broken, setBroken] = useState(false);
-  useEffect(() => setBroken(false), [data]);
+  const [broken, setBroken] = useState<string>();
   const {drawing, controls} = useOverlay(layers, size);
-  if (broken) return <Failure error={new Error(`the browser cannot decode this image (${bytesText(data.length)}): it is damaged, or of a format that the browser lacks`)} />;
+  if (url && broken === url) return <Failure error={new Error(`the browser cannot decode this image (${bytesText(data.length)}): it is damaged, or of a format that the browser lacks`)} />;
   return <>
     <Zoom size={size}>
-      {url && <img src={url} alt="" draggable={false} onError={() => setBroken(true)}
+      {url && <img src={url} alt="" draggable={false} onError={() => setBroken(url)}
         onLoad={({currentTarget: {naturalWidth, naturalHeight}}) => setSize([naturalWidth, naturalHeight])} />}
       {drawing}
     </Zoom>

@@ -1,6 +1,6 @@
 // Values of a dataset in components: loading, there, or an error that is shown in their place.
 
-import {useEffect, useState} from 'preact/hooks';
+import {useEffect, useLayoutEffect, useMemo, useState} from 'preact/hooks';
 
 import type {Location} from '../bags/bag';
 import type {Dataset} from '../bags/dataset';
@@ -28,14 +28,9 @@ export function useLoaded<T>(work: () => Promise<T>, keys: unknown[], delay = 0)
 
 /** A URL of bytes, which lasts as long as the component. */
 export function useBlobUrl(data: Uint8Array | null, type: string): string | undefined {
-  const [url, setUrl] = useState<string>();
-  useEffect(() => {
-    if (!data) return undefined;
-    const made = URL.createObjectURL(new Blob([data as BlobPart], {type}));
-    setUrl(made);
-    return () => URL.revokeObjectURL(made);
-  }, [data, type]);
-  return data ? url : undefined;
+  const url = useMemo(() => data ? URL.createObjectURL(new Blob([data as BlobPart], {type})) : undefined, [data, type]);
+  useLayoutEffect(() => () => { if (url) URL.revokeObjectURL(url); }, [url]);
+  return url;
 }
 
 let worker: Promise<boolean> | undefined;

@@ -57,19 +57,18 @@ function ImageThumbnail({dataset, index, field}: Props) {
     return {data, size, count, drawn};
   }, [dataset, index, field], DELAY);
   const url = useBlobUrl(loaded.state === 'ready' && !loaded.value.drawn ? loaded.value.data : null, mimeOf(type.word));
-  const [broken, setBroken] = useState(false);
+  const [broken, setBroken] = useState<string>();
   const [pixels, setPixels] = useState<[number, number] | null>(null);
-  useEffect(() => setBroken(false), [url]);
   if (loaded.state === 'error') return <Failure error={loaded.error} />;
   if (loaded.state === 'loading') return <span class="thumb loading" />;
   const {data, size, count, drawn} = loaded.value;
   if (count === null || (!size && !data)) return <Absent />;
   if (!data) return <span class="thumb faint">{bytesText(size)}</span>;
-  if (broken) return <Failure error={new Error('the browser cannot decode this image')} />;
+  if (url && broken === url) return <Failure error={new Error('the browser cannot decode this image')} />;
   return (
     <span class="thumb">
       {drawn && <Canvas image={drawn} />}
-      {url && <img src={url} alt="" decoding="async" onError={() => setBroken(true)} onLoad={({currentTarget: {naturalWidth, naturalHeight}}) => setPixels([naturalWidth, naturalHeight])} />}
+      {url && <img src={url} alt="" decoding="async" onError={() => setBroken(url)} onLoad={({currentTarget: {naturalWidth, naturalHeight}}) => setPixels([naturalWidth, naturalHeight])} />}
       {!type.sequence && (drawn || pixels) && fieldsOver(dataset, field).length > 0
         && <Layers dataset={dataset} index={index} field={field} size={drawn ? [drawn.width, drawn.height] : pixels!} />}
       {type.sequence && <span class="badge">{count}</span>}
@@ -90,15 +89,14 @@ function VideoThumbnail({dataset, index, field}: Props) {
   }, [dataset, index, field], 200);
   const url = loaded.state === 'ready' ? loaded.value.media?.url : undefined;
   useEffect(() => () => releaseUrl(url), [url]);
-  const [broken, setBroken] = useState(false);
-  useEffect(() => setBroken(false), [url]);
+  const [broken, setBroken] = useState<string>();
   if (loaded.state === 'error') return <Failure error={loaded.error} />;
   if (loaded.state === 'loading') return <span class="thumb loading" />;
   if (!loaded.value.media) return <Absent />;
-  if (broken) return <Failure error={new Error('the browser cannot play this video')} />;
+  if (url && broken === url) return <Failure error={new Error('the browser cannot play this video')} />;
   return (
     <span class="thumb">
-      <video src={`${url}#t=${loaded.value.offset + 0.001}`} preload="metadata" muted playsInline tabIndex={-1} onError={() => setBroken(true)} />
+      <video src={`${url}#t=${loaded.value.offset + 0.001}`} preload="metadata" muted playsInline tabIndex={-1} onError={() => setBroken(url)} />
       <span class="badge">{dataset.type(field).sequence ? `▸ ${loaded.value.count}` : '▸'}</span>
     </span>
   );

@@ -50,7 +50,7 @@ interface PlayerProps extends Pick<FieldProps, 'field' | 'clock'> {
 function Player({clips, field, clock, rate}: PlayerProps) {
   const element = useRef<HTMLVideoElement>(null);
   const [current, setCurrent] = useState(() => clipAt(clips, clock.time));
-  const [broken, setBroken] = useState(false);
+  const [broken, setBroken] = useState<Clip>();
   const [time, setTime] = useState(clock.time);
   const state = useRef({current, target: clock.time});
   const clip = clips[current];
@@ -110,14 +110,13 @@ function Player({clips, field, clock, rate}: PlayerProps) {
     video.currentTime = timeIn(clips[state.current.current], state.current.target);
     if (clock.playing) void video.play().catch(() => {});
   };
-  useEffect(() => setBroken(false), [clip]);
   const {info} = clip;
   return <>
-    {broken ? <Failure error={new Error(`the browser cannot play this video: ${info
+    {broken === clip ? <Failure error={new Error(`the browser cannot play this video: ${info
       ? `${info.isCounted ? '' : 'about '}${info.frames} frames of ${info.codec}, ${info.width} × ${info.height}` : `${bytesText(clip.size)} of a codec that it lacks, or damaged`}. `
       + 'mpv or VLC play it after `bags cat`, and bags.Video decodes it.')} />
       : <video ref={element} key={current} src={clip.url} preload="auto" muted playsInline onLoadedMetadata={onLoaded}
-        onError={() => setBroken(true)} onClick={() => clock.toggle()} />}
+        onError={() => setBroken(clip)} onClick={() => clock.toggle()} />}
     <div class="controls faint">
       {frames !== null && <span class="frame">frame {Math.min(frames - 1, Math.floor((time + 1e-4) / step)).toLocaleString('en')} of {frames.toLocaleString('en')}</span>}
       {clips.length > 1 && <span>clip {current + 1} of {clips.length}</span>}
