@@ -242,7 +242,7 @@ describe('datapoint', () => {
     expect(problems).toEqual([]);
   });
 
-  test('keys pressed before the page is drawn are for the datapoint in the URL', async () => {
+  test('keys pressed before the page is drawn act on the datapoint in the URL', async () => {
     await open('photos', 'view=datapoint&at=3');
     await panel('image').locator('img').waitFor();
     await page.evaluate(async () => {
@@ -312,7 +312,7 @@ describe('datapoint', () => {
     expect(problems.filter(text => !/decode|media/i.test(text))).toEqual([]);
   });
 
-  test('a time that is sought as the URL gets the one before is kept', async () => {
+  test('a seek while the URL gets the time of the one before is kept', async () => {
     await open('media', 'view=datapoint&at=1');
     await expectFrame('[data-field="video"] video', 0);
     await page.evaluate(async () => {

@@ -47,8 +47,8 @@ export function DatapointPage({dataset, route, rows, marking}: Props) {
   }, [dataset, index, other]);
   const [before, after] = neighbours(index, rows, dataset.length);
   useEffect(() => () => clock.pause(), [clock]);
-  // Not `useEffect`, which runs after the page is drawn: a key that is pressed by then would be for the datapoint before,
-  // and a time that is sought would be that of the URL again.
+  // `useEffect` runs after the page is drawn: a key pressed before that would act on the previous datapoint, and a seek
+  // before that would be overwritten by the time in the URL.
   useLayoutEffect(() => {
     let timer = 0;
     const stop = clock.listen(() => {
