@@ -246,10 +246,9 @@ describe('datapoint', () => {
     await open('photos', 'view=datapoint&at=3');
     await panel('image').locator('img').waitFor();
     await page.evaluate(async () => {
-      const {port1, port2} = new MessageChannel();
       for (const key of ['m', ']', 'm', ']', ']', 'm', '[']) {
         document.body.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}));
-        await new Promise(resolve => { port1.onmessage = resolve; port2.postMessage(null); }); // The next task.
+        await (window as any).scheduler.postTask(() => {});
       }
     });
     await page.getByRole('heading', {name: '5', exact: true}).waitFor();
@@ -323,8 +322,7 @@ describe('datapoint', () => {
       };
       seek(16.5);
       await new Promise(resolve => addEventListener('route', resolve, {once: true}));
-      const {port1, port2} = new MessageChannel();
-      await new Promise(resolve => { port1.onmessage = resolve; port2.postMessage(null); }); // The next task.
+      await (window as any).scheduler.postTask(() => {});
       seek(4);
     });
     await expectFrame('[data-field="video"] video', 120);

@@ -10,7 +10,7 @@ import {factsProblems} from './facts';
 import {timeText} from './format';
 import {placeOf} from './grid';
 import {ImagePanel} from './image';
-import {isForTarget} from './keys';
+import {useKeys} from './keys';
 import type {Marking} from './marks';
 import {linkTo, navigate, type Route, shownIn} from './route';
 import {SequencePanel} from './sequence';
@@ -47,8 +47,6 @@ export function DatapointPage({dataset, route, rows, marking}: Props) {
   }, [dataset, index, other]);
   const [before, after] = neighbours(index, rows, dataset.length);
   useEffect(() => () => clock.pause(), [clock]);
-  // `useEffect` runs after the page is drawn: a key pressed before that would act on the previous datapoint, and a seek
-  // before that would be overwritten by the time in the URL.
   useLayoutEffect(() => {
     let timer = 0;
     const stop = clock.listen(() => {
@@ -60,27 +58,22 @@ export function DatapointPage({dataset, route, rows, marking}: Props) {
       clearTimeout(timer);
     };
   }, [clock]);
-  // A link to another time of the same datapoint.
+  // A link to another time of the same datapoint. Not after the page is drawn: a seek before that would be overwritten.
   useLayoutEffect(() => { if (Math.abs(route.t - clock.time) > 2e-3 && !clock.playing) clock.seek(route.t); }, [route.t]);
-  useLayoutEffect(() => {
-    const onKey = (event: KeyboardEvent) => {
-      if (isForTarget(event)) return;
-      const go = (at: number | null) => { if (at !== null) navigate({at, t: 0}); };
-      const actions: Record<string, () => void> = {
-        ' ': () => clock.toggle(),
-        ArrowLeft: () => clock.duration ? step(clock, -1) : stepItem(-1),
-        ArrowRight: () => clock.duration ? step(clock, 1) : stepItem(1),
-        '[': () => go(before),
-        ']': () => go(after),
-        m: () => marking.toggle(index),
-        Escape: () => navigate({view: 'grid', t: 0}),
-      };
-      if (!Object.hasOwn(actions, event.key)) return;
-      event.preventDefault();
-      actions[event.key]();
-    };
-    addEventListener('keydown', onKey);
-    return () => removeEventListener('keydown', onKey);
+  const go = (at: number | null) => { if (at !== null) navigate({at, t: 0}); };
+  const actions: Record<string, () => void> = {
+    ' ': () => clock.toggle(),
+    ArrowLeft: () => clock.duration ? step(clock, -1) : stepItem(-1),
+    ArrowRight: () => clock.duration ? step(clock, 1) : stepItem(1),
+    '[': () => go(before),
+    ']': () => go(after),
+    m: () => marking.toggle(index),
+    Escape: () => navigate({view: 'grid', t: 0}),
+  };
+  useKeys(event => {
+    if (!Object.hasOwn(actions, event.key)) return;
+    event.preventDefault();
+    actions[event.key]();
   });
   const groups: Record<string, string[]> = {values: [], media: [], others: []};
   for (const name of shownIn(dataset, route.panels) ?? dataset.spec.keys()) groups[groupOf(dataset, name)].push(name);

@@ -5,7 +5,7 @@ import {useEffect, useLayoutEffect, useRef, useState} from 'preact/hooks';
 import type {Dataset} from '../bags/dataset';
 import {kindOf} from '../bags/values';
 import {cutName} from './format';
-import {isForTarget} from './keys';
+import {useKeys} from './keys';
 import type {Marks} from './marks';
 import {linkTo, navigate, type Route, shownIn} from './route';
 import {pictureShape, Thumbnail} from './thumbnail';
@@ -121,25 +121,21 @@ export function Grid({dataset, route, rows, marks, toggleMark}: Props) {
     wanted.current = null;
     link.focus({preventScroll: true});
   });
-  useLayoutEffect(() => {
-    const steps: Record<string, number> = {j: 1, k: -1, ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns};
-    const onKey = (event: KeyboardEvent) => {
-      if (isForTarget(event) || (event.target as HTMLElement).closest('.bar')) return;
-      const card = document.activeElement?.closest<HTMLElement>('.card');
-      const index = card ? Number(card.dataset.index) : null;
-      if (event.key === 'm' && index !== null) toggleMark(index);
-      if (!Object.hasOwn(steps, event.key) || !count) return;
-      event.preventDefault();
-      const place = index === null ? -1 : rows ? placeOf(rows, index) : index;
-      const next = index === null ? Math.ceil(state.current.top / rowHeight) * columns : place + steps[event.key];
-      if (next < 0 || next >= count) return;
-      wanted.current = rows ? rows[next] : next;
-      const start = Math.floor(next / columns) * rowHeight, {top: from} = state.current;
-      goTo(start < from ? start : start + rowHeight + GAP > from + size.height ? start + rowHeight + GAP - size.height : from);
-      redraw(number => number + 1);
-    };
-    addEventListener('keydown', onKey);
-    return () => removeEventListener('keydown', onKey);
+  const steps: Record<string, number> = {j: 1, k: -1, ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns};
+  useKeys(event => {
+    if ((event.target as HTMLElement).closest('.bar')) return;
+    const card = document.activeElement?.closest<HTMLElement>('.card');
+    const index = card ? Number(card.dataset.index) : null;
+    if (event.key === 'm' && index !== null) toggleMark(index);
+    if (!Object.hasOwn(steps, event.key) || !count) return;
+    event.preventDefault();
+    const place = index === null ? -1 : rows ? placeOf(rows, index) : index;
+    const next = index === null ? Math.ceil(state.current.top / rowHeight) * columns : place + steps[event.key];
+    if (next < 0 || next >= count) return;
+    wanted.current = rows ? rows[next] : next;
+    const start = Math.floor(next / columns) * rowHeight, {top: from} = state.current;
+    goTo(start < from ? start : start + rowHeight + GAP > from + size.height ? start + rowHeight + GAP - size.height : from);
+    redraw(number => number + 1);
   });
 
   const firstRow = Math.max(0, Math.floor(top / rowHeight) - 1);

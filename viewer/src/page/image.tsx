@@ -8,7 +8,7 @@ import type {Drawn} from '../media/colors';
 import {bitsOfGrayPng} from '../media/png';
 import type {FieldProps} from './datapoint';
 import {bytesText} from './format';
-import {mimeOf, useBlobUrl, useLoaded} from './load';
+import {mimeOf, useBlobUrl, useBroken, useLoaded} from './load';
 import {type Layer, useLayers, useOverlay} from './overlay';
 import {Canvas, drawRecord, Legend} from './picture';
 import {Failure} from './thumbnail';
@@ -39,12 +39,12 @@ export function ImageRecord(props: RecordProps) {
 function BrowserImage({data, word, layers = NO_LAYERS}: RecordProps) {
   const url = useBlobUrl(data, mimeOf(word));
   const [size, setSize] = useState<[number, number] | null>(null);
-  const [broken, setBroken] = useState<string>();
+  const [broken, onError] = useBroken(url);
   const {drawing, controls} = useOverlay(layers, size);
-  if (url && broken === url) return <Failure error={new Error(`the browser cannot decode this image (${bytesText(data.length)}): it is damaged, or of a format that the browser lacks`)} />;
+  if (broken) return <Failure error={new Error(`the browser cannot decode this image (${bytesText(data.length)}): it is damaged, or of a format that the browser lacks`)} />;
   return <>
     <Zoom size={size}>
-      {url && <img src={url} alt="" draggable={false} onError={() => setBroken(url)}
+      {url && <img src={url} alt="" draggable={false} onError={onError}
         onLoad={({currentTarget: {naturalWidth, naturalHeight}}) => setSize([naturalWidth, naturalHeight])} />}
       {drawing}
     </Zoom>

@@ -14,8 +14,18 @@ const KEYS = [
   ['?', 'these keys'],
 ];
 
+/** Calls a function for each key, unless it is for what has the focus. */
+export function useKeys(onKey: (event: KeyboardEvent) => void): void {
+  // `useEffect` runs after the page is drawn: a key pressed before that would act on the previous page.
+  useLayoutEffect(() => {
+    const listener = (event: KeyboardEvent) => { if (!isForTarget(event)) onKey(event); };
+    addEventListener('keydown', listener);
+    return () => removeEventListener('keydown', listener);
+  });
+}
+
 /** Tells whether a key is for what has the focus: text that is written, a button that is pressed. */
-export function isForTarget(event: KeyboardEvent): boolean {
+function isForTarget(event: KeyboardEvent): boolean {
   const target = event.target as HTMLElement;
   if (event.ctrlKey || event.metaKey || event.altKey || target.closest('dialog[open]')) return true;
   if (/^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) return !['range', 'checkbox'].includes((target as HTMLInputElement).type) || event.key === ' ' && (target as HTMLInputElement).type === 'checkbox';
@@ -24,11 +34,7 @@ export function isForTarget(event: KeyboardEvent): boolean {
 
 export function Keys() {
   const dialog = useRef<HTMLDialogElement>(null);
-  useLayoutEffect(() => {
-    const onKey = (event: KeyboardEvent) => { if (event.key === '?' && !isForTarget(event)) dialog.current!.showModal(); };
-    addEventListener('keydown', onKey);
-    return () => removeEventListener('keydown', onKey);
-  }, []);
+  useKeys(event => { if (event.key === '?') dialog.current!.showModal(); });
   return <>
     <button onClick={() => dialog.current!.showModal()} aria-label="Keys" title="Keys (?)">?</button>
     <dialog ref={dialog} aria-label="Keys" onClick={event => { if (event.target === event.currentTarget) event.currentTarget.close(); }}>

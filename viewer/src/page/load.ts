@@ -33,6 +33,12 @@ export function useBlobUrl(data: Uint8Array | null, type: string): string | unde
   return url;
 }
 
+/** Whether the browser cannot show an image or video, which is its URL or a clip; and the function that says so. */
+export function useBroken(shown: string | object | undefined): [boolean, () => void] {
+  const [broken, setBroken] = useState<string | object>();
+  return [shown !== undefined && broken === shown, () => setBroken(shown)];
+}
+
 let worker: Promise<boolean> | undefined;
 
 /** Starts the service worker; false where there can be none, as on plain HTTP of another host. */

@@ -8,7 +8,7 @@ import {kindOf, NdArray} from '../bags/values';
 import {drawArray, drawValues, isDrawn, sliceOf} from '../media/colors';
 import {drawCloud, isCloud} from './cloud';
 import {bytesText, countText, exactText, isBlank, numberText, shortText} from './format';
-import {mediaUrl, mimeOf, releaseUrl, useBlobUrl, useLoaded} from './load';
+import {mediaUrl, mimeOf, releaseUrl, useBlobUrl, useBroken, useLoaded} from './load';
 import {dataUrl} from './route';
 import {readClip, secondsOf} from './clip';
 import {Drawing, fieldsOver, useLayers} from './overlay';
@@ -57,18 +57,18 @@ function ImageThumbnail({dataset, index, field}: Props) {
     return {data, size, count, drawn};
   }, [dataset, index, field], DELAY);
   const url = useBlobUrl(loaded.state === 'ready' && !loaded.value.drawn ? loaded.value.data : null, mimeOf(type.word));
-  const [broken, setBroken] = useState<string>();
+  const [broken, onError] = useBroken(url);
   const [pixels, setPixels] = useState<[number, number] | null>(null);
   if (loaded.state === 'error') return <Failure error={loaded.error} />;
   if (loaded.state === 'loading') return <span class="thumb loading" />;
   const {data, size, count, drawn} = loaded.value;
   if (count === null || (!size && !data)) return <Absent />;
   if (!data) return <span class="thumb faint">{bytesText(size)}</span>;
-  if (url && broken === url) return <Failure error={new Error('the browser cannot decode this image')} />;
+  if (broken) return <Failure error={new Error('the browser cannot decode this image')} />;
   return (
     <span class="thumb">
       {drawn && <Canvas image={drawn} />}
-      {url && <img src={url} alt="" decoding="async" onError={() => setBroken(url)} onLoad={({currentTarget: {naturalWidth, naturalHeight}}) => setPixels([naturalWidth, naturalHeight])} />}
+      {url && <img src={url} alt="" decoding="async" onError={onError} onLoad={({currentTarget: {naturalWidth, naturalHeight}}) => setPixels([naturalWidth, naturalHeight])} />}
       {!type.sequence && (drawn || pixels) && fieldsOver(dataset, field).length > 0
         && <Layers dataset={dataset} index={index} field={field} size={drawn ? [drawn.width, drawn.height] : pixels!} />}
       {type.sequence && <span class="badge">{count}</span>}
@@ -89,14 +89,14 @@ function VideoThumbnail({dataset, index, field}: Props) {
   }, [dataset, index, field], 200);
   const url = loaded.state === 'ready' ? loaded.value.media?.url : undefined;
   useEffect(() => () => releaseUrl(url), [url]);
-  const [broken, setBroken] = useState<string>();
+  const [broken, onError] = useBroken(url);
   if (loaded.state === 'error') return <Failure error={loaded.error} />;
   if (loaded.state === 'loading') return <span class="thumb loading" />;
   if (!loaded.value.media) return <Absent />;
-  if (url && broken === url) return <Failure error={new Error('the browser cannot play this video')} />;
+  if (broken) return <Failure error={new Error('the browser cannot play this video')} />;
   return (
     <span class="thumb">
-      <video src={`${url}#t=${loaded.value.offset + 0.001}`} preload="metadata" muted playsInline tabIndex={-1} onError={() => setBroken(url)} />
+      <video src={`${url}#t=${loaded.value.offset + 0.001}`} preload="metadata" muted playsInline tabIndex={-1} onError={onError} />
       <span class="badge">{dataset.type(field).sequence ? `▸ ${loaded.value.count}` : '▸'}</span>
     </span>
   );

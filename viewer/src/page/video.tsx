@@ -5,7 +5,7 @@ import {useEffect, useLayoutEffect, useRef, useState} from 'preact/hooks';
 import {type Clip as Read, readClip} from './clip';
 import type {FieldProps} from './datapoint';
 import {bytesText, numberText} from './format';
-import {mediaUrl, releaseUrl, useLoaded} from './load';
+import {mediaUrl, releaseUrl, useBroken, useLoaded} from './load';
 import {Failure} from './thumbnail';
 
 interface Clip extends Read {
@@ -50,10 +50,10 @@ interface PlayerProps extends Pick<FieldProps, 'field' | 'clock'> {
 function Player({clips, field, clock, rate}: PlayerProps) {
   const element = useRef<HTMLVideoElement>(null);
   const [current, setCurrent] = useState(() => clipAt(clips, clock.time));
-  const [broken, setBroken] = useState<Clip>();
   const [time, setTime] = useState(clock.time);
   const state = useRef({current, target: clock.time});
   const clip = clips[current];
+  const [broken, onError] = useBroken(clip);
   const last = clips[clips.length - 1];
   const duration = last.start + last.duration;
   const frames = clips.every(({frames}) => frames !== null) ? clips.reduce((sum, {frames}) => sum + frames!, 0) : null;
@@ -112,11 +112,11 @@ function Player({clips, field, clock, rate}: PlayerProps) {
   };
   const {info} = clip;
   return <>
-    {broken === clip ? <Failure error={new Error(`the browser cannot play this video: ${info
+    {broken ? <Failure error={new Error(`the browser cannot play this video: ${info
       ? `${info.isCounted ? '' : 'about '}${info.frames} frames of ${info.codec}, ${info.width} × ${info.height}` : `${bytesText(clip.size)} of a codec that it lacks, or damaged`}. `
       + 'mpv or VLC play it after `bags cat`, and bags.Video decodes it.')} />
       : <video ref={element} key={current} src={clip.url} preload="auto" muted playsInline onLoadedMetadata={onLoaded}
-        onError={() => setBroken(clip)} onClick={() => clock.toggle()} />}
+        onError={onError} onClick={() => clock.toggle()} />}
     <div class="controls faint">
       {frames !== null && <span class="frame">frame {Math.min(frames - 1, Math.floor((time + 1e-4) / step)).toLocaleString('en')} of {frames.toLocaleString('en')}</span>}
       {clips.length > 1 && <span>clip {current + 1} of {clips.length}</span>}
