@@ -1,16 +1,15 @@
 // The order and layout of the page, and its keys, in Chromium. Screenshots are left in tests/out/screenshots.
 
 import {execFileSync} from 'node:child_process';
-import {mkdirSync, readFileSync, rmSync} from 'node:fs';
+import {mkdirSync, rmSync} from 'node:fs';
 
 import {type Browser, type Page} from 'playwright-core';
 import {afterAll, afterEach, beforeAll, beforeEach, expect, test} from 'vitest';
 
 import {RangeServer} from './server';
-import {ENVIRONMENT, OUT, PYTHON, ROOT, serveValues, startBrowser} from './setup';
+import {ENVIRONMENT, OUT, PYTHON, seriousFindings, serveValues, startBrowser} from './setup';
 
 const SHOTS = `${OUT}screenshots`;
-const AXE = readFileSync(`${ROOT}viewer/node_modules/axe-core/axe.min.js`, 'utf8');
 const SIZES = {desk: {width: 1440, height: 900}, tablet: {width: 820, height: 1180}, phone: {width: 390, height: 844}};
 
 let browser: Browser;
@@ -102,11 +101,7 @@ test('nothing runs off the page, and axe finds nothing serious', async () => {
         const name = `${view} ${size} ${colorScheme}`;
         expect(await page.evaluate(() => document.documentElement.scrollWidth), name).toBeLessThanOrEqual(viewport.width);
         if (size === 'tablet') continue;
-        await page.evaluate(AXE);
-        const found = await page.evaluate(async () => (await (window as any).axe.run()).violations
-          .filter(({impact}: {impact: string}) => ['serious', 'critical'].includes(impact))
-          .map(({id, nodes}: {id: string; nodes: {html: string}[]}) => `${id}: ${nodes[0].html.slice(0, 200)}`));
-        expect(found, name).toEqual([]);
+        expect(await seriousFindings(page), name).toEqual([]);
       }
     }
   }

@@ -6,17 +6,16 @@ import {join} from 'node:path';
 import {pathToFileURL} from 'node:url';
 import {gzipSync} from 'node:zlib';
 
-import {type Browser, chromium, type Page} from 'playwright-core';
+import {type Browser, type Page} from 'playwright-core';
 import {afterAll, afterEach, beforeAll, beforeEach, describe, expect, test} from 'vitest';
 
 import {RangeServer} from './server';
-import {ENVIRONMENT, OUT, PYTHON, ROOT, startView} from './setup';
+import {CHROMIUM, ENVIRONMENT, OUT, PYTHON, ROOT, startBrowser, startView} from './setup';
 
 const STATIC = `${ROOT}bags/viewer/static`;
 const SHOTS = `${OUT}screenshots`;
 /** SHA-256 of the RGB pixels of each photo, as Python decodes it. */
 const PIXELS: string[] = JSON.parse(readFileSync(`${OUT}values/pixels.json`, 'utf8'));
-const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 
 let browser: Browser;
 let server: RangeServer;
@@ -27,7 +26,7 @@ beforeAll(async () => {
   if (!existsSync(`${STATIC}/index.html`)) throw new Error('the page is not built: run make viewer');
   if (!existsSync(CHROMIUM)) throw new Error(`no ${CHROMIUM}: install chromium, or name it in CHROMIUM`);
   mkdirSync(SHOTS, {recursive: true});
-  browser = await chromium.launch({executablePath: CHROMIUM, args: ['--no-sandbox', '--autoplay-policy=no-user-gesture-required']});
+  browser = await startBrowser();
 });
 afterAll(() => browser?.close());
 

@@ -1,10 +1,10 @@
-// Writes the datasets of the tests with the Python library.
+// What the tests share: the datasets, which the Python library writes, the browser and servers.
 
 import {type ChildProcess, execFileSync, spawn} from 'node:child_process';
-import {existsSync} from 'node:fs';
+import {existsSync, readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 
-import {type Browser, chromium} from 'playwright-core';
+import {type Browser, chromium, type Page} from 'playwright-core';
 
 import {RangeServer} from './server';
 
@@ -12,15 +12,24 @@ export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 export const OUT = fileURLToPath(new URL('out/', import.meta.url));
 
 const LOCAL = `${ROOT}.venv/bin/python`;
+export const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 export const PYTHON = process.env.PYTHON ?? (existsSync(LOCAL) ? LOCAL : 'python3');
 export const ENVIRONMENT = {...process.env, PYTHONPATH: ROOT, PYTHONUNBUFFERED: '1'};
 
 export const startBrowser = (): Promise<Browser> => chromium.launch({
-  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--autoplay-policy=no-user-gesture-required'],
+  executablePath: CHROMIUM, args: ['--no-sandbox', '--autoplay-policy=no-user-gesture-required'],
 });
 
 /** Serves the page and the datasets of `make_datasets.py`. */
 export const serveValues = (): Promise<RangeServer> => RangeServer.start({viewer: `${ROOT}bags/viewer/static`, data: `${OUT}values`});
+
+/** What axe finds in a page that is serious or critical: the rule and its first element. */
+export async function seriousFindings(page: Page): Promise<string[]> {
+  await page.evaluate(readFileSync(`${ROOT}viewer/node_modules/axe-core/axe.min.js`, 'utf8'));
+  return page.evaluate(async () => (await (window as any).axe.run()).violations
+    .filter(({impact}: {impact: string}) => ['serious', 'critical'].includes(impact))
+    .map(({id, nodes}: {id: string; nodes: {html: string}[]}) => `${id}: ${nodes[0].html.slice(0, 200)}`));
+}
 
 /** Starts `bags view` of a dataset; returns the address of its page. */
 export async function startView(path: string, environment = {}): Promise<{url: string; process: ChildProcess}> {

@@ -1,16 +1,15 @@
 // Each state of the page, at three sizes and in both themes: nothing runs off it, and axe finds nothing serious. Screenshots
 // are left in tests/out/screenshots.
 
-import {mkdirSync, readFileSync} from 'node:fs';
+import {mkdirSync} from 'node:fs';
 
 import {type Browser, type Page} from 'playwright-core';
 import {afterAll, beforeAll, expect, test} from 'vitest';
 
 import type {RangeServer} from './server';
-import {OUT, ROOT, serveValues, startBrowser} from './setup';
+import {OUT, seriousFindings, serveValues, startBrowser} from './setup';
 
 const SHOTS = `${OUT}screenshots`;
-const AXE = readFileSync(`${ROOT}viewer/node_modules/axe-core/axe.min.js`, 'utf8');
 const SIZES = {desk: {width: 1440, height: 900}, laptop: {width: 1280, height: 720}, phone: {width: 390, height: 844}};
 
 /** By its name: the dataset, what follows # in the address, and what makes the state or waits for it. */
@@ -75,11 +74,7 @@ test.each(Object.keys(STATES))('%s', async name => {
         return element && element.scrollWidth > Math.min(element.clientWidth, innerWidth) + 1;
       }));
       expect(wide, where).toEqual([]);
-      await page.evaluate(AXE);
-      const found = await page.evaluate(async () => (await (window as any).axe.run()).violations
-        .filter(({impact}: {impact: string}) => ['serious', 'critical'].includes(impact))
-        .map(({id, nodes}: {id: string; nodes: {html: string}[]}) => `${id}: ${nodes[0].html.slice(0, 200)}`));
-      expect(found, where).toEqual([]);
+      expect(await seriousFindings(page), where).toEqual([]);
       expect(problems, where).toEqual([]);
       await page.close();
     }

@@ -8,10 +8,9 @@ import {type Browser, type BrowserContext, type Page} from 'playwright-core';
 import {afterAll, afterEach, beforeAll, beforeEach, expect, test} from 'vitest';
 
 import type {RangeServer} from './server';
-import {ENVIRONMENT, OUT, PYTHON, ROOT, serveValues, startBrowser, startView} from './setup';
+import {ENVIRONMENT, OUT, PYTHON, seriousFindings, serveValues, startBrowser, startView} from './setup';
 
 const SHOTS = `${OUT}screenshots`;
-const AXE = readFileSync(`${ROOT}viewer/node_modules/axe-core/axe.min.js`, 'utf8');
 
 let browser: Browser;
 let server: RangeServer;
@@ -88,11 +87,7 @@ test('two marks are compared; nothing runs off a phone, and axe finds nothing se
       await page.waitForTimeout(600);
       await page.screenshot({path: `${SHOTS}/compare-${size}-${colorScheme}.png`});
       expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(width);
-      await page.evaluate(AXE);
-      const found = await page.evaluate(async () => (await (window as any).axe.run()).violations
-        .filter(({impact}: {impact: string}) => ['serious', 'critical'].includes(impact))
-        .map(({id, nodes}: {id: string; nodes: {html: string}[]}) => `${id}: ${nodes[0].html.slice(0, 200)}`));
-      expect(found).toEqual([]);
+      expect(await seriousFindings(page)).toEqual([]);
     }
   }
 }, 180_000);
