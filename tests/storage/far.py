@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 
 from bags.storage import Hints
@@ -26,6 +27,8 @@ class FarFile:
     def read(self, start, stop):
         self.store.asked.append((self.path, start, stop))
         time.sleep(self.store.delay)
+        if start >= self.store.end:
+            threading.Event().wait()
         if self.store.fails:
             raise OSError(5, 'the network is gone', self.path)
         return self.file.read(start, stop)
@@ -37,12 +40,12 @@ class FarFile:
 
 
 class Far(LocalStore):
-    """A local store that reports itself as remote."""
+    """A local store that reports itself as remote; a read that starts at `end` or later never returns."""
 
     is_remote = True
 
-    def __init__(self, delay=0.0):
-        self.delay, self.fails = delay, False
+    def __init__(self, delay=0.0, end=float('inf')):
+        self.delay, self.end, self.fails = delay, end, False
         self.asked, self.opened = [], []
 
     def open(self, path, hints):

@@ -263,8 +263,8 @@ import os, sys
 sys.path.insert(0, os.getcwd())
 from tests.storage.far import Far, Hints, cached
 from pathlib import Path
-folder, delay = Path(sys.argv[1]), float(sys.argv[2])
-far = Far(delay)
+folder = Path(sys.argv[1])
+far = Far(*map(float, sys.argv[2:]))
 print('begun', flush=True)
 for path in sorted(folder.glob('f*')):
     file = cached(far, folder).open(str(path), Hints())
@@ -275,8 +275,8 @@ print('done', flush=True)
 """
 
 
-def child(folder, delay):
-    command = [sys.executable, '-c', CHILD, os.fspath(folder), str(delay)]
+def child(folder, delay, end=float('inf')):
+    command = [sys.executable, '-c', CHILD, os.fspath(folder), str(delay), str(end)]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
 
 
@@ -418,20 +418,18 @@ def test_processes_that_share_a_cache_stay_within_the_limit(tmp_path):
 
 
 def test_a_killed_download_is_gone_on_with(tmp_path):
-    path = put(tmp_path, 'f0', 12 * CHUNK_SIZE)
-    with child(tmp_path, 0.3) as victim:
-        victim.stdout.readline()
-        copies = tmp_path / 'cache'
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            if any(entry.stat().st_blocks * 512 > 9 * CHUNK_SIZE for entry in copies.glob('*.part')):
-                break
+    size = 12 * CHUNK_SIZE
+    path, copies = put(tmp_path, 'f0', size), tmp_path / 'cache'
+    with child(tmp_path, delay=0, end=9 * CHUNK_SIZE) as victim:
+        until, missing = time.monotonic() + 30, []
+        while missing != [[9, 10, 11]] and time.monotonic() < until:
+            missing = [PartialCopy(os.fspath(part), size).missing() for part in copies.glob('*.part')]
             time.sleep(0.01)
         victim.send_signal(signal.SIGKILL)
     far = Far()
     file = cached(far, tmp_path).open(path, Hints())
     assert file.read(0, file.size) == Path(path).read_bytes()
-    assert 0 < len(far.asked) < 12
+    assert sorted(start // CHUNK_SIZE for _, start, _ in far.asked) == [9, 10, 11]
     assert [entry.name for entry in copies.iterdir() if entry.name.endswith('.part')] == []
 
 
