@@ -192,9 +192,8 @@ def python(code, *args, stdin=None, wait=True, paths=()):
     environment = {**os.environ, 'PYTHONPATH': os.pathsep.join(map(str, (*paths, ROOT)))}
     command = [sys.executable, '-W', 'error', '-c', code, *map(str, args)]
     if not wait:
-        return subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
-        )
+        pipe = subprocess.PIPE  # Without a buffer, as `communicate` would miss what `readline` has put in it.
+        return subprocess.Popen(command, bufsize=0, env=environment, stdin=pipe, stdout=pipe, cwd=ROOT)
     done = subprocess.run(
         command, env=environment, input=stdin, capture_output=True, check=False, cwd=ROOT, timeout=120
     )

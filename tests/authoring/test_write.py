@@ -302,6 +302,8 @@ def inputs(there):
     for number in range({rows}):
         if number == min(there + 8, {rows} - 1):
             print('at work', flush=True)
+        if number == {rows} - 1 and 'hold' in sys.argv:
+            sys.stdin.read()
         yield number
 
 if __name__ == '__main__':
@@ -315,7 +317,7 @@ def kill_at_random(kit, tmp_path, times, seed, processes, rows):
     code = KILLED.format(processes=processes, rows=rows)
     reached = [0]
     for _ in range(times):
-        process = kit.python(code, tmp_path / 'd', wait=False)
+        process = kit.python(code, tmp_path / 'd', 'hold', wait=False)
         process.stdout.readline()
         time.sleep(chance.random() * 0.15)
         process.send_signal(signal.SIGKILL)

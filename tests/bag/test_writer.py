@@ -864,16 +864,19 @@ def test_readers_poll_while_a_writer_works(tmp_path, form):
                     writer.write((16 * (count % 5)).to_bytes(8, 'little') * (count % 3))
                     count += 1
                 writer.flush()
+                if count % 160 == 128:
+                    sys.stdin.readline()
             writer.close()
         print(count)
     """
     process = subprocess.Popen(
         [sys.executable, '-c', textwrap.dedent(code), path],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, 'PYTHONPATH': os.fspath(Path(__file__).parents[2])},
     )
-    last = looks = 0
+    last, waits_at = 0, 128
     try:
         while process.poll() is None:
             try:
@@ -885,14 +888,17 @@ def test_readers_poll_while_a_writer_works(tmp_path, form):
             assert last <= len(found)
             assert len(found) % 8 == 0
             last = len(found)
-            looks += 1
+            if last == waits_at:  # The writer waits here until this has been read.
+                waits_at += 160
+                process.stdin.write('\n')
+                process.stdin.flush()
         output = process.communicate()[0]
     finally:
         process.kill()
         process.wait()
         process.stdout.close()
     assert output == '480\n'
-    assert looks
+    assert waits_at > 480
     assert len(read(path, form)) == 480
 
 

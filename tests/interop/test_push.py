@@ -145,6 +145,7 @@ from huggingface_hub import CommitOperationAdd, HfApi
 for _ in sys.stdin:
     child = os.fork()
     if not child:
+        sys.stdin.readline()  # Until it is known whom to kill.
         bags.push(sys.argv[1], 'hf://datasets/u/d', progress=False)
         os._exit(0)
     print(child, flush=True)
@@ -167,9 +168,9 @@ def test_a_push_that_is_killed_20_times(hub, tmp_path):
     with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True) as pushes:
 
         def push():
-            pushes.stdin.write('\n')
-            pushes.stdin.flush()
+            print(file=pushes.stdin, flush=True)
             child.append(int(pushes.stdout.readline()))
+            print(file=pushes.stdin, flush=True)
             return int(pushes.stdout.readline())
 
         killed = [push() for _ in range(20)]
