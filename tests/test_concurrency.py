@@ -37,8 +37,10 @@ def test_no_more_threads_than_allowed_and_the_first_item_in_the_calling_thread()
     assert not [thread for thread in threading.enumerate() if thread.name == 'bags']
 
 
-def threads_of_a_call():
-    used = map_concurrently(lambda _: (time.sleep(0.01), threading.get_ident())[1], range(40))
+def threads_of_a_call(least):
+    """Returns how many threads do the items of a call, of which so many are done at the same time."""
+    barrier = threading.Barrier(least, timeout=30)
+    used = map_concurrently(lambda _: (barrier.wait(), threading.get_ident())[1], range(8 * least))
     return len(set(used))
 
 
@@ -53,7 +55,7 @@ def test_a_call_beside_many_threads_of_another_starts_few():
     other.start()
     try:
         begun.wait(30)
-        assert 2 <= threads_of_a_call() <= 4
+        assert threads_of_a_call(least=2) <= 4
     finally:
         ended.set()
         other.join()
@@ -65,7 +67,7 @@ def test_other_threads_of_the_process_do_not_count():
     for thread in others:
         thread.start()
     try:
-        assert threads_of_a_call() > 4
+        assert threads_of_a_call(least=5) >= 5
     finally:
         ended.set()
         for thread in others:
@@ -174,16 +176,21 @@ def test_ctrl_c_as_a_thread_is_started(monkeypatch):
         start(thread)
         raise KeyboardInterrupt
 
+    def work(number):
+        go.wait(30)
+        done.append(number)
+
     monkeypatch.setattr(threading.Thread, 'start', interrupted)
-    done = []
+    done, go = [], threading.Event()
     with pytest.raises(KeyboardInterrupt):
-        map_concurrently(lambda number: (time.sleep(0.01), done.append(number)), range(1000), max_threads=2)
+        map_concurrently(work, range(1000), max_threads=2)
+    go.set()
     monkeypatch.undo()
     until = time.monotonic() + 30
     while any(thread.name == 'bags' for thread in threading.enumerate()):
         assert time.monotonic() < until
         time.sleep(0.01)
-    assert len(done) < 10
+    assert done == [1]
     assert map_concurrently(str, range(2), max_threads=2) == ['0', '1']
 
 

@@ -344,11 +344,18 @@ def test_an_encoder_that_fails_loses_nothing_before(tmp_path):
 def test_a_slow_encoder_is_waited_for_or_raises(when_full, tmp_path, monkeypatch):
     monkeypatch.setattr(queued, 'MAX_QUEUED_BYTES', 10 * 32 * 48 * 3)
     encoder, taken, given = SlowOrFailing(), [], 0
+
+    def go_on_when_full():
+        while not episode.waits and len(taken) < 40:
+            time.sleep(0.01)
+        encoder.go.set()
+
     with (
         bags.DatasetWriter(tmp_path / 'x', SPEC, {**bags.encoders, 'mkv': encoder}, metadata=FACTS) as writer,
         writer.begin(when_full=when_full) as episode,
     ):
-        threading.Timer(0.3, encoder.go.set).start()
+        thread = threading.Thread(target=go_on_when_full)
+        thread.start()
         while len(taken) < 40:
             given += 1
             with contextlib.suppress(queue.Full):
@@ -357,6 +364,7 @@ def test_a_slow_encoder_is_waited_for_or_raises(when_full, tmp_path, monkeypatch
                 continue
             assert when_full == 'raise'
             time.sleep(0.001)
+        thread.join()
         assert episode.waits >= 1
         assert episode.waits >= given - len(taken)
     found, _, _ = frames_of(tmp_path / 'x')
