@@ -14,7 +14,7 @@ import pytest
 
 import bags
 from bags import bag
-from bags.storage import store_for
+from bags.storage import retry, store_for
 from tests.cloud.conftest import CLIENTS
 from tests.servers import WebServer
 
@@ -501,12 +501,18 @@ def test_retries_are_counted_and_logged(web, tmp_path, workers, caplog):
     assert bags.open(web.root / 'counted').retries == 0
 
 
-def test_a_server_that_accepts_no_connection(options):
+@pytest.mark.parametrize(
+    ('retries', 'seconds', 'tries'), [(8, retry.FIRST_TIMEOUT, '(one try|[2-5] tries)'), (2, 60, '3 tries')]
+)
+def test_a_server_that_accepts_no_connection(options, monkeypatch, retries, seconds, tries):
+    """By default, it is tried for a second: less often than a server that has answered."""
+    monkeypatch.setattr(retry, 'FIRST_TIMEOUT', seconds)
+    options['storage_options']['retries'] = retries
     with socket.socket() as taken:  # No other process gets the port, and none listens.
         taken.bind(('127.0.0.1', 0))
         url = f'http://127.0.0.1:{taken.getsockname()[1]}'
         with pytest.raises(
-            OSError, match=r'(?i)cannot connect to 127.*(refused|connect call failed).* \(after [2-5] tries\)'
+            OSError, match=rf'(?i)cannot connect to 127.*(refused|connect call failed).* \(after {tries}\)'
         ) as caught:
             bags.open(f'{url}/nothing', **options)
     assert url in str(caught.value)
