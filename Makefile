@@ -89,12 +89,12 @@ test-lerobot-0.6: .venv-lerobot-0.6/ready ## the same beside LeRobot 0.6.1, with
 
 # LeRobot asks for both.
 test-oldest: .venv-adapters/ready ## the tests of media, formats and pushes with the oldest PyAV and huggingface_hub that are supported
-	.venv-adapters/bin/python -m pytest -n auto --maxprocesses 8 -m 'not campaign' tests/media tests/formats tests/interop/test_push.py $(ARGS)
+	.venv-adapters/bin/python -m pytest -n auto --maxprocesses 8 -m 'not campaign' tests/media tests/formats tests/interop/hub/test_push.py $(ARGS)
 
 # Without the formats, which use no threads, and what needs packages that have no wheels for it, such as PyAV.
 test-freethreaded: .venv-freethreaded/ready ## the tests on CPython 3.13t, which is built first (FREETHREADED=path uses another)
 	env -u PYTHON_GIL .venv-freethreaded/bin/python -m pytest -n auto --maxprocesses 8 -m 'not campaign' tests/arrow tests/authoring tests/bag \
-	  tests/dataset tests/display tests/keys tests/loader tests/maintenance tests/samplers tests/sequences tests/storage tests/workers tests/test_concurrency.py $(ARGS)
+	  tests/dataset tests/display tests/keys tests/loader tests/maintenance tests/samplers tests/storage tests/views/windows tests/workers tests/test_concurrency.py $(ARGS)
 
 notebooks: .venv/ready ## runs the notebooks of the documentation and stores their outputs
 	$(BIN)/python tools/run-notebooks $(ARGS)

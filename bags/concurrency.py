@@ -1,4 +1,4 @@
-"""Threads for the duration of one call; caches and handles that threads can share."""
+"""Threads that live for one call; caches and handles that can be shared by threads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Value = TypeVar('Value')
 
 CPU_COUNT = os.cpu_count() or 1  # Read once: a call takes 12 us.
 MAX_WAITING_THREADS = 32  # Maximum number of threads for items that mostly wait for a network.
-MAX_THREADS = 64  # Such threads of all calls, above which a call starts no more than `MIN_THREADS`.
+MAX_THREADS = 64  # Number of such threads of all calls above which a call starts at most `MIN_THREADS`.
 MIN_THREADS = 3
 
 
@@ -29,9 +29,9 @@ def map_concurrently(
 ) -> list[Result]:
     """Returns the results of `work` for all items, in order; in threads if `concurrent`, else one at a time.
 
-    The calling thread is one of at most `max_threads` threads and does the first item. Each thread then takes
-    the next pending one. If no thread can be started (the limit of the system is reached, or the interpreter
-    is shutting down), the calling thread does all items.
+    The calling thread is one of at most `max_threads` threads, and processes the first item. Each thread then
+    takes the next pending item. If no threads can be started (the system limit is reached, or the interpreter
+    is shutting down), the calling thread processes all items.
 
     Raises:
         BaseException: The error of the first item that failed, after all threads have ended. Pending items
@@ -40,7 +40,7 @@ def map_concurrently(
     if not concurrent or min(max_threads, len(items)) < 2 or sys.is_finalizing():
         return [work(item) for item in items]
     results: list[Any] = [None] * len(items)
-    errors: dict[int, BaseException] = {}  # By item.
+    errors: dict[int, BaseException] = {}  # By index of the item.
     # Each thread takes items until it takes a None.
     pending: deque[int | None] = deque([*range(1, len(items)), *[None] * max_threads])
 
@@ -53,8 +53,8 @@ def map_concurrently(
             errors[index or 0] = exc
 
     threads: list[threading.Thread] = []
-    # 16 workers with 32 threads each take a third more processor time for a batch than with 4.
-    if sum(each.name == 'bags' for each in threading.enumerate()) >= max(MAX_THREADS, max_threads):
+    # 16 workers with 32 threads each take a third more CPU time for a batch than with 4 threads each.
+    if sum(thread.name == 'bags' for thread in threading.enumerate()) >= max(MAX_THREADS, max_threads):
         max_threads = min(max_threads, MIN_THREADS + 1)
     try:
         # If items are quick, the first threads take the last items before all threads are started.
@@ -79,7 +79,7 @@ def map_concurrently(
 
 
 def max_open_bags(descriptors: int = 2) -> int:
-    """Returns the number of bags, each with this many descriptors, that a reader may keep open; at least 16.
+    """Returns how many bags, with this many descriptors each, a reader may keep open; at least 16.
 
     Together they take at most half of the process's limit, and stay well below Linux's limit of 65,530 maps.
     """
@@ -93,14 +93,14 @@ def max_open_bags(descriptors: int = 2) -> int:
 
 
 class FifoCache(dict[Key, Value]):
-    """A cache that makes missing values, and drops the oldest ones beyond a maximum (first in, first out).
+    """A cache that creates missing values, and drops the oldest above a maximum (first in, first out).
 
-    A hit costs one dict access and no lock. A cache of thousands drops some at once. A dropped value lives as
-    long as a caller uses it.
+    A hit costs one dict access, and no lock. A cache of thousands of values drops several at a time. A
+    dropped value stays alive while a caller uses it.
 
     Args:
-        make: Function from a key to its value.
-        max_items: Maximum number of values, at least one.
+        make: Function that returns the value of a key.
+        max_items: Maximum number of values; at least 1.
     """
 
     def __init__(self, make: Callable[[Key], Value], max_items: int) -> None:
@@ -111,20 +111,20 @@ class FifoCache(dict[Key, Value]):
         value = self.make(key)
         while len(self) >= self.max_items:
             try:
-                # Of a large cache some at once: a dict finds its first key by passing over all dropped ones.
+                # A large cache drops several: to find its first key, a dict skips all deleted entries.
                 for oldest in [*itertools.islice(self, 1 + self.max_items // 1024)]:
                     del self[oldest]
             except (KeyError, RuntimeError):
-                pass  # Another thread did it. A lock could stay held in a forked child.
+                pass  # Another thread dropped values. (A lock could stay locked in a forked child.)
         self[key] = value
         return value
 
 
 class Shareable:
-    """Base of objects that several threads may copy or pickle: the `__dict__` is made with the object.
+    """Base of objects that several threads may copy or pickle: creates `__dict__` with the object.
 
-    Otherwise the first `vars`, `copy` or `pickle` makes it. If garbage is collected meanwhile and another
-    thread does the same, CPython 3.11 makes two, and one of them uses freed memory later.
+    Otherwise the first `vars`, `copy` or `pickle` creates it. If the garbage collector runs at that time, and
+    another thread does the same, CPython 3.11 creates two, and one of them later uses freed memory.
     """
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
@@ -134,10 +134,10 @@ class Shareable:
 
 
 class cached_attribute(Generic[Value]):  # noqa: N801 - used as a decorator
-    """A method that is called once for each object: its result becomes an attribute of the object.
+    """A method that is called once for each object, and whose result becomes an attribute of the object.
 
-    Like `functools.cached_property`, which before Python 3.12 has a lock for each class: a child that is
-    forked while another thread holds the lock waits forever.
+    Like `functools.cached_property`, but without its lock for each class (before Python 3.12): a child that
+    is forked while another thread holds the lock would wait forever.
     """
 
     def __init__(self, make: Callable[[Any], Value]) -> None:
@@ -145,16 +145,16 @@ class cached_attribute(Generic[Value]):  # noqa: N801 - used as a decorator
         self.__doc__ = make.__doc__
 
     def __get__(self, instance: Any, owner: type) -> Value:
-        if instance is None:  # An access to the class, e.g. by `abc` and `help`.
+        if instance is None:  # The attribute of the class is accessed, e.g. by `abc` and `help`.
             return self  # type: ignore[return-value]
         value: Value = self._make(instance)
-        # Without `__set__`, the attribute takes precedence the next time. Not through `vars`: see Shareable.
+        # Without `__set__`, the attribute takes precedence next time. `vars` is avoided: see `Shareable`.
         object.__setattr__(instance, self._make.__name__, value)
         return value
 
 
 class ClosedHandle:
-    """Replaces the files of a closed reader: every use raises ValueError."""
+    """Replaces the files of a closed reader. Any use raises ValueError."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -11,10 +11,11 @@
       ├ SourceError(ValueError)             name, detail
       └ MissingDependencyError(ImportError) package, extra
 
-Each is built from its attributes and formats the message: where, what, expected, got. All can be pickled, so
+Each is built from its attributes, and formats the message: where, what, expected, got. All can be pickled, so
 that worker processes can send them to their parent.
 
-Wrong arguments raise Python's own TypeError, ValueError, KeyError and IndexError; files raise OSError.
+Invalid arguments raise Python's own TypeError, ValueError, KeyError and IndexError; file operations raise
+OSError.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ __all__ = [
 
 
 class BagsError(Exception):
-    """Base of the exceptions of the library.
+    """Base class of the exceptions of the library.
 
     Examples:
         >>> try:
@@ -44,7 +45,7 @@ class BagsError(Exception):
     """
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Pickle would call the class with the message, but these classes take other arguments.
+        # By default, unpickling would call the class with the message, but the classes take other arguments.
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
@@ -61,7 +62,7 @@ class CorruptError(BagsError, ValueError):
     Attributes:
         path: The file or folder.
         record: Index of the damaged record; None if the damage concerns the whole file.
-        detail: What was expected and what was found.
+        detail: The expected and the actual content.
 
     Examples:
         >>> from pathlib import Path
@@ -84,14 +85,14 @@ class CorruptError(BagsError, ValueError):
 
 
 class LinkError(CorruptError):
-    """A linked file is missing, or is not as it was when it was linked.
+    """A linked file is missing, or has changed since it was linked.
 
     Attributes:
-        path, record: The links of the field, and the link.
+        path, record: The file with the links of the field, and the index of the link.
         field: Name of the field.
         file: The linked file.
-        expected: What the file was when it was linked.
-        found: What it is now.
+        expected: A description of the file when it was linked.
+        found: A description of the current file.
 
     Examples:
         >>> import os
@@ -118,12 +119,12 @@ class LinkError(CorruptError):
 
 
 class SpecError(BagsError, ValueError):
-    """A spec, a type or the name of a field is not valid.
+    """A spec, a type or the name of a field is invalid.
 
     Attributes:
         field: Name of the field; None if the error concerns the whole spec.
-        expected: What would be valid.
-        got: What was found.
+        expected: A description of valid values.
+        got: The invalid value.
 
     Examples:
         >>> try:
@@ -143,13 +144,13 @@ class SpecError(BagsError, ValueError):
 
     @classmethod
     def of_type(cls, field: str, type: str, reason: ValueError, where: object = None) -> SpecError:
-        """Returns the error for a type whose arguments its format refuses.
+        """Returns the error for a type with invalid arguments.
 
         Args:
             field: Name of the field.
             type: The type.
             reason: The error of the format: 'expected …, got …'.
-            where: The file of the spec.
+            where: The file with the spec.
         """
         expected = str(reason).removeprefix('expected ').replace(', got ', ', not ')
         return cls(field, expected, type, where)
@@ -161,7 +162,7 @@ class SpecError(BagsError, ValueError):
         Args:
             field: Name of the field.
             type: The type.
-            detail: What is missing, and what can be read without it.
+            detail: The missing decoder, and what can be read without it.
             where: The dataset.
         """
         error = cls(field, 'a type that has a decoder', type, where)
@@ -170,12 +171,12 @@ class SpecError(BagsError, ValueError):
 
 
 class EncodeError(BagsError, ValueError):
-    """A value cannot be encoded; the `__cause__` is the error of the encoder.
+    """A value cannot be encoded. The `__cause__` is the error of the encoder.
 
     Attributes:
         field: Name of the field.
-        type: Type of the field; empty if the spec has no such field.
-        item: Index of the item in the datapoint's sequence; None if the error concerns no item.
+        type: Type of the field; empty if the spec does not have the field.
+        item: Index of the item in the datapoint's sequence; None if the error does not concern an item.
 
     Examples:
         >>> with bags.DatasetWriter('numbers', {'n': 'int(1)'}) as writer:
@@ -198,7 +199,7 @@ class EncodeError(BagsError, ValueError):
 
 
 class DecodeError(BagsError, ValueError):
-    """A record cannot be decoded; the `__cause__` is the error of the decoder.
+    """A record cannot be decoded. The `__cause__` is the error of the decoder.
 
     Attributes:
         field: Name of the field.
@@ -225,11 +226,11 @@ class DecodeError(BagsError, ValueError):
 
 
 class SourceError(BagsError, ValueError):
-    """A file cannot be imported, or the files of a datapoint cannot be named when exported.
+    """A file cannot be imported, or the files of a datapoint cannot be named for export.
 
     Attributes:
         name: The file, the tar and its member, or the datapoint.
-        detail: What was expected and what was found.
+        detail: The expected and the actual content.
 
     Examples:
         >>> try:
@@ -250,7 +251,7 @@ class MissingDependencyError(BagsError, ImportError):
 
     Attributes:
         package: Name of the package.
-        extra: The extra of bags that installs it; empty if there is none.
+        extra: The extra of bags that installs it; empty if no extra does.
 
     Examples:
         >>> issubclass(bags.MissingDependencyError, ImportError)
@@ -265,10 +266,10 @@ class MissingDependencyError(BagsError, ImportError):
 
 
 class StackError(BagsError, ValueError):
-    """Values of a batch differ in shape, so that they do not stack to one array.
+    """Values of a batch differ in shape, so they cannot be stacked into one array.
 
     Attributes:
-        shapes: Shape of each value; None for a missing one.
+        shapes: Shape of each value; None for a missing value.
         field: Name of the field; None if unknown.
         datapoints: Index of each value's datapoint; None if unknown.
 
@@ -292,13 +293,13 @@ class StackError(BagsError, ValueError):
         by_shape: dict[tuple[int, ...] | None, list[int]] = {}
         for index, shape in zip(datapoints or range(len(shapes)), shapes, strict=True):
             by_shape.setdefault(shape, []).append(index)
-        what = 'values' if datapoints is None else 'datapoints'
-        found = ' and '.join(
-            f'{"none" if shape is None else shape} at {what} {_first(indices)}'
+        positions = 'values' if datapoints is None else 'datapoints'
+        got = ' and '.join(
+            f'{"none" if shape is None else shape} at {positions} {_first(indices)}'
             for shape, indices in by_shape.items()
         )
         prefix = '' if field is None else f'field {field!r}: '
-        super().__init__(f'{prefix}expected values of one shape, got {found}')
+        super().__init__(f'{prefix}expected values of one shape, got {got}')
 
 
 def _first(indices: list[int], count: int = 8) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bags.collate.columns import CollateField
 from bags.dataset.base import Dataset
-from bags.dataset.selection import Fields
+from bags.dataset.reading.selection import Fields
 from bags.loader.loader import Loader, check_loader
 from bags.loader.rows import MapStyle
 from bags.loader.schedule import Cursor, LastBatch

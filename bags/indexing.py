@@ -1,4 +1,4 @@
-"""Indices given by callers, converted to integers in range; ranges of indices. No I/O."""
+"""Converts indices of callers to integers in range; splits ranges of indices. No I/O."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ import numpy.typing as npt
 
 Int64s = npt.NDArray[np.int64]
 
-_MASK = 'expected integers, got a mask of bools; numpy.flatnonzero makes indices of it'
+MAX_INT64 = (1 << 63) - 1
+
+_GOT_MASK = 'expected integers, got a mask of bools; numpy.flatnonzero converts it to indices'
 
 
 def check_index(index: Any, count: int) -> int:
-    """Returns an index as an int in `range(count)`; negative ones count from the end.
+    """Returns an index as an int in `range(count)`. Negative indices count from the end.
 
     Raises:
         TypeError: The index is not an integer.
-        IndexError: It is out of range.
+        IndexError: The index is out of range.
     """
     try:
         number = operator.index(index)
@@ -36,69 +38,70 @@ def as_integers(values: Iterable[SupportsIndex], name: str) -> list[int]:
     """Returns integers as a list.
 
     Raises:
-        TypeError: One is not an integer, or is a bool; names the argument, `name`.
+        TypeError: A value is not an integer, or is a bool. The message names the argument, `name`.
     """
-    found = list(values)
-    if any(map(_is_bool, found)):
-        raise TypeError(f'{name}: {_MASK}')
+    items = list(values)
+    if any(map(_is_bool, items)):
+        raise TypeError(f'{name}: {_GOT_MASK}')
     try:
-        return list(map(operator.index, found))
+        return list(map(operator.index, items))
     except TypeError as exc:
         raise TypeError(f'{name}: expected integers ({exc})') from None
 
 
 def _is_bool(value: Any) -> bool:
-    # `operator.index` takes bools, also the elements of masks of PyTorch.
+    # `operator.index` accepts bools, including elements of PyTorch masks.
     return type(value) is bool or 'bool' in str(getattr(value, 'dtype', ''))
 
 
 def as_indices(indices: Iterable[SupportsIndex], count: int, name: str = 'indices') -> Int64s:
-    """Returns indices as an int64 array in `range(count)`; negative ones count from the end.
+    """Returns indices as an int64 array in `range(count)`. Negative indices count from the end.
 
     Args:
         indices: The indices.
         count: Number of items.
-        name: The argument, for errors.
+        name: Name of the argument, for errors.
 
     Raises:
-        TypeError: An index is not an integer; a mask of bools is refused too.
-        IndexError: An index is out of range; names the first.
+        TypeError: An index is not an integer. Masks of bools are rejected, too.
+        IndexError: An index is out of range. The message names the first one.
     """
     if isinstance(indices, range):
         if indices and not all(-count <= end < count for end in (indices[0], indices[-1])):
             position = next(position for position, index in enumerate(indices) if not -count <= index < count)
             raise IndexError(f'{name}[{position}] = {indices[position]} out of range [{-count}, {count})')
-        chosen = np.arange(indices.start, indices.stop, indices.step, dtype=np.int64)
+        result = np.arange(indices.start, indices.stop, indices.step, dtype=np.int64)
     elif isinstance(indices, np.ndarray):
         if indices.dtype == bool and indices.ndim == 1 and len(indices):
-            raise TypeError(f'{name}: {_MASK}')
+            raise TypeError(f'{name}: {_GOT_MASK}')
         if indices.ndim != 1 or (indices.dtype.kind not in 'iu' and len(indices)):
             raise TypeError(
                 f'{name}: expected one dimension of integers, '
                 f'got {indices.ndim} dimensions of {indices.dtype}'
             )
         if indices.dtype == np.uint64:
-            _check_range(indices, 0, count, name)  # Before large numbers become negative ones.
-        chosen = indices.astype(np.int64, copy=False)
+            _check_range(indices, 0, count, name)  # Large numbers would become negative below.
+        result = indices.astype(np.int64, copy=False)
     else:
         if isinstance(indices, str | bytes | bytearray | memoryview) or not np.iterable(indices):
             raise TypeError(f'{name}: expected integers, got {type(indices).__name__}')
         if not isinstance(indices, list):
             indices = list(indices)
         if any(map(_is_bool, indices[:2])):
-            raise TypeError(f'{name}: {_MASK}')
+            raise TypeError(f'{name}: {_GOT_MASK}')
         try:
-            # 12 ns an index of a list; numpy's own conversion takes 40.
-            chosen = np.frombuffer(array('q', indices), np.int64)
+            # Takes 12 ns per index of a list; the conversion by NumPy takes 40 ns.
+            result = np.frombuffer(array('q', indices), np.int64)
         except OverflowError:
-            raise IndexError(f'{name}: one of more than 64 bits, out of range [{-count}, {count})') from None
+            detail = f'an index of more than 64 bits is out of range [{-count}, {count})'
+            raise IndexError(f'{name}: {detail}') from None
         except TypeError as exc:
             raise TypeError(f'{name}: expected integers ({exc})') from None
-    # As unsigned integers, negative numbers are larger than any count: one comparison is usually enough.
-    if len(chosen) and int(np.maximum.reduce(chosen.view(np.uint64))) >= count:
-        _check_range(chosen, -count, count, name)
-        chosen = np.where(chosen < 0, chosen + count, chosen)
-    return chosen
+    # As unsigned integers, negative numbers are larger than any count, so one comparison usually suffices.
+    if len(result) and int(np.maximum.reduce(result.view(np.uint64))) >= count:
+        _check_range(result, -count, count, name)
+        result = np.where(result < 0, result + count, result)
+    return result
 
 
 def _check_range(indices: npt.NDArray[Any], start: int, stop: int, name: str) -> None:
@@ -109,13 +112,13 @@ def _check_range(indices: npt.NDArray[Any], start: int, stop: int, name: str) ->
 
 
 def offsets_of(counts: Int64s) -> Int64s:
-    """Returns the starts of consecutive ranges, and the end of the last.
+    """Returns the starts of consecutive ranges, and the end of the last range.
 
     Args:
         counts: Lengths of the ranges, shape (n,).
 
     Returns:
-        int64 (n + 1,), from 0.
+        int64 array of shape (n + 1,), starting with 0.
     """
     offsets = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
@@ -123,14 +126,14 @@ def offsets_of(counts: Int64s) -> Int64s:
 
 
 def chunk_length(count: int, size: int, target: int, most: int, growth: int = 2) -> int:
-    """Returns the length of the next chunk of items, so that it has about `target` bytes.
+    """Returns the length of the next chunk of items, such that it has about `target` bytes.
 
     Args:
-        count: Length of the previous chunk, or of a whole whose mean is that of the chunks.
-        size: Its bytes.
-        target: Bytes that a chunk should have.
-        most: Maximum length.
-        growth: Maximum ratio of the lengths of the next chunk and the previous one.
+        count: Number of items in the previous chunk, or in any set with the same mean size.
+        size: Bytes of these items.
+        target: Desired bytes of a chunk.
+        most: Maximum length of a chunk.
+        growth: Maximum ratio of the length of the next chunk to `count`.
     """
     return max(1, min(most, growth * count, count * target // max(1, size)))
 
@@ -138,15 +141,16 @@ def chunk_length(count: int, size: int, target: int, most: int, growth: int = 2)
 def split_by_bytes(
     start: int, stop: int, part_size: int, bytes_before: Callable[[int], int]
 ) -> Iterator[tuple[int, int, int]]:
-    """Splits a range of indices into parts of about equal bytes, also if records differ in length.
+    """Splits a range of indices into parts of about equal bytes, even if records differ in length.
 
     Args:
         start, stop: The range.
-        part_size: Approximate bytes of a part: the bytes of the range are divided evenly.
-        bytes_before: Returns the bytes before an index, which grow with it; called a few times a part.
+        part_size: Approximate bytes of a part. The bytes of the range are divided evenly.
+        bytes_before: Returns the number of bytes before an index, which increases with the index. Called a
+            few times for each part.
 
     Yields:
-        Start, stop and bytes of each part, none of them empty.
+        Start, stop and bytes of each part. Parts are not empty.
     """
     if start >= stop:
         return
@@ -167,7 +171,7 @@ def split_by_bytes(
 
 
 def needed_stop(key: slice) -> int | None:
-    """Returns the end of the elements that a slice needs if it does not depend on the length; else None."""
+    """Returns the end of the elements that a slice needs, or None if it depends on the length."""
     reverse = (key.step or 1) < 0
     first, last = (key.stop, key.start) if reverse else (key.start, key.stop)
     if last is None or last < 0 or (first or 0) < 0:

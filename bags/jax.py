@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
-from bags.dataset.batch import Ragged, convert
+from bags.dataset.reading.batch import Ragged, convert
 from bags.validation import at_least, import_optional
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from bags.dataset.batch import Ragged, convert
+from bags.dataset.reading.batch import Ragged, convert
 from bags.formats.arrays import is_small_float
 from bags.loader.iterator import LoaderIterator
 from bags.loader.loader import Loader, check_loader

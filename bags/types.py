@@ -3,10 +3,10 @@
 from bags.collate.columns import PackedSequences, Padded
 from bags.collate.masks import Masked
 from bags.dataset.base import WindowsView
-from bags.dataset.difference import Diff
-from bags.dataset.frames import LazyFrames
-from bags.dataset.options import ReadOptions, WriteOptions
-from bags.dataset.selection import Steps, Times
+from bags.dataset.format.options import ReadOptions, WriteOptions
+from bags.dataset.reading.difference import Diff
+from bags.dataset.reading.frames import LazyFrames
+from bags.dataset.reading.selection import Steps, Times
 from bags.interop.formats import Importer
 from bags.interop.source import Source
 from bags.loader.iterator import LoaderIterator
@@ -16,7 +16,7 @@ from bags.maintenance.normalize import Normalize, NormalizeGroups
 from bags.maintenance.recover import Recovery
 from bags.maintenance.verify_bag import Damage, Note
 from bags.media.clips import EncodedClip
-from bags.runs.written import Skipped, Written
+from bags.progress.write_result import Skipped, Written
 
 __all__ = [
     'BagInfo',

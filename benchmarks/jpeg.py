@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from bags.dataset.registry import decoders
+from bags.dataset.format.registry import decoders
 from bags.storage.range_file import BufferFile
 
 DATA = Path(__file__).parents[1] / 'examples/data'

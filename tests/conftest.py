@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import bags
-from bags.dataset import registry
-from bags.dataset.spec import parse_spec
+from bags.dataset.format import registry
+from bags.dataset.format.spec import parse_spec
 from tests.found import Found
 from tests.marks import choose_slow_variants
 from tests.processor_time import ProcessorTime

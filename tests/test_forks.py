@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import bags
-from bags.forks import PACKAGES
+from bags.forks import IMPORT_SAFE_PACKAGES
 from tests.test_layers import MODULES, imports
 
 pytestmark = [
@@ -53,7 +53,7 @@ print(is_done, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 thread.join()
 """
 USES = {
-    'bags.dataset.folder': 'bags.open(path)[0]',
+    'bags.dataset.format.folder': 'bags.open(path)[0]',
     'bags.dataset.sharded_reader': 'bags.open(path)[0]',
     'xxhash': 'bags.open(path).fingerprint',
     'bags.torch': 'import bags.torch',
@@ -62,7 +62,7 @@ USES = {
 }
 
 
-@pytest.mark.slow(all_but='bags.dataset.folder')
+@pytest.mark.slow(all_but='bags.dataset.format.folder')
 @pytest.mark.parametrize('name', USES)
 def test_forks_wait_for_imports(tmp_path, kit, name):
     """Of modules of bags, also inside functions, of their libraries, and inside these."""
@@ -98,7 +98,7 @@ def test_forks_without_threads(tmp_path, kit):
 
 def test_every_package_is_waited_for():
     for path in MODULES:
-        assert {name.partition('.')[0] for name in imports(path)} <= PACKAGES, path
+        assert {name.partition('.')[0] for name in imports(path)} <= IMPORT_SAFE_PACKAGES, path
 
 
 def test_the_locks_of_python_are_known():

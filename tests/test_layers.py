@@ -9,32 +9,38 @@ from pathlib import Path
 import pytest
 
 import bags
-from bags.dataset.late_binding import FUNCTIONS, late
-from bags.dataset.registry import TypeFunctions
+from bags.dataset import above
 
 PACKAGE = Path(bags.__file__).parent
 MODULES = sorted(PACKAGE.rglob('*.py'))
 LAYERS = [
-    {'concurrency', 'errors', 'forks'},
+    {'concurrency', 'errors', 'forks', 'other_names'},
     {'validation', 'indexing'},
     {'workers'},
     {'storage'},
     {'bag', 'formats'},
     {'links'},
     {'dataset'},
-    {'conditions', 'runs', 'views'},
-    {'arrow', 'edits', 'keys', 'linked_fields', 'display', 'media'},
-    {'collate', 'episodes', 'sequences', 'samplers', 'maintenance'},
-    {'authoring', 'interop', 'loader', 'viewer'},
+    {'conditions', 'progress'},
+    {'arrow', 'display', 'keys', 'media'},
+    {'views'},
+    {'collate', 'episodes', 'samplers', 'maintenance'},
+    {'authoring', 'loader', 'viewer'},
+    {'interop'},
     {'torch', 'jax', 'grain', 'beam', 'ray', 'lerobot', 'types'},
     {'cli'},
 ]
 """From the lowest. A module imports its own package and lower layers, also inside functions."""
+ABOVE = 'bags.dataset.above'
+"""The one module that names packages above its own: `dataset` uses their functions."""
+USERS_OF_INTEROP = {'interop', 'cli', 'lerobot', 'types'}
+"""Packages that may import `interop`, besides `bags` itself."""
 PURE = [
-    'bag/options.py', 'bag/sharding.py', 'collate/columns.py', 'collate/masks.py', 'dataset/batch.py',
-    'dataset/refs.py', 'dataset/selection.py', 'dataset/shard_index.py', 'dataset/spec.py', 'errors.py',
+    'bag/options.py', 'bag/sharding.py', 'collate/columns.py', 'collate/masks.py',
+    'dataset/format/file_names.py', 'dataset/format/refs.py', 'dataset/format/shard_index.py', 'dataset/format/spec.py',
+    'dataset/reading/batch.py', 'dataset/reading/selection.py', 'errors.py',
     'indexing.py', 'links/files.py', 'links/rows.py', 'loader/schedule.py', 'media/pictures.py',
-    'media/timeline.py', 'samplers/permutation.py', 'storage/ranges.py', 'validation.py',
+    'media/timeline.py', 'other_names.py', 'samplers/permutation.py', 'storage/ranges.py', 'validation.py',
 ]  # fmt: skip
 OF_USERS = [
     'bags', 'bags.bag', 'bags.beam', 'bags.beam.bagzio', 'bags.beam.sacklio', 'bags.errors', 'bags.grain',
@@ -83,29 +89,79 @@ def layer_of(module):
 def test_imports_point_one_way():
     for path in MODULES:
         own = name_of(path)
-        if own in ('bags', 'bags.__main__'):
+        if own in ('bags', 'bags.__main__', ABOVE):
             continue
         for other in imports(path):
             if other.startswith('bags.') and other.split('.')[1] != own.split('.')[1]:
                 assert layer_of(other) < layer_of(own), f'{own} imports {other}'
 
 
-def test_functions_that_methods_of_datasets_call_are_above():
-    for name, module in FUNCTIONS.items():
-        assert layer_of(f'bags.{module}') > layer_of('bags.dataset')
-        assert callable(late(name)) or isinstance(late(name), TypeFunctions)
+def test_names_above_datasets_are_above():
+    imported = {}
+    for node in ast.walk(tree_of(NAMES[ABOVE])):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith('bags.'):
+            imported.setdefault(node.module, set()).update(alias.name for alias in node.names)
+    assert imported == {module: set(names) for module, names in above.MODULES.items()}
+    for module, names in imported.items():
+        assert layer_of(module) > layer_of('bags.dataset')
+        for name in names:
+            assert getattr(above, name) is getattr(importlib.import_module(module), name)
+    with pytest.raises(AttributeError, match='no_such_name'):
+        _ = above.no_such_name
+
+
+def test_reading_does_not_import_writing():
+    for name, path in NAMES.items():
+        if name.startswith(('bags.dataset.reading', 'bags.dataset.format')):
+            found = {other for other in imports(path) if other.startswith('bags.dataset.writing')}
+            assert not found, f'{name} imports {found}'
+
+
+def test_nothing_below_imports_interop_or_lerobot():
+    for name, path in NAMES.items():
+        package = name.split('.')[1] if '.' in name else ''
+        for other in imports(path):
+            if other.startswith('bags.interop'):
+                assert package in USERS_OF_INTEROP or name == 'bags', f'{name} imports {other}'
+            if other.startswith('bags.lerobot'):
+                assert package in ('lerobot', 'types', 'cli') or name == 'bags', f'{name} imports {other}'
+
+
+def test_folders_within_a_package_import_one_way():
+    """Within each folder, its modules and folders import each other in one direction."""
+    folders = {name.rpartition('.')[0] for name in NAMES} - {'', 'bags'}
+    for folder in sorted(folders):
+        arrows = {}
+        for name, path in NAMES.items():
+            if name.startswith(f'{folder}.'):
+                room = name.removeprefix(f'{folder}.').split('.')[0]
+                for other in imports(path):
+                    if other.startswith(f'{folder}.'):
+                        arrows.setdefault(room, set()).add(other.removeprefix(f'{folder}.').split('.')[0])
+        done = set()
+
+        def visit(room, above, arrows=arrows, done=done, folder=folder):
+            assert room not in above, f'{folder}: circle: {" → ".join([*above, room])}'
+            if room not in done:
+                for other in sorted(arrows.get(room, set()) - {room}):
+                    visit(other, [*above, room])
+                done.add(room)
+
+        for room in sorted(arrows):
+            visit(room, [])
 
 
 def test_no_circles():
     done = set()
 
-    def visit(module, above):
-        assert module not in above, f'circle: {" → ".join([*above, module])}'
+    def visit(module, before):
+        assert module not in before, f'circle: {" → ".join([*before, module])}'
         if module not in done:
             for other in sorted(imports(NAMES[module]) & NAMES.keys()):
-                visit(other, [*above, module])
+                visit(other, [*before, module])
             done.add(module)
 
+    done.add(ABOVE)  # It names packages above for type checkers.
     for module in NAMES.keys() - {'bags'}:
         visit(module, [])
 

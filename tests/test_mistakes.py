@@ -100,9 +100,9 @@ VALUES = {
         {'photo': PIXELS / 255}, 'expected an image of uint8, got ndarray of float64; (255 * value).astype('
     ),
     'channels': ({'photo': np.zeros((3, 8, 8), np.uint8)}, 'np.moveaxis(value, 0, -1) moves the channels'),
-    'digits': ({'number': '1'}, 'expected an integer, got str; int(value) makes one of it'),
+    'digits': ({'number': '1'}, 'expected an integer, got str; int(value) converts it'),
     'nan': ({'number': float('nan')}, 'got float (nan); a missing value is None, in a field whose type'),
-    'Path': ({'text': Path('x')}, 'Path; str(value) makes one of it'),
+    'Path': ({'text': Path('x')}, 'Path; str(value) converts it'),
     'datetime': (
         {'text': dt.datetime(2026, 1, 2)}, 'expected str, got datetime; utf8 holds value.isoformat()'  # noqa: DTZ001
     ),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bags
-from bags.dataset.fingerprint import fingerprint
+from bags.dataset.reading.fingerprint import fingerprint
 from bags.validation import at_least, at_least_or_none, one_of, reject_unknown_options
 
 SPEC = {'id': 'int(8)', 'words': 'utf8[]'}

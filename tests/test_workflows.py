@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import bags
+from tests.cloud import local_only
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / '.github' / 'workflows').glob('*.yml'))
@@ -32,3 +33,19 @@ def test_every_supported_python_is_tested():
 
 def test_the_citation_has_the_version():
     assert f'\nversion: {bags.__version__}\n' in (ROOT / 'CITATION.cff').read_text()
+
+
+def test_every_test_that_is_named_outside_of_the_tests_is_there():
+    for name in ('Makefile', 'SECURITY.md', 'CONTRIBUTING.md', '.github/workflows/test.yml'):
+        text = (ROOT / name).read_text(encoding='utf-8')
+        paths = set(re.findall(r'(?<![\w/.-])(tests/[\w/]+(?:\.py)?)(?!\w|[*/-]|\.\w)', text))
+        assert paths, name
+        for path in paths:
+            assert (ROOT / path).exists(), f'{name}: {path}'
+        for path, function in re.findall(r'(tests/[\w/]+\.py)::(\w+)', text):
+            assert f'def {function}(' in (ROOT / path).read_text(encoding='utf-8'), f'{name}: {path}::{function}'
+
+
+def test_every_test_that_runs_over_object_stores_is_there():
+    for path in {*local_only.FILES, *local_only.PART}:
+        assert (ROOT / path).is_file(), path

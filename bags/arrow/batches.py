@@ -9,23 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from bags.arrow.types import (
-    INTEGERS,
-    arrow_schema,
-    element_type,
-    import_pyarrow,
-    item_type,
-    shape_of,
-    stores_location,
-)
+from bags.arrow.types import arrow_schema, element_type, import_pyarrow, item_type, shape_of, stores_location
 from bags.bag.held_records import HeldRecords
 from bags.dataset.base import Media
-from bags.dataset.batch import Ragged
-from bags.dataset.columns import read_column, read_records, read_values, read_with
-from bags.dataset.field import Field
-from bags.dataset.registry import bind_decoder
-from bags.dataset.selection import Fields, FrameSelection, Selection, select_fields
-from bags.dataset.spec import FieldType
+from bags.dataset.format.registry import INTEGER_WORDS, bind_decoder
+from bags.dataset.format.spec import FieldType
+from bags.dataset.reading.batch import Ragged
+from bags.dataset.reading.columns import read_column, read_records, read_values, read_with
+from bags.dataset.reading.field_reader import Field
+from bags.dataset.reading.selection import Fields, FrameSelection, Selection, select_fields
 from bags.formats.arrays import array_parts
 from bags.indexing import Int64s, chunk_length, offsets_of
 from bags.validation import at_least_or_none, one_of
@@ -33,9 +25,9 @@ from bags.validation import at_least_or_none, one_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BATCH_BYTES = 1 << 24
+RECORD_BATCH_BYTES = 1 << 24
 """Approximate bytes of a record batch."""
-MAX_BATCH = 1 << 16
+MAX_RECORD_BATCH = 1 << 16
 """Maximum number of datapoints in a record batch."""
 GROWTH = 8
 """Maximum ratio of the lengths of a batch and the previous one, from whose size it is estimated."""
@@ -68,7 +60,7 @@ def _batches(
         yield batch
         start += len(indices)
         if batch_size is None:
-            step = chunk_length(len(indices), batch.nbytes, BATCH_BYTES, MAX_BATCH, GROWTH)
+            step = chunk_length(len(indices), batch.nbytes, RECORD_BATCH_BYTES, MAX_RECORD_BATCH, GROWTH)
 
 
 def _read_column(dataset: Any, indices: Int64s, name: str, items: Any, media: Media) -> pa.Array:
@@ -80,7 +72,7 @@ def _read_column(dataset: Any, indices: Int64s, name: str, items: Any, media: Me
         read = _read_locations
     elif found is not None and -1 not in found[1]:
         read = read_column
-    elif field_type.word in ('array', *INTEGERS):
+    elif field_type.word in ('array', *INTEGER_WORDS):
         read = read_values
     column = dataset.read_selection(indices, {name: items}, read)[name]
     try:
@@ -149,7 +141,7 @@ def _items(values: npt.NDArray[Any] | list[Any], field_type: FieldType, media: M
     wanted = item_type(field_type, media)
     if stores_location(field_type, media):
         return pa.array(values, wanted)
-    if found is None and field_type.word not in ('array', *INTEGERS):
+    if found is None and field_type.word not in ('array', *INTEGER_WORDS):
         return pa.array(values, pa.binary()).cast(wanted)  # Checks UTF-8.
     if values and type(values[0]) in (bytes, memoryview):  # From a reader with `raw=True`.
         values = list(map(bind_decoder(field_type.word, field_type.args), values))

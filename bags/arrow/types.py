@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bags.dataset.base import Media
-from bags.dataset.registry import AUDIO_WORDS, IMAGE_WORDS, VIDEO_WORDS, decoders, fixed_dtype
-from bags.dataset.spec import FieldType, type_texts
+from bags.dataset.format.registry import (
+    AUDIO_WORDS,
+    IMAGE_WORDS,
+    INTEGER_WORDS,
+    VIDEO_WORDS,
+    decoders,
+    fixed_dtype,
+)
+from bags.dataset.format.spec import FieldType, type_texts
 from bags.formats.arrays import array_text, array_type, is_small_float, type_text
 from bags.formats.scalars import int_size
 from bags.validation import import_optional
@@ -20,9 +27,8 @@ if TYPE_CHECKING:
 
 METADATA_KEY = b'bags'
 """Key in the schema metadata. Its value is JSON with the types (`spec`) and `metadata` of the dataset."""
-MEDIA = (*IMAGE_WORDS, *VIDEO_WORDS, *AUDIO_WORDS)
-INTEGERS = ('int', 'uint', 'i64', 'u64')
-FLOATS = {'halffloat': 'float16', 'float': 'float32', 'double': 'float64'}
+MEDIA_TYPES = (*IMAGE_WORDS, *VIDEO_WORDS, *AUDIO_WORDS)
+NUMPY_NAMES_OF_FLOATS = {'halffloat': 'float16', 'float': 'float32', 'double': 'float64'}
 """NumPy's names of Arrow's float types; integers and bools have the same names in both."""
 TIME_UNITS = ('s', 'ms', 'us', 'ns')
 
@@ -38,7 +44,7 @@ def stores_location(field_type: FieldType, media: Media) -> bool:
     """Returns whether Arrow data has the locations of a field's records instead of their bytes."""
     if media is None:
         return bool(getattr(decoders.get(field_type.word), 'lazy', False))
-    return media == 'location' and field_type.word in MEDIA
+    return media == 'location' and field_type.word in MEDIA_TYPES
 
 
 def shape_of(field_type: FieldType) -> tuple[np.dtype[Any], Shape] | None:
@@ -82,7 +88,7 @@ def item_type(field_type: FieldType, media: Media) -> pa.DataType:
         return nested
     if field_type.word == 'array':
         return pa.struct({'dtype': pa.string(), 'shape': pa.list_(pa.int64()), 'data': pa.binary()})
-    if field_type.word in INTEGERS:
+    if field_type.word in INTEGER_WORDS:
         size = int_size(*field_type.args)
         return pa.string() if size > 8 else pa.int64() if field_type.word == 'int' else pa.uint64()
     return pa.string() if field_type.word in ('utf8', 'json') else pa.binary()
@@ -113,7 +119,7 @@ def dtype_of(type: pa.DataType) -> str | None:
     if getattr(type, 'extension_name', '') == 'arrow.bool8':
         return 'bool'
     if pa.types.is_boolean(type) or pa.types.is_integer(type) or pa.types.is_floating(type):
-        return FLOATS.get(str(type), str(type))
+        return NUMPY_NAMES_OF_FLOATS.get(str(type), str(type))
     if pa.types.is_timestamp(type):
         return f'datetime64[{type.unit}]'
     if pa.types.is_duration(type) or pa.types.is_time(type):

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from bags.bag.temporary_files import remove_tree
-from bags.dataset.encoder import bind_encoders
-from bags.dataset.field_writer import field_compressions
-from bags.dataset.listing import shard_numbers
-from bags.dataset.mark import MARK, TEXT
-from bags.dataset.metadata import dump_metadata
-from bags.dataset.options import WriteOptions, WriterSettings
-from bags.dataset.spec import check_names, parse_spec
+from bags.dataset.format.journal import DATASET_JOURNAL_TEXT, JOURNAL
+from bags.dataset.format.listing import shard_numbers
+from bags.dataset.format.metadata import dump_metadata
+from bags.dataset.format.options import WriteOptions, WriterSettings
+from bags.dataset.format.spec import check_names, parse_spec
+from bags.dataset.writing.encoder import bind_encoders
+from bags.dataset.writing.field_writer import field_compressions
 from bags.storage import Store
 from bags.validation import merge
 
@@ -88,17 +88,17 @@ def commit(store: Store, unfinished: str, moves: Iterable[tuple[str, str]]) -> N
         FileExistsError: A path exists, and is not from an earlier attempt.
     """
     folder = os.path.dirname(unfinished)
-    mark = store.join(folder, MARK)
+    journal = store.join(folder, JOURNAL)
     pairs = list(moves)
     is_dataset = any(_names(store, path) is not None for path, _ in pairs)
     if is_dataset:
-        store.replace(mark, TEXT)
+        store.replace(journal, DATASET_JOURNAL_TEXT)
     for path, target in pairs:
         _move(store, path, target)
     store.sync_folder(folder)
     remove_tree(store, unfinished)
-    if is_dataset or store.exists(mark):  # Perhaps of an earlier attempt.
-        store.remove(mark)
+    if is_dataset or store.exists(journal):  # Perhaps of an earlier attempt.
+        store.remove(journal)
         store.sync_folder(folder)
 
 

@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 
 from bags.bag.checksums import digest_function
-from bags.dataset import registry
 from bags.dataset.base import Dataset
-from bags.dataset.batch import Column
-from bags.dataset.columns import read_column
-from bags.dataset.encoder import Encoder, collect
-from bags.dataset.field import Field
-from bags.dataset.field_writer import Run
-from bags.dataset.refs import MISSING
-from bags.dataset.spec import FieldType, Spec
-from bags.formats.signatures import FORMATS
+from bags.dataset.format import registry
+from bags.dataset.format.refs import MISSING
+from bags.dataset.format.spec import FieldType, Spec
+from bags.dataset.reading.batch import Column
+from bags.dataset.reading.columns import read_column
+from bags.dataset.reading.field_reader import Field
+from bags.dataset.writing.encoder import Encoder, collect
+from bags.dataset.writing.field_writer import Run
+from bags.formats.signatures import FORMAT_OF_TYPE
 from bags.indexing import Int64s
 
-MEDIA = {*FORMATS, 'image'}
+ENCODED_TYPES = {*FORMAT_OF_TYPE, 'image'}
 """Types whose values encoding changes. `video` and `audio` store files as they are."""
 
 
@@ -109,7 +109,7 @@ class LazyBatch(Mapping[str, Column]):
 
             self._columns |= self._dataset.read_selection(self._indices, {name: True}, read)
             # Other decoders may return what is not in the record, such as smaller images.
-            if self._dataset.types[name].word in MEDIA and are_built_in and all(are_built_in):
+            if self._dataset.types[name].word in ENCODED_TYPES and are_built_in and all(are_built_in):
                 self._media[name] = [(value, _digest(value)) for value in self._columns[name]]
         return self._columns[name]
 

@@ -16,32 +16,31 @@ from bags.authoring.copy_records import ChunkReader
 from bags.bag.held_records import HeldRecords
 from bags.bag.limits import ENTRY
 from bags.concurrency import map_concurrently
-from bags.dataset.address import Address, Source
 from bags.dataset.base import Dataset, check_dataset
-from bags.dataset.encoder import Encoder
-from bags.dataset.field_writer import Compressed, field_compressions
-from bags.dataset.fingerprint import fingerprint, source_fingerprints
-from bags.dataset.metadata import keep_packages, metadata_to_store
+from bags.dataset.format.metadata import keep_packages, metadata_to_store
+from bags.dataset.format.options import Compression, WriteOptions, WriterSettings
+from bags.dataset.format.refs import RefsFormat
+from bags.dataset.format.spec import Spec, parse_spec, reordered, type_texts
 from bags.dataset.open import open as open_dataset
-from bags.dataset.options import Compression, WriteOptions, WriterSettings
-from bags.dataset.refs import RefsFormat
-from bags.dataset.selection import Fields, select_whole
-from bags.dataset.sharded_writer import ShardedDatasetWriter
-from bags.dataset.spec import Spec, parse_spec, reordered, type_texts
+from bags.dataset.reading.fingerprint import fingerprint, source_fingerprints
+from bags.dataset.reading.row_groups import Address, Source
+from bags.dataset.reading.selection import Fields, select_whole
+from bags.dataset.writing.encoder import Encoder
+from bags.dataset.writing.field_writer import Compressed, field_compressions
+from bags.dataset.writing.sharded_writer import ShardedDatasetWriter
 from bags.errors import CorruptError, DecodeError
 from bags.links.existing import ExistingRecords, LinkRun
 from bags.links.files import LinkedFile
+from bags.links.link import MIN_LINKED_BYTES
 from bags.links.records import LinkedRecords
-from bags.runs.progress import progress as show_progress
-from bags.runs.progress_log import ProgressLog, resumed
-from bags.runs.source_options import advise_source_options
-from bags.runs.written import Skipped, Written
+from bags.progress.progress import progress as show_progress
+from bags.progress.progress_log import ProgressLog, resumed
+from bags.progress.source_options import advise_source_options
+from bags.progress.write_result import Skipped, Written
 from bags.storage.urls import plain_path
 from bags.validation import at_least, merge, one_of, worker_count
 from bags.workers.pool import WorkerPool
 
-MIN_LINKED_BYTES = 256
-"""Mean bytes of records above which `link=True` links a field."""
 MAX_RESOLVED = 1 << 20
 """Datapoints whose folders are looked up at a time."""
 

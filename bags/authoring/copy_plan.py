@@ -10,17 +10,17 @@ import numpy as np
 
 from bags.bag.limits import ENTRY
 from bags.bag.records import FileRanges, StoredRecords
-from bags.dataset.address import RecordRanges, Source
 from bags.dataset.base import Dataset
-from bags.dataset.batch import concat_ranges
-from bags.dataset.refs import MISSING, is_missing
-from bags.dataset.spec import FieldType, Spec
+from bags.dataset.format.refs import MISSING, is_missing
+from bags.dataset.format.spec import FieldType, Spec
+from bags.dataset.reading.batch import concat_ranges
+from bags.dataset.reading.row_groups import RecordRanges, Source
 from bags.errors import CorruptError, DecodeError, SpecError
 from bags.indexing import Int64s, chunk_length, offsets_of
 from bags.links.existing import ExistingRecords, LinkRun, join_links
 from bags.links.rows import ROW_BYTES
 
-MAX_CHUNK_BYTES = 1 << 25
+MAX_COPIED_CHUNK_BYTES = 1 << 25
 MAX_CHUNK_DATAPOINTS = 1 << 16
 MAX_CHUNK_RECORDS = 1 << 22  # Maximum number of records of a field in a chunk.
 FIRST_CHUNK_DATAPOINTS = 1 << 10
@@ -254,7 +254,7 @@ class Planner:
             length += count
             records += chunk.records
             position += count
-            count = chunk_length(count, chunk.size, MAX_CHUNK_BYTES, MAX_CHUNK_DATAPOINTS)
+            count = chunk_length(count, chunk.size, MAX_COPIED_CHUNK_BYTES, MAX_CHUNK_DATAPOINTS)
 
     def _chunk(self, start: int, stop: int, last: Mapping[str, LastCopied], begins_shard: bool) -> Chunk:
         indices = np.arange(start, stop)
@@ -289,7 +289,7 @@ class Planner:
     def _fitting(self, chunk: Chunk, size: int, length: int, records: int) -> int:
         """Returns the number of a chunk's datapoints to copy: fewer if it is large, or fills the shard."""
         count = chunk.stop - chunk.start
-        if count > 1 and chunk.size > 2 * MAX_CHUNK_BYTES:
-            return chunk_length(count, chunk.size, MAX_CHUNK_BYTES, count)
+        if count > 1 and chunk.size > 2 * MAX_COPIED_CHUNK_BYTES:
+            return chunk_length(count, chunk.size, MAX_COPIED_CHUNK_BYTES, count)
         fills = self.is_full(size + int(chunk.size * self.scale), length, records + chunk.records)
         return count // 2 if count > 1 and (fills or chunk.records > MAX_CHUNK_RECORDS) else count

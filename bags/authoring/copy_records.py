@@ -15,9 +15,9 @@ from bags.bag.records import FileRanges, StoredRecords
 from bags.bag.zstd import Zstd
 from bags.concurrency import FifoCache, max_open_bags
 from bags.dataset.base import Dataset
-from bags.dataset.batch import concat_ranges
-from bags.dataset.field_writer import Compressed, Run
-from bags.dataset.spec import Spec
+from bags.dataset.format.spec import Spec
+from bags.dataset.reading.batch import concat_ranges
+from bags.dataset.writing.field_writer import Compressed, Run
 from bags.errors import CorruptError
 from bags.indexing import Int64s, offsets_of
 from bags.links.existing import LinkRun

@@ -11,18 +11,18 @@ from typing import Any, Unpack
 import numpy as np
 
 from bags.dataset.base import Dataset
-from bags.dataset.field_writer import Run
+from bags.dataset.format.options import WriteOptions, WriterSettings
 from bags.dataset.open import open as open_dataset
-from bags.dataset.options import WriteOptions, WriterSettings
-from bags.dataset.sharded_writer import ShardedDatasetWriter
+from bags.dataset.writing.field_writer import Run
+from bags.dataset.writing.sharded_writer import ShardedDatasetWriter
 from bags.errors import SpecError
 from bags.formats.arrays import array_text, is_small_float, type_text
-from bags.runs.progress import progress as show_progress
-from bags.runs.progress_log import ProgressLog
-from bags.runs.written import Written
+from bags.progress.progress import progress as show_progress
+from bags.progress.progress_log import ProgressLog
+from bags.progress.write_result import Written
 from bags.validation import merge
 
-BLOCK_BYTES = 1 << 23  # Bytes that are written at a time.
+WRITTEN_BLOCK_BYTES = 1 << 23  # Bytes that are written at a time.
 
 
 def from_numpy(
@@ -68,7 +68,7 @@ def from_numpy(
     length = next(iter(lengths.values()), 0)
     spec = {name: _type_of(name, array) for name, array in fields.items()}
     row_size = sum(_row_size(array) for array in fields.values())
-    block = max(1, min(BLOCK_BYTES, settings.shard_size or BLOCK_BYTES) // max(1, row_size))
+    block = max(1, min(WRITTEN_BLOCK_BYTES, settings.shard_size or WRITTEN_BLOCK_BYTES) // max(1, row_size))
     with (
         ShardedDatasetWriter(path, spec, **options) as writer,
         show_progress('writing', length - len(writer), 'datapoints', show=progress) as advance,

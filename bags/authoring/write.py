@@ -10,24 +10,24 @@ from typing import Any, Unpack
 
 from bags.authoring.tasks import MAX_INPUTS, Inputs, Task, fingerprint_of_inputs
 from bags.dataset.base import Dataset
-from bags.dataset.encoder import Encoder, collect
-from bags.dataset.fingerprint import source_fingerprints
-from bags.dataset.options import WriteOptions, WriterSettings
-from bags.dataset.sharded_writer import ShardedDatasetWriter
-from bags.dataset.spec import parse_spec
-from bags.runs.progress import Advance
-from bags.runs.progress import progress as show_progress
-from bags.runs.progress_log import ProgressLog
-from bags.runs.written import Written
+from bags.dataset.format.options import WriteOptions, WriterSettings
+from bags.dataset.format.spec import parse_spec
+from bags.dataset.reading.fingerprint import source_fingerprints
+from bags.dataset.writing.encoder import Encoder, collect
+from bags.dataset.writing.sharded_writer import ShardedDatasetWriter
+from bags.progress.progress import Advance
+from bags.progress.progress import progress as show_progress
+from bags.progress.progress_log import ProgressLog
+from bags.progress.write_result import Written
 from bags.validation import merge, worker_count
 from bags.workers.outcome import Outcome, Partial
 from bags.workers.pool import WorkerPool
 from bags.workers.processes import check_main, check_sendable
 
-MAX_HELD_BYTES = 1 << 28
+MAX_HELD_RECORD_BYTES = 1 << 28
 """Maximum bytes of finished records that wait for earlier ones."""
 MAX_TASKS_AHEAD = 256
-TABLES = ('pandas', 'polars', 'pyarrow')
+TABLE_PACKAGES = ('pandas', 'polars', 'pyarrow')
 """Packages whose tables are iterated by column."""
 
 
@@ -122,7 +122,7 @@ def write(
                 f'write: expected a dataset or an iterable of inputs, got {type(source).__name__}'
             )
         indexed = source
-    is_table = hasattr(source, 'columns') and type(source).__module__.partition('.')[0] in TABLES
+    is_table = hasattr(source, 'columns') and type(source).__module__.partition('.')[0] in TABLE_PACKAGES
     if transform is None and (is_table or isinstance(source, Mapping)):
         detail = 'bags.from_numpy writes arrays by name, and tables of numbers'
         raise TypeError(f'write: expected datapoints, got a {type(source).__name__} of columns; {detail}')
@@ -167,7 +167,7 @@ def write(
         pool = stack.enter_context(
             WorkerPool(work, workers, processes=bool(processes), name='bags-write', size_of=_size_of)
         )
-        outcomes = pool.run(inputs, ahead=MAX_TASKS_AHEAD, max_held_bytes=MAX_HELD_BYTES)
+        outcomes = pool.run(inputs, ahead=MAX_TASKS_AHEAD, max_held_bytes=MAX_HELD_RECORD_BYTES)
         _write_all(outcomes, inputs, writer, advance)
     return Written(len(writer), writer.shards, writer.size, writer.spec)
 

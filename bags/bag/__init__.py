@@ -1,10 +1,10 @@
-"""Bags: files of byte records with fast access by index. Drop-in for bagz and Säckli.
+"""Bags: files of byte records with fast access by index. A drop-in replacement for bagz and Säckli.
 
     with bags.bag.Writer('data.bagz') as writer:
         writer.write(b'record')
     bags.bag.Reader('data.bagz')[0]
 
-A bag is one file, or several as one sequence; `bags.open` opens datasets.
+A bag is one file, or several files that form one sequence. `bags.open` opens datasets.
 """
 
 from bags.bag.index import Index, MultiIndex

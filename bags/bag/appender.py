@@ -1,8 +1,8 @@
-"""The end of a bag that is being written: appends records and limits, and closes the bag.
+"""`BagAppender`: appends records and limits to a bag that is being written, and closes the bag.
 
-Records are written before their limits, so that at any moment every limit in the file has its record. `close`
-copies the limits to the end of the records, syncs the bag, and removes `limits.NAME`. On object stores the
-whole bag appears at `close`, in place of the one that it replaces or appends to.
+Records are written before their limits, so that at any time each limit in the file has its record. `close`
+copies the limits to the end of the records, syncs the bag, and removes `limits.NAME`. On object stores, the
+whole bag becomes visible at `close`, and replaces an existing bag.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ Chunk = tuple[list[Any] | BinaryIO, int]
 
 
 class BagAppender(UnclosedBag):
-    """Appends stored records (frames, if the bag is compressed) to the files of a bag, then their limits."""
+    """Appends stored records (frames if the bag is compressed), then their limits, to the files of a bag."""
 
     def append(
         self, chunks: Iterable[Chunk], sizes: Any, pending: list[Any], digests: list[int] | None = None
     ) -> None:
         """Writes stored records and their limits.
 
-        After an error, records whose limits were written stay, because readers may have seen them.
+        After an error, records whose limits were written are kept, because readers may have seen them.
 
         Args:
             chunks: The bytes of the records.
-            sizes: Bytes of each record; None for one record of all bytes.
-            pending: The buffer of these records. They are removed from it when they count as written.
-            digests: The checksums to write, if they are not those of the records.
+            sizes: Bytes of each record; None for one record with all bytes.
+            pending: The buffer with these records. They are removed from it once they count as written.
+            digests: The checksums to write; None to compute them from the records.
         """
         if self.journal is not None and self.journal.must_sync:
             self.journal.sync()
@@ -50,8 +50,8 @@ class BagAppender(UnclosedBag):
         try:
             pieces = self._write_pieces(chunks)
             if self.sums is not None:
-                found = digests_of(pieces, None if sizes is None else sizes.tolist())
-                sums = table_of(found if digests is None else digests)
+                computed = digests_of(pieces, None if sizes is None else sizes.tolist())
+                sums = table_of(computed if digests is None else digests)
                 self.sums.write([sums])
             else:
                 for _ in pieces:
@@ -65,7 +65,7 @@ class BagAppender(UnclosedBag):
             if self.journal is not None:
                 self.journal.save(self, count, end, limits, sums)
             self.limits.write([limits])
-            # One statement, which Ctrl-C cannot interrupt.
+            # A single statement, so that Ctrl-C cannot interrupt it.
             self.count, self.end, pending[:] = count, end, ()
         except BaseException:
             table = table[: self.limits.stored() // ENTRY - self.count]
@@ -77,7 +77,7 @@ class BagAppender(UnclosedBag):
             raise
 
     def _write_pieces(self, chunks: Iterable[Chunk]) -> Iterator[Any]:
-        """Writes chunks; yields each piece after it is written, unless no digest needs it."""
+        """Writes chunks. Yields each piece after it is written, if checksums need it."""
         for source, size in chunks:
             self.write_sentinel(self.data.size + size)
             if isinstance(source, list):
@@ -96,20 +96,20 @@ class BagAppender(UnclosedBag):
                     yield from buffers
 
     def _roll_back(self) -> None:
-        """Drops the bytes of a failed write. The sentinel stays."""
+        """Drops the bytes of a failed write, except the sentinel."""
         self.data.size = self.end
         self.limits.size = self.count * ENTRY
         if self.sums is not None:
             self.sums.size = ENTRY * (self.count + 1)
         if self.data.size != self.end:
-            # The bytes are already uploaded to an object store. They become a record that nothing refers to.
+            # The bytes were already uploaded to an object store. They become a record without references.
             self.limits.write([np.array([self.data.size], '<i8').tobytes()])
             self.count, self.end = self.count + 1, self.data.size
             if self.sums is not None:
                 self.sums.write([bytes(ENTRY)])
 
     def sync(self, limits: bool = True) -> None:
-        """Writes the records that were appended to the disk, and their limits unless `limits` is False."""
+        """Syncs the appended records to disk, and, unless `limits` is False, their limits."""
         if self.data.closed:
             return
         if self.sums is not None:
@@ -119,22 +119,22 @@ class BagAppender(UnclosedBag):
             self.limits.sync()
 
     def sync_flush(self) -> None:
-        """Writes what was flushed to the disk."""
+        """Syncs the flushed records to disk."""
         if self.journal is None:
             self.sync()
         else:
             self.journal.sync_flush()
 
     def finish(self) -> None:
-        """Appends the limits and syncs the bag. Until `close`, it still counts as open.
+        """Appends the limits and syncs the bag. Until `close`, the bag counts as unclosed.
 
-        Can be called again on error.
+        May be called again after an error.
         """
-        if self.data.closed:  # By an earlier call.
+        if self.data.closed:  # An earlier call has finished the bag.
             return
         self.data.size = self.end
         if self.data.size != self.end:
-            raise OSError(errno.EIO, 'cannot be closed: its limits were uploaded in part', self.written)
+            raise OSError(errno.EIO, 'cannot be closed: its limits were partly uploaded', self.written)
         try:
             if not self.separate:
                 self._append_limits()
@@ -148,7 +148,7 @@ class BagAppender(UnclosedBag):
             raise
 
     def close(self) -> None:
-        """Finishes the bag, and moves its files into place. Can be called again on error."""
+        """Finishes the bag, and moves its files into place. May be called again after an error."""
         self.finish()
         if self.separate:
             self.limits.close()
@@ -157,7 +157,7 @@ class BagAppender(UnclosedBag):
         if not self.separate:
             self.limits.discard()
         if self.is_alone and self.journal is not None:
-            self.sync_folder()  # Without the journal, the bag has to be closed.
+            self.sync_folder()  # The bag must be closed on disk before the journal is removed.
             self.journal.remove()
         self.sync_folder()
         self.release_lock()
@@ -166,7 +166,7 @@ class BagAppender(UnclosedBag):
         starts, size = self.placement is LimitsPlacement.STARTS, self.count * ENTRY
         if not starts and not size:
             return
-        # The last limit is written last, and its last byte replaces the sentinel: the file never gets
+        # The last limit is written last, and its last byte replaces the sentinel. The file never becomes
         # shorter, as readers may have mapped it.
         self.write_sentinel(self.end + starts * ENTRY + size - 1)
         if starts:
@@ -178,15 +178,15 @@ class BagAppender(UnclosedBag):
             self.data.write([self.limits.read(last, size)])
 
     def _move_into_place(self) -> None:
-        """Moves the files of a bag that replaces another one to their paths."""
+        """Moves the files of a bag that replaces another bag to their final paths."""
         store, limits = self.store, limits_name(self.path)
         if self.written == self.path or store.is_remote:
             return
         sums = checksums_name(self.path)
         has_sums = self.count > 0 and (self.sums is not None or store.exists(sums))
         if self.separate or store.exists(limits) or has_sums:
-            # From here on, `remove_leftovers` completes the replacement. Between the renames the records have
-            # no limits and no checksums rather than those of the other bag.
+            # From here on, `remove_leftovers` completes the replacement. Between the renames, the records
+            # have no limits and checksums, rather than the wrong ones of the other bag.
             if not self.separate:
                 self.limits.sync()
             swap = swap_name(self.written)
@@ -206,7 +206,7 @@ class BagAppender(UnclosedBag):
         self.sync_folder()
 
     def discard(self) -> None:
-        """Removes the files that were written."""
+        """Stops writing, and removes the written files."""
         self.data.discard()
         self.limits.discard()
         if self.sums is not None:

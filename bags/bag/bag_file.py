@@ -1,4 +1,4 @@
-"""One open bag: the ranges of its records, by its limits, and fast reads of files that are mapped."""
+"""`BagFile`: one open bag. Locates records by its limits; reads memory-mapped files fast."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from bags.storage.mmap_file import gather, share
 
 
 class BagFile(StoredRecords):
-    """A bag of `count` records, as it was when it was opened.
+    """A bag of `count` records, as of the time when it was opened.
 
     Args:
         path: The bag.
-        file: Its records.
-        limits: The file of the table of ends; `file` itself if the limits are after the records.
-        offset: Where the table begins in `limits`.
+        file: The file with the records.
+        limits: The file with the table of ends; `file` itself if the limits follow the records.
+        offset: Offset of the table in `limits`.
         count: Number of records.
-        end: Number of bytes that the records can take.
+        end: Maximum end of the records, in bytes.
         codec: Decompresses records; None if they are not compressed.
         memory: Whether to read the whole table now and keep it in memory.
-        checksums: The checksums to compare records with, if any: at every read, or once for each block of
-            records of one length that are read from the map.
+        checksums: The checksums with which records are compared, if any: at every read, or once for each
+            block if mapped records have equal lengths.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class BagFile(StoredRecords):
         self.end = end
         self.codec = codec
         self.ends: Int64s | BlockTable
-        if memory or (limits.is_remote and offset >= limits.cached_from):  # Read together with the size.
+        if memory or (limits.is_remote and offset >= limits.cached_from):  # Fetched on open.
             self.ends = np.frombuffer(bytes(limits.read(offset, offset + count * ENTRY)), '<i8')
         elif limits.buffer is not None:
             self.ends = np.frombuffer(limits.buffer, '<i8', count, offset)
@@ -66,7 +66,7 @@ class BagFile(StoredRecords):
             self.ends = BlockTable(limits, offset, count)
         if limits.path != path and isinstance(self.ends, np.ndarray) and count:
             # A bag that is being written can lose the bytes after its last known record. Reading them
-            # through a map would then end the process.
+            # through a memory map would then crash the process.
             last = int(self.ends[count - 1])
             self.end = last if 0 <= last <= end else end
         self.checksums = checksums
@@ -78,9 +78,9 @@ class BagFile(StoredRecords):
             self.length = length if last == length * count <= end else 0
         self.in_place = self.view is not None and codec is None and sys.byteorder == 'little' and count > 0
         self.check_rows: Callable[[npt.NDArray[np.uint8]], bool] | None = None
-        """Returns whether rows of `length` bytes, shape (n, length), can be used; None if all can be.
+        """Returns whether rows of `length` bytes, shape (n, length), are valid; None if all rows are.
 
-        `verified` calls it, beside checking their limits."""
+        `verified` calls it in addition to checking the limits of the rows."""
 
     @property
     def own_bags(self) -> tuple[BagFile, ...]:
@@ -100,7 +100,7 @@ class BagFile(StoredRecords):
     def bytes_before(self, index: int) -> int:
         return int(self.locate(np.array([index]))[0].starts[0]) + index * ENTRY
 
-    # Where records are.
+    # Locating records.
 
     def locate(self, indices: Int64s | range) -> list[FileRanges]:
         try:
@@ -110,7 +110,7 @@ class BagFile(StoredRecords):
                 if len(indices) > 1 and not self.limits.is_remote:  # Announces pages to the kernel.
                     offsets = self.offset + indices * ENTRY
                     self.limits.expect(np.maximum(offsets - ENTRY, 0), offsets + ENTRY)
-                # Not `take`, which copies an unaligned table first. Limits are mostly unaligned.
+                # `take` would first copy an unaligned table, and most limits are unaligned.
                 stops = self.ends[indices]
                 starts = self.ends[indices - 1]  # For index 0 this reads the last end.
                 starts[indices == 0] = 0
@@ -124,7 +124,7 @@ class BagFile(StoredRecords):
         return [FileRanges(self.file, self.codec, self.view, starts, stops)]
 
     def stated(self, start: int, stop: int) -> tuple[Int64s, Int64s]:
-        """Returns starts and stops of consecutive records as the limits state them, valid or not."""
+        """Returns starts and stops of consecutive records from the limits, without validation."""
         stops = np.asarray(self.ends[start:stop])
         starts = np.empty_like(stops)
         starts[1:] = stops[:-1]
@@ -140,13 +140,13 @@ class BagFile(StoredRecords):
         ]
 
     def check_count(self, length: int, last: int) -> None:
-        # The last limits are cut off, which would change the last records.
+        # The last limits are truncated, which would change the last records.
         has_length = self.codec is None and length not in (0, self.length) and self.limits.path == self.path
         if has_length and self.count and self.end != self.count * length:
             detail = f'{self.count} records of {length} bytes, but they take {self.end} bytes'
             raise CorruptError(self.path, None, detail)
-        # A last limit that is too large by the size of a few limits: the table then seems to begin later and
-        # to have fewer records, all of them wrong, and the number before the table could be a limit.
+        # The last limit is too large by the size of a few limits. The table then seems to begin later and to
+        # have fewer records, all of them wrong, and the number before the table could be a limit.
         if last >= self.count > 0 and self.limits is self.file and self.offset >= ENTRY:
             before = int.from_bytes(self.limits.read(self.offset - ENTRY, self.offset), 'little')
             if before <= int(self.ends[0:1][0]):
@@ -165,7 +165,7 @@ class BagFile(StoredRecords):
 
     @cached_attribute
     def ends_view(self) -> memoryview:
-        """The mapped ends as unsigned integers. Indexing is faster than that of an array."""
+        """The mapped ends as unsigned integers. Indexing a memoryview is faster than indexing an array."""
         table = self.limits.buffer
         assert table is not None
         return memoryview(table)[self.offset : self.offset + self.count * ENTRY].cast('Q')
@@ -183,13 +183,13 @@ class BagFile(StoredRecords):
         return bag._make_slicer(bag.view, bag.record_view) if bag.in_place else bag.get
 
     def _make_slicer(self, buffer: Any, record: Callable[[int], Any]) -> Callable[[int], Any]:
-        """Returns the function from an index to a record of a mapped bag.
+        """Returns a function that returns the record at an index of a memory-mapped bag.
 
-        A closure, because a record of 100 bytes takes 0.2 us, and each attribute or call would add to it.
+        It is a closure for speed: a record of 100 bytes takes 0.2 us, and each attribute or call adds to it.
 
         Args:
-            buffer: The file, whose slices are the records or their frames.
-            record: Handles unusual cases and errors.
+            buffer: The file. Its slices are the records or their frames.
+            record: Handles the other cases, and errors.
         """
         ends, count, end, sums = self.ends_view, self.count, self.end, self.checksums
         decode: Any = None if self.codec is None else self.codec.decode
@@ -228,7 +228,7 @@ class BagFile(StoredRecords):
 
     @cached_attribute
     def verified(self) -> VerifiedBlocks:
-        """The blocks of rows of `length` bytes, whose checksums are right and that pass `check_rows`."""
+        """The verified blocks: rows of `length` bytes that match their checksums and pass `check_rows`."""
         ends, count, length, buffer = self.ends, self.count, self.length, self.buffer
         checksums, check_rows = self.checksums, self.check_rows
 
@@ -244,18 +244,18 @@ class BagFile(StoredRecords):
         return VerifiedBlocks(count, are_rows)
 
     def fixed(self, indices: Int64s, length: int) -> npt.NDArray[np.uint8] | None:
-        chosen = as_slice(indices)
+        selection = as_slice(indices)
         in_blocks = self.length == length > 0 < len(indices)
-        if in_blocks and self.verified.all_verified(chosen):
+        if in_blocks and self.verified.all_verified(selection):
             table = np.ndarray((self.count, length), np.uint8, self.buffer)
-            if isinstance(chosen, slice):
-                self.file.expect(np.array([chosen.start * length]), np.array([chosen.stop * length]))
-                return table[chosen].copy()
+            if isinstance(selection, slice):
+                self.file.expect(np.array([selection.start * length]), np.array([selection.stop * length]))
+                return table[selection].copy()
             starts = indices * length
             self.file.expect(starts, starts + length)
             rows = np.empty((len(indices), length), np.uint8)
-            # Unlike `table[chosen]`, `take` releases the GIL. Mode 'raise' would make a second copy.
-            table.take(chosen, 0, rows, 'clip')
+            # Unlike `table[selection]`, `take` releases the GIL. Mode 'raise' would make a second copy.
+            table.take(selection, 0, rows, 'clip')
             return rows
         if self.view is None or self.codec is not None or not (length and len(indices)):
             return super().fixed(indices, length)

@@ -1,8 +1,9 @@
 """Checksums of records, in a file beside the bag: `NAME.xxh3`.
 
-The file is a table of little-endian u64. The first is the XXH3-64 of the bag's *companion*: the spec.json
-of refs, the dictionary of a compressed field, or no bytes. The others are those of the records as stored. The
-file is written before the limits of the records, and stays beside a closed bag. Other readers ignore it.
+The file is a table of little-endian u64. The first entry is the XXH3-64 of the bag's *companion*: the
+spec.json of refs, the dictionary of a compressed field, or no bytes. The following entries are the XXH3-64 of
+the records as stored. The file is written before the limits of the records, and stays beside a closed bag.
+Other readers ignore it.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ SUFFIX = '.xxh3'
 
 
 def checksums_name(path: str) -> str:
-    """Returns the path of the checksums of a bag."""
+    """Returns the path of the checksum file of a bag."""
     return path + SUFFIX
 
 
 def digest_function() -> Callable[[Any], int]:
-    """Returns the function from a buffer to its XXH3-64."""
+    """Returns the function that computes the XXH3-64 of a buffer."""
     from xxhash import xxh3_64_intdigest
 
     return xxh3_64_intdigest
 
 
 def digests_of(pieces: Iterable[Any], sizes: Iterable[int] | None) -> list[int]:
-    """Returns the checksums of records whose bytes come in pieces; consumes all pieces.
+    """Returns the checksums of records whose bytes arrive in pieces. Consumes all pieces.
 
     Args:
-        pieces: Buffers; a record may begin and end anywhere in them.
-        sizes: Bytes of each record; None for one record of all bytes.
+        pieces: Buffers. Records may begin and end anywhere in them.
+        sizes: Bytes of each record; None for one record with all bytes.
     """
     from xxhash import xxh3_64, xxh3_64_intdigest
 
@@ -65,7 +66,7 @@ def digests_of(pieces: Iterable[Any], sizes: Iterable[int] | None) -> list[int]:
 
 
 def table_of(digests: Iterable[int]) -> bytes:
-    """Returns checksums in the format of the file."""
+    """Returns checksums in the format of the checksum file."""
     return np.array(list(digests), '<u8').tobytes()
 
 
@@ -73,8 +74,8 @@ class Checksums:
     """The checksums of an open bag.
 
     Raises:
-        FileNotFoundError: The bag has none.
-        CorruptError: Their number does not match that of the records.
+        FileNotFoundError: The bag has no checksums.
+        CorruptError: The number of checksums does not match the number of records.
     """
 
     def __init__(self, store: Store, path: str, count: int, hints: Any, is_closed: bool) -> None:
@@ -87,22 +88,22 @@ class Checksums:
             raise CorruptError(file.path, None, detail)
         self.digest = digest_function()
         self.values: memoryview | None = None
-        """The table, if it is mapped."""
+        """The table, if it is memory-mapped."""
         self._table: Any = BlockTable(file, 0, count + 1)
         if file.buffer is not None:
             self._table = np.frombuffer(file.buffer, '<i8', count + 1)
             self.values = memoryview(file.buffer)[:expected].cast('Q')
 
     def check_companion(self, data: bytes, name: str) -> None:
-        """Raises CorruptError if `data` is not the companion that the bag was written with."""
-        found = int(self._table[0:1].view('<u8')[0])
-        if not self.is_closed and found == self.digest(b''):
-            return  # A writer saves the companion first.
-        if self.digest(data) != found:
+        """Raises CorruptError if `data` is not the companion with which the bag was written."""
+        expected = int(self._table[0:1].view('<u8')[0])
+        if not self.is_closed and expected == self.digest(b''):
+            return  # The writer has not saved the checksum of the companion yet.
+        if self.digest(data) != expected:
             raise CorruptError(self.path, None, f'{name} differs from its checksum: one of them is damaged')
 
     def check(self, indices: Int64s | range, records: Iterable[Any]) -> None:
-        """Raises CorruptError for the first stored record that differs from its checksum."""
+        """Raises CorruptError if a stored record differs from its checksum."""
         self.compare(indices, map(self.digest, records))
 
     def match(self, start: int, records: Iterable[Any]) -> bool:
@@ -112,14 +113,14 @@ class Checksums:
         return digests == expected
 
     def of(self, indices: Int64s | range) -> Int64s:
-        """Returns the checksums of records as u64, shape (n,); 0 is unknown."""
-        found: Int64s = self._table[np.asarray(indices) + 1].view('<u8')
-        return found
+        """Returns the checksums of records as u64, shape (n,); 0 if unknown."""
+        checksums: Int64s = self._table[np.asarray(indices) + 1].view('<u8')
+        return checksums
 
     def compare(self, indices: Int64s | range, digests: Iterable[int]) -> None:
         """As `check`, given the checksums of the records."""
         expected = self.of(indices).tolist()
-        for position, found in enumerate(digests):
-            if found != expected[position] != 0:  # 0: unknown.
+        for position, digest in enumerate(digests):
+            if digest != expected[position] != 0:  # 0 means unknown.
                 detail = 'differs from its checksum: one of them is damaged'
                 raise CorruptError(self.path, int(indices[position]), detail)

@@ -1,4 +1,4 @@
-"""Records that are held in memory, such as the values of an edit that is not saved yet."""
+"""Records in memory, such as the values of an edit that is not saved yet."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from bags.storage.memory_file import MemoryFile
 
 
 class HeldRecords(StoredRecords):
-    """Records in memory, as if they were a bag.
+    """Records in memory, with the interface of a bag.
 
     Args:
-        path: What errors name.
+        path: The path that errors name.
         records: The records.
     """
 
@@ -34,12 +34,12 @@ class HeldRecords(StoredRecords):
         return self._file.size
 
     def locate(self, indices: Int64s | range) -> list[FileRanges]:
-        chosen = np.asarray(indices, np.int64)
+        positions = np.asarray(indices, np.int64)
         view = memoryview(self._file.buffer or b'')
-        return [FileRanges(self._file, None, view, self._offsets[chosen], self._offsets[chosen + 1])]
+        return [FileRanges(self._file, None, view, self._offsets[positions], self._offsets[positions + 1])]
 
     def read_bytes(self, starts: Int64s, stops: Int64s) -> list[bytes]:
-        """Returns ranges of the bytes of all records."""
+        """Returns byte ranges of the concatenated records."""
         return self._file.read_many(starts, stops)
 
     def bytes_before(self, index: int) -> int:

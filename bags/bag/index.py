@@ -1,7 +1,7 @@
-"""Indexes of a bag: from a record to its index.
+"""Indexes of a bag: look up the index of a record.
 
-An index stores the sorted 64-bit hashes of all records and their indices: 12 bytes a record (16 above 2³²),
-whatever the length of the records. A look-up bisects the hashes and compares the records with these hashes,
+An index stores the sorted 64-bit hashes of all records, and their indices: 12 bytes per record (16 above 2³²
+records), for records of any length. A look-up bisects the hashes, and compares the records with equal hashes,
 so the result is exact.
 """
 
@@ -22,10 +22,10 @@ Default = TypeVar('Default')
 
 
 class _Table:
-    """Hashes of records, sorted, and their indices."""
+    """The sorted hashes of records, and the indices of these records."""
 
     def __init__(self, reader: Sequence[bytes]) -> None:
-        # A second Reader of the same files, which stays open when the first one is closed.
+        # A second Reader over the same files, which stays open when the first one is closed.
         self._reader = reader[:] if isinstance(reader, Reader) else reader
         try:
             count = len(reader)
@@ -35,11 +35,11 @@ class _Table:
         order = np.argsort(hashes, kind='stable')
         self._order = order.astype(np.uint32) if count < 1 << 32 else order
         self._hashes = hashes[order]
-        # A memoryview: its items are ints, and access takes half the time of an array's.
+        # The items of a memoryview are ints, and access takes half the time of an array.
         self._sorted: memoryview[int] = self._hashes.data
 
     def _find(self, record: Any) -> Iterator[int]:
-        """Yields the indices of a record, in order."""
+        """Yields the indices of a record, in ascending order."""
         try:
             key = as_record(record)
         except TypeError:
@@ -60,7 +60,7 @@ class _Table:
 
     @cached_attribute
     def _distinct(self) -> int:
-        # Records with equal hashes are almost always equal, but are compared.
+        # Records with equal hashes are almost always equal, but have to be compared.
         starts = np.flatnonzero(np.diff(self._hashes, prepend=self._hashes[:1] - 1)).tolist()
         return sum(
             1 if stop - start == 1 else len({self._reader[i] for i in self._order[start:stop].tolist()})
@@ -68,7 +68,7 @@ class _Table:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Hashes are valid in this process only.
+        # Hashes are only valid in this process.
         return type(self), (self._reader,)
 
     def __repr__(self) -> str:
@@ -76,10 +76,10 @@ class _Table:
 
 
 class Index(_Table):
-    """The first index of each record.
+    """Maps each record to its first index.
 
     Args:
-        reader: The records. All are read once; a look-up reads those that may match.
+        reader: The records. All records are read once. A look-up reads the records that may match.
 
     Examples:
         >>> reader = bags.bag.Reader('episodes/000000/task.bag')
@@ -91,7 +91,7 @@ class Index(_Table):
         """Returns the first index of a record (bytes or str).
 
         Raises:
-            KeyError: There is no such record.
+            KeyError: The record does not occur.
         """
         for index in self._find(record):
             return index
@@ -103,10 +103,10 @@ class Index(_Table):
 
 
 class MultiIndex(_Table):
-    """All indices of each record.
+    """Maps each record to all of its indices.
 
     Args:
-        reader: The records. All are read once; a look-up reads those that may match.
+        reader: The records. All records are read once. A look-up reads the records that may match.
 
     Examples:
         >>> reader = bags.bag.Reader('episodes/000000/label.bag')
@@ -118,7 +118,7 @@ class MultiIndex(_Table):
         """Returns all indices of a record (bytes or str), in order.
 
         Raises:
-            KeyError: There is no such record.
+            KeyError: The record does not occur.
         """
         indices = list(self._find(record))
         if not indices:

@@ -1,4 +1,4 @@
-"""Iterators over records that read ahead: the next batch is requested while one is consumed."""
+"""Iterators over records that read ahead: the next batch is requested while the current one is consumed."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ import numpy as np
 
 from bags.bag.shards import Indices, Shards, global_indices
 from bags.errors import BagsError
-from bags.indexing import as_indices, check_index
+from bags.indexing import MAX_INT64, as_indices, check_index
 
 MAX_BATCH_RECORDS = 4096
 REMOTE_READ_AHEAD_FACTOR = 16
 READ_ERRORS = (BagsError, LookupError, TypeError, ValueError, OSError)
-MAX_INDEX = (1 << 63) - 1
 
 
 class Batch(NamedTuple):
-    """Indices or records, and the error to raise after them, if any."""
+    """Indices or records, and an error to raise after them, if any."""
 
     items: Any
     error: Exception | None = None
@@ -33,10 +32,10 @@ def iterate(
     """Returns an iterator over records that reads ahead.
 
     Args:
-        shards: Returns the shards to read; raises when they are closed.
-        chosen: Global indices of records.
+        shards: Returns the shards to read; raises if they are closed.
+        chosen: Global indices of the records.
         indices: Indices into `chosen`, possibly an infinite iterator; None for all records.
-        read_ahead: Records per batch; by default those of `read_ahead_bytes`.
+        read_ahead: Number of records per batch. By default, as many as fit in `read_ahead_bytes`.
     """
     if indices is None and not chosen:
         return iter(())
@@ -48,7 +47,7 @@ def iterate(
     if indices is not None:
         batches = _take(indices, size)
     elif size <= 2 and not is_remote:
-        # Large local records: the kernel reads ahead.
+        # For large local records, the read-ahead of the kernel suffices.
         return (shards().record(index) for index in chosen)
     else:
         everything = range(len(chosen))
@@ -63,20 +62,20 @@ def iterate(
         try:
             return Batch(shards().read_shared(resolve(batch.items)), batch.error)
         except READ_ERRORS:
-            # One at a time, up to the record or index that fails.
-            found: list[bytes] = []
+            # Read one record at a time, up to the record or index that fails.
+            records: list[bytes] = []
             for index in batch.items:
                 try:
-                    found.append(shards().record(chosen[_checked(index, len(chosen))]))
+                    records.append(shards().record(chosen[_checked(index, len(chosen))]))
                 except Exception as exc:
-                    return Batch(found, exc)
-            return Batch(found, batch.error)
+                    return Batch(records, exc)
+            return Batch(records, batch.error)
 
     def expect(batch: Batch) -> None:
         try:
             shards().expect(resolve(batch.items))
         except READ_ERRORS:
-            pass  # Raised when the batch is read.
+            pass  # The error is raised when the batch is read.
 
     return itertools.chain.from_iterable(_read_ahead(batches, read, expect, is_remote))
 
@@ -89,8 +88,8 @@ def _read_ahead(
 ) -> Iterator[list[bytes]]:
     """Yields the records of each batch.
 
-    The next batch is read in a thread over a network, which ends with the iterator. Elsewhere the batch is
-    announced to the kernel, which costs next to nothing if it is cached.
+    Over a network, the next batch is read in a thread that ends with the iterator. For local files, the next
+    batch is announced to the kernel, which costs almost nothing if it is cached.
     """
     thread = None
     if is_remote:
@@ -118,24 +117,24 @@ def _read_ahead(
 
 
 def _checked(index: Any, count: int) -> int:
-    if isinstance(index, np.bool_):  # Older versions of NumPy take it for an index.
+    if isinstance(index, np.bool_):  # Older versions of NumPy accept it as an index.
         raise TypeError('index: expected an integer, got bool')
-    if abs(operator.index(index)) > MAX_INDEX:
+    if abs(operator.index(index)) > MAX_INT64:
         raise IndexOverflow(f'index {index} out of range [{-count}, {count})')
     return check_index(index, count)
 
 
 class IndexOverflow(IndexError, OverflowError):
-    """An index of more than 64 bits, which is an OverflowError in bagz and Säckli."""
+    """An index of more than 64 bits. bagz and Säckli raise OverflowError."""
 
 
 def _take(source: Iterator[Any], size: int) -> Iterator[Batch]:
-    """Yields items of a source in lists of `size`, up to its end or error."""
+    """Yields the items of an iterator in batches of `size`, up to its end or its first error."""
     while True:
         items: list[Any] = []
         try:
             items.extend(itertools.islice(source, size))
-        except Exception as exc:  # Raised after the items that precede it.
+        except Exception as exc:  # Raised after the preceding items.
             yield Batch(items, exc)
             return
         if not items:
@@ -144,13 +143,13 @@ def _take(source: Iterator[Any], size: int) -> Iterator[Batch]:
 
 
 def _batch_size(shards: Shards, factor: int = 1) -> int:
-    """Returns the number of records in `read_ahead_bytes`, times a factor."""
+    """Returns the number of records that fit in `read_ahead_bytes`, times a factor."""
     size = int(factor * shards.options.read_ahead_bytes // max(shards.mean, 1)) or 1
     return min(size, factor * MAX_BATCH_RECORDS)
 
 
 def in_batches(shards: Shards, chosen: range) -> Iterator[list[bytes]]:
-    """Yields the records of global indices, in lists."""
+    """Yields the records at global indices, in lists."""
     size = _batch_size(shards)
     for start in range(0, len(chosen), size):
         yield shards.read(chosen[start : start + size])

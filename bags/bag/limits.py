@@ -1,13 +1,13 @@
-"""Tables of limits: where each record of a bag starts and ends.
+"""Tables of limits: the offsets at which the records of a bag start and end.
 
-The three ways to store the limits of a bag with the records `abcdef`, `123` and `catcat`:
+There are three ways to store the limits of a bag with the records `abcdef`, `123` and `catcat`:
 
     tail      abcdef123catcat | 6 9 15              n ends, after the records
     starts    abcdef123catcat | 0 6 9 15            n starts and the final end, after the records
     separate  abcdef123catcat   limits.NAME: 6 9 15 (also: STEM.idx)
 
-All are little-endian u64. In all three the last entry is the end of the last record, and the entry
-before a record's end is its start (0 for the first). So every table is read as its n *ends*.
+All entries are little-endian u64. In all three, the last entry is the end of the last record, and the entry
+before the end of a record is its start (0 for the first record). So each table is read as its n *ends*.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from bags.storage import File
 ENTRY = 8
 """Bytes of one limit."""
 BLOCK_ENTRIES = 1 << 13
-"""Entries of a table read at a time if it is not mapped: 64 KiB of limits."""
+"""Number of entries read at a time from a table that is not memory-mapped: 64 KiB of limits."""
 
 
 def invalid_ranges(starts: Int64s, stops: Int64s, end: int) -> npt.NDArray[np.bool_]:
-    """Returns which ranges reach beyond `end` bytes, or end before they start."""
+    """Returns a mask of the ranges that extend beyond `end` bytes, or end before they start."""
     # Compared as unsigned integers: negative numbers are larger than any size.
     bad: npt.NDArray[np.bool_] = stops.view('<u8') > end
     bad |= starts.view('<u8') > stops.view('<u8')
@@ -35,29 +35,29 @@ def invalid_ranges(starts: Int64s, stops: Int64s, end: int) -> npt.NDArray[np.bo
 
 
 def valid_count(ends: Int64s, end: int) -> int:
-    """Returns how many ends, from the first on, are those of records within `end` bytes."""
+    """Returns the number of leading ends that are valid for records within `end` bytes."""
     bad = invalid_ranges(np.concatenate([np.zeros(1, ends.dtype), ends[:-1]])[: len(ends)], ends, end)
     return int(bad.argmax()) if bad.any() else len(ends)
 
 
 def describe_invalid(start: int, stop: int, end: int) -> str:
-    """Returns what is wrong with an invalid range."""
+    """Describes why a range is invalid."""
     if 0 <= start <= stop:
         return f'limit {stop} lies beyond the records ({end} bytes)'
     return f'limits decrease, from {start} to {stop}'
 
 
 class BlockTable:
-    """A table that is not mapped, such as the ends of a bag: read in aligned blocks, each when first needed.
+    """A table that is not memory-mapped, such as the ends of a bag. Aligned blocks are read on first use.
 
-    Threads that need the same block at the same time each read it. A lock could be left held by a fork, and
-    would make reads of different blocks wait for each other.
+    Threads that need the same block at the same time all read it. A lock could stay locked in a forked child,
+    and would make reads of different blocks wait for each other.
     """
 
     def __init__(self, file: File, offset: int, count: int, dtype: npt.DTypeLike = '<i8') -> None:
         self.file = file
         self.offset = offset
-        self.values = np.empty(count, dtype)  # The kernel allocates memory when a block is filled in.
+        self.values = np.empty(count, dtype)  # The kernel allocates memory only when a block is filled.
         self.missing = np.ones(-(-count // BLOCK_ENTRIES), bool)
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Opens a bag in any state: closed, being written, or left behind by a killed writer."""
+"""Opens a bag in any state: closed, being written, or left unclosed by a killed writer."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from bags.errors import CorruptError
 from bags.storage import File, Hints, Stat, Store
 from bags.validation import merge
 
-ATTEMPTS = 8
+MAX_OPEN_ATTEMPTS = 8
 MAX_LIMIT = 1 << 48
-"""A larger number at the end of a file is not a limit."""
+"""Maximum value of a limit. A larger number at the end of a file is not a limit."""
 
 
 def limits_name(path: str, placement: LimitsPlacement = LimitsPlacement.TAIL) -> str:
-    """Returns the path of the limits beside a bag: separate ones, or those of a bag that is being written."""
+    """Returns the path of the limits beside a bag, either separate ones or of a bag that is being written."""
     folder, name = os.path.split(path)
     if placement is LimitsPlacement.IDX:
         return os.path.join(folder, os.path.splitext(name)[0] + '.idx')
@@ -32,7 +32,7 @@ def limits_name(path: str, placement: LimitsPlacement = LimitsPlacement.TAIL) ->
 
 
 def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
-    """Opens a bag as it is now: closed, being written, or left behind by a killed writer.
+    """Opens a bag in its current state: closed, being written, or left unclosed by a killed writer.
 
     Raises:
         FileNotFoundError: The bag, or its separate limits, do not exist.
@@ -50,25 +50,25 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
     # The cache policy and access pattern apply to records only, not to limits.
     plain = Hints(mapped=options.mapped, max_parallelism=options.max_parallelism)
     previous = ''
-    for attempt in range(ATTEMPTS):
+    for attempt in range(MAX_OPEN_ATTEMPTS):
         limits = None
         try:
-            # The limits are opened before the records: each record is written before its limit, so every
-            # limit in the file has its record.
+            # The limits are opened before the records: records are written before their limits, so each limit
+            # in the file has its record.
             if separate or (not store.is_remote and store.exists(beside)):
                 try:
                     limits = store.open(beside, plain)
                 except FileNotFoundError:
                     if separate:
-                        store.open(path, plain)  # Raises this error if the bag is missing too.
+                        store.open(path, plain)  # If the bag is missing too, its own error is raised.
                         raise
             file = store.open(path, hints)
             tail = file if hints == plain else store.open(path, plain)
             if limits is not None and (separate or not _is_closed(tail, limits, starts)):
-                changes = not store.is_remote and attempt < ATTEMPTS - 1
+                changes = not store.is_remote and attempt < MAX_OPEN_ATTEMPTS - 1
                 if changes and _stat(store, beside) != (limits.size, limits.version):
                     # A writer that resumes the bag may have replaced its records in between. On the last
-                    # attempt, the writer is assumed to append only.
+                    # attempt, the writer is assumed to only append.
                     continue
                 table, offset, count, end = limits, 0, limits.size // ENTRY, file.size
             else:
@@ -82,7 +82,7 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
             detail = 'expected a bag, which is a file, got a folder (bags.open opens datasets)'
             raise IsADirectoryError(errno.EISDIR, detail, path) from None
         except (CorruptError, EOFError) as exc:
-            # Possibly not damage: a writer may have closed or resumed the bag while it was being opened. The
+            # The bag may be undamaged: a writer may have closed or resumed it while it was being opened. The
             # next attempt then opens another file.
             before = None if limits is None else (limits.size, limits.version)
             if not store.is_remote and _stat(store, beside) != before:
@@ -99,7 +99,7 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
 
 
 def _reopen(path: str, options: ReaderOptions, **changes: Unpack[ReaderKeywords]) -> BagFile:
-    """Opens a bag again, also in another process, with some other options."""
+    """Opens a bag again with some options changed, also in another process."""
     options = merge(ReaderOptions, options, changes)
     return open_bag(options.store_of(path), path, options)
 
@@ -128,11 +128,11 @@ def parse_tail(file: File, starts: bool) -> tuple[int, int]:
         starts: Whether the table begins with the start of the first record.
 
     Returns:
-        The end of the records and their number, n; the table of ends is the last 8 * n bytes.
+        The end of the records, and their number n. The table of ends is the last 8 * n bytes.
 
     Raises:
         CorruptError: The file does not end with a table of limits.
-        EOFError: A writer truncated the file meanwhile.
+        EOFError: A writer truncated the file since it was opened.
     """
     size = file.size
     if not size:
@@ -148,13 +148,13 @@ def parse_tail(file: File, starts: bool) -> tuple[int, int]:
         raise _bad_tail(file.path, detail)
     if (size - end) % ENTRY:
         raise _bad_tail(file.path, f'the limits take {size - end} bytes, not a multiple of {ENTRY}')
-    # Skipped where it would cost a request: every read of a record checks its limits too.
+    # Skipped if it would cost a request, as each read of a record also checks its limits.
     if starts or end >= file.cached_from:
         first = int.from_bytes(file.fetch(end, end + ENTRY), 'little')
         if starts and first:
             raise _bad_tail(file.path, f'expected limits that begin with 0, got {first}')
         if first > end:
-            # Detects most truncated files: they have bytes of a record in this place.
+            # Detects most truncated files, which have bytes of a record at this offset.
             raise _bad_tail(file.path, f'limit {first} lies beyond the records ({end} bytes)', 0)
     return end, (size - end) // ENTRY - starts
 
@@ -167,13 +167,13 @@ def _bad_tail(path: str, detail: str, record: int | None = None) -> CorruptError
 
 
 def _is_closed(file: File, limits: File, starts: bool) -> bool:
-    """Returns whether a bag with limits beside it is closed nevertheless.
+    """Returns whether a bag is closed although it has limits beside it.
 
-    Its writer was killed between appending the limits and removing the file beside the bag.
+    Its writer was then killed between appending the limits and removing the file beside the bag.
 
     Raises:
-        CorruptError: The bag ends with a complete table that differs from the one beside it. Writers of this
-            library never leave such a bag (`BagAppender._write_sentinel`).
+        CorruptError: The bag ends with a complete table that differs from the table beside it. Writers of
+            this library never leave such a bag (see `UnclosedBag.write_sentinel`).
     """
     try:
         end, count = parse_tail(file, starts)
@@ -187,7 +187,7 @@ def _is_closed(file: File, limits: File, starts: bool) -> bool:
     ends = np.frombuffer(limits.read(0, limits.size // ENTRY * ENTRY), '<i8')
     if count >= len(ends) and np.array_equal(tail[: len(ends)], ends):
         return True
-    # The records and a part of the limits that the writer was appending can together look like a table.
+    # The records, and a part of the limits that the writer was appending, can together look like a table.
     last = int(ends[-1]) if len(ends) else 0
     appended = bytes(ENTRY * starts) + ends.tobytes()
     if 0 <= file.size - last < len(appended) and appended.startswith(bytes(file.fetch(last, file.size))):

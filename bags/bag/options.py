@@ -1,4 +1,4 @@
-"""Options of readers and writers of bags, as dataclasses and as the types of keyword arguments."""
+"""Options of readers and writers of bags, as dataclasses and as types of keyword arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GiB = 1 << 30
 
 
 class LimitsPlacement(Choice):
-    """Where a bag's limits are. All but IDX can be written.
+    """The placement of the limits of a bag. Writers support all values except IDX.
 
     Examples:
         >>> with bags.bag.Writer(
@@ -46,7 +46,7 @@ class LimitsPlacement(Choice):
 
 
 class LimitsStorage(Choice):
-    """Where limits are kept when they are not mapped from a local file.
+    """Where limits are kept if they are not memory-mapped from a local file.
 
     Examples:
         >>> in_memory = bags.bag.LimitsStorage.IN_MEMORY  # or its name, 'in_memory'
@@ -55,9 +55,9 @@ class LimitsStorage(Choice):
     """
 
     ON_DISK = 0
-    """Read in blocks, each when first needed."""
+    """Read in blocks, each on first use."""
     IN_MEMORY = 1
-    """Read as a whole at open."""
+    """Read as a whole on open."""
 
 
 class ShardingLayout(Choice):
@@ -71,14 +71,14 @@ class ShardingLayout(Choice):
     """
 
     CONCATENATED = 0
-    """All of the first shard, then all of the second."""
+    """All records of the first shard, then all records of the second shard, and so on."""
     INTERLEAVED = 1
-    """The first record of every shard, then the second of every shard."""
+    """The first record of every shard, then the second record of every shard, and so on."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CompressionAutoDetect:
-    """zstd for a `.bagz`, none for any other name.
+    """zstd for names that end in `.bagz`, no compression for other names.
 
     Examples:
         >>> detected = bags.bag.CompressionAutoDetect()  # zstd for names that end in .bagz
@@ -102,7 +102,7 @@ class CompressionNone:
 
 @dataclasses.dataclass(frozen=True)
 class CompressionZstd:
-    """Every non-empty record is one zstd frame with its content size and a checksum.
+    """Each non-empty record is one zstd frame with its content size and a checksum.
 
     Examples:
         >>> with bags.bag.Writer(
@@ -112,9 +112,9 @@ class CompressionZstd:
     """
 
     level: int = 3
-    """From -131072 (fastest) to 22 (smallest); 0 means zstd's default, 3. Ignored when reading."""
+    """From -131072 (fastest) to 22 (smallest); 0 is the default of zstd, 3. Ignored by readers."""
     dictionary: bytes = b''
-    """A trained dictionary, or any bytes that the records have in common. Reading needs it too."""
+    """A trained dictionary, or any bytes that the records have in common. Readers need it, too."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.level, int):
@@ -122,7 +122,7 @@ class CompressionZstd:
         if not -131072 <= self.level <= 22:
             raise ValueError(f'zstd level: expected -131072 to 22, got {self.level}')
         try:
-            # Copied, so that later changes to a mutable buffer have no effect.
+            # A copy, so that later changes to a mutable buffer have no effect.
             object.__setattr__(self, 'dictionary', bytes(memoryview(self.dictionary)))
         except TypeError:
             raise TypeError(
@@ -135,21 +135,21 @@ class CompressionTrained(CompressionZstd):
     """`CompressionZstd` with a dictionary that is stored in a file."""
 
     path: str = ''
-    """The path of that file, for error messages. It need not exist."""
+    """The path of the dictionary, for error messages. The file need not exist."""
 
 
 Compression = CompressionAutoDetect | CompressionNone | CompressionZstd
 
 
 def _choice(choices: type[Choice]) -> Callable[[str, Any], Choice]:
-    """Returns the check of an option that is a member of an enum, or its name or number."""
+    """Returns a check for an option whose value is a member of an enum, its name, or its number."""
 
     def check(name: str, value: Any) -> Choice:
         try:
             return choices(value)
         except ValueError:
-            known = ' or '.join(repr(choice.lower()) for choice in choices.__members__)
-            raise ValueError(f'{name}: expected {known}, got {value!r}') from None
+            names = ' or '.join(repr(choice.lower()) for choice in choices.__members__)
+            raise ValueError(f'{name}: expected {names}, got {value!r}') from None
 
     return check
 
@@ -173,8 +173,8 @@ def _folder(name: str, value: Any) -> str:
     return os.path.abspath(os.path.expanduser(os.fspath(value)))
 
 
-# Each option is declared once, with its default and check. Classes named Keywords are the types of keyword
-# arguments; the dataclasses at the end are made from them.
+# Each option is declared once, with its default and its check. The classes named Keywords are the types of
+# keyword arguments. The dataclasses at the end are generated from them.
 
 
 class StorageKeywords(TypedDict, total=False):
@@ -183,60 +183,60 @@ class StorageKeywords(TypedDict, total=False):
     filesystem: Annotated[Any, Option(None, unchecked)]
     """The fsspec file system of the path."""
     storage_options: Annotated[Mapping[str, Any] | None, Option(None, unchecked)]
-    """Options of the storage behind a URL, as s3fs, gcsfs or obstore call them: credentials, retries, …"""
+    """Options of the object store of a URL, named as in s3fs, gcsfs or obstore: credentials, retries, …"""
 
 
 class ReadingKeywords(StorageKeywords, total=False):
     """Keyword arguments of the readers of bags and of datasets."""
 
     max_parallelism: Annotated[int, Option(100, positive)]
-    """Maximum number of threads that one call uses to read and to decompress: 100 by default."""
+    """Maximum number of threads with which one call reads and decompresses: 100 by default."""
     access_pattern: Annotated[
         AccessPattern | int | Literal['system', 'random', 'sequential'],
         Option(AccessPattern.SYSTEM, _choice(AccessPattern)),
     ]
-    """The order of reads announced to the kernel, for local files: 'system' by default, none."""
+    """The order of reads of local files to announce to the kernel: by default, 'system', which is none."""
     cache_policy: Annotated[
         CachePolicy | int | Literal['system', 'drop_after_read', 'direct_io'],
         Option(CachePolicy.SYSTEM, _choice(CachePolicy)),
     ]
-    """How local files use the page cache: 'system' by default, as usual."""
+    """How reads of local files use the page cache: by default, 'system', the usual behaviour."""
     mapped: Annotated[bool, Option(True, boolean)]
-    """Whether local files are memory-mapped (the default) or read with `pread`: for network file
-    systems, where access to a map can fault."""
+    """Whether local files are memory-mapped (the default). If False, they are read with `pread`: for network
+    file systems, where accessing a memory map can fault."""
     max_record_size: Annotated[int, Option(GiB, positive)]
     """Maximum size of a record that a zstd frame may announce, in bytes: 1 GiB by default."""
     cache: Annotated[str | os.PathLike[str] | None, Option(None, _folder)]
-    """A local folder that caches the files that are read from remote storage."""
+    """A local folder that caches the files that are read from an object store."""
     cache_size: Annotated[int | None, Option(None, positive_or_none)]
-    """Maximum size of that folder in bytes; None, the default, is unlimited."""
+    """Maximum size of the cache folder, in bytes. None, the default, is unlimited."""
     checksum: Annotated[bool, Option(False, boolean)]
-    """Compare every record that is read with its checksum, which must have been written; False by default.
-    One that differs raises CorruptError."""
+    """Whether to compare each record that is read with its checksum, and raise CorruptError if it differs:
+    False by default. The checksums must have been written."""
 
 
 class ReaderKeywords(ReadingKeywords, total=False):
-    """Keyword arguments of readers of bags. Enums are also given by name, in any case, or by number."""
+    """Keyword arguments of readers of bags. Enums may be passed by name, in any case, or by number."""
 
     sharding_layout: Annotated[
         ShardingLayout | int | Literal['concatenated', 'interleaved'],
         Option(ShardingLayout.CONCATENATED, _choice(ShardingLayout)),
     ]
-    """The order in which the records of several shards form one sequence: 'concatenated' by default."""
+    """The order in which the records of several shards form one sequence: by default, 'concatenated'."""
     limits_placement: Annotated[
         LimitsPlacement | int | Literal['tail', 'separate', 'starts', 'idx'],
         Option(LimitsPlacement.TAIL, _choice(LimitsPlacement)),
     ]
-    """Where the limits are: 'tail' by default, after the records."""
+    """The placement of the limits: by default, 'tail', after the records."""
     compression: Annotated[
         Compression | Literal['auto', 'none', 'zstd'] | None, Option(CompressionAutoDetect(), _compression)
     ]
-    """How records are compressed: 'auto' by default, by the name of the file."""
+    """The compression of the records: by default, 'auto', which depends on the name of the file."""
     limits_storage: Annotated[
         LimitsStorage | int | Literal['on_disk', 'in_memory'],
         Option(LimitsStorage.ON_DISK, _choice(LimitsStorage)),
     ]
-    """Whether limits that are not mapped are read when needed ('on_disk', the default) or at open."""
+    """Whether limits that are not mapped are read on first use ('on_disk', the default) or on open."""
     read_ahead_bytes: Annotated[int, Option(1 << 20, positive)]
     """Bytes on disk that iterators read at a time: 1 MiB by default; 16 times as many over a network."""
 
@@ -245,54 +245,55 @@ class WritingKeywords(StorageKeywords, total=False):
     """Keyword arguments of the writers of bags and of datasets."""
 
     checksum: Annotated[bool | None, Option(None, boolean_or_none)]
-    """Write a checksum of each record, 8 bytes, to `NAME.xxh3` beside each bag. Readers with `checksum=True`
-    and `verify` compare them. None, the default: only where the bag that is appended to, the dataset that is
-    resumed, or the source of `bags.copy` has them. Those keep them with False, too, except a copy."""
+    """Whether to write a checksum of each record, 8 bytes, to `NAME.xxh3` beside each bag. Readers with
+    `checksum=True` and `verify` compare them. None, the default, writes checksums only if the bag that is
+    appended to, the dataset that is resumed, or the source of `bags.copy` has checksums. With False, an
+    existing bag or dataset keeps its checksums, but a copy has none."""
     durability: Annotated[
         Durability | int | Literal['none', 'close', 'flush'],
         Option(Durability.CLOSE, _choice(Durability)),
     ]
-    """When local files are on disk, so that they survive a power cut: 'close', the default, before `close`
-    returns; 'flush', also before each `flush` returns; 'none', whenever the system writes them. On object
-    stores the three are the same: files are stored when they are closed."""
+    """When local files are synced to disk, so that they survive a power cut: 'close', the default, before
+    `close` returns; 'flush', also before each `flush` returns; 'none', whenever the system writes them. On
+    object stores, the three are equivalent: files are stored when they are closed."""
 
 
 class WriterKeywords(WritingKeywords, total=False):
-    """Keyword arguments of `bags.bag.Writer`. Enums are also given by name, in any case, or by number."""
+    """Keyword arguments of `bags.bag.Writer`. Enums may be passed by name, in any case, or by number."""
 
     limits_placement: Annotated[
         LimitsPlacement | int | Literal['tail', 'separate', 'starts'],
         Option(LimitsPlacement.TAIL, _choice(LimitsPlacement)),
     ]
-    """Where the limits are written: 'tail' by default, after the records."""
+    """The placement of the limits: by default, 'tail', after the records."""
     compression: Annotated[
         Compression | Literal['auto', 'none', 'zstd'] | None, Option(CompressionAutoDetect(), _compression)
     ]
-    """How records are compressed: 'auto' by default, by the name of the file."""
+    """The compression of the records: by default, 'auto', which depends on the name of the file."""
     max_record_size: Annotated[int, Option(GiB, positive)]
-    """Maximum size of a record that is compressed, in bytes: 1 GiB by default, as in readers."""
+    """Maximum size of a record to compress, in bytes: 1 GiB by default, as in readers."""
     buffer_size: Annotated[int, Option(1 << 22, positive)]
-    """Bytes of records and limits that are buffered before an automatic flush: 4 MiB by default."""
+    """Bytes of records and limits to buffer before an automatic flush: 4 MiB by default."""
 
 
 @made_from(
     ReaderKeywords, 'sharding_layout', 'limits_placement', 'compression', 'limits_storage', 'max_parallelism'
 )
 class ReaderOptions(Options):
-    """Options of readers, documented in `ReaderKeywords`. The first five are in bagz's order."""
+    """Options of readers, documented in `ReaderKeywords`. The first five have the order of bagz."""
 
     if TYPE_CHECKING:
 
         def __init__(self, *positional: Any, **keywords: Unpack[ReaderKeywords]) -> None: ...
 
     def store_of(self, path: str) -> Store:
-        """Returns the store that a path is read from."""
+        """Returns the store of a path."""
         return store_for(path, self.filesystem, self.storage_options, self.cache, self.cache_size)[0]
 
 
 @made_from(WriterKeywords, 'limits_placement', 'compression')
 class WriterOptions(Options):
-    """Options of writers, documented in `WriterKeywords`. The first two are in bagz's order."""
+    """Options of writers, documented in `WriterKeywords`. The first two have the order of bagz."""
 
     if TYPE_CHECKING:
 

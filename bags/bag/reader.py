@@ -1,4 +1,4 @@
-"""Reading bags: one file, or shards that form one sequence."""
+"""`Reader`: the records of one bag, or of shards that form one sequence."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Reader(Sequence[bytes]):
     Args:
         file_spec: A path; `name@8.bagz` or `name@*.bagz` for shards `name-00000-of-00008.bagz` …;
             a glob; several of these separated by commas; or an iterable of these.
-        options: As `Reader.Options(…)`; copied.
-        **keywords: Options by name, see `ReaderKeywords`; they take precedence over `options`.
+        options: Options as `Reader.Options(…)`; copied.
+        **keywords: Options by name; see `ReaderKeywords`. They take precedence over `options`.
 
     Raises:
         FileNotFoundError: A file does not exist, or a pattern has no match.
-        IsADirectoryError: A folder, such as a dataset, which `bags.open` opens.
+        IsADirectoryError: The path is a folder, such as a dataset, which `bags.open` opens.
         CorruptError: The limits of a file are invalid.
-        ValueError: Interleaved shards of unequal lengths, or an invalid option.
+        ValueError: Interleaved shards have unequal lengths, or an option is invalid.
 
     Examples:
         >>> reader = bags.bag.Reader('episodes/000000/task.bag')
@@ -55,7 +55,7 @@ class Reader(Sequence[bytes]):
         options = merge(ReaderOptions, options, keywords)
         file_spec = plain_path(file_spec)
         if isinstance(file_spec, bytes) or not isinstance(file_spec, str | os.PathLike | Iterable):
-            raise TypeError(f'file_spec: expected a path, or several, got {type(file_spec).__name__}')
+            raise TypeError(f'file_spec: expected a path or several paths, got {type(file_spec).__name__}')
         specs = [file_spec] if isinstance(file_spec, str | os.PathLike) else [*map(plain_path, file_spec)]
         store, _ = store_for(specs[0] if specs else '', options.filesystem, options.storage_options)
 
@@ -72,11 +72,11 @@ class Reader(Sequence[bytes]):
         self._options, self._file_spec = options, file_spec
         self._shards = shards
         self._range, self._closed = chosen, False
-        # Available after `close`.
+        # These stay available after `close`.
         self._paths, self._total = shards.paths, shards.total
         self._size, self._mean = shards.size, shards.mean
         if len(shards.paths) == 1 and chosen == range(shards.total) and shards.bags[0].count == shards.total:
-            # A whole bag: its functions accept any index.
+            # For a whole bag, its own functions are used, which accept any index.
             self._get: Callable[[Any], bytes] = shards.bags[0].get
             self._get_view: Callable[[Any], Buffer] = shards.bags[0].get_view
         else:
@@ -112,18 +112,18 @@ class Reader(Sequence[bytes]):
         return f'bags.bag.Reader({self._file_spec!r}{order}){part} of {len(self)} records'
 
     def approximate_bytes_per_record(self) -> float:
-        """Returns the mean bytes of a record as stored, without its limit; 0.0 if there are no records."""
+        """Returns the mean bytes of a record as stored, without its limit; 0.0 without records."""
         return self._mean
 
     @property
     def size(self) -> int:
-        """Bytes of the files: records as stored, and limits."""
+        """Total bytes of the files: records as stored, and limits."""
         return self._size
 
     def bytes_before(self, index: int) -> int:
-        """Returns the bytes on disk before a record; approximate for interleaved shards.
+        """Returns the number of bytes on disk before a record; approximate for interleaved shards.
 
-        The difference of two indices is the number of bytes that reading from one to the other takes.
+        The difference between two indices is the number of bytes that are read from one to the other.
         """
         if not self._range:
             return 0
@@ -155,9 +155,9 @@ class Reader(Sequence[bytes]):
             return self._get(check_index(index, len(self._range)))
 
     def view(self, index: SupportsIndex) -> Buffer:
-        """Returns a record as a buffer, which views the file if it is mapped and not compressed.
+        """Returns a record as a buffer: a view of the file, if it is memory-mapped and not compressed.
 
-        A buffer keeps its file mapped, also after `close`.
+        A view keeps its file mapped, even after `close`.
         """
         return self._get_view(check_index(index, len(self._range)))
 
@@ -174,24 +174,24 @@ class Reader(Sequence[bytes]):
         """Returns `num_records` records from `start` on.
 
         Raises:
-            IndexError: The range is not within the records.
+            IndexError: The range extends beyond the records.
         """
         return self._shards.read(self._range_of(start, num_records))
 
     def read_indices(self, indices: slice | Iterable[SupportsIndex]) -> list[bytes]:
-        """Returns records by index, in the order of the indices; equal indices return the same object.
+        """Returns the records at some indices, in their order. Equal indices return the same object.
 
         Args:
-            indices: Integers (a list, a numpy array of any integer type, any iterable; negative ones
-                count from the end), or a slice.
+            indices: Integers (a list, a NumPy array of any integer type, or another iterable), where negative
+                integers count from the end; or a slice.
 
         Raises:
-            IndexError: An index is out of range; nothing is read.
+            IndexError: An index is out of range. Nothing is read.
         """
         return self._shards.read_shared(self._global(indices))
 
     def views(self, indices: slice | Iterable[SupportsIndex]) -> list[Buffer]:
-        """Returns records as `read_indices`, but as buffers, see `view`."""
+        """As `read_indices`, but returns buffers; see `view`."""
         return self._shards.read(self._global(indices), views=True)
 
     def _global(self, indices: slice | Iterable[SupportsIndex]) -> Indices:
@@ -219,24 +219,24 @@ class Reader(Sequence[bytes]):
         """Iterates over `num_records` records from `start` on.
 
         Args:
-            read_ahead: Records read at a time; by default as many as take `read_ahead_bytes`.
+            read_ahead: Number of records read at a time. By default, as many as fit in `read_ahead_bytes`.
 
         Raises:
-            IndexError: The range is not within the records; raised at once.
+            IndexError: The range extends beyond the records. Raised immediately.
         """
         return iterate(self._check_open, self._range_of(start, num_records), None, read_ahead)
 
     def read_indices_iter(
         self, indices: slice | Iterable[SupportsIndex], *, read_ahead: int | None = None
     ) -> Iterator[bytes]:
-        """Iterates over records by index; the indices may be an infinite iterator.
+        """Iterates over the records at some indices, which may be an infinite iterator.
 
         An error of the indices, or of a record, is raised after all records before it. Indices are consumed
         up to two batches ahead of the records.
 
         Args:
-            indices: As in `read_indices`. An error of `iter(indices)` is raised at once.
-            read_ahead: Records read at a time; by default as many as take `read_ahead_bytes`.
+            indices: As in `read_indices`. An error of `iter(indices)` is raised immediately.
+            read_ahead: Number of records read at a time. By default, as many as fit in `read_ahead_bytes`.
         """
         if isinstance(indices, slice):
             return iterate(self._check_open, _sliced(self._range, indices), None, read_ahead)
@@ -250,7 +250,7 @@ class Reader(Sequence[bytes]):
         """Returns the first index of a record, from `start` to `stop`.
 
         Raises:
-            ValueError: There is no such record.
+            ValueError: The record does not occur.
         """
         record = as_record(value)
         position, stop, _ = slice(start, stop).indices(len(self))
@@ -261,7 +261,7 @@ class Reader(Sequence[bytes]):
         raise ValueError(f'no such record in {self!r}')
 
     def count(self, value: Any) -> int:
-        """Returns the number of times a record occurs."""
+        """Returns how many times a record occurs."""
         record = as_record(value)
         return sum(records.count(record) for records in in_batches(self._check_open(), self._range))
 
@@ -284,7 +284,7 @@ class Reader(Sequence[bytes]):
         return self._shards
 
     def close(self) -> None:
-        """Releases the files. Later reads raise ValueError, but slices and buffers made before stay valid."""
+        """Releases the files. Later reads raise ValueError. Earlier slices and buffers stay valid."""
         self._closed = True
         closed: Any = ClosedHandle(repr(self))
         self._shards = self._get = self._get_view = closed
@@ -304,9 +304,9 @@ def _get(read: Callable[[int], Any], chosen: range, index: Any) -> Any:
 
 
 class InvalidSlice(IndexError, TypeError, ValueError):
-    """A slice whose bounds are not integers, or with step 0.
+    """A slice has bounds that are not integers, or step 0.
 
-    Säckli raises IndexError, bagz and Python TypeError or ValueError.
+    Säckli raises IndexError; bagz and Python raise TypeError or ValueError.
     """
 
 

@@ -1,4 +1,4 @@
-"""Records by index: where each is stored, and how it is read from there."""
+"""`StoredRecords`: records by index, located in byte ranges of files, and read from there."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from bags.indexing import Int64s, check_index
 from bags.storage import File
 from bags.storage.range_file import RangeFile
 
-MAX_ITEM = 1 << 13  # Consecutive records of one size, up to this, are created by one NumPy call.
+MAX_ITEM = 1 << 13  # Consecutive records of equal size, up to this many bytes, are created by one NumPy call.
 CHECKED_BYTES = 1 << 22  # Bytes read at a time to compare a record with its checksum.
 
 
 class FileRanges(NamedTuple):
-    """Where records are stored: a range of one file each."""
+    """The byte ranges of records in one file."""
 
     file: File
     codec: Zstd | None
@@ -34,64 +34,65 @@ class FileRanges(NamedTuple):
     view: Any
     """An object whose slices are views of the file, if records can be used in place; else None."""
     starts: Int64s
-    """The first byte of each record, shape (n,)."""
+    """Offset of the first byte of each record, shape (n,)."""
     stops: Int64s
-    """The end of each record, shape (n,)."""
+    """Offset of the end of each record, shape (n,)."""
     positions: Int64s | None = None
-    """Positions of these records among the requested ones, shape (n,); None if they are all, in order."""
+    """Positions of these records among the requested ones, shape (n,); None if they are all of them, in
+    order."""
     are_segments: bool = False
-    """Whether each record is made of a part of the video or recording in its file. Its range is then as long
-    as its share of that."""
+    """Whether each record is a part of the video or recording in the file. The length of its range is then
+    its share of the bytes of that video or recording."""
 
     @property
     def are_stored(self) -> bool:
-        """Whether the bytes in the ranges are the records: neither compressed, nor segments."""
+        """Whether the bytes in the ranges are the records themselves: neither compressed, nor segments."""
         return self.codec is None and not self.are_segments
 
 
 class StoredRecords(Shareable, abc.ABC):
-    """`count` records, each a range of a file. Thread-safe.
+    """`count` records, each a byte range of a file. Thread-safe.
 
-    All reads follow from `locate`, which says for each record in which file it is, from where to where, and
-    in which compression. A subclass overrides other methods where it can do the same faster.
+    All reads are based on `locate`, which returns the file, byte range and compression of records. Subclasses
+    override other methods where they can be faster.
     """
 
     path: str
-    """What errors name: the file of the records, or of where they are."""
+    """The path that errors name: the file with the records, or with their locations."""
     count: int
     is_remote: bool
     """Whether reads wait for a network."""
     codec: Zstd | None = None
-    """The compression of the records, which a copy keeps; None if they are not compressed."""
+    """The compression of the records, which copies keep; None if they are not compressed."""
     checksums: Checksums | None = None
-    """The checksums to compare records with, if any."""
+    """The checksums with which records are compared, if any."""
     options: ReaderOptions | None = None
-    """How the records were opened; None if they cannot be opened again."""
+    """The options with which the records were opened; None if they cannot be reopened."""
     reopen: Callable[..., StoredRecords] | None = None
-    """Opens them again, with other options if given some, also in another process; can be pickled."""
+    """Reopens the records, optionally with changed options, also in another process. Picklable."""
     length = 0
-    """The length of all records if they seem to be a table of rows of one length in `buffer`; else 0."""
+    """The length of all records, if they seem to be a table in `buffer` with rows of equal length; else 0."""
     buffer: Any = None
-    """The whole file of the records, if they are in one that is in memory or mapped; else None."""
+    """The whole file, if all records are in one file that is in memory or memory-mapped; else None."""
     in_place = False
-    """Whether each record is a slice of `buffer` and of `view`: it is neither compressed nor compared with a
-    checksum. It then ends at its number in `ends_view`, at most at `end`."""
+    """Whether each record is a slice of `buffer` and of `view`, i.e. neither compressed nor compared with a
+    checksum. `ends_view` then contains the end of each record, which is valid up to `end`."""
     view: Any = None
-    """As `buffer`, but its slices are views of the file."""
+    """As `buffer`, but slices are views of the file."""
     ends_view: memoryview
     end: int
 
     @abc.abstractmethod
     def locate(self, indices: Int64s | range) -> list[FileRanges]:
-        """Returns where records are, by file, for indices in `range(count)`.
+        """Returns the locations of records, grouped by file, for indices in `range(count)`.
 
         Raises:
-            CorruptError: A range that cannot be that of a record.
+            CorruptError: The range of a record is invalid.
         """
 
     @property
     def own_bags(self) -> tuple[Any, ...]:
-        """The bags of the dataset that the records are in, or what says where they are: each a `BagFile`."""
+        """The bags of the dataset that contain the records or their locations. Each is a `BagFile`."""
         return ()
 
     @property
@@ -102,100 +103,100 @@ class StoredRecords(Shareable, abc.ABC):
     @property
     @abc.abstractmethod
     def size(self) -> int:
-        """Bytes of the records as stored, and of what says where they are."""
+        """Bytes of the records as stored, and of their locations."""
 
     @abc.abstractmethod
     def bytes_before(self, index: int) -> int:
-        """Returns the bytes of `size` before a record, for an index in `range(count)`."""
+        """Returns how many bytes of `size` precede a record, for an index in `range(count)`."""
 
     @abc.abstractmethod
     def invalid(self, start: int, stop: int) -> list[tuple[int, str]]:
-        """Returns the records from `start` to `stop` that `locate` refuses, and why."""
+        """Returns the records from `start` to `stop` that `locate` rejects, and the reasons."""
 
     def unreadable_links(self, start: int, stop: int) -> list[tuple[list[int], str]]:
-        """Returns links that cannot be followed, and why: together those with one reason, as of one file."""
+        """Returns links that cannot be followed, grouped by reason, and the reasons."""
         return []
 
     @abc.abstractmethod
     def check_count(self, length: int, last: int) -> None:
-        """Raises CorruptError if the records seem to be fewer, or other ones, than were written.
+        """Raises CorruptError if the records seem to differ from the written records, or to be fewer.
 
         Args:
-            length: Bytes of each record; 0 if they differ.
-            last: A record that was written; -1 if none is known.
+            length: Bytes of each record; 0 if the sizes differ.
+            last: Index of a record that was written; -1 if unknown.
         """
 
     def cut_error(self, index: int | None, exc: EOFError) -> CorruptError:
-        """Returns the error for a file that has become shorter, found at a record if that is known."""
+        """Returns the error for a file that has become shorter; it names record `index`, if known."""
         return CorruptError(self.path, index, str(exc))
 
     @cached_attribute
     def verified(self) -> VerifiedBlocks:
-        """The blocks of records that are rows of `length` bytes."""
+        """The verified blocks of a table with rows of `length` bytes."""
         return VerifiedBlocks(self.count, lambda *_: False)
 
     @property
     def has_checksums(self) -> bool:
-        """Whether the records have checksums, also if they are not compared with them."""
+        """Whether the records have checksums, even if reads do not compare them."""
         if self.checksums is not None or self.options is None:
             return self.checksums is not None
         return self.options.store_of(self.path).exists(checksums_name(self.path))
 
     # One record.
 
-    # Functions refer to a copy: a reference cycle would keep files open until the garbage collector runs.
+    # Bound to a copy: a reference cycle would keep files open until the garbage collector runs.
 
     @cached_attribute
     def get(self) -> Callable[[int], bytes]:
-        """The fastest function from an index to a record as bytes."""
+        """The fastest function that returns the record at an index as bytes."""
         return copy.copy(self).record
 
     @cached_attribute
     def get_view(self) -> Callable[[int], Buffer]:
-        """The fastest function from an index to a record as a buffer: a view of the file if it is mapped."""
+        """The fastest function that returns the record at an index as a buffer: a view of a mapped file."""
         return copy.copy(self).record_view
 
     def record(self, index: int) -> bytes:
         """Returns a record, for any integer that Python accepts as an index.
 
         Raises:
-            IndexError: Out of range.
-            CorruptError: An invalid range or a damaged frame.
+            IndexError: The index is out of range.
+            CorruptError: The range of the record is invalid, or its frame is damaged.
         """
         index = check_index(index, self.count)
-        (found,) = self.locate(np.array([index]))
+        (ranges,) = self.locate(np.array([index]))
         try:
-            data = bytes(found.file.read(int(found.starts[0]), int(found.stops[0])))
+            data = bytes(ranges.file.read(int(ranges.starts[0]), int(ranges.stops[0])))
         except EOFError as exc:
             raise self.cut_error(index, exc) from exc
         if self.checksums is not None:
             self.checksums.check(range(index, index + 1), [data])
-        return data if found.codec is None else self.decode(found.codec, index, data)
+        return data if ranges.codec is None else self.decode(ranges.codec, index, data)
 
     def record_view(self, index: int) -> Buffer:
-        """As `record`; a view of the file if it is mapped and not compressed."""
+        """As `record`, but returns a view of the file if it is mapped and the record is not compressed."""
         index = check_index(index, self.count)
-        (found,) = self.locate(np.array([index]))
-        if found.view is None or found.codec is not None:
+        (ranges,) = self.locate(np.array([index]))
+        if ranges.view is None or ranges.codec is not None:
             return self.record(index)
-        view: Buffer = found.view[int(found.starts[0]) : int(found.stops[0])]
+        view: Buffer = ranges.view[int(ranges.starts[0]) : int(ranges.stops[0])]
         return view
 
     def open(self, index: int, name: str) -> BinaryIO:
-        """Opens a record as a file with its own position. A compressed record, or a segment, is in memory.
+        """Opens a record as a file object with its own position; in memory if compressed, or a segment.
 
         Args:
-            index: The record, in `range(count)`.
-            name: The name of the record in messages.
+            index: Index of the record, in `range(count)`.
+            name: Name of the record in messages.
 
         Raises:
-            CorruptError: The record is damaged, or differs from its checksum, if there is one.
+            CorruptError: The record is damaged, or differs from its checksum, if it has one.
         """
-        (found,) = self.locate(np.array([index]))
-        return self.open_range(index, found, name)
+        (ranges,) = self.locate(np.array([index]))
+        return self.open_range(index, ranges, name)
 
     def open_range(self, index: int, found: FileRanges, name: str) -> BinaryIO:
-        """As `open`, of a record that is located already."""
+        """As `open`, for a record that was located before."""
         if not found.are_stored:
             return io.BytesIO(self.get(index))
         file, start, stop = found.file, int(found.starts[0]), int(found.stops[0])
@@ -206,10 +207,10 @@ class StoredRecords(Shareable, abc.ABC):
         return RangeFile(file, start, stop, name)  # type: ignore[return-value]
 
     def decode(self, codec: Zstd, index: int, frame: Buffer) -> bytes:
-        """Returns the record of a frame.
+        """Decompresses the frame of a record.
 
         Raises:
-            CorruptError: The frame is damaged, or its record exceeds `max_record_size`.
+            CorruptError: The frame is damaged, or the record exceeds `max_record_size`.
         """
         try:
             return codec.decode(frame)
@@ -217,7 +218,7 @@ class StoredRecords(Shareable, abc.ABC):
             raise CorruptError(self.path, index, str(exc)) from exc
 
     def segment(self, index: int) -> Any:
-        """Returns the part of a linked file that a record is, a `Segment`; None for other records.
+        """Returns the `Segment` of a record that is a part of a linked file; None for other records.
 
         Raises:
             CorruptError: The link is damaged, or the file differs from its checksum.
@@ -227,55 +228,56 @@ class StoredRecords(Shareable, abc.ABC):
     # Many records.
 
     def sizes(self, indices: Int64s | range) -> Int64s:
-        """Returns the bytes of records as stored, shape (n,)."""
+        """Returns the number of bytes of records as stored, shape (n,)."""
         sizes = np.empty(len(indices), np.int64)
-        for found in self.locate(indices):
-            sizes[slice(None) if found.positions is None else found.positions] = found.stops - found.starts
+        for ranges in self.locate(indices):
+            positions = slice(None) if ranges.positions is None else ranges.positions
+            sizes[positions] = ranges.stops - ranges.starts
         return sizes
 
     def expect(self, indices: Int64s) -> None:
-        """Announces records to read next."""
-        for found in self.locate(indices):
-            found.file.expect(found.starts, found.stops)
+        """Announces the records to read next."""
+        for ranges in self.locate(indices):
+            ranges.file.expect(ranges.starts, ranges.stops)
 
     def read(
         self, indices: Int64s | range, parallelism: int = 1, *, stored: bool = False, views: bool = False
     ) -> list[Any]:
-        """Returns records by indices in `range(count)`, in the order of these.
+        """Returns the records at indices in `range(count)`, in the order of the indices.
 
         Args:
-            indices: The records.
-            parallelism: Maximum number of threads that decompress.
-            stored: Return compressed records as their frames.
-            views: Return views of a file where it is mapped and the records are not compressed.
+            indices: Indices of the records.
+            parallelism: Maximum number of threads for decompression.
+            stored: Whether to return compressed records as frames.
+            views: Whether to return views of files that are mapped, if the records are not compressed.
         """
-        found = self.locate(indices)
-        if len(found) == 1 and found[0].positions is None:
-            return self.read_ranges(indices, found[0], parallelism, stored, views)
+        located = self.locate(indices)
+        if len(located) == 1 and located[0].positions is None:
+            return self.read_ranges(indices, located[0], parallelism, stored, views)
         records: list[Any] = [None] * len(indices)
 
         def read(ranges: FileRanges) -> None:
             assert ranges.positions is not None
-            some = np.asarray(indices)[ranges.positions]
-            values = self.read_ranges(some, ranges, parallelism, stored, views)
+            indices_in_file = np.asarray(indices)[ranges.positions]
+            values = self.read_ranges(indices_in_file, ranges, parallelism, stored, views)
             for position, record in zip(ranges.positions.tolist(), values, strict=True):
                 records[position] = record
 
-        map_concurrently(read, found, any(ranges.file.is_remote for ranges in found))
+        map_concurrently(read, located, any(ranges.file.is_remote for ranges in located))
         return records
 
     def read_ranges(
         self, indices: Int64s | range, ranges: FileRanges, parallelism: int, stored: bool, views: bool
     ) -> list[Any]:
-        """Returns the records of one file."""
+        """Returns the records in one file."""
         file, codec, view, starts, stops, *_ = ranges
         if not len(starts):
             return []
         codec = None if stored else codec
         if view is not None and isinstance(indices, range) and not views:
-            found = _read_consecutive(ranges, codec, parallelism)
-            if found is not None:
-                return found
+            records = _read_consecutive(ranges, codec, parallelism)
+            if records is not None:
+                return records
         if view is not None and (codec is not None or views):
             if len(starts) > 1:
                 file.expect(starts, stops)
@@ -296,11 +298,11 @@ class StoredRecords(Shareable, abc.ABC):
             return [self.decode(codec, int(index), frame) for index, frame in pairs]
 
     def digests(self, indices: Int64s) -> list[int]:
-        """Returns the checksums of records, which are read."""
+        """Reads records and returns their checksums."""
         return list(map(digest_function(), self.read(indices, stored=True)))
 
     def fixed(self, indices: Int64s, length: int) -> npt.NDArray[np.uint8] | None:
-        """Returns records of one length as a new array (n, length); None if a record has another length."""
+        """Returns records of equal length as a new array (n, length); None if a record has another length."""
         records = self.read(indices)
         if {*map(len, records)} - {length}:
             return None
@@ -308,7 +310,7 @@ class StoredRecords(Shareable, abc.ABC):
 
 
 def _read_consecutive(ranges: FileRanges, codec: Zstd | None, parallelism: int) -> list[bytes] | None:
-    """Returns records of a mapped file that follow each other by one call; None if that cannot be."""
+    """Reads consecutive records of a mapped file with one call; returns None if that is not possible."""
     file, _, view, starts, stops, *_ = ranges
     if np.count_nonzero(starts[1:] != stops[:-1]):
         return None
@@ -316,7 +318,7 @@ def _read_consecutive(ranges: FileRanges, codec: Zstd | None, parallelism: int) 
     size = int(sizes[0])
     file.expect(starts[:1], stops[-1:])
     if codec is not None:
-        # Slicing each frame takes 3.2 us of CPU time a record of 100 B instead of 2.1.
+        # With a slice for each frame, a record of 100 B takes 3.2 us of CPU time instead of 2.1.
         return codec.decode_batch([view[first : int(stops[-1])]], sizes, parallelism)
     if not 0 < size <= MAX_ITEM or np.count_nonzero(sizes != size):
         return None

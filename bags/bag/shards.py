@@ -1,4 +1,4 @@
-"""The bags of a Reader as one sequence: opened when needed, read by global index."""
+"""`Shards`: the bags of a Reader as one sequence. Bags are opened on first use, and read by global index."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from bags.storage.base import CachePolicy
 
 Indices = range | Int64s
 Group = tuple[int, Indices]
-"""A shard, and indices in it."""
+"""A shard, and indices within it."""
 
 
 def global_indices(chosen: range, indices: Int64s) -> Int64s:
-    """Converts indices into a slice of all records to indices of all records."""
+    """Converts indices into a slice of all records to indices into all records."""
     return indices if chosen.start == 0 and chosen.step == 1 else chosen.start + chosen.step * indices
 
 
@@ -36,9 +36,9 @@ class Shards:
     All methods take global indices in `range(total)`.
 
     Args:
-        paths: The bags, in order, as paths of their store.
-        options: How to read them.
-        counts: Records and bytes of each, if known.
+        paths: The paths of the bags in their store, in order.
+        options: The options for reading.
+        counts: The number of records and of bytes of each bag, if known.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class Shards:
         self.store = store = options.store_of(paths[0])
         lengths: list[int] = []
         self.lengths = lengths
-        """Records of each bag."""
+        """Number of records of each bag."""
 
-        # Does not refer to `self`: without a reference cycle, files close with the last reference instead of
-        # when the garbage collector runs.
+        # Does not refer to `self`: without a reference cycle, files are closed with the last reference, and
+        # not only when the garbage collector runs.
         def open_shard(shard: int) -> BagFile:
             bag = open_bag(store, paths[shard], options)
             if not store.is_remote:
@@ -63,9 +63,10 @@ class Shards:
                 raise CorruptError(bag.path, None, detail)
             return bag
 
-        # Reads that bypass the page cache open the limits as a second file. Each may take two descriptors.
-        each = 2 if options.cache_policy is CachePolicy.SYSTEM else 4
-        self.bags = FifoCache(open_shard, max_open_bags(each))
+        # With a cache policy other than SYSTEM, the limits are opened as a second file. Each file may take
+        # two descriptors.
+        descriptors = 2 if options.cache_policy is CachePolicy.SYSTEM else 4
+        self.bags = FifoCache(open_shard, max_open_bags(descriptors))
         self.is_remote = store.is_remote
         lengths[:], self.sizes = counts or self._count()
         interleaved = options.sharding_layout is ShardingLayout.INTERLEAVED
@@ -85,16 +86,16 @@ class Shards:
 
     @property
     def size(self) -> int:
-        """Bytes of all bags: records as stored, and limits."""
+        """Total bytes of all bags: records as stored, and limits."""
         return sum(self.sizes)
 
     @property
     def mean(self) -> float:
-        """Mean bytes of a record as stored, without its limit; 0.0 if there are no records."""
+        """Mean bytes of a record as stored, without its limit; 0.0 without records."""
         return (self.size - self.total * ENTRY) / self.total if self.total else 0.0
 
     def bytes_before(self, index: int) -> int:
-        """Returns the bytes on disk before a record; approximate for interleaved bags."""
+        """Returns the number of bytes on disk before a record; approximate for interleaved bags."""
         if index >= self.total:
             return self.size
         shard, within = self.layout.one(index)
@@ -109,12 +110,12 @@ class Shards:
         return self.bags[shard].get(within)
 
     def record_view(self, index: int) -> Buffer:
-        """Returns one record as a buffer that may alias its file."""
+        """Returns one record as a buffer, which may be a view of its file."""
         shard, within = self.layout.one(index)
         return self.bags[shard].get_view(within)
 
     def read(self, indices: Indices, views: bool = False) -> list[Any]:
-        """Returns records, or buffers that may alias their files."""
+        """Returns records; with `views`, as buffers that may be views of their files."""
         parallelism = min(self.options.max_parallelism, CPU_COUNT)
 
         def work(group: Group) -> list[Any]:
@@ -126,16 +127,16 @@ class Shards:
         groups, order = self._groups(indices)
         if len(groups) == 1 and order is None:
             return work(groups[0])
-        found = itertools.chain.from_iterable(map_concurrently(work, groups, self.is_remote))
+        unordered = itertools.chain.from_iterable(map_concurrently(work, groups, self.is_remote))
         if order is None:
-            return list(found)
+            return list(unordered)
         records: list[Any] = [None] * len(indices)
-        for position, record in zip(order.tolist(), found, strict=True):
+        for position, record in zip(order.tolist(), unordered, strict=True):
             records[position] = record
         return records
 
     def read_shared(self, indices: Indices) -> list[bytes]:
-        """Returns records; equal indices return the same object."""
+        """Returns records. Equal indices return the same object."""
         if isinstance(indices, range) or len(indices) < 2:
             return self.read(indices)
         ordered = np.sort(indices)
@@ -146,14 +147,14 @@ class Shards:
         return [records[position] for position in inverse.tolist()]
 
     def expect(self, indices: Indices) -> None:
-        """Announces reads to the kernel, which may read ahead."""
+        """Announces the records to read next, so that the kernel may read ahead."""
         for shard, within in self._groups(indices)[0]:
             self.bags[shard].expect(np.asarray(within, np.int64))
 
     def _groups(self, indices: Indices) -> tuple[list[Group], Int64s | None]:
-        """Groups indices by shard; returns the groups, and the positions of their members in `indices`.
+        """Groups indices by shard. Returns the groups, and the positions of their members in `indices`.
 
-        The positions are None if the groups are in order.
+        The positions are None if the concatenated groups have the order of `indices`.
         """
         if len(self.paths) == 1:
             return [(0, indices)], None

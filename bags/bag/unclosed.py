@@ -1,10 +1,10 @@
-"""Opens the files of a bag to write: creates them, or continues those of a bag that is closed or was left.
+"""Opens the files of a bag for writing: creates them, or continues a bag that was closed or left unclosed.
 
-While a bag is written, its limits are in `limits.NAME`. After a power cut, only what was synced is certain. A
-file is therefore synced before it replaces another one, and the folder is synced between two changes of names
-whose order matters.
+While a bag is being written, its limits are in `limits.NAME`. After a power cut, only synced data is certain.
+A file is therefore synced before it replaces another one, and the folder is synced between two renames whose
+order matters.
 
-Files on object stores cannot grow: there, the limits stay in memory, and the whole bag is written anew.
+Files on object stores cannot grow: there, the limits stay in memory, and the whole bag is rewritten.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from bags.storage.memory_file import MemoryOutput
 
 
 class UnclosedBag:
-    """The files of a bag that is being written: its records, the limits beside them, and checksums.
+    """The files of a bag that is being written: records, limits beside them, and checksums.
 
     Args:
         store, path: The bag.
-        placement: Where its limits will be.
+        placement: The placement of the limits after `close`.
         mode, truncate_to, checksum: As in `bags.bag.Writer`.
-        is_alone: Whether the bag is no part of a dataset, which has one journal for all its bags and syncs
-            its folder once for all of them.
+        is_alone: Whether the bag does not belong to a dataset. A dataset has one journal for all its bags,
+            and syncs its folder once for all of them.
 
     Raises:
-        FileExistsError, BlockingIOError, CorruptError: As `bags.bag.Writer`.
+        FileExistsError, BlockingIOError, CorruptError: As in `bags.bag.Writer`.
     """
 
     def __init__(
@@ -56,22 +56,22 @@ class UnclosedBag:
         is_alone: bool = True,
     ) -> None:
         self.path = path
-        """Where the bag is after `close`."""
+        """The path of the bag after `close`."""
         self.count = 0
         """Number of records whose limits are written."""
         self.end = 0
         """End of the last of these records."""
         self.replaces = mode == 'overwrite'
-        """Whether it replaces another bag at `close`."""
+        """Whether `close` replaces another bag."""
         self.unsynced: UnsyncedDigest | None = None
-        """The digest of what is written, set by the journal."""
+        """The digest of the written data, set by the journal."""
         self.journal: Journal | None = None
-        """The journal of the bag, or of its dataset from when all bags are open."""
+        """The journal of the bag; or of its dataset, once all bags are open."""
         self.is_alone = is_alone
         if is_alone and mode != 'overwrite' and store.durability:
             self.journal = Journal(store, journal_name(path), placement)
         self.store = store
-        self.written = path  # Another path than `path` while overwriting.
+        self.written = path  # Differs from `path` in mode 'overwrite'.
         self.placement = placement
         self.separate = placement is LimitsPlacement.SEPARATE
         self._lock: Lock | None = None
@@ -80,11 +80,11 @@ class UnclosedBag:
         if mode not in ('create', 'append', 'overwrite'):
             raise ValueError(f"mode: expected 'create', 'append' or 'overwrite', got {mode!r}")
         self._was_closed = store.is_remote
-        """Whether the bag to append to was closed."""
+        """Whether the existing bag was closed."""
         self.sums: Output | None = None
         self._has_companion = False
-        """Whether the checksum of the bag's companion is saved already, in a bag that was closed. In one that
-        was not, a power cut may have damaged it."""
+        """Whether the checksum of the bag's companion was saved, and the bag was closed. In an unclosed bag,
+        a power cut may have damaged it."""
         exists = mode == 'append' and (store.exists(path) or store.exists(limits_name(path)))
         if mode == 'create' or (mode == 'append' and not exists):
             self._create(checksum)
@@ -101,7 +101,7 @@ class UnclosedBag:
             self.journal.track([self], [self.count])
 
     def _open_checksums(self, beside: str, table: bytes) -> None:
-        # A new file: readers of more records keep the old one.
+        # Creates a new file: readers that opened more records keep the old file.
         if self.store.is_remote:
             self.sums = MemoryOutput(beside)
             self.sums.write([table])
@@ -110,17 +110,17 @@ class UnclosedBag:
             self.sums = self.store.resume(beside, len(table))
 
     def set_companion(self, data: bytes) -> None:
-        """Saves the checksum of the bag's companion, unless it is saved already."""
+        """Saves the checksum of the bag's companion, unless it was saved before."""
         entry = table_of([digest_function()(data)])
         if self.sums is not None and not self._has_companion and self.sums.read(0, ENTRY) != entry:
-            rest = self.sums.read(ENTRY, self.sums.size)
+            record_entries = self.sums.read(ENTRY, self.sums.size)
             self.sums.size = 0
-            self.sums.write([entry, rest])
+            self.sums.write([entry, record_entries])
             if self.journal is not None:
                 self.journal.must_sync = True
 
     def _continue_checksums(self, checksum: bool) -> None:
-        """Continues the checksums of a bag; with `checksum`, computes them if there are none."""
+        """Continues the checksums of a bag. With `checksum`, computes them if they are missing."""
         beside, size = checksums_name(self.path), ENTRY * (self.count + 1)
         exists = self.store.exists(beside)
         if exists and self.count:
@@ -136,8 +136,8 @@ class UnclosedBag:
             self._open_checksums(beside, table_of(map(digest_function(), itertools.chain([b''], stored))))
 
     def _create(self, checksum: bool) -> None:
-        # The limits are created first, because a bag without `limits.NAME` beside it counts as closed, and
-        # the bag last: readers of its checksums find them.
+        # The limits are created first, because a bag without `limits.NAME` counts as closed. The bag is
+        # created last, so that readers find its checksums.
         if self.store.exists(self.written):
             raise FileExistsError(errno.EEXIST, 'the bag already exists', self.written)
         beside = limits_name(self.written)
@@ -158,7 +158,7 @@ class UnclosedBag:
             raise
 
     def _rewrite(self, checksum: bool, truncate_to: int | None) -> None:
-        """Starts an object that replaces the existing one and begins with the records to keep."""
+        """Starts an object that replaces the existing one, and copies the records to keep."""
         ends = np.empty(0, '<i8')
         if truncate_to != 0:
             bag = self._open_bag()
@@ -176,8 +176,7 @@ class UnclosedBag:
         if not self.store.exists(beside):
             if self.separate:
                 raise FileNotFoundError(errno.ENOENT, 'the bag has no separate limits', beside)
-            # Checks that the bag is closed. A damaged bag with limits beside it would count as one that is
-            # being written.
+            # Checks that the bag is closed. With limits beside it, a damaged bag would count as unclosed.
             open_bag(self.store, self.path, ReaderOptions(limits_placement=self.placement))
             self._was_closed = True
             self.store.create(beside).close()
@@ -191,7 +190,7 @@ class UnclosedBag:
             raise
 
     def _resume(self, beside: str, checksum: bool, truncate_to: int | None) -> None:
-        """Continues at the end of a local bag, under the lock."""
+        """Continues at the end of a local bag, while holding the lock."""
         store = self.store
         before = None
         if self.is_alone:
@@ -204,8 +203,8 @@ class UnclosedBag:
             store.remove(journal_name(self.path))
         if is_replaced:
             # Readers may have mapped the records that are dropped here, or the limits of a closed bag, so
-            # both files are replaced by copies. The limits come first: those that are kept fit the old and
-            # the new records. One byte after them says that the records are not replaced yet.
+            # both files are replaced by copies. The limits are replaced first: the kept limits match the old
+            # and the new records. One byte after them marks that the records are not replaced yet.
             self._replace_limits(beside, ends)
             store.sync_folder(os.path.dirname(beside))
             copy = temporary_path(store, self.path)
@@ -215,7 +214,7 @@ class UnclosedBag:
             store.rename(copy, self.path)
             store.sync_folder(os.path.dirname(beside))
         else:
-            if self._was_closed:  # And is empty. Without limits beside it, it counts as closed.
+            if self._was_closed:  # The bag is empty. Without limits beside it, it counts as closed.
                 store.sync_folder(os.path.dirname(beside))
             self.limits = store.resume(beside, self.count * ENTRY)
         # Bytes after the last record stay until `close` truncates the file. The sentinel follows them.
@@ -226,10 +225,10 @@ class UnclosedBag:
         self._continue_checksums(checksum)
 
     def _certain_count(self, beside: str, truncate_to: int | None) -> tuple[int | None, list[int] | None]:
-        """Returns the number of records to keep, without those that a power cut may have damaged.
+        """Returns the number of records to keep, excluding records that a power cut may have damaged.
 
-        Also returns the number of records before some are dropped, if all are certain. What is kept is then
-        on disk.
+        Also returns the number of records before truncation, if all of them are certain. On return, the kept
+        records are on disk.
         """
         store, path = self.store, self.path
         counts = certain_counts(store, journal_name(path), [path])
@@ -241,7 +240,7 @@ class UnclosedBag:
             return min(counts[0], counts[0] if truncate_to is None else truncate_to), None
         before = None
         if truncate_to is not None:
-            with contextlib.suppress(CorruptError):  # What is dropped may be damaged.
+            with contextlib.suppress(CorruptError):  # The dropped records may be damaged.
                 before = [self._open_bag().count]
         return truncate_to, before
 
@@ -250,7 +249,7 @@ class UnclosedBag:
         if truncate_to is not None:
             listed = self.store.read(beside)[: truncate_to * ENTRY]
             if len(listed) == truncate_to * ENTRY:
-                # Valid also after a power cut that lost what follows: then the bag may not look open.
+                # Also valid after a power cut that lost later bytes, when the bag may not look unclosed.
                 return np.frombuffer(listed, '<i8'), True
         bag = self._open_bag()
         ends = np.array(bag.locate(range(bag.count))[0].stops, '<i8')[:truncate_to]
@@ -259,7 +258,7 @@ class UnclosedBag:
         return ends, len(ends) < bag.count or bag.limits.size % ENTRY > 0
 
     def _replace_limits(self, beside: str, ends: Int64s) -> None:
-        """Replaces the file of limits, and takes the lock of the new one."""
+        """Replaces the file of limits, and locks the new file."""
         copy = temporary_path(self.store, beside)
         self.limits = self.store.create(copy)
         try:
@@ -277,24 +276,24 @@ class UnclosedBag:
     def _open_bag(self) -> BagFile:
         bag = open_bag(self.store, self.path, ReaderOptions(limits_placement=self.placement))
         if self.separate and bag.file.size and not bag.count:
-            # Limits at the end of the bag would otherwise go unnoticed.
+            # Otherwise limits at the end of the bag would not be detected.
             other = open_bag(self.store, self.path, ReaderOptions())
             if other.limits is other.file:
                 raise CorruptError(self.path, None, 'has limits at its end, expected separate ones')
         return bag
 
     def _ends(self, bag: BagFile, truncate_to: int | None) -> Int64s:
-        """Returns the ends of the records of an object to keep, and continues after them."""
+        """Returns the ends of the records of an object to keep; sets `count` and `end` to continue there."""
         ends = np.array(bag.locate(range(bag.count))[0].stops, '<i8')[:truncate_to]
         self.count, self.end = len(ends), int(ends[-1]) if len(ends) else 0
         return ends
 
     def write_sentinel(self, offset: int) -> None:
-        """Writes the byte FF at `offset`, where the bytes written next will end: an open bag ends in FF.
+        """Writes the byte FF at `offset`, the end of the next write: an unclosed bag always ends in FF.
 
-        A reader takes the end of a file for limits if its last 8 bytes, as a number, can be the end of the
-        records. FF makes that number too large. Records are therefore never taken for limits, whatever they
-        contain, wherever writing is interrupted, and however many limits are already appended.
+        A reader interprets the end of a file as limits if the last 8 bytes, as a number, can be the end of
+        the records. FF makes that number too large. Records are therefore never interpreted as limits,
+        whatever they contain, wherever writing is interrupted, and however many limits were already appended.
         """
         if not self.store.is_remote and not self.separate:
             size = self.data.size

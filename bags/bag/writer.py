@@ -1,4 +1,4 @@
-"""Writing a bag. Flushed records are visible to readers, and kept if the process is killed."""
+"""`Writer`: writes a bag. Flushed records are visible to readers, and survive if the process is killed."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from bags.storage.range_file import read_pieces
 from bags.validation import as_record, merge
 
 JOIN_BYTES = 1 << 12
-"""Mean size of buffers below which joining them takes less time than a vectored write."""
+"""Mean size of buffers, in bytes, below which joining them is faster than a vectored write."""
 
 
 class Writer:
     """Writes a bag. Not thread-safe.
 
     Args:
-        filename: The bag; records are compressed if its name ends with `.bagz`.
-        options: As `Writer.Options(…)`; copied.
-        mode: 'create'; 'append' to a bag that is closed, was left by a killed writer, or does not exist;
-            'overwrite', which keeps the old bag until `close`.
+        filename: Path of the bag. Records are compressed if the name ends with `.bagz`.
+        options: Options as `Writer.Options(…)`; copied.
+        mode: 'create'; 'append' to a bag that is closed, was left unclosed by a killed writer, or does not
+            exist; 'overwrite', which keeps the old bag until `close`.
         truncate_to: In mode 'append', the number of existing records to keep.
-        **keywords: Options by name, see `WriterKeywords`; they take precedence over `options`.
+        **keywords: Options by name; see `WriterKeywords`. They take precedence over `options`.
 
     Raises:
         FileExistsError: In mode 'create', the bag exists.
@@ -48,7 +48,7 @@ class Writer:
 
     Options = WriterOptions
     _is_alone = True
-    """Whether the bag is no part of a dataset."""
+    """Whether the bag does not belong to a dataset."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Writer:
         **keywords: Unpack[WriterKeywords],
     ) -> None:
         self.buffered = 0
-        """Bytes of records and limits in memory."""
+        """Bytes of buffered records and their limits."""
         self.pending: list[Any] = []
         """Buffered records."""
         self._closed = True  # Until the bag is open.
@@ -72,7 +72,7 @@ class Writer:
             filename, options.filesystem, options.storage_options, durability=options.durability
         )
         self.syncs_flushes = store.durability is Durability.FLUSH
-        """Whether what is flushed is then on disk."""
+        """Whether `flush` also syncs to disk."""
         self._codec: Zstd | None = codec_for(path, options.compression, options.max_record_size)
         self._max_size = options.max_record_size if self._codec is not None else sys.maxsize
         if mode != 'create':
@@ -92,7 +92,7 @@ class Writer:
 
     @property
     def size(self) -> int:
-        """Bytes of the bag so far, with its limits; buffered records count uncompressed."""
+        """Bytes of the bag so far, including limits. Buffered records count uncompressed."""
         return self.appender.end + self.appender.count * ENTRY + self.buffered
 
     @property
@@ -118,9 +118,9 @@ class Writer:
         """Appends a record: bytes, str (as UTF-8) or any buffer. It may be buffered until `flush`.
 
         Raises:
-            TypeError: Not a record.
+            TypeError: The value is not a record.
             ValueError: The record is too large to be compressed, or the writer is closed.
-            OSError: Writing failed, e.g. the disk is full. Buffered records are kept; `flush` tries again.
+            OSError: Writing failed, e.g. the disk is full. Buffered records are kept, and `flush` retries.
         """
         if type(record) is not bytes:
             record = as_record(record)
@@ -139,11 +139,11 @@ class Writer:
             raise ValueError(f'record of {size} bytes exceeds max_record_size={self._max_size}')
 
     def write_file(self, file: BinaryIO) -> None:
-        """Appends the rest of an open file as one record, without reading it as a whole.
+        """Appends the rest of an open file as one record, without loading it into memory.
 
         Raises:
             ValueError: The record is too large to be compressed.
-            OSError, EOFError: Reading or writing failed; the bag is unchanged.
+            OSError, EOFError: Reading or writing failed. The bag is unchanged.
         """
         self.flush()
         start = file.tell()
@@ -166,26 +166,26 @@ class Writer:
         yield [part], len(part)
 
     def write_stored(self, data: Sequence[Any] | BinaryIO, sizes: Any) -> None:
-        """Appends many records in stored form: frames, if the bag is compressed. Flushes first.
+        """Appends many records in stored form, i.e. frames if the bag is compressed. Flushes first.
 
         Args:
-            data: The records in order, which are not checked: buffers, or an open file, which is copied in
-                the kernel if possible.
+            data: The records in order, as buffers, or as an open file, which is copied in the kernel if
+                possible. The records are not checked.
             sizes: Bytes of each record, shape (n,).
 
         Raises:
             ValueError: The sizes do not match the buffers.
-            OSError, EOFError: Reading or writing failed, e.g. the disk is full. The bag has none of these
-                records, or the first few.
+            OSError, EOFError: Reading or writing failed, e.g. the disk is full. None, or only the first few,
+                of the records were appended.
         """
         sizes = np.asarray(sizes, np.int64)
         total = int(sizes.sum())
         if isinstance(data, Sequence):
             views = [memoryview(part) for part in data]
             data = [view.cast('B') for view in views if view.nbytes]
-            found = sum(map(len, data))
-            if total != found or (len(sizes) and int(sizes.min()) < 0):
-                raise ValueError(f'sizes: expected those of {found} bytes, got {len(sizes)} of {total} bytes')
+            size = sum(map(len, data))
+            if total != size or (len(sizes) and int(sizes.min()) < 0):
+                raise ValueError(f'sizes: expected a sum of {size} bytes, got {len(sizes)} of {total} bytes')
             if total < JOIN_BYTES * len(data):
                 data = [b''.join(data)]
         self.flush()
@@ -193,9 +193,9 @@ class Writer:
             self.appender.append([(data, total)], sizes, self.pending)
 
     def flush(self) -> None:
-        """Makes all records readable by other processes, and safe if this process is killed.
+        """Makes all records visible to other processes, and safe if this process is killed.
 
-        With `durability='flush'`, they are also on disk.
+        With `durability='flush'`, also syncs them to disk.
 
         Raises:
             OSError: Writing failed, e.g. the disk is full. Records that were not written stay buffered.
@@ -214,17 +214,17 @@ class Writer:
             self.appender.sync_flush()
 
     def finish(self) -> None:
-        """Does the part of `close` that takes long: flushes, appends the limits and syncs the files."""
+        """Does the slow part of `close`: flushes, appends the limits and syncs the files."""
         if self._closed:
             return
         self.flush()
         self.appender.finish()
 
     def close(self) -> None:
-        """Flushes, appends the limits, and closes the file. Unless `durability='none'`, it is then on disk.
+        """Flushes, appends the limits, syncs (unless `durability='none'`), and closes the file.
 
         Raises:
-            OSError: Writing failed, e.g. the disk is full. What was flushed is safe; `close` may be called
+            OSError: Writing failed, e.g. the disk is full. Flushed records are safe. `close` may be called
                 again.
         """
         if self._closed:
@@ -251,4 +251,4 @@ class Writer:
             self.close()
         except OSError:
             if exc_type is None:
-                raise  # Otherwise the first error is raised; mode 'append' finds the flushed records.
+                raise  # Otherwise the first error is raised. Mode 'append' finds the flushed records.

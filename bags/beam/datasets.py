@@ -13,17 +13,17 @@ from apache_beam.transforms.display import DisplayDataItem
 
 from bags.authoring.commit import check_absent, check_options, shard_names
 from bags.beam.bundles import FolderSink, Output, SequenceSource
-from bags.dataset.address import Datapoint
+from bags.dataset.format.options import OpenOptions, WriteOptions, WriterSettings
 from bags.dataset.open import open as open_dataset
-from bags.dataset.options import OpenOptions, WriteOptions, WriterSettings
-from bags.dataset.selection import Fields, select_fields
-from bags.dataset.writer import DatasetWriter
+from bags.dataset.reading.row_groups import Datapoint
+from bags.dataset.reading.selection import Fields, select_fields
+from bags.dataset.writing.writer import DatasetWriter
 from bags.indexing import chunk_length
 from bags.storage import Store
 from bags.storage.urls import plain_path
 from bags.validation import reject_unknown_options
 
-READ_BYTES = 1 << 22  # Approximate bytes of the datapoints that are read at a time.
+BUNDLE_READ_BYTES = 1 << 22  # Approximate bytes of the datapoints that are read at a time.
 MAX_READ_DATAPOINTS = 1024
 
 
@@ -71,7 +71,7 @@ class DatasetSource(SequenceSource):
         start, stop = range_tracker.start_position(), range_tracker.stop_position()
         dataset = self.sequence()
         selection = select_fields(self._fields, dataset.types)
-        step = chunk_length(len(dataset), dataset.size, READ_BYTES, MAX_READ_DATAPOINTS)
+        step = chunk_length(len(dataset), dataset.size, BUNDLE_READ_BYTES, MAX_READ_DATAPOINTS)
         for first in range(start, stop, step):
             indices = np.arange(first, min(first + step, stop))
             for index, datapoint in enumerate(dataset.read_rows(indices, selection), first):

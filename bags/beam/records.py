@@ -22,7 +22,7 @@ from bags.storage import Store
 from bags.storage.urls import plain_path
 from bags.validation import merge
 
-SHARDED = re.compile(r'(?P<stem>.*)@(?P<count>[0-9]+|\*)(?P<suffix>[._].+)?')
+SHARDED_OUTPUT = re.compile(r'(?P<stem>.*)@(?P<count>[0-9]+|\*)(?P<suffix>[._].+)?')
 SINGLE = re.compile(r'(?P<stem>.+)(?P<suffix>\.bagz?)@0')
 
 
@@ -119,7 +119,7 @@ class BagSink(FolderSink):
     def __init__(self, path: str, coder: coders.Coder, options: Mapping[str, Any]) -> None:
         folder, name = os.path.split(path)
         super().__init__(folder or '.', options)
-        found = SINGLE.fullmatch(name) or SHARDED.fullmatch(name)
+        found = SINGLE.fullmatch(name) or SHARDED_OUTPUT.fullmatch(name)
         suffix = (found['suffix'] or '') if found else ''
         if found is None or not suffix.endswith(('.bag', '.bagz')):
             raise ValueError(

@@ -83,7 +83,7 @@ Compression = Annotated[
 ]
 
 ShardSize = Annotated[str, typer.Option('--shard-size', metavar='BYTES', help='Size of a full shard.')]
-SHARD_SIZE = '10GiB'
+SHARD_SIZE_TEXT = '10GiB'
 """The default of the library, as text."""
 ShardLength = Annotated[
     int | None, typer.Option(metavar='N', min=1, show_default=False, help='Datapoints of a full shard.')
@@ -94,7 +94,7 @@ Workers = Annotated[
     typer.Option(metavar='N', min=1, show_default=False, help='Threads; one a processor by default.'),
 ]
 
-NUMBER = r'[+-]?[0-9]+'
+INTEGER_TEXT = r'[+-]?[0-9]+'
 
 
 def parse_rows(text: str, length: int, what: str = 'datapoint') -> range | list[int]:
@@ -108,14 +108,14 @@ def parse_rows(text: str, length: int, what: str = 'datapoint') -> range | list[
 
 
 def _parse_range(text: str, length: int, what: str) -> range:
-    if re.fullmatch(NUMBER, text):
+    if re.fullmatch(INTEGER_TEXT, text):
         index = int(text)
         if not -length <= index < length:
             there = f'there are {length:,}' if length else 'there is none'
             raise IndexError(f'no {what} {index}: {there}')
         index %= length
         return range(index, index + 1)
-    match = re.fullmatch(rf'({NUMBER})?:({NUMBER})?(?::({NUMBER})?)?', text)
+    match = re.fullmatch(rf'({INTEGER_TEXT})?:({INTEGER_TEXT})?(?::({INTEGER_TEXT})?)?', text)
     if match is None or int(match[3] or 1) == 0:
         raise UsageError(f'expected rows as 7 or -1, or a range as 10:20 or -5:, got {text!r}')
     return range(length)[slice(*(int(bound) if bound else None for bound in match.groups()))]
@@ -172,7 +172,7 @@ def check_field(name: str, known: Collection[str]) -> None:
 
 def parse_item(text: str, item: int | None = None) -> tuple[str, int | None]:
     """Splits `frames[3]` into the field and the item."""
-    match = re.fullmatch(rf'(?P<field>.+)\[(?P<item>{NUMBER})\]', text)
+    match = re.fullmatch(rf'(?P<field>.+)\[(?P<item>{INTEGER_TEXT})\]', text)
     if match is None:
         return text, item
     if item is not None:
@@ -200,7 +200,7 @@ def parse_compression(text: str | None, known: Collection[str]) -> dict[str, Any
     for part in filter(None, map(str.strip, text.split(','))):
         name, equals, level = map(str.strip, part.partition('='))
         check_field(name, known)
-        is_level = re.fullmatch(NUMBER, level) and -131072 <= int(level) <= 22
+        is_level = re.fullmatch(INTEGER_TEXT, level) and -131072 <= int(level) <= 22
         if equals and level != 'dictionary' and not is_level:
             expected = "expected a zstd level up to 22 or 'dictionary'"
             raise UsageError(f'compression of field {name!r}: {expected}, got {level!r}')

@@ -12,7 +12,7 @@ from bags.display.counts import byte_count, plural
 from bags.display.tables import Column, is_unicode
 
 if TYPE_CHECKING:
-    from bags.runs.written import Written
+    from bags.progress.write_result import Written
 
 MIN_COLUMN = 16
 """Minimum number of characters of the lines of a wrapped column."""

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.collate.masks import Length, Masked, fill_of, pad_to_shape
-from bags.dataset.batch import Ragged
+from bags.dataset.reading.batch import Ragged
 from bags.errors import StackError
 from bags.indexing import offsets_of
 from bags.validation import at_least, item_count, no_field
 
 Array = npt.NDArray[Any]
-NUMBERS = (int, float, complex, np.generic)
+NUMBER_CLASSES = (int, float, complex, np.generic)
 CollateField = Callable[[Any], Any] | Literal['pad', 'mask', 'stack', 'pack']
 
 
@@ -232,12 +232,12 @@ def _can_be_array(column: Any, *, numbers: bool) -> bool:
         return True
     if not isinstance(column, list):
         return False
-    types = (np.ndarray, *NUMBERS) if numbers else np.ndarray
+    types = (np.ndarray, *NUMBER_CLASSES) if numbers else np.ndarray
     present = [value for value in column if value is not None]
     if {*map(type, present)} == {np.ndarray}:
         return True
     return bool(present) and all(
-        all(isinstance(item, (np.ndarray, *NUMBERS)) for item in value)
+        all(isinstance(item, (np.ndarray, *NUMBER_CLASSES)) for item in value)
         if isinstance(value, list)
         else isinstance(value, types)
         for value in present

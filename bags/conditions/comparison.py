@@ -6,11 +6,11 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from bags.dataset.registry import AUDIO_WORDS, VIDEO_WORDS
-from bags.dataset.spec import FieldType, Spec
+from bags.dataset.format.registry import AUDIO_WORDS, NUMBER_WORDS, VIDEO_WORDS
+from bags.dataset.format.spec import FieldType, Spec
 from bags.validation import no_field
 
-MAX_SEARCHED_BYTES = 4096
+MAX_SEARCHED_TEXT_BYTES = 4096
 """UTF-8 bytes of the longest text that is searched for a word."""
 
 SIGNS: dict[str, Callable[[Any, Any], Any]] = {
@@ -18,12 +18,11 @@ SIGNS: dict[str, Callable[[Any, Any], Any]] = {
     '<': operator.lt, '<=': operator.le, '>': operator.gt, '>=': operator.ge,
 }  # fmt: skip
 EQUALITIES = {'==', '=', '!='}
-NUMBERS = {'int', 'uint', 'float', 'bool'}
-COMPARED = {*NUMBERS, 'utf8'}
+COMPARED = {*NUMBER_WORDS, 'utf8'}
 """Words of types whose values are compared."""
 TIMED = {*VIDEO_WORDS, *AUDIO_WORDS}
 """Words of types whose values have a duration."""
-COUNTED = {'array', 'bytes', 'json', 'msgpack', 'tree'}
+TYPES_WITH_LENGTH = {'array', 'bytes', 'json', 'msgpack', 'tree'}
 """Words of types whose values have a length, beside texts and sequences."""
 
 Datapoint = Mapping[str, Any]
@@ -192,7 +191,7 @@ class Comparisons:
             names = self.class_names(name)
             if field_type.word == 'utf8':
                 texts.append((name, field_type.sequence))
-            elif names and field_type.word in NUMBERS:
+            elif names and field_type.word in NUMBER_WORDS:
                 classes.append((name, field_type.sequence, [each.lower() for each in names]))
             else:
                 continue
@@ -258,11 +257,11 @@ class Comparisons:
 
 
 def _type_of(field_type: FieldType) -> ValueType:
-    if field_type.word in NUMBERS:
+    if field_type.word in NUMBER_WORDS:
         return 'numbers' if field_type.sequence else 'number'
     if field_type.word == 'utf8':
         return 'texts' if field_type.sequence else 'text'
-    return 'counted' if field_type.word in COUNTED and not field_type.sequence else 'other'
+    return 'counted' if field_type.word in TYPES_WITH_LENGTH and not field_type.sequence else 'other'
 
 
 def _items(value: Any, is_sequence: bool) -> Sequence[Any]:
@@ -270,7 +269,7 @@ def _items(value: Any, is_sequence: bool) -> Sequence[Any]:
 
 
 def _is_short(text: str) -> bool:
-    return 4 * len(text) <= MAX_SEARCHED_BYTES or len(text.encode()) <= MAX_SEARCHED_BYTES
+    return 4 * len(text) <= MAX_SEARCHED_TEXT_BYTES or len(text.encode()) <= MAX_SEARCHED_TEXT_BYTES
 
 
 def _length_of(value: Any, field: str) -> int:

@@ -21,11 +21,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from bags.conditions.comparison import SIGNS, Comparisons, Datapoint, Measure, Need, Test, Value, constant
-from bags.dataset.spec import Spec
+from bags.dataset.format.spec import Spec
 
-MAX_DEPTH = 50
+MAX_CONDITION_DEPTH = 50
 EXAMPLE = 'length > 3 and label == owl'
-TOKEN = re.compile(
+CONDITION_TOKEN = re.compile(
     r"""\s*(?:
       (?P<text> "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])*' )
     | `(?P<field> [^`]+ )`
@@ -35,7 +35,7 @@ TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 QUOTES = '"\'`'
-NUMBER = re.compile(r'[+-]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?', re.ASCII)
+CONDITION_NUMBER = re.compile(r'[+-]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?', re.ASCII)
 KEYWORDS = {'and', 'or', 'not', 'in', 'is', 'none', 'true', 'false'}
 CONSTANTS = {'true': True, 'false': False}
 FUNCTIONS = {'len': Comparisons.length, 'size': Comparisons.size, 'duration': Comparisons.duration}
@@ -113,8 +113,8 @@ class _Parser:
 
     def any(self) -> Test:
         self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise _error(f'more than {MAX_DEPTH} levels of brackets')
+        if self.depth > MAX_CONDITION_DEPTH:
+            raise _error(f'more than {MAX_CONDITION_DEPTH} levels of brackets')
         parts = [self.all()]
         while self.takes('or'):
             parts.append(self.all())
@@ -214,7 +214,7 @@ class _Parser:
             return constant('number', CONSTANTS[lower], text)
         if text in self.fields.spec:
             return self.fields.field(text)
-        if NUMBER.fullmatch(text):
+        if CONDITION_NUMBER.fullmatch(text):
             digits = text.replace('_', '')
             return constant('number', int(digits) if digits.lstrip('+-').isdigit() else float(digits), text)
         return constant('word', text, text)
@@ -227,7 +227,7 @@ def _all(parts: list[Test]) -> Test:
 def _tokens(text: str) -> list[_Token]:
     tokens, end, text = [], 0, text.rstrip()
     while end < len(text):
-        match = TOKEN.match(text, end)
+        match = CONDITION_TOKEN.match(text, end)
         if match is None:
             rest = text[end:].strip()
             raise _error(f'{"no end of" if rest[0] in QUOTES else "unexpected"} {rest}')

@@ -10,12 +10,12 @@ import numpy as np
 
 from bags.conditions.comparison import COMPARED, Measure, Need
 from bags.conditions.condition import parse_condition
-from bags.dataset.address import Datapoint
+from bags.dataset import above
 from bags.dataset.base import Dataset
-from bags.dataset.late_binding import late
-from bags.dataset.refs import is_missing
-from bags.dataset.registry import VIDEO_WORDS
-from bags.dataset.selection import Selection
+from bags.dataset.format.refs import is_missing
+from bags.dataset.format.registry import VIDEO_WORDS
+from bags.dataset.reading.row_groups import Datapoint
+from bags.dataset.reading.selection import Selection
 from bags.indexing import Int64s
 
 
@@ -83,7 +83,7 @@ def _sizes(dataset: Dataset, name: str, indices: Int64s) -> list[int | None]:
 
 def _durations(dataset: Dataset, name: str, indices: Int64s) -> list[float | None]:
     """Returns the seconds of a video or a sound of each datapoint; None if it is missing."""
-    media = late('Video' if dataset.types[name].word in VIDEO_WORDS else 'Audio')
+    media: Any = above.Video if dataset.types[name].word in VIDEO_WORDS else above.Audio
     ranges = dataset.record_ranges(indices, name)
     if ranges is None:
         raise ValueError(f'filter: field {name!r} has computed values, which are not stored')

@@ -17,20 +17,20 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.concurrency import Shareable, cached_attribute, map_concurrently
-from bags.dataset.address import Address, Datapoint, RecordRanges, merge_columns, merge_ranges
-from bags.dataset.batch import Column, concat_ranges
-from bags.dataset.columns import read_column, read_records, read_values
-from bags.dataset.difference import Diff
-from bags.dataset.field import Field, Record
-from bags.dataset.fingerprint import digest_of, fingerprint
-from bags.dataset.folder import Folder
-from bags.dataset.key_values import Matches, sort_matches
-from bags.dataset.late_binding import late
-from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
-from bags.dataset.other_names import advice_for
-from bags.dataset.refs import is_missing
-from bags.dataset.registry import VIDEO_WORDS, decoders
-from bags.dataset.selection import (
+from bags.dataset import above
+from bags.dataset.format.folder import Folder
+from bags.dataset.format.metadata import Metadata, merge_metadata, metadata_of_fields
+from bags.dataset.format.refs import is_missing
+from bags.dataset.format.registry import VIDEO_WORDS, decoders
+from bags.dataset.format.spec import SHOWN_FIELDS, Spec, count_text, some_fields, type_texts
+from bags.dataset.reading.batch import Column, concat_ranges
+from bags.dataset.reading.columns import read_column, read_records, read_values
+from bags.dataset.reading.difference import Diff
+from bags.dataset.reading.field_reader import Field, Record
+from bags.dataset.reading.fingerprint import digest_of, fingerprint
+from bags.dataset.reading.key_values import Matches, sort_matches
+from bags.dataset.reading.row_groups import Address, Datapoint, RecordRanges, merge_columns, merge_ranges
+from bags.dataset.reading.selection import (
     Fields,
     FrameSelection,
     Padding,
@@ -43,8 +43,8 @@ from bags.dataset.selection import (
     select_items,
     select_whole,
 )
-from bags.dataset.spec import SHOWN_FIELDS, Spec, count_text, some_fields, type_texts
 from bags.indexing import Int64s, as_indices, check_index, chunk_length, offsets_of
+from bags.other_names import dataset_advice
 from bags.validation import with_advice, worker_count
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Dataset(Shareable, abc.ABC):
                 return object.__getattribute__(self, name)  # A property, whose own error is raised again.
             message = f'{type(self).__name__!r} object has no attribute {name!r}'
             if not name.startswith('_') and name != 'types':
-                message += advice_for(name, dir(type(self)), getattr(self, 'types', ()))
+                message += dataset_advice(name, dir(type(self)), getattr(self, 'types', ()))
             raise AttributeError(message)
 
     @property
@@ -299,7 +299,7 @@ class Dataset(Shareable, abc.ABC):
         if isinstance(function, str):
             if fields is not None:
                 raise TypeError('filter: a condition names its fields itself, got fields')
-            function, read = late('bind_condition')(self, function)
+            function, read = above.bind_condition(self, function)
         else:
             read = functools.partial(self.read_rows, selection=select_fields(fields, self.types))
         if not callable(function):
@@ -379,8 +379,7 @@ class Dataset(Shareable, abc.ABC):
             ValueError: Two fields would have one name.
             SpecError: A new name is not valid on all file systems, or differs from another only in case.
         """
-        view: View = late('rename_fields')(self, names)
-        return view
+        return above.rename_fields(self, names)
 
     def update(
         self,
@@ -401,8 +400,7 @@ class Dataset(Shareable, abc.ABC):
             EncodeError: A value is not of the type of the field.
             TypeError: Not a mapping, or a field of windows.
         """
-        view: View = late('update_values')(self, values, encoders)
-        return view
+        return above.update_values(self, values, encoders)
 
     def split(
         self, shares: Mapping[str, float], by: str | None = None, *, seed: int = 0
@@ -424,8 +422,7 @@ class Dataset(Shareable, abc.ABC):
             TypeError: The field has no keys, or shares are not numbers.
             ValueError: Shares do not add up to 1, or a datapoint has no key.
         """
-        views: dict[str, Select] = late('split_datapoints')(self, shares, by, seed)
-        return views
+        return above.split_datapoints(self, shares, by, seed)
 
     def unique(self, field: str) -> Select:
         """Returns a view of the first datapoint with each value of a field. Reads all records of the field.
@@ -435,8 +432,7 @@ class Dataset(Shareable, abc.ABC):
         Raises:
             KeyError: No such field.
         """
-        view: Select = late('unique_datapoints')(self, field)
-        return view
+        return above.unique_datapoints(self, field)
 
     def diff(self, other: Dataset, on: str | None = None) -> Diff:
         """Compares the datapoints of another, later dataset with those of this one.
@@ -454,8 +450,7 @@ class Dataset(Shareable, abc.ABC):
             TypeError: Not a dataset, or the field has no keys.
             ValueError: Several datapoints of a dataset have one key, or one has none.
         """
-        found: Diff = late('diff_datasets')(self, other, on)
-        return found
+        return above.diff_datasets(self, other, on)
 
     @with_advice
     def windows(
@@ -507,8 +502,7 @@ class Dataset(Shareable, abc.ABC):
                 within the tolerance.
         """
         given = fields if spans is None else spans if not fields else {**spans, **fields}
-        view: WindowsView = late('Windows')(self, given, every, stride, padding, bounds, times)
-        return view
+        return above.Windows(self, given, every, stride, padding, bounds, times)
 
     # Arrow, and look-ups by key.
 
@@ -539,8 +533,7 @@ class Dataset(Shareable, abc.ABC):
                 support.
             CorruptError: When a batch is read: damaged data.
         """
-        reader: pa.RecordBatchReader = late('read_batches')(self, fields, media, batch_size)
-        return reader
+        return above.read_batches(self, fields, media, batch_size)
 
     def to_arrow_dataset(self, *, media: Media = None) -> Any:
         """Returns a `pyarrow.dataset.Dataset`. Queries read only the fields that they use.
@@ -554,7 +547,7 @@ class Dataset(Shareable, abc.ABC):
         Raises:
             MissingDependencyError: pyarrow is not installed.
         """
-        return late('arrow_dataset')(self, media)
+        return above.arrow_dataset(self, media)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Returns an Arrow stream of all fields as a PyCapsule, Arrow's protocol between libraries."""
@@ -577,7 +570,7 @@ class Dataset(Shareable, abc.ABC):
             FileNotFoundError: There is no index.
             CorruptError: The index is damaged, or the dataset has changed since it was made.
         """
-        return int(late('find_keys')(self, field, [key])[0])
+        return int(above.find_keys(self, field, [key])[0])
 
     def find_many(self, field: str, keys: Iterable[str] | Iterable[bytes] | Iterable[int]) -> Int64s:
         """Returns the index of the first datapoint that has each key, int64 (n,). Looks up all keys together.
@@ -588,8 +581,7 @@ class Dataset(Shareable, abc.ABC):
         """
         if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
             raise TypeError(f'find_many: expected several keys, got {keys!r:.80}')
-        found: Int64s = late('find_keys')(self, field, keys)
-        return found
+        return above.find_keys(self, field, keys)
 
     # About the dataset.
 
@@ -662,8 +654,7 @@ class Dataset(Shareable, abc.ABC):
 
     def __str__(self) -> str:
         """Returns a heading and a line for each field; `repr` is one line."""
-        text: str = late('dataset_as_text')(self)
-        return text
+        return above.dataset_as_text(self)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Prints `str` in IPython."""
@@ -675,8 +666,7 @@ class Dataset(Shareable, abc.ABC):
 
     def _repr_html_(self) -> str:
         """Returns the HTML for notebooks: the fields, with their values in the first datapoints."""
-        html: str = late('dataset_as_html')(self)
-        return html
+        return above.dataset_as_html(self)
 
     # What a reader or a view defines or overrides; see above.
 
@@ -694,7 +684,7 @@ class Dataset(Shareable, abc.ABC):
 
     @abc.abstractmethod
     def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
-        """Returns the fingerprint of some fields; see `bags.dataset.fingerprint`."""
+        """Returns the fingerprint of some fields; see `bags.dataset.reading.fingerprint`."""
 
     def part_lengths(self) -> list[int]:
         """Returns the number of datapoints of each shard, or of each dataset of a `concat`."""
@@ -711,7 +701,7 @@ class Dataset(Shareable, abc.ABC):
         """Looks up the datapoints of each key in the key index."""
         known = self.key_indexes
         if field not in known:
-            known[field] = late('open_key_index')(self, field, self.index_folder())
+            known[field] = above.open_key_index(self, field, self.index_folder())
         found: Matches = known[field].match(self, field, keys)
         return found
 
@@ -744,7 +734,7 @@ class Dataset(Shareable, abc.ABC):
     def read_selection(
         self, indices: Int64s, selection: Selection, read: Callable[..., Column]
     ) -> dict[str, Column]:
-        """Calls `read`, a function of `bags.dataset.columns`, for each field."""
+        """Calls `read`, a function of `bags.dataset.reading.columns`, for each field."""
         addresses = self.resolve(indices, selection)
         found = map_concurrently(
             lambda address: address.reader.read_selection(address.rows, address.selection, read),
@@ -772,7 +762,7 @@ class Dataset(Shareable, abc.ABC):
         return lengths
 
     def has_frames(self, field: str) -> bool:
-        """Returns whether `bags.frames` selects parts of the values of a field; see `bags.dataset.frames`."""
+        """Returns whether `bags.frames` selects parts of the values of a field."""
         word = self.types[field].word
         return word in VIDEO_WORDS or (word not in decoders and self.open_field(field).has_frames)
 

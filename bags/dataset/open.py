@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Unpack
 
+from bags.dataset import above
 from bags.dataset.base import Dataset
-from bags.dataset.folder import Folder
-from bags.dataset.late_binding import late
-from bags.dataset.listing import list_remote_shards
-from bags.dataset.options import ReadOptions, dataset_path
+from bags.dataset.format.folder import Folder
+from bags.dataset.format.listing import list_remote_shards
+from bags.dataset.format.options import ReadOptions, dataset_path
+from bags.dataset.format.registry import decoders as builtin_decoders
 from bags.dataset.reader import DatasetReader
-from bags.dataset.registry import decoders as builtin_decoders
 from bags.dataset.sharded_reader import ShardedDatasetReader
 from bags.storage.urls import plain_path
 
@@ -81,8 +81,7 @@ def open(
         ]
         if not parts:
             raise ValueError('open: expected a path, or several, got none')
-        joined: Dataset = late('Join')(parts, replace)
-        return joined
+        return above.Join(parts, replace)
     if replace:
         raise ValueError(f'replace: has no effect on one folder, got {os.fspath(path)!r:.80}')
     at, shards = dataset_path(path, decoders, cache_index, options, open), None

@@ -15,23 +15,23 @@ import numpy as np
 
 from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions
 from bags.concurrency import ClosedHandle, cached_attribute, map_concurrently
-from bags.dataset import registry
-from bags.dataset.address import Address, Datapoint, RecordRanges, ranges_of_refs
 from bags.dataset.base import Dataset
-from bags.dataset.batch import Column
-from bags.dataset.columns import BadRef
-from bags.dataset.field import Field
-from bags.dataset.fingerprint import fingerprint_of_folders
-from bags.dataset.folder import Folder
-from bags.dataset.mark import MARK
-from bags.dataset.metadata import Metadata, package_of
-from bags.dataset.options import ReadOptions, dataset_path
-from bags.dataset.read_row import RowFunction, make_row_function
-from bags.dataset.refs_reader import RefsReader, refs_in_memory
-from bags.dataset.schema import Decoders
-from bags.dataset.selection import PerRowItems, Selection, select_fields
-from bags.dataset.sizes import folder_size
-from bags.dataset.spec import FieldType, Spec, likely_type, reordered
+from bags.dataset.format import registry
+from bags.dataset.format.folder import Folder
+from bags.dataset.format.journal import JOURNAL
+from bags.dataset.format.metadata import Metadata, package_of
+from bags.dataset.format.options import ReadOptions, dataset_path
+from bags.dataset.format.schema import Decoders
+from bags.dataset.format.sizes import folder_size
+from bags.dataset.format.spec import FieldType, Spec, likely_type, reordered
+from bags.dataset.reading.batch import Column
+from bags.dataset.reading.columns import BadRef
+from bags.dataset.reading.field_reader import Field
+from bags.dataset.reading.fingerprint import fingerprint_of_folders
+from bags.dataset.reading.read_row import RowFunction, make_row_function
+from bags.dataset.reading.refs_reader import RefsReader, refs_in_memory
+from bags.dataset.reading.row_groups import Address, Datapoint, RecordRanges, ranges_of_refs
+from bags.dataset.reading.selection import PerRowItems, Selection, select_fields
 from bags.errors import CorruptError, SpecError
 from bags.indexing import Int64s
 from bags.validation import merge
@@ -132,7 +132,7 @@ class DatasetReader(Dataset):
 
     @cached_attribute
     def unfinished(self) -> bool:
-        return self.folder.has(MARK)
+        return self.folder.has(JOURNAL)
 
     def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
         folders, lengths = [self.folder], [self._length]

@@ -11,21 +11,28 @@ from typing import Any, Self, Unpack
 
 from bags.bag.sharding import Concatenated
 from bags.concurrency import ClosedHandle, FifoCache, cached_attribute, map_concurrently, max_open_bags
-from bags.dataset.address import Address, Datapoint, MissingFields, ShardReader, group_by_part, row_of_part
 from bags.dataset.base import Dataset
-from bags.dataset.field import Field
-from bags.dataset.fingerprint import fingerprint_of_folders
-from bags.dataset.folder import Folder
-from bags.dataset.listing import ShardList, length_by_size, list_local_shards, list_remote_shards
-from bags.dataset.mark import MARK, is_marked
-from bags.dataset.metadata import Metadata
-from bags.dataset.options import DatasetPath, ReadOptions, dataset_path
+from bags.dataset.format.folder import Folder
+from bags.dataset.format.journal import JOURNAL, has_journal
+from bags.dataset.format.listing import ShardList, length_by_size, list_local_shards, list_remote_shards
+from bags.dataset.format.metadata import Metadata
+from bags.dataset.format.options import DatasetPath, ReadOptions, dataset_path
+from bags.dataset.format.schema import Decoders
+from bags.dataset.format.shard_index import INDEX, Shard
+from bags.dataset.format.sizes import folder_size
+from bags.dataset.format.spec import Spec, count_text, type_texts, union
 from bags.dataset.reader import DatasetReader
-from bags.dataset.schema import Decoders
-from bags.dataset.selection import Selection
-from bags.dataset.shard_index import INDEX, Shard
-from bags.dataset.sizes import folder_size
-from bags.dataset.spec import Spec, count_text, type_texts, union
+from bags.dataset.reading.field_reader import Field
+from bags.dataset.reading.fingerprint import fingerprint_of_folders
+from bags.dataset.reading.row_groups import (
+    Address,
+    Datapoint,
+    MissingFields,
+    ShardReader,
+    group_by_part,
+    row_of_part,
+)
+from bags.dataset.reading.selection import Selection
 from bags.errors import BagsError, CorruptError, SpecError
 from bags.indexing import Int64s, check_index
 from bags.storage import Store
@@ -271,8 +278,8 @@ class ShardedDatasetReader(Dataset):
 
     @cached_attribute
     def unfinished(self) -> bool:
-        return is_marked(self.store, self.path) or any(
-            self.folder_of(shard).has(MARK) for shard in (self._first, *self.shard_list)
+        return has_journal(self.store, self.path) or any(
+            self.folder_of(shard).has(JOURNAL) for shard in (self._first, *self.shard_list)
         )
 
     def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from bags.dataset.base import Dataset
-from bags.dataset.batch import Ragged
+from bags.dataset.reading.batch import Ragged
 from bags.display.datasets import class_names
 from bags.display.html import value_as_html
 
 SHOWN = 3
 """Maximum number of types of values that are named for a list."""
-SHOWN_ROWS = 4
+SHOWN_BATCH_ROWS = 4
 """Number of datapoints of a batch that notebooks show."""
 
 
@@ -115,7 +115,7 @@ def batch_as_html(batch: Any, dataset: Dataset | None = None) -> str:
     """
     columns = _columns(batch)
     length = batch_length(columns)
-    shown = None if length is None else range(min(length, SHOWN_ROWS))
+    shown = None if length is None else range(min(length, SHOWN_BATCH_ROWS))
     head = ['', '', *map(str, shown)] if shown else []
     lines = [''.join(f'<th style="text-align:left">{text}</th>' for text in head)] if head else []
     for name, column in columns.items():
@@ -145,7 +145,7 @@ def ragged_as_html(batch: Ragged) -> str:
     """Returns a table of the first sequences of a batch: those of numbers as curves, others as text."""
     lines = [
         f'<tr><td>{index}</td><td style="text-align:left">{value_as_html(batch[index])}</td></tr>'
-        for index in range(min(len(batch), 2 * SHOWN_ROWS))
+        for index in range(min(len(batch), 2 * SHOWN_BATCH_ROWS))
     ]
     return f'<p>{escape(repr(batch))}</p><table>{"".join(lines)}</table>'
 

@@ -10,18 +10,18 @@ from typing import BinaryIO
 import numpy as np
 
 from bags.dataset.base import Dataset
-from bags.dataset.registry import AUDIO_WORDS, IMAGE_WORDS, VIDEO_WORDS
+from bags.dataset.format.registry import AUDIO_WORDS, IMAGE_WORDS, VIDEO_WORDS
 from bags.display.counts import byte_count, plural
-from bags.display.html import MAX_TEXT, SIDE, image_as_html, sound_as_html, value_as_html
+from bags.display.html import MAX_HTML_TEXT, SIDE, image_as_html, sound_as_html, value_as_html
 from bags.display.values import MAX_NUMBERS_IN_TEXT, cut_off, is_undecoded, open_records, show_value
 from bags.formats.ffmpeg import open_container
 from bags.formats.scalars import check_value_size
 from bags.formats.signatures import DEMUXERS, IMAGES, identify_file
 
-SHOWN_ROWS = 3
+SHOWN_DATASET_ROWS = 3
 """Number of datapoints that notebooks show."""
 MAX_PIXELS = 1 << 26
-MAX_BYTES = 1 << 25
+MAX_SHOWN_RECORD_BYTES = 1 << 25
 """Maximum bytes of a record that is decoded. A larger record is shown as its size."""
 MAX_CURVE_NUMBERS = 1 << 20
 """Maximum count of numbers of a sequence that is read whole for curves."""
@@ -41,7 +41,7 @@ def dataset_as_html(dataset: Dataset, rows: Iterable[int] | None = None) -> str:
         dataset: The dataset.
         rows: The datapoints; the first ones unless given. A value that cannot be read is shown as its error.
     """
-    rows = range(min(SHOWN_ROWS, len(dataset))) if rows is None else rows
+    rows = range(min(SHOWN_DATASET_ROWS, len(dataset))) if rows is None else rows
     columns = {str(row): {name: _cell(dataset, row, name) for name in dataset.types} for row in rows}
     left = '<td style="text-align:left;vertical-align:top">'
     head = ''.join(f'<th style="text-align:left">{escape(name)}</th>' for name in ('', '', *columns))
@@ -74,7 +74,7 @@ def _cell(dataset: Dataset, row: int, field: str) -> str:
         if not field_type.sequence and not is_undecoded(field_type):
             for file in open_records(dataset, row, field):
                 with file:
-                    if (size := file.seek(0, io.SEEK_END)) > MAX_BYTES:
+                    if (size := file.seek(0, io.SEEK_END)) > MAX_SHOWN_RECORD_BYTES:
                         return byte_count(size)
         if field_type.word in AUDIO_WORDS and not field_type.sequence:
             return _player(dataset, row, field)
@@ -83,7 +83,7 @@ def _cell(dataset: Dataset, row: int, field: str) -> str:
         text = show_value(dataset, row, field, has_range=False).text
     except Exception as exc:  # Shown in place of the value.
         text = f'{type(exc).__name__}: {exc}'
-    return escape(cut_off(text, MAX_TEXT))
+    return escape(cut_off(text, MAX_HTML_TEXT))
 
 
 def class_names(dataset: Dataset, field: str) -> Mapping[int, str]:
@@ -97,7 +97,7 @@ def class_names(dataset: Dataset, field: str) -> Mapping[int, str]:
 
 def _player(dataset: Dataset, row: int, field: str) -> str:
     """Returns a short recording as a player with its facts, a longer one as its facts."""
-    text = escape(cut_off(show_value(dataset, row, field).text, MAX_TEXT))
+    text = escape(cut_off(show_value(dataset, row, field).text, MAX_HTML_TEXT))
     for file in open_records(dataset, row, field):
         with file:
             return sound_as_html(file, text)
@@ -123,7 +123,7 @@ def _thumbnail(dataset: Dataset, row: int, field: str) -> str | None:
         return None
     with file:
         is_image = field_type.word in IMAGE_WORDS
-        if is_image and file.seek(0, io.SEEK_END) > MAX_BYTES:
+        if is_image and file.seek(0, io.SEEK_END) > MAX_SHOWN_RECORD_BYTES:
             return None
         file.seek(0)
         try:

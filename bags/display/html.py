@@ -14,11 +14,11 @@ import numpy as np
 from bags.display.counts import plural
 from bags.display.values import MAX_NUMBERS_IN_TEXT, cut_off, value_as_text
 from bags.formats.audio import encode_wav
-from bags.formats.signatures import EXTENSIONS, identify_file
+from bags.formats.signatures import EXTENSION_OF_FORMAT, identify_file
 
 SIDE = 96
 """Length in pixels of the longer side of a thumbnail."""
-MAX_TEXT = 120
+MAX_HTML_TEXT = 120
 """Maximum number of characters of a value."""
 MAX_SOUND_BYTES = 1 << 19
 """Maximum bytes of a recording that a notebook keeps, to play it."""
@@ -62,7 +62,7 @@ def value_as_html(value: Any, classes: Mapping[int, str] | None = None) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(cut_off(text, MAX_TEXT))
+    return escape(cut_off(text, MAX_HTML_TEXT))
 
 
 def _array(value: Any, classes: Mapping[int, str]) -> str:
@@ -128,7 +128,7 @@ def sound_as_html(file: BinaryIO, text: str) -> str:
     if file.seek(0, io.SEEK_END) > MAX_SOUND_BYTES:
         return text
     file.seek(0)
-    media_type = SOUND_TYPES.get(EXTENSIONS.get(str(identify_file(file)), ''))
+    media_type = SOUND_TYPES.get(EXTENSION_OF_FORMAT.get(str(identify_file(file)), ''))
     if media_type is None:
         return text
     file.seek(0)

@@ -11,21 +11,21 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from bags.dataset.base import Dataset
+from bags.dataset.format.registry import decoders
+from bags.dataset.format.spec import FieldType
 from bags.dataset.open import open_with_known_decoders
-from bags.dataset.registry import decoders
-from bags.dataset.spec import FieldType
 from bags.display.counts import byte_count, plural
 from bags.errors import BagsError
 from bags.formats.ffmpeg import open_container
 from bags.formats.scalars import float_size
-from bags.formats.signatures import DEMUXERS, EXTENSIONS, FORMATS, IMAGES, identify_file
+from bags.formats.signatures import DEMUXERS, EXTENSION_OF_FORMAT, FORMAT_OF_TYPE, IMAGES, identify_file
 from bags.links.permission import PermittedPaths
 
-UNDECODED = frozenset([*FORMATS, 'image', 'video', 'audio', 'bytes'])
+UNDECODED = frozenset([*FORMAT_OF_TYPE, 'image', 'video', 'audio', 'bytes'])
 """Words whose records are described by their headers instead of decoded."""
 WITH_IMAGE_HEADERS = (*IMAGES, 'JPEG 2000')
 """Formats whose headers Pillow reads."""
-MAX_TEXT = 2000
+MAX_PLAIN_TEXT = 2000
 """Maximum number of characters of a value in text."""
 MAX_ITEMS = 3
 """Number of items shown of a long sequence, or of a sequence of media or arrays."""
@@ -122,7 +122,7 @@ def _show_items(dataset: Dataset, index: int, field: str, has_range: bool) -> Sh
     )
 
 
-def cut_off(text: str, max_length: int = MAX_TEXT) -> str:
+def cut_off(text: str, max_length: int = MAX_PLAIN_TEXT) -> str:
     """Returns a text, or its first characters and `…` if it has more than `max_length`."""
     return text if len(text) <= max_length else f'{text[:max_length]}…'
 
@@ -187,7 +187,7 @@ def media_info(file: BinaryIO) -> dict[str, Any]:
     size = file.seek(0, 2)
     file.seek(0)
     name = identify_file(file)
-    facts: dict[str, Any] = {'format': name if name in EXTENSIONS else None, 'bytes': size}
+    facts: dict[str, Any] = {'format': name if name in EXTENSION_OF_FORMAT else None, 'bytes': size}
     try:
         if name in WITH_IMAGE_HEADERS:
             facts |= _image_info(file)

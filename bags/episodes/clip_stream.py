@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bags.dataset.metadata import UNITS, Metadata
-from bags.dataset.spec import FieldType, Spec
+from bags.dataset.format.metadata import UNITS, Metadata
+from bags.dataset.format.spec import FieldType, Spec
 from bags.errors import EncodeError
 from bags.formats.arrays import as_array
 from bags.media.clip_encoders import ClipEncoder, clip_encoder_of
 
-POLL_SECONDS = 0.01
+ENCODER_POLL_SECONDS = 0.01
 """An encoder without items looks for new ones after this time. If each item woke it, it would often run
 before the call that appends the item returns; after a longer time, while the next ones are appended. Of three
 cameras of 720p on two idle cores, 1% of the calls took over 2.1 ms, with 0.02 s over 2.9 ms, with 0.05 s over

@@ -1,6 +1,6 @@
 """The bags of a dataset folder while a datapoint is written to them item by item.
 
-The mark of the folder has the number of records of each bag before the datapoint. If the writer is killed,
+The journal of the folder has the number of records of each bag before the datapoint. If the writer is killed,
 the records that follow are its items: `keep_partial` makes them a datapoint.
 """
 
@@ -15,15 +15,15 @@ import numpy.typing as npt
 from bags.bag.journal import Journal
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
-from bags.dataset.episode import Call, Partial
-from bags.dataset.field import Record
-from bags.dataset.field_writer import FieldWriter, RefsWriter
-from bags.dataset.metadata import Metadata
-from bags.dataset.refs import MISSING
-from bags.dataset.registry import frames_of
-from bags.dataset.resume import LINKED
-from bags.dataset.spec import Spec
+from bags.dataset.format.metadata import Metadata
+from bags.dataset.format.refs import MISSING
+from bags.dataset.format.registry import frames_of
+from bags.dataset.format.spec import Spec
+from bags.dataset.reading.field_reader import Record
+from bags.dataset.writing.episode import Call, Partial
+from bags.dataset.writing.field_writer import FieldWriter, RefsWriter
 from bags.errors import BagsError
+from bags.links.files import LINKED
 from bags.storage import Durability, Store
 
 
@@ -33,14 +33,14 @@ class EpisodeBags:
     Args:
         store: The store of the folder.
         refs, bags: The refs, and all bags with the refs first; the last one of a field has its records.
-        mark: The mark of the folder.
+        journal: The journal of the folder.
     """
 
-    def __init__(self, store: Store, refs: RefsWriter, bags: Sequence[FieldWriter], mark: Journal) -> None:
+    def __init__(self, store: Store, refs: RefsWriter, bags: Sequence[FieldWriter], journal: Journal) -> None:
         self._store = store
         self._refs = refs
         self._bags = bags
-        self._mark = mark
+        self._journal = journal
         self._fields = {bag.name: bag for bag in bags[1:]}
         self.types: Spec = {name: bag.type for name, bag in self._fields.items()}
         self._rows = dict.fromkeys(self.types, (MISSING, 0))
@@ -56,7 +56,7 @@ class EpisodeBags:
     def begin(self) -> None:
         """Marks the folder: what is written from now on is an open episode."""
         if not self._store.is_remote:
-            self._mark.set_open([bag.count for bag in self._bags])
+            self._journal.set_open([bag.count for bag in self._bags])
 
     def write(self, call: Call) -> None:
         """Writes the records of one call; after an error none of them, unless some cannot be taken back."""
@@ -84,7 +84,7 @@ class EpisodeBags:
                 has_new = True
                 field.flush()
         if has_new and self._store.durability is Durability.FLUSH:
-            self._mark.sync()
+            self._journal.sync()
         self._has_new = False
 
     def commit(self) -> int:
@@ -111,7 +111,7 @@ class EpisodeBags:
         try:
             self.flush()
             if self._store.durability:
-                self._mark.sync()
+                self._journal.sync()
         finally:
             for bag in self._bags:
                 bag.appender.release_lock()
@@ -124,10 +124,10 @@ class EpisodeBags:
                 cut to the shortest.
             encode: Returns the record of a plain field that is not set; KeyError if it gets none.
         """
-        before = dict(zip((bag.name for bag in self._bags), self._mark.open_counts or (), strict=True))
+        before = dict(zip((bag.name for bag in self._bags), self._journal.open_counts or (), strict=True))
         counts = {name: field.count - before[name] for name, field in self._fields.items()}
         if not any(counts.values()):
-            self._mark.set_open(None)
+            self._journal.set_open(None)
             return None
         self._cut_to_times(counts, metadata)
         row: list[int] = []
@@ -161,7 +161,7 @@ class EpisodeBags:
             self._refs.rollback(index)
             raise
         if not self._store.is_remote:
-            self._mark.set_open(None)
+            self._journal.set_open(None)
 
     def _cut_to_times(self, counts: dict[str, int], metadata: Metadata) -> None:
         """Cuts sequences to the number of their times, and the times to the shortest of these sequences.

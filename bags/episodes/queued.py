@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from queue import Full
 from typing import Any
 
-from bags.dataset.encoder import Encoder, check_mapping, close_files, encode_call
-from bags.dataset.episode import Call, Episode, EpisodeOptions
-from bags.dataset.metadata import Metadata
-from bags.episodes.clip_stream import POLL_SECONDS, ClipItem, ClipStream, open_streams
+from bags.dataset.format.metadata import Metadata
+from bags.dataset.writing.encoder import Encoder, check_mapping, close_files, encode_call
+from bags.dataset.writing.episode import Call, Episode, EpisodeOptions
+from bags.episodes.clip_stream import ENCODER_POLL_SECONDS, ClipItem, ClipStream, open_streams
 from bags.episodes.episode_bags import EpisodeBags
 from bags.errors import EncodeError
 
@@ -257,7 +257,7 @@ class QueuedEpisode(Episode):
                     self._changed.notify_all()
                 self._queued_bytes -= size
                 while not (stream.pending or self._has_ended):
-                    stream.changed.wait(POLL_SECONDS)
+                    stream.changed.wait(ENCODER_POLL_SECONDS)
                 if self._is_stopped:
                     raise _Stopped
                 if not stream.pending:

@@ -1,6 +1,6 @@
-"""Arrays: raw bytes of one dtype and shape (`array(float32,3,4)`), or any array, as in Granular (`array`).
+"""Arrays: raw bytes of a fixed dtype and shape (`array(float32,3,4)`), or, as in Granular, any (`array`).
 
-One length of a shape may vary (`array(float32,?,4)`): it follows from the size of the record.
+One length of a shape may vary (`array(float32,?,4)`). It is derived from the size of the record.
 
 Elements are bools, integers, floats, complex numbers, datetimes, timedeltas, and fixed-size `S` and `U`
 strings; with the package ml_dtypes also `bfloat16` and its `float8_*`. Object dtypes, which need pickle, and
@@ -25,23 +25,23 @@ from bags.formats.scalars import Buffer, parse_int, time_hint
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# Names and codes of unstructured types: no commas or parentheses. 'a' is deprecated.
+# Names and codes of unstructured types, without commas or parentheses. 'a' is deprecated.
 _DTYPE = re.compile(r'(?![<>=|]?a\d*$)[<>=|]?([A-Za-z_]\w*|\?)(\[\w*\])?', re.ASCII)
 _DTYPE_KINDS = 'biufcmMSU'
 _SMALL_FLOAT = re.compile(r'bfloat16|float8_\w+', re.ASCII)
 
 _MAX_HEADER_BYTES = 1024
-"""Bytes before the elements of an `array` record: a dtype string and at most 64 dimensions of 9 bytes."""
+"""Maximum bytes before the elements of an `array` record: a dtype string, and 64 dimensions of 9 bytes."""
 
 
 def element_dtype(text: str) -> np.dtype[Any]:
-    """Parses a dtype as NumPy names it: `float32`, `<f4`, `>u2`, `bool`, `datetime64[ns]`, `U10`.
+    """Parses the NumPy name of a dtype: `float32`, `<f4`, `>u2`, `bool`, `datetime64[ns]`, `U10`.
 
-    It is little-endian unless `text` says otherwise.
+    The dtype is little-endian, unless `text` specifies another byte order.
 
     Raises:
-        ValueError: Not a dtype, or one that is rejected.
-        MissingDependencyError: A dtype of ml_dtypes, which is not installed.
+        ValueError: The text is not a dtype, or the dtype is rejected.
+        MissingDependencyError: The dtype needs ml_dtypes, which is not installed.
     """
     try:
         if not _DTYPE.fullmatch(text):
@@ -57,7 +57,7 @@ def element_dtype(text: str) -> np.dtype[Any]:
 
 
 def is_small_float(dtype: np.dtype[Any]) -> bool:
-    """Returns whether a dtype is `bfloat16` or a `float8_*` of ml_dtypes, whose kind is V or f."""
+    """Returns whether a dtype is `bfloat16` or a `float8_*` of ml_dtypes. Their kind is V or f."""
     return _SMALL_FLOAT.fullmatch(dtype.name) is not None
 
 
@@ -75,15 +75,15 @@ def array_type(*args: str) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
     """Parses the arguments of `array(dtype,*shape)`.
 
     Returns:
-        The dtype and shape of every value, with -1 for a length that varies (`?`); or None for `array`, whose
-        records store them with each value.
+        The dtype and shape of all values, with -1 for a length that varies (`?`); None for `array`, which
+        stores dtype and shape in each record.
     """
     if not args:
         return None
     dtype = element_dtype(args[0])
     shape = tuple(-1 if length == '?' else parse_int(length, 0, 2**62, 'a length') for length in args[1:])
     if -1 in shape and (shape.count(-1) > 1 or 0 in shape):
-        # The length is derived: bytes of the record over the product of the others.
+        # The varying length is the size of the record divided by the product of the other lengths.
         raise ValueError(f'expected one ? at most, and no 0 beside it, got shape {_shape_text(shape)}')
     if len(shape) > 64 or math.prod(max(length, 1) for length in shape) * dtype.itemsize >= 2**62:
         raise ValueError(f'expected an array that NumPy can hold, got shape {shape}')
@@ -91,13 +91,13 @@ def array_type(*args: str) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
 
 
 def fixed_array_type(*args: str) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
-    """As `array_type`; None also if a length varies."""
-    found = array_type(*args)
-    return None if found is None or -1 in found[1] else found
+    """As `array_type`, but also returns None if a length varies."""
+    fixed = array_type(*args)
+    return None if fixed is None or -1 in fixed[1] else fixed
 
 
 def type_text(dtype: np.dtype[Any], shape: Sequence[int] = ()) -> str:
-    """Returns the type of values of a dtype and shape: `float(4)`, `array(uint8,64,?)` if -1 varies."""
+    """Returns the type for values of a dtype and shape, such as `float(4)`, or `array(uint8,64,?)` for -1."""
     word = {'b': 'bool', 'i': 'int', 'u': 'uint', 'f': 'float'}.get(dtype.kind)
     if word and not shape and dtype.itemsize <= 8 and not is_small_float(dtype):
         return word if word == 'bool' else f'{word}({dtype.itemsize})'
@@ -126,7 +126,7 @@ def array_encoder(*args: str) -> Callable[[Any], bytes]:
         array = value if is_exact else _convert(value, dtype)
         if array.shape != shape and (
             len(array.shape) != len(shape)
-            or any(wanted not in (found, -1) for found, wanted in zip(array.shape, shape, strict=True))
+            or any(expected not in (got, -1) for got, expected in zip(array.shape, shape, strict=True))
         ):
             raise ValueError(f'expected shape {_shape_text(shape)}, got {array.shape}')
         return array.tobytes()
@@ -168,18 +168,20 @@ def _decode_varying(dtype: np.dtype[Any], shape: tuple[int, ...], size: int, dat
 
 
 def encode_array(value: Any, *args: str) -> bytes:
-    """Encodes an array: the elements' bytes in C order; without arguments, msgpack `[dtype, shape, bytes]`.
+    """Encodes an array as the bytes of its elements in C order, or, without `args`, as msgpack.
+
+    The msgpack value is `[dtype, shape, bytes]`.
 
     Args:
-        value: An array of exactly the dtype (in any byte order and memory layout) and shape. Without
-            arguments, anything `np.asarray` accepts. Lists and Python numbers are converted to the dtype if
-            nothing but the precision of floats is lost.
-        *args: Dtype and shape of every value, such as `'float32', '3', '4'`, with `'?'` for one length that
-            varies; none for any.
+        value: An array with exactly the dtype (in any byte order and memory layout) and shape. Without
+            `args`, any value that `np.asarray` accepts. Lists and Python numbers are converted to the dtype
+            if only the precision of floats is lost.
+        *args: Dtype and shape of all values, such as `'float32', '3', '4'`, with `'?'` for one length that
+            varies; empty for any dtype and shape.
 
     Raises:
-        TypeError: Another dtype.
-        ValueError: Another shape, or a dtype that is rejected (see the module).
+        TypeError: The array has another dtype.
+        ValueError: The array has another shape, or its dtype is rejected (see the module).
     """
     return array_encoder(*args)(value)
 
@@ -188,17 +190,17 @@ def decode_array(data: Buffer, *args: str) -> Array:
     """Decodes an array that owns its memory and is writable.
 
     Raises:
-        ValueError: Another number of bytes than dtype and shape need, or invalid elements (a bool that is
-            neither 0 nor 1).
+        ValueError: The number of bytes does not match dtype and shape, or an element is invalid, such as a
+            bool that is neither 0 nor 1.
     """
     return array_decoder(*args)(data)
 
 
 def as_array(value: Any) -> Array:
-    """Returns `np.asarray(value)`, also of a tensor of PyTorch with a dtype that only ml_dtypes has.
+    """Returns `np.asarray(value)`, also for PyTorch tensors with a dtype that only ml_dtypes supports.
 
     Raises:
-        ValueError: Elements are masked.
+        ValueError: The array has masked elements.
     """
     if np.ma.is_masked(value):
         raise ValueError('expected an array without masked elements (its filled() replaces them)')
@@ -215,7 +217,7 @@ def _convert(value: Any, dtype: np.dtype[Any]) -> Array:
     if array.dtype == dtype:
         return array
     same = array.dtype.newbyteorder('=') == dtype.newbyteorder('=')
-    # The dtype of a NumPy text scalar has the length of its text, not that of its array.
+    # The dtype of a NumPy text scalar has the length of its text, not of the dtype of its array.
     has_dtype = hasattr(value, 'dtype') and not isinstance(value, np.character)
     if same or (not has_dtype and (array.size == 0 or _fits(array, dtype))):
         try:
@@ -223,7 +225,7 @@ def _convert(value: Any, dtype: np.dtype[Any]) -> Array:
                 converted = array.astype(dtype)
         except FloatingPointError:
             raise ValueError(f'expected numbers that fit {dtype}, got larger ones') from None
-        # Conversions of ml_dtypes never raise. Some types have no inf, some no NaN.
+        # Conversions to ml_dtypes never raise. Some of its types lack inf, some lack NaN.
         if is_small_float(dtype):
             stored = converted.astype('f4')
             changed = (np.isinf(stored) != np.isinf(array)) | (np.isnan(stored) != np.isnan(array))
@@ -239,18 +241,18 @@ def _convert(value: Any, dtype: np.dtype[Any]) -> Array:
 
 
 def _fits(array: Array, dtype: np.dtype[Any]) -> bool:
-    """Returns whether an array of Python values converts to a dtype, with no loss but float rounding."""
-    found, wanted = array.dtype.kind, dtype.kind
-    if wanted in 'fcV':
-        return found in 'iuf' or found == wanted
-    if wanted in 'iu':
+    """Returns whether an array of Python values can be converted to a dtype without loss, except rounding."""
+    source, target = array.dtype.kind, dtype.kind
+    if target in 'fcV':
+        return source in 'iuf' or source == target
+    if target in 'iu':
         limits = np.iinfo(dtype)
-        return found in 'iu' and bool(array.min() >= limits.min and array.max() <= limits.max)
-    return wanted in 'SU' and found == wanted and array.dtype.itemsize <= dtype.itemsize
+        return source in 'iu' and bool(array.min() >= limits.min and array.max() <= limits.max)
+    return target in 'SU' and source == target and array.dtype.itemsize <= dtype.itemsize
 
 
 def array_parts(value: Any) -> tuple[str, tuple[int, ...], bytes]:
-    """Returns Granular's three parts of an array: dtype string, shape, and the elements' bytes in C order."""
+    """Splits an array into three parts, as in Granular: dtype string, shape, and element bytes in C order."""
     array: Array = value if type(value) is np.ndarray else as_array(value)
     _check_dtype(array.dtype)
     name = array.dtype.name if is_small_float(array.dtype) else array.dtype.str
@@ -258,7 +260,7 @@ def array_parts(value: Any) -> tuple[str, tuple[int, ...], bytes]:
 
 
 def array_from_parts(dtype: object, shape: object, data: Buffer) -> Array:
-    """Builds an array from the parts that `array_parts` returns; ValueError if they contradict each other."""
+    """Builds an array from the parts of `array_parts`. Raises ValueError if they are inconsistent."""
     if (
         not isinstance(dtype, str)
         or not isinstance(shape, list)
@@ -273,7 +275,7 @@ def array_from_parts(dtype: object, shape: object, data: Buffer) -> Array:
         raise ValueError(f'expected {size} bytes for {element} of shape {tuple(shape)}, got {len(data)}')
     try:
         array = np.ndarray(shape, element, data).copy()
-    except ValueError as exc:  # (2**61, 2**61, 0) has no bytes, and is still too large for NumPy.
+    except ValueError as exc:  # The shape (2**61, 2**61, 0) has no bytes, but is too large for NumPy.
         raise ValueError(f'expected an array that NumPy can hold, got shape {tuple(shape)}') from exc
     _check_elements(array)
     return array
@@ -284,8 +286,8 @@ def _encode_any(value: Any) -> bytes:
 
 
 def _decode_any(data: Buffer) -> Array:
-    # msgpack unpacks the header alone: its bytes object would be one more copy of the elements
-    # (1 MB of float32: 70 µs against 160).
+    # Only the header is unpacked with msgpack, whose bytes object would be an additional copy of the elements
+    # (1 MB of float32 takes 70 µs instead of 160).
     head = msgpack.Unpacker(max_buffer_size=_MAX_HEADER_BYTES)
     head.feed(data[:_MAX_HEADER_BYTES])
     try:
@@ -305,16 +307,16 @@ def _decode_any(data: Buffer) -> Array:
 
 
 def invalid_row(values: Array) -> int | None:
-    """Returns the first row of an array viewed from records that has an element invalid for its dtype.
+    """Returns the first row with an element that is invalid for its dtype, in an array viewed from records.
 
-    Two dtypes have invalid elements: a bool is a byte 0 or 1 (others are undefined behaviour in NumPy), and
-    the characters of a `U` string end at 0x10FFFF. Other dtypes are not looked at.
+    Two dtypes have invalid elements: the byte of a bool must be 0 or 1 (other values are undefined behaviour
+    in NumPy), and the characters of a `U` string must not exceed 0x10FFFF. Other dtypes are not checked.
 
     Args:
-        values: Shape (rows, ...), of any dtype that `fixed_dtype` returns.
+        values: Array of shape (rows, ...), with any dtype that `fixed_dtype` returns.
 
     Returns:
-        The index of the row, or None if all are valid.
+        The index of the row; None if all rows are valid.
     """
     if values.dtype.kind == 'b':
         bad = values.view(np.uint8) > 1
@@ -330,5 +332,5 @@ def invalid_row(values: Array) -> int | None:
 
 def _check_elements(array: Array) -> None:
     if array.dtype.kind in 'bU' and array.size and invalid_row(array[None]) is not None:
-        what = 'bools that are 0 or 1' if array.dtype.kind == 'b' else 'characters up to 0x10FFFF'
-        raise ValueError(f'expected {what}, got others')
+        valid = 'bools that are 0 or 1' if array.dtype.kind == 'b' else 'characters up to 0x10FFFF'
+        raise ValueError(f'expected {valid}, got other elements')

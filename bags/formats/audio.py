@@ -1,4 +1,4 @@
-"""WAV, FLAC and Opus, to and from samples and their rate.
+"""WAV, FLAC and Opus: encodes and decodes samples with their rate.
 
 | type | encodes | decodes to |
 | --- | --- | --- |
@@ -6,13 +6,13 @@
 | `flac` | int16, 24 bits shifted up to int32; up to 8 channels, 655,350 Hz | int16; int32 above 16 bits |
 | `opus(kbps)` | int16, float32; one or two channels; resampled to 48 kHz | float32 at 48 kHz |
 
-A value is a pair: the samples, shape (time, channels), and the sample rate in Hz, an int. Samples are
-integers of full scale (int16 from -32768 to 32767, int32 likewise) or floats from -1 to 1. Encoding accepts
-shape (time,) for one channel too; decoding always returns two dimensions.
+A value is a pair of the samples, shape (time, channels), and the sample rate in Hz, an int. Samples are
+full-scale integers (int16 from -32768 to 32767, int32 likewise) or floats from -1 to 1. Encoding also accepts
+shape (time,) for a single channel. Decoding always returns two dimensions.
 
-Encoders also take a file of their format, as bytes or a path. They raise TypeError for another value or
-dtype, and ValueError for another shape or a file of another format. Decoders raise ValueError for a file of
-another format, and one that is cut off, damaged, or of more than `max_size` bytes.
+Encoders also accept a file of their format, as bytes or a path. They raise TypeError for other values or
+dtypes, and ValueError for other shapes or files of another format. Decoders raise ValueError if the file has
+another format, is cut off or damaged, or if its samples take more than `max_size` bytes.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from bags.storage.range_file import BufferFile
 _PCM, _IEEE, _EXTENSIBLE = 1, 3, 0xFFFE
 
 OPUS_RATE = 48_000
-"""The sample rate of all decoded Opus."""
+"""The sample rate of decoded Opus."""
 
 VERIFY_CHECKSUMS = {'err_detect': 'crccheck+explode'}
-"""Options with which the FLAC decoder verifies the checksums of frames."""
+"""Options with which the FLAC decoder verifies the checksums of its frames."""
 
 
 def encode_wav(value: Any) -> Encoded:
@@ -65,7 +65,7 @@ def encode_wav(value: Any) -> Encoded:
 
 @decodes('WAV')
 def decode_wav(data: Buffer, *, max_size: int = MAX_VALUE_SIZE) -> tuple[Samples, int]:
-    """Decodes a WAV of PCM or IEEE samples."""
+    """Decodes a WAV with PCM or IEEE samples."""
     form, start, stop = find_samples(BufferFile(data))  # type: ignore[arg-type]
     width = {8: 2, 24: 4}.get(form[5], form[5] // 8)
     check_value_size((stop - start) * 8 // max(form[5], 1) * width, max_size, 'the samples')
@@ -73,11 +73,11 @@ def decode_wav(data: Buffer, *, max_size: int = MAX_VALUE_SIZE) -> tuple[Samples
 
 
 def find_samples(file: BinaryIO) -> tuple[tuple[int, ...], int, int]:
-    """Finds the samples of a WAV by the headers of its chunks.
+    """Locates the samples of a WAV by the headers of its chunks.
 
     Returns:
-        Its format (tag, channels, rate, bytes a second, bytes of one sample of all channels, bits), and where
-        the samples start and stop.
+        The format (tag, channels, rate, bytes per second, bytes of one sample of all channels, bits), and the
+        offsets of the start and the end of the samples.
     """
     form: tuple[int, ...] | None = None
     whole = file.seek(0, os.SEEK_END)
@@ -96,7 +96,7 @@ def find_samples(file: BinaryIO) -> tuple[tuple[int, ...], int, int]:
                 or (not size and (riff_stop <= start or not _are_chunks(file, start, whole)))
             )
         ):
-            # The file was written to a pipe, or its writer was killed: the header is that of no samples.
+            # The file was written to a pipe, or its writer was killed: the header lacks the real size.
             size = whole - start
             size -= size % max(form[4], 1)
         if start + size > whole:
@@ -119,7 +119,7 @@ def find_samples(file: BinaryIO) -> tuple[tuple[int, ...], int, int]:
 
 
 def _are_chunks(file: BinaryIO, start: int, stop: int) -> bool:
-    """Returns whether a part of a WAV is chunks from start to end, rather than samples."""
+    """Returns whether a part of a WAV consists of chunks, and not of samples."""
     while start + 8 <= stop:
         file.seek(start)
         name, size = struct.unpack('<4sI', file.read(8))
@@ -132,7 +132,7 @@ def _are_chunks(file: BinaryIO, start: int, stop: int) -> bool:
 def samples_of(
     data: memoryview, tag: int, channels: int, rate: int, _: int, stride: int, bits: int
 ) -> tuple[Samples, int]:
-    """Returns the samples in bytes of a format as `find_samples` returns it, and their rate."""
+    """Returns the samples in `data`, and their rate, for a format that `find_samples` returned."""
     dtypes = {_PCM: {8: 'u1', 16: '<i2', 24: 'u1', 32: '<i4'}, _IEEE: {32: '<f4', 64: '<f8'}}
     dtype = dtypes.get(tag, {}).get(bits)
     if dtype is None:
@@ -153,7 +153,7 @@ def samples_of(
 
 
 def encode_flac(value: Any) -> Encoded:
-    """Encodes samples as FLAC, losslessly, at least one."""
+    """Encodes samples (at least one) as FLAC, losslessly."""
     encoded = already_encoded(value, 'FLAC')
     if encoded is not None:
         return encoded
@@ -163,11 +163,11 @@ def encode_flac(value: Any) -> Encoded:
 
 @decodes('FLAC')
 def decode_flac(data: Buffer, *, max_size: int = MAX_VALUE_SIZE) -> tuple[Samples, int]:
-    """Decodes a FLAC. Checksums of frames and the number of samples in the header detect damage."""
+    """Decodes a FLAC. Detects damage by the checksums of frames, and the number of samples in the header."""
     info = read_stream_info(data)
     expected, width = info.length, 2 if info.bits <= 16 else 4
     check_value_size(expected * info.channels * width, max_size, f'{expected} samples')
-    # The count is missing if the file was written to a pipe, and may be wrong. A packet is limited to 2 GiB.
+    # The count is missing if the file was written to a pipe, and may be wrong. Packets are limited to 2 GiB.
     as_one_packet = expected > 0 and len(data) < 2**31 - 64
     if as_one_packet and max_samples(data) * width <= max_size:
         samples, rate = _decode_frames(data)
@@ -181,18 +181,18 @@ def decode_flac(data: Buffer, *, max_size: int = MAX_VALUE_SIZE) -> tuple[Sample
 def _decode_frames(data: Buffer) -> tuple[Samples, int]:
     """Decodes the frames of a FLAC as a single packet.
 
-    libavcodec's parser, which splits the file in `_decode`, searches for the header of the next frame, and
-    finds samples that look like one in 2 of 16,114 files of noise. The decoder itself knows where a frame
-    ends. At damage it stops; av 18.1 raises only for the first frame, so the caller compares the number of
-    samples.
+    The parser of libavcodec, which splits the file in `_decode`, searches for the header of the next frame.
+    In 2 of 16,114 files of noise, it finds samples that look like a header. The decoder itself determines
+    where a frame ends. It stops at damage, but av 18.1 raises only for the first frame, so the caller has to
+    compare the number of samples.
     """
     av = import_av()
     start = first_frame(data)
     context = av.CodecContext.create('flac', 'r')
-    context.extradata = bytes(data[8:42])  # Stream info, always the first block.
+    context.extradata = bytes(data[8:42])  # The stream info, which is always the first block.
     context.options = VERIFY_CHECKSUMS
-    context.thread_count = 1  # With frame threads, the decoder reads one frame of a packet.
-    # Allocated by size, which adds padding: the decoder reads a little beyond the end of a packet.
+    context.thread_count = 1  # With frame threads, the decoder reads only one frame of a packet.
+    # Allocating by size adds padding: the decoder reads a little beyond the end of a packet.
     packet = av.Packet(len(data) - start)
     packet.update(memoryview(data)[start:])
     frames = context.decode(packet)[::-1]
@@ -206,7 +206,7 @@ def opus_bitrate(*args: str) -> int:
 
 
 def encode_opus(value: Any, *args: str) -> Encoded:
-    """Encodes samples, at least one, as Opus in Ogg, resampled to 48 kHz; the argument is the bit rate."""
+    """Encodes samples (at least one), resampled to 48 kHz, as Opus in Ogg. The argument is the bit rate."""
     bitrate = opus_bitrate(*args)
     encoded = already_encoded(value, 'Ogg Opus')
     if encoded is not None:
@@ -217,9 +217,9 @@ def encode_opus(value: Any, *args: str) -> Encoded:
 
 @decodes('Ogg Opus')
 def decode_opus(data: Buffer, *_args: str, max_size: int = MAX_VALUE_SIZE) -> tuple[Samples, int]:
-    """Decodes Opus in Ogg, without priming and padding.
+    """Decodes Opus in Ogg, and removes priming and padding.
 
-    Records of `encode_opus` have `ceil(time * 48000 / rate)` samples.
+    Records of `encode_opus` decode to `ceil(time * 48000 / rate)` samples.
     """
     return _decode(data, 'Ogg Opus', {}, max_size)
 
@@ -257,7 +257,7 @@ def _decode(data: Buffer, name: str, options: dict[str, str], max_size: int) -> 
 
 
 def _joined(frames: Iterable[Any], max_size: int) -> tuple[Samples, int]:
-    """Returns the samples of frames of libavcodec, shape (time, channels), and their rate."""
+    """Concatenates the samples of decoded frames, shape (time, channels). Also returns their rate."""
     blocks: list[Samples] = []
     layouts = set()
     size = 0

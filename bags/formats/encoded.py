@@ -1,7 +1,7 @@
-"""Common parts of images, videos and audio: already encoded values, and safe decoders.
+"""Encoded images, videos and audio as values, and a decorator that makes decoders safe.
 
 A value of a media type may be an encoded file, as bytes or as a path. It is stored unchanged, after a check
-of its first bytes, and for images and MP4 of its end.
+of its first bytes, and, for images and MP4, of its end.
 """
 
 from __future__ import annotations
@@ -15,23 +15,27 @@ from bags.formats.scalars import MAX_VALUE_SIZE, Buffer
 from bags.formats.signatures import IMAGES, check_end, check_whole, identify, identify_file
 
 Encoded = bytes | BinaryIO
-"""A record: its bytes, or an open file that the writer copies without loading it, and closes."""
+"""A record: its bytes, or an open file, which the writer copies without loading it, and closes."""
 
 T = TypeVar('T')
 
 
 def already_encoded(value: object, *names: str) -> Encoded | None:
-    """Returns the bytes of a value, or the open file of a path; None for values that need encoding.
+    """Returns the bytes of an encoded value, or the open file of a path; None for values to encode.
+
+    Args:
+        value: The value.
+        *names: The allowed formats, as names of `identify`.
 
     Raises:
-        ValueError: It has none of the allowed formats, which are names of `identify`, or is cut off.
+        ValueError: The file does not have an allowed format, or is cut off.
         OSError: The path cannot be read.
     """
     if isinstance(value, bytes | bytearray | memoryview):
         data = bytes(value)
-        found = identify(data)
-        check_format(found, names)
-        check_end(memoryview(data), found)
+        format = identify(data)
+        check_format(format, names)
+        check_end(memoryview(data), format)
         return data
     if isinstance(value, str | os.PathLike):
         file = open(value, 'rb')  # noqa: SIM115, the writer closes it
@@ -40,14 +44,14 @@ def already_encoded(value: object, *names: str) -> Encoded | None:
 
 
 def check_file(file: Any, names: tuple[str, ...]) -> Any:
-    """Checks the format of an open file, and the end of images and MP4; returns it at the same position.
+    """Checks the format of an open file, and the end of images and MP4. Returns it at the same position.
 
-    It is closed if a check fails.
+    Closes the file if a check fails.
     """
     try:
-        found, start = identify_file(file), file.tell()
-        check_format(found, names)
-        check_end(_Slices(file, start), found)
+        format, start = identify_file(file), file.tell()
+        check_format(format, names)
+        check_end(_Slices(file, start), format)
         file.seek(start)
     except BaseException as exc:
         file.close()
@@ -58,7 +62,7 @@ def check_file(file: Any, names: tuple[str, ...]) -> Any:
 
 
 class _Slices:
-    """A file from `start` on, to be read by slices."""
+    """The bytes of a file from `start` on, read by slicing."""
 
     def __init__(self, file: BinaryIO, start: int) -> None:
         self._file, self._start = file, start
@@ -74,7 +78,7 @@ class _Slices:
 
 
 def check_format(found: str, names: tuple[str, ...]) -> None:
-    """Raises ValueError if a format is not one of the allowed ones."""
+    """Raises ValueError if the format `found` is not one of the allowed formats `names`."""
     if found not in names:
         expected = ' or '.join(filter(None, (', '.join(names[:-1]), names[-1])))
         hint = ", which a field of type 'image' can hold" * (found in IMAGES and names[0] in IMAGES)
@@ -82,10 +86,11 @@ def check_format(found: str, names: tuple[str, ...]) -> None:
 
 
 def decodes(*names: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Makes a decoder safe for bytes of any origin.
+    """Returns a decorator that makes a decoder safe for untrusted bytes.
 
-    The decorated function is only called with complete files of its formats, and with `max_size`, the maximum
-    bytes of the value, which it checks before allocating them. Errors of other libraries become ValueErrors.
+    The decorated function is called only with complete files of its formats. It has to check the size of the
+    value against `max_size`, in bytes, before it allocates memory. Errors of other libraries are converted to
+    ValueError.
     """
 
     def decorate(function: Callable[..., T]) -> Callable[..., T]:
@@ -97,7 +102,7 @@ def decodes(*names: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
             try:
                 return function(data, *args, max_size=max_size)
             except Exception as exc:
-                # By exact type: av raises its own subclasses for invalid headers.
+                # Compares exact types, as av raises its own subclasses of ValueError for invalid headers.
                 if type(exc) in (ValueError, MemoryError) or isinstance(exc, ImportError):
                     raise
                 raise ValueError(f'damaged {name}: {str(exc) or type(exc).__name__}') from exc

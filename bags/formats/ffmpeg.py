@@ -1,4 +1,4 @@
-"""FFmpeg's libraries through the package av: import, files of any origin, streams, decoded samples."""
+"""FFmpeg through the package av: import, opening untrusted files, streams, decoded samples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bags.formats.signatures import DEMUXERS
 
 
 def import_av() -> Any:
-    """Returns the package av; MissingDependencyError if it is not installed."""
+    """Returns the package av. Raises MissingDependencyError if it is not installed."""
     try:
         import av
         import av.video.reformatter
@@ -23,26 +23,26 @@ def import_av() -> Any:
 
 
 def has_side_data() -> bool:
-    """Returns whether packets show their side data, such as priming and palettes: from av 16 on."""
+    """Returns whether packets provide side data, such as priming and palettes: from av 16 on."""
     return hasattr(import_av().Packet, 'has_sidedata')
 
 
 @functools.cache
 def one_thread() -> dict[str, int]:
-    """Returns the options of a `VideoReformatter` for one thread; it has no others before av 17."""
+    """Returns the options with which a `VideoReformatter` uses one thread. Before av 17, it always does."""
     doc = import_av().video.reformatter.VideoReformatter.reformat.__doc__ or ''
     return {'threads': 1} if 'threads' in doc else {}
 
 
 def open_container(file: Any, name: str, **options: str) -> Any:
-    """Opens a binary file of a format that `identify` names, with options of its demuxer."""
-    # With `options`, which are also for streams, av before 17.1 crashes on a file whose header has no stream.
+    """Opens a binary file of a format named by `identify`, with options of its demuxer."""
+    # With `options`, which also apply to streams, av before 17.1 crashes if the header contains no stream.
     return import_av().open(file, format=DEMUXERS[name], container_options=options, metadata_errors='replace')
 
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream of a media file, with FFmpeg's names. Unknown and inapplicable attributes are None."""
+    """A stream of a media file, with FFmpeg's names. Unknown or inapplicable attributes are None."""
 
     index: int
     """Index of the stream in the file."""
@@ -60,23 +60,23 @@ class Stream:
 
 
 def best_stream(container: Any, media_type: str, index: int | None = None) -> Any:
-    """Returns a stream of a media type: by its index, or else the one that players choose.
+    """Returns a stream of a media type: by its index, or by default the stream that players choose.
 
-    The default depends on what was probed: choose once, in a file opened with the usual options.
+    The default depends on the probed data, so choose it once, in a file opened with the usual options.
 
     Raises:
-        ValueError: There is no such stream, or none with a codec that can be decoded.
+        ValueError: The stream does not exist, or its codec cannot be decoded.
     """
     streams = container.streams
     stream = streams.best(media_type) if index is None else streams[index] if index < len(streams) else None
     # Decoding a stream without a context crashes av before 18.1.
     if stream is None or stream.type != media_type or stream.codec_context is None:
-        found = ', '.join(
+        descriptions = ', '.join(
             f'{other.index} {other.type} ({getattr(other.codec_context, "name", "unknown codec")})'
             for other in streams
         )
         expected = media_type if index is None else f'stream {index} of {media_type}'
-        raise ValueError(f'expected {expected}, got streams: {found or "none"}')
+        raise ValueError(f'expected {expected}, got streams: {descriptions or "none"}')
     return stream
 
 
@@ -98,6 +98,6 @@ def describe_stream(stream: Any) -> Stream:
 
 
 def frame_samples(frame: Any) -> np.ndarray[Any, np.dtype[Any]]:
-    """Returns the samples of a decoded frame of audio, shape (samples, channels), in its own dtype."""
+    """Returns the samples of a decoded audio frame, shape (samples, channels), in its own dtype."""
     samples: np.ndarray[Any, np.dtype[Any]] = frame.to_ndarray()
     return samples.T if frame.format.is_planar else samples.reshape(-1, frame.layout.nb_channels)

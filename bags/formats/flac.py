@@ -1,4 +1,4 @@
-"""The headers of FLAC: the number of samples in the file and in its frames (RFC 9639)."""
+"""FLAC headers: the number of samples in a file and in its frames (RFC 9639)."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ import numpy as np
 from bags.formats.scalars import Buffer, Sliceable
 
 BLOCK_LENGTHS = (0, 192, 576, 1152, 2304, 4608, 256, 65536, *(1 << n for n in range(8, 16)))
-"""Samples of a frame, or their maximum, by the code in its header."""
-CHANNELS = (1, 2, 3, 4, 5, 6, 7, 8, 2, 2, 2, 0, 0, 0, 0, 0)
-"""Channels by the code in the header of a frame."""
-MAX_HEADER_BYTES = 16
+"""Number of samples of a frame, or its maximum, for each code in a frame header."""
+FRAME_CHANNELS = (1, 2, 3, 4, 5, 6, 7, 8, 2, 2, 2, 0, 0, 0, 0, 0)
+"""Number of channels for each code in a frame header."""
+MAX_FRAME_HEADER_BYTES = 16
 MAX_TAIL_BYTES = 1 << 20
-"""Bytes at the end of a file in which its last frame is searched, if its size is not in the file."""
+"""Bytes at the end of a file that are searched for the last frame, if the header has no frame size."""
 MAX_TAG_BYTES = 1 << 16
-"""Bytes of tags that programs may append after the last frame."""
+"""Maximum bytes of tags that programs append after the last frame."""
 FILE_START = re.compile(rb'fLaC[\0\x80]\0\0\x22')
-"""The begin of a file, up to the length of the first metadata block."""
-BLOCK_BYTES = 1 << 20
+"""Matches the beginning of a file, up to the length of the first metadata block."""
+SEARCH_BLOCK_BYTES = 1 << 20
 
 
 class StreamInfo(NamedTuple):
-    """The first metadata block."""
+    """The stream info, which is the first metadata block."""
 
     block_length: int
-    """Samples of all frames but the last, if frames have one length: they are numbered then."""
+    """Samples of all frames except the last, if frames have equal lengths. Frames are then numbered."""
     max_frame_bytes: int
     """0 if unknown."""
     channels: int
     bits: int
     """Bits of a sample."""
     length: int
-    """Samples of each channel; 0 if the file was written to a pipe."""
+    """Number of samples of each channel; 0 if the file was written to a pipe."""
 
 
 def read_stream_info(head: Buffer) -> StreamInfo:
@@ -61,21 +61,20 @@ def first_frame(data: Sliceable) -> int:
 
 
 def check_frames(data: Sliceable) -> None:
-    """Raises ValueError if the frames are not all the samples that the header announces, and no others.
+    """Raises ValueError if the frames do not contain exactly the samples that the header announces.
 
-    Programs that cut a FLAC without decoding it leave the header of the longer file, and decoders then
-    disagree on its samples, as on those of joined files. Of the frames, only the first and the last are
-    looked at.
+    Programs that cut a FLAC without decoding it keep the header of the longer file. Decoders then disagree on
+    the samples of the file, as they do for concatenated files. Only the first and the last frame are checked.
     """
     info = read_stream_info(data[:42])
     start = first_frame(data)
-    for first in range(start, len(data), BLOCK_BYTES):
-        if found := FILE_START.search(bytes(data[first : first + BLOCK_BYTES + 7])):
+    for first in range(start, len(data), SEARCH_BLOCK_BYTES):
+        if match := FILE_START.search(bytes(data[first : first + SEARCH_BLOCK_BYTES + 7])):
             raise ValueError(
-                f'FLAC is joined from several files: another begins at byte {first + found.start()}, and '
-                'decoders disagree on the samples; expected one'
+                f'FLAC is joined from several files: another begins at byte {first + match.start()}, and '
+                'decoders disagree on the samples; expected one file'
             )
-    span = _frame_span(bytes(data[start : start + MAX_HEADER_BYTES]), info)
+    span = _frame_span(bytes(data[start : start + MAX_FRAME_HEADER_BYTES]), info)
     if span is None:
         raise ValueError(f'expected a frame of FLAC at byte {start}')
     if span[0]:
@@ -91,7 +90,7 @@ def check_frames(data: Sliceable) -> None:
     end = span[1]
     values = np.frombuffer(tail, np.uint8)
     for offset in np.flatnonzero((values[:-1] == 0xFF) & (values[1:] & 0xFE == 0xF8))[::-1].tolist():
-        span = _frame_span(tail[offset : offset + MAX_HEADER_BYTES], info)
+        span = _frame_span(tail[offset : offset + MAX_FRAME_HEADER_BYTES], info)
         if span is not None and span[1] == info.length:
             return
         if span is not None and span[1] < info.length:
@@ -102,11 +101,11 @@ def check_frames(data: Sliceable) -> None:
 def _frame_span(header: bytes, info: StreamInfo) -> tuple[int, int] | None:
     """Returns the number of the first sample of a frame, and the end of its samples.
 
-    None unless the bytes are the header of a frame with a valid checksum.
+    Returns None if the bytes are not a frame header with a valid checksum.
     """
-    if len(header) < 6 or header[0] != 0xFF or header[1] & 0xFE != 0xF8 or not CHANNELS[header[3] >> 4]:
+    if len(header) < 6 or header[0] != 0xFF or header[1] & 0xFE != 0xF8 or not FRAME_CHANNELS[header[3] >> 4]:
         return None
-    # Coded as in UTF-8, with up to 36 bits.
+    # The number is coded as in UTF-8, with up to 36 bits.
     lead = header[4]
     width = 1 if lead < 0x80 else 8 - (lead ^ 0xFF).bit_length()
     number = lead if width == 1 else lead & 0x7F >> width
@@ -126,7 +125,7 @@ def _frame_span(header: bytes, info: StreamInfo) -> tuple[int, int] | None:
 
 
 def _checksum(data: bytes) -> int:
-    """Returns the CRC-8 of a header, of the polynomial x^8 + x^2 + x + 1."""
+    """Returns the CRC-8 of a header, with the polynomial x^8 + x^2 + x + 1."""
     value = 0
     for byte in data:
         value ^= byte
@@ -136,8 +135,8 @@ def _checksum(data: bytes) -> int:
 
 
 def max_samples(data: Buffer) -> int:
-    """Returns an upper bound of the samples of all channels: the sum where a frame may begin."""
+    """Returns an upper bound of the samples of all channels: the sum over all possible frame headers."""
     values = np.frombuffer(data, np.uint8)
     starts = np.flatnonzero((values[:-3] == 0xFF) & (values[1:-2] & 0xFE == 0xF8))
     lengths = np.array(BLOCK_LENGTHS)[values[starts + 2] >> 4]
-    return int((lengths * np.array(CHANNELS)[values[starts + 3] >> 4]).sum())
+    return int((lengths * np.array(FRAME_CHANNELS)[values[starts + 3] >> 4]).sum())

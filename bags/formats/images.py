@@ -1,4 +1,4 @@
-"""JPEG, PNG, WebP and AVIF, to and from arrays of pixels, and images of any format.
+"""JPEG, PNG, WebP and AVIF: encodes and decodes arrays of pixels; and images of any format.
 
 | type | encodes | quality | decodes to |
 | --- | --- | --- | --- |
@@ -8,19 +8,19 @@
 | `avif(quality)` | RGB, RGBA | 1 to 100, 90 by default | RGB, RGBA |
 | `image(mode)` | files of seven formats; pixels as PNG | | as stored, or in the mode |
 
-Gray has shape (height, width), or (height, width, 1) when it is encoded; RGB (height, width, 3); RGBA
-(height, width, 4). Pixels are uint8 but for gray of PNG and TIFF, such as depth, which may be uint16. Formats
-without gray reject it, since it would be decoded as RGB.
+Gray has shape (height, width), or, for encoding, (height, width, 1); RGB has shape (height, width, 3), and
+RGBA (height, width, 4). Pixels are uint8, except gray in PNG and TIFF, such as depth, which may be uint16.
+Formats that do not support gray reject it, since it would be decoded as RGB.
 
 Images are rotated by their EXIF orientation when they are decoded, as in viewers and browsers. The option
 `rotate=False` of each type returns the stored pixels, to which boxes and masks made with torchvision or
-OpenCV may refer. `min_side=256` decodes JPEGs at a reduced size, see `draft_decoders`. PIL images are rotated
+OpenCV may refer. `min_side=256` decodes JPEGs at a reduced size; see `draft_decoders`. PIL images are rotated
 when they are encoded. Colour profiles and gamma are not applied. The first image of an animation is decoded.
 
-Encoders take pixels, a PIL image, or a file of their format, as bytes or a path, which is stored as it is.
+Encoders accept pixels, a PIL image, or a file of their format, as bytes or a path, which is stored unchanged.
 They raise TypeError for pixels of another dtype, and ValueError for another shape or another format. Decoders
-raise ValueError for a file of another format, one that is cut off or damaged, one whose pixels take more than
-`max_size` bytes, and 16 bits a channel with colour or alpha, of which Pillow would drop 8.
+raise ValueError if the file has another format, is cut off or damaged, has pixels that take more than
+`max_size` bytes, or has 16 bits a channel with colour or alpha, since Pillow would drop 8 bits.
 """
 
 from __future__ import annotations
@@ -52,23 +52,24 @@ from bags.storage.range_file import BorrowedFile, BufferFile
 from bags.validation import at_least
 
 MODES = {'gray': ('L', ()), 'rgb': ('RGB', (3,)), 'rgba': ('RGBA', (4,))}
-"""The modes of `image(mode)`: Pillow's name of each, and the last dimensions of its shape."""
+"""Maps the modes of `image(mode)` to Pillow's names, and to the last dimensions of their shape."""
 
 DEPTH_ERROR = (
     '{name} with 16 bits a channel is decoded in grayscale only, got colour or alpha; '
     "'image(rgb)' decodes the upper 8 bits"
 )
 MAX_SIDE = 65535
-"""Maximum pixels on a side of a JPEG."""
+"""Maximum number of pixels of a side of a JPEG."""
 
 Pixels = np.ndarray[Any, np.dtype[Any]]
 
 
 def _split(args: tuple[str, ...], form: str, count: int = 1) -> tuple[str | None, bool, int]:
-    """Returns the argument of a type, or None, and the options `rotate` and `min_side`."""
-    others, options = split_options(args, rotate=parse_bool, min_side=_side)
-    check_count(others, count, form)
-    return (others[0] if others else None), options.get('rotate', True), options.get('min_side', 0)
+    """Returns the positional argument of a type, or None, and the options `rotate` and `min_side`."""
+    positional, options = split_options(args, rotate=parse_bool, min_side=_side)
+    check_count(positional, count, form)
+    argument = positional[0] if positional else None
+    return argument, options.get('rotate', True), options.get('min_side', 0)
 
 
 def _side(text: str) -> int:
@@ -76,15 +77,15 @@ def _side(text: str) -> int:
 
 
 def draft_decoders(min_side: int) -> dict[str, Callable[..., Pixels]]:
-    """Returns decoders of `jpeg` and `image` that decode JPEGs at a reduced size, which takes less time.
+    """Returns decoders for `jpeg` and `image` that decode JPEGs at a reduced size, which is faster.
 
-    JPEGs are scaled by 1/8, 1/4, … (n/8) while they are decoded, such that both sides have at least
+    JPEGs are scaled by n/8 (1/8, 1/4, …) while they are decoded, such that both sides have at least
     `min_side` pixels. Smaller JPEGs, and images of other formats, keep their size.
 
         dataset = bags.open(path, bags.decoders | bags.draft_decoders(256))
 
     Args:
-        min_side: Minimum pixels of both sides.
+        min_side: Minimum number of pixels of both sides.
 
     Examples:
         >>> small = bags.open('episodes', bags.decoders | bags.draft_decoders(24))
@@ -104,23 +105,23 @@ def _decode_with(decode: Callable[..., Pixels], option: str, data: Buffer, *args
 
 
 def image_quality(*args: str) -> int | None:
-    """Parses the quality of `jpeg(quality,rotate=False)` and `avif`: 1 to 100, or None if there is none."""
+    """Parses the quality of `jpeg(quality,rotate=False)` and `avif`: 1 to 100; None without a quality."""
     quality, *_ = _split(args, 'one quality')
     return None if quality is None else parse_int(quality, 1, 100, 'a quality')
 
 
 def webp_quality(*args: str) -> int | None:
-    """Parses the quality of `webp(quality,rotate=False)`: as `image_quality`, and 0 for `lossless`."""
+    """Parses the quality of `webp(quality,rotate=False)`: as `image_quality`, but 0 for `lossless`."""
     return 0 if _split(args, 'one quality')[0] == 'lossless' else image_quality(*args)
 
 
 def png_options(*args: str) -> None:
-    """Checks the argument of `png(rotate=False)`, which PNG encoders do not use."""
+    """Checks the option of `png(rotate=False)`, which the encoder does not use."""
     _split(args, 'png or png(rotate=False)', 0)
 
 
 def image_mode(*args: str) -> str | None:
-    """Parses the mode of `image(mode,rotate=False)`: one of `MODES`, or None if there is none."""
+    """Parses the mode of `image(mode,rotate=False)`: one of `MODES`; None without a mode."""
     mode, *_ = _split(args, 'image(mode)')
     if mode is not None and mode not in MODES:
         raise ValueError(f'expected a mode of {", ".join(MODES)}, got {mode!r}')
@@ -128,17 +129,17 @@ def image_mode(*args: str) -> str | None:
 
 
 def encode_jpeg(value: Any, *args: str) -> Encoded:
-    """Encodes an image of at most 65,535 pixels a side, with chroma at half the resolution (4:2:0)."""
+    """Encodes an image of at most 65,535 pixels per side as JPEG, with chroma at half resolution (4:2:0)."""
     quality = image_quality(*args) or 95
     return already_encoded(value, 'JPEG') or _save(value, 'JPEG', (1, 3), quality=quality)
 
 
 @decodes('JPEG')
 def decode_jpeg(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
-    """Decodes a JPEG with simplejpeg if it is installed, else with Pillow.
+    """Decodes a JPEG with simplejpeg, if it is installed, else with Pillow.
 
-    Both use libjpeg-turbo and return the same pixels. Only simplejpeg detects damage inside the compressed
-    data, for which a JPEG has no checksum.
+    Both use libjpeg-turbo and return the same pixels. Only simplejpeg detects damage in the compressed data,
+    for which JPEG has no checksum.
     """
     return _load(data, args, max_size)
 
@@ -150,12 +151,12 @@ def encode_png(value: Any, *_args: str) -> Encoded:
 
 @decodes('PNG')
 def decode_png(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
-    """Decodes a PNG: 1 to 4 bits of gray become 8, any transparency becomes an alpha channel."""
+    """Decodes a PNG. Gray of 1 to 4 bits becomes 8 bits; any transparency becomes an alpha channel."""
     return _load(data, args, max_size)
 
 
 def encode_webp(value: Any, *args: str) -> Encoded:
-    """Encodes an image of at most 16,383 pixels a side as WebP."""
+    """Encodes an image of at most 16,383 pixels per side as WebP."""
     quality = webp_quality(*args)
     options = {'lossless': True} if quality == 0 else {'quality': quality or 90}
     return already_encoded(value, 'WebP') or _save(value, 'WebP', (3, 4), exact=True, **options)
@@ -163,7 +164,7 @@ def encode_webp(value: Any, *args: str) -> Encoded:
 
 @decodes('WebP')
 def decode_webp(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
-    """Decodes a WebP, which drops an alpha channel without effect."""
+    """Decodes a WebP. An alpha channel without effect is dropped."""
     return _load(data, args, max_size)
 
 
@@ -180,11 +181,11 @@ def decode_avif(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pix
 
 
 def encode_image(value: Any, *args: str) -> Encoded:
-    """Stores an image of any of the formats unchanged, or encodes pixels as PNG.
+    """Stores an image file of any supported format unchanged, or encodes pixels as PNG.
 
     Raises:
-        ValueError: By its header, the file is cut off, or has a depth that is not decoded: without a mode,
-            16 bits of colour or alpha; more than 16 bits, or floats.
+        ValueError: According to its header, the file is cut off, or has a depth that cannot be decoded: more
+            than 16 bits, floats, or, without a mode, 16 bits with colour or alpha.
     """
     drop_bits = image_mode(*args) is not None
     return _checked_depth(already_encoded(value, *IMAGES), drop_bits) or encode_png(value)
@@ -192,12 +193,12 @@ def encode_image(value: Any, *args: str) -> Encoded:
 
 @decodes(*IMAGES)
 def decode_image(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
-    """Decodes an image of any of the formats; the first one of a GIF or TIFF with several.
+    """Decodes an image of any supported format; of a GIF or TIFF with several images, the first.
 
     Args:
-        data: A file of JPEG, PNG, WebP, AVIF, GIF, BMP or TIFF.
-        *args: The mode: `gray`, `rgb` or `rgba`. Other images are converted to it: alpha is dropped, or
-            opaque where there is none; gray is Rec. 601 luma; of 16 bits a channel the upper 8 are kept.
+        data: A JPEG, PNG, WebP, AVIF, GIF, BMP or TIFF file.
+        *args: The mode: `gray`, `rgb` or `rgba`. Images are converted to it: alpha is dropped, or added as
+            opaque; gray is Rec. 601 luma; the upper 8 bits of 16 bits a channel are kept.
         max_size: Maximum bytes of the pixels.
     """
     mode = image_mode(*args)
@@ -215,7 +216,7 @@ def decode_image(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pi
 
 
 def _checked_depth(file: Encoded | None, drop_bits: bool = False) -> Encoded | None:
-    """Returns a file if its depth can be decoded, as its header says; arguments as of `_load`."""
+    """Returns a file unchanged, if its header has a depth that can be decoded. `drop_bits`: see `_load`."""
     if file is None:
         return None
     opened: Any = io.BytesIO(file) if isinstance(file, bytes) else file
@@ -229,7 +230,7 @@ def _checked_depth(file: Encoded | None, drop_bits: bool = False) -> Encoded | N
         if name == 'TIFF':
             with contextlib.suppress(
                 ImportError, OSError, SyntaxError, TypeError, KeyError
-            ):  # Decoding raises.
+            ):  # Decoding raises these errors.
                 _check_depth(_plugin(name)(BorrowedFile(opened)), name, drop_bits)
     except ValueError:
         opened.close()
@@ -239,7 +240,7 @@ def _checked_depth(file: Encoded | None, drop_bits: bool = False) -> Encoded | N
 
 
 def _check_depth(image: Any, name: str, drop_bits: bool, depth: int = 8) -> None:
-    """Raises ValueError for a PIL image of a depth that is not decoded."""
+    """Raises ValueError for a PIL image with a depth that cannot be decoded."""
     bits = max(image.tag_v2.get(258, (1,))) if name == 'TIFF' else depth
     if bits > 8 and image.mode[0] not in 'IF' and not drop_bits:
         raise ValueError(DEPTH_ERROR.format(name=name))
@@ -248,12 +249,12 @@ def _check_depth(image: Any, name: str, drop_bits: bool, depth: int = 8) -> None
 
 
 def _load(data: Buffer, args: tuple[str, ...], max_size: int, drop_bits: bool = False) -> Pixels:
-    """Decodes an image of any format; `drop_bits` drops the lower 8 bits of colour with 16 bits a channel."""
+    """Decodes an image of any format. `drop_bits` drops the lower 8 bits of colour with 16 bits a channel."""
     name, (_, rotate, min_side) = identify(data), _split(args, 'one argument')
     if name == 'JPEG' and (pixels := _load_jpeg(data, max_size, min_side)) is not None:
         return np.ascontiguousarray(jpeg_orientation(data).apply(pixels)) if rotate else pixels
-    # The plugin's class instead of Image.open: no other plugin is imported or sees the bytes, and our limit
-    # replaces Pillow's warning.
+    # Uses the class of the plugin instead of `Image.open`, so that no other plugin is imported or gets the
+    # bytes. The limit `max_size` replaces Pillow's warning.
     image: Any = _plugin(name)(BufferFile(data))
     _check_depth(image, name, drop_bits, data[24] if name == 'PNG' else 8)
     width, height = image.size
@@ -266,10 +267,10 @@ def _load(data: Buffer, args: tuple[str, ...], max_size: int, drop_bits: bool = 
 
 def _load_jpeg(data: Buffer, max_size: int, min_side: int) -> Pixels | None:
     """Decodes a JPEG with simplejpeg; None if it is not installed, or Pillow should decode the image."""
-    # By benchmarks/jpeg.py (November 2026), in ms on one thread, of 512 x 512 and of 3000 x 2000 pixels:
+    # benchmarks/jpeg.py (November 2026), in ms on one thread, for 512 x 512 and for 3000 x 2000 pixels:
     # simplejpeg 0.9 and 12.8, Pillow 1.3 and 45.5, imagecodecs and OpenCV 1.0 and 12.6, av 1.4 and 16.3. All
-    # but av give Pillow's pixels. Of the three fast ones simplejpeg is the smallest (0.4 MB, against 18 and
-    # 60), takes any buffer without a copy, and reports damage.
+    # except av return the same pixels as Pillow. Of the three fast packages, simplejpeg is the smallest
+    # (0.4 MB, against 18 and 60), accepts any buffer without a copy, and reports damage.
     try:
         import simplejpeg
 
@@ -284,17 +285,17 @@ def _load_jpeg(data: Buffer, max_size: int, min_side: int) -> Pixels | None:
             data, 'GRAY' if space == 'Gray' else 'RGB', min_height=min_side, min_width=min_side
         )
     except ValueError as exc:
-        # The rest of the image would be grey or noise.
+        # The rest of the image is lost: it would be grey or noise.
         if any(phrase in str(exc) for phrase in ('remature end', 'bad Huffman code')):
             raise
-        # Pillow handles other irregularities, such as stray bytes between segments, which cameras and web
-        # sites leave.
+        # Pillow handles other irregularities, such as stray bytes between segments, which some cameras and
+        # web sites produce.
         return None
     return np.array(pixels[:, :, 0]) if space == 'Gray' else pixels
 
 
 def _plugin(name: str) -> Callable[[Any], Any]:
-    """Returns the class of Pillow for a format."""
+    """Returns the image class of Pillow for a format."""
     name = name if name == 'WebP' else name.title()
     try:
         module = importlib.import_module(f'PIL.{name}ImagePlugin')
@@ -308,7 +309,7 @@ def _check_size(width: int, height: int, channels: int, max_size: int) -> None:
 
 
 def _pixels(image: Any, rotate: bool = True) -> Pixels:
-    """Returns the pixels of a PIL image of any mode with 8 bits a channel, or 16 of gray."""
+    """Returns the pixels of a PIL image of any mode with 8 bits a channel, or 16 bits of gray."""
     image.load()  # The EXIF data of a PNG may follow the pixels.
     orientation = exif_orientation(image.info.get('exif') or b'') if rotate else UPRIGHT
     mode = image.mode
@@ -324,8 +325,8 @@ def _pixels(image: Any, rotate: bool = True) -> Pixels:
 
 
 def _save(value: Any, format: str, channels: Sequence[int], **options: Any) -> bytes:
-    """Encodes an array or a PIL image with Pillow, if it has one of the numbers of channels."""
-    _plugin(format)  # Registers the format; raises if Pillow is missing.
+    """Encodes an array or a PIL image with Pillow. `channels` are the allowed numbers of channels."""
+    _plugin(format)  # Registers the format. Raises if Pillow is missing.
     from PIL import Image
 
     array = _pixels(value) if isinstance(value, Image.Image) else as_array(value)

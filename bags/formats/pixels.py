@@ -16,23 +16,23 @@ from bags.formats.ffmpeg import import_av, one_thread
 from bags.formats.scalars import Buffer, parse_bool
 
 Pixels = np.ndarray[Any, np.dtype[np.unsignedinteger[Any]]]
-"""uint8, or uint16 for more than 8 bits."""
+"""uint8, or uint16 for depths of more than 8 bits."""
 
 
 def pixel_dtype(dtype: Any) -> np.dtype[Any]:
-    """Returns the dtype of pixels, uint8 or uint16; ValueError for any other."""
+    """Returns the dtype of pixels, uint8 or uint16. Raises ValueError for other dtypes."""
     if dtype not in ('uint8', 'uint16', np.uint8, np.uint16):
         raise ValueError(f'expected a dtype of uint8 or uint16, got {dtype!r}')
-    found: np.dtype[Any] = np.dtype(dtype)
-    return found
+    pixel: np.dtype[Any] = np.dtype(dtype)
+    return pixel
 
 
 PIXEL_OPTIONS: dict[str, Callable[[str], Any]] = {'rotate': parse_bool, 'dtype': pixel_dtype}
-"""Parsers of the options of decoded frames."""
+"""Parsers for the options of decoded frames."""
 
 
 class Orientation(NamedTuple):
-    """The operations on the stored pixels, in this order."""
+    """The operations that turn stored pixels upright, in this order."""
 
     transpose: bool = False
     flip_rows: bool = False
@@ -40,13 +40,13 @@ class Orientation(NamedTuple):
 
     @property
     def rotation(self) -> int:
-        """Degrees clockwise: 0, 90, 180 or 270; for a mirrored image, after mirroring it left to right."""
+        """Clockwise degrees: 0, 90, 180 or 270. A mirrored image is first mirrored left to right."""
         if self.transpose:
             return 90 if self.flip_columns else 270
         return 180 if self.flip_rows else 0
 
     def apply(self, pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Returns pixels, shape (height, width, ...), as they are shown, without a copy."""
+        """Returns pixels, shape (height, width, ...), as they are displayed, without a copy."""
         if self == UPRIGHT:
             return pixels
         pixels = pixels.swapaxes(0, 1) if self.transpose else pixels
@@ -56,11 +56,11 @@ class Orientation(NamedTuple):
 UPRIGHT = Orientation()
 _OF_EXIF = {number: Orientation('t' in how, 'r' in how, 'c' in how)
             for number, how in enumerate(('', 'c', 'rc', 'r', 't', 'tc', 'trc', 'tr'), 1)}  # fmt: skip
-"""Orientations by the value of the tag: transposed, rows flipped, columns flipped."""
+"""Maps values of the EXIF tag to orientations: transposed, rows flipped, columns flipped."""
 
 
 def matrix_orientation(data: Buffer | None) -> Orientation:
-    """Returns the orientation of a display matrix of FFmpeg, 9 native int32, to the nearest right angle."""
+    """Returns the orientation of an FFmpeg display matrix (9 native int32), to the nearest right angle."""
     if data is None:
         return UPRIGHT
     a, b, _, c, d = struct.unpack_from('=5i', data)  # x' = a x + c y, y' = b x + d y
@@ -70,7 +70,7 @@ def matrix_orientation(data: Buffer | None) -> Orientation:
 
 
 def exif_orientation(data: Buffer) -> Orientation:
-    """Returns the orientation in EXIF data; upright if there is none, or if the data is damaged."""
+    """Returns the orientation in EXIF data; upright if it is missing, or if the data is damaged."""
     try:
         tiff = bytes(data[6:] if bytes(data[:6]) == b'Exif\0\0' else data)
         order = {b'II*\0': '<', b'MM\0*': '>'}[tiff[:4]]
@@ -86,7 +86,7 @@ def exif_orientation(data: Buffer) -> Orientation:
 
 
 def jpeg_orientation(data: Buffer) -> Orientation:
-    """Returns the orientation of a JPEG, by the EXIF segment before its image data."""
+    """Returns the orientation of a JPEG, from the EXIF segment before its image data."""
     start = 2
     while start + 10 <= len(data) and data[start] == 0xFF and data[start + 1] != 0xDA:
         length = data[start + 2] << 8 | data[start + 3]
@@ -97,10 +97,10 @@ def jpeg_orientation(data: Buffer) -> Orientation:
 
 
 class FrameFormat(NamedTuple):
-    """The common properties of all frames of a video."""
+    """The properties that all frames of a video share."""
 
     height: int
-    """Height as stored."""
+    """The stored height."""
     width: int
     is_deep_gray: bool
     """Whether frames are grey with more than 8 bits."""
@@ -108,8 +108,8 @@ class FrameFormat(NamedTuple):
 
 
 def frame_format(frame: Any, orientation: Orientation | None = None) -> FrameFormat:
-    """Returns the format of a frame; `orientation` is that of the video, if known."""
-    if orientation is None:  # Side data and its frame refer to one another: the collector would free them.
+    """Returns the format of a frame. `orientation` is the orientation of the video, if known."""
+    if orientation is None:  # Reading side data creates a reference cycle with the frame.
         orientation = matrix_orientation(frame.side_data.get('DISPLAYMATRIX'))
     components = frame.format.components
     is_deep_gray = len(components) <= 2 and components[0].bits > 8  # 2: with alpha
@@ -117,20 +117,20 @@ def frame_format(frame: Any, orientation: Orientation | None = None) -> FrameFor
 
 
 COLORS = {'rgb': (3, 'rgb24', 'rgb48le'), 'gray': (1, 'gray', 'gray16le')}
-"""The number of channels of each color, and FFmpeg's formats for 8 and 16 bits."""
+"""Maps colors to their number of channels, and FFmpeg's formats for 8 and 16 bits."""
 _DEEP_GRAY = {f'gray{bits}le' for bits in (9, 10, 12, 14, 16)}
 
 
 class PixelOptions(NamedTuple):
-    """How the pixels of frames are returned."""
+    """Options of the returned pixels of frames."""
 
     size: tuple[int, int] | None = None
-    """Height and width to scale to, as shown."""
+    """Displayed height and width to which frames are scaled."""
     color: str = 'rgb'
     """A key of `COLORS`."""
     dtype: np.dtype[Any] | None = None
-    """uint8 or uint16, with values from 0 to 255 or 65535. None for uint8, and for grey of more than 8 bits
-    uint16 with the stored values, 0 to 4095 for 12 bits."""
+    """uint8 or uint16, with values from 0 to 255 or 65535. None for uint8, except that grey of more than 8
+    bits is uint16 with the stored values, e.g. 0 to 4095 for 12 bits."""
     rotate: bool = True
     """Whether frames are rotated as the file specifies."""
 
@@ -146,7 +146,7 @@ class PixelConverter:
     """Converts the frames of one video to pixels.
 
     Args:
-        stored: The format of its frames.
+        stored: The format of the frames.
         options: Options of the returned pixels.
     """
 
@@ -159,8 +159,8 @@ class PixelConverter:
         self._format: tuple[int, int, str] | None = None
         """Height, width and format of the last frame."""
         self._target, self._target_channels = '', 0
-        """The format that FFmpeg converts these frames to, and its number of channels."""
-        # One for all frames: `frame.reformat` would prepare the conversion again each time.
+        """The format to which FFmpeg converts these frames, and its number of channels."""
+        # Shared by all frames: `frame.reformat` would prepare the conversion again for each frame.
         self._reformatter = import_av().video.reformatter.VideoReformatter()
         self._threads = one_thread()
 
@@ -168,7 +168,7 @@ class PixelConverter:
         """Returns the pixels of a frame, in most cases without a copy.
 
         Raises:
-            ValueError: The frame is of another format.
+            ValueError: The frame has another format.
         """
         format = frame.height, frame.width, frame.format.name
         if format != self._format:
@@ -186,13 +186,13 @@ class PixelConverter:
         return pixels if self._orientation == UPRIGHT else self._orientation.apply(pixels)
 
     def _set_format(self, frame: Any) -> None:
-        """Checks a frame with a new size or format, and chooses the format to convert it to."""
-        expected, found = self.frame_format, frame_format(frame, self.frame_format.orientation)
+        """Checks a frame with a new size or format, and chooses the format to which it is converted."""
+        expected, got = self.frame_format, frame_format(frame, self.frame_format.orientation)
         name = frame.format.name
-        if found != expected:
-            depth = f' of {name}' if found.is_deep_gray != expected.is_deep_gray else ''
-            where = f'expected {expected.height} x {expected.width} pixels as in the others'
-            raise ValueError(f'{where}, got {found.height} x {found.width}{depth}')
+        if got != expected:
+            depth = f' of {name}' if got.is_deep_gray != expected.is_deep_gray else ''
+            detail = f'expected {expected.height} x {expected.width} pixels as in earlier frames'
+            raise ValueError(f'{detail}, got {got.height} x {got.width}{depth}')
         is_wide = self._dtype == np.uint16
         self._target_channels, *targets = COLORS[self.options.color]
         self._target = targets[is_wide]

@@ -1,4 +1,4 @@
-"""Samples of audio: checks of values to encode, and resampling."""
+"""Audio samples: checks of values to encode, and resampling."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from bags.formats.ffmpeg import frame_samples, import_av
 
 Samples = np.ndarray[Any, np.dtype[Any]]
 
-_LAYOUTS = ('mono', 'stereo', '3.0', 'quad', '5.0', '5.1', '6.1', '7.1')
-_FORMATS = {'int16': 's16', 'int32': 's32', 'float32': 'flt'}
+_CHANNEL_LAYOUTS = ('mono', 'stereo', '3.0', 'quad', '5.0', '5.1', '6.1', '7.1')
+_SAMPLE_FORMATS = {'int16': 's16', 'int32': 's32', 'float32': 'flt'}
 _FRAME_SAMPLES = 1 << 16
 _MAX_PLAUSIBLE_CHANNELS = 64
-"""More channels than this, and than samples, are samples of shape (channels, time)."""
+"""With more channels than this, and than samples, an array probably has shape (channels, time)."""
 
 
 class _Encodable(NamedTuple):
@@ -36,11 +36,11 @@ _ENCODABLE = {
 
 
 def checked_samples(value: Any, format: str) -> tuple[Samples, int]:
-    """Returns the samples, shape (time, channels), and the rate of a value for `wav`, `flac` or `opus`.
+    """Checks a value for `wav`, `flac` or `opus`. Returns its samples, shape (time, channels), and its rate.
 
     Raises:
-        TypeError: Not a pair, or samples of a dtype that the format cannot store.
-        ValueError: Another shape, or a rate that the format cannot store.
+        TypeError: The value is not a pair, or the format cannot store the dtype of the samples.
+        ValueError: The samples have another shape, or the format cannot store the rate.
     """
     dtypes, max_channels, max_rate = _ENCODABLE[format]
     if not isinstance(value, tuple | list) or len(value) != 2:
@@ -72,12 +72,12 @@ def checked_samples(value: Any, format: str) -> tuple[Samples, int]:
 
 
 def sample_format(samples: Samples) -> dict[str, str]:
-    """Returns FFmpeg's names of the sample format and the channel layout."""
-    return {'format': _FORMATS[samples.dtype.name], 'layout': _LAYOUTS[samples.shape[1] - 1]}
+    """Returns FFmpeg's names for the sample format and the channel layout."""
+    return {'format': _SAMPLE_FORMATS[samples.dtype.name], 'layout': _CHANNEL_LAYOUTS[samples.shape[1] - 1]}
 
 
 def audio_frames(samples: Samples, rate: int, begin: int = 0) -> Iterator[Any]:
-    """Yields samples as frames of libavutil; `begin` is the number of the first one."""
+    """Yields samples as audio frames of libavutil. `begin` is the number of the first sample."""
     av = import_av()
     for start in range(0, len(samples), _FRAME_SAMPLES):
         block = np.ascontiguousarray(samples[start : start + _FRAME_SAMPLES])
@@ -87,21 +87,21 @@ def audio_frames(samples: Samples, rate: int, begin: int = 0) -> Iterator[Any]:
 
 
 def resampled(blocks: Iterable[Samples], rate: int, new_rate: int) -> Iterator[Samples]:
-    """Resamples blocks as one recording, to the number of samples that covers the same time, rounded up."""
+    """Resamples blocks as one recording. The number of new samples covers the same time, rounded up."""
     resampler: Any = None
-    given = count = 0
+    input_count = count = 0
     for block in blocks:
         resampler = resampler or import_av().AudioResampler(**sample_format(block), rate=new_rate)
-        for frame in audio_frames(block, rate, given):
+        for frame in audio_frames(block, rate, input_count):
             for out in resampler.resample(frame):
                 count += out.samples
                 yield frame_samples(out)
-        given += len(block)
+        input_count += len(block)
     if resampler is not None:
-        total = -(-given * new_rate // rate)
+        total = -(-input_count * new_rate // rate)
         for out in resampler.resample(None):
             samples = frame_samples(out)[: total - count]
             count += len(samples)
             yield samples
-        # For a single sample, the resampler returns none.
+        # For a single sample, the resampler returns no samples.
         yield np.zeros((total - count, *block.shape[1:]), block.dtype)

@@ -1,19 +1,19 @@
-"""Bytes, text, bools and numbers; and the checks of type arguments, which all formats use.
+"""Bytes, text, bools and numbers; and checks of type arguments, used by all formats.
 
-| type | takes | record |
+| type | accepts | record |
 | --- | --- | --- |
-| `bytes` | bytes, bytearray, memoryview | as they are |
+| `bytes` | bytes, bytearray, memoryview | unchanged |
 | `utf8` | str without lone surrogates | strict UTF-8 |
 | `bool` | bool, not the integers 0 and 1 | one byte, 0 or 1 |
 | `int(size)` | objects with `__index__`, except bools | two's complement of 1 to 16 bytes, 8 by default |
-| `uint(size)` | the same, from 0 on | 1 to 16 bytes, 8 by default |
+| `uint(size)` | the same, at least 0 | 1 to 16 bytes, 8 by default |
 | `float(size)` | int and float, except bools | IEEE 754 of 2, 4 or 8 bytes, 8 by default, rounded |
 
-Numbers are little-endian. NumPy scalars and arrays of shape () are accepted like Python's own scalars. An
-encoder raises TypeError for another type, ValueError for a value that its size cannot hold; a decoder raises
-ValueError for any other record.
+Numbers are little-endian. NumPy scalars and arrays of shape () are accepted like Python scalars. An encoder
+raises TypeError for a value of another type, and ValueError for a value that does not fit its size. A decoder
+raises ValueError for an invalid record.
 
-`*_encoder` and `*_decoder` parse the arguments of a type once and return the function for its values;
+`*_encoder` and `*_decoder` parse the arguments of a type once, and return the function for its values.
 `encode_*` and `decode_*` do both in one call.
 """
 
@@ -33,26 +33,26 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class Sliceable(Protocol):
-    """Bytes, or a file of which only the accessed slices are read."""
+    """Bytes, or a file whose slices are read on access."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, key: slice, /) -> Buffer: ...
 
 
 MAX_VALUE_SIZE = 1 << 30
-"""Default of `max_value_size`, the maximum bytes of a decoded record."""
+"""Default of `max_value_size`: the maximum size of a decoded record, in bytes."""
 
-_FLOATS = {2: '<e', 4: '<f', 8: '<d'}
+_FLOAT_FORMATS = {2: '<e', 4: '<f', 8: '<d'}
 
 
 def check_count(args: Sequence[str], count: int, form: str) -> None:
-    """Raises ValueError for more than `count` arguments of a type; `form` shows how it is written."""
+    """Raises ValueError for more than `count` arguments of a type. `form` shows how the type is written."""
     if len(args) > count:
         raise ValueError(f'expected {form}, got {len(args)} arguments: {", ".join(args)}')
 
 
 def check_value_size(size: int, max_size: int, what: str) -> None:
-    """Raises ValueError for a value of more than `max_size` bytes; `what` names the value."""
+    """Raises ValueError for a value of more than `max_size` bytes. `what` describes the value."""
     if size > max_size:
         raise ValueError(f'{what} would take {size} bytes, which exceeds max_value_size={max_size}')
 
@@ -60,25 +60,25 @@ def check_value_size(size: int, max_size: int, what: str) -> None:
 def split_options(
     args: Sequence[str], **parsers: Callable[[str], Any]
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Splits the arguments of a type, e.g. `video(30,rotate=False)`, into unnamed ones and options.
+    """Splits the arguments of a type, e.g. `video(30,rotate=False)`, into positional arguments and options.
 
     Args:
         args: The arguments.
-        **parsers: Parser of the value of each option. An option without a value is `True`.
+        **parsers: Parser for the value of each option. An option without a value is `True`.
 
     Raises:
-        ValueError: An unknown option, or one twice.
+        ValueError: An option is unknown, or occurs twice.
     """
-    others, options = [], {}
+    positional, options = [], {}
     for arg in args:
         name, sign, value = (part.strip() for part in arg.partition('='))
         if not sign and name not in parsers:
-            others.append(arg)
+            positional.append(arg)
         elif name not in parsers or name in options:
             raise ValueError(f'expected each option of {", ".join(parsers)} once, got {arg!r}')
         else:
             options[name] = parsers[name](value if sign else 'True')
-    return tuple(others), options
+    return tuple(positional), options
 
 
 def parse_bool(text: str) -> bool:
@@ -92,7 +92,7 @@ def parse_int(text: str, low: int, high: int, what: str) -> int:
     """Parses an argument of a type as an integer in [low, high].
 
     Raises:
-        ValueError: Anything else; the message names `what`.
+        ValueError: The text is not such an integer. The message contains `what`.
     """
     if text.isascii() and text.isdigit() and low <= int(text[:20]) <= high:
         return int(text)
@@ -100,7 +100,7 @@ def parse_int(text: str, low: int, high: int, what: str) -> int:
 
 
 def encode_bytes(value: Buffer) -> bytes:
-    """Encodes bytes as they are; bytearrays and memoryviews are copied, since they may change later."""
+    """Returns bytes unchanged. Copies bytearrays and memoryviews, since they may change later."""
     if type(value) is bytes:
         return value
     if isinstance(value, bytes | bytearray | memoryview):
@@ -109,7 +109,7 @@ def encode_bytes(value: Buffer) -> bytes:
 
 
 def decode_bytes(data: Buffer) -> bytes:
-    """Decodes bytes: a copy, unless `data` is bytes already."""
+    """Decodes bytes. Copies `data`, unless it is a bytes object already."""
     return bytes(data)
 
 
@@ -126,7 +126,7 @@ def decode_utf8(data: Buffer) -> str:
 
 
 def encode_bool(value: bool) -> bytes:
-    """Encodes a bool; the integers 0 and 1 are rejected, since most often fields were swapped."""
+    """Encodes a bool. Rejects the integers 0 and 1, as they usually mean that fields were swapped."""
     value = _plain(value)
     if isinstance(value, bool):
         return b'\x01' if value else b'\x00'
@@ -145,13 +145,13 @@ _BOOLS = {b'\x00': False, b'\x01': True}
 
 
 def int_size(*args: str) -> int:
-    """Returns the size of an `int` or `uint` in bytes, at most 16 as in Granular."""
+    """Returns the size of an `int` or `uint` in bytes; at most 16, as in Granular."""
     check_count(args, 1, 'int(size)')
     return parse_int(args[0], 1, 16, 'a size in bytes') if args else 8
 
 
 def int_encoder(*args: str, signed: bool = True) -> Callable[[Any], bytes]:
-    """Returns the encoder of `int(size)`, or of `uint(size)` unless signed."""
+    """Returns the encoder of `int(size)`, or, if not `signed`, of `uint(size)`."""
     size = int_size(*args)
 
     def encode(value: Any) -> bytes:
@@ -170,9 +170,9 @@ def int_encoder(*args: str, signed: bool = True) -> Callable[[Any], bytes]:
 
 
 def int_decoder(*args: str, signed: bool = True) -> Callable[[Buffer], int]:
-    """Returns the decoder of `int(size)`, or of `uint(size)` unless signed.
+    """Returns the decoder of `int(size)`, or, if not `signed`, of `uint(size)`.
 
-    Without a size, an `int` of a length other than 8 is unsigned, as Granular writes them.
+    Without a size, an `int` with a length other than 8 is unsigned, as Granular writes it.
     """
     size, is_granular = int_size(*args), signed and not args
 
@@ -211,15 +211,15 @@ def decode_uint(data: Buffer, *args: str) -> int:
 
 
 def decode_legacy_int(data: Buffer, *_args: str) -> int:
-    """Decodes an `int` of a folder written by Bags 0.x: unsigned and of any length, whatever its size.
+    """Decodes an `int` of a folder written by Bags 0.x: unsigned, of any length, whatever its size argument.
 
-    Datasets use it in place of `decode_int`, in batches too.
+    Datasets use it in place of `decode_int`, also in batches.
     """
     return int.from_bytes(data, 'little')
 
 
 def decode_i64(data: Buffer) -> int:
-    """Decodes as `int(8)`: Granular's name for it."""
+    """Decodes `i64`, Granular's name for `int(8)`."""
     return decode_int(data, '8')
 
 
@@ -234,7 +234,7 @@ def float_size(*args: str) -> int:
 def float_encoder(*args: str) -> Callable[[Any], bytes]:
     """Returns the encoder of `float(size)`, which keeps NaN and infinities."""
     size = float_size(*args)
-    pack = struct.Struct(_FLOATS[size]).pack
+    pack = struct.Struct(_FLOAT_FORMATS[size]).pack
 
     def encode(value: Any) -> bytes:
         if type(value) is not float:
@@ -251,7 +251,7 @@ def float_encoder(*args: str) -> Callable[[Any], bytes]:
 def float_decoder(*args: str) -> Callable[[Buffer], float]:
     """Returns the decoder of `float(size)`."""
     size = float_size(*args)
-    unpack = struct.Struct(_FLOATS[size]).unpack
+    unpack = struct.Struct(_FLOAT_FORMATS[size]).unpack
 
     def decode(data: Buffer) -> float:
         try:
@@ -263,7 +263,7 @@ def float_decoder(*args: str) -> Callable[[Buffer], float]:
 
 
 def encode_float(value: float, *args: str) -> bytes:
-    """Encodes a number, rounded to the nearest representable one."""
+    """Encodes a number, rounded to the nearest representable number."""
     return float_encoder(*args)(value)
 
 
@@ -273,9 +273,9 @@ def decode_float(data: Buffer, *args: str) -> float:
 
 
 def _plain(value: Any) -> Any:
-    """Returns the Python value of a NumPy scalar or an array of shape (); anything else unchanged.
+    """Returns the Python value of a NumPy scalar or an array of shape (). Returns other values unchanged.
 
-    Times are unchanged: `item` makes integers of those whose unit `datetime` lacks, e.g. of nanoseconds.
+    Times are unchanged: `item` would convert units that `datetime` lacks, e.g. nanoseconds, to integers.
     """
     if getattr(value, 'shape', None) != () or not hasattr(value, 'item') or value is np.ma.masked:
         return value
@@ -300,7 +300,7 @@ def _number(value: Any) -> float:
 
 
 def time_hint(value: Any) -> str:
-    """Returns the types that hold a time of the module `datetime`, for errors; nothing for other values."""
+    """Returns advice on types for values of the module `datetime`, for errors; '' for other values."""
     import datetime as dt
 
     if isinstance(value, dt.timedelta):
@@ -321,5 +321,5 @@ def _hint(value: Any, function: str) -> str:
     is_fraction = function == 'int' and isinstance(value, float) and not value.is_integer()
     is_number = (isinstance(value, str) or has_number) and not is_fraction
     if is_path if function == 'str' else is_number:
-        return f'; {function}(value) makes one of it'
+        return f'; {function}(value) converts it'
     return time_hint(value)

@@ -1,6 +1,6 @@
-"""Detects the format of a media file by its first bytes, and truncation by its structure.
+"""Detects the format of a media file from its first bytes, and truncation from its structure.
 
-Decoders are lenient: at the end of a truncated file they may return fewer frames, or grey ones, without an
+Decoders are lenient: at the end of a truncated file they may return fewer frames, or grey frames, without an
 error. Most formats store their length, so truncation is detected before decoding.
 """
 
@@ -17,8 +17,8 @@ from bags.formats.flac import check_frames
 from bags.formats.mp3 import check_one_file
 from bags.formats.scalars import Buffer, Sliceable
 
-HEAD_BYTES = 512
-"""Bytes from the start of a file that `identify` needs."""
+SIGNATURE_BYTES = 512
+"""Number of bytes from the start of a file that `identify` needs."""
 
 
 _EBML = b'\x1a\x45\xdf\xa3'
@@ -44,7 +44,7 @@ SIGNATURES = {
     'AIFF': rb'FORM....AIF[FC]',
     'AU': rb'\.snd',
     'MPEG-TS': rb'\x47.{187}\x47',  # Packets of 188 bytes.
-    'M2TS': rb'....\x47.{191}\x47',  # The same, each after a time of 4 bytes.
+    'M2TS': rb'....\x47.{191}\x47',  # The same packets, each after a time of 4 bytes.
     'zstd': rb'\x28\xb5\x2f\xfd',
     'PDF': rb'%PDF',
     'WebP': rb'RIFF....WEBP',
@@ -56,21 +56,22 @@ SIGNATURES = {
     'MP4': rb'....ftyp',
     'AVIF': rb'....ftyp',
     'HEIF': rb'....ftyp',
-    # QuickTime files older than `ftyp` begin with one of the others.
+    # QuickTime files older than `ftyp` begin with another of these.
     'QuickTime': rb'....(?:ftyp|moov|mdat|wide|free|skip|pnot)',
     'Ogg Opus': rb'OggS',
     'Ogg': rb'OggS',
 }
 """The magic bytes of each format, as a regular expression for `starts_with`.
 
-Formats of one container (Matroska and WebM; MP4, AVIF and others; Ogg) share them: `identify` reads more.
+Formats that share a container (Matroska and WebM; MP4, AVIF and others; Ogg) also share the magic bytes:
+`identify` reads further.
 """
 
-_NAMES = (*SIGNATURES,)
-_SIGNATURES = re.compile(b'|'.join(b'(%b)' % pattern for pattern in SIGNATURES.values()), re.DOTALL)
-"""All magic bytes, in order: the number of the group that matches is that of the format."""
+_FORMAT_NAMES = (*SIGNATURES,)
+_ANY_SIGNATURE = re.compile(b'|'.join(b'(%b)' % pattern for pattern in SIGNATURES.values()), re.DOTALL)
+"""Matches all magic bytes. The number of the matching group is the number of the format."""
 
-EXTENSIONS = {
+EXTENSION_OF_FORMAT = {
     'JPEG': 'jpg', 'PNG': 'png', 'WebP': 'webp', 'AVIF': 'avif', 'GIF': 'gif', 'BMP': 'bmp', 'TIFF': 'tif',
     'HEIF': 'heic', 'JPEG XL': 'jxl', 'JPEG 2000': 'jp2', 'MP4': 'mp4', 'QuickTime': 'mov', 'WebM': 'webm',
     'Matroska': 'mkv', 'AVI': 'avi', 'MPEG-TS': 'ts', 'M2TS': 'm2ts', 'FLV': 'flv', 'MPEG-PS': 'mpg',
@@ -79,11 +80,11 @@ EXTENSIONS = {
 }  # fmt: skip
 """The usual file name extension of each format."""
 
-FORMATS = {
+FORMAT_OF_TYPE = {
     'jpeg': 'JPEG', 'jpg': 'JPEG', 'png': 'PNG', 'webp': 'WebP', 'avif': 'AVIF', 'mp4': 'MP4', 'webm': 'WebM',
     'mkv': 'Matroska', 'wav': 'WAV', 'flac': 'FLAC', 'opus': 'Ogg Opus',
 }  # fmt: skip
-"""The format of the records of each type that has one."""
+"""Maps types to the format of their records, for types with a single format."""
 
 IMAGES = ('JPEG', 'PNG', 'WebP', 'AVIF', 'GIF', 'BMP', 'TIFF')
 """The formats of the type `image`."""
@@ -94,8 +95,8 @@ DEMUXERS = {
     'MPEG-TS': 'mpegts', 'M2TS': 'mpegts', 'GIF': 'gif', 'FLV': 'flv', 'MPEG-PS': 'mpeg',
     'MPEG video': 'mpegvideo', 'ASF': 'asf', 'AIFF': 'aiff', 'AU': 'au',
 }  # fmt: skip
-"""The demuxer of libavformat for each format of video and audio. It is always named: libavformat's own probe
-could take the bytes for a playlist, and open the files and addresses in it."""
+"""The libavformat demuxer of each video and audio format. It is always passed explicitly: probing could
+detect a playlist, and open the files and URLs in it."""
 
 # Elements of Matroska: seek head, info, tracks, cues, tags, chapters, attachments.
 _WITH_CHECKSUM = {
@@ -112,22 +113,22 @@ _ELEMENTS = {
 
 
 def identify(head: Buffer) -> str:
-    """Returns the format of a file by its first `HEAD_BYTES` bytes.
+    """Returns the format of a file, given its first `SIGNATURE_BYTES` bytes.
 
     Returns:
-        A name in `SIGNATURES`, such as `JPEG`, `MP4` or `Ogg Opus`; for an unknown format a description of
+        A name in `SIGNATURES`, such as `JPEG`, `MP4` or `Ogg Opus`; for an unknown format, a description of
         its first bytes.
     """
-    head = bytes(head[:HEAD_BYTES])
-    if (found := _SIGNATURES.match(head)) is not None:
-        return _refined(_NAMES[(found.lastindex or 1) - 1], head)
+    head = bytes(head[:SIGNATURE_BYTES])
+    if (match := _ANY_SIGNATURE.match(head)) is not None:
+        return _refined(_FORMAT_NAMES[(match.lastindex or 1) - 1], head)
     return f'bytes that begin with {head[:8].hex(" ")}' if head else 'no bytes'
 
 
 def identify_file(file: BinaryIO) -> str:
-    """Returns the format of an open file, from its position on, which is kept."""
+    """Returns the format of an open file, from its position on. Keeps the position."""
     start = file.tell()
-    name = identify(file.read(HEAD_BYTES))
+    name = identify(file.read(SIGNATURE_BYTES))
     file.seek(start)
     return name
 
@@ -138,7 +139,7 @@ def starts_with(head: Buffer, name: str) -> bool:
 
 
 def _refined(name: str, head: bytes) -> str:
-    """Distinguishes formats that share a container."""
+    """Returns the name of the format, for formats that share a container."""
     if name == 'Matroska' and b'\x42\x82\x84webm' in head:
         return 'WebM'
     if name == 'Ogg Opus' and b'OpusHead' not in head:
@@ -156,7 +157,7 @@ def _refined(name: str, head: bytes) -> str:
 
 
 def check_whole(data: Buffer, name: str) -> None:
-    """Raises ValueError if the structure of a file shows that bytes of it are missing.
+    """Raises ValueError if the structure of a file shows that it is truncated.
 
     JPEG and FLAC do not store their length: only their decoders detect truncation. A Matroska or MP4 file
     that was written to a pipe may end after any of its parts.
@@ -165,10 +166,10 @@ def check_whole(data: Buffer, name: str) -> None:
 
 
 def check_end(data: Sliceable, name: str) -> None:
-    """Raises ValueError if an image, MP4, QuickTime or FLAC file is cut off, by the headers of its parts.
+    """Raises ValueError if the headers of an image, MP4, QuickTime or FLAC file show that it is cut off.
 
-    Also if Ogg or MP3 files were joined, and if a FLAC was cut from a longer one by copying: decoders
-    disagree on their samples.
+    Also raises if several Ogg or MP3 files were concatenated, or if a FLAC was cut from a longer file by
+    copying, since decoders disagree on the samples of such files.
     """
     _check(data, name, _END_CHECKS.get(name))
 
@@ -182,7 +183,7 @@ def _check(data: Sliceable, name: str, check: Callable[[Any], object] | None) ->
 
 
 def _check_png(data: Sliceable, *, verify: bool = True) -> None:
-    """Walks the chunks to IEND. Verifying their checksums finds any damage, at 3 GB/s."""
+    """Checks the chunks up to IEND. Verifying their checksums detects any damage, at 3 GB/s."""
     start, chunk_type = 8, b''
     while chunk_type != b'IEND':
         length, chunk_type = struct.unpack('>I4s', data[start : start + 8])
@@ -195,13 +196,13 @@ def _check_png(data: Sliceable, *, verify: bool = True) -> None:
 
 
 def _check_jpeg(data: Sliceable) -> None:
-    """Searches the end of the image after its last scan; thumbnails in earlier segments have ends too."""
+    """Searches for the end of the image after its last scan, as thumbnails in earlier segments also end."""
     start = 2
     while re.match(rb'\xff[\xe0-\xef]', head := bytes(data[start : start + 4])):
         start += 2 + int.from_bytes(head[2:], 'big')
     if start + 2 > len(data) or bytes(data[-2:]) != b'\xff\xd9':
-        rest = bytes(data[start:])  # Bytes may follow the image, such as zeros, or the video of a phone.
-        if not 0 <= rest.rfind(b'\xff\xda') < rest.rfind(b'\xff\xd9'):
+        scans = bytes(data[start:])  # Bytes may follow the image, such as zeros, or the video of a phone.
+        if not 0 <= scans.rfind(b'\xff\xda') < scans.rfind(b'\xff\xd9'):
             raise struct.error
 
 
@@ -212,9 +213,9 @@ def _check_riff(data: Sliceable) -> None:
 
 
 def _check_boxes(data: Sliceable) -> set[bytes]:
-    """Walks the top-level boxes; returns their types."""
+    """Checks the top-level boxes, and returns their types."""
     start, types = 0, set()
-    while start + 8 <= len(data):  # Fewer bytes are not a box: some programs append zeros.
+    while start + 8 <= len(data):  # Fewer bytes are not a box. Some programs append zeros.
         box_type, header, size = box_header(data[start : start + 16], 0, len(data) - start)
         if size < header or start + size > len(data):
             raise struct.error
@@ -224,14 +225,14 @@ def _check_boxes(data: Sliceable) -> set[bytes]:
 
 
 def _check_movie(data: Sliceable) -> None:
-    if b'moov' not in _check_boxes(data):  # Many programs write it last.
-        raise ValueError('expected a header (moov) in the MP4, got none: it was not written to its end')
+    if b'moov' not in _check_boxes(data):  # Many programs write `moov` last.
+        raise ValueError('expected a header (moov) in the MP4, got none: the file was not completed')
 
 
 def box_header(data: Buffer, start: int, rest: int) -> tuple[bytes, int, int]:
     """Returns the type of the MP4 box at `start`, the size of its header, and the size of the box.
 
-    A size of 1 precedes one of 64 bits; 0 means the `rest` of the file.
+    A size of 1 is followed by a size of 64 bits. A size of 0 means the `rest` of the file.
     """
     size, box_type = struct.unpack_from('>I4s', data, start)
     if size == 1:
@@ -240,10 +241,10 @@ def box_header(data: Buffer, start: int, rest: int) -> tuple[bytes, int, int]:
 
 
 def _check_ebml(data: memoryview, start: int = 0, stop: int | None = None) -> None:
-    """Walks the elements of the file and those of its segment and clusters, which hold the frames.
+    """Checks the elements of the file, and of its segment and clusters, which contain the frames.
 
-    Each must be known, since demuxers skip a cluster with a damaged name, and must not exceed its parent.
-    Elements that begin with a checksum must match it: in Matroska all do, in WebM none.
+    Each element must be known, since demuxers skip a cluster with a damaged name, and must not exceed its
+    parent. Elements that begin with a checksum must match it: in Matroska all do, in WebM none.
     """
     stop = len(data) if stop is None else stop
     while start < stop:
@@ -252,7 +253,7 @@ def _check_ebml(data: memoryview, start: int = 0, stop: int | None = None) -> No
         size, body = ebml_number(data, start + width)
         end = body + size
         if element in (_SEGMENT, _CLUSTER) and size + 1 == 1 << 7 * (body - start - width):
-            end = body  # Unknown size: written to a pipe. Its children follow.
+            end = body  # The size is unknown, as the file was written to a pipe. The children follow.
         if end > stop:
             raise struct.error
         if element not in _ELEMENTS:
@@ -267,10 +268,10 @@ def _check_ebml(data: memoryview, start: int = 0, stop: int | None = None) -> No
 
 
 def ebml_number(data: Buffer, start: int) -> tuple[int, int]:
-    """Returns an EBML number, whose leading zero bits give its number of bytes, and its end.
+    """Returns the EBML number at `start`, and its end. Its leading zero bits encode its number of bytes.
 
     Raises:
-        IndexError, struct.error: The data ends before the number does.
+        IndexError, struct.error: The data ends before the number.
     """
     width = 9 - data[start].bit_length()
     if width > 8 or start + width > len(data):
@@ -279,7 +280,7 @@ def ebml_number(data: Buffer, start: int) -> tuple[int, int]:
 
 
 def _check_ogg(data: memoryview, *, has_end: bool = True) -> None:
-    """Walks the pages: each lists the lengths of its segments, and the last of a stream has flag 4."""
+    """Checks the pages. Each page lists the lengths of its segments, and the last of a stream has flag 4."""
     start, flags = 0, 0
     while start < len(data):
         capture, flags, checksum, count = struct.unpack_from('<4sxB16xIB', data, start)
@@ -297,22 +298,24 @@ def _check_ogg(data: memoryview, *, has_end: bool = True) -> None:
 
 
 def _check_one_chain(data: Sliceable) -> None:
-    """Walks the pages: those with which streams begin, which have flag 2, come before all others."""
+    """Checks that pages with flag 2, with which streams begin, precede all other pages."""
     start, has_begun = 0, False
     while len(header := bytes(data[start : start + 282])) > 26 and header[:4] == b'OggS':
         begins = bool(header[5] & 2)
         if begins and has_begun:
             raise ValueError(
                 f'Ogg is joined from several files: another begins at byte {start}, and decoders disagree on '
-                'the samples; expected one'
+                'the samples; expected one file'
             )
         has_begun = has_begun or not begins
         start += 27 + header[26] + sum(header[27 : 27 + header[26]])
 
 
 def _ogg_checksum(*parts: Buffer) -> int:
-    """Returns Ogg's CRC-32: zlib's with the bits of each byte and of the result reversed, without the
-    inversions before and after.
+    """Returns the CRC-32 of Ogg.
+
+    It is zlib's CRC-32 with the bits of each byte and of the result reversed, and without the inversions at
+    the beginning and at the end.
     """
     value = 0xFFFFFFFF
     for part in parts:

@@ -1,7 +1,7 @@
-"""Structured values: `msgpack`, `json`, and `tree`: nested dicts and lists that may hold arrays.
+"""Structured values: `msgpack`, `json`, and `tree`, which are nested dicts and lists that may contain arrays.
 
-All three keep None, bool, int, float, str, lists and dicts; `msgpack` and `tree` also keep bytes. Tuples are
-decoded as lists, NumPy scalars as Python's numbers.
+All three preserve None, bool, int, float, str, lists and dicts; `msgpack` and `tree` also preserve bytes.
+Tuples are decoded as lists, NumPy scalars as Python numbers.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ import numpy as np
 from bags.formats.arrays import array_from_parts, array_parts
 from bags.formats.scalars import MAX_VALUE_SIZE, Buffer, check_value_size, time_hint
 
-# Approximate bytes in memory of lists, dicts and their items, and maximum bytes of a value for each byte of
-# its record. Values of larger records are counted; of MessagePack while decoding, which takes a third longer.
+# Approximate memory of lists, dicts and their items, in bytes; and maximum memory of a value for each byte of
+# its record. The memory of values of larger records is counted: for MessagePack while decoding, which takes a
+# third longer.
 LIST_SIZE, DICT_SIZE, ITEM_SIZE, PAIR_SIZE = 88, 184, 40, 120
 MAX_GROWTH = 128
-MAX_DEPTH = 500
-"""Maximum levels of nesting that are written: reading more needs more of Python's stack than there may be."""
+MAX_TREE_DEPTH = 500
+"""Maximum number of nesting levels to write: reading more levels may overflow the Python stack."""
 
 
 def encode_msgpack(value: Any) -> bytes:
     """Encodes a value as MessagePack.
 
-    Dict keys may be anything hashable that MessagePack supports (Granular reads only str and bytes keys).
+    Dict keys may be any hashable values that MessagePack supports (Granular reads only str and bytes keys).
 
     Raises:
-        TypeError: It holds something MessagePack does not support; `tree` supports arrays.
-        ValueError: An integer beyond 64 bits, or more than 500 levels of nesting.
+        TypeError: The value contains an object that MessagePack does not support. `tree` supports arrays.
+        ValueError: The value contains an integer of more than 64 bits, or more than 500 levels of nesting.
     """
     return msgpack.packb(value, default=_plain)  # type: ignore[no-any-return]
 
@@ -40,24 +41,25 @@ def decode_msgpack(data: Buffer, *, max_size: int = MAX_VALUE_SIZE) -> Any:
     """Decodes one MessagePack value.
 
     Raises:
-        ValueError: Anything else, bytes after it, or a value that takes more than about `max_size` bytes.
+        ValueError: The data is not MessagePack, bytes follow the value, or the value takes more than about
+            `max_size` bytes.
     """
     return _unpack(data, max_size)
 
 
 def encode_json(value: Any) -> bytes:
-    """Encodes a value as JSON in UTF-8, without spaces, in the order of its keys.
+    """Encodes a value as JSON in UTF-8, without spaces, with keys in their order.
 
     Raises:
-        TypeError: It holds something JSON does not support: bytes, arrays, or a dict key that is not a str
-            (Python would convert it, so that it would be decoded as another key).
-        ValueError: NaN or infinity, which are not JSON; a lone surrogate; a value that contains itself; more
+        TypeError: The value contains an object that JSON does not support: bytes, an array, or a dict key
+            that is not a str (Python would convert it, so that it would be decoded as another key).
+        ValueError: The value contains NaN or infinity, which are not JSON; a lone surrogate; itself; or more
             than 500 levels of nesting.
     """
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(',', ':'), default=_plain)
     except RecursionError:
-        raise ValueError(f'expected up to {MAX_DEPTH} levels of nesting, got more') from None
+        raise ValueError(f'expected up to {MAX_TREE_DEPTH} levels of nesting, got more') from None
     _check_depth(text, value)
     for node in _nodes(value):
         if isinstance(node, dict):
@@ -70,10 +72,11 @@ def encode_json(value: Any) -> bytes:
 def decode_json(data: Buffer, *, max_size: int = MAX_VALUE_SIZE) -> Any:
     """Decodes one JSON value in UTF-8.
 
-    NaN and Infinity, which other writers put into JSON, are accepted.
+    NaN and Infinity are accepted, as other writers produce them.
 
     Raises:
-        ValueError: Anything else, text after it, or a value that takes more than about `max_size` bytes.
+        ValueError: The data is not JSON, text follows the value, or the value takes more than about
+            `max_size` bytes.
     """
     text = str(data, 'utf-8')
     if len(text) * MAX_GROWTH > max_size:
@@ -82,46 +85,46 @@ def decode_json(data: Buffer, *, max_size: int = MAX_VALUE_SIZE) -> Any:
     try:
         return json.loads(text)
     except RecursionError:
-        raise ValueError('expected JSON of fewer levels of nesting') from None
+        raise ValueError('expected JSON with fewer levels of nesting') from None
 
 
 def check_json(text: str) -> None:
-    """Checks the text of a JSON value that is stored as it is.
+    """Checks the text of a JSON value that is stored unchanged.
 
     Raises:
-        ValueError: It is not JSON, or has more than 500 levels of nesting.
+        ValueError: The text is not JSON, or has more than 500 levels of nesting.
     """
     try:
         value = json.loads(text)
     except RecursionError:
-        raise ValueError(f'expected up to {MAX_DEPTH} levels of nesting, got more') from None
+        raise ValueError(f'expected up to {MAX_TREE_DEPTH} levels of nesting, got more') from None
     _check_depth(text, value)
 
 
 def encode_tree(value: Any) -> bytes:
-    """Encodes nested dicts, lists and tuples that may hold arrays as MessagePack, as Granular does.
+    """Encodes nested dicts, lists and tuples that may contain arrays as MessagePack, as Granular does.
 
-    An array becomes the list `['_', dtype, shape, bytes]`. A list or tuple of four that begins with `'_'`
-    would be decoded as an array, here and by Granular, and is rejected: Granular has no escape for it.
+    An array becomes the list `['_', dtype, shape, bytes]`. A list or tuple of four items that begins with
+    `'_'` would be decoded as an array, here and by Granular, and is rejected: Granular cannot escape it.
 
     Raises:
-        TypeError: It holds something MessagePack does not support.
-        ValueError: A list that looks like an array, an array whose dtype is rejected (see
-            `bags.formats.arrays`), an integer beyond 64 bits, or more than 500 levels of nesting.
+        TypeError: The value contains an object that MessagePack does not support.
+        ValueError: The value contains a list that looks like an array, an array whose dtype is rejected (see
+            `bags.formats.arrays`), an integer of more than 64 bits, or more than 500 levels of nesting.
     """
     data: bytes = msgpack.packb(value, default=_mark_array)
     for node in _nodes(value):
         if isinstance(node, list | tuple) and len(node) == 4 and isinstance(node[0], str) and node[0] == '_':
-            raise ValueError("expected no list of four that begins with '_': a tree holds arrays so")
+            raise ValueError("expected no list of four that begins with '_': a tree stores arrays like that")
     return data
 
 
 def decode_tree(data: Buffer, *, max_size: int = MAX_VALUE_SIZE) -> Any:
-    """Decodes a tree; its arrays own their memory and are writable.
+    """Decodes a tree. Its arrays own their memory, and are writable.
 
     Raises:
-        ValueError: Not one MessagePack value, an array whose dtype, shape and bytes contradict each other, or
-            a value that takes more than about `max_size` bytes.
+        ValueError: The data is not one MessagePack value, the dtype, shape and bytes of an array are
+            inconsistent, or the value takes more than about `max_size` bytes.
     """
     return _unpack(data, max_size, _restore_array)
 
@@ -132,7 +135,7 @@ def _unpack(data: Buffer, max_size: int, list_hook: Callable[[list[Any]], Any] |
             try:
                 return msgpack.unpackb(data, strict_map_key=False, list_hook=list_hook)
             except TypeError:
-                pass  # A tuple used as a key was decoded as a list, which is not hashable.
+                pass  # A tuple that is a dict key was decoded as a list, which is not hashable.
         return _unpack_counted(data, max_size, list_hook)
     except (ValueError, TypeError, msgpack.UnpackException) as exc:
         detail = str(exc) or type(exc).__name__
@@ -162,7 +165,7 @@ def _unpack_counted(data: Buffer, max_size: int, list_hook: Callable[[list[Any]]
     count(len(data))
     limits = {'max_array_len': max_size // ITEM_SIZE, 'max_map_len': max_size // PAIR_SIZE}
     hooks = {'list_hook': counted_list, 'object_pairs_hook': counted_dict}
-    # The lengths are limited too, as a list is allocated before its hook is called.
+    # The lengths are limited, too, as a list is allocated before its hook is called.
     return msgpack.unpackb(data, strict_map_key=False, **hooks, **limits)
 
 
@@ -171,15 +174,15 @@ def _hashable(key: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Replaces values that a packer does not support: NumPy scalars by Python's."""
-    # `item` makes integers of times whose unit `datetime` lacks.
+    """Converts NumPy scalars, which a packer does not support, to Python values."""
+    # `item` would convert times whose unit `datetime` lacks to integers.
     if isinstance(value, np.generic) and value.dtype.kind not in 'mM':
         item = value.item()
         if isinstance(item, bool | int | float | str | bytes):
             return item
     if isinstance(value, int):
-        # By msgpack only.
-        raise ValueError(f'expected integers of at most 64 bits, got one of {value.bit_length()}')
+        # Only msgpack calls this for integers.
+        raise ValueError(f'expected integers of at most 64 bits, got {value.bit_length()} bits')
     hint = '; the type for values with arrays is tree' if isinstance(value, np.ndarray) else time_hint(value)
     raise TypeError(f'expected plain values, got {type(value).__name__}{hint}')
 
@@ -195,8 +198,8 @@ def _restore_array(items: list[Any]) -> Any:
 
 
 def _check_depth(text: str, value: Any) -> None:
-    """Raises ValueError if a value, whose JSON is given, has more than `MAX_DEPTH` levels of nesting."""
-    if text.count('[') + text.count('{') <= MAX_DEPTH:
+    """Raises ValueError if a value has more than `MAX_TREE_DEPTH` levels of nesting. `text` is its JSON."""
+    if text.count('[') + text.count('{') <= MAX_TREE_DEPTH:
         return
     stack = [(value, 1)]
     while stack:
@@ -204,13 +207,13 @@ def _check_depth(text: str, value: Any) -> None:
         parts = node.values() if isinstance(node, dict) else node if isinstance(node, list | tuple) else None
         if parts is None:
             continue
-        if depth > MAX_DEPTH:
-            raise ValueError(f'expected up to {MAX_DEPTH} levels of nesting, got more')
+        if depth > MAX_TREE_DEPTH:
+            raise ValueError(f'expected up to {MAX_TREE_DEPTH} levels of nesting, got more')
         stack.extend((part, depth + 1) for part in parts)
 
 
 def _nodes(value: Any) -> Any:
-    """Yields every container in a value that was packed already, and so does not contain itself."""
+    """Yields all containers in a value. The value was packed before, so it does not contain itself."""
     stack = [value]
     while stack:
         node = stack.pop()

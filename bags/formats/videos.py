@@ -6,23 +6,23 @@
 | `webm(fps,crf)` | VP9, 4:2:0, libvpx's realtime settings; 30 | browsers, without patents |
 | `mkv(fps)` | FFV1, RGB, every frame a key frame | lossless pixels, with a checksum on every slice |
 
-The constant rate factor is 0 to 51; a lower one means better quality. Frames per second are 30 by default.
-H.264 stores frames of an odd height or width as 4:4:4, which some players do not support: 4:2:0 needs even
-sizes.
+The constant rate factor is 0 to 51; lower values mean better quality. The default is 30 frames per second.
+H.264 stores frames with an odd height or width as 4:4:4, which some players do not support, as 4:2:0 needs
+even sizes.
 
-Encoders take uint8 RGB frames, shape (time, height, width, 3); an iterable of frames of shape (height, width,
-3), of which one is in memory at a time; or a file of their format, as bytes or a path. They return the bytes
-of a file; for an iterator, an open temporary file. They raise TypeError for another dtype, and ValueError for
-another shape, frames of several shapes, no frame, or a file of another format.
+Encoders accept uint8 RGB frames, shape (time, height, width, 3); an iterable of frames of shape (height,
+width, 3), which are in memory one at a time; or a file of their format, as bytes or a path. They return the
+bytes of a file, or, for an iterator, an open temporary file. They raise TypeError for another dtype, and
+ValueError for another shape, frames of several shapes, no frames, or a file of another format.
 
-Decoders return all frames in presentation order, shape (time, height, width, 3), of a file of any codec. They
-raise ValueError for a file of another format, one that is cut off, damaged or without a frame, and frames of
-several sizes or of more than `max_size` bytes.
+Decoders return all frames in presentation order, shape (time, height, width, 3), for files with any codec.
+They raise ValueError if the file has another format, is cut off, damaged or without frames, or if its frames
+have several sizes or take more than `max_size` bytes.
 
 Encoded videos are tagged as BT.709 in limited range (`mkv`: RGB). Decoding follows the tags of a video; as in
 FFmpeg, a video without tags is BT.601 in limited range. Frames are rotated by the display matrix;
-`mp4(rotate=False)` decodes them as stored. Grey of more than 8 bits, such as depth, is uint16 with the stored
-values; colours of more than 8 bits are uint8 by default, and uint16 with `mp4(dtype=uint16)`.
+`mp4(rotate=False)` decodes the stored frames. Grey of more than 8 bits, such as depth, is uint16 with the
+stored values. Colours of more than 8 bits are uint8 by default, and uint16 with `mp4(dtype=uint16)`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ DEFAULT_FPS = '30'
 
 
 def video_options(*args: str) -> tuple[Fraction, int | None]:
-    """Parses the arguments of `mp4(fps,crf)` and `webm(fps,crf)`; the factor is None if it is not given."""
+    """Parses the arguments of `mp4(fps,crf)` and `webm(fps,crf)`. The factor is None if it is missing."""
     args, _ = split_options(args, **PIXEL_OPTIONS)
     check_count(args, 2, 'fps and crf')
     fps = parse_fps(args[0] if args else DEFAULT_FPS)
@@ -91,7 +91,7 @@ def encode_mp4(value: Any, *args: str) -> Encoded:
 
 @decodes('MP4')
 def decode_mp4(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
-    """Decodes every frame of an MP4."""
+    """Decodes all frames of an MP4."""
     return _decode(data, 'MP4', args, max_size)
 
 
@@ -103,7 +103,7 @@ def encode_webm(value: Any, *args: str) -> Encoded:
 
 @decodes('WebM')
 def decode_webm(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
-    """Decodes every frame of a WebM; transparency is dropped."""
+    """Decodes all frames of a WebM, without transparency."""
     return _decode(data, 'WebM', args, max_size)
 
 
@@ -115,12 +115,12 @@ def encode_mkv(value: Any, *args: str) -> Encoded:
 
 @decodes('Matroska')
 def decode_mkv(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
-    """Decodes every frame of a Matroska file."""
+    """Decodes all frames of a Matroska file."""
     return _decode(data, 'Matroska', args, max_size)
 
 
 def checked_frames(value: Any) -> Iterator[Frames]:
-    """Yields the frames of an array or an iterable, each checked."""
+    """Yields the frames of an array or an iterable, after checking each frame."""
     if isinstance(value, np.ndarray) or not isinstance(value, Iterable):
         value = as_array(value)
         if value.ndim != 4:
@@ -136,7 +136,7 @@ def checked_frames(value: Any) -> Iterator[Frames]:
 
 
 def _encode(value: Any, codec: Codec, fps: Fraction, crf: int | None) -> Encoded:
-    import tempfile  # Imported here: it takes as long as all of bags.formats.
+    import tempfile  # This import takes as long as all of bags.formats.
 
     # The frames of an iterator may exceed memory, and so may the file.
     file: Any = tempfile.TemporaryFile() if isinstance(value, Iterator) else io.BytesIO()  # noqa: SIM115
@@ -153,15 +153,15 @@ def _encode(value: Any, codec: Codec, fps: Fraction, crf: int | None) -> Encoded
 
 
 def _decode(data: Buffer, name: str, args: tuple[str, ...], max_size: int) -> Pixels:
-    # `bags.media` decodes the same frames from packets, but opening those takes longer than demuxing a short
-    # clip: 16 frames of 48 x 64 take 1.9 ms here and 2.9 there, 24 of 128 x 128 take 3.7 and 4.3.
+    # `bags.media` decodes the same frames from packets, but opening a file there takes longer than demuxing a
+    # short clip: 16 frames of 48 x 64 take 1.9 ms here and 2.9 ms there, 24 of 128 x 128 take 3.7 and 4.3.
     options = PixelOptions(**split_options(args, **PIXEL_OPTIONS)[1])
     with open_container(BufferFile(data), name) as container:
         stream = best_stream(container, 'video')
         convert: PixelConverter | None = None
         frames: Pixels | None = None
         count = packets = 0
-        # Checked before a decoder allocates a frame, and for the real size before the array grows.
+        # The size is checked before a decoder allocates a frame, and again before the array grows.
         size = 3 * stream.codec_context.width * stream.codec_context.height
         check_value_size(size * max(1, stream.frames), max_size, f'{max(1, stream.frames)} frames')
         stream.codec_context.options = {'max_pixels': str(max_size // 3)}
@@ -181,19 +181,19 @@ def _decode(data: Buffer, name: str, args: tuple[str, ...], max_size: int) -> Pi
                     frames.resize((length, *pixels.shape), refcheck=False)
                 frames[count] = pixels
                 count += 1
-        # Packets of other codecs may hold no visible frame.
+        # With other codecs, a packet need not contain a visible frame.
         if count < packets and stream.codec_context.name in ('h264', 'ffv1', 'mjpeg'):
-            raise ValueError(f'expected {packets} frames, got {count}: the others are damaged')
+            raise ValueError(f'expected {packets} frames, got {count}: the rest are damaged')
     if frames is None:
         raise ValueError('expected at least one frame, got none')
-    # The header was wrong. resize frees the end of a large array without a copy.
+    # The header was wrong. `resize` frees the end of a large array without a copy.
     if count != len(frames):
         frames.resize((count, *frames.shape[1:]), refcheck=False)
     return frames
 
 
 def _expected_frames(stream: Any, frame_size: int, max_size: int) -> int:
-    """Returns the number of frames in the header, which may be wrong, limited by `max_size`."""
+    """Returns the number of frames according to the header, which may be wrong, limited by `max_size`."""
     count: int = stream.frames
     if not count and stream.duration and stream.average_rate:
         count = round(stream.duration * stream.time_base * stream.average_rate)

@@ -1,4 +1,4 @@
-"""Writes frames as a video: codecs, and the durations of frames."""
+"""Writes frames as a video, with a choice of codecs and exact frame durations."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ Frames = np.ndarray[Any, np.dtype[np.uint8]]
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
 
 FULL_CHROMA_INPUT = 0x4000
-"""SWS_FULL_CHR_H_INP of libswscale, which PyAV 15 does not name: the chroma of every pixel is computed."""
+"""SWS_FULL_CHR_H_INP of libswscale, missing in PyAV 15: computes the chroma of every pixel."""
 KEYFRAME_INTERVAL = 32
-"""Frames from one key frame to the next. A slice is decoded from the key frame before it. libx264's default
-of 250 saves about 5% of the bytes and makes slices eight times slower."""
+"""Frames from one key frame to the next. A slice is decoded from the preceding key frame. The default of
+libx264, 250, saves about 5% of the bytes, and makes slices eight times slower."""
 
 
 @dataclass(frozen=True)
 class Codec:
-    """Container, encoder and options."""
+    """The container, encoder and options of a video."""
 
     format: str
     """The name of the container in libavformat."""
     name: str
     """The name of the encoder in libavcodec."""
     options: dict[str, str]
-    """The encoder's options."""
+    """Options of the encoder."""
 
     def with_options(self, crf: int | None = None, gop: int | None = None) -> Codec:
-        """Returns the codec with another constant rate factor or key frame interval."""
-        chosen = {'crf': crf, 'g': gop}
-        options = {name: str(value) for name, value in chosen.items() if value is not None}
+        """Returns the codec with a different constant rate factor or key frame interval."""
+        changes = {'crf': crf, 'g': gop}
+        options = {name: str(value) for name, value in changes.items() if value is not None}
         return replace(self, options=self.options | options)
 
 
 MP4 = Codec('mp4', 'libx264', {'crf': '20', 'g': str(KEYFRAME_INTERVAL)})
-# libvpx's default settings are ten times slower.
+# The default settings of libvpx are ten times slower.
 _REALTIME = {'deadline': 'realtime', 'cpu-used': '8', 'row-mt': '1'}
 WEBM = Codec('webm', 'libvpx-vp9', {'crf': '30', 'b': '0', 'g': str(KEYFRAME_INTERVAL), **_REALTIME})
 MKV = Codec('matroska', 'ffv1', {'level': '3', 'slicecrc': '1', 'g': '1'})
 
 
 def check_frame(frame: np.ndarray[Any, Any]) -> None:
-    """Raises TypeError or ValueError for an array that is no RGB frame."""
+    """Raises TypeError or ValueError for an array that is not an RGB frame."""
     if frame.dtype != np.uint8:
         raise TypeError(f'expected frames of uint8, got {frame.dtype}')
     if frame.ndim != 3 or frame.shape[2] != 3 or frame.size == 0:
@@ -70,17 +70,18 @@ def write_frames(
 
     Args:
         file: The file.
-        frames: Frames, each with the ticks of its start and end.
+        frames: Frames, each with its start and end in ticks.
         codec: Container and encoder.
         fps: The average frame rate.
         time_base: Seconds per tick.
-        is_exact: Each frame gets its duration, also the last one. Packets are in memory until the end.
+        is_exact: Whether to store the exact duration of each frame, including the last one. All packets are
+            then kept in memory until the end.
 
     Returns:
         The number of frames.
 
     Raises:
-        ValueError: No frame, frames of several shapes, or of one that the encoder does not support.
+        ValueError: Frames are missing, have several shapes, or a shape that the encoder does not support.
     """
     av = import_av()
     reformatter = av.video.reformatter
@@ -96,13 +97,13 @@ def write_frames(
             stream = _add_stream(container, shape, codec, fps)
             stream.codec_context.time_base = time_base
             convert = reformatter.VideoReformatter()
-            # Before FFmpeg 8, the chroma of the last column of an odd width is the mean with bytes behind it.
+            # Before FFmpeg 8, with an odd width, the chroma of the last column is averaged with later bytes.
             interpolation = reformatter.Interpolation.BILINEAR | (FULL_CHROMA_INPUT if shape[1] % 2 else 0)
             buffer = _frame_buffer(shape)
             for array, start, stop in itertools.chain([first], frames):
                 if array.shape != shape:
                     raise ValueError(f'expected frames of shape {shape}, got {array.shape}')
-                # `from_ndarray` copies a frame of 720p in 1.0 ms without releasing the GIL: this in 0.2 ms.
+                # `from_ndarray` copies a 720p frame in 1.0 ms without releasing the GIL; this takes 0.2 ms.
                 np.copyto(buffer, array)
                 frame = av.VideoFrame.from_numpy_buffer(buffer, format='rgb24')
                 if codec.name != 'ffv1':
@@ -124,13 +125,13 @@ def write_frames(
         raise ValueError(f'cannot encode {shape} with {codec.name}: {exc}') from exc
     finally:
         if codec.name == 'libsvtav1' and hasattr(os, 'SCHED_OTHER'):
-            # For root, libsvtav1 makes the calling thread, and the threads it starts, real-time.
+            # For root, libsvtav1 gives the calling thread, and the threads it starts, real-time priority.
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     return len(durations)
 
 
 def _frame_buffer(shape: tuple[int, ...]) -> Frames:
-    """Returns memory for a frame, with aligned rows: libswscale reads up to 16 bytes after each."""
+    """Allocates a frame with aligned, padded rows: libswscale reads up to 16 bytes after each row."""
     height, width, channels = shape
     size = width * channels
     rows = np.zeros((height, -(-(size + 16) // 64) * 64), np.uint8)
@@ -138,7 +139,7 @@ def _frame_buffer(shape: tuple[int, ...]) -> Frames:
 
 
 def _mux_exactly(container: Any, packets: list[Any], durations: dict[int, int]) -> None:
-    """Writes all packets of a video, so that each frame has its duration, also the last one of an MP4."""
+    """Writes all packets of a video with exact frame durations, including the last frame of an MP4."""
     times = np.array([packet.pts for packet in packets])
     shown = np.sort(times)
     decoded = decoding_times(times, shown, int(shown[-1]) + durations[int(shown[-1])])
@@ -148,15 +149,16 @@ def _mux_exactly(container: Any, packets: list[Any], durations: dict[int, int]) 
 
 
 def decoding_times(times: Int64s, shown: Int64s, end: int) -> Int64s:
-    """Returns increasing decoding times of packets, none of them after the presentation of its frame.
+    """Returns increasing decoding times of packets. Each is at most the presentation time of its frame.
 
-    In MP4 the duration of a frame is the difference of its decoding time and that of the next packet. It is
-    right for the last presented frame, and therefore for the whole video.
+    In MP4, the duration of a frame is the difference between its decoding time and the decoding time of the
+    next packet. The result gives the right duration for the last presented frame, and therefore for the whole
+    video.
 
     Args:
         times: The presentation times of packets, in decoding order.
-        shown: The same in order.
-        end: When the last frame ends.
+        shown: The presentation times in ascending order.
+        end: The end of the last frame.
     """
     decoded = shown - int((shown - times).max())
     last = int(times.argmax())

@@ -7,13 +7,17 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, Unpack
 
-from bags.dataset.metadata import METADATA, Metadata, dump_metadata, metadata_to_store, rename_metadata
-from bags.dataset.options import WriteOptions, WriterSettings
-from bags.dataset.registry import encoders
-from bags.dataset.sharded_writer import ShardedDatasetWriter
-from bags.dataset.spec import parse_spec
+from bags.dataset.format.metadata import METADATA, Metadata, dump_metadata, metadata_to_store, rename_metadata
+from bags.dataset.format.options import WriteOptions, WriterSettings
+from bags.dataset.format.registry import encoders
+from bags.dataset.format.spec import parse_spec
+from bags.dataset.writing.sharded_writer import ShardedDatasetWriter
 from bags.errors import BagsError, EncodeError, SourceError
-from bags.interop.adopt import (
+from bags.interop.extensions import KEY
+from bags.interop.files import FileSource
+from bags.interop.fingerprint import fingerprint_of_files
+from bags.interop.imported import remaining_entries
+from bags.interop.linking import (
     check_first,
     check_kept,
     fields_to_link,
@@ -23,18 +27,14 @@ from bags.interop.adopt import (
     options_to_begin_anew,
     with_optional,
 )
-from bags.interop.extensions import KEY
-from bags.interop.files import FileSource
-from bags.interop.fingerprint import fingerprint_of_files
-from bags.interop.imported import remaining_entries
 from bags.interop.load import Block, load_blocks
 from bags.interop.open_source import SourcePath, open_source
 from bags.interop.source import DamagedEntries, Source, list_some
 from bags.links.sources import LinkOpener
-from bags.runs.progress import progress as show_progress
-from bags.runs.progress_log import ProgressLog, resumed
-from bags.runs.source_options import advise_source_options
-from bags.runs.written import Skipped, Written
+from bags.progress.progress import progress as show_progress
+from bags.progress.progress_log import ProgressLog, resumed
+from bags.progress.source_options import advise_source_options
+from bags.progress.write_result import Skipped, Written
 from bags.validation import merge, no_field, one_of, worker_count
 
 REQUESTS = 32

@@ -13,13 +13,20 @@ from typing import NamedTuple
 from bags.errors import SourceError
 from bags.interop.exported import Exported
 from bags.interop.extensions import split_name, type_of
-from bags.interop.folders import find_layout
 from bags.interop.formats import FORMATS, SPLITS, Format
-from bags.interop.ignored_files import MEDIA, NO_DATA, is_beside, is_hidden, matches, pattern_of
-from bags.interop.metadata import NAMES as TABLES
+from bags.interop.ignored_files import (
+    MEDIA,
+    METADATA_TABLES,
+    NO_DATA,
+    is_beside,
+    is_hidden,
+    matches,
+    pattern_of,
+)
 from bags.interop.source import list_some
-from bags.interop.webdataset import is_tar
-from bags.interop.zip_files import is_zip
+from bags.interop.sources.files.folders import find_layout
+from bags.interop.sources.files.webdataset import is_tar
+from bags.interop.sources.files.zip_files import is_zip
 
 _ORDER = (*FORMATS, 'webdataset')
 _NEED_MARKER = ('mds', 'litdata', 'lerobot')
@@ -284,7 +291,7 @@ def _without_strays(names: list[str]) -> list[str]:
     They are texts, if there are none in the folders, and fewer other files than there are folders.
     """
     inside = [name for name in names if '/' in name]
-    beside = [name for name in names if '/' not in name and name not in TABLES]
+    beside = [name for name in names if '/' not in name and name not in METADATA_TABLES]
     if not beside:
         return names
     extensions = {split_name(name)[1] for name in inside}

@@ -10,8 +10,8 @@ import re
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from bags.dataset.metadata import Metadata
-from bags.dataset.spec import FieldType, Spec, parse_spec
+from bags.dataset.format.metadata import Metadata
+from bags.dataset.format.spec import FieldType, Spec, parse_spec
 from bags.errors import SourceError, SpecError
 from bags.interop.extensions import (
     IMAGE_TYPES,

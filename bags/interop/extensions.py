@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from bags.formats.signatures import EXTENSIONS, FORMATS
+from bags.formats.signatures import EXTENSION_OF_FORMAT, FORMAT_OF_TYPE
 
 KEY = '__key__'
 """The field with the common name of a datapoint's files, without extensions, as in WebDataset."""
@@ -34,7 +34,7 @@ IMAGE_TYPES = ('jpeg', 'png', 'webp', 'avif', 'image')
 JOINED = {'image': IMAGE_TYPES, 'audio': ('audio',)}
 """Fields that hold the files of several formats, and the types of these formats."""
 _TYPES = {extension: type for type, names in _BY_TYPE.items() for extension in names.split()}
-_EXTENSIONS = {word: EXTENSIONS[format] for word, format in FORMATS.items()} | {
+_EXTENSIONS = {word: EXTENSION_OF_FORMAT[format] for word, format in FORMAT_OF_TYPE.items()} | {
     'opus': 'ogg', 'json': 'json', 'msgpack': 'msgpack', 'tree': 'msgpack', 'utf8': 'txt', 'array': 'npy',
 }  # fmt: skip
 _EXTENSION = re.compile(r'[A-Za-z0-9_-]{1,16}')

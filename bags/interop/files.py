@@ -12,12 +12,12 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 
-from bags.dataset.registry import encoders
-from bags.dataset.spec import FieldType, parse_type
+from bags.dataset.format.registry import encoders
+from bags.dataset.format.spec import FieldType, parse_type
 from bags.errors import SourceError
 from bags.formats.audio import find_samples
 from bags.formats.encoded import check_format
-from bags.formats.signatures import FORMATS, HEAD_BYTES, IMAGES, check_end, check_whole, identify
+from bags.formats.signatures import FORMAT_OF_TYPE, IMAGES, SIGNATURE_BYTES, check_end, check_whole, identify
 from bags.formats.trees import check_json, decode_msgpack
 from bags.interop.exported import Exported, is_one_array
 from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, fields_of_media, type_of
@@ -193,7 +193,7 @@ def is_transport_stream(extension: str, read: Callable[[], bytes]) -> bool:
 
 MAX_PARSES = 10
 """Times that the header of a .npy file is parsed before an error of Python's parser counts."""
-MEDIA_FORMATS = {word: (name,) for word, name in FORMATS.items()} | {
+MEDIA_FORMATS = {word: (name,) for word, name in FORMAT_OF_TYPE.items()} | {
     'video': VIDEO_FORMATS,
     'audio': AUDIO_FORMATS,
     'image': IMAGES,
@@ -261,7 +261,7 @@ def checked_link(name: str, word: str, link: OpenedLink, format: str = '') -> Op
     """
     if word in MEDIA_FORMATS:
         try:
-            found = format or identify(bytes(link[:HEAD_BYTES]))
+            found = format or identify(bytes(link[:SIGNATURE_BYTES]))
             check_format(found, MEDIA_FORMATS[word])
             if found in ('MP4', 'QuickTime'):
                 check_end(link, found)

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from bags.dataset.entry_points import Added, find_added, names_of_added
+from bags.dataset.format.entry_points import Added, find_added, names_of_added
 from bags.interop.extensions import split_name, type_of
 from bags.interop.ignored_files import is_beside, is_hidden, matches
 from bags.interop.source import Source
@@ -78,17 +78,17 @@ class Format(NamedTuple):
 
 
 FORMATS: dict[str, Format] = {
-    'mds': Format('mds', ('*.mds', '*.mds.*'), marker='index.json', is_joined=True),
-    'litdata': Format('litdata', ('*.bin',), marker='index.json'),
+    'mds': Format('chunks.mds', ('*.mds', '*.mds.*'), marker='index.json', is_joined=True),
+    'litdata': Format('chunks.litdata', ('*.bin',), marker='index.json'),
     'tfrecord': Format(
-        'tfrecord',
+        'tfrecord.tfrecord',
         ('*.tfrecord*', '*.tfrec'),
         ('google_crc32c',),
         'tfrecord',
         beside=('features.json', 'dataset_info.json', '*.labels.txt'),
     ),
     'array_record': Format(
-        'array_record',
+        'tfrecord.array_record',
         ('*.array_record*', '*.arrayrecord*'),
         ('array_record',),
         'array-record',
@@ -96,34 +96,34 @@ FORMATS: dict[str, Format] = {
     ),
     'bagz': Format('bagz', ('*.bagz', '*.bag'), beside=('limits.*',)),
     'lerobot': Format(
-        'lerobot',
+        'lerobot.lerobot',
         ('*.parquet',),
         ('av', 'pyarrow'),
         'lerobot',
         'meta/info.json',
         beside=('meta/*', 'data/*', 'videos/*', 'images/*'),
     ),
-    'hdf5': Format('hdf5', ('*.hdf5', '*.h5', '*.hdf'), ('h5py',), 'hdf5', has_arrays=True),
-    'zarr': Format('zarr', ('*.zarr', '*.zarr.zip'), ('zarr',), 'zarr', has_arrays=True),
-    'npz': Format('npz', ('*.npz',), has_arrays=True),
+    'hdf5': Format('arrays.hdf5', ('*.hdf5', '*.h5', '*.hdf'), ('h5py',), 'hdf5', has_arrays=True),
+    'zarr': Format('arrays.zarr', ('*.zarr', '*.zarr.zip'), ('zarr',), 'zarr', has_arrays=True),
+    'npz': Format('arrays.npz', ('*.npz',), has_arrays=True),
     'parquet': Format(
-        'arrow', ('*.parquet', '*.parq', '*.pq'), ('pyarrow',), 'hf', beside=('dataset_infos.json',)
+        'tables.arrow', ('*.parquet', '*.parq', '*.pq'), ('pyarrow',), 'hf', beside=('dataset_infos.json',)
     ),
     'arrow': Format(
-        'arrow',
+        'tables.arrow',
         ('*.arrow', '*.feather', '*.ipc'),
         ('pyarrow',),
         'hf',
         reads=('state.json',),
         beside=('dataset_info.json', 'dataset_dict.json'),
     ),
-    'csv': Format('arrow', ('*.csv', '*.tsv', '*.csv.gz', '*.tsv.gz'), ('pyarrow',), 'hf'),
-    'jsonl': Format('arrow', ('*.jsonl', '*.ndjson', '*.jsonl.gz', '*.ndjson.gz'), ('pyarrow',), 'hf'),
-    'textgrid': Format('transcripts', ('*.textgrid',), has_keys=True),
-    'ctm': Format('transcripts', ('*.ctm',), has_keys=True),
-    'subtitles': Format('transcripts', ('*.srt', '*.vtt'), has_keys=True),
+    'csv': Format('tables.arrow', ('*.csv', '*.tsv', '*.csv.gz', '*.tsv.gz'), ('pyarrow',), 'hf'),
+    'jsonl': Format('tables.arrow', ('*.jsonl', '*.ndjson', '*.jsonl.gz', '*.ndjson.gz'), ('pyarrow',), 'hf'),
+    'textgrid': Format('transcripts.transcripts', ('*.textgrid',), has_keys=True),
+    'ctm': Format('transcripts.transcripts', ('*.ctm',), has_keys=True),
+    'subtitles': Format('transcripts.transcripts', ('*.srt', '*.vtt'), has_keys=True),
     'mcap': Format(
-        'mcap',
+        'mcap.mcap',
         ('*.mcap', '*.db3', '*.bag', '*.mcap.zstd', '*.db3.zstd'),
         ('rosbags',),
         'mcap',

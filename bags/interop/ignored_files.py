@@ -8,8 +8,9 @@ import re
 from collections.abc import Collection, Iterable
 
 from bags.interop.extensions import IMAGE_TYPES, split_name, type_of
-from bags.interop.metadata import NAMES as TABLES
 
+METADATA_TABLES = ('metadata.csv', 'metadata.jsonl')
+"""Tables beside media files, whose column `file_name` names the files."""
 _JUNK = ('__macosx', 'thumbs.db', 'ehthumbs.db', 'desktop.ini', '$recycle.bin', 'system volume information',
          'lost+found', '@eadir', '__pycache__')  # fmt: skip
 """Files and folders of operating systems, in lower case."""
@@ -25,7 +26,7 @@ NO_DATA = ('*.md5', '*.sha1', '*.sha256', '*.sha512', '*.crc', '*.crc32', '*.xxh
 _FIRST_LETTERS = {
     '',
     '.',
-    *(pattern[0] for pattern in (*_JUNK, *_DOCUMENTS, *NO_DATA, *TABLES) if pattern[0] != '*'),
+    *(pattern[0] for pattern in (*_JUNK, *_DOCUMENTS, *NO_DATA, *METADATA_TABLES) if pattern[0] != '*'),
 }
 _WILDCARDS = frozenset('*?[')
 MEDIA = (*IMAGE_TYPES, 'video', 'audio', 'array')
@@ -66,7 +67,7 @@ def may_be_ignored(keys: Iterable[str], extensions: Collection[str]) -> bool:
         if any(name.startswith('__') and name.endswith('__') for name in names):
             return True  # WebDataset's own metadata.
         if is_hidden(folder) or any(
-            is_hidden(name) or is_beside(name) or name in TABLES for name in [base, *names]
+            is_hidden(name) or is_beside(name) or name in METADATA_TABLES for name in [base, *names]
         ):
             return True
     return False

@@ -10,20 +10,20 @@ import numpy as np
 
 from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset
-from bags.dataset.batch import concat_ranges
-from bags.dataset.encoder import Encoder
+from bags.dataset.format.registry import encoders
+from bags.dataset.format.spec import FieldType, parse_spec
 from bags.dataset.open import open as open_dataset
-from bags.dataset.registry import encoders
-from bags.dataset.sharded_writer import ShardedDatasetWriter
-from bags.dataset.spec import FieldType, parse_spec
+from bags.dataset.reading.batch import concat_ranges
+from bags.dataset.writing.encoder import Encoder
+from bags.dataset.writing.sharded_writer import ShardedDatasetWriter
 from bags.errors import SourceError
 from bags.indexing import Int64s, offsets_of
 from bags.interop.exported import NUMBERS
 from bags.interop.extensions import KEY
 from bags.interop.files import Entry, FileSource
 from bags.links.comparison import LinkComparison
-from bags.runs.progress_log import SOURCE_CHANGED
-from bags.runs.written import Skipped
+from bags.progress.progress_log import SOURCE_CHANGED
+from bags.progress.write_result import Skipped
 
 MAX_BYTES = 1 << 26
 """Bytes of each field whose files are read again."""

@@ -8,21 +8,21 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NoReturn
 
-from bags.dataset.metadata import MAX_METADATA_BYTES, METADATA, Metadata, load_metadata
-from bags.dataset.spec import parse_spec
+from bags.dataset.format.metadata import MAX_METADATA_BYTES, METADATA, Metadata, load_metadata
+from bags.dataset.format.spec import parse_spec
 from bags.errors import CorruptError, SourceError, SpecError
 from bags.interop.detect import Detected, detect, detect_exported, format_of, is_archive, zips_to_open
 from bags.interop.exported import EXPORT, read_exported
 from bags.interop.extensions import KEY
 from bags.interop.files import FileSource
-from bags.interop.folders import LAYOUTS, Files, Folder, FolderSource
 from bags.interop.formats import FORMATS, Importer, find_importer, has_unknown, importer_for
 from bags.interop.ignored_files import matches
 from bags.interop.records import size_of
 from bags.interop.source import Source, find_filesystem, list_files, list_paths, list_some, naming
-from bags.interop.target import UNFINISHED
-from bags.interop.webdataset import TarSource, is_tar
-from bags.interop.zip_files import FolderWithZips, Zip, is_zip
+from bags.interop.sources.files.folders import LAYOUTS, Files, Folder, FolderSource
+from bags.interop.sources.files.webdataset import TarSource, is_tar
+from bags.interop.sources.files.zip_files import FolderWithZips, Zip, is_zip
+from bags.interop.targets.target import UNFINISHED
 from bags.storage import store_for
 from bags.storage.urls import plain_path
 from bags.validation import one_of

@@ -10,8 +10,8 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 
-from bags.dataset.registry import bind_decoder, encoders
-from bags.dataset.spec import parse_type
+from bags.dataset.format.registry import bind_decoder, encoders
+from bags.dataset.format.spec import parse_type
 from bags.errors import BagsError, SourceError, SpecError
 from bags.interop.files import MEDIA_FORMATS, checked_link, checked_value
 from bags.interop.source import RECORD_ENCODERS, DamagedEntries, Source, as_source_errors, find_filesystem

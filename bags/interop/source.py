@@ -11,8 +11,8 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bags.dataset.metadata import Metadata
-from bags.dataset.spec import MAX_NAME_LENGTH, NAME, is_reserved
+from bags.dataset.format.metadata import Metadata
+from bags.dataset.format.spec import MAX_NAME_LENGTH, NAME, is_reserved
 from bags.errors import BagsError, CorruptError, MissingDependencyError, SourceError
 from bags.links.sources import LinkOpener, OpenedLink
 from bags.storage.retry import RetryPolicy

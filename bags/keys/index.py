@@ -27,28 +27,28 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.bag.checksums import digest_function
-from bags.dataset.batch import concat_ranges
-from bags.dataset.fingerprint import fingerprint, legacy_fingerprint, sample
-from bags.dataset.folder import Folder
-from bags.dataset.identity import IDENTITY
-from bags.dataset.key_values import KEY_TYPES, MAX_CHUNK, Matches, as_key, read_keys, sort_matches
+from bags.dataset.format.file_names import IDENTITY
+from bags.dataset.format.folder import Folder
+from bags.dataset.format.spec import FieldType
 from bags.dataset.open import open as open_dataset
-from bags.dataset.selection import select_whole
-from bags.dataset.spec import FieldType
+from bags.dataset.reading.batch import concat_ranges
+from bags.dataset.reading.fingerprint import fingerprint, legacy_fingerprint, sample
+from bags.dataset.reading.key_values import KEY_TYPES, MAX_KEY_CHUNK, Matches, as_key, read_keys, sort_matches
+from bags.dataset.reading.selection import select_whole
 from bags.errors import CorruptError
 from bags.indexing import Int64s
 from bags.links.permission import PermittedPaths
-from bags.runs.progress import progress as show_progress
+from bags.progress.progress import progress as show_progress
 from bags.storage import File, Hints
 from bags.storage.base import Buffer
 from bags.storage.memory_file import MemoryFile
 from bags.validation import with_advice
 
 INDEX_SUFFIX = '.index'
-MAGIC = b'bags key index 1'
-FOOTER = struct.Struct('<16s24sQQQ')
+INDEX_MAGIC = b'bags key index 1'
+INDEX_FOOTER = struct.Struct('<16s24sQQQ')
 KEYS_PER_BLOCK = 256
-BLOCK_BYTES = 16 * KEYS_PER_BLOCK
+INDEX_BLOCK_BYTES = 16 * KEYS_PER_BLOCK
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -88,7 +88,9 @@ def dump_key_index(dataset: Any, field: str, advance: Callable[[int], None] | No
     count = table.shape[1]
     blocks = [table[:, start : start + KEYS_PER_BLOCK].tobytes() for start in range(0, count, KEYS_PER_BLOCK)]
     sums = np.array([digest(block) for block in blocks], '<u8')
-    footer = FOOTER.pack(MAGIC, fingerprint(dataset, [field]).encode(), count, len(dataset), 0)[:-8]
+    footer = INDEX_FOOTER.pack(INDEX_MAGIC, fingerprint(dataset, [field]).encode(), count, len(dataset), 0)[
+        :-8
+    ]
     tail = table[0, ::KEYS_PER_BLOCK].tobytes() + sums.tobytes() + footer
     return b''.join([*blocks, tail, digest(tail).to_bytes(8, 'little')])
 
@@ -98,14 +100,14 @@ class KeyIndex:
 
     def __init__(self, file: File) -> None:
         self.path, self._file = file.path, file
-        size = file.size - FOOTER.size
+        size = file.size - INDEX_FOOTER.size
         if size < 0:
-            raise self._damaged(f'expected at least {FOOTER.size} bytes, got {file.size}')
+            raise self._damaged(f'expected at least {INDEX_FOOTER.size} bytes, got {file.size}')
         footer = bytes(file.read(size, file.size))
-        magic, self.fingerprint, count, self.length, checksum = FOOTER.unpack(footer)
+        magic, self.fingerprint, count, self.length, checksum = INDEX_FOOTER.unpack(footer)
         self.count: int = count
         blocks = -(-self.count // KEYS_PER_BLOCK)
-        if magic != MAGIC or size != 16 * (self.count + blocks):
+        if magic != INDEX_MAGIC or size != 16 * (self.count + blocks):
             raise self._damaged('expected the index of a field at its end')
         head = bytes(file.read(size - 16 * blocks, size))
         self._digest = digest_function()
@@ -128,8 +130,8 @@ class KeyIndex:
 
     def _read(self, numbers: Int64s) -> Hashes:
         """Returns the hashes and the datapoints of blocks, each concatenated, shape (2, n)."""
-        starts = numbers * BLOCK_BYTES
-        found = self._file.read_many(starts, np.minimum(starts + BLOCK_BYTES, 16 * self.count))
+        starts = numbers * INDEX_BLOCK_BYTES
+        found = self._file.read_many(starts, np.minimum(starts + INDEX_BLOCK_BYTES, 16 * self.count))
         tables = [np.empty((2, 0), np.uint64)]
         for number, data in zip(numbers.tolist(), found, strict=True):
             self._expect_sum(number, data)
@@ -168,7 +170,9 @@ class KeyIndex:
         if not self.count or (block < len(firsts) and firsts[block] == digest):
             return []
         number = max(block - 1, 0)
-        data = self._file.read(number * BLOCK_BYTES, min((number + 1) * BLOCK_BYTES, 16 * self.count))
+        data = self._file.read(
+            number * INDEX_BLOCK_BYTES, min((number + 1) * INDEX_BLOCK_BYTES, 16 * self.count)
+        )
         self._expect_sum(number, data)
         table = memoryview(data).cast('Q')
         count = len(table) // 2
@@ -190,13 +194,13 @@ class KeyIndex:
             if isinstance(value, KEY_TYPES[dataset.types[field].word]) and as_key(value) == keys[0]:
                 return np.zeros(1, np.int64), np.array(one, np.int64)
         positions, rows = [], []
-        for start in range(0, len(keys), MAX_CHUNK):
+        for start in range(0, len(keys), MAX_KEY_CHUNK):
             asked: dict[bytes | None, list[int]] = defaultdict(list)
-            for position, key in enumerate(keys[start : start + MAX_CHUNK], start):
+            for position, key in enumerate(keys[start : start + MAX_KEY_CHUNK], start):
                 if key is not None:
                     asked[key].append(position)
             hashes = np.unique(np.fromiter(map(self._digest, asked), np.uint64, len(asked)))
-            for some, found in read_keys(dataset, field, self._candidates(hashes), MAX_CHUNK):
+            for some, found in read_keys(dataset, field, self._candidates(hashes), MAX_KEY_CHUNK):
                 for row, key in zip(some.tolist(), found, strict=True):
                     for position in asked.get(key, ()):
                         positions.append(position)

@@ -9,8 +9,8 @@ from typing import Any, SupportsIndex, Unpack
 import numpy as np
 
 from bags.dataset.base import Dataset
+from bags.dataset.format.options import OpenOptions
 from bags.dataset.open import open as open_dataset
-from bags.dataset.options import OpenOptions
 from bags.indexing import as_indices
 from bags.lerobot.metadata import Metadata
 from bags.lerobot.samples import Samples

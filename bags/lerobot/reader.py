@@ -13,7 +13,7 @@ from typing import Any
 from lerobot.datasets.dataset_reader import BaseDatasetReader
 
 from bags.dataset.open import open as open_dataset
-from bags.interop.lerobot_features import BAGS_FOLDER
+from bags.interop.targets.lerobot_features import BAGS_FOLDER
 from bags.lerobot.frames import FrameDataset
 from bags.lerobot.metadata import Metadata
 

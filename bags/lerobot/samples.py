@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from bags.dataset.batch import Ragged
-from bags.dataset.columns import read_column
-from bags.dataset.selection import PerRowItems
+from bags.dataset.reading.batch import Ragged
+from bags.dataset.reading.columns import read_column
+from bags.dataset.reading.selection import PerRowItems
 from bags.indexing import Int64s
 from bags.lerobot.metadata import CAMERAS, Metadata
 from bags.validation import import_optional, no_field
 
 NOW = np.zeros(1, np.int64)
-DTYPES = {'f': 'float32', 'i': 'int64', 'u': 'int64', 'b': 'bool'}
+LEROBOT_DTYPES = {'f': 'float32', 'i': 'int64', 'u': 'int64', 'b': 'bool'}
 """The dtypes that LeRobot gives numbers, by the kind of those in the data."""
 
 
@@ -144,7 +144,7 @@ class Samples:
             else:
                 values = values if name in pads else values[0]
                 found[name] = torch.tensor(
-                    values, dtype=getattr(torch, DTYPES[np.asarray(values).dtype.kind])
+                    values, dtype=getattr(torch, LEROBOT_DTYPES[np.asarray(values).dtype.kind])
                 )
         found |= {f'{name}_is_pad': torch.tensor(is_pad[index]) for name, is_pad in pads.items()}
         if self.image_transforms is not None:

@@ -10,18 +10,18 @@ from typing import Any, Literal
 
 from bags.authoring.copy import copy
 from bags.dataset.base import Dataset, check_dataset
-from bags.dataset.fingerprint import fingerprint
 from bags.dataset.open import open as open_dataset
-from bags.dataset.selection import Fields, select_whole
-from bags.interop.lerobot_features import BAGS_FOLDER
-from bags.interop.lerobot_meta import write_meta
-from bags.interop.target import Target
+from bags.dataset.reading.fingerprint import fingerprint
+from bags.dataset.reading.selection import Fields, select_whole
+from bags.interop.targets.lerobot_features import BAGS_FOLDER
+from bags.interop.targets.lerobot_meta import write_meta
+from bags.interop.targets.target import Target
 from bags.lerobot.metadata import Metadata
-from bags.runs.written import Written
+from bags.progress.write_result import Written
 from bags.storage import Durability
 from bags.storage.urls import plain_path
 
-FORMAT = 'bags'
+STORAGE_FORMAT = 'bags'
 READER = 'bags.lerobot.reader'
 
 
@@ -37,7 +37,7 @@ def register_reader() -> bool:
     storage = importlib.import_module('lerobot.datasets.storage')
     if not hasattr(storage, 'register_dataset_reader'):
         return False
-    storage.register_dataset_reader(FORMAT, READER)
+    storage.register_dataset_reader(STORAGE_FORMAT, READER)
     return True
 
 
@@ -84,7 +84,7 @@ def export(
     kept = Durability(durability)  # type: ignore[arg-type]
     facts: dict[str, Any] = {
         'format': 'lerobot',
-        'extension': FORMAT,
+        'extension': STORAGE_FORMAT,
         'spec': {n: opened.spec[n] for n in names},
     }
     with Target(target, None, facts, lambda: fingerprint(opened, names), durability=kept) as folder:
@@ -94,7 +94,11 @@ def export(
             features = {
                 name: {**feature, 'shape': list(feature['shape'])} for name, feature in meta.features.items()
             }
-            info: dict[str, Any] = {'storage_format': FORMAT, 'robot_type': meta.robot_type, 'fps': meta.fps}
+            info: dict[str, Any] = {
+                'storage_format': STORAGE_FORMAT,
+                'robot_type': meta.robot_type,
+                'fps': meta.fps,
+            }
             stats = {
                 name: {key: value.tolist() for key, value in found.items()}
                 for name, found in meta.stats.items()

@@ -1,1 +1,1 @@
-"""Links: records that are byte ranges of other files, the files that they are in, and which may be read."""
+"""Links: records that are byte ranges of other files, the linked files, and the permission to read them."""

@@ -1,4 +1,4 @@
-"""Links to records that are stored already: in a bag, or where the links of another dataset lead."""
+"""Makes links to existing records: records of a bag, or records that another dataset links to."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from bags.links.records import MAX_ENTRIES, LinkedRecords
 from bags.links.rows import VALUES_FILE, ranges_of
 from bags.validation import merge
 
-ROWS_AT_ONCE = 1 << 18
-"""Links that are checked at a time."""
+CHECKED_LINKS_AT_ONCE = 1 << 18
+"""Number of links that are checked at a time."""
 
 
 class LinkRun(NamedTuple):
-    """Records to link, of one field."""
+    """Records of one field to link to."""
 
     files: Sequence[LinkedFile | HeldRecords]
-    """The files, with absolute paths or URLs; or records in memory, which are written, and then linked."""
+    """Files, with absolute paths or URLs; or records in memory, which are written before they are linked."""
     which: Int64s
-    """The file of each record, shape (n,)."""
+    """Index in `files` of the file of each record, shape (n,)."""
     starts: Int64s
     stops: Int64s
     digests: Any = None
-    """Checksums of the records, an array of u64; None if the copy has none."""
+    """Checksums of the records, an array of u64; None if the copy has no checksums."""
     frames: Any = None
-    """First frame and end of each segment, shape (n, 2), zeros for other records; None if there is none."""
+    """First frame and end of each segment, shape (n, 2), zeros for other records; None without segments."""
 
     @property
     def sizes(self) -> Int64s:
-        """Bytes of each record."""
+        """Number of bytes of each record."""
         return self.stops - self.starts
 
 
 class ExistingRecords:
-    """Makes links to stored records. Opens no file that a link leads to, but those that have moved.
+    """Makes links to stored records. Opens only those linked files that have moved.
 
     Args:
-        moves: The new prefix of the paths of linked files by their old one.
+        moves: Maps old prefixes of the paths of linked files to new ones.
     """
 
     def __init__(self, moves: Mapping[str, str] | None = None) -> None:
@@ -62,10 +62,10 @@ class ExistingRecords:
         self._has_moves = bool(prefixes)
 
     def check_moves(self, bag: LinkedRecords) -> int:
-        """Looks at all linked files of some links at their new paths, and returns how many have moved.
+        """Checks all linked files of a field at their new paths, and returns how many have moved.
 
         Raises:
-            EOFError: A file is missing, or is not the one that was linked.
+            EOFError: A file is missing, or differs from the linked file.
         """
         numbers = range(1, bag.files.count + 1)
         return sum(self._file_of(bag, number).path != _path_of(bag, number) for number in numbers)
@@ -75,7 +75,7 @@ class ExistingRecords:
 
         Raises:
             CorruptError: Limits or links are damaged.
-            ValueError: The records are compressed with a dictionary that is not in a file.
+            ValueError: The records are compressed with a dictionary that is not stored in a file.
         """
         if isinstance(bag, HeldRecords):
             ((_, _, _, starts, stops, *_),) = bag.locate(indices)
@@ -98,12 +98,12 @@ class ExistingRecords:
         """Returns the entry of a bag.
 
         Raises:
-            ValueError: Its records are compressed with a dictionary that is not in a file.
+            ValueError: The records are compressed with a dictionary that is not stored in a file.
         """
         return self._bags[bag]
 
     def files_of(self, bag: StoredRecords) -> Iterator[LinkedFile]:
-        """Yields the files that links lead to, with absolute paths; none for a bag without links."""
+        """Yields the linked files of a field, with absolute paths; nothing for a bag without links."""
         if isinstance(bag, LinkedRecords):
             yield from (self._file_of(bag, number) for number in range(1, bag.files.count + 1))
 
@@ -127,7 +127,7 @@ def _absolute(path: str) -> str:
 
 
 def _moved(bag: LinkedRecords, entry: LinkedFile, prefixes: Mapping[str, str]) -> LinkedFile:
-    """Returns the entry of a file at its new path, after comparing size and sample, if it has moved."""
+    """Returns the entry of a file with its new path. If it has moved, compares size and sample first."""
 
     def new(path: str) -> str:
         return next(
@@ -143,9 +143,9 @@ def _moved(bag: LinkedRecords, entry: LinkedFile, prefixes: Mapping[str, str]) -
     moved = entry._replace(path=new(entry.path), dictionary=dictionary)
     if moved != entry:
         options: Any = merge(type(bag.options), bag.options, {'links': True})  # type: ignore[type-var]
-        found = LinkedFiles(options.store_of(moved.path), moved.path, options).open('/', moved).file
-        if isinstance(found, CheckedObject):
-            found.check()
+        file = LinkedFiles(options.store_of(moved.path), moved.path, options).open('/', moved).file
+        if isinstance(file, CheckedObject):
+            file.check()
     return moved
 
 
@@ -162,11 +162,11 @@ def _entry_of_bag(bag: BagFile) -> LinkedFile:
 
 
 def join_links(runs: Sequence[LinkRun], positions: Sequence[Int64s]) -> LinkRun:
-    """Returns the links of several runs as one.
+    """Concatenates runs, with their links reordered.
 
     Args:
         runs: The runs.
-        positions: The positions of the links of each run in the result.
+        positions: The position in the result of each link, for each run.
     """
     if len(runs) == 1:
         return runs[0]
@@ -196,21 +196,21 @@ def join_links(runs: Sequence[LinkRun], positions: Sequence[Int64s]) -> LinkRun:
 
 
 def first_lost(links: BagFile, values: BagFile, files: int) -> int:
-    """Returns the first link whose record or file is missing, or the number of links.
+    """Returns the index of the first link whose record or file is missing; else the number of links.
 
-    A recovery that was interrupted may have dropped records and files, and not yet the links to them.
+    An interrupted recovery may have dropped records and file entries before the links to them.
 
     Args:
-        links, values: The bags of the links of a field, and of its records that are no links.
-        files: The number of entries of files.
+        links, values: The bags of link rows of a field, and of its records that are not links.
+        files: Number of file entries.
     """
     end = int(values.ends[values.count - 1 : values.count][0]) if values.count else 0
     table = LinkTable(links)
-    for start in range(0, links.count, ROWS_AT_ONCE):
+    for start in range(0, links.count, CHECKED_LINKS_AT_ONCE):
         try:
-            rows = table.rows(range(start, min(start + ROWS_AT_ONCE, links.count)))
+            rows = table.rows(range(start, min(start + CHECKED_LINKS_AT_ONCE, links.count)))
         except CorruptError:
-            continue  # Damaged links are none that lead to lost records.
+            continue  # Damaged links do not count as links to lost records.
         numbers, _, ends = ranges_of(rows)
         lost = np.where(numbers == VALUES_FILE, ends > end, numbers > files)
         if lost.any():

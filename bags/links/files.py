@@ -1,7 +1,7 @@
-"""The entries of `FIELD.files`, the files that links lead to, and their paths as stored. No I/O.
+"""The entries of `FIELD.files`, which describe linked files, and their stored paths. No I/O.
 
-An entry is a msgpack array `[path, size, sample, compression]`. Paths have one form, and are refused in any
-other, so that a path of an untrusted dataset has one meaning in every reader:
+An entry is a msgpack array `[path, size, sample, compression]`. A path must have one of these normalized
+forms, so that a path of an untrusted dataset has the same meaning in every reader:
 
     ../raw/images/000000/image.bag      relative to the folder of the links; `..` only at the beginning
     /data/videos/7.mp4                  absolute
@@ -20,67 +20,70 @@ from bags.bag.checksums import digest_function
 from bags.links.rows import MAX_OFFSET
 from bags.storage.urls import SCHEMES, locate
 
-SAMPLE_BYTES = 1 << 12
-"""Bytes at the beginning and at the end of a file that its sample is made from."""
+FILE_SAMPLE_BYTES = 1 << 12
+"""Number of bytes at the beginning and at the end of a file from which its sample is computed."""
 MAX_ENTRY_BYTES = 1 << 16
-BAG_SUFFIXES = ('.bag', '.bagz', '.values')
+LINKED = ('.links', '.files', '.values')
+"""Suffixes of the bags of a linked field: link rows, file entries, and records that are not links."""
+RECORD_SUFFIXES = ('.bag', '.bagz', '.values')
+"""Suffixes of the bags whose records can be linked."""
 
 _DRIVE = re.compile(r'[A-Za-z]:')
 _PLAIN = re.compile(r'(?:/|(?:\.\./)*)(?:(?!\.{1,2}/)[^/:\\\0]+/)*(?!\.{1,2}\Z)[^/:\\\0]+')
-"""Valid paths without colons: one match takes a fraction of the time of all checks."""
+"""Matches valid paths without colons, in a fraction of the time of all checks."""
 _ENCODED_DOT = re.compile(r'%2e', re.IGNORECASE)
 _URL_SCHEMES = frozenset(SCHEMES.values()) - {'memory'}
 _MAX_UINT64 = (1 << 64) - 1
 
 
 class Dictionary(NamedTuple):
-    """The dictionary of the zstd frames of a file."""
+    """The dictionary for the zstd frames of a file."""
 
     path: str
-    """As of a linked file."""
+    """Stored path, as in `LinkedFile`."""
     size: int
-    """Bytes."""
+    """Number of bytes."""
     digest: int
     """XXH3-64 of the whole dictionary."""
 
 
 class LinkedFile(NamedTuple):
-    """A file that links lead to, as it was when the first of them was written."""
+    """A linked file, as of the time at which the first link to it was written."""
 
     path: str
-    """Its path as stored."""
+    """Stored path."""
     size: int
-    """Bytes. Of a bag those of its records: a bag may have grown since."""
+    """Number of bytes; for a bag, the bytes of its records. A bag may have grown since."""
     sample: int
-    """XXH3-64 of the first and the last 4 KiB of these bytes; of all of them if they are fewer than 8 KiB."""
+    """XXH3-64 of the first and the last 4 KiB of these bytes; of all bytes if there are fewer than 8 KiB."""
     is_compressed: bool = False
-    """Whether each linked range is a zstd frame, or empty."""
+    """Whether each linked range is empty or a zstd frame."""
     dictionary: Dictionary | None = None
-    """The dictionary of these frames."""
+    """The dictionary for these frames."""
 
     @property
     def is_bag(self) -> bool:
-        """Whether the file is a bag, which may grow, and whose last records are before its limits."""
-        return self.path.endswith(BAG_SUFFIXES)
+        """Whether the file is a bag. Bags may grow, and end with their limits, after the records."""
+        return self.path.endswith(RECORD_SUFFIXES)
 
 
 def sample_ranges(size: int) -> list[tuple[int, int]]:
-    """Returns the byte ranges that the sample of a file of this size is made from."""
-    if size < 2 * SAMPLE_BYTES:
+    """Returns the byte ranges from which the sample of a file of this size is computed."""
+    if size < 2 * FILE_SAMPLE_BYTES:
         return [(0, size)]
-    return [(0, SAMPLE_BYTES), (size - SAMPLE_BYTES, size)]
+    return [(0, FILE_SAMPLE_BYTES), (size - FILE_SAMPLE_BYTES, size)]
 
 
 def sample_of(parts: list[Any]) -> int:
-    """Returns the sample of the bytes in these ranges."""
+    """Returns the sample, given the bytes of `sample_ranges`."""
     return digest_function()(b''.join(parts))
 
 
 def pack_file(file: LinkedFile) -> bytes:
-    """Returns the entry of a file.
+    """Returns the entry of a file as msgpack.
 
     Raises:
-        ValueError: Its path is not of a form that is stored.
+        ValueError: The path does not have a form that can be stored.
     """
     compression = [*(file.dictionary or ())] if file.is_compressed else None
     entry: bytes = msgpack.packb([file.path, file.size, file.sample, compression])
@@ -91,24 +94,24 @@ def pack_file(file: LinkedFile) -> bytes:
 
 
 def parse_file(entry: Any) -> LinkedFile:
-    """Parses an entry, which is not trusted.
+    """Parses an untrusted entry.
 
     Raises:
-        ValueError: It is not an entry, or a path in it is not of a form that is stored.
+        ValueError: The bytes are not an entry, or a path in it does not have a stored form.
     """
     if len(entry) > MAX_ENTRY_BYTES:
         raise ValueError(f'expected at most {MAX_ENTRY_BYTES} bytes of an entry, got {len(entry)}')
     try:
-        found = msgpack.unpackb(entry)
-    except Exception as exc:  # msgpack's errors have no common class.
+        value = msgpack.unpackb(entry)
+    except Exception as exc:  # The errors of msgpack have no common base class.
         raise ValueError(f'is not msgpack: {exc}') from exc
-    match found:
+    match value:
         case [str(path), int(size), int(sample), None | [] | [str(), int(), int()] as compression] if (
             _is_integer(size, MAX_OFFSET) and _is_integer(sample, _MAX_UINT64)
         ):
             check_stored_path(path)
         case _:
-            raise ValueError(f'expected [path, size, sample, compression], got {found!r:.200}')
+            raise ValueError(f'expected [path, size, sample, compression], got {value!r:.200}')
     if not compression:
         return LinkedFile(path, size, sample, compression is not None)
     dictionary = Dictionary(*compression)
@@ -131,14 +134,14 @@ def is_url(path: str) -> bool:
 
 
 def check_stored_path(path: str) -> None:
-    """Raises ValueError unless a path has the form in which the paths of linked files are stored."""
+    """Raises ValueError unless a path has a form in which paths of linked files are stored."""
     detail = '' if _PLAIN.fullmatch(path) else _invalid(path)
     if detail:
         raise ValueError(f'path {path!r:.200}: {detail}')
 
 
 def _invalid(path: str) -> str:
-    """Returns why a path has not that form; an empty text if it has."""
+    """Returns why a path is not a valid stored path; an empty string if it is valid."""
     if not path or path.endswith('/'):
         return 'expected the path of a file'
     if '\0' in path or '\\' in path or '::' in path:
@@ -162,7 +165,7 @@ def _invalid(path: str) -> str:
             while parts[:1] == ['..']:
                 parts = parts[1:]
     if not parts or not {'', '.', '..'}.isdisjoint(parts):
-        return "expected a path without '//', '/./' and, but for its beginning, '..'"
+        return "expected a path without '//' and '/./', and with '..' only at its beginning"
     return ''
 
 
@@ -170,13 +173,13 @@ def stored_path(path: str, folder: str, above: str) -> str:
     """Returns the stored form of the path of a file.
 
     Args:
-        path: The file: an absolute path, or a URL.
+        path: Absolute path or URL of the file.
         folder: The folder of the links.
-        above: The folder that holds the dataset. A path below it is stored relative to `folder`, so that
-            both can be moved together.
+        above: The parent folder of the dataset. A path below it is stored relative to `folder`, so that
+            dataset and file can be moved together.
 
     Raises:
-        ValueError: A path that cannot be stored.
+        ValueError: The path cannot be stored.
     """
     if path.startswith(above.rstrip('/') + '/'):
         path = posixpath.relpath(_as_local(path), _as_local(folder))
@@ -185,19 +188,19 @@ def stored_path(path: str, folder: str, above: str) -> str:
 
 
 def _as_local(path: str) -> str:
-    """Returns a path or URL as a path from a root, for arithmetic."""
+    """Returns a path or URL as an absolute path, for `posixpath` functions."""
     return '/' + path.replace('://', '/', 1) if is_url(path) else path
 
 
 def resolved_path(path: str, folder: str) -> str:
-    """Returns the path of a stored path: absolute, or a URL.
+    """Returns the absolute path or URL of a stored path.
 
     Args:
         path: The stored path, checked.
-        folder: The folder of the links: an absolute path, or a URL.
+        folder: Absolute path or URL of the folder of the links.
 
     Raises:
-        ValueError: It leads above the root, or out of the bucket or host of the folder.
+        ValueError: The path leads above the root, or out of the bucket or host of the folder.
     """
     if is_url(path) or path.startswith('/'):
         return path

@@ -1,4 +1,4 @@
-"""`bags.Link`: the value of a record that stays where it is, for writers."""
+"""`bags.Link`: a value for writers that refers to a byte range of another file instead of a copy."""
 
 from __future__ import annotations
 
@@ -12,25 +12,29 @@ from bags.links.rows import MAX_OFFSET
 from bags.storage import plain_path
 from bags.validation import at_least, at_least_or_none
 
+MIN_LINKED_BYTES = 256
+"""Mean bytes of records above which `link=True` links a field."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Link:
-    """A record that is a range of bytes of another file, as a value for writers with `links=(FIELD, …)`.
+    """A byte range of another file, as the value of a record, for writers with `links=(FIELD, …)`.
 
-    The record is not copied: the dataset needs the file for as long as it is read.
+    The bytes are not copied: the file must exist for as long as the dataset is read.
 
     Args:
         path: The file: a path, relative to the working directory, or a URL.
         offset: The first byte of the record.
-        length: Bytes of the record; None for all up to the end of the file.
-        times: Start and end, in seconds, of a part of a video or recording: the frames or samples with times
-            from the start on and before the end, as `between` of a video returns them, which are found when
-            the link is written. For fields of type `video` and `audio`.
-        frames: The first frame, or sample, and the end of such a part, in place of times. Not compared with
-            the video until it is read.
+        length: Number of bytes of the record; None for all bytes up to the end of the file.
+        times: Start and end, in seconds, of a part of a video or recording: the frames or samples whose times
+            are in [start, end), as returned by `between` of a video. They are looked up when the link is
+            written. For fields of type `video` and `audio`.
+        frames: First frame or sample and end (exclusive) of such a part, in place of `times`. Compared with
+            the video only when it is read.
 
     Raises:
-        TypeError, ValueError: Not a path, an offset or length below 0, or no part.
+        TypeError, ValueError: `path` is not a path, `offset` or `length` is below 0, or `times` or `frames`
+            is not a start before an end.
 
     Examples:
         >>> with bags.DatasetWriter('linked', {'photo': 'jpeg'}, links=['photo']) as writer:

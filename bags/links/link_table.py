@@ -1,4 +1,4 @@
-"""The checked rows of `FIELD.links`, and the entries of `FIELD.files`."""
+"""Reads and checks the rows of `FIELD.links` and the entries of `FIELD.files`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from bags.indexing import Int64s
 from bags.links.files import LinkedFile, parse_file
 from bags.links.rows import (
     MAX_OFFSET,
-    NUMBERS,
     ROW,
     ROW_BYTES,
+    ROW_NUMBERS,
     SEGMENT_BYTES,
     SEGMENT_ROW,
     Rows,
@@ -30,23 +30,23 @@ from bags.links.rows import (
 )
 from bags.links.segments import shares_of
 
-DTYPES = {ROW_BYTES: ROW, SEGMENT_BYTES: SEGMENT_ROW}
-"""The rows by their size."""
-ROWS_AT_ONCE = 1 << 20
+ROW_DTYPES = {ROW_BYTES: ROW, SEGMENT_BYTES: SEGMENT_ROW}
+"""Maps the sizes of rows to their dtypes."""
+PARSED_ROWS_AT_ONCE = 1 << 20
 
 
 class LinkTable:
-    """The rows of `FIELD.links`, a bag, by index. The size of each tells whether it is that of a segment.
+    """The rows of the bag `FIELD.links`, by index. The size of a row tells whether the record is a segment.
 
-    Rows that are not mapped are kept in memory, as the limits of other bags are, and limits are not read:
-    else each read of a linked record in an object store would wait for two requests.
+    Rows that are not memory-mapped are kept in memory, like the limits of other bags, and the limits of this
+    bag are not read. Otherwise each read of a linked record in an object store would wait for two requests.
     """
 
     def __init__(self, bag: BagFile) -> None:
         self.bag = bag
-        sizes = [size for size in DTYPES if bag.end == size * bag.count]
-        self._dtype = DTYPES[sizes[0]] if sizes else None
-        """That of all rows, if they have one size."""
+        sizes = [size for size in ROW_DTYPES if bag.end == size * bag.count]
+        self._dtype = ROW_DTYPES[sizes[0]] if sizes else None
+        """The dtype of all rows, if they have the same size."""
         dtype = self._dtype or ROW
         is_table = bag.buffer is None and self._dtype is not None
         self._held = BlockTable(bag.file, 0, bag.count, dtype) if is_table else None
@@ -56,44 +56,44 @@ class LinkTable:
         """Returns rows, shape (n,).
 
         Args:
-            indices: The rows.
-            are_checked: False returns also rows that differ from their digests.
+            indices: Indices of the rows.
+            are_checked: If False, also returns rows that differ from their digests.
 
         Raises:
-            CorruptError: A row is damaged, or of another size.
+            CorruptError: A row is damaged, or has an invalid size.
         """
-        chosen, bag = np.asarray(indices, np.int64), self.bag
-        if not len(chosen):
+        positions, bag = np.asarray(indices, np.int64), self.bag
+        if not len(positions):
             return np.empty(0, ROW)
-        dtype, found = self._dtype, None
+        dtype, data = self._dtype, None
         if dtype is not None:
             is_table = are_checked and bag.length == dtype.itemsize
-            if is_table and bag.verified.all_verified(where := as_slice(chosen)):
+            if is_table and bag.verified.all_verified(where := as_slice(positions)):
                 return np.ndarray(bag.count, dtype, bag.buffer)[where]
             try:
-                found = bag.fixed(chosen, dtype.itemsize) if self._held is None else self._held[chosen]
+                data = bag.fixed(positions, dtype.itemsize) if self._held is None else self._held[positions]
             except EOFError as exc:
                 raise bag.cut_error(None, exc) from exc
-        if dtype is None or found is None:
-            return self._of_sizes(chosen, are_checked)
-        return self._parse(chosen, found, dtype, are_checked)
+        if dtype is None or data is None:
+            return self._of_sizes(positions, are_checked)
+        return self._parse(positions, data, dtype, are_checked)
 
     def _of_sizes(self, indices: Int64s, are_checked: bool) -> Rows:
-        """Returns rows of which only some are those of segments."""
+        """Parses rows when only some of them are segments."""
         records = self.bag.read(indices)
         lengths = np.fromiter(map(len, records), np.int64, len(records))
-        wrong = ~np.isin(lengths, list(DTYPES))
+        wrong = ~np.isin(lengths, list(ROW_DTYPES))
         if wrong.any():
             bad = int(wrong.argmax())
             detail = f'expected a link of {ROW_BYTES} or {SEGMENT_BYTES} bytes, got {lengths[bad]}'
             raise CorruptError(self.bag.path, int(indices[bad]), detail)
         rows = np.zeros(len(records), SEGMENT_ROW)
-        for size, dtype in DTYPES.items():
-            mine = np.flatnonzero(lengths == size)
-            data = b''.join(records[position] for position in mine.tolist())
-            found = self._parse(indices[mine], data, dtype, are_checked)
+        for size, dtype in ROW_DTYPES.items():
+            positions = np.flatnonzero(lengths == size)
+            data = b''.join(records[position] for position in positions.tolist())
+            parsed = self._parse(indices[positions], data, dtype, are_checked)
             for name in dtype.names or ():
-                rows[name][mine] = found[name]
+                rows[name][positions] = parsed[name]
         return rows
 
     def _parse(self, indices: Int64s, data: Any, dtype: np.dtype[Any], are_checked: bool) -> Rows:
@@ -104,19 +104,19 @@ class LinkTable:
         return rows
 
     def row(self, index: int) -> tuple[int, int, int, int, int]:
-        """As `rows`, of one record, in a third of the time.
+        """As `rows`, for one record, in a third of the time.
 
         Returns:
-            The number of the file, start and end, and the first frame and the end of a segment; zeros for
-            another record.
+            File number, start, end, and the first frame and the end of a segment; the latter are zeros if the
+            record is not a segment.
         """
         bag = self.bag
         if bag.length == ROW_BYTES and bag.verified.states[index >> SHIFT] == VERIFIED:
-            number, _, start, stop = NUMBERS.unpack_from(bag.buffer, index * ROW_BYTES)
+            number, _, start, stop = ROW_NUMBERS.unpack_from(bag.buffer, index * ROW_BYTES)
             return number, start, stop, 0, 0
         row = bag.get(index) if self._held is None else b''
         if len(row) == ROW_BYTES:
-            number, digest, start, stop = NUMBERS.unpack(row)
+            number, digest, start, stop = ROW_NUMBERS.unpack(row)
             if digest_function()(row[:4] + row[8:]) & 0xFFFFFFFF == digest and start <= stop <= MAX_OFFSET:
                 return number, start, stop, 0, 0
         rows = self.rows(np.array([index]))
@@ -125,15 +125,15 @@ class LinkTable:
         return (*numbers, 0, 0)[:5]  # type: ignore[return-value]
 
     def sizes(self, indices: Int64s) -> Int64s:
-        """Returns the bytes of records: of a segment, its share of the bytes of its file."""
+        """Returns the number of bytes of records; for a segment, its share of the bytes of its range."""
         return self.ends[indices + 1] - self.ends[indices]
 
     @cached_attribute
     def ends(self) -> Int64s:
-        """The number of bytes of the records up to each one, of damaged links none, shape (n + 1,)."""
+        """Cumulative number of bytes of the records, shape (n + 1,). Damaged links count as 0 bytes."""
         columns = np.zeros((self.bag.count, 5), np.int64)
-        for first in range(0, self.bag.count, ROWS_AT_ONCE):
-            stop = min(first + ROWS_AT_ONCE, self.bag.count)
+        for first in range(0, self.bag.count, PARSED_ROWS_AT_ONCE):
+            stop = min(first + PARSED_ROWS_AT_ONCE, self.bag.count)
             with contextlib.suppress(CorruptError):
                 rows = self.rows(range(first, stop), are_checked=False)
                 columns[first:stop, :3] = np.stack(ranges_of(rows), 1)
@@ -144,12 +144,12 @@ class LinkTable:
 
 
 def read_entry(files: BagFile, field: str, number: int) -> LinkedFile:
-    """Returns the entry of a file by its number.
+    """Returns the entry of file `number`.
 
     Args:
-        files: The entries.
+        files: The bag of entries.
         field: The field, for errors.
-        number: The number, from 1 to their count.
+        number: Number of the file, from 1 to the number of entries.
 
     Raises:
         CorruptError: The entry is damaged.

@@ -1,6 +1,7 @@
-"""The files that the links of a dataset lead to, opened when a record in them is first used.
+"""The linked files of a dataset, opened when a record in them is first used.
 
-Only bags are mapped: another file may be cut at any time, and a read of a map would then end the process.
+Only bags are memory-mapped: other files may be truncated at any time, and reading a truncated map would
+terminate the process.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from bags.bag.options import CompressionTrained, ReaderOptions
 from bags.bag.zstd import Zstd, check_dictionary, codec_for
 from bags.concurrency import FifoCache, Shareable, cached_attribute, max_open_bags
 from bags.errors import CorruptError
-from bags.links.files import BAG_SUFFIXES, LinkedFile, is_url, resolved_path, sample_of, sample_ranges
+from bags.links.files import RECORD_SUFFIXES, LinkedFile, is_url, resolved_path, sample_of, sample_ranges
 from bags.links.permission import Permission
 from bags.links.segments import ParsedFiles
 from bags.storage import File, Hints, Store, store_for
@@ -29,11 +30,11 @@ from bags.storage.urls import options_of
 
 MIN_OPEN_FILES = 16
 MAX_FOLDERS = 1 << 12
-"""Resolved folders of linked files that are kept."""
+"""Maximum number of resolved folders of linked files to keep."""
 
 
 class FileDiffersError(EOFError):
-    """A linked file is not as it was when it was linked."""
+    """A linked file is missing, or has changed since it was linked."""
 
     def __init__(self, path: str, expected: str, found: str) -> None:
         self.path, self.expected, self.found = path, expected, found
@@ -41,23 +42,23 @@ class FileDiffersError(EOFError):
 
 
 class OpenFile(NamedTuple):
-    """A linked file, open."""
+    """An open linked file."""
 
     file: File
     codec: Zstd | None
-    """Decompresses its records; None if they are not compressed."""
+    """Decompresses the records; None if they are not compressed."""
     view: Any
     """An object whose slices are views of the file, if it is mapped; else None."""
     size: int
-    """Bytes that links can lead to."""
+    """Number of bytes that links can refer to."""
 
 
 class LinkedFiles(Shareable):
     """The linked files of a dataset. Thread-safe.
 
     Args:
-        store, root: The store of the dataset, and its folder; of a sharded one, that of its shards.
-        options: How the dataset is opened.
+        store, root: The store and the folder of the dataset; of a sharded dataset, the folder of its shards.
+        options: The options with which the dataset is opened.
     """
 
     def __init__(self, store: Store, root: str, options: ReaderOptions) -> None:
@@ -66,9 +67,9 @@ class LinkedFiles(Shareable):
         """The folder of the dataset."""
         self._options = options
         self.has_remote = False
-        """Whether a file was opened whose reads wait for a network."""
+        """Whether any remote file was opened."""
         self.parsed = ParsedFiles()
-        """What was parsed of the files for their segments."""
+        """Cache of the values parsed from the files for their segments."""
 
     @cached_attribute
     def _permission(self) -> Permission:
@@ -76,7 +77,7 @@ class LinkedFiles(Shareable):
 
     @cached_attribute
     def max_open(self) -> int:
-        """The maximum number of files that stay open."""
+        """Maximum number of files that stay open."""
         return max(MIN_OPEN_FILES, max_open_bags(1) // 4)
 
     @cached_attribute
@@ -91,9 +92,9 @@ class LinkedFiles(Shareable):
             entry: The file.
 
         Raises:
-            FileDiffersError: It is missing, or is not as it was.
-            PermissionError: Links must not reach it.
-            ValueError: Its path cannot be that of a linked file.
+            FileDiffersError: The file is missing, or has changed.
+            PermissionError: Links may not reach the file.
+            ValueError: The path is not valid for a linked file.
         """
         return self._files[folder, entry]
 
@@ -120,16 +121,16 @@ class LinkedFiles(Shareable):
         return OpenFile(file, self._codec(folder, entry), view, entry.size)
 
     def _open_in_folder(self, folder: str, entry: LinkedFile) -> PreadFile | None:
-        """Opens a file whose folder was resolved before and is permitted; None for any other one.
+        """Opens a local file through its resolved and permitted folder; returns None if that is not possible.
 
-        Photos of 3 KB in random order take 52 us of processor time each, 90 if each is resolved.
+        Photos of 3 KB in random order take 52 us of CPU time each, and 90 us if each path is resolved.
         """
         is_local = not (entry.is_bag or is_url(entry.path) or self._store.is_remote)
         if not is_local or self._options.cache_policy is CachePolicy.DIRECT_IO:
             return None
         name = entry.path.rpartition('/')[2]
-        found = self._folders[folder, entry.path.removesuffix(name)]
-        return None if found is None else found.open(name, self._hints)
+        real_folder = self._folders[folder, entry.path.removesuffix(name)]
+        return None if real_folder is None else real_folder.open(name, self._hints)
 
     @cached_attribute
     def _hints(self) -> Hints:
@@ -141,7 +142,12 @@ class LinkedFiles(Shareable):
         return FifoCache(lambda key: self._find_folder(*key), MAX_FOLDERS)
 
     def _find_folder(self, folder: str, above: str) -> RealFolder | None:
-        """Returns a folder, the part of a stored path before the name, if links may reach all files in it."""
+        """Returns the folder of a stored path if links may reach all files in it.
+
+        Args:
+            folder: The folder of the links.
+            above: The stored path without the file name.
+        """
         try:
             above = resolved_path(f'{above}name', folder).removesuffix('name')
             path = self._permission.check_folder(above)
@@ -150,10 +156,10 @@ class LinkedFiles(Shareable):
             return None
 
     def locate(self, folder: str, path: str) -> tuple[Store, str]:
-        """Returns the store of a stored path, and the path in it.
+        """Returns the store of a stored path, and the path in that store.
 
         Raises:
-            PermissionError: Links must not reach it.
+            PermissionError: Links may not reach the file.
         """
         if self._store.is_remote and not is_url(self.root):
             raise ValueError('a dataset with links is opened by its URL, not with filesystem=…')
@@ -161,17 +167,17 @@ class LinkedFiles(Shareable):
         try:
             path = self._permission.check(path)
         except PermissionError:
-            # A dataset beside this one that was removed: permission would not help.
-            if is_beside and path.endswith(BAG_SUFFIXES) and not self._store.exists(path):
+            # The dataset beside this one was removed: permission would not help.
+            if is_beside and path.endswith(RECORD_SUFFIXES) and not self._store.exists(path):
                 raise FileDiffersError(path, 'a bag of a dataset', 'none') from None
             raise
         if is_url(path):
             options = self._options
             storage = options_of(options.storage_options or {}, path)
             if storage is options.storage_options and _bucket(path) != _bucket(self.root):
-                storage = {}  # They are those of the dataset's bucket, and may be credentials.
+                storage = {}  # The options are for the dataset's bucket, and may contain credentials.
             if path.startswith(('http://', 'https://')):
-                # A redirect could lead to what is not permitted. obstore follows them.
+                # A redirect, which obstore would follow, could lead to a file that is not permitted.
                 storage = {**storage, 'client': 'fsspec', 'allow_redirects': False}
             return store_for(path, None, storage, options.cache, options.cache_size)
         return store_for(path)
@@ -194,7 +200,7 @@ class LinkedFiles(Shareable):
         """Returns the codec of a file.
 
         Raises:
-            FileDiffersError: Its dictionary is missing, or another one.
+            FileDiffersError: The dictionary is missing, or has changed.
         """
         if not entry.is_compressed:
             return None
@@ -203,8 +209,8 @@ class LinkedFiles(Shareable):
             store, path = self.locate(folder, entry.dictionary.path)
             with as_file_errors(path, entry):
                 dictionary = store.read(path)
-            found = len(dictionary), digest_function()(dictionary)
-            if found != entry.dictionary[1:]:
+            identity = len(dictionary), digest_function()(dictionary)
+            if identity != entry.dictionary[1:]:
                 raise FileDiffersError(path, 'the dictionary of the links', 'another one')
             dictionary = check_dictionary(dictionary, path)
         zstd = CompressionTrained(dictionary=dictionary, path=path)
@@ -212,16 +218,16 @@ class LinkedFiles(Shareable):
 
 
 def _bucket(path: str) -> str:
-    """Returns scheme and bucket of a URL."""
+    """Returns the scheme and the bucket of a URL; an empty string for a local path."""
     return '/'.join(path.split('/', 3)[:3]) if is_url(path) else ''
 
 
-# What is compared at the first use of a file.
+# Checks on first use of a file.
 
 
 @contextlib.contextmanager
 def as_file_errors(path: str, entry: LinkedFile) -> Iterator[None]:
-    """Raises FileDiffersError for a file that is missing or has changed."""
+    """Context manager that raises FileDiffersError if a file is missing or has changed."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError):
@@ -235,23 +241,23 @@ def as_file_errors(path: str, entry: LinkedFile) -> Iterator[None]:
 
 
 def expect_size(path: str, entry: LinkedFile, size: int) -> None:
-    """Raises FileDiffersError unless a file has its size. A bag may have grown."""
+    """Raises FileDiffersError unless a file has the size of its entry. A bag may be larger, as bags grow."""
     if size != entry.size and not (entry.is_bag and size > entry.size):
         raise FileDiffersError(path, f'{entry.size} bytes', str(size))
 
 
 def expect_sample(path: str, entry: LinkedFile, parts: list[Any]) -> None:
-    """Raises FileDiffersError unless the first and last bytes of a file are those that were linked."""
-    found = sample_of(parts)
-    if found != entry.sample:
+    """Raises FileDiffersError unless the first and last bytes of a file match the sample of its entry."""
+    sample = sample_of(parts)
+    if sample != entry.sample:
         expected = f'the sample {entry.sample:016x} of its first and last bytes'
-        raise FileDiffersError(path, expected, f'{found:016x}: it has changed since it was linked')
+        raise FileDiffersError(path, expected, f'{sample:016x}: it has changed since it was linked')
 
 
 class CheckedObject:
-    """A linked object that is opened without a request. Each answer of a range tells its size.
+    """A linked object, opened without a request. Each range response includes the object's size.
 
-    The sample is compared with the first read: without another request if that is of the whole object.
+    The sample is compared on the first read, without an additional request if the whole object is read.
     """
 
     buffer: mmap.mmap | bytes | None = None
@@ -276,20 +282,20 @@ class CheckedObject:
             ranges = sample_ranges(self.size)
             whole = np.flatnonzero((starts == 0) & (stops == self.size))
             if len(whole):
-                found = self._file.read_many(starts, stops)
-                parts: list[Any] = [found[int(whole[0])][start:stop] for start, stop in ranges]
+                data = self._file.read_many(starts, stops)
+                parts: list[Any] = [data[int(whole[0])][start:stop] for start, stop in ranges]
             else:
                 bounds = np.array(ranges, np.int64)
-                every = self._file.read_many(
+                pieces = self._file.read_many(
                     np.concatenate([starts, bounds[:, 0]]), np.concatenate([stops, bounds[:, 1]])
                 )
-                found, parts = every[: len(starts)], every[len(starts) :]
+                data, parts = pieces[: len(starts)], pieces[len(starts) :]
             expect_sample(self.path, self._entry, parts)
         self._is_checked = True
-        return found
+        return data
 
     def check(self) -> None:
-        """Compares size and sample, if no read has done so."""
+        """Compares size and sample, unless an earlier read has done so."""
         if not self._is_checked:
             self.read_many(np.empty(0, np.int64), np.empty(0, np.int64))
 

@@ -1,4 +1,4 @@
-"""A linked file that is no bag, for one record: opened by its first read."""
+"""A linked file other than a bag, opened on first read."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from bags.storage.base import Buffer, Offsets
 
 
 class LinkedObject:
-    """A linked file that is no bag, opened by its first read.
+    """A linked file other than a bag, opened on first read.
 
     Args:
-        records: The `LinkedRecords`, which open the file, and whose errors name the record.
-        number: The number of the file.
-        index: The record.
-        size, is_remote: As of a file.
+        records: The `LinkedRecords` that open the file. Their errors name the record.
+        number: Number of the file.
+        index: Index of the record.
+        size, is_remote: As in `File`.
     """
 
     buffer: mmap.mmap | bytes | None = None
@@ -29,7 +29,7 @@ class LinkedObject:
 
     @property
     def path(self) -> str:
-        """Its path or URL, if links may reach it."""
+        """Path or URL of the file, if links may reach it."""
         records, number, index = self._of
         return records.read_file(number, index, lambda file: file.path)  # type: ignore[no-any-return]
 
@@ -44,11 +44,11 @@ class LinkedObject:
         return records.read_file(number, index, lambda file: file.read_many(starts, stops))  # type: ignore[no-any-return]
 
     def check(self) -> None:
-        """Compares size and sample."""
+        """Compares size and sample of the file with its entry."""
         records, number, index = self._of
         records.read_file(
             number, index, lambda file: file.check() if isinstance(file, CheckedObject) else None
         )
 
     def expect(self, starts: Offsets, stops: Offsets) -> None:
-        pass  # Opening many files costs more than it saves.
+        pass  # Opening many files ahead costs more than it saves.

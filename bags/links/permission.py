@@ -1,7 +1,8 @@
-"""Which files the links of a dataset may reach.
+"""Permission: which files the links of a dataset may reach.
 
-A dataset of a stranger must not make its reader open arbitrary files, or send credentials to arbitrary hosts.
-Without permission, links reach files below the folder of the dataset, and bags of the datasets beside it.
+An untrusted dataset must not make its reader open arbitrary files or send credentials to arbitrary hosts.
+By default, links may reach files below the folder of the dataset, and bags of datasets beside it, in the same
+parent folder.
 """
 
 from __future__ import annotations
@@ -10,28 +11,28 @@ import os
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from bags.links.files import BAG_SUFFIXES, is_url
+from bags.links.files import RECORD_SUFFIXES, is_url
 from bags.storage import Store
 from bags.storage.local import real_path
 from bags.storage.urls import locate, plain_path, without_revision
 
 VARIABLE = 'BAGS_LINKS'
-"""The environment variable with more permitted paths, with commas between them."""
+"""The environment variable with additional permitted paths, separated by commas."""
 
 PermittedPaths = bool | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
-"""The option `links`: paths, each of a file or a folder, or True for all."""
+"""The option `links`: paths of files or folders, or True for all paths."""
 
 Links = Literal[True] | tuple[str, ...]
-"""Permitted paths, each a file or a folder; True for all."""
+"""Permitted paths of files or folders; True for all paths."""
 
-_OF_DATASETS = (*BAG_SUFFIXES, '.zdict')
+_OF_DATASETS = (*RECORD_SUFFIXES, '.zdict')
 
 
 def permitted_paths(name: str, value: Any) -> Links:
     """Returns the checked value of the option `links`.
 
     Raises:
-        TypeError: Neither a bool, nor a path, nor several.
+        TypeError: The value is not a bool, a path, or an iterable of paths.
     """
     if isinstance(value, bool):
         return True if value else ()
@@ -46,12 +47,12 @@ def permitted_paths(name: str, value: Any) -> Links:
 
 
 class Permission:
-    """What the links of a dataset may reach.
+    """Checks which files the links of a dataset may reach.
 
     Args:
         store: The store of the dataset.
-        root: The folder of the dataset; of a sharded one, that of its shards.
-        links: The paths that are permitted besides.
+        root: The folder of the dataset; of a sharded dataset, the folder of its shards.
+        links: Additional permitted paths.
     """
 
     def __init__(self, store: Store, root: str, links: Links) -> None:
@@ -60,18 +61,18 @@ class Permission:
         self._above = _parent(self._root)
         self._links = links
         self._prefixes: dict[str, str] = {}
-        """The permitted paths without symbolic links, which are the reader's own, by path."""
+        """Maps permitted paths to their form without symbolic links. These links are the reader's own."""
         self._datasets: dict[str, bool] = {}
-        """Whether a folder beside the dataset is a dataset, by path."""
+        """Maps the paths of folders beside the dataset to whether they are datasets."""
 
     def check(self, path: str) -> str:
-        """Returns the path to open for a linked file: without symbolic links, if it is local.
+        """Returns the path at which to open a linked file. A local path is resolved, without symbolic links.
 
         Args:
-            path: The file, an absolute path or a URL.
+            path: Absolute path or URL of the file.
 
         Raises:
-            PermissionError: Links must not reach it.
+            PermissionError: Links may not reach the file.
         """
         path = _resolved(path)
         if self._is_permitted(path) or self._is_of_dataset(path):
@@ -83,24 +84,24 @@ class Permission:
         )
 
     def check_folder(self, path: str) -> str | None:
-        """Returns a local folder without symbolic links; None unless links may reach all files in it."""
+        """Returns the resolved path of a local folder if links may reach all files in it, else None."""
         path = _resolved(path)
         return path if self._is_permitted(path) else None
 
     def _is_permitted(self, path: str) -> bool:
-        """Returns whether links may reach a file, or all files of a folder, given its resolved path."""
+        """Returns whether links may reach a file, or all files of a folder, at a resolved path."""
         if self._links is True or _is_below(path, self._root):
             return True
-        others = os.environ.get(VARIABLE, '').split(',')
-        for each in [*self._links, *(_absolute(other.strip()) for other in others if other.strip())]:
-            if each not in self._prefixes:
-                self._prefixes[each] = _resolved(each)
-            if _is_below(path, self._prefixes[each]):
+        from_environment = [text.strip() for text in os.environ.get(VARIABLE, '').split(',')]
+        for prefix in [*self._links, *(_absolute(text) for text in from_environment if text)]:
+            if prefix not in self._prefixes:
+                self._prefixes[prefix] = _resolved(prefix)
+            if _is_below(path, self._prefixes[prefix]):
                 return True
         return False
 
     def _is_of_dataset(self, path: str) -> bool:
-        """Returns whether a file is a bag of a dataset beside this one, or of a shard of such a dataset."""
+        """Returns whether a file is a bag of a dataset beside this one, or of one of its shards."""
         folder = _parent(path)
         if not path.endswith(_OF_DATASETS) or is_url(path) != self._store.is_remote:
             return False
@@ -132,7 +133,7 @@ def _parent(path: str) -> str:
 
 
 def _is_below(path: str, prefix: str) -> bool:
-    """Returns whether a path is in a folder, or is that file."""
+    """Returns whether a path is in the folder `prefix`, or equals it."""
     separator = '/' if is_url(prefix) else os.sep
-    forms = {path, without_revision(path)}  # A repository without a revision is one with all revisions.
+    forms = {path, without_revision(path)}  # A repository without a revision permits all revisions.
     return any(form == prefix or form.startswith(prefix.rstrip(separator) + separator) for form in forms)

@@ -1,4 +1,4 @@
-"""The records of a linked field: ranges of the files that `FIELD.links` and `FIELD.files` name."""
+"""The records of a linked field: byte ranges of the files that `FIELD.links` and `FIELD.files` name."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from bags.links.link_table import LinkTable, read_entry
 from bags.links.linked_files import FileDiffersError, LinkedFiles, OpenFile
 from bags.links.linked_object import LinkedObject
 from bags.links.rows import ROW_BYTES, SEGMENT_BYTES, VALUES_FILE, frames_of, ranges_of
-from bags.links.segments import Segment
+from bags.links.segments import LinkedType, Segment
 from bags.storage import File
 from bags.storage.base import Buffer
 from bags.storage.mmap_file import gather, share
 
 MAX_ENTRIES = 1 << 16
-"""Parsed entries of files that are kept."""
+"""Maximum number of parsed file entries to keep."""
 
 
 class LinkedRecords(StoredRecords):
-    """The records of a linked field. No linked file is opened, and no entry parsed, before it is used.
+    """The records of a linked field. Linked files are opened, and entries parsed, on first use.
 
     Args:
         field, folder: The field, and the folder of the dataset.
-        links, files, values: The bags of rows, of entries, and of the records that are no links.
+        links, files, values: The bags of link rows, of file entries, and of the records that are not links.
         linked: The linked files of the dataset.
-        field_type: The type of the field, a `FieldType`.
-        copy_segment: Makes a file of a segment; ValueError if it cannot.
+        field_type: Type of the field. Required for segments.
+        copy_segment: Copies a segment into a file of its own, or raises ValueError. Required for segments.
     """
 
     def __init__(
         self, field: str, folder: str, links: BagFile, files: BagFile, values: BagFile, linked: LinkedFiles,
-        field_type: Any, copy_segment: Callable[[Segment], bytes],
+        field_type: LinkedType | None, copy_segment: Callable[[Segment], bytes] | None,
     ) -> None:  # fmt: skip
         self.field, self.folder, self.linked = field, folder, linked
         self._type, self._copy_segment = field_type, copy_segment
@@ -57,18 +57,18 @@ class LinkedRecords(StoredRecords):
         view = None if values.buffer is None else share(values.buffer)
         self._values = OpenFile(values.file, None, view, values.end)
         self.mapped: dict[int, tuple[Any, Any, Any, int]] = {}
-        """The buffer, view, decoder and size of the most recently used mapped files, by number."""
+        """Maps numbers of recently used mapped files to their buffer, view, decoder and size."""
 
     @cached_attribute
     def codec(self) -> Zstd | None:
-        """The compression of the first record: that of the field, if all links are to one dataset."""
+        """The codec of the first record, which is the codec of the field if all links lead to one dataset."""
         with contextlib.suppress(CorruptError, OSError):
             return self._locate_one(0)[0].codec if self.count else None
         return None
 
     @property
     def own_bags(self) -> tuple[BagFile, BagFile, BagFile]:
-        """The bags of the links, of the entries of their files, and of records that are no links."""
+        """The bags of link rows, of file entries, and of the records that are not links."""
         return self.links, self.files, self.values
 
     @property
@@ -77,44 +77,44 @@ class LinkedRecords(StoredRecords):
 
     @cached_attribute
     def _begins_remote(self) -> bool:
-        """Whether the first linked file is remote: the others mostly are, then. Its entry is not parsed."""
+        """Whether the first linked file is remote; the rest usually are, too. Its entry is not parsed."""
         with contextlib.suppress(CorruptError, OSError):
             return self.files.count > 0 and b'://' in self.files.record(0)
         return False
 
     @cached_attribute
     def _entries(self) -> FifoCache[int, LinkedFile]:
-        # Not a method: a cycle would keep files open.
+        # A bound method would make a reference cycle, which would keep files open.
         return FifoCache(functools.partial(read_entry, self.files, self.field), MAX_ENTRIES)
 
     def _file(self, number: int, index: int | None) -> OpenFile:
-        """Returns the file of a number, for a record. One that is no bag is opened by its first read.
+        """Returns file `number`; errors name record `index`. Files other than bags are opened on first read.
 
         Raises:
-            LinkError, PermissionError: As `_open`, of a bag.
+            LinkError, PermissionError: As in `_open`, for a bag.
         """
         if number == VALUES_FILE:
             return self._values
         entry = self.entry(number, index)
         if entry.is_bag:
-            found = self._open(number, index)
-            if found.view is not None:
+            bag = self._open(number, index)
+            if bag.view is not None:
                 if len(self.mapped) >= self.linked.max_open // 4:
                     self.mapped.clear()
-                decode = None if found.codec is None else found.codec.decode
-                self.mapped[number] = found.file.buffer, found.view, decode, found.size
-            return found
+                decode = None if bag.codec is None else bag.codec.decode
+                self.mapped[number] = bag.file.buffer, bag.view, decode, bag.size
+            return bag
         is_remote = is_url(entry.path) or (self.links.is_remote and not entry.path.startswith('/'))
         self.linked.has_remote |= is_remote
         file: Any = LinkedObject(self, number, index, entry.size, is_remote)
         return OpenFile(file, None, None, entry.size)
 
     def _open(self, number: int, index: int | None) -> OpenFile:
-        """Opens the file of a number, or returns it, if it is open.
+        """Returns file `number`, opening it if necessary; errors name record `index`.
 
         Raises:
-            LinkError: It is missing, or is not as it was when it was linked.
-            PermissionError: Links must not reach it.
+            LinkError: The file is missing, or has changed since it was linked.
+            PermissionError: Links may not reach the file.
         """
         try:
             return self.linked.open(self.folder, self._entries[number])
@@ -129,10 +129,10 @@ class LinkedRecords(StoredRecords):
             raise
 
     def read_file(self, number: int, index: int | None, read: Callable[[File], Any]) -> Any:
-        """Reads the file of a number, for a record.
+        """Calls `read` with file `number`; errors name record `index`.
 
         Raises:
-            LinkError, PermissionError: As `_open`; also for a file that has become shorter since.
+            LinkError, PermissionError: As in `_open`. LinkError also if the file has become shorter since.
         """
         file = self._open(number, index).file
         try:
@@ -141,14 +141,15 @@ class LinkedRecords(StoredRecords):
             raise self.cut_error(index, exc) from exc
 
     def cut_error(self, index: int | None, exc: EOFError) -> CorruptError:
+        """Returns the error for a linked file that has changed or become shorter."""
         if isinstance(exc, FileDiffersError):
             return LinkError(self.path, index, self.field, exc.path, exc.expected, exc.found)
         path, _, detail = str(exc).partition(': expected ')
-        expected, _, found = detail.partition(', ')
-        return LinkError(self.path, index, self.field, path, expected, found)
+        expected, _, actual = detail.partition(', got ')
+        return LinkError(self.path, index, self.field, path, expected, actual)
 
     def beyond_error(self, index: int, number: int, end: int, size: int) -> CorruptError:
-        """Returns the error for a link that leads beyond the end of its file."""
+        """Returns the error for a link whose range extends beyond the end of its file."""
         path = self.values.path if number == VALUES_FILE else self._entries[number].path
         detail = f'field {self.field!r}: link to byte {end} of {path}, which has {size} bytes'
         return CorruptError(self.path, index, detail)
@@ -156,10 +157,10 @@ class LinkedRecords(StoredRecords):
     # Links.
 
     def link_rows(self, indices: Int64s | range) -> tuple[Int64s, Int64s, Int64s, Int64s | None]:
-        """Returns the number of the file, the start and the end of each record; opens no linked file.
+        """Returns the file number, start and end of each record, each of shape (n,). Opens no linked files.
 
-        Also returns the first frame and the end of each segment, shape (n, 2), zeros for other records; None
-        if there is no segment.
+        Also returns the first frame and the end of each segment, shape (n, 2), with zeros for other records;
+        None without segments.
 
         Raises:
             CorruptError: A row is damaged.
@@ -168,10 +169,10 @@ class LinkedRecords(StoredRecords):
         return *ranges_of(rows), frames_of(rows)
 
     def entry(self, number: int, index: int | None = None) -> LinkedFile:
-        """Returns the entry of a file, for a record.
+        """Returns the entry of file `number`; errors name record `index`.
 
         Raises:
-            CorruptError: There is none, or it is damaged.
+            CorruptError: The entry is missing or damaged.
         """
         if number > self.files.count:
             detail = f'link to file {number}, but {self.files.path} has {self.files.count}'
@@ -185,15 +186,15 @@ class LinkedRecords(StoredRecords):
         keys = files if frames is None else 2 * files + (frames[:, 1] > 0)
         order = np.argsort(keys, kind='stable')
         cuts = np.flatnonzero(np.diff(keys[order])) + 1
-        found = []
+        located = []
         for positions in np.split(order, cuts):
             number = int(files[positions[0]])
             ranges = self._ranges(indices, number, starts[positions], stops[positions], positions)
             if frames is not None and frames[positions[0], 1]:
                 sizes = self.table.sizes(np.asarray(indices)[positions])
                 ranges = ranges._replace(stops=ranges.starts + sizes, are_segments=True)
-            found.append(ranges)
-        return found
+            located.append(ranges)
+        return located
 
     def _ranges(
         self, indices: Int64s | range, number: int, starts: Int64s, stops: Int64s, positions: Int64s | None
@@ -217,18 +218,19 @@ class LinkedRecords(StoredRecords):
         return make_getter(copy.copy(self), True)
 
     def _locate_one(self, index: int) -> tuple[OpenFile, int, int, Segment | None]:
-        """As `locate`, of one record, in a third of the time; also returns what part of the file it is."""
+        """As `locate`, for one record, in a third of the time. Also returns the segment, if it is one."""
         number, start, stop, first, end = self.table.row(index)
-        found = self._file(number, index)
-        if stop > found.size:
-            raise self.beyond_error(index, number, stop, found.size)
+        file = self._file(number, index)
+        if stop > file.size:
+            raise self.beyond_error(index, number, stop, file.size)
         segment = None
         if end:
             entry = None if number == VALUES_FILE else self.entry(number)
             path = self.values.path if entry is None else resolved_path(entry.path, self.folder)
             where = path, entry and entry.sample, start, stop
-            segment = Segment(self._type, first, end, found.file, start, stop, where, self.linked.parsed)
-        return found, start, stop, segment
+            assert self._type is not None
+            segment = Segment(self._type, first, end, file.file, start, stop, where, self.linked.parsed)
+        return file, start, stop, segment
 
     def segment(self, index: int) -> Segment | None:
         segment = self._locate_one(check_index(index, self.count))[3]
@@ -237,20 +239,21 @@ class LinkedRecords(StoredRecords):
         return segment
 
     def _copied(self, index: int) -> bytes:
-        """Returns a segment as a file of its own.
+        """Returns a segment, copied into a file of its own.
 
         Raises:
-            DecodeError: Its packets cannot be copied.
+            DecodeError: The packets of the segment cannot be copied.
         """
         segment = self.segment(index)
         assert segment is not None
+        assert self._copy_segment is not None
         try:
             return self._copy_segment(segment)
         except ValueError as exc:
             if isinstance(exc, BagsError):
                 raise
             detail = f'{exc}; bags.copy(link=True) keeps the link to them'
-            raise DecodeError(self.field, index, self._type.text, detail, self.path) from exc
+            raise DecodeError(self.field, index, segment.type.text, detail, self.path) from exc
 
     def record(self, index: int) -> bytes:
         return bytes(self._read_one(index, False))
@@ -290,20 +293,20 @@ class LinkedRecords(StoredRecords):
     def digests(self, indices: Int64s) -> list[int]:
         if self.link_rows(indices)[3] is None:
             return super().digests(indices)
-        found = []
+        digests = []
         for index in indices.tolist():
             segment = self._locate_one(index)[3]
-            found += super().digests(np.array([index])) if segment is None else [segment.digest()]
-        return found
+            digests += super().digests(np.array([index])) if segment is None else [segment.digest()]
+        return digests
 
     def fixed(self, indices: Int64s, length: int) -> npt.NDArray[np.uint8] | None:
-        found = self.locate(indices) if length and self.checksums is None else []
-        if not found or any(not each.are_stored or each.file.buffer is None for each in found):
+        located = self.locate(indices) if length and self.checksums is None else []
+        if not located or any(not ranges.are_stored or ranges.file.buffer is None for ranges in located):
             return super().fixed(indices, length)
-        if any(np.count_nonzero(each.stops - each.starts != length) for each in found):
+        if any(np.count_nonzero(ranges.stops - ranges.starts != length) for ranges in located):
             return None
         rows = np.empty((len(indices), length), np.uint8)
-        for file, _, _, starts, stops, positions, _ in found:
+        for file, _, _, starts, stops, positions, _ in located:
             file.expect(starts, stops)
             if positions is None:
                 return gather(file.buffer, file.size, starts, length)
@@ -327,9 +330,9 @@ class LinkedRecords(StoredRecords):
         return any(entry.is_compressed for entry in self.entries())
 
     def entries(self) -> Iterator[LinkedFile]:
-        """Yields the entries of all files that are not damaged."""
+        """Yields the entries of all files, except damaged entries."""
         for number in range(1, self.files.count + 1):
-            with contextlib.suppress(CorruptError):  # Raised where a record needs it.
+            with contextlib.suppress(CorruptError):  # Raised when a record is read that needs the entry.
                 yield self._entries[number]
 
     def invalid(self, start: int, stop: int) -> list[tuple[int, str]]:
@@ -337,9 +340,9 @@ class LinkedRecords(StoredRecords):
 
     def unreadable_links(self, start: int, stop: int) -> list[tuple[list[int], str]]:
         bad = dict(self.links.invalid(start, stop))
-        found: dict[str, list[int]] = {}
+        records: dict[str, list[int]] = {}
         refused: dict[str, str] = {}
-        """The reason for a file of each folder that links must not reach: all others have the same."""
+        """Maps folders that links may not reach to the reason for one of their files: the rest share it."""
         for index in range(start, stop):
             if index in bad:
                 continue
@@ -348,14 +351,14 @@ class LinkedRecords(StoredRecords):
                 if isinstance(file, LinkedObject):
                     file.check()
             except CorruptError as exc:
-                found.setdefault(exc.detail, []).append(index)
+                records.setdefault(exc.detail, []).append(index)
             except PermissionError as exc:
                 reason = str(exc)
-                if exc.errno is None:  # Not by the system, which may refuse one file of many.
+                if exc.errno is None:  # Not raised by the system, which may refuse a single file.
                     folder = self.entry(self.table.row(index)[0]).path.rpartition('/')[0]
                     reason = refused.setdefault(folder, reason)
-                found.setdefault(reason, []).append(index)
-        return [(indices, reason) for reason, indices in found.items()]
+                records.setdefault(reason, []).append(index)
+        return [(indices, reason) for reason, indices in records.items()]
 
     def check_count(self, length: int, last: int) -> None:
         least = ROW_BYTES * self.count

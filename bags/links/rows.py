@@ -3,8 +3,8 @@
     03 00 00 00   30 4d 9c 94   40 00 00 00 00 00 00 00   4a 00 00 00 00 00 00 00
     file 3        digest        start 64                  end 74
 
-The digest is the low half of the XXH3-64 of the other 20 bytes. A row of a segment has 16 bytes more: u64 of
-the first frame, and of the end, of the video in that range; samples for audio.
+The digest is the low half of the XXH3-64 of the other 20 bytes. The row of a segment has 16 more bytes: the
+first frame and the end (exclusive) in the video at that range, each a u64; samples for audio.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bags.indexing import Int64s
+from bags.indexing import MAX_INT64, Int64s
 
 ROW = np.dtype([('file', '<u4'), ('digest', '<u4'), ('start', '<u8'), ('end', '<u8')])
 ROW_BYTES = ROW.itemsize
 SEGMENT_ROW = np.dtype([*ROW.descr, ('first', '<u8'), ('stop', '<u8')])
 SEGMENT_BYTES = SEGMENT_ROW.itemsize
-NUMBERS = struct.Struct('<IIQQ')
-"""The numbers of a row."""
-MAX_OFFSET = (1 << 63) - 1
+ROW_NUMBERS = struct.Struct('<IIQQ')
+"""File, digest, start and end of a row."""
+MAX_OFFSET = MAX_INT64
 VALUES_FILE = 0
-"""The file of records that are no links: `FIELD.values`. Entry i of `FIELD.files` is file i + 1."""
+"""Number of the file `FIELD.values`, with the records that are not links. Entry i of `FIELD.files` is file
+i + 1."""
 
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
@@ -38,20 +39,20 @@ _SECRET = np.frombuffer(
 )
 _PRIME = 0x9E3779B185EBCA87
 _FACTOR = np.uint64(0x165667919E3779F9)
-"""The beginning of XXH3's secret, its first prime, and the factor of its last step."""
+"""`_SECRET`, `_PRIME` and `_FACTOR` are the start of XXH3's secret, its first prime, and its final factor."""
 
 Uint64s = npt.NDArray[np.uint64]
 Rows = npt.NDArray[Any]
-"""Rows of links, an array of `ROW` or of `SEGMENT_ROW`. In the latter, `stop` is 0 for records that are no
-segments."""
+"""Rows of links: an array with dtype `ROW` or `SEGMENT_ROW`. In a `SEGMENT_ROW`, `stop` is 0 for records that
+are not segments."""
 
 
 def make_rows(files: Any, starts: Any, ends: Any, frames: Any = None) -> Rows:
     """Returns rows with their digests, shape (n,).
 
     Args:
-        files, starts, ends: Integers, or arrays of them of one shape (n,).
-        frames: The first frame and the end of segments, shape (n, 2).
+        files, starts, ends: Integers, or integer arrays of shape (n,).
+        frames: First frame and end of each segment, shape (n, 2).
     """
     rows = np.empty(np.shape(starts) or 1, ROW if frames is None else SEGMENT_ROW)
     rows['file'], rows['start'], rows['end'] = files, starts, ends
@@ -65,26 +66,26 @@ def pack_rows(files: Any, starts: Any, ends: Any, frames: Any = None) -> tuple[b
     """Returns the rows of records as bytes, and the size of each row, shape (n,).
 
     Args:
-        files, starts, ends: As of `make_rows`.
-        frames: The first frame and the end of each segment, shape (n, 2); zeros for other records.
+        files, starts, ends: As in `make_rows`.
+        frames: First frame and end of each segment, shape (n, 2); zeros for other records.
     """
     plain = make_rows(files, starts, ends)
     if frames is None or not frames.any():
         return plain.tobytes(), np.full(len(plain), ROW_BYTES)
     data = make_rows(files, starts, ends, frames).view(np.uint8).reshape(-1, SEGMENT_BYTES)
-    others = frames[:, 1] == 0
-    data[others, :ROW_BYTES] = plain.view(np.uint8).reshape(-1, ROW_BYTES)[others]
-    sizes = np.where(others, ROW_BYTES, SEGMENT_BYTES)
+    is_plain = frames[:, 1] == 0
+    data[is_plain, :ROW_BYTES] = plain.view(np.uint8).reshape(-1, ROW_BYTES)[is_plain]
+    sizes = np.where(is_plain, ROW_BYTES, SEGMENT_BYTES)
     return data[np.arange(SEGMENT_BYTES) < sizes[:, None]].tobytes(), sizes
 
 
 def parse_rows(data: Any, dtype: np.dtype[Any] = ROW) -> Rows:
-    """Returns rows over concatenated records, all of one size. `check_rows` finds damage."""
+    """Returns an array view of concatenated rows of equal size. `check_rows` detects damage."""
     return np.frombuffer(data, dtype)
 
 
 def check_rows(rows: Rows) -> tuple[int, str] | None:
-    """Returns the position of the first damaged row, and a description; None if all are intact."""
+    """Returns the position and a description of the first damaged row; None if all rows are intact."""
     damaged = rows['digest'] != _digests(rows)
     if damaged.any():
         return int(damaged.argmax()), 'the link differs from its digest'
@@ -104,14 +105,14 @@ def check_rows(rows: Rows) -> tuple[int, str] | None:
 
 
 def ranges_of(rows: Rows) -> tuple[Int64s, Int64s, Int64s]:
-    """Returns files, starts and ends of checked rows as int64, shape (n,) each."""
+    """Returns file numbers, starts and ends of checked rows, each int64 of shape (n,)."""
     return rows['file'].astype(np.int64), rows['start'].astype(np.int64), rows['end'].astype(np.int64)
 
 
 def frames_of(rows: Rows) -> Int64s | None:
-    """Returns the first frame and the end of each segment as int64, shape (n, 2); zeros for other records.
+    """Returns the first frame and the end of each segment, int64 of shape (n, 2); zeros for other records.
 
-    None if there is no segment.
+    Returns None for rows without segments.
     """
     if rows.dtype == ROW:
         return None
@@ -119,33 +120,33 @@ def frames_of(rows: Rows) -> Int64s | None:
 
 
 def _digests(rows: Rows) -> npt.NDArray[np.uint32]:
-    """Returns the digests of all rows at once, in a fraction of the time of a call for each.
+    """Returns the digests of all rows, vectorized: a fraction of the time of one call for each row.
 
-    This is XXH3-64 of 17 to 64 bytes, of its specification: parts of 16 bytes, which overlap, are each
-    combined with a part of the secret and multiplied.
+    Implements XXH3-64 for 17 to 64 bytes as specified: overlapping parts of 16 bytes are each combined with a
+    part of the secret and multiplied.
     """
     starts, ends = rows['start'], rows['end']
-    found = np.full(len(rows), (rows.itemsize - 4) * _PRIME & (1 << 64) - 1, np.uint64)
-    found += _folded_product(
+    digests = np.full(len(rows), (rows.itemsize - 4) * _PRIME & (1 << 64) - 1, np.uint64)
+    digests += _folded_product(
         (rows['file'] | starts << _HALF) ^ _SECRET[0], (starts >> _HALF | ends << _HALF) ^ _SECRET[1]
     )
     if rows.dtype == ROW:
-        found += _folded_product(starts ^ _SECRET[2], ends ^ _SECRET[3])
+        digests += _folded_product(starts ^ _SECRET[2], ends ^ _SECRET[3])
     else:
         firsts, stops = rows['first'], rows['stop']
-        found += _folded_product(firsts ^ _SECRET[2], stops ^ _SECRET[3])
-        found += _folded_product(
+        digests += _folded_product(firsts ^ _SECRET[2], stops ^ _SECRET[3])
+        digests += _folded_product(
             (ends >> _HALF | firsts << _HALF) ^ _SECRET[4], (firsts >> _HALF | stops << _HALF) ^ _SECRET[5]
         )
-        found += _folded_product(starts ^ _SECRET[6], ends ^ _SECRET[7])
-    found ^= found >> np.uint64(37)
-    found *= _FACTOR
-    found ^= found >> _HALF
-    return found.astype(np.uint32)
+        digests += _folded_product(starts ^ _SECRET[6], ends ^ _SECRET[7])
+    digests ^= digests >> np.uint64(37)
+    digests *= _FACTOR
+    digests ^= digests >> _HALF
+    return digests.astype(np.uint32)
 
 
 def _folded_product(left: Uint64s, right: Uint64s) -> Uint64s:
-    """Returns the low half of the products of 128 bits, combined with the high half by exclusive or."""
+    """Returns the low half of each 128-bit product XOR its high half."""
     left_low, left_high, right_low, right_high = (
         left & _LOW_HALF,
         left >> _HALF,

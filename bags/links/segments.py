@@ -1,9 +1,9 @@
-"""Segments: records that are parts of linked videos and recordings."""
+"""Segments: records that are parts of linked videos and audio recordings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 
@@ -12,62 +12,78 @@ from bags.indexing import Int64s
 from bags.storage import File
 from bags.storage.range_file import RangeFile, read_pieces
 
-MAX_HELD_BYTES = 1 << 28
-"""Maximum bytes of the parsed tables of linked files that a dataset holds; 75 a frame."""
+MAX_FRAME_TABLE_BYTES = 1 << 28
+"""Maximum bytes of parsed tables of linked files that a dataset holds in memory; a frame takes 75 bytes."""
 
 
 class Parsed(NamedTuple):
-    """What was parsed of a linked file."""
+    """A value parsed from a linked file, such as its frame table."""
 
     value: Any
     size: int
-    """Bytes in memory."""
+    """Memory of the value, in bytes."""
 
 
 class ParsedFiles(dict[Any, Parsed]):
-    """What was parsed of linked files, shared by their segments: the latest up to `MAX_HELD_BYTES`."""
+    """Cache of values parsed from linked files, shared by their segments; at most `MAX_FRAME_TABLE_BYTES`."""
 
     def add(self, key: Any, found: Parsed) -> Parsed:
-        """Holds what was parsed, and drops the oldest beyond the maximum. Without a lock: see `FifoCache`."""
-        held = sum(each.size for each in list(self.values()))
-        while self and held + found.size > MAX_HELD_BYTES:
+        """Adds a value, and drops the oldest ones above the maximum. Needs no lock: see `FifoCache`."""
+        total = sum(parsed.size for parsed in list(self.values()))
+        while self and total + found.size > MAX_FRAME_TABLE_BYTES:
             try:
-                held -= self.pop(next(iter(self))).size
+                total -= self.pop(next(iter(self))).size
             except (KeyError, RuntimeError, StopIteration):
-                break  # Another thread did it.
+                break  # Another thread dropped entries.
         self[key] = found
         return found
+
+
+class LinkedType(Protocol):
+    """The members of `FieldType` of a spec that segments use."""
+
+    @property
+    def word(self) -> str: ...
+
+    @property
+    def args(self) -> tuple[str, ...]: ...
+
+    @property
+    def text(self) -> str: ...
 
 
 class Segment(NamedTuple):
     """A part of a video or recording in a range of a linked file."""
 
-    type: Any
-    """The type of the field, a `FieldType` with the word `video` or `audio`."""
+    type: LinkedType
+    """The type of the field, whose word is `video` or `audio`."""
     first: int
-    """The first frame, or the first sample."""
+    """Index of the first frame or sample."""
     stop: int
-    """The end in frames or samples; 0 for the whole range."""
+    """Index after the last frame or sample; 0 for the whole range."""
     file: File
     start: int
     end: int
-    """The range of the file."""
+    """`start` to `end` is the byte range in the file."""
     where: Any
-    """Tells the range from those of other files."""
+    """Key that identifies the file and the range."""
     held: ParsedFiles
-    """What was parsed of the dataset's linked files."""
+    """Cache of values parsed from the linked files of the dataset."""
 
     def open(self) -> BinaryIO:
-        """Opens the range of the file. Reads nothing yet."""
+        """Opens the range of the file, without reading."""
         return RangeFile(self.file, self.start, self.end, self.file.path)  # type: ignore[return-value]
 
     def parsed(self, name: Any, parse: Callable[[], Parsed]) -> Any:
-        """Returns what `parse` found in the range when it was first called for a name."""
+        """Returns the value that `parse` makes of the range, cached under `name`."""
         key = (self.where, name)
         return (self.held.get(key) or self.held.add(key, parse())).value
 
     def digest(self) -> int:
-        """Returns the checksum of the record: that of the range, which is read once, and of the frames."""
+        """Returns the checksum of the record: of the checksum of the range and the frame limits.
+
+        The checksum of the range is computed once and cached.
+        """
 
         def read() -> Parsed:
             (digest,) = digests_of(read_pieces(self.open(), self.end - self.start), None)
@@ -81,17 +97,19 @@ class Segment(NamedTuple):
 
 
 def shares_of(numbers: Int64s, starts: Int64s, ends: Int64s, frames: Int64s) -> Int64s:
-    """Returns the bytes of each record, shape (n,): those of a range are divided by the frames of segments.
+    """Returns the number of bytes of each record, shape (n,).
+
+    The bytes of a range are divided among its segments in proportion to their frames.
 
     Args:
-        numbers, starts, ends: The file and the range of each record.
-        frames: The first frame and the end of each segment, shape (n, 2); zeros for other records.
+        numbers, starts, ends: File number and byte range of each record.
+        frames: First frame and end of each segment, shape (n, 2); zeros for other records.
     """
     sizes: Int64s = np.maximum(ends - starts, 0)
-    mine = np.flatnonzero(frames[:, 1] > frames[:, 0])
-    counts = frames[mine, 1] - frames[mine, 0]
-    _, which = np.unique(np.stack([numbers, starts, ends], 1)[mine], axis=0, return_inverse=True)
-    which = which.reshape(-1)
-    shares = counts / np.bincount(which, counts)[which]
-    sizes[mine] = (sizes[mine] * shares).astype(np.int64)
+    segments = np.flatnonzero(frames[:, 1] > frames[:, 0])
+    counts = frames[segments, 1] - frames[segments, 0]
+    _, groups = np.unique(np.stack([numbers, starts, ends], 1)[segments], axis=0, return_inverse=True)
+    groups = groups.reshape(-1)
+    shares = counts / np.bincount(groups, counts)[groups]
+    sizes[segments] = (sizes[segments] * shares).astype(np.int64)
     return sizes

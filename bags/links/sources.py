@@ -1,4 +1,4 @@
-"""The files that links are written to: opened once, with their entries for `FIELD.files`."""
+"""Opens the files that a writer links to, each once, and makes their entries for `FIELD.files`."""
 
 from __future__ import annotations
 
@@ -13,33 +13,40 @@ import numpy as np
 from bags.bag.bag_file import BagFile
 from bags.concurrency import FifoCache
 from bags.links.existing import ExistingRecords
-from bags.links.files import BAG_SUFFIXES, SAMPLE_BYTES, LinkedFile, sample_of, sample_ranges, stored_path
+from bags.links.files import (
+    FILE_SAMPLE_BYTES,
+    RECORD_SUFFIXES,
+    LinkedFile,
+    sample_of,
+    sample_ranges,
+    stored_path,
+)
 from bags.links.link import Link
 from bags.storage import File, Hints, store_for
 from bags.storage.base import Buffer
 from bags.storage.pread_file import read_ends
 
 MAX_OPEN_SOURCES = 64
-LINK_BYTES = 1 << 10
-"""Approximate bytes in memory of a link and the values that it consists of."""
+LINK_MEMORY_BYTES = 1 << 10
+"""Approximate memory of a link and its values, in bytes."""
 RECORDS_AT_ONCE = 1 << 12
-"""Records of a bag whose limits are read at a time."""
+"""Number of records of a bag whose limits are read at a time."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OpenedLink(Link):
-    """A link to a range that exists. Its slices are read when they are accessed."""
+    """A link whose file is open and has the range. Slices are read on access."""
 
     entry: LinkedFile = dataclasses.field(kw_only=True)
     """The file, with its absolute path or URL."""
     open: Callable[[], File] = dataclasses.field(kw_only=True, repr=False)
     """Returns the open file."""
     known: bytes = dataclasses.field(kw_only=True)
-    """Bytes of the file that were read, from the offset `known_from` on."""
+    """Bytes of the file that were read already, starting at the offset `known_from`."""
     known_from: int = dataclasses.field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
-        pass  # Checked before.
+        pass  # The link was validated before.
 
     @property
     def file(self) -> File:
@@ -48,19 +55,19 @@ class OpenedLink(Link):
 
     @property
     def stop(self) -> int:
-        """Where the record ends in the file."""
+        """Offset of the end of the record in the file."""
         return self.offset + len(self)
 
     @property
     def nbytes(self) -> int:
-        """Approximate bytes in memory."""
-        return LINK_BYTES + len(self.known)
+        """Approximate memory, in bytes."""
+        return LINK_MEMORY_BYTES + len(self.known)
 
     def __len__(self) -> int:
         return self.length or 0
 
     def __getitem__(self, key: slice) -> Buffer:
-        start, stop, _ = (each + self.offset for each in key.indices(len(self)))
+        start, stop, _ = (position + self.offset for position in key.indices(len(self)))
         first = self.known_from
         if first <= start and stop <= first + len(self.known):
             return self.known[start - first : stop - first]
@@ -70,20 +77,20 @@ class OpenedLink(Link):
         """Returns a link to a part of the range.
 
         Raises:
-            ValueError: There is no such part.
+            ValueError: The part is outside the range.
         """
         if not start <= stop <= len(self):
             raise ValueError(f'expected bytes {start} to {stop} in {len(self)} bytes')
         return dataclasses.replace(self, offset=self.offset + start, length=stop - start)
 
     def read_ahead(self, count: int) -> OpenedLink:
-        """Returns the link with its first bytes read."""
+        """Reads the first `count` bytes, and returns a link that holds them."""
         data = bytes(self.file.read(self.offset, self.offset + min(count, len(self))))
         return dataclasses.replace(self, known=data, known_from=self.offset)
 
 
 class LinkOpener:
-    """Opens the files of links; the last ones stay open. Thread-safe.
+    """Opens the files of links, and keeps the most recent ones open. Thread-safe.
 
     Args:
         storage_options: As in `bags.open`, for files on object stores.
@@ -96,22 +103,22 @@ class LinkOpener:
         )
         self._opening: dict[str, threading.Lock] = {}
         self.folders: set[str] = set()
-        """The folders of the opened files."""
+        """The folders of all files opened so far."""
 
     def open(self, link: Link) -> OpenedLink:
-        """Returns a link after opening its file.
+        """Opens the file of a link, and returns an `OpenedLink`.
 
         Raises:
-            FileNotFoundError, IsADirectoryError: There is no such file.
-            ValueError: It cannot be linked, or has no such range.
+            FileNotFoundError, IsADirectoryError: The file does not exist, or is a folder.
+            ValueError: The file cannot be linked, or is shorter than the range.
         """
         path = os.fspath(link.path)
-        found = self._files.get(path)
-        if found is None:
-            with self._opening.setdefault(path, threading.Lock()):  # Threads open a file once.
-                found = self._files[path]
+        opened = self._files.get(path)
+        if opened is None:
+            with self._opening.setdefault(path, threading.Lock()):  # Only one thread opens the file.
+                opened = self._files[path]
             self._opening.pop(path, None)
-        entry, file, head = found
+        entry, file, head = opened
         length = entry.size - link.offset if link.length is None else link.length
         if not 0 <= length <= entry.size - link.offset:
             raise ValueError(f'expected a range of the {entry.size} bytes of {entry.path}, got {link!r:.200}')
@@ -120,30 +127,30 @@ class LinkOpener:
         )
 
     def open_whole(self, path: str) -> OpenedLink:
-        """Returns a link to a whole file, given its absolute path or URL.
+        """Returns a link to the whole file at an absolute path or URL.
 
         A local file is closed again: an episode may have more files than a process may have open.
 
         Raises:
-            FileNotFoundError, IsADirectoryError, ValueError: As `open`.
-            EOFError: It was cut meanwhile.
+            FileNotFoundError, IsADirectoryError, ValueError: As in `open`.
+            EOFError: The file was truncated while it was read.
         """
         if '://' in path:
             return self.open(Link(path))
         _check_no_bag(path)
-        size, parts = read_ends(path, SAMPLE_BYTES)
+        size, parts = read_ends(path, FILE_SAMPLE_BYTES)
         self.folders.add(path.rpartition('/')[0])
         entry = LinkedFile(path, size, sample_of(parts))
         return OpenedLink(path, 0, size, entry=entry, open=lambda: self._reopen(entry), known=parts[0])
 
     def _reopen(self, entry: LinkedFile) -> File:
-        found = self.open(Link(entry.path))
-        if found.entry != entry:
+        link = self.open(Link(entry.path))
+        if link.entry != entry:
             raise ValueError(f'{entry.path}: has changed since it was opened')
-        return found.file
+        return link.file
 
     def records(self, bag: BagFile, start: int) -> Iterator[OpenedLink]:
-        """Yields links to the records of a bag, from one on. Those of a compressed bag lead to frames."""
+        """Yields links to the records of a bag from `start` on, or to the zstd frames of a compressed bag."""
         entry, get_file = ExistingRecords().entry_of(bag), lambda: bag.file
         self.folders.add(entry.path.rpartition('/')[0])
         for first in range(start, bag.count, RECORDS_AT_ONCE):
@@ -168,16 +175,18 @@ class LinkOpener:
 
 
 def _check_no_bag(path: str) -> None:
-    if path.endswith(BAG_SUFFIXES):
-        raise ValueError(f'expected a link to a file that is no bag, which may change, got {path!r:.200}')
+    if path.endswith(RECORD_SUFFIXES):
+        raise ValueError(
+            f'expected a link to a file that is not a bag, as bags may change, got {path!r:.200}'
+        )
 
 
 class LinkSources:
-    """The files of links, as the links of a folder name them.
+    """Makes the entries of linked files as a folder of links stores them.
 
     Args:
         folder: The folder of the links.
-        above: The folder that holds the dataset. Paths below it are stored relative to `folder`.
+        above: The parent folder of the dataset. Paths below it are stored relative to `folder`.
         storage_options: Storage options by prefix, for files on object stores.
     """
 
@@ -191,10 +200,10 @@ class LinkSources:
         )
 
     def stored(self, file: LinkedFile) -> LinkedFile:
-        """Returns the entry of a file with an absolute path as it is stored.
+        """Converts the paths of an entry from absolute paths to their stored form.
 
         Raises:
-            ValueError: It cannot be linked.
+            ValueError: The file cannot be linked.
         """
         path, dictionary = self._stored(file.path), file.dictionary
         if dictionary is not None:
@@ -206,4 +215,4 @@ class LinkSources:
         is_above = f'{self._folder}/'.startswith(f'{folder}/')
         if is_above or not folder.startswith(self._above.rstrip('/') + '/'):
             return stored_path(path, self._folder, self._above)
-        return f'{self._folders[folder]}/{name}'  # Paths of one folder, in a tenth of the time.
+        return f'{self._folders[folder]}/{name}'  # A tenth of the time, for many files of one folder.

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.dataset.base import Dataset
-from bags.dataset.batch import split
-from bags.dataset.selection import Fields, select_fields
+from bags.dataset.format.registry import NUMBER_WORDS
+from bags.dataset.reading.batch import split
+from bags.dataset.reading.selection import Fields, select_fields
 from bags.errors import BagsError, CorruptError, DecodeError, StackError
 from bags.indexing import Int64s
 from bags.loader.rows import RowBatches, columns_of, rows_of
@@ -20,11 +21,10 @@ from bags.loader.schedule import PLAN_STEPS, PlannedStep, Schedule, Step, plan_s
 from bags.samplers import Sampler
 from bags.workers.outcome import Partial, WorkerDiedError
 
-MASK = '_mask'
+MASK_COLUMN = '_mask'
 """Column that marks repeats with False, unless another name is given."""
 DATAPOINT, BIN = '_datapoint', '_bin'
 """Columns of the batches of a sampler of bins: the index of each datapoint, and its bin within the batch."""
-NUMBERS = ('int', 'uint', 'float', 'bool')  # Words of numeric types.
 SHOWN_DATAPOINTS = 8  # Number of datapoints in the note of an error.
 
 Batch = dict[str, Any]
@@ -212,7 +212,7 @@ class BatchMaker:
             if (
                 isinstance(column, list)
                 and field_type is not None
-                and field_type.word in NUMBERS
+                and field_type.word in NUMBER_WORDS
                 and not field_type.optional
             ):
                 return None  # Bags 0.x: the numbers of only some batches fit an array.

@@ -12,11 +12,11 @@ import numpy.typing as npt
 from bags.collate.columns import CollateField, collate_function
 from bags.concurrency import cached_attribute
 from bags.dataset.base import Dataset
-from bags.dataset.fingerprint import fingerprint
-from bags.dataset.selection import Fields, select_fields
-from bags.dataset.spec import type_texts
+from bags.dataset.format.spec import type_texts
+from bags.dataset.reading.fingerprint import fingerprint
+from bags.dataset.reading.selection import Fields, select_fields
 from bags.indexing import Int64s, as_indices
-from bags.loader.batches import MASK, BatchMaker, OnError, Skipped, retries_of
+from bags.loader.batches import MASK_COLUMN, BatchMaker, OnError, Skipped, retries_of
 from bags.loader.iterator import LoaderIterator
 from bags.loader.rows import MapStyle, RowBatches
 from bags.loader.schedule import Cursor, LastBatch, Progress, Schedule, State, cursor_from, plan_steps
@@ -171,7 +171,7 @@ class Loader:
             len(self.sampler), self.batch_size, self.rank, self.world_size, self.last_batch, self.epochs
         )
         self.schedule.check()
-        self._mask = self.mask_column or (MASK if self.last_batch == 'pad' else None)
+        self._mask = self.mask_column or (MASK_COLUMN if self.last_batch == 'pad' else None)
         if self._mask in self.spec:
             raise ValueError(f'mask_column: expected a name that is not a field, got {self._mask!r}')
 

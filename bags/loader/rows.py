@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bags.dataset.selection import Fields
+from bags.dataset.reading.selection import Fields
 from bags.indexing import Int64s
 
 

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from bags.dataset.batch import Ragged
+from bags.dataset.reading.batch import Ragged
 from bags.indexing import Int64s
 from bags.samplers import Sampler
 

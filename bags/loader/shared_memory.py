@@ -24,7 +24,7 @@ import numpy as np
 
 from bags.workers.processes import TASKS_PER_WORKER
 
-ALIGNMENT = 64  # Bytes; a cache line.
+ARRAY_ALIGNMENT = 64  # Bytes; a cache line.
 GROWTH_STEP = 1 << 20
 
 
@@ -117,12 +117,12 @@ class SharedMemoryTransport:
 
 
 def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
+    return -(-size // ARRAY_ALIGNMENT) * ARRAY_ALIGNMENT
 
 
 def _layout(sizes: np.ndarray[Any, np.dtype[np.int64]], start: int) -> tuple[np.ndarray[Any, Any], int]:
     """Returns the starts of parts of these sizes, and the end of the last one."""
-    spaces = -(-sizes // ALIGNMENT) * ALIGNMENT
+    spaces = -(-sizes // ARRAY_ALIGNMENT) * ARRAY_ALIGNMENT
     offsets = start + np.cumsum(spaces) - spaces
     return offsets, int(offsets[-1] + sizes[-1])
 

@@ -10,22 +10,21 @@ from typing import Any
 from bags.bag.checksums import checksums_name
 from bags.bag.options import LimitsStorage, ReaderOptions
 from bags.concurrency import map_concurrently
-from bags.dataset.folder import Folder
-from bags.dataset.identity import IDENTITY
-from bags.dataset.json_files import check_json, write_json
-from bags.dataset.listing import RENEW_INDEX, files_below
-from bags.dataset.mark import MARK, is_marked
-from bags.dataset.metadata import METADATA
-from bags.dataset.resume import is_derived
-from bags.dataset.shard_index import INDEX, Shard, dump_index, load_index
-from bags.dataset.spec import Spec, unite
+from bags.dataset.format.file_names import IDENTITY, is_derived
+from bags.dataset.format.folder import Folder
+from bags.dataset.format.journal import JOURNAL, has_journal
+from bags.dataset.format.json_files import check_json, write_json
+from bags.dataset.format.listing import RENEW_INDEX, files_below
+from bags.dataset.format.metadata import METADATA
+from bags.dataset.format.shard_index import INDEX, Shard, dump_index, load_index
+from bags.dataset.format.spec import Spec, unite
 from bags.errors import BagsError, CorruptError, SpecError
 from bags.maintenance.location import Location, locate
-from bags.runs.progress import progress as show_progress
+from bags.progress.progress import progress as show_progress
 from bags.storage import Store
 from bags.validation import with_advice
 
-UNFINISHED = (
+EXPECTED_FINISHED = (
     'expected a finished dataset, got one that is being written, or whose writer ended early (bags.recover '
     'accepts it as it is)'
 )
@@ -69,8 +68,8 @@ def consolidate(
         if location.type == 'folder':
             detail += '; a dataset of one folder opens with as few requests without shards.json'
         raise FileNotFoundError(errno.ENOENT, detail, location.path)
-    if is_marked(location.store, location.path):
-        raise ValueError(f'{location.path}: {UNFINISHED}')
+    if has_journal(location.store, location.path):
+        raise ValueError(f'{location.path}: {EXPECTED_FINISHED}')
     location.store.make_folder(location.path)  # A web server refuses here, before all shards are read.
     types, shards = describe_shards(location, progress)
     checksum = checksums_name('refs.bag') in shards[0].sizes
@@ -142,8 +141,8 @@ def _describe(store: Store, path: str, options: ReaderOptions, shard: Shard) -> 
     """Returns the spec of a shard, and its description for `shards.json`."""
     files = _sizes(shard)
     is_closed = any(name == 'refs.bag' or name.endswith('.idx') for name in files)
-    if not is_closed or any(name == MARK or name.startswith('limits.') for name in files):
-        raise ValueError(f'{path}: {UNFINISHED}')
+    if not is_closed or any(name == JOURNAL or name.startswith('limits.') for name in files):
+        raise ValueError(f'{path}: {EXPECTED_FINISHED}')
     folder = Folder(store, path, options)
     try:
         refs = folder.open_refs()

@@ -20,20 +20,20 @@ from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
 from bags.bag.records import StoredRecords
 from bags.concurrency import map_concurrently
-from bags.dataset.folder import Folder
-from bags.dataset.listing import files_below
-from bags.dataset.mark import MARK, is_marked
+from bags.dataset.format.file_names import BAG_SUFFIXES
+from bags.dataset.format.folder import Folder
+from bags.dataset.format.journal import JOURNAL, has_journal
+from bags.dataset.format.listing import files_below
+from bags.dataset.format.refs import is_missing
+from bags.dataset.format.spec import count_text
 from bags.dataset.open import open as open_dataset
-from bags.dataset.refs import is_missing
-from bags.dataset.refs_reader import RefsReader
-from bags.dataset.resume import BAG_SUFFIXES, LINKED
-from bags.dataset.spec import count_text
+from bags.dataset.reading.refs_reader import RefsReader
 from bags.display.counts import byte_count, plural
 from bags.display.tables import as_lines, info_table
 from bags.indexing import Int64s
-from bags.linked_fields.reader import open_links
-from bags.links.files import resolved_path
+from bags.links.files import LINKED, resolved_path
 from bags.links.linked_files import LinkedFiles
+from bags.links.open import open_links
 from bags.links.rows import VALUES_FILE
 from bags.maintenance.location import Location, locate
 from bags.validation import with_advice
@@ -283,13 +283,13 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
         _sample_folder(Folder(location.store, folder, ReaderOptions()), samples)
     totals = collections.Counter[str]()
     known, unclosed, checked = set(paths), set(), set()
-    unfinished = len(paths) < len(location.parts) or is_marked(location.store, location.path)
+    unfinished = len(paths) < len(location.parts) or has_journal(location.store, location.path)
     for file, stat in files_below(location.store, paths, location.path).items():
         folder, _, name = file.rpartition('/')
         path = location.store.join(location.path, folder) if folder else location.path
         if path in known:
             totals[name] += stat.size
-            unfinished |= name in (MARK, 'limits.refs.bag')
+            unfinished |= name in (JOURNAL, 'limits.refs.bag')
             if name == 'limits.refs.bag':
                 unclosed.add(path)
             if name == checksums_name('refs.bag'):

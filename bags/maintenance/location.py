@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from bags.bag.sharding import expand
-from bags.dataset.listing import root_names, shard_numbers
+from bags.dataset.format.listing import root_names, shard_numbers
 from bags.storage import Store, store_for
 from bags.storage.urls import plain_path
 

@@ -8,9 +8,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from bags.bag.checksums import checksums_name
-from bags.dataset.json_files import remove_json, write_json
-from bags.dataset.metadata import METADATA, dump_metadata, in_order, keep_packages, read_metadata, with_order
-from bags.dataset.spec import load_spec
+from bags.dataset.format.json_files import remove_json, write_json
+from bags.dataset.format.metadata import (
+    METADATA,
+    dump_metadata,
+    in_order,
+    keep_packages,
+    read_metadata,
+    with_order,
+)
+from bags.dataset.format.spec import load_spec
 from bags.errors import CorruptError
 from bags.maintenance.location import a_file, locate
 from bags.validation import with_advice

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, overload
 import numpy as np
 import numpy.typing as npt
 
-from bags.dataset.batch import Ragged, as_list, join_columns, take
+from bags.dataset.reading.batch import Ragged, as_list, join_columns, take
 from bags.maintenance.field_statistics import FieldStatistics, GroupedStatistics
 from bags.validation import one_of
 

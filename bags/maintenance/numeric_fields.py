@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.dataset.base import Dataset
-from bags.dataset.batch import Ragged
-from bags.dataset.columns import read_values
-from bags.dataset.registry import IMAGE_WORDS, VIDEO_WORDS, fixed_dtype
-from bags.dataset.selection import FrameSelection, select_whole
-from bags.dataset.spec import FieldType
+from bags.dataset.format.registry import IMAGE_WORDS, VIDEO_WORDS, fixed_dtype
+from bags.dataset.format.spec import FieldType
+from bags.dataset.reading.batch import Ragged
+from bags.dataset.reading.columns import read_values
+from bags.dataset.reading.selection import FrameSelection, select_whole
 from bags.formats.arrays import array_type
 
-CHUNK_BYTES = 1 << 24
+VALUE_CHUNK_BYTES = 1 << 24
 """Bytes of values that a thread reads at once."""
 FRAMES = 8
 """Frames of each sampled video."""
@@ -71,12 +71,12 @@ def fixed_of(dataset: Dataset, name: str) -> Fixed | None:
 
 
 def chunks_of(dataset: Dataset, name: str, fixed: Fixed) -> list[tuple[int, int]]:
-    """Splits a dataset into ranges of datapoints with about `CHUNK_BYTES` of a field."""
+    """Splits a dataset into ranges of datapoints with about `VALUE_CHUNK_BYTES` of a field."""
     counts = np.ones(len(dataset), np.int64)
     if dataset.types[name].sequence:
         counts = dataset.item_counts(np.arange(len(dataset)), name)
     size = max(1, fixed[0].itemsize * math.prod(fixed[1]))
-    numbers = (np.cumsum(counts) - counts) * size // CHUNK_BYTES
+    numbers = (np.cumsum(counts) - counts) * size // VALUE_CHUNK_BYTES
     bounds = np.flatnonzero(np.diff(numbers, prepend=-1, append=-1)).tolist()
     return list(itertools.pairwise(bounds))
 

@@ -11,14 +11,14 @@ import numpy as np
 from bags.bag.checksums import SUFFIX
 from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset, View, check_dataset
-from bags.dataset.folder import Folder
-from bags.dataset.identity import IDENTITY
-from bags.dataset.resume import BAG_SUFFIXES, LINKED
-from bags.dataset.selection import Fields, select_whole
-from bags.edits.edited import RenamedReader
+from bags.dataset.format.file_names import BAG_SUFFIXES, IDENTITY
+from bags.dataset.format.folder import Folder
+from bags.dataset.reading.selection import Fields, select_whole
+from bags.links.files import LINKED
 from bags.links.records import LinkedRecords
-from bags.runs.progress import progress as show_progress
+from bags.progress.progress import progress as show_progress
 from bags.storage.cache.store import CachedStore
+from bags.views.edited import RenamedReader
 
 CONCURRENT_FILES = 8
 """Number of files downloaded at the same time, each over several connections."""

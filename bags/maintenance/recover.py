@@ -15,13 +15,14 @@ from bags.bag.journal import journal_name
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import LimitsPlacement, ReaderOptions
 from bags.bag.temporary_files import remove_leftovers, remove_tree
-from bags.dataset.json_files import remove_json
-from bags.dataset.listing import is_being_made
-from bags.dataset.mark import MARK, is_mark
-from bags.dataset.reopen import reopen
-from bags.dataset.resume import BAG_SUFFIXES, accept, is_temporary
-from bags.dataset.shard_index import INDEX
-from bags.dataset.spec import load_spec
+from bags.dataset.format.file_names import BAG_SUFFIXES, is_temporary
+from bags.dataset.format.journal import JOURNAL, is_journal
+from bags.dataset.format.json_files import remove_json
+from bags.dataset.format.listing import is_being_made
+from bags.dataset.format.shard_index import INDEX
+from bags.dataset.format.spec import load_spec
+from bags.dataset.writing.reopen import reopen
+from bags.dataset.writing.resume import accept
 from bags.display.counts import plural
 from bags.errors import CorruptError
 from bags.maintenance.location import locate
@@ -137,11 +138,11 @@ def recover_each(
         removed += _remove_temporary(store, where, store.names(where))
     for other in removed:
         yield Recovery(other, 'removed', 0, 0, 0, 'removed: a writer that was killed left it')
-    marks = []
+    journals = []
     if location.type == 'shards':
         # Locked until the shards are recovered.
-        marks = [store.join(where, name) for name in store.names(where) if is_mark(name)]
-    locks = [store.lock(mark) for mark in marks]
+        journals = [store.join(where, name) for name in store.names(where) if is_journal(name)]
+    locks = [store.lock(journal) for journal in journals]
     kept = 0
     for part in location.parts:
         if location.type == 'bags':
@@ -153,11 +154,11 @@ def recover_each(
             remove_json(store, store.join(where, INDEX))
         kept += recovery.kept
         yield recovery
-    for mark in marks:
-        store.remove(mark)
+    for journal in journals:
+        store.remove(journal)
     for lock in locks:
         lock.release()
-    if marks:
+    if journals:
         store.sync_folder(where)
         yield Recovery(where, 'closed', kept, 0, 0, f'{ACCEPTED}, with {plural(kept, "datapoint")}')
 
@@ -217,7 +218,7 @@ def _recover_folder(
         if 'refs.bag' not in names:
             return Recovery(path, 'nothing', 0, 0, 0, 'was closed')
         count = count_refs()
-        if MARK not in names and not any(map(is_temporary, names)):
+        if JOURNAL not in names and not any(map(is_temporary, names)):
             return Recovery(path, 'nothing', count, 0, 0, f'was closed, with {plural(count, "datapoint")}')
         lock = store.lock(path)
         try:
@@ -225,7 +226,7 @@ def _recover_folder(
             accept(store, path)
         finally:
             lock.release()
-        parts = [ACCEPTED] * (MARK in names)
+        parts = [ACCEPTED] * (JOURNAL in names)
         parts += [f'removed {plural(len(removed), "file")} of a killed writer'] * bool(removed)
         return Recovery(path, 'closed', count, 0, 0, f'{", ".join(parts)}, with {plural(count, "datapoint")}')
     if 'spec.json' not in names and not all(map(is_temporary, names)):

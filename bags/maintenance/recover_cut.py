@@ -29,25 +29,25 @@ from bags.bag.checksums import checksums_name
 from bags.bag.limits import ENTRY
 from bags.bag.options import CompressionTrained, ReaderOptions
 from bags.bag.zstd import Zstd, check_dictionary, codec_for
-from bags.dataset.folder import Folder
+from bags.dataset.format.file_names import bag_suffix, is_linked
+from bags.dataset.format.folder import Folder
+from bags.dataset.format.refs import is_missing
+from bags.dataset.format.registry import decoders as builtin_decoders
+from bags.dataset.format.schema import Decoders
+from bags.dataset.format.spec import FieldType
 from bags.dataset.reader import DatasetReader
-from bags.dataset.refs import is_missing
-from bags.dataset.registry import decoders as builtin_decoders
-from bags.dataset.resume import bag_suffix, is_linked
-from bags.dataset.schema import Decoders
-from bags.dataset.spec import FieldType
-from bags.dataset.writer import DatasetWriter
+from bags.dataset.writing.writer import DatasetWriter
 from bags.errors import CorruptError
-from bags.formats.signatures import FORMATS, starts_with
+from bags.formats.signatures import FORMAT_OF_TYPE, starts_with
 from bags.storage import File, Hints, Store
 from bags.storage.memory_file import MemoryFile
 
 MAYBE_EMPTY = ('array', 'bytes', 'utf8')
 """Words of built-in types whose records may be empty."""
 MAX_FALSE_LIMITS = 16
-PIECE_BYTES = 1 << 16
-READ_BYTES = 1 << 24
-ROWS = 1 << 16
+MIN_READ_BYTES = 1 << 16
+RECOVERED_READ_BYTES = 1 << 24
+RECOVERED_ROWS_AT_ONCE = 1 << 16
 
 
 class CutFolder(Folder):
@@ -103,8 +103,8 @@ class CutFolder(Folder):
     def _expect_limits(self, bag: BagFile) -> None:
         """Raises CorruptError if the limits of a bag do not rise to the end of its records."""
         last = 0
-        for start in range(0, bag.count, READ_BYTES // ENTRY):
-            ends = np.asarray(bag.ends[start : min(start + READ_BYTES // ENTRY, bag.count)])
+        for start in range(0, bag.count, RECOVERED_READ_BYTES // ENTRY):
+            ends = np.asarray(bag.ends[start : min(start + RECOVERED_READ_BYTES // ENTRY, bag.count)])
             if int(ends[0]) < last or (np.diff(ends) < 0).any():
                 raise CorruptError(bag.path, None, 'its limits decrease')
             last = int(ends[-1])
@@ -174,7 +174,7 @@ def _sizes_by_checksum(file: File, digests: list[int]) -> Iterator[int]:
         hasher, stop, data = xxh3_64(), start, memoryview(b'')
         while hasher.intdigest() != digest:
             if not data:
-                data = memoryview(file.read(stop, min(stop + PIECE_BYTES, file.size)))
+                data = memoryview(file.read(stop, min(stop + MIN_READ_BYTES, file.size)))
             if not data:
                 return  # This record is cut off, or has no checksum.
             hasher.update(data[:1])
@@ -217,8 +217,8 @@ def _are_of_type(file: File, ends: npt.NDArray[np.int64], field_type: FieldType)
     try:
         for start, stop in itertools.pairwise([0, *ends.tolist()]):
             record = file.read(start, stop)
-            if field_type.word in FORMATS:
-                if not starts_with(record, FORMATS[field_type.word]):
+            if field_type.word in FORMAT_OF_TYPE:
+                if not starts_with(record, FORMAT_OF_TYPE[field_type.word]):
                     return False
             elif decode is not None:
                 decode(bytes(record))
@@ -235,7 +235,7 @@ def _sizes_of_frames(file: File, codec: Zstd) -> Iterator[int]:
         frame, stop = zstandard.ZstdDecompressor(dict_data=known).decompressobj(), start
         try:
             while not frame.eof:
-                data = bytes(file.read(stop, min(stop + PIECE_BYTES, file.size)))
+                data = bytes(file.read(stop, min(stop + MIN_READ_BYTES, file.size)))
                 if not data:
                     return
                 frame.decompress(data)
@@ -311,8 +311,8 @@ def _as_bytes(record: Any, *_args: str) -> bytes:
 
 def _have_records(reader: DatasetReader, bags: Mapping[str, BagFile]) -> Iterator[bool]:
     """Yields for each datapoint whether all of its records are in the bags."""
-    for start in range(0, len(reader), ROWS):
-        rows = np.arange(start, min(start + ROWS, len(reader)))
+    for start in range(0, len(reader), RECOVERED_ROWS_AT_ONCE):
+        rows = np.arange(start, min(start + RECOVERED_ROWS_AT_ONCE, len(reader)))
         are_there = np.ones(len(rows), bool)
         for name, found in reader.refs.of(rows, list(bags)).items():
             field_type = reader.types[name]

@@ -16,12 +16,12 @@ import numpy as np
 from bags.bag.checksums import checksums_name
 from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset, check_dataset
-from bags.dataset.batch import as_list
-from bags.dataset.fingerprint import fingerprint
-from bags.dataset.json_files import check_json, write_json
-from bags.dataset.metadata import RENEW_STATISTICS, STATISTICS
+from bags.dataset.format.json_files import check_json, write_json
+from bags.dataset.format.metadata import RENEW_STATISTICS, STATISTICS
 from bags.dataset.open import open as open_dataset
-from bags.dataset.selection import select_whole
+from bags.dataset.reading.batch import as_list
+from bags.dataset.reading.fingerprint import fingerprint
+from bags.dataset.reading.selection import select_whole
 from bags.links.permission import PermittedPaths
 from bags.maintenance.accumulator import QUANTILES, Accumulator
 from bags.maintenance.field_statistics import (
@@ -39,13 +39,13 @@ from bags.maintenance.numeric_fields import (
     read_numbers,
     read_pixels,
 )
-from bags.runs.progress import Advance
-from bags.runs.progress import progress as show_progress
+from bags.progress.progress import Advance
+from bags.progress.progress import progress as show_progress
 from bags.storage import Store
 from bags.storage.urls import plain_path
 from bags.validation import at_least, with_advice, worker_count
 
-FORMAT = 'bags statistics 1'
+STATISTICS_FORMAT = 'bags statistics 1'
 BINS = 24
 GROUPING = ('int', 'uint', 'bool', 'utf8')
 """Types of fields that divide datapoints into groups."""
@@ -138,7 +138,7 @@ def statistics(
         names = numeric_fields(opened, fields)
         folder = opened.index_folder()
         store, file = folder.store, folder.store.join(folder.path, STATISTICS)
-        made_from = {'format': FORMAT, 'fingerprint': fingerprint(opened), 'bytes': opened.size}
+        made_from = {'format': STATISTICS_FORMAT, 'fingerprint': fingerprint(opened), 'bytes': opened.size}
         kept: Any = {}
         if not again:
             with contextlib.suppress(FileNotFoundError):

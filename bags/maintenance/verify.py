@@ -12,14 +12,14 @@ from bags.bag.options import ReaderOptions
 from bags.bag.temporary_files import leftovers
 from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset
-from bags.dataset.folder import Folder
-from bags.dataset.listing import names_in, root_names
-from bags.dataset.mark import is_mark
-from bags.dataset.options import FolderOptions
-from bags.dataset.resume import is_temporary
-from bags.dataset.schema import Decoders
-from bags.dataset.shard_index import INDEX
-from bags.dataset.spec import Spec, load_spec
+from bags.dataset.format.file_names import is_temporary
+from bags.dataset.format.folder import Folder
+from bags.dataset.format.journal import is_journal
+from bags.dataset.format.listing import names_in, root_names
+from bags.dataset.format.options import FolderOptions
+from bags.dataset.format.schema import Decoders
+from bags.dataset.format.shard_index import INDEX
+from bags.dataset.format.spec import Spec, load_spec
 from bags.errors import CorruptError, SpecError
 from bags.keys.index import INDEX_SUFFIX, KeyIndex
 from bags.links.permission import PermittedPaths
@@ -28,12 +28,12 @@ from bags.maintenance.location import Location, locate, locate_folder
 from bags.maintenance.verify_bag import Check, Damage, Finding, Note, Result
 from bags.maintenance.verify_folder import (
     TEMPORARY,
-    UNFINISHED,
+    UNFINISHED_NOTE,
     folder_checks,
     lone_bag_checks,
     missing_shards,
 )
-from bags.runs.progress import progress as show_progress
+from bags.progress.progress import progress as show_progress
 from bags.storage import Hints
 from bags.storage.cache.store import CachedStore
 from bags.storage.urls import plain_path
@@ -162,8 +162,8 @@ def _steps(
         names = sorted(root_names(store, location.path))
         for name in filter(is_temporary, names):
             yield Note(store.join(location.path, name), None, TEMPORARY)
-        if any(map(is_mark, names)):
-            yield Note(location.path, None, UNFINISHED.format('unfinished'))
+        if any(map(is_journal, names)):
+            yield Note(location.path, None, UNFINISHED_NOTE.format('unfinished'))
     if not store.is_remote or decode:
         yield from _key_index_damage(location)
     first_spec = _spec(location)

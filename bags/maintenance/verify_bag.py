@@ -11,18 +11,18 @@ import numpy as np
 
 from bags.bag.limits import ENTRY
 from bags.bag.records import FileRanges, StoredRecords
-from bags.dataset.field import Record
+from bags.dataset.reading.field_reader import Record
 from bags.errors import CorruptError, DecodeError, MissingDependencyError
 from bags.formats.signatures import identify, starts_with
 from bags.indexing import Int64s, chunk_length
 
-MAX_RECORDS = 1 << 20
+MAX_CHECKED_RECORDS = 1 << 20
 """Number of records in a check of limits and sizes."""
 MAX_READ_RECORDS = 1 << 14
 """Maximum number of records in a check that reads them."""
-READ_BYTES = 1 << 21
+CHECKED_READ_BYTES = 1 << 21
 """Approximate bytes on disk of the records in a check that reads them."""
-SIGNATURE_BYTES = 16
+CHECKED_HEAD_BYTES = 16
 AUDIO_BLOCK = 1 << 16
 """Samples of a recording that are decoded at a time."""
 
@@ -122,9 +122,9 @@ def bag_checks(bag: StoredRecords, expected: Expected, decode: bool) -> Iterator
     """
     must_read = bag.is_compressed or bag.checksums is not None
     reads = expected.decode is not None or (must_read and (decode or not bag.is_remote))
-    step = MAX_RECORDS if expected.format is None else MAX_READ_RECORDS
+    step = MAX_CHECKED_RECORDS if expected.format is None else MAX_READ_RECORDS
     if reads:
-        step = chunk_length(bag.count, bag.size - ENTRY * bag.count, READ_BYTES, MAX_READ_RECORDS)
+        step = chunk_length(bag.count, bag.size - ENTRY * bag.count, CHECKED_READ_BYTES, MAX_READ_RECORDS)
     for start in range(0, bag.count, step):
         yield functools.partial(_check, bag, expected, reads, start, min(start + step, bag.count))
 
@@ -176,7 +176,7 @@ def _size_failures(expected: Expected, indices: Int64s, ranges: FileRanges) -> I
 def _signature_failures(expected: Expected, indices: Int64s, ranges: FileRanges) -> Iterator[tuple[int, str]]:
     """Yields records whose signature is of another format than their type: an earlier limit may be wrong."""
     assert expected.format is not None
-    heads = ranges.file.read_many(ranges.starts, np.minimum(ranges.stops, ranges.starts + SIGNATURE_BYTES))
+    heads = ranges.file.read_many(ranges.starts, np.minimum(ranges.stops, ranges.starts + CHECKED_HEAD_BYTES))
     for index, head in zip(indices.tolist(), heads, strict=True):
         if not starts_with(head, expected.format):
             yield index, f'expected {expected.format}, got {identify(head)}'

@@ -19,26 +19,26 @@ from bags.bag.open import limits_name, open_bag
 from bags.bag.options import ReaderOptions
 from bags.bag.records import StoredRecords
 from bags.concurrency import map_concurrently
-from bags.dataset.folder import Folder
-from bags.dataset.identity import IDENTITY, REMOVE_IDENTITY
-from bags.dataset.json_files import check_json, has_checksums
-from bags.dataset.listing import is_being_made
-from bags.dataset.mark import MARK
-from bags.dataset.metadata import RENEW_STATISTICS, STATISTICS, read_metadata
-from bags.dataset.refs import MISSING, RefsFormat, dangling
-from bags.dataset.registry import decoders
-from bags.dataset.resume import BAG_SUFFIXES, is_temporary
-from bags.dataset.schema import Decoders, Schema
-from bags.dataset.spec import FieldType, Spec, type_texts, union
+from bags.dataset.format.file_names import BAG_SUFFIXES, IDENTITY, is_temporary
+from bags.dataset.format.folder import Folder
+from bags.dataset.format.identity import REMOVE_IDENTITY
+from bags.dataset.format.journal import JOURNAL
+from bags.dataset.format.json_files import check_json, has_checksums
+from bags.dataset.format.listing import is_being_made
+from bags.dataset.format.metadata import RENEW_STATISTICS, STATISTICS, read_metadata
+from bags.dataset.format.refs import MISSING, RefsFormat, dangling
+from bags.dataset.format.registry import decoders
+from bags.dataset.format.schema import Decoders, Schema
+from bags.dataset.format.spec import FieldType, Spec, type_texts, union
 from bags.errors import CorruptError, SpecError
-from bags.formats.signatures import FORMATS
+from bags.formats.signatures import FORMAT_OF_TYPE
 from bags.indexing import Int64s
 from bags.maintenance.verify_bag import Check, Damage, Expected, Finding, Note, Result, bag_checks
 from bags.storage import Store
 from bags.validation import merge
 
 TEMPORARY = 'was left by a writer that was killed, or belongs to a running one; `bags recover` removes it'
-UNFINISHED = (
+UNFINISHED_NOTE = (
     'is {}: it is being written, or its writer ended early (resume=True continues it, `bags recover` accepts '
     'it as it is)'
 )
@@ -95,7 +95,7 @@ def folder_checks(
     """
     refs, is_damaged = None, False
     # A writer that adds checksums to a dataset adds those of refs.bag last.
-    is_adding = MARK in folder.names and not has_checksums(folder.names)
+    is_adding = JOURNAL in folder.names and not has_checksums(folder.names)
     if not is_adding and any(name.endswith(SUFFIX) for name in folder.names):
         folder.options = merge(ReaderOptions, folder.options, {'checksum': True})
     try:
@@ -155,9 +155,9 @@ def folder_checks(
 
 def _file_notes(folder: Folder, schema: Schema) -> Iterator[Note]:
     is_unclosed = any(name.startswith('limits.') and not is_temporary(name) for name in folder.names)
-    if is_unclosed or MARK in folder.names:
-        states = ['unfinished'] * (MARK in folder.names) + ['not closed'] * is_unclosed
-        yield Note(folder.path, None, UNFINISHED.format(' and '.join(states)))
+    if is_unclosed or JOURNAL in folder.names:
+        states = ['unfinished'] * (JOURNAL in folder.names) + ['not closed'] * is_unclosed
+        yield Note(folder.path, None, UNFINISHED_NOTE.format(' and '.join(states)))
     known = {'spec.json', 'refs.bag', 'limits.refs.bag'}
     for name in schema.types:
         files = [name + suffix for suffix in BAG_SUFFIXES]
@@ -216,7 +216,7 @@ def _expected(
         name,
         field_type.text,
         0 if any_length else decoder.length,
-        FORMATS.get(word) if own else None,
+        FORMAT_OF_TYPE.get(word) if own else None,
         decoder.decode if decode and decoder.decode is not bytes else None,
         decoder.lazy,
     )

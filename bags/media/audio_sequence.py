@@ -9,8 +9,8 @@ import numpy as np
 
 from bags.concurrency import FifoCache, map_concurrently
 from bags.dataset.base import Dataset, check_dataset
-from bags.dataset.registry import AUDIO_WORDS
-from bags.dataset.selection import select_fields
+from bags.dataset.format.registry import AUDIO_WORDS
+from bags.dataset.reading.selection import select_fields
 from bags.indexing import check_index, offsets_of
 from bags.media.audio import Audio, AudioOptions
 from bags.media.audio_decoder import AnyAudioDecoder

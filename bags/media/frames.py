@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bags.dataset.frames import Seconds, frame_numbers
+from bags.dataset.reading.frames import Seconds, frame_numbers
 from bags.formats.pixels import Pixels
 from bags.indexing import Int64s, needed_stop
 

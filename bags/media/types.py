@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bags.dataset.registry import TypeFunctions
+from bags.dataset.format.registry import TypeFunctions
 from bags.media.audio import decode_audio
 from bags.media.encoders import audio_options, encode_audio, encode_video, stored_video_options
 from bags.media.video import decode_video

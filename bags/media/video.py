@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from bags.concurrency import FifoCache, Shareable, cached_attribute
 from bags.dataset.base import check_dataset
-from bags.dataset.frames import JoinedFrames, known_length
-from bags.dataset.registry import VIDEO_WORDS
-from bags.dataset.selection import select_fields
+from bags.dataset.format.registry import VIDEO_WORDS
+from bags.dataset.reading.frames import JoinedFrames, known_length
+from bags.dataset.reading.selection import select_fields
 from bags.formats.ffmpeg import Stream
 from bags.formats.pixels import COLORS, PixelOptions, Pixels, pixel_dtype
 from bags.indexing import Int64s, check_index

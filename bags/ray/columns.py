@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 from ray.data.extensions import ArrowPythonObjectArray, ArrowTensorArray, ArrowVariableShapedTensorArray
 
-from bags.arrow.types import MEDIA
+from bags.arrow.types import MEDIA_TYPES
 from bags.dataset.base import Dataset
-from bags.dataset.batch import Column, Ragged
-from bags.dataset.columns import read_column, read_records
-from bags.dataset.registry import fixed_dtype
-from bags.dataset.spec import FieldType, Spec
+from bags.dataset.format.registry import fixed_dtype
+from bags.dataset.format.spec import FieldType, Spec
+from bags.dataset.reading.batch import Column, Ragged
+from bags.dataset.reading.columns import read_column, read_records
 from bags.formats.arrays import array_type, is_small_float
 from bags.formats.scalars import int_size
 from bags.indexing import Int64s
@@ -37,8 +37,8 @@ def to_table(dataset: Dataset, indices: Int64s, fields: tuple[str, ...]) -> pa.T
         TypeError: A value does not have the type of its field, e.g. because of `raw=True`.
     """
     types = dataset.types
-    stored = [name for name in fields if types[name].word in MEDIA]
-    values = [name for name in fields if types[name].word not in MEDIA]
+    stored = [name for name in fields if types[name].word in MEDIA_TYPES]
+    values = [name for name in fields if types[name].word not in MEDIA_TYPES]
     columns = {
         **dataset.read_selection(indices, dict.fromkeys(values, True), read_column),
         **dataset.read_selection(indices, dict.fromkeys(stored, True), read_records),
@@ -61,7 +61,7 @@ def _convert(field_type: FieldType, column: Column) -> pa.Array:
     if found is None:
         return ArrowPythonObjectArray.from_objects([*column])
     element, shape = found
-    is_frames = field_type.word in MEDIA and any(isinstance(value, np.ndarray) for value in column)
+    is_frames = field_type.word in MEDIA_TYPES and any(isinstance(value, np.ndarray) for value in column)
     if is_frames or (shape and not field_type.optional and not (field_type.sequence and -1 in shape)):
         if isinstance(column, np.ndarray):
             return ArrowTensorArray.from_numpy(_native(column))
@@ -86,7 +86,7 @@ def _convert(field_type: FieldType, column: Column) -> pa.Array:
 
 def _element_type(field_type: FieldType) -> tuple[pa.DataType, tuple[int, ...]] | None:
     """Returns the Arrow type of the elements of a field and the shape of its arrays; None if it has none."""
-    if field_type.word in MEDIA or field_type.word == 'bytes':
+    if field_type.word in MEDIA_TYPES or field_type.word == 'bytes':
         return pa.large_binary(), ()
     if field_type.word == 'utf8':
         return pa.large_string(), ()

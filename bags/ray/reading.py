@@ -14,18 +14,18 @@ from ray.data import Datasource, ReadTask
 from ray.data.block import BlockMetadata
 
 from bags.dataset.base import Dataset, check_dataset
+from bags.dataset.format.options import OpenOptions
 from bags.dataset.open import open as open_dataset
-from bags.dataset.options import OpenOptions
-from bags.dataset.selection import Fields, select_whole
+from bags.dataset.reading.selection import Fields, select_whole
 from bags.indexing import split_by_bytes
 from bags.ray.columns import to_table
 from bags.storage import store_for
 from bags.storage.urls import plain_path
 from bags.validation import reject_unknown_options
 
-READ_BYTES = 1 << 24
+TASK_READ_BYTES = 1 << 24
 """Approximate bytes on disk that a task reads at a time. Ray divides them into its blocks."""
-SAMPLES = 16
+SIZE_SAMPLES = 16
 
 
 def read(
@@ -107,7 +107,7 @@ class DatasetSource(Datasource):  # type: ignore[misc]
         """Returns the size of all datapoints as blocks, estimated from a few of them, and the schema."""
         if fields not in self._samples:
             length = len(self._dataset)
-            indices = np.unique(np.linspace(0, max(0, length - 1), SAMPLES).astype(np.int64))[:length]
+            indices = np.unique(np.linspace(0, max(0, length - 1), SIZE_SAMPLES).astype(np.int64))[:length]
             table = to_table(self._dataset, indices, fields)
             self._samples[fields] = table.nbytes * length // max(1, len(indices)), table.schema
         return self._samples[fields]
@@ -133,5 +133,5 @@ class DatasetSource(Datasource):  # type: ignore[misc]
 def _read(shared: Any, fields: tuple[str, ...], start: int, stop: int) -> Iterator[pa.Table]:
     dataset: Dataset = ray.get(shared)
     before = functools.partial(dataset.bytes_before, fields=fields)
-    for first, last, _ in split_by_bytes(start, stop, READ_BYTES, before) if stop else [(0, 0, 0)]:
+    for first, last, _ in split_by_bytes(start, stop, TASK_READ_BYTES, before) if stop else [(0, 0, 0)]:
         yield to_table(dataset, np.arange(first, last), fields)

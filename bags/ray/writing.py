@@ -13,9 +13,9 @@ from ray.data.block import BlockAccessor
 
 from bags.authoring.commit import begin, check_absent, check_options, commit, shard_names
 from bags.bag.temporary_files import remove_tree
-from bags.dataset.options import WriteOptions, WriterSettings
-from bags.dataset.spec import parse_spec
-from bags.dataset.writer import DatasetWriter
+from bags.dataset.format.options import WriteOptions, WriterSettings
+from bags.dataset.format.spec import parse_spec
+from bags.dataset.writing.writer import DatasetWriter
 from bags.ray.columns import as_datapoint
 from bags.storage import Store, store_for
 from bags.storage.urls import plain_path

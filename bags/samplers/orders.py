@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from bags.dataset.batch import Ragged
+from bags.dataset.reading.batch import Ragged
 from bags.indexing import Int64s, offsets_of
 from bags.samplers.permutation import permuted
 from bags.validation import at_least, integer, item_count

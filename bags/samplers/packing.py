@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bags.dataset.batch import Ragged, concat_ranges
+from bags.dataset.reading.batch import Ragged, concat_ranges
 from bags.indexing import Int64s, offsets_of
 from bags.samplers.permutation import permuted
 from bags.validation import at_least, integer
 
 Floats = npt.NDArray[np.float64]
 
-KEYS = 1 << 16  # Arrays of 16-bit keys are sorted in linear time.
+KEYS_16_BIT = 1 << 16  # Arrays of 16-bit keys are sorted in linear time.
 SKEW_LEVELS = 8
 """Number of groups of similar skew in a round. More groups balance the budgets better, and the bins worse."""
 PASSES = 8
@@ -289,8 +289,10 @@ def _ranked(sizes: Floats, budget: int) -> Int64s:
     sums = sizes.sum(1)
     skew = sizes[:, budget] * sizes.shape[1] - sums
     groups = np.empty(len(sizes), np.uint16)
-    groups[np.argsort(_keys(skew, KEYS), kind='stable')] = np.arange(len(sizes)) * SKEW_LEVELS // len(sizes)
-    width = KEYS // SKEW_LEVELS
+    groups[np.argsort(_keys(skew, KEYS_16_BIT), kind='stable')] = (
+        np.arange(len(sizes)) * SKEW_LEVELS // len(sizes)
+    )
+    width = KEYS_16_BIT // SKEW_LEVELS
     return np.argsort(groups * np.uint16(width) + _keys(sums, width), kind='stable')
 
 

@@ -1,8 +1,8 @@
-"""Local files and object stores: the only part of the library that touches the operating system or a network.
+"""Local files and object stores: the only part of the library that accesses files or a network.
 
-There are two interfaces: a `File` is the bytes of one file as they were when it was opened, and a `Store`
-holds files by path. Code above this package works with any store. A new type of store is a module here and a
-line in `store_for`.
+There are two interfaces: a `File` provides the bytes of one file as of the time when it was opened, and a
+`Store` holds files by path. Code above this package works with any store. To add a type of store, add a
+module here and a line in `store_for`.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ def store_for(
 
     Args:
         path: A local path, `file://…`, or bagz's `/posix:/abs`; `s3://…`, `gs://…`, `az://…`, `https://…`,
-            any other URL that fsspec knows, and the `/s3:/…` that pathlib makes of one. A path with a colon
-            is local if it exists or does not begin with a known scheme.
-        filesystem: An fsspec file system that the path belongs to, whatever its form.
+            any other URL that fsspec supports, or the form `/s3:/…` that pathlib makes of a URL. A path with
+            a colon is local if it exists or does not begin with a known scheme.
+        filesystem: The fsspec file system of the path. The path may then have any form.
         storage_options: Options with the names of s3fs, gcsfs or fsspec, and `timeout`, `connect_timeout`,
-            `retries`, `concurrency` (see `RetryPolicy`) and `client` ('obstore' or 'fsspec'; unless given,
-            obstore if it can be used). Or a mapping of prefixes, such as `s3://bucket/`, to such options.
-        cache: A local folder, of at most `cache_size` bytes, that keeps files read from an object store.
-        durability: When local files that are written are on disk.
+            `retries`, `concurrency` (see `RetryPolicy`) and `client` ('obstore' or 'fsspec'; default: obstore
+            if it can be used). Or a mapping of prefixes, such as `s3://bucket/`, to such options.
+        cache: A local folder, of at most `cache_size` bytes, in which files read from an object store are
+            cached.
+        durability: When written local files are synced to disk.
 
     Raises:
-        TypeError: The path is neither a string nor a path object, or `filesystem` is not of fsspec.
-        ValueError: A URL that is not supported, or an option of object stores for a local path.
+        TypeError: The path is not a string or path object, or `filesystem` is not an fsspec file system.
+        ValueError: The URL is not supported, or an option of object stores is passed for a local path.
     """
     path = plain_path(path)
     if not isinstance(path, str | os.PathLike):
@@ -54,7 +55,7 @@ def store_for(
         if url.startswith('hf://buckets/'):
             storage_options = {'client': 'fsspec', **storage_options}
         if scheme == 'file' or os.path.exists(text):
-            # An absolute path, which a change of the working directory does not affect.
+            # Absolute, so that a change of the working directory does not affect it.
             local = url if scheme == 'file' else text
             for name, value in (('cache', cache), ('storage_options', storage_options)):
                 if value:

@@ -1,4 +1,4 @@
-"""The interfaces `File` and `Store`, and their types: options, hints, sizes and versions."""
+"""The interfaces `File`, `Output`, `Lock` and `Store`, with their options, hints, sizes and versions."""
 
 from __future__ import annotations
 
@@ -63,21 +63,21 @@ class CachePolicy(Choice):
 
     SYSTEM = 0
     DROP_AFTER_READ = 1
-    """Read with `pread`, then tell the kernel that the pages are not needed again. Where
-    `posix_fadvise` is missing, plain `pread`."""
+    """Read with `pread`, then advise the kernel to drop the pages from the cache. Plain `pread` on systems
+    without `posix_fadvise`."""
     DIRECT_IO = 2
-    """Read past the page cache with `O_DIRECT` (`F_NOCACHE` on macOS). Where a file system refuses, as
-    `DROP_AFTER_READ`."""
+    """Bypass the page cache with `O_DIRECT` (`F_NOCACHE` on macOS). Falls back to `DROP_AFTER_READ` if the
+    file system does not support it."""
 
 
 class Durability(Choice):
-    """When local files are written to the disk, so that they survive a power cut.
+    """When written local files are synced to disk, so that they survive a power cut.
 
-    On object stores the three are the same: a file is stored when it is closed.
+    On object stores the three values are equivalent: a file is stored when it is closed.
     """
 
     NONE = 0
-    """Whenever the system writes them: files survive the end of the process, not of the machine."""
+    """Whenever the system writes them: files survive the end of the process, not a crash of the machine."""
     CLOSE = 1
     """Before `close` returns."""
     FLUSH = 2
@@ -103,20 +103,20 @@ class Stat(NamedTuple):
 
 
 class File(Protocol):
-    """The bytes of one file as it was when opened. Thread-safe, and usable after a fork.
+    """The bytes of one file as of the time when it was opened. Thread-safe, and usable after a fork.
 
-    Its descriptor closes with the last reference, so never during a read.
+    The descriptor is closed with the last reference to the file, so never during a read.
     """
 
     path: str
     size: int
-    """Bytes at the time of opening."""
+    """Number of bytes when it was opened."""
     version: str
     """As in `Stat`."""
     buffer: mmap.mmap | bytes | None
-    """The whole file, if it is in memory or memory-mapped; else None. Slices are `bytes`."""
+    """The whole file if it is in memory or memory-mapped, else None. Slices are `bytes`."""
     cached_from: int
-    """Offset from which reads need no request, because the bytes were fetched at open; 0 for a local file."""
+    """Offset from which reads need no request, since the bytes were fetched on open; 0 for a local file."""
     is_remote: bool
     """Whether reads wait for a network, so that concurrent reads pay off."""
 
@@ -129,15 +129,15 @@ class File(Protocol):
         ...
 
     def fetch(self, start: int, stop: int) -> Buffer:
-        """As `read`, but never through a map, so that a file that was truncated meanwhile raises EOFError."""
+        """As `read`, but never through a memory map, so that reading a truncated file raises EOFError."""
         ...
 
     def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
-        """Returns many ranges, in any order and with repeats: merged, read ahead or concurrent."""
+        """Returns many ranges, in any order and with repeats. May merge, read ahead, or read concurrently."""
         ...
 
     def expect(self, starts: Offsets, stops: Offsets) -> None:
-        """Announces ranges to read next. Costs little if the file cannot read ahead."""
+        """Announces the ranges to read next. Cheap if the file cannot read ahead."""
         ...
 
 
@@ -146,35 +146,35 @@ class Output(Protocol):
 
     path: str
     size: int
-    """Bytes written, and the offset of the next write. A lower value discards the bytes after it."""
+    """Bytes written, and offset of the next write. Setting a lower value discards the bytes after it."""
 
     @property
     def closed(self) -> bool: ...
 
     def write(self, buffers: Sequence[Buffer]) -> None:
-        """Appends buffers of bytes. After an error nothing is appended; the next write has this offset."""
+        """Appends buffers of bytes. After an error nothing is appended, and the offset is unchanged."""
         ...
 
     def copy(self, source: BinaryIO, size: int) -> None:
-        """Appends `size` bytes of an open file, in pieces. After an error nothing is appended."""
+        """Appends the next `size` bytes of an open file, in pieces. After an error nothing is appended."""
         ...
 
     def read(self, start: int, stop: int) -> bytes:
-        """Returns bytes that were written (not for remote stores)."""
+        """Returns written bytes. Not supported by remote stores."""
         ...
 
     def stored(self) -> int:
-        """Returns the bytes that others may have seen: more than `size` after a write that failed halfway."""
+        """Returns the bytes that readers may have seen: more than `size` if a write failed halfway."""
         ...
 
     def sync(self) -> None:
-        """Writes the file to the disk, if the store is durable. After an error, later calls raise it too."""
+        """Syncs the file to disk, if the store is durable. After an error, later calls raise it again."""
         ...
 
     def close(self) -> None:
-        """Truncates the file to `size`, syncs and closes it; a remote file appears now. May be called again.
+        """Truncates the file to `size`, syncs and closes it. A remote file becomes visible. Idempotent.
 
-        Readers may have a local file mapped, but know of no record beyond `size`.
+        Readers that have a local file memory-mapped do not access bytes beyond `size`.
         """
         ...
 
@@ -184,7 +184,7 @@ class Output(Protocol):
 
 
 class Lock(Protocol):
-    """A lock on a folder that ends with `release` or with the process."""
+    """A lock on a folder, released by `release` or when the process ends."""
 
     def release(self) -> None: ...
 
@@ -192,25 +192,25 @@ class Lock(Protocol):
 class Store(Protocol):
     """Holds files by path.
 
-    A local store syncs what it writes, unless its durability is `NONE`: `replace` and `make_folder` are on
-    disk when they return, and so is the content of an output when it is closed. Other changes of names
-    (`create`, `rename`, `remove`) are on disk after `sync_folder`.
+    A local store syncs its writes, unless its durability is `NONE`: `replace` and `make_folder` return after
+    syncing, and `close` of an output syncs its content. Other changes of names (`create`, `rename`, `remove`)
+    are synced by `sync_folder`.
     """
 
     durability: Durability
-    """When files are written to the disk; NONE for remote stores."""
+    """When files are synced to disk; NONE for remote stores."""
 
     is_remote: bool
-    """Whether reads wait for a network. Files of a remote store appear as a whole at `close`."""
+    """Whether reads wait for a network. Files of a remote store become visible as a whole at `close`."""
 
     @property
     def retry_counter(self) -> RetryCounter | None:
-        """Counts requests that are retried; None if there are none."""
+        """Counts retried requests; None for a store that does not retry."""
         ...
 
     @property
     def is_web(self) -> bool:
-        """Whether files are requested by name with GET: a listing takes long, or there is none."""
+        """Whether files are requested by name with GET: listings are slow or not supported."""
         ...
 
     @property
@@ -219,8 +219,9 @@ class Store(Protocol):
         ...
 
     def pinned(self, path: str) -> str:
-        """Returns the path of a folder as it is now, which later writes do not change: of a hub, with
-        the commit in place of a branch. Other stores have no such paths, and return `path`.
+        """Returns a path to the current state of a folder, which later writes do not change.
+
+        For the Hugging Face hub, the path has the commit in place of a branch. Other stores return `path`.
         """
         ...
 
@@ -230,13 +231,15 @@ class Store(Protocol):
         """Creates a file.
 
         Raises:
-            FileExistsError: It exists.
+            FileExistsError: The file exists.
         """
         ...
 
     def resume(self, path: str, size: int) -> Output:
-        """Continues a file after its first `size` bytes. Bytes after them stay until they are overwritten, or
-        `close` cuts them off: readers may have the file mapped.
+        """Continues a file after its first `size` bytes.
+
+        Later bytes stay until they are overwritten or `close` truncates the file, as readers may have the
+        file memory-mapped.
         """
         ...
 
@@ -249,17 +252,17 @@ class Store(Protocol):
         ...
 
     def replace(self, path: str, data: bytes) -> None:
-        """Writes a small file atomically: a power cut leaves the old or the new one."""
+        """Writes a small file atomically: a power cut leaves the old or the new content."""
         ...
 
     def rename(self, path: str, target: str, /) -> None: ...
 
     def exchange(self, path: str, other: str) -> bool:
-        """Exchanges two folders in one step; returns False, and does nothing, if that is impossible."""
+        """Exchanges two folders atomically; returns False, and does nothing, if that is not possible."""
         ...
 
     def remove(self, path: str) -> None:
-        """Removes a file if it exists."""
+        """Removes a file, if it exists."""
         ...
 
     def exists(self, path: str, /) -> bool: ...
@@ -268,7 +271,7 @@ class Store(Protocol):
         """Returns size and version of a file, with one small request.
 
         Raises:
-            FileNotFoundError: It does not exist.
+            FileNotFoundError: The file does not exist.
         """
         ...
 
@@ -276,38 +279,38 @@ class Store(Protocol):
         """Lists all files below a folder, by their paths in it (`000000/refs.bag`), with one listing.
 
         Raises:
-            FileNotFoundError, NotADirectoryError: There is no such folder.
+            FileNotFoundError, NotADirectoryError: The folder does not exist.
         """
         ...
 
     def names(self, folder: str) -> list[str]:
-        """Lists a folder, unsorted.
+        """Returns the names in a folder, unsorted.
 
         Raises:
-            FileNotFoundError, NotADirectoryError: There is no such folder.
+            FileNotFoundError, NotADirectoryError: The folder does not exist.
         """
         ...
 
     def make_folder(self, folder: str) -> None:
-        """Creates a folder and its parents; it may exist."""
+        """Creates a folder and its parents, if they do not exist."""
         ...
 
     def remove_folder(self, folder: str) -> None:
-        """Removes an empty folder if it exists. Remote stores have none."""
+        """Removes an empty folder, if it exists. Remote stores have no empty folders."""
         ...
 
     def sync(self, path: str) -> None:
-        """Writes a file to the disk, if the store is durable."""
+        """Syncs a file to disk, if the store is durable."""
         ...
 
     def sync_folder(self, folder: str) -> None:
-        """Writes the names in a folder to the disk, if the store is durable and the file system can."""
+        """Syncs the names in a folder to disk, if the store is durable and the file system supports it."""
         ...
 
     def join(self, folder: str, name: str, /) -> str: ...
 
     def is_locked(self, path: str, /) -> bool:
-        """Returns whether a writer holds the lock of a file or folder; False where that is unknown."""
+        """Returns whether a writer holds the lock of a file or folder; False if that is unknown."""
         ...
 
     def lock(self, folder: str) -> Lock:

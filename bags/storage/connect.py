@@ -1,7 +1,7 @@
-"""Chooses the client of an object store, in this process.
+"""Chooses the client of an object store, for each process.
 
 obstore is used if it is installed and supports the store and its options; else fsspec. obstore does not work
-in a child that was forked after its parent had loaded it: its threads do not exist there, and requests hang.
+in a child that was forked after its parent loaded it: the child lacks its threads, and requests hang.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _after_fork_in_child() -> None:
         _FORKED.add(os.getpid())
     asyn = sys.modules.get('fsspec.asyn')
     if asyn is not None:
-        asyn.reset_lock()  # fsspec 2025.2 keeps the event loop of the parent, whose thread no child has.
+        asyn.reset_lock()  # fsspec 2025.2 keeps the parent's event loop, whose thread does not exist here.
 
 
 if hasattr(os, 'register_at_fork'):
@@ -34,11 +34,11 @@ if hasattr(os, 'register_at_fork'):
 
 
 class Clients:
-    """The clients of one object store: one per process, created when first needed.
+    """The clients of one object store: one per process, created on first use.
 
     Args:
         scheme: The URL scheme.
-        filesystem: The fsspec file system to use, if one was given.
+        filesystem: The fsspec file system to use; None to choose a client.
         options: Storage options.
     """
 
@@ -56,18 +56,18 @@ class Clients:
             raise ValueError(
                 f"storage option 'client': expected auto, obstore or fsspec, got {self.client!r}"
             )
-        # Clients of other processes are kept: a forked child must not close its parent's connections.
+        # Clients of other processes stay in the dict: a forked child must not close its parent's connections.
         self._readers: dict[int, ObjectClient] = {}
         self._writers: dict[int, ObjectClient] = {}
 
     def reader(self) -> ObjectClient:
-        """Returns the client of this process that reads."""
-        # Two threads may both make one; both then use the same.
+        """Returns the client for reading in this process."""
+        # If two threads create clients at the same time, `setdefault` makes both use the same one.
         process = os.getpid()
         return self._readers.get(process) or self._readers.setdefault(process, self._make_reader())
 
     def writer(self) -> ObjectClient:
-        """Returns the client of this process that writes."""
+        """Returns the client for writing in this process."""
         process = os.getpid()
         return self._writers.get(process) or self._writers.setdefault(process, self._make_writer())
 
@@ -91,7 +91,7 @@ class Clients:
                         extra = 'gcs' if self.scheme == 'gs' else 's3'
                         raise MissingDependencyError('obstore', extra) from None
             elif self.client == 'obstore':
-                raise ValueError(f'{self.scheme} with {", ".join(self.options)}: not known to obstore')
+                raise ValueError(f'{self.scheme} with {", ".join(self.options)}: not supported by obstore')
         return self._make_fsspec()
 
     def _make_writer(self) -> ObjectClient:
@@ -99,7 +99,7 @@ class Clients:
         if reader.version_type == 'hub':
             return self._make_fsspec()
         if self.scheme == 'gs' and reader.version_type == 'etag':
-            # obstore writes to GCS through its XML interface, which emulators do not have.
+            # obstore writes to GCS through the XML API, which emulators do not implement.
             with contextlib.suppress(MissingDependencyError):
                 return self._make_fsspec()
         return reader
@@ -115,8 +115,8 @@ class Clients:
 
 
 _SHARED: weakref.WeakValueDictionary[int, Clients] = weakref.WeakValueDictionary()
-"""Clients in use. Callers that open a store with equal options share its connections: creating a client of
-obstore takes 40 ms, and each connection a handshake. A client is freed with its last user."""
+"""Clients in use. Callers that open a store with equal options share its connections: creating an obstore
+client takes 40 ms, and each connection a handshake. A client is freed with its last reference."""
 
 
 def clients_for(scheme: str, filesystem: Any, options: Mapping[str, Any]) -> Clients:
@@ -124,9 +124,9 @@ def clients_for(scheme: str, filesystem: Any, options: Mapping[str, Any]) -> Cli
     if scheme == 'hf' and filesystem is None:
         options = hub_options(options)
     for reference in _SHARED.valuerefs():
-        known = reference()
-        if known is not None and known.filesystem is filesystem and known.given == (scheme, options):
-            return known
+        clients = reference()
+        if clients is not None and clients.filesystem is filesystem and clients.given == (scheme, options):
+            return clients
     clients = Clients(scheme, filesystem, options)
     _SHARED[id(clients)] = clients
     return clients

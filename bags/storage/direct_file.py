@@ -1,4 +1,4 @@
-"""Local files read past the page cache, with `O_DIRECT`."""
+"""Local files read with `O_DIRECT`, which bypasses the page cache."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from bags.concurrency import map_concurrently
 from bags.storage.base import Hints
 from bags.storage.pread_file import PreadFile
 
-ALIGNMENT = 4096  # Bytes. A random read takes 38 us, and 51 with 512, which some devices accept.
-MAX_KEPT_BUFFER = 1 << 20  # Bytes of the aligned buffer that a thread keeps between reads.
-QUEUE_DEPTH = 24  # Reads at the same time: 4 KB take 34 us each with 2, 24 with 12, 21 with 24.
+DIRECT_ALIGNMENT = 4096  # Bytes. A random read takes 38 us; with 512, which some devices accept, 51 us.
+MAX_KEPT_BUFFER = 1 << 20  # Maximum bytes of the aligned buffer that a thread keeps between reads.
+QUEUE_DEPTH = 24  # Concurrent reads: 4 KB take 34 us each with 2, 24 us with 12, 21 us with 24.
 
 
 class DirectFile(PreadFile):
-    """A local file read with `O_DIRECT`: blocks go from the device into the result, past the page cache.
+    """A local file read with `O_DIRECT`: blocks are read from the device without the page cache.
 
-    Offset, length and memory of such a read must be aligned. The end of the file that does not fill a block
-    is read once, at open, through the page cache. Where the file system refuses `O_DIRECT`, or the device
-    this alignment, reads go through the page cache, and drop their pages from it.
+    Offset, length and memory of such a read must be aligned. The last, incomplete block of the file is read
+    once, on open, through the page cache. If the file system does not support `O_DIRECT`, or the device this
+    alignment, reads go through the page cache and drop their pages from it.
     """
 
     def __init__(self, path: str, hints: Hints) -> None:
         super().__init__(path, hints)
         self.local = threading.local()
         self.direct = self._open_direct()
-        self.alignment = ALIGNMENT if self.direct >= 0 else 0
+        self.alignment = DIRECT_ALIGNMENT if self.direct >= 0 else 0
         self.body = self.size - self.size % self.alignment if self.alignment else 0
         self.tail = PreadFile.fetch(self, self.body, self.size) if self.alignment else b''
 
@@ -50,7 +50,7 @@ class DirectFile(PreadFile):
         if start >= self.body:
             return self.tail[start - self.body : stop - self.body]
         first = start - start % self.alignment
-        # The whole blocks that hold the range, without the end that fills no block.
+        # The whole blocks that contain the range, without the incomplete last block.
         size = min(self.body, -(-stop // self.alignment) * self.alignment) - first
         buffer = self._aligned(size)[:size]
         if not self._fill(buffer, first, stop):
@@ -59,7 +59,7 @@ class DirectFile(PreadFile):
         return data if stop <= self.body else data + self.tail[: stop - self.body]
 
     def _fill(self, buffer: memoryview, first: int, stop: int) -> bool:
-        """Reads blocks into aligned memory; False where the file system refuses.
+        """Reads blocks into aligned memory; returns False if the file system does not support it.
 
         Raises:
             EOFError: The file has become shorter than `stop`.
@@ -71,26 +71,26 @@ class DirectFile(PreadFile):
             except OSError:
                 return False
             if not count:
-                raise EOFError(f'{self.path}: expected {stop} bytes, now there are {first + filled}')
+                raise EOFError(f'{self.path}: expected {stop} bytes, got {first + filled}')
             if count % self.alignment:
                 return False
             filled += count
         return True
 
     def _aligned(self, size: int) -> memoryview:
-        """Returns memory that starts at a page; this thread's own until its next read."""
-        kept: memoryview | None = getattr(self.local, 'buffer', None)
-        if kept is not None and size <= len(kept):
-            return kept
+        """Returns page-aligned memory, which this thread may use until its next read."""
+        reusable: memoryview | None = getattr(self.local, 'buffer', None)
+        if reusable is not None and size <= len(reusable):
+            return reusable
         capacity = max(size, MAX_KEPT_BUFFER // 16)
-        # Private: a forked child must not read into its parent's.
+        # Private: a forked child must not read into its parent's buffer.
         buffer = memoryview(mmap.mmap(-1, capacity, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
         if size <= MAX_KEPT_BUFFER:
             self.local.buffer = buffer
         return buffer
 
     def read_runs(self, starts: list[int], stops: list[int]) -> list[bytes]:
-        """Reads ranges in threads: nothing is cached, so each read waits for the device."""
+        """Reads ranges in threads, as each read waits for the device."""
         depth = min(QUEUE_DEPTH, self.hints.max_parallelism) if self.alignment else 1
         return map_concurrently(
             lambda run: self.fetch(starts[run], stops[run]), range(len(starts)), max_threads=depth
@@ -99,4 +99,4 @@ class DirectFile(PreadFile):
     read_large = read_runs
 
     def is_cold(self, starts: object, stops: object, probes: int = 0) -> bool:
-        return False  # So that no hints fill the cache.
+        return False  # Prevents hints, which would fill the page cache.

@@ -1,4 +1,4 @@
-"""Errors of object stores: those of obstore, of fsspec and HTTP statuses are mapped here."""
+"""Errors of object stores, mapped from HTTP statuses and from the exceptions of obstore and fsspec."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TransientError(Exception):
         """Minimum seconds before the next attempt."""
         self.timed_out = timed_out
         self.no_connection = no_connection
-        """The connection was refused, or the name of the host is not known."""
+        """Whether the connection was refused, or the host name is unknown."""
         super().__init__(reason)
 
 
@@ -31,15 +31,15 @@ class StorageTimeoutError(TimeoutError):
 
 
 class PreconditionError(Exception):
-    """The object has another version than the expected one (412), or exists and must not."""
+    """The object has a different version than expected (412), or exists although it must not."""
 
 
 class RangeError(Exception):
-    """The object has no such byte range (416)."""
+    """The requested byte range is outside the object (416)."""
 
 
 class MissingOrDeniedError(FileNotFoundError, PermissionError):
-    """A web server answers 403: many do so for a file that does not exist, such as S3 without ListBucket."""
+    """A web server responds with 403. Many do so for missing files, such as S3 without ListBucket."""
 
 
 class UnsupportedError(OSError):
@@ -53,25 +53,25 @@ class UnsupportedError(OSError):
 
 
 def no_ranges_error(path: str) -> UnsupportedError:
-    """Returns the error for a server that answers a request for a byte range with status 200."""
-    return UnsupportedError(path, 'the server ignores Range, and answered with the whole file')
+    """Returns the error for a server that responds with status 200 to a request for a byte range."""
+    return UnsupportedError(path, 'the server ignores Range, and responded with the whole file')
 
 
 def encoded_error(path: str, encoding: str) -> UnsupportedError:
     """Returns the error for a server that compresses its responses."""
     reason = f'expected the bytes of the file, got Content-Encoding {encoding:.40}'
-    return UnsupportedError(path, f'{reason}: switch off compression for this folder on the server')
+    return UnsupportedError(path, f'{reason}: turn off compression for this folder on the server')
 
 
 REGION = re.compile(r"expecting '([a-z0-9-]+)'|x-amz-bucket-region: ([a-z0-9-]+)")
 
 
 RATE_LIMIT = re.compile(r';\s*r=0\s*;\s*t=(\d+)')
-"""In the header RateLimit of a draft standard: no requests remain; seconds until there are new ones."""
+"""Matches a RateLimit header (a draft standard) without remaining requests; captures the seconds to wait."""
 
 
 def retry_after(headers: Mapping[str, str]) -> str | None:
-    """Returns the seconds that a response asks to wait; None if it does not ask."""
+    """Returns the number of seconds after which to retry, from the headers; None if they do not say."""
     limit = RATE_LIMIT.search(headers.get('RateLimit', ''))
     return headers.get('Retry-After') or (limit and limit[1])
 
@@ -81,8 +81,8 @@ def error_for_status(path: str, status: int, reason: str, retry_after: str | Non
 
     Args:
         path: The file.
-        status, reason: Of the response.
-        retry_after: Its Retry-After header: seconds. Dates are ignored.
+        status, reason: Status and reason of the response.
+        retry_after: The Retry-After header of the response, in seconds. Dates are ignored.
     """
     because = ' '.join(reason.split())[:300]
     because = f': {because}' if because else ''
@@ -133,12 +133,12 @@ TIMEOUT = re.compile('kind: Timeout|TimedOut|timed out')
 NO_CONNECTION = re.compile('kind: Connect,')
 SERVER = re.compile(r'https?://([^/?\s]+)')
 XML_ERROR = re.compile(r'<Code>(.*?)</Code>.*?<Message>(.*?)</Message>', re.DOTALL)
-SYSTEM_ERROR = re.compile(r'(?:message|error): "([^"]+)"')  # Only in the details of an error.
+SYSTEM_ERROR = re.compile(r'(?:message|error): "([^"]+)"')  # Only present in the details of an error.
 REDIRECT = re.compile('redirect without LOCATION|error following redirect')
 NO_RANGE = re.compile('non-partial response|Range request not supported')  # Or the object is empty.
 NO_HEADER = re.compile('CONTENT_RANGE')
 FSSPEC_HINT = "set the storage option client='fsspec'"
-FSSPEC_CAN = re.compile('Content-Length Header missing|invalid utf-8 sequence')  # In an error page.
+FSSPEC_CAN = re.compile('Content-Length Header missing|invalid utf-8 sequence')  # Of an error page.
 NO_CREDENTIALS = re.compile(
     r'metadata endpoint|169\.254\.169\.254|metadata\.google\.internal|latest/api/token|credential',
     re.IGNORECASE,
@@ -146,7 +146,7 @@ NO_CREDENTIALS = re.compile(
 
 
 def map_obstore_error(path: str, exc: Exception) -> Exception:
-    """Returns this library's error for one of obstore."""
+    """Maps an exception of obstore to an error of this library."""
     import obstore.exceptions as known
 
     if type(exc).__module__.startswith('bags.'):
@@ -191,14 +191,14 @@ def map_obstore_error(path: str, exc: Exception) -> Exception:
 
 
 def no_connection_error(server: str | None, reason: str) -> TransientError:
-    """Returns the error for a server, as `host:port`, that accepts no connection or has no known name."""
+    """Returns the error for a server (`host:port`) that refuses connections or whose name is unknown."""
     return TransientError(f'cannot connect{f" to {server}" if server else ""}: {reason}', no_connection=True)
 
 
 def no_connection_reason(exc: BaseException | None) -> str | None:
-    """Returns the system's message of a refused connection, or of an unknown host, under an exception.
+    """Returns the system's message if an exception was caused by a refused connection or an unknown host.
 
-    Returns None if there is neither.
+    Returns None for other causes.
     """
     while exc is not None and not isinstance(exc, ConnectionRefusedError | socket.gaierror):
         exc = exc.__cause__ or exc.__context__
@@ -206,7 +206,7 @@ def no_connection_reason(exc: BaseException | None) -> str | None:
 
 
 def map_fsspec_error(path: str, exc: Exception) -> Exception:
-    """Returns this library's error for one of an fsspec file system, or of the HTTP client under it."""
+    """Maps an exception of an fsspec file system, or of its HTTP client, to an error of this library."""
     if type(exc).__module__.startswith('bags.'):
         return exc
     cause = exc.__cause__ if exc.__cause__ is not None else exc
@@ -235,7 +235,7 @@ def map_fsspec_error(path: str, exc: Exception) -> Exception:
     if isinstance(exc, NotImplementedError):
         return UnsupportedError(path, f'not supported by the file system{f": {text}" if text else ""}')
     if isinstance(exc, ValueError):
-        return OSError(errno.EINVAL, f'ValueError: {exc}', path)  # E.g. a bucket's name is not valid.
+        return OSError(errno.EINVAL, f'ValueError: {exc}', path)  # E.g. an invalid bucket name.
     if isinstance(exc, TypeError | AttributeError):
         exc.add_note(path)  # A programming error, here or in the file system.
         return exc

@@ -1,8 +1,8 @@
-"""Client of any fsspec file system: for URLs that obstore does not support, or if it cannot be used.
+"""Client of any fsspec file system, for URLs that obstore does not support, or if obstore cannot be used.
 
 Only public methods are used. With conditional requests (s3fs, gcsfs), a byte range is one request on the
 condition that the object has the version that was opened. With other file systems, the version is requested
-after each range, and before and after the first one. Each response of a web server has size and version.
+after each range, and before and after the first one. Each response of a web server includes size and version.
 """
 
 from __future__ import annotations
@@ -39,19 +39,18 @@ VERSION_KEYS = (
     'generation', 'etag', 'ETag', 'e_tag', 'version', 'created', 'mtime', 'last_modified', 'LastModified',
     'Last-Modified',
 )  # fmt: skip
-"""Keys of fsspec's info about a file whose values change with its content, the most precise first."""
+"""Keys of fsspec's info about a file whose values change with the content, in order of precision."""
 
 CONTENT_RANGE = re.compile(r'bytes (\d{1,18})-(\d{1,18})/(\d{1,18})')
 
 
 class FsspecClient(ObjectClient):
-    """An object store, or another storage, through an fsspec file system.
+    """An object store, or another type of storage, through an fsspec file system.
 
-    Methods of a file system that is not asynchronous are called one at a time: whether several threads may
-    use it is not specified.
+    Methods of a synchronous file system are called one at a time, as it may not be thread-safe.
 
-    Without conditional requests, creating a file without overwriting another is two steps: another writer may
-    create it between them.
+    Without conditional requests, creating a file without overwriting takes two steps: another writer may
+    create the file between them.
 
     Args:
         filesystem: The file system.
@@ -84,7 +83,7 @@ class FsspecClient(ObjectClient):
         self.is_conditional = self.version_type in ('etag', 'generation')
 
     def _inner(self, path: str) -> str:
-        """Returns a path in the file system's own form."""
+        """Returns a path in the form of the file system."""
         inner: str = self.filesystem._strip_protocol(path)
         return inner
 
@@ -99,20 +98,20 @@ class FsspecClient(ObjectClient):
 
     def get_range(self, path: str, start: int | None, stop: int, version: str) -> tuple[Stat, bytes]:
         if self.is_web:
-            asked = range(-stop, 0) if start is None else range(start, stop)
-            return self.get_from_web(path, asked, {})[:2]
+            byte_range = range(-stop, 0) if start is None else range(start, stop)
+            return self.get_from_web(path, byte_range, {})[:2]
         if self.is_conditional:
-            byte_range = f'bytes=-{stop}' if start is None else f'bytes={start}-{stop - 1}'
+            header = f'bytes=-{stop}' if start is None else f'bytes={start}-{stop - 1}'
             with self.semaphore:
                 if self.version_type == 'etag':
-                    return self._get_from_s3(path, byte_range, version)
-                return self._get_from_gcs(path, byte_range, version)
+                    return self._get_from_s3(path, header, version)
+                return self._get_from_gcs(path, header, version)
         if start is None:
             head = self.get_stat(path)
             first = max(0, head.size - stop)
             data = bytes(self._call('cat_file', path, start=first, end=head.size)) if head.size else b''
             if self.get_stat(path) != head:
-                raise TransientError('replaced while it was opened')
+                raise TransientError('the object was replaced while it was opened')
             return head, data
         data = bytes(self._call('cat_file', path, start=start, end=stop))
         if len(data) > stop - start:
@@ -123,34 +122,34 @@ class FsspecClient(ObjectClient):
         filesystem, timeout = self.filesystem, self.policy.attempt_timeout
         bucket, key, _ = filesystem.split_path(path)
         condition = {'IfMatch': f'"{version}"'} if version else {}
-        found = filesystem.call_s3(
+        response = filesystem.call_s3(
             'get_object', Bucket=bucket, Key=key, Range=byte_range, **condition, timeout=timeout
         )
-        data = sync(filesystem.loop, _read_body, found['Body'], timeout=timeout)
-        size = int(found['ContentRange'].rpartition('/')[2]) if 'ContentRange' in found else len(data)
-        return Stat(size, found.get('ETag', '').strip('"')), data
+        data = sync(filesystem.loop, _read_body, response['Body'], timeout=timeout)
+        size = int(response['ContentRange'].rpartition('/')[2]) if 'ContentRange' in response else len(data)
+        return Stat(size, response.get('ETag', '').strip('"')), data
 
     def _get_from_gcs(self, path: str, byte_range: str, version: str) -> tuple[Stat, bytes]:
         condition = {'ifGenerationMatch': version} if version else {}
         url, headers = self.filesystem.url(path), {'Range': byte_range}
         timeout = self.policy.attempt_timeout
         headers, data = self.filesystem.call('GET', url, headers=headers, timeout=timeout, **condition)
-        found = headers.get('Content-Range')
-        if found is None and byte_range.startswith('bytes=-') and len(data) > int(byte_range[7:]):
-            raise RangeError('the object store answered no range')
-        size = int(found.rpartition('/')[2]) if found is not None else len(data)
+        content_range = headers.get('Content-Range')
+        if content_range is None and byte_range.startswith('bytes=-') and len(data) > int(byte_range[7:]):
+            raise RangeError('the object store did not return a range')
+        size = int(content_range.rpartition('/')[2]) if content_range is not None else len(data)
         return Stat(size, headers.get('x-goog-generation', '')), data
 
     def get_from_web(
-        self, url: Any, asked: range | None, headers: Mapping[str, str]
+        self, url: Any, byte_range: range | None, headers: Mapping[str, str]
     ) -> tuple[Stat, bytes, Any]:
         """Requests bytes of a file on a web server; see `_request`."""
         filesystem, timeout = self.filesystem, self.policy.attempt_timeout
         with self.semaphore:
-            found: tuple[Stat, bytes, Any] = sync(
-                filesystem.loop, _request, filesystem, url, asked, headers, timeout=timeout
+            response: tuple[Stat, bytes, Any] = sync(
+                filesystem.loop, _request, filesystem, url, byte_range, headers, timeout=timeout
             )
-        return found
+        return response
 
     def get_stat(self, path: str) -> Stat:
         if self.is_web:
@@ -171,14 +170,14 @@ class FsspecClient(ObjectClient):
     def _list(self, method: str, folder: str) -> dict[str, Any]:
         self.filesystem.invalidate_cache()
         try:
-            found = self._call(method, folder, detail=True)
+            listing = self._call(method, folder, detail=True)
         except FileNotFoundError:
             return {}  # Object stores have no empty folders; the caller decides whether this is an error.
         prefix = self._inner(folder).strip('/')
         prefix += '/' if prefix else ''
-        # Some list the folder itself, too.
+        # Some file systems also list the folder itself.
         entries = {
-            entry['name'].strip('/'): entry for entry in (found.values() if method == 'find' else found)
+            entry['name'].strip('/'): entry for entry in (listing.values() if method == 'find' else listing)
         }
         return {name[len(prefix) :]: entry for name, entry in entries.items() if name.startswith(prefix)}
 
@@ -193,7 +192,7 @@ class FsspecClient(ObjectClient):
 
     def put_stream(self, path: str, parts: Iterable[bytes], create: bool) -> None:
         if self.is_conditional:
-            # Visible when it is closed; `discard` drops what was sent.
+            # The object becomes visible when the file is closed; `discard` drops the parts that were sent.
             with self.semaphore:
                 filesystem = self._upload_filesystem
                 file = filesystem.open(self._inner(path), 'xb' if create else 'wb', block_size=PART_SIZE)
@@ -205,7 +204,7 @@ class FsspecClient(ObjectClient):
                 try:
                     file.discard()
                 finally:
-                    file.closed = True  # Else it is completed when the object is deleted.
+                    file.closed = True  # Otherwise deleting the Python object would complete the upload.
                 raise
             return
         self._make_parent(path)
@@ -218,9 +217,9 @@ class FsspecClient(ObjectClient):
             with file:
                 for part in parts:
                     size += file.write(part)
-            found = self.get_stat(temporary).size
-            if found != size:
-                raise OSError(errno.EIO, f'expected {size} bytes after writing, got {found}', path)
+            stored = self.get_stat(temporary).size
+            if stored != size:
+                raise OSError(errno.EIO, f'expected {size} bytes after writing, got {stored}', path)
             with self.semaphore:
                 self.filesystem.mv(self._inner(temporary), self._inner(path))
         except BaseException:
@@ -230,7 +229,7 @@ class FsspecClient(ObjectClient):
 
     @cached_attribute
     def _upload_filesystem(self) -> Any:
-        """The file system for uploads in parts, which retries by itself: it alone has the parts."""
+        """The file system for uploads in parts. It does its own retries, as only it has the parts."""
         filesystem = self.filesystem
         if getattr(filesystem, 'config_kwargs', {}).get('retries') != ONE_ATTEMPT:
             return filesystem
@@ -264,24 +263,24 @@ async def _read_body(body: Any) -> Any:
 
 
 async def _request(
-    filesystem: Any, url: Any, asked: range | None, headers: Mapping[str, str]
+    filesystem: Any, url: Any, byte_range: range | None, headers: Mapping[str, str]
 ) -> tuple[Stat, bytes, Any]:
-    """Requests bytes of a file on a web server, and reads no more than these.
+    """Requests a byte range of a file on a web server, and reads no other bytes.
 
     Args:
-        filesystem: fsspec's file system of HTTP.
-        url: The file.
-        asked: The range; a negative start selects the last bytes. None reads no bytes.
-        headers: Headers to send, besides those of the file system.
+        filesystem: The HTTP file system of fsspec.
+        url: URL of the file.
+        byte_range: The byte range. A negative start selects the last bytes. None reads no bytes.
+        headers: Headers to send in addition to the headers of the file system.
 
     Returns:
-        Size and version of the file, the bytes, and the response of aiohttp.
+        Size and version of the file, the bytes, and the response object of aiohttp.
     """
     options = dict(filesystem.kwargs)
     sent = {**options.pop('headers', {}), **headers, 'Accept-Encoding': 'identity'}
-    if asked is not None:
-        stop = '' if asked.start < 0 else f'-{asked.stop - 1}'
-        sent['Range'] = f'bytes={asked.start}{stop}'
+    if byte_range is not None:
+        stop = '' if byte_range.start < 0 else f'-{byte_range.stop - 1}'
+        sent['Range'] = f'bytes={byte_range.start}{stop}'
     session = await filesystem.set_session()
     async with session.get(filesystem.encode_url(url), headers=sent, **options) as response:
         headers, status = response.headers, response.status
@@ -295,27 +294,28 @@ async def _request(
         if headers.get('Content-Encoding', 'identity') != 'identity':
             raise encoded_error(url, headers['Content-Encoding'])
         modified = None
-        with contextlib.suppress(ValueError):  # Missing, or not a date.
+        with contextlib.suppress(ValueError):  # The header is missing, or not a date.
             modified = parsedate_to_datetime(headers.get('Last-Modified', ''))
         version = web_version(headers.get('ETag'), modified)
-        if asked is None or (status == 200 and response.content_length == 0):
+        if byte_range is None or (status == 200 and response.content_length == 0):
             if response.content_length is None:
                 raise UnsupportedError(url, 'the server sends no Content-Length')
             return Stat(response.content_length, version), b'', response
         if status == 200:
             raise no_ranges_error(url)
-        found = CONTENT_RANGE.fullmatch(headers.get('Content-Range', ''))
-        if found is None:
-            raise UnsupportedError(url, f'a range has Content-Range {headers.get("Content-Range")!r:.80}')
-        first, last, size = map(int, found.groups())
-        expected = range(size)[asked.start : asked.stop or None]
+        match = CONTENT_RANGE.fullmatch(headers.get('Content-Range', ''))
+        if match is None:
+            content_range = headers.get('Content-Range')
+            raise UnsupportedError(url, f'the response to a range has Content-Range {content_range!r:.80}')
+        first, last, size = map(int, match.groups())
+        expected = range(size)[byte_range.start : byte_range.stop or None]
         if (first, last) != (expected.start, expected.stop - 1):
-            raise UnsupportedError(url, f'asked for {expected}, got Content-Range {found[0]}')
+            raise UnsupportedError(url, f'requested {expected}, got Content-Range {match[0]}')
         return Stat(size, version), await response.content.readexactly(len(expected)), response
 
 
 def _stat(info: Mapping[str, Any]) -> Stat:
     version = next((info[name] for name in VERSION_KEYS if info.get(name)), '')
-    # The same time may be a datetime in one response and a number in another.
+    # A time may be a datetime in one response and a number in another.
     version = version.timestamp() if hasattr(version, 'timestamp') else version
     return Stat(int(info.get('size') or 0), str(version).strip('"'))

@@ -1,7 +1,7 @@
-"""Client of the Hugging Face hub: reads repositories by plain HTTP, as a web server that lists its files.
+"""Client of the Hugging Face hub. Reads repositories with plain HTTP, like a web server that lists its files.
 
-The hub answers a request for a large file with a redirect to a signed address on another host. The address is
-kept while it is valid, so that a byte range is one request. aiohttp does not send the token to that host.
+The hub responds to a request for a large file with a redirect to a signed URL on another host. The URL is
+cached while it is valid, so that a byte range is one request. aiohttp does not send the token to that host.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ except ImportError as exc:
     raise MissingDependencyError('aiohttp', 'hf') from exc
 
 MAX_REDIRECTS = 20_000
-"""Maximum number of signed addresses that are kept: they have about a kilobyte each."""
+"""Maximum number of cached signed URLs, of about a kilobyte each."""
 EXPIRED = (400, 401, 403, 404, 410)
-"""Statuses of a signed address that is not valid any more."""
+"""Statuses of responses for an expired signed URL."""
 ACCESS_HINT = 'a private or gated repository needs a token: HF_TOKEN, or the storage option token'
 
 
 class Redirect(NamedTuple):
-    """Where the hub has redirected requests for a file."""
+    """The URL to which the hub has redirected requests for a file."""
 
     url: Any
     version: str
-    """The version of the file there."""
+    """The version of the file at that URL."""
 
 
 class HubClient(FsspecClient):
-    """Reads repositories of the Hugging Face hub. `Clients.writer` is another client: huggingface_hub's.
+    """Reads repositories of the Hugging Face hub. `Clients.writer` uses the file system of huggingface_hub.
 
     Args:
-        options: `token` and `endpoint`, see `hub_options`.
+        options: `token` and `endpoint`; see `hub_options`.
         policy: Retries and timeouts.
     """
 
     def __init__(self, options: Mapping[str, Any], policy: RetryPolicy) -> None:
-        # A signed address is requested as it was sent.
+        # Signed URLs must be requested without requoting.
         session = {'client_kwargs': {'requote_redirect_url': False}}
         super().__init__(make_filesystem('https', session, policy), policy)
         self.version_type, self.can_list = 'hub', True
@@ -63,7 +63,7 @@ class HubClient(FsspecClient):
         if not isinstance(exc, aiohttp.ClientResponseError):
             return map_fsspec_error(path, exc)
         headers: Mapping[str, str] = exc.headers or {}
-        # The text of the error is not used: it has the signed address.
+        # The text of the error is not used, as it contains the signed URL.
         reason = headers.get('X-Error-Message') or exc.message
         if exc.status in (401, 403):
             reason = f'{reason} ({ACCESS_HINT})'
@@ -72,35 +72,35 @@ class HubClient(FsspecClient):
         return error_for_status(path, exc.status, reason, retry_after(headers))
 
     def pinned(self, path: str) -> str:
-        found = HubPath.of(path)
-        if found.is_pinned:
+        folder = HubPath.of(path)
+        if folder.is_pinned:
             return path
-        address = found.api_address('revision')
+        address = folder.api_address('revision')
         info, _ = with_retries(self.policy, self.map_error, self._get_json, path, f'{address}?expand=sha')
-        return found._replace(revision=info['sha']).url
+        return folder._replace(revision=info['sha']).url
 
     def get_range(self, path: str, start: int | None, stop: int, version: str) -> tuple[Stat, bytes]:
-        asked = range(-stop, 0) if start is None else range(start, stop)
-        file, kept = HubPath.of(path), self._redirects.get(path)
-        if kept is not None and (file.is_pinned or version == kept.version):
+        byte_range = range(-stop, 0) if start is None else range(start, stop)
+        file, redirect = HubPath.of(path), self._redirects.get(path)
+        if redirect is not None and (file.is_pinned or version == redirect.version):
             try:
-                found, data, _ = self.get_from_web(kept.url, asked, {})
-                return Stat(found.size, kept.version), data
+                stat, data, _ = self.get_from_web(redirect.url, byte_range, {})
+                return Stat(stat.size, redirect.version), data
             except aiohttp.ClientResponseError as exc:
                 if exc.status not in EXPIRED:
                     raise
                 self._redirects.pop(path, None)
         address = f'{self._endpoint}{file.file_address()}'
-        found, data, response = self.get_from_web(address, asked, self._headers)
+        stat, data, response = self.get_from_web(address, byte_range, self._headers)
         responses = [*response.history, response]
-        etags = [one.headers.get('X-Linked-Etag', '') for one in responses]
+        etags = [answer.headers.get('X-Linked-Etag', '') for answer in responses]
         version = next(filter(None, etags), response.headers.get('ETag', ''))
         version = version.removeprefix('W/').strip('"')
         if response.url.origin() != responses[0].url.origin():
             if len(self._redirects) >= MAX_REDIRECTS:
                 self._redirects.clear()
             self._redirects[path] = Redirect(response.url, version)
-        return Stat(found.size, version), data
+        return Stat(stat.size, version), data
 
     def get_stat(self, path: str) -> Stat:
         return self.get_range(path, 0, 1, '')[0]
@@ -128,14 +128,14 @@ class HubClient(FsspecClient):
         return [(entry['path'][start:], entry) for entry in entries]
 
     def _get_json(self, _path: str, address: str) -> tuple[Any, str | None]:
-        """Returns an answer of the API, and the address of its next page after the host, if it has one."""
+        """Returns a JSON response of the API, and the path of its next page; None if it is the last page."""
         filesystem, url = self.filesystem, f'{self._endpoint}{address}'
         with self.semaphore:
-            found: tuple[Any, str | None] = sync(
+            page: tuple[Any, str | None] = sync(
                 filesystem.loop, _get_json, filesystem, url, self._headers,
                 timeout=self.policy.attempt_timeout,
             )  # fmt: skip
-        return found
+        return page
 
 
 async def _get_json(filesystem: Any, url: str, headers: Mapping[str, str]) -> tuple[Any, str | None]:

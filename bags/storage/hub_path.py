@@ -1,6 +1,6 @@
 """Paths in repositories of the Hugging Face hub. No I/O.
 
-hf://[datasets/|spaces/]OWNER/NAME[@REVISION]/PATH    a model has no prefix; `main` unless a revision is given
+hf://[datasets/|spaces/]OWNER/NAME[@REVISION]/PATH    models have no prefix; the default revision is `main`
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 from bags.storage.obstore_options import hub_options
 
-URL = re.compile(
+HUB_URL = re.compile(
     r'hf://(?:(datasets|spaces)/)?(?!(?:datasets|spaces)/)([^/@]+/[^/@]+)'
     r'(?:@(refs/(?:convert|pr)/[^/]+|[^/]+))?(?:/(.*))?',
     re.DOTALL,
@@ -25,7 +25,7 @@ class HubPath(NamedTuple):
     type: str
     """'datasets', 'spaces' or 'models'."""
     repository: str
-    """Its owner and name."""
+    """Owner and name of the repository."""
     revision: str
     """A branch, a tag, or a commit."""
     name: str
@@ -33,44 +33,44 @@ class HubPath(NamedTuple):
 
     @classmethod
     def of(cls, url: str) -> HubPath:
-        """Parses a URL.
+        """Parses a HUB_URL.
 
         Raises:
-            ValueError: It names no repository.
+            ValueError: The HUB_URL does not name a repository.
         """
-        found = URL.fullmatch(url)
-        if found is None:
+        match = HUB_URL.fullmatch(url)
+        if match is None:
             raise ValueError(f'expected hf://datasets/OWNER/NAME[@REVISION]/PATH, got {url!r:.200}')
-        type, repository, revision, name = found.groups()
+        type, repository, revision, name = match.groups()
         return cls(type or 'models', repository, unquote(revision or 'main'), (name or '').strip('/'))
 
     @property
     def url(self) -> str:
-        """Its URL, with the revision."""
+        """The HUB_URL of the path, with the revision."""
         prefix = '' if self.type == 'models' else f'{self.type}/'
         name = f'/{self.name}' if self.name else ''
         return f'hf://{prefix}{self.repository}@{self.revision}{name}'
 
     @property
     def is_pinned(self) -> bool:
-        """Whether the revision is a commit, whose files do not change."""
+        """Whether the revision is a commit, so that files do not change."""
         return COMMIT.fullmatch(self.revision) is not None
 
     def file_address(self) -> str:
-        """Returns the address of the file on the hub, after the host."""
+        """Returns the HUB_URL path of the file on the hub, without the host."""
         prefix = '' if self.type == 'models' else f'{self.type}/'
         return f'/{prefix}{self.repository}/resolve/{quote(self.revision, safe="")}/{quote(self.name)}'
 
     def api_address(self, method: str) -> str:
-        """Returns the address of a method of the API for the revision, after the host."""
+        """Returns the HUB_URL path of a method of the API for the revision, without the host."""
         return f'/api/{self.type}/{self.repository}/{method}/{quote(self.revision, safe="")}'
 
 
 def web_address(url: str) -> str:
-    """Returns the address by which browsers read a path: that of the hub for `hf://`, else the path itself.
+    """Returns the HUB_URL at which browsers can read a path: on the hub for `hf://`, else the path itself.
 
     Raises:
-        ValueError: It names no repository.
+        ValueError: An `hf://` HUB_URL does not name a repository.
     """
     if not url.startswith('hf://'):
         return url

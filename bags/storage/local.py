@@ -17,19 +17,19 @@ from bags.storage.range_file import RangeFile, read_pieces
 from bags.storage.sync import exchange, start_writing_back, sync_file, sync_folder
 
 WRITABLE = os.O_RDWR | os.O_CREAT | O_BINARY
-MAX_VECTORS = 1024  # Maximum of one writev on Linux and macOS.
-MAX_WRITE = 1 << 30  # Bytes in one call: Linux writes up to 2 GiB of them, macOS refuses more.
+MAX_VECTORS = 1024  # Maximum number of buffers of one `writev` on Linux and macOS.
+MAX_WRITE = 1 << 30  # Maximum bytes of one call: Linux writes at most 2 GiB, and macOS rejects larger writes.
 WRITE_BACK_BYTES = 1 << 25
-"""Bytes after which the kernel is told to begin writing them to the disk, so that `close` is quick."""
+"""Bytes after which the kernel is asked to start writing them to disk, so that `close` is fast."""
 
 
 def real_path(path: str) -> str:
-    """Returns an absolute path without `..` and symbolic links; the file need not exist."""
+    """Returns an absolute path without `..` and symbolic links. The file need not exist."""
     return os.path.realpath(path)
 
 
 def is_file(path: str) -> bool:
-    """Returns whether a path is that of a file, and not of a folder, a device or a pipe."""
+    """Returns whether a path leads to a regular file: not a folder, a device or a pipe."""
     return os.path.isfile(path)
 
 
@@ -37,7 +37,7 @@ class LocalStore:
     """The local file system.
 
     Args:
-        durability: When files are written to the disk.
+        durability: When files are synced to disk.
     """
 
     is_remote = False
@@ -96,7 +96,7 @@ class LocalStore:
             self.sync_folder(os.path.dirname(path))
         except BaseException as exc:
             if isinstance(exc, OSError):
-                exc.filename = exc.filename or path  # ENOSPC names no file.
+                exc.filename = exc.filename or path  # ENOSPC does not name the file.
             self.remove(temporary)
             raise
 
@@ -108,11 +108,11 @@ class LocalStore:
             os.unlink(path)
 
     def stat(self, path: str) -> Stat:
-        found = os.stat(path)
-        return Stat(found.st_size, version_of(found))
+        stat = os.stat(path)
+        return Stat(stat.st_size, version_of(stat))
 
     def walk(self, folder: str) -> dict[str, Stat]:
-        found: dict[str, Stat] = {}
+        stats: dict[str, Stat] = {}
         folders = ['']
         while folders:
             prefix = folders.pop()
@@ -122,27 +122,27 @@ class LocalStore:
                         folders.append(f'{prefix}{entry.name}/')
                         continue
                     try:
-                        found[prefix + entry.name] = self.stat(entry.path)
+                        stats[prefix + entry.name] = self.stat(entry.path)
                     except FileNotFoundError:
                         pass  # E.g. limits that a writer has just moved into their bag.
-        return found
+        return stats
 
     def names(self, folder: str) -> list[str]:
         return os.listdir(folder or '.')
 
     def make_folder(self, folder: str) -> None:
         missing = []
-        above = folder
-        while above and not os.path.exists(above):
-            missing.append(above)
-            above = os.path.dirname(above)
+        parent = folder
+        while parent and not os.path.exists(parent):
+            missing.append(parent)
+            parent = os.path.dirname(parent)
         os.makedirs(folder, exist_ok=True)
-        for made in missing:
-            self.sync_folder(os.path.dirname(made))
+        for created in missing:
+            self.sync_folder(os.path.dirname(created))
 
     def sync(self, path: str) -> None:
         if self.durability:
-            # Open for writing, as Windows syncs no other files.
+            # Open for writing: Windows does not sync files that are open for reading.
             fd = os.open(path, os.O_RDWR)
             try:
                 sync_file(fd, path)
@@ -159,12 +159,12 @@ class LocalStore:
 
 
 class LocalOutput:
-    """A local file that grows at its end.
+    """A local file that is being written: an `Output`.
 
     Args:
-        path, fd: The file.
+        path, fd: Path and descriptor of the file.
         size: Offset of the first write.
-        syncs: Whether `sync` and `close` write it to the disk.
+        syncs: Whether `sync` and `close` sync the file to disk.
     """
 
     def __init__(self, path: str, fd: int, size: int, syncs: bool) -> None:
@@ -173,9 +173,9 @@ class LocalOutput:
         self.fd = fd
         self._syncs = syncs
         self._written_back = size
-        """Offset to which the kernel has begun to write the file to the disk."""
+        """Offset up to which the kernel was asked to write the file to disk."""
         self._failure: OSError | None = None
-        """The error of a sync. The system may have dropped what it could not write."""
+        """The error of a failed sync, after which the system may have dropped data."""
 
     def write(self, buffers: Sequence[Buffer]) -> None:
         offset = self.size
@@ -183,7 +183,7 @@ class LocalOutput:
             for first in range(0, len(buffers), MAX_VECTORS):
                 part = buffers[first : first + MAX_VECTORS]
                 total = sum(map(len, part))
-                # Less is written after a signal.
+                # `pwritev` may write less, e.g. after a signal.
                 if total > MAX_WRITE or calls.pwritev(self.fd, part, offset) < total:
                     position = offset
                     for buffer in part:
@@ -193,7 +193,7 @@ class LocalOutput:
                             view, position = view[done:], position + done
                 offset += total
         except OSError as exc:
-            exc.filename = self.path  # ENOSPC names no file.
+            exc.filename = self.path  # ENOSPC does not name the file.
             raise
         self.size = offset
         if self._syncs and offset - self._written_back >= WRITE_BACK_BYTES:
@@ -211,7 +211,7 @@ class LocalOutput:
             raise
 
     def _copy_file(self, source: BinaryIO, offset: int, stop: int) -> int:
-        """Has the kernel copy from a local file, which may share blocks; returns the offset reached."""
+        """Copies from a local file in the kernel, which may share disk blocks; returns the offset reached."""
         try:
             position = source.tell()
             local = source.local_range() if isinstance(source, RangeFile) else (source.fileno(), position)
@@ -225,7 +225,7 @@ class LocalOutput:
             try:
                 done = os.copy_file_range(fd, self.fd, stop - offset, start + offset - begin, offset)
             except OSError:
-                break  # E.g. of another file system, or the disk is full: plain writes raise the real error.
+                break  # E.g. another file system, or a full disk: plain writes raise the real error.
             offset += done
         source.seek(position + offset - begin)
         return offset
@@ -253,7 +253,7 @@ class LocalOutput:
 
     def close(self) -> None:
         if not self.closed:
-            os.ftruncate(self.fd, self.size)  # A failed write may have left bytes after it.
+            os.ftruncate(self.fd, self.size)  # A failed write may have left bytes after `size`.
             self.sync()
             self._release()
 

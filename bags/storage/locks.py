@@ -1,4 +1,4 @@
-"""Locks on local files and folders that end with the process that holds them."""
+"""Locks on local files and folders, released when the process that holds them ends."""
 
 from __future__ import annotations
 
@@ -8,49 +8,49 @@ import time
 import weakref
 from collections.abc import Callable
 
-ATTEMPTS = 5
-"""Attempts to lock, as a reader may hold the lock for the moment in which it asks whether it is free."""
+MAX_LOCK_ATTEMPTS = 5
+"""Maximum number of attempts to lock: `is_locked` in another process may hold the lock for a moment."""
 
-_LOCKS: weakref.WeakSet[PathLock] = weakref.WeakSet()  # So that a forked child can leave them.
+_OPEN_LOCKS: weakref.WeakSet[PathLock] = weakref.WeakSet()  # So that a forked child can close them.
 
 
 class PathLock:
-    """An advisory lock on a file or folder (`flock`): it ends with the process, and leaves no file behind.
+    """An advisory lock on a file or folder (`flock`). It ends with the process, and leaves no file behind.
 
     Raises:
-        BlockingIOError: Another writer holds it.
+        BlockingIOError: Another writer holds the lock.
     """
 
     def __init__(self, path: str) -> None:
         self.fd = -1
         try:
             import fcntl
-        except ImportError:  # Windows: files that are being written cannot be opened twice there anyway.
+        except ImportError:  # Windows, where a file that is being written cannot be opened twice anyway.
             return
         fd = os.open(path, os.O_RDONLY)
         try:
-            for attempt in range(ATTEMPTS):
+            for attempt in range(MAX_LOCK_ATTEMPTS):
                 try:
                     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except BlockingIOError:
-                    if attempt == ATTEMPTS - 1:
+                    if attempt == MAX_LOCK_ATTEMPTS - 1:
                         raise
                     time.sleep(0.001)
         except BlockingIOError as exc:
             os.close(fd)
             raise BlockingIOError(exc.errno, 'another writer has it open', path) from None
         except OSError:
-            os.close(fd)  # A file system without locks.
+            os.close(fd)  # The file system does not support locks.
             return
         if not is_at(fd, path):
             os.close(fd)  # Another writer removed or replaced the locked file.
             raise BlockingIOError(errno.EWOULDBLOCK, 'another writer had it open', path)
         self.fd = fd
-        _LOCKS.add(self)
+        _OPEN_LOCKS.add(self)
 
     def release(self) -> None:
-        """Releases the lock, also for children that were forked since and share the descriptor."""
+        """Releases the lock, also for children forked since, which share the descriptor."""
         if self.fd >= 0:
             import fcntl
 
@@ -58,8 +58,8 @@ class PathLock:
         self.leave()
 
     def leave(self, close: Callable[[int], None] = os.close) -> None:
-        """Closes the descriptor: the lock stays with the other processes that share it."""
-        # An argument, as `os` may be cleared already when the interpreter exits.
+        """Closes the descriptor. Other processes that share it still hold the lock."""
+        # `close` is an argument because `os` may be cleared already when the interpreter exits.
         fd, self.fd = self.fd, -1
         if fd >= 0:
             close(fd)
@@ -69,7 +69,7 @@ class PathLock:
 
 
 def is_locked(path: str) -> bool:
-    """Returns whether a process holds the lock of a file or folder; False where that is unknown."""
+    """Returns whether a process holds the lock of a file or folder; False if that is unknown."""
     try:
         import fcntl
 
@@ -81,14 +81,14 @@ def is_locked(path: str) -> bool:
     except BlockingIOError:
         return True
     except OSError:
-        return False  # A file system without locks.
+        return False  # The file system does not support locks.
     finally:
         os.close(fd)
     return False
 
 
 def is_at(fd: int, path: str) -> bool:
-    """Returns whether an open file is the one at a path."""
+    """Returns whether an open file is still the file at a path."""
     try:
         return os.path.samestat(os.fstat(fd), os.stat(path))
     except FileNotFoundError:
@@ -96,10 +96,10 @@ def is_at(fd: int, path: str) -> bool:
 
 
 def _release_in_child() -> None:
-    for lock in list(_LOCKS):
+    for lock in list(_OPEN_LOCKS):
         lock.leave()
 
 
 if hasattr(os, 'register_at_fork'):
-    # All processes that share the descriptor hold the lock: a child that outlives its parent must not.
+    # All processes that share the descriptor hold the lock. A child may outlive its parent, so it must not.
     os.register_at_fork(after_in_child=_release_in_child)

@@ -1,4 +1,4 @@
-"""Files in memory: limits that are written to an object store, and refs that were read from one."""
+"""Files in memory, for limits that are written to an object store, and for refs read from one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bags.storage.base import Buffer, Offsets
 
 
 class MemoryOutput:
-    """An output that is never stored."""
+    """An output that stays in memory, and is never stored."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -50,7 +50,7 @@ class MemoryOutput:
 
 
 class MemoryFile:
-    """A file that was read as a whole."""
+    """A file whose bytes are all in memory."""
 
     is_remote = False
     cached_from = 0

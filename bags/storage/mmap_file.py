@@ -1,4 +1,4 @@
-"""Local files read through a memory map: the page cache is the buffer, and a record is a slice of it."""
+"""Local files read through a memory map. The page cache is the buffer, and records are slices of it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import numpy.typing as npt
 from bags.storage.base import Buffer, Hints, Offsets
 from bags.storage.pread_file import PARALLEL_SIZE, PreadFile
 
-MAX_GATHERED = 1 << 13  # Ranges of one length, up to this, are copied by NumPy; longer ones are sliced.
+MAX_GATHERED = 1 << 13  # NumPy copies ranges of equal length up to this many bytes; others are sliced.
 
 
 class SharedArray:
-    """A buffer whose slices are memoryviews, for any number of threads in free-threaded Python.
+    """A buffer whose slices are memoryviews, safe for threads in free-threaded Python.
 
-    There (3.13), a memoryview counts its slices without a lock: with two threads the count goes wrong, and
-    the memoryview is regarded as released. An array has no such count.
+    In free-threaded Python 3.13, a memoryview counts its slices without a lock: with two threads the count
+    becomes wrong, and the memoryview is considered released. An array does not count its slices.
     """
 
     def __init__(self, buffer: mmap.mmap | bytes) -> None:
@@ -33,23 +33,23 @@ class SharedArray:
 _HAS_GIL = getattr(sys, '_is_gil_enabled', lambda: True)()
 
 share: Callable[[mmap.mmap | bytes], memoryview | SharedArray] = memoryview if _HAS_GIL else SharedArray
-"""Returns an object whose slices are views of a buffer, for any number of threads."""
+"""Returns an object whose slices are views of a buffer, safe for any number of threads."""
 
 
 class MappedFile(PreadFile):
-    """A local file in a memory map, shared between threads, forks and processes."""
+    """A memory-mapped local file, shared between threads, forks and processes."""
 
     def __init__(self, path: str, hints: Hints) -> None:
         super().__init__(path, hints)
-        # Without a duplicate of the descriptor, where Python can.
+        # From Python 3.13 on, the map needs no duplicate of the descriptor.
         options = {'trackfd': False} if sys.version_info >= (3, 13) else {}
         self.buffer = b''
-        with contextlib.suppress(ValueError):  # It is empty; a writer may have begun it since.
+        with contextlib.suppress(ValueError):  # The file is empty. A writer may have appended since `stat`.
             # Maps the current length, as a writer may have the file open.
             self.buffer = mmap.mmap(self.fd, 0, access=mmap.ACCESS_READ, **options)
         self.size = len(self.buffer)
         name = f'MADV_{hints.access_pattern.name}'
-        if isinstance(self.buffer, mmap.mmap) and hasattr(mmap, name):  # Not of `AccessPattern.SYSTEM`.
+        if isinstance(self.buffer, mmap.mmap) and hasattr(mmap, name):  # There is no MADV_SYSTEM.
             self.buffer.madvise(getattr(mmap, name))
 
     def read(self, start: int, stop: int) -> Buffer:
@@ -79,10 +79,10 @@ class MappedFile(PreadFile):
 def gather(
     buffer: mmap.mmap | bytes | None, size: int, starts: Offsets, length: int
 ) -> npt.NDArray[np.uint8]:
-    """Returns the ranges of one length (at least 1) in the first `size` bytes, shape (n, length).
+    """Returns ranges of equal length (at least 1) in the first `size` bytes, shape (n, length).
 
-    A view of the buffer as overlapping items, one at each byte, is indexed by the starts: 20 ns for 100 B,
-    and 60 for a slice.
+    Indexes a view of the buffer as overlapping items, one at each byte: 20 ns for 100 B, while a slice takes
+    60 ns.
     """
     window = np.ndarray((size - length + 1,), f'V{length}', buffer, 0, (1,))
     return window[starts].view(np.uint8).reshape(len(starts), length)

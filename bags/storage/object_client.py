@@ -1,4 +1,4 @@
-"""Base of the clients of object stores: retries, concurrent ranges, uploads while writing."""
+"""Base class of the clients of object stores: retries, concurrent range requests, streamed uploads."""
 
 from __future__ import annotations
 
@@ -19,57 +19,57 @@ from bags.storage.upload import SentObject, StreamedUpload, crc32
 
 MD5_ETAG = re.compile(r'[0-9a-f]{32}(-[0-9]+)?')
 READ_BACK_BYTES = 1 << 30
-"""Maximum size of an object that is read again to find out how a store makes its checksums."""
-PIECE_BYTES = 1 << 22
-"""Bytes of a request for an object that is read again."""
+"""Maximum size of an object that is read back to find out how a store computes its checksums."""
+READ_BACK_REQUEST_BYTES = 1 << 22
+"""Bytes of one request when an object is read back."""
 PIECES = 16
-"""Number of ranges of such an object that are held at a time."""
+"""Maximum number of ranges of such an object that are held in memory."""
 
 
 def web_version(etag: str | None, modified: datetime | None) -> str:
-    """Returns the version of a file on a web server: its ETag, else its Last-Modified, if it has either."""
+    """Returns the version of a file on a web server: its ETag, else its Last-Modified, else ''."""
     seconds = 0.0 if modified is None else modified.timestamp()
     return (etag or '').strip('"') or (str(seconds) if seconds else '')
 
 
 class ObjectClient(abc.ABC):
-    """An object store, for one process. Safe to use from any thread. Paths are URLs.
+    """The client of an object store, for one process. Thread-safe. Paths are URLs.
 
-    Methods that subclasses implement make one attempt. All others retry after transient errors, and raise
-    FileNotFoundError, PermissionError, TimeoutError and OSError, each with the path.
+    Methods that subclasses implement make a single attempt. The other methods retry after transient errors,
+    and raise FileNotFoundError, PermissionError, TimeoutError and OSError with the path.
     """
 
     merge_gap: int
-    """Bytes between two ranges that are cheaper to read than to skip with another request."""
+    """Maximum bytes between two ranges that are cheaper to read than to skip with another request."""
     version_type: str
-    """Versions of one object are comparable between clients of the same type."""
+    """The type of versions. Versions of an object are comparable between clients with the same type."""
     max_object_size: int
     """Maximum bytes of an upload of unknown size."""
     is_web: bool = False
-    """Whether it reads from a web server: with GET and Range, and nothing else."""
+    """Whether the client reads from a web server, which only supports GET with Range."""
     can_list: bool = True
-    """Whether it lists folders. Web servers do not, and are read-only."""
+    """Whether the client lists folders. Web servers do not, and are read-only."""
     sends_parts: bool = True
-    """Whether an upload of unknown size is several requests."""
+    """Whether an upload of unknown size takes several requests."""
     hashed_part_size: int | None = None
-    """Bytes of the parts of an upload, of whose MD5s the store makes its checksum; 0: the parts as they are
-    given. None if it has no such checksum."""
+    """Bytes of the parts of an upload from whose MD5s the store computes its checksum; 0 for the parts as
+    they are passed. None if the store has no such checksum."""
 
     def __init__(self, policy: RetryPolicy) -> None:
         self.policy = policy
         self._has_md5: dict[str, bool] = {}
-        """Whether checksums are made of MD5s, for each bucket of which it is known."""
+        """Maps buckets to whether their checksums are computed from MD5s, if that is known."""
         self.semaphore = threading.Semaphore(policy.concurrency)
 
     # Single attempts.
 
     @abc.abstractmethod
     def map_error(self, path: str, exc: Exception) -> Exception:
-        """Returns this library's error for one of the client's."""
+        """Maps an exception of the underlying client to an error of this library."""
 
     @abc.abstractmethod
     def get_range(self, path: str, start: int | None, stop: int, version: str) -> tuple[Stat, bytes]:
-        """Returns size and version of an object and a byte range: without `start`, the last `stop` bytes.
+        """Returns size and version of an object, and a byte range; without `start`, the last `stop` bytes.
 
         Raises:
             PreconditionError: The object has another version (if this is known and can be requested).
@@ -77,27 +77,27 @@ class ObjectClient(abc.ABC):
 
     @abc.abstractmethod
     def get_stat(self, path: str) -> Stat:
-        """Returns size and version of an object; on a web server, by a GET whose body is not read."""
+        """Returns size and version of an object. Web servers are sent a GET whose body is not read."""
 
     @abc.abstractmethod
     def list_names(self, folder: str) -> list[str]:
-        """Returns the names in a folder. Empty if there is no such folder."""
+        """Returns the names in a folder; empty if the folder does not exist."""
 
     @abc.abstractmethod
     def list_files(self, folder: str) -> dict[str, Stat]:
-        """Returns all files below a folder, by their paths in it. Empty if there is no such folder."""
+        """Returns all files below a folder, by their paths in it; empty if the folder does not exist."""
 
     @abc.abstractmethod
     def put_object(self, path: str, data: bytes, create: bool) -> None:
         """Sends a whole object.
 
         Raises:
-            PreconditionError: With `create`: it exists.
+            PreconditionError: With `create`: the object exists.
         """
 
     @abc.abstractmethod
     def put_stream(self, path: str, parts: Iterable[bytes], create: bool) -> None:
-        """Sends an object of unknown size; sent parts are removed if `parts` raises an error."""
+        """Sends an object of unknown size. Parts already sent are removed if `parts` raises an error."""
 
     @abc.abstractmethod
     def delete_object(self, path: str) -> None: ...
@@ -112,11 +112,11 @@ class ObjectClient(abc.ABC):
         return path
 
     def tail(self, path: str, count: int) -> tuple[Stat, bytes]:
-        """Returns size and version of an object and its last `count` bytes, or fewer, with one request."""
+        """Returns size and version of an object, and its last `count` bytes (or fewer), with one request."""
         try:
             return with_retries(self.policy, self.map_error, self._get, path, None, count, None)
         except (RangeError, UnsupportedError):
-            # The object is empty, or the store knows no ranges from the end.
+            # The object is empty, or the store does not support ranges from the end.
             head = self._web_head(path) if self.is_web else self.head(path)
         first = max(0, head.size - count)
         return head, self.fetch(path, [first], [head.size], head)[0] if head.size else b''
@@ -137,7 +137,7 @@ class ObjectClient(abc.ABC):
         """Returns non-empty byte ranges of an object, with concurrent requests.
 
         Raises:
-            CorruptError: The object is not the one of `head`.
+            CorruptError: Size or version of the object differ from `head`.
         """
 
         def get(number: int) -> bytes:
@@ -150,13 +150,13 @@ class ObjectClient(abc.ABC):
             raise changed_error(path, head, exc) from exc
 
     def _get(self, path: str, start: int | None, stop: int, head: Stat | None) -> tuple[Stat, bytes]:
-        found, data = self.get_range(path, start, stop, '' if head is None else head.version)
-        if head is not None and found != (head if head.version else Stat(head.size, found.version)):
-            raise changed_error(path, head, found)
-        expected = min(stop, found.size) if start is None else stop - start
+        stat, data = self.get_range(path, start, stop, '' if head is None else head.version)
+        if head is not None and stat != (head if head.version else Stat(head.size, stat.version)):
+            raise changed_error(path, head, stat)
+        expected = min(stop, stat.size) if start is None else stop - start
         if len(data) != expected:
             raise TransientError(f'expected {expected} bytes, got {len(data)}')
-        return found, data
+        return stat, data
 
     def head(self, path: str) -> Stat:
         """Returns size and version of an object."""
@@ -170,7 +170,7 @@ class ObjectClient(abc.ABC):
         """Creates or replaces an object.
 
         Raises:
-            FileExistsError: With `create`: it exists.
+            FileExistsError: With `create`: the object exists.
         """
         attempts = 0
 
@@ -182,15 +182,15 @@ class ObjectClient(abc.ABC):
         try:
             with_retries(self.policy, self.map_error, send, path)
         except PreconditionError as exc:
-            # An earlier attempt may have created the object, its response lost.
+            # An earlier attempt may have created the object, and its response was lost.
             if attempts < 2 or self.tail(path, len(data) + 1)[1] != data:
                 raise FileExistsError(errno.EEXIST, 'already exists', path) from exc
 
     def upload(self, path: str, create: bool) -> StreamedUpload:
-        """Starts to send an object of unknown size.
+        """Starts the upload of an object of unknown size.
 
         Raises:
-            FileExistsError: With `create`: it exists. Checked again before it is completed.
+            FileExistsError: With `create`: the object exists. Checked again before the upload is completed.
         """
         if not create:
             return StreamedUpload(lambda parts: self._send(path, parts, False))
@@ -211,7 +211,7 @@ class ObjectClient(abc.ABC):
         try:
             self.put_stream(path, counted(), create)
         except Exception as exc:
-            # The last request may have succeeded, its response lost.
+            # The last request may have succeeded, and its response was lost.
             with contextlib.suppress(OSError):  # The error of the upload is raised instead.
                 if all_sent and self._difference(path, sent) is None:
                     return
@@ -232,17 +232,17 @@ class ObjectClient(abc.ABC):
             return
         raise FileExistsError(errno.EEXIST, 'already exists', path)
 
-    # Comparing an object with what was sent.
+    # Comparing an object with the sent bytes.
 
     def get_checksum(self, path: str, head: Stat) -> str:
-        """Returns the store's checksum of an object: an ETag, or the MD5 of all bytes in hexadecimal."""
+        """Returns the store's checksum of an object: an ETag, or the hexadecimal MD5 of all bytes."""
         return head.version
 
     def _difference(self, path: str, sent: SentObject) -> str | None:
-        """Compares an object with what was sent; returns None if they are equal.
+        """Compares an object with the sent bytes. Returns a description of the difference; None if equal.
 
-        An ETag that differs may be none of MD5s, as where the store encrypts with a key of its user's: the
-        object is read again to find out, once for each bucket.
+        An ETag that differs may not be computed from MD5s, e.g. if the store encrypts with a key of its user.
+        The object is read back to find out, once for each bucket.
         """
         head, last = self.tail(path, len(sent.last))
         if head.size != sent.size:
@@ -252,14 +252,14 @@ class ObjectClient(abc.ABC):
         if not self.sends_parts:
             return None
         bucket, etags = _bucket(path), sent.etags
-        found = self.get_checksum(path, head).lower() if etags else ''
-        if found in etags:
+        checksum = self.get_checksum(path, head).lower() if etags else ''
+        if checksum in etags:
             self._has_md5[bucket] = True
             return None
-        if MD5_ETAG.fullmatch(found) and (self._has_md5.get(bucket) or sent.size <= READ_BACK_BYTES):
+        if MD5_ETAG.fullmatch(checksum) and (self._has_md5.get(bucket) or sent.size <= READ_BACK_BYTES):
             for start, stop, md5 in sent.parts:
                 if self._md5(path, start, stop, head) != md5:
-                    return f'bytes {start} to {stop} differ: expected ETag {etags[0]}, got {found}'
+                    return f'bytes {start} to {stop} differ: expected ETag {etags[0]}, got {checksum}'
             self._has_md5[bucket] = False
             return None
         for first in range(0, len(sent.samples), PIECES):
@@ -273,10 +273,10 @@ class ObjectClient(abc.ABC):
     def _md5(self, path: str, start: int, stop: int, head: Stat) -> bytes:
         """Returns the MD5 of a range of an object."""
         digest = hashlib.md5(usedforsecurity=False)
-        cuts = [*range(start, stop, PIECE_BYTES), stop]
+        cuts = [*range(start, stop, READ_BACK_REQUEST_BYTES), stop]
         for first in range(0, len(cuts) - 1, PIECES):
-            some = cuts[first : first + PIECES + 1]
-            for data in self.fetch(path, some[:-1], some[1:], head):
+            bounds = cuts[first : first + PIECES + 1]
+            for data in self.fetch(path, bounds[:-1], bounds[1:], head):
                 digest.update(data)
         return digest.digest()
 

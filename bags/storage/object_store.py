@@ -1,4 +1,4 @@
-"""Objects of an object store as files: nearby ranges of a batch are merged, and read at the same time."""
+"""An object store as a `Store`. Nearby ranges of a batch are merged, and requested concurrently."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from bags.storage.upload import PART_SIZE, StreamedUpload, part_size
 
 Listing = TypeVar('Listing', list[str], dict[str, Stat])
 
-TAIL_SIZE = 1 << 16  # Bytes read at open: small bags, or their limits, come with the object's size.
-REQUEST_SIZE = 1 << 22  # Ranges at least twice as long are requested in pieces of this size.
+TAIL_SIZE = 1 << 16  # Bytes read on open: includes small bags, or their limits, in the request of the size.
+REQUEST_SIZE = 1 << 22  # Ranges more than twice as long are requested in pieces of this size.
 
 
 class RemoteFile:
-    """An object as it was when it was opened: reads raise CorruptError if it was replaced since.
+    """An object as of the time when it was opened. Reads raise CorruptError if it was replaced since.
 
     Args:
-        clients: The clients of its store.
-        path: Its URL.
-        head: Its size and version.
-        tail: Its last bytes, which are not requested again.
+        clients: The clients of the store.
+        path: URL of the object.
+        head: Size and version of the object.
+        tail: The last bytes of the object, which are not requested again.
     """
 
     buffer: mmap.mmap | bytes | None = None
@@ -61,27 +61,27 @@ class RemoteFile:
     def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
         if not len(starts):
             return []
-        if len(starts) == 1:  # One request, in 70 us of processor time; with a plan it takes 150.
+        if len(starts) == 1:  # One request takes 70 us of CPU time; with a plan it takes 150 us.
             start, stop = int(starts[0]), int(stops[0])
             if start < stop <= min(self.cached_from, start + REQUEST_SIZE):
                 return self._client().fetch(self.path, [start], [stop], self.head)
         last = int(stops.max())
         if last > self.size:
-            raise EOFError(f'{self.path}: expected {last} bytes, there are {self.size}')
+            raise EOFError(f'{self.path}: expected {last} bytes, got {self.size}')
         first = self.cached_from
-        found = [b''] * len(starts)
+        records = [b''] * len(starts)
         is_filled = stops > starts
         remote = np.flatnonzero(is_filled & (starts < first))
         if len(remote):
             ranges = self._fetch(starts[remote], np.minimum(stops[remote], first))
             for index, data in zip(remote.tolist(), ranges, strict=True):
-                found[index] = data
+                records[index] = data
         for index in np.flatnonzero(is_filled & (stops > first)).tolist():
-            found[index] += self.tail[max(0, int(starts[index]) - first) : int(stops[index]) - first]
-        return found
+            records[index] += self.tail[max(0, int(starts[index]) - first) : int(stops[index]) - first]
+        return records
 
     def _fetch(self, starts: Offsets, stops: Offsets) -> list[bytes]:
-        """Requests merged ranges, long ones in pieces, at the same time."""
+        """Requests merged ranges concurrently, and long ranges in pieces."""
         client = self._client()
         runs = merge(starts, stops, client.merge_gap, REQUEST_SIZE)
         firsts: list[int] = []
@@ -94,14 +94,14 @@ class RemoteFile:
             lasts += cuts[1:]
             counts.append(len(cuts) - 1)
         pieces = iter(client.fetch(self.path, firsts, lasts, self.head))
-        # Joining one `bytes`, or slicing all of it, returns the same object.
+        # Joining a single `bytes` object, or slicing all of it, does not copy.
         data = [b''.join(itertools.islice(pieces, count)) for count in counts]
         return runs.cut(data, starts, stops)
 
     def _client(self) -> ObjectClient:
         client = self.clients.reader()
         if client.version_type != self._version_type:
-            # In a forked child another client takes over, with versions of another type.
+            # A forked child uses another client, with another type of versions.
             head = client.head(self.path)
             if head.size != self.size:
                 raise changed_error(self.path, f'{self.size} bytes', head.size)
@@ -109,11 +109,11 @@ class RemoteFile:
         return client
 
     def expect(self, starts: Offsets, stops: Offsets) -> None:
-        pass  # There is no cache to read ahead into; `RangeFile` has one.
+        pass  # This class has no cache to read ahead into; `RangeFile` has one.
 
 
 class RemoteStore:
-    """An object store: files appear as a whole, folders are prefixes of names, and there are no locks."""
+    """An object store: files become visible as a whole, folders are prefixes of names, locks do nothing."""
 
     is_remote = True
     durability = Durability.NONE
@@ -122,7 +122,7 @@ class RemoteStore:
     def __init__(self, clients: Clients) -> None:
         self.clients = clients
         self._folders: set[str] = set()
-        """Created folders, which exist even while empty."""
+        """Folders created by this store, which exist even while they are empty."""
 
     @property
     def retry_counter(self) -> RetryCounter:
@@ -144,7 +144,7 @@ class RemoteStore:
         return RemoteFile(self.clients, path, head, tail)
 
     def open_known(self, path: str, size: int) -> RemoteFile:
-        """Opens an object of known size without a request. Reads raise CorruptError if it has another one."""
+        """Opens an object of known size without a request. Reads raise CorruptError if its size differs."""
         return RemoteFile(self.clients, path, Stat(size), b'')
 
     def create(self, path: str) -> RemoteOutput:
@@ -152,7 +152,7 @@ class RemoteStore:
         return RemoteOutput(self.clients, path, True)
 
     def resume(self, path: str, size: int) -> RemoteOutput:
-        """Continues a file by writing it again, beginning with its first `size` bytes."""
+        """Continues a file by rewriting it, starting with a copy of its first `size` bytes."""
         self._check_writable(path)
         output = RemoteOutput(self.clients, path, False)
         if size:
@@ -210,10 +210,10 @@ class RemoteStore:
         if not self.can_list:
             raise UnsupportedError(folder, 'a web server does not list its files')
         client = self.clients.reader()
-        found = with_retries(client.policy, client.map_error, list_once, folder)
-        if not found and folder not in self._folders:
+        listing = with_retries(client.policy, client.map_error, list_once, folder)
+        if not listing and folder not in self._folders:
             raise FileNotFoundError(errno.ENOENT, 'no such folder: no object has a name below it', folder)
-        return found
+        return listing
 
     def make_folder(self, folder: str) -> None:
         self._check_writable(folder)
@@ -224,7 +224,7 @@ class RemoteStore:
             raise UnsupportedError(path, 'a web server is read-only')
 
     def remove_folder(self, folder: str) -> None:
-        pass  # It disappeared with the last object in it.
+        pass  # The folder disappeared with the last object in it.
 
     def exchange(self, path: str, other: str) -> bool:
         return False
@@ -242,16 +242,16 @@ class RemoteStore:
 
 
 class NoLock:
-    """Locks nothing: locks of object stores would not end with the process that holds them."""
+    """A lock that does nothing: locks of object stores would not end with the process that holds them."""
 
     def release(self) -> None:
         pass
 
 
 class RemoteOutput:
-    """An object that is written: sent in parts as it grows, visible when it is closed.
+    """An object that is being written: sent in parts as it grows, and visible when it is closed.
 
-    Sent parts cannot be taken back: a lower `size` takes effect down to what was sent, and no further.
+    Sent parts cannot be taken back: setting a lower `size` discards only bytes that were not sent yet.
     """
 
     def __init__(self, clients: Clients, path: str, create: bool) -> None:
@@ -272,9 +272,9 @@ class RemoteOutput:
     @size.setter
     def size(self, size: int) -> None:
         if size < self._size:
-            kept = b''.join(self._pending)[: max(0, size - self._sent)]
-            self._pending = [kept] if kept else []
-            self._size = self._sent + len(kept)
+            data = b''.join(self._pending)[: max(0, size - self._sent)]
+            self._pending = [data] if data else []
+            self._size = self._sent + len(data)
 
     def write(self, buffers: Iterable[Buffer]) -> None:
         before = self._size
@@ -286,7 +286,7 @@ class RemoteOutput:
             raise
 
     def _add(self, buffer: Buffer) -> None:
-        """Adds a buffer, a part at a time: a large one is not copied as a whole."""
+        """Adds a buffer, one part at a time, so that a large buffer is not copied as a whole."""
         start, size = 0, len(buffer)
         remaining = part_size(self._part_count) - (self._size - self._sent)
         if size > remaining:
@@ -301,7 +301,7 @@ class RemoteOutput:
             self._size += size - start
 
     def _send(self, last: memoryview) -> None:
-        """Sends a part: the pending bytes and these."""
+        """Sends a part: the pending bytes, followed by `last`."""
         part = b''.join([*self._pending, last])
         client = self._clients.writer()
         if self._sent + len(part) > client.max_object_size:

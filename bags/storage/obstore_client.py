@@ -1,6 +1,6 @@
-"""Client of S3, GCS, Azure and web servers through obstore: little CPU time per request.
+"""Client of S3, GCS, Azure and web servers through obstore, with little CPU time per request.
 
-Each byte range is a separate request, on the condition that the object has the version that was opened.
+Each byte range is one request, on the condition that the object has the version that was opened.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ try:
 except ImportError as exc:
     raise MissingDependencyError('obstore', 's3') from exc
 
-CHUNK_SIZE = 4 * PART_SIZE  # Bytes of each part of an upload of unknown size.
+UPLOAD_CHUNK_SIZE = 4 * PART_SIZE  # Bytes of each part of an upload of unknown size.
 UPLOAD_CONCURRENCY = 4
 
 Purpose = Literal['read', 'write', 'stream']
@@ -39,8 +39,8 @@ Purpose = Literal['read', 'write', 'stream']
 class ObstoreClient(ObjectClient):
     """An object store through obstore.
 
-    Uploads of unknown size check that there is no such object before and after their data is sent, not in one
-    step with its creation: obstore has no conditional multipart uploads.
+    For an upload of unknown size, the client checks that the object does not exist before and after the data
+    is sent. The check is not atomic with the creation, as obstore lacks conditional multipart uploads.
 
     Args:
         settings: How obstore opens a bucket.
@@ -49,20 +49,20 @@ class ObstoreClient(ObjectClient):
 
     map_error = staticmethod(map_obstore_error)
     merge_gap = 1 << 16
-    max_object_size = 10_000 * CHUNK_SIZE  # S3 and GCS accept 10,000 parts.
+    max_object_size = 10_000 * UPLOAD_CHUNK_SIZE  # S3 and GCS accept 10,000 parts.
 
     def __init__(self, settings: ObstoreSettings, policy: RetryPolicy) -> None:
         super().__init__(policy)
         self._settings = settings
         self.is_web = settings.store_class == 'HTTPStore'
         self.version_type, self.can_list = ('web', False) if self.is_web else ('etag', True)
-        self.hashed_part_size = CHUNK_SIZE if settings.store_class == 'S3Store' else None
+        self.hashed_part_size = UPLOAD_CHUNK_SIZE if settings.store_class == 'S3Store' else None
         self._stores: dict[tuple[str, Purpose], Any] = {}
 
     def _store(self, path: str, purpose: Purpose = 'read') -> tuple[Any, str]:
         """Returns the obstore store of a path, and the key in it."""
         bucket, _, key = path.partition('://')[2].lstrip('/').partition('/')
-        key = unquote(key) if self.is_web else key  # obstore quotes it.
+        key = unquote(key) if self.is_web else key  # obstore quotes the key again.
         if '//' in f'/{key}':
             raise UnsupportedError(path, f"'//' in a key: {FSSPEC_HINT} to use such keys")
         store = self._stores.get((bucket, purpose))
@@ -78,7 +78,7 @@ class ObstoreClient(ObjectClient):
             'connect_timeout': timedelta(seconds=policy.connect_timeout),
             'allow_http': self._settings.allow_http,
         }
-        # Only obstore knows the parts of a stream, so it retries them itself.
+        # Only obstore has the parts of a stream, so it does the retries.
         retry_config: Any = {
             'max_retries': policy.retries if purpose == 'stream' else 0,
             'retry_timeout': timedelta(seconds=policy.timeout),
@@ -96,10 +96,10 @@ class ObstoreClient(ObjectClient):
         if version and not version.startswith('W/') and not self.is_web:
             options['if_match'] = f'"{version}"'
         with self.semaphore:
-            found = obstore.get(store, key, options=options)
+            result = obstore.get(store, key, options=options)
             if self.is_web:
-                return self._web_stat(path, found), _read(found)
-            return _stat(found.meta), found.buffer().to_bytes()
+                return self._web_stat(path, result), _read(result)
+            return _stat(result.meta), result.buffer().to_bytes()
 
     def get_stat(self, path: str) -> Stat:
         if self.is_web:
@@ -110,7 +110,7 @@ class ObstoreClient(ObjectClient):
         encoding = found.attributes.get('Content-Encoding', 'identity')
         if encoding != 'identity':
             raise encoded_error(path, encoding)
-        meta = found.meta  # Without Last-Modified, the time is 1970.
+        meta = found.meta  # Without Last-Modified, `last_modified` is 1970-01-01.
         return Stat(meta['size'], web_version(meta['e_tag'], meta['last_modified']))
 
     def list_names(self, folder: str) -> list[str]:
@@ -121,11 +121,11 @@ class ObstoreClient(ObjectClient):
 
     def list_files(self, folder: str) -> dict[str, Stat]:
         store, key = self._store(folder)
-        found = {}
+        stats = {}
         for page in obstore.list(store, key or None):
             for item in page:
-                found[item['path'][len(key) :].lstrip('/')] = _stat(item)
-        return found
+                stats[item['path'][len(key) :].lstrip('/')] = _stat(item)
+        return stats
 
     def put_object(self, path: str, data: bytes, create: bool) -> None:
         store, key = self._store(path, 'write')
@@ -133,7 +133,7 @@ class ObstoreClient(ObjectClient):
 
     def put_stream(self, path: str, parts: Iterable[bytes], create: bool) -> None:
         store, key = self._store(path, 'stream')
-        obstore.put(store, key, parts, chunk_size=CHUNK_SIZE, max_concurrency=UPLOAD_CONCURRENCY)
+        obstore.put(store, key, parts, chunk_size=UPLOAD_CHUNK_SIZE, max_concurrency=UPLOAD_CONCURRENCY)
 
     def delete_object(self, path: str) -> None:
         obstore.delete(*self._store(path))
@@ -144,7 +144,7 @@ class ObstoreClient(ObjectClient):
 
 
 def _read(found: Any) -> bytes:
-    """Returns the bytes of a range, and reads no more if a server sends more."""
+    """Returns the bytes of a range. Stops reading if the server sends more."""
     (start, stop), parts, size = found.range, [], 0
     for part in found.stream():
         parts.append(part)

@@ -1,4 +1,4 @@
-"""Translates storage options from the names of s3fs, gcsfs and obstore to those of the client in use."""
+"""Translates storage options between the names of s3fs, gcsfs and obstore."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ S3_NAMES = {
     'profile': 'profile',
     'requester_pays': 'request_payer',
 }
-"""obstore's names of options, by those of s3fs and boto3."""
-NAMES: dict[str, dict[str, str]] = {
+"""Maps option names of s3fs and boto3 to option names of obstore."""
+OBSTORE_NAMES: dict[str, dict[str, str]] = {
     's3': S3_NAMES,
     'gs': {
         'project': 'project',
@@ -44,30 +44,30 @@ NAMES: dict[str, dict[str, str]] = {
     'http': {},
     'https': {},
 }
-"""obstore's names of options, by URL scheme and by those of fsspec; options that are not here need fsspec."""
+"""Maps option names of fsspec to option names of obstore, by URL scheme. Other options need fsspec."""
 FSSPEC_TUNING = {
     'asynchronous', 'cache_regions', 'cache_timeout', 'check_connection', 'default_block_size',
     'default_cache_type', 'default_fill_cache', 'listings_expiry_time', 'max_concurrency', 'max_paths',
     'skip_instance_cache', 'use_listings_cache', 'use_ssl',
 }  # fmt: skip
 """Options that tune fsspec; obstore needs none of them."""
-S3FS_NAMES = {known: name for name, known in reversed(S3_NAMES.items())}
-"""s3fs's names of options, by those of obstore: the first of several in `S3_NAMES`."""
+S3FS_NAMES = {target: name for name, target in reversed(S3_NAMES.items())}
+"""Maps option names of obstore to option names of s3fs: the first of several in `S3_NAMES`."""
 
 
 class ObstoreSettings(NamedTuple):
-    """How obstore opens a bucket, a container, or a web server."""
+    """The class and arguments with which obstore opens a bucket, a container, or a web server."""
 
     store_class: str
     """The class of `obstore.store`."""
     config: dict[str, Any]
-    """Its arguments after the name of the bucket."""
+    """Its arguments after the bucket name."""
     allow_http: bool = False
 
 
 def obstore_settings(scheme: str, options: Mapping[str, Any]) -> ObstoreSettings | None:
-    """Returns obstore's settings for a URL scheme; None if it does not know the scheme or an option."""
-    names = NAMES.get(scheme)
+    """Returns the settings of obstore for a URL scheme; None if obstore lacks the scheme or an option."""
+    names = OBSTORE_NAMES.get(scheme)
     if names is None:
         return None
     if scheme == 's3':
@@ -103,10 +103,10 @@ def _s3_settings(config: dict[str, Any]) -> ObstoreSettings:
 
 
 def _aws_credentials(profile: str | None) -> tuple[Callable[[], Any] | None, str | None]:
-    """Returns a provider of the credentials that AWS's own tools find, and the region that they use.
+    """Returns a provider of the credentials that botocore finds, and the region that it uses.
 
-    obstore itself only reads the environment and asks the machine's metadata service, which takes long if
-    there is none; it does not read profiles.
+    obstore itself reads only the environment and the metadata service of the machine, which takes long where
+    that service is missing. It does not read profiles.
     """
     environment = os.environ
     if profile is None and 'AWS_PROFILE' not in environment and 'AWS_ACCESS_KEY_ID' in environment:
@@ -118,22 +118,22 @@ def _aws_credentials(profile: str | None) -> tuple[Callable[[], Any] | None, str
     session = botocore.session.Session(profile=profile)
 
     def provider() -> Any:
-        found = session.get_credentials()
-        if found is None:
+        credentials = session.get_credentials()
+        if credentials is None:
             raise PermissionError('no credentials found (storage option anon=True needs none)')
-        frozen = found.get_frozen_credentials()
+        frozen = credentials.get_frozen_credentials()
         return {
             'access_key_id': frozen.access_key,
             'secret_access_key': frozen.secret_key,
             'token': frozen.token,
-            'expires_at': getattr(found, '_expiry_time', None),
+            'expires_at': getattr(credentials, '_expiry_time', None),
         }
 
     return provider, session.get_config_variable('region')
 
 
 def _gcs_settings(config: dict[str, Any]) -> ObstoreSettings | None:
-    config.pop('project', None)  # Only needed to create buckets.
+    config.pop('project', None)  # Needed only to create buckets.
     emulator = os.environ.get('STORAGE_EMULATOR_HOST')
     if emulator:
         config.setdefault('base_url', emulator if '://' in emulator else f'http://{emulator}')
@@ -145,14 +145,14 @@ def _gcs_settings(config: dict[str, Any]) -> ObstoreSettings | None:
     elif isinstance(token, str) and os.path.exists(token):
         config['application_credentials'] = token
     elif token not in (None, 'google_default'):
-        return None  # gcsfs knows more types of tokens.
+        return None  # gcsfs supports more types of tokens.
     return ObstoreSettings('GCSStore', config, str(config.get('base_url')).startswith('http://'))
 
 
 def hub_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns options of the Hugging Face hub, with `endpoint` and `token` as its own package finds them.
+    """Completes options of the Hugging Face hub with `endpoint` and `token`, as huggingface_hub finds them.
 
-    A token that is False, or that is not found, is False.
+    If the token is False or cannot be found, it becomes False.
     """
     environment = os.environ
     endpoint = options.get('endpoint') or environment.get('HF_ENDPOINT') or 'https://huggingface.co'
@@ -169,23 +169,23 @@ def hub_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fsspec_options(scheme: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns options by the names of s3fs and gcsfs, from those names or from obstore's."""
+    """Translates options with the names of s3fs, gcsfs or obstore to the names of s3fs and gcsfs."""
     if scheme == 's3':
-        known = {S3_NAMES.get(name, name): value for name, value in options.items()}
-        found = {S3FS_NAMES.get(name, name): value for name, value in known.items()}
-        client = dict(found.pop('client_kwargs', None) or {})
-        if 'region_name' in found:
-            client['region_name'] = found.pop('region_name')
-        return {**found, 'client_kwargs': client} if client else found
+        obstore_names = {S3_NAMES.get(name, name): value for name, value in options.items()}
+        renamed = {S3FS_NAMES.get(name, name): value for name, value in obstore_names.items()}
+        client = dict(renamed.pop('client_kwargs', None) or {})
+        if 'region_name' in renamed:
+            client['region_name'] = renamed.pop('region_name')
+        return {**renamed, 'client_kwargs': client} if client else renamed
     if scheme == 'gs':
-        found = dict(options)
-        if found.pop('anon', False) or found.pop('skip_signature', False):
-            found['token'] = 'anon'  # noqa: S105
-        if 'base_url' in found:
-            found['endpoint_url'] = found.pop('base_url')
-        token = found.get('token')
+        renamed = dict(options)
+        if renamed.pop('anon', False) or renamed.pop('skip_signature', False):
+            renamed['token'] = 'anon'  # noqa: S105
+        if 'base_url' in renamed:
+            renamed['endpoint_url'] = renamed.pop('base_url')
+        token = renamed.get('token')
         if isinstance(token, str) and token.endswith('.json') and not os.path.exists(token):
-            # gcsfs would take the path for a token, and send it to Google.
+            # gcsfs would use the path as a token, and send it to Google.
             raise FileNotFoundError(errno.ENOENT, 'storage option token: no such file', token)
-        return found
+        return renamed
     return dict(options)

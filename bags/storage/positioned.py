@@ -11,15 +11,15 @@ from typing import Protocol
 from bags.storage.base import Buffer
 
 O_BINARY = getattr(os, 'O_BINARY', 0)
-"""A flag of `os.open` without which Windows changes the ends of lines."""
-MAX_JOINED = 1 << 20  # Bytes of buffers that are joined for one write.
+"""A flag of `os.open` without which Windows translates line endings."""
+MAX_JOINED = 1 << 20  # Maximum bytes of buffers that are joined for one write.
 
-# Of descriptors whose numbers differ by a multiple of their count, one at a time is read or written.
-_LOCKS = [threading.Lock() for _ in range(64)]
+# Descriptor `fd` uses lock `fd % 64`, so that a seek and its read or write exclude others.
+_POSITION_LOCKS = [threading.Lock() for _ in range(64)]
 
 
 class Calls(Protocol):
-    """Functions of `os`; offsets and counts are bytes."""
+    """Functions of `os`. Offsets and lengths are in bytes."""
 
     def pread(self, fd: int, length: int, offset: int, /) -> bytes: ...
 
@@ -29,13 +29,13 @@ class Calls(Protocol):
 
 
 def _pread(fd: int, count: int, offset: int) -> bytes:
-    with _LOCKS[fd % len(_LOCKS)]:
+    with _POSITION_LOCKS[fd % len(_POSITION_LOCKS)]:
         os.lseek(fd, offset, os.SEEK_SET)
         return os.read(fd, count)
 
 
 def _pwrite(fd: int, data: Buffer, offset: int) -> int:
-    with _LOCKS[fd % len(_LOCKS)]:
+    with _POSITION_LOCKS[fd % len(_POSITION_LOCKS)]:
         os.lseek(fd, offset, os.SEEK_SET)
         return os.write(fd, data)
 
@@ -53,10 +53,10 @@ def _pwritev(fd: int, buffers: Sequence[Buffer], offset: int) -> int:
 
 
 calls: Calls = os
-"""Has `pread`, `pwrite` and `pwritev`: the module `os`, or functions that seek where it lacks them.
+"""Provides `pread`, `pwrite` and `pwritev`: the module `os`, or replacements that seek if `os` lacks them.
 
-Windows has none of them, and macOS before version 11 no `pwritev`. On Windows, a read or a write excludes
-others of the same descriptor in this process, as they share its position.
+Windows lacks all three, and macOS before version 11 lacks `pwritev`. On Windows, reads and writes of one
+descriptor exclude each other in this process, as they share its position.
 """
 if not hasattr(os, 'pwritev'):
     calls = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""Local files read by descriptor, and hints to the kernel about pages that are missing in its cache."""
+"""Local files read with `pread`, with read-ahead hints for pages that are missing in the page cache."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from bags.storage.positioned import O_BINARY, calls
 from bags.storage.ranges import merge
 
 MERGE_GAP = 1 << 14  # Bytes that are cheaper to read than to skip with another hint or read.
-PARALLEL_SIZE = 1 << 17  # Ranges of this size or more are read by threads.
-MAX_THREADS = 32  # Number of these threads; one per processor if the page cache holds the ranges.
-CACHED_STREAK = 8  # After this many cached batches in a row, only every eighth is probed.
+PARALLEL_SIZE = 1 << 17  # Ranges with a mean size of at least this many bytes are read by threads.
+MAX_READ_THREADS = 32  # Maximum number of these threads; one per processor for ranges in the page cache.
+CACHED_STREAK = 8  # After this many cached batches in a row, only every eighth batch is probed.
 NO_LINK = os.O_NOFOLLOW | os.O_NONBLOCK if hasattr(os, 'O_NOFOLLOW') else 0
-"""Flags to open what is neither a symbolic link nor a pipe that would be waited for; 0 if there are none."""
+"""Flags of `os.open` that reject symbolic links and do not block on pipes; 0 if the system lacks them."""
 
 
 def advise(fd: int, start: int, stop: int, name: str) -> None:
-    """Passes the kernel a hint of `posix_fadvise` about a range, if the system has that call; never fails."""
+    """Calls `posix_fadvise` on a range, if the system supports it. Ignores errors."""
     advice = getattr(os, name, None)
     if advice is not None:
         try:
             os.posix_fadvise(fd, start, stop - start, advice)
         except OSError:
-            pass  # The file system takes no such hint.
+            pass  # The file system does not support the hint.
 
 
 def version_of(stat: os.stat_result) -> str:
-    """Returns a text that changes when a file is modified or replaced by another one."""
+    """Returns a string that changes when a file is modified or replaced."""
     return f'{stat.st_ino}-{stat.st_mtime_ns}'
 
 
 def read_ends(path: str, count: int) -> tuple[int, list[bytes]]:
-    """Returns the size of a local file, and its first and last bytes. It is closed again.
+    """Returns the size of a local file, and its first and last bytes. The file is closed again.
 
     Args:
         path: The file.
-        count: Bytes of each part. A file of fewer than two of them is one part.
+        count: Number of bytes of each part. A file of fewer than `2 * count` bytes is returned as one part.
 
     Raises:
-        FileNotFoundError, IsADirectoryError: There is no such file.
-        EOFError: It was cut meanwhile.
+        FileNotFoundError, IsADirectoryError: The file does not exist, or is a folder.
+        EOFError: The file was truncated while it was read.
     """
     fd = os.open(path, os.O_RDONLY | O_BINARY)
     try:
@@ -65,12 +65,12 @@ def read_ends(path: str, count: int) -> tuple[int, list[bytes]]:
     finally:
         os.close(fd)
     if sum(map(len, parts)) != expected:
-        raise EOFError(f'{path}: expected {size} bytes, now there are others: it has changed')
+        raise EOFError(f'{path}: expected {size} bytes, but the file has changed since it was opened')
     return size, parts
 
 
 class PreadFile:
-    """A local file read with `pread`, and, by the cache policy, dropped from the page cache after it."""
+    """A local file read with `pread`. By the cache policy, its pages are dropped from the page cache."""
 
     buffer: mmap.mmap | bytes | None = None
     is_remote = False
@@ -85,14 +85,14 @@ class PreadFile:
             raise IsADirectoryError(errno.EISDIR, 'Is a directory', path)
         self.size = stat.st_size
         self.version = version_of(stat)
-        self.cached_streak = 0  # Batches in a row that were found in the page cache.
+        self.cached_streak = 0  # Number of consecutive batches that were in the page cache.
         self.batch_count = 0
         self.drops = hints.cache_policy is not CachePolicy.SYSTEM
         if hints.access_pattern is not AccessPattern.SYSTEM:
             advise(self.fd, 0, 0, f'POSIX_FADV_{hints.access_pattern.name}')
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        # An argument, as `os` may be cleared already when the interpreter exits.
+        # `close` is an argument because `os` may be cleared already when the interpreter exits.
         for name in ('fd', 'direct'):
             fd = self.__dict__.pop(name, -1)
             if fd >= 0:
@@ -104,10 +104,10 @@ class PreadFile:
     def fetch(self, start: int, stop: int) -> bytes:
         """Reads a range with `pread`, also in subclasses that override `read`."""
         data = calls.pread(self.fd, stop - start, start)
-        while len(data) < stop - start:  # After a signal, or as one call reads at most 2 GiB.
+        while len(data) < stop - start:  # A signal interrupted the read, or it exceeds the 2 GiB of one call.
             part = calls.pread(self.fd, stop - start - len(data), start + len(data))
             if not part:
-                raise EOFError(f'{self.path}: expected {stop} bytes, now there are {start + len(data)}')
+                raise EOFError(f'{self.path}: expected {stop} bytes, got {start + len(data)}')
             data += part
         if self.drops and stop > start:
             advise(self.fd, start, stop, 'POSIX_FADV_DONTNEED')
@@ -128,22 +128,22 @@ class PreadFile:
         return list(map(self.fetch, starts, stops))
 
     def read_large(self, starts: list[int], stops: list[int]) -> list[bytes]:
-        """Reads long ranges in threads: a device is faster with a deep queue."""
+        """Reads long ranges in threads, as devices are faster with a deep queue."""
         cold = self.is_cold(np.array(starts), np.array(stops), 16)
-        threads = min(MAX_THREADS if cold else CPU_COUNT, self.hints.max_parallelism)
+        threads = min(MAX_READ_THREADS if cold else CPU_COUNT, self.hints.max_parallelism)
         return map_concurrently(
             lambda run: self.fetch(starts[run], stops[run]), range(len(starts)), max_threads=threads
         )
 
     def expect(self, starts: Offsets, stops: Offsets) -> None:
-        """Has the kernel read ranges ahead, unless they are cached already.
+        """Asks the kernel to read ranges ahead, unless they are in the page cache already.
 
-        One thread then uses the device's full queue (4 KB records, cold: 6k/s without, 50k/s with). Each
-        hint costs a system call, so a few of the ranges are probed first.
+        One thread then uses the full queue of the device (cold 4 KB records: 6k/s without hints, 50k/s with).
+        Each hint costs a system call, so a few of the ranges are probed first.
         """
         self.batch_count += 1
         if not len(starts) or (self.cached_streak >= CACHED_STREAK and self.batch_count % CACHED_STREAK):
-            return  # The last batches were cached, so most are not probed: a probe costs 3 us.
+            return  # The last batches were cached, so most batches are not probed: a probe costs 3 us.
         if not self.is_cold(starts, stops):
             self.cached_streak += 1
             return
@@ -154,11 +154,11 @@ class PreadFile:
             advise(fd, start, stop, 'POSIX_FADV_WILLNEED')
 
     def is_cold(self, starts: Offsets, stops: Offsets, probes: int = 3) -> bool:
-        """Returns whether ranges are missing in the page cache, from a sample; False if unknown."""
+        """Returns whether some of the probed ranges are missing in the page cache; False if unknown."""
         last = len(starts) - 1
         byte = [bytearray(1)]
         try:
-            # Through another descriptor, set to random access: else the kernel would begin to read ahead,
+            # Probes use another descriptor, set to random access: otherwise the kernel would read ahead
             # megabytes for each probe.
             probe = os.open(f'/proc/self/fd/{self.fd}', os.O_RDONLY)
         except OSError:
@@ -178,13 +178,13 @@ class PreadFile:
 
 
 class RealFolder:
-    """A folder whose path has no symbolic link, so that files in it are opened without resolving theirs.
+    """A folder at a resolved path, in which files are opened without resolving their paths.
 
     Args:
-        path: The folder, resolved.
+        path: The resolved path of the folder, without symbolic links.
 
     Raises:
-        OSError: There is no such folder.
+        OSError: The folder does not exist.
     """
 
     def __init__(self, path: str) -> None:
@@ -192,11 +192,11 @@ class RealFolder:
         self._identity = _identity(path)
 
     def open(self, name: str, hints: Hints) -> PreadFile | None:
-        """Opens a file in the folder.
+        """Opens a regular file in the folder.
 
         Returns:
-            None if that has to be done, or has to fail, by the whole path: for all but ordinary files, and if
-            another folder has this path now.
+            The file; None if the caller has to open its whole path, which may fail: if it is not a regular
+            file, or if the folder was replaced.
         """
         path = f'{self.path}/{name}'
         try:

@@ -1,4 +1,4 @@
-"""Files with a position, for decoders that seek and for copies: over buffers, lent files, parts of files."""
+"""File objects with a position, for decoders and copies: over buffers, borrowed files, and byte ranges."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from bags.storage.base import Buffer, File
 from bags.storage.mmap_file import MappedFile
 
-MIN_READ_AHEAD = 1 << 16  # Bytes of the first read of a remote file, and of reads that are not sequential.
+MIN_READ_AHEAD = 1 << 16  # Minimum bytes of the first read of a remote file, and of non-sequential reads.
 MAX_READ_AHEAD = 1 << 23
 MAX_KEPT_READS = 4
 PIECE_SIZE = 1 << 22
@@ -22,7 +22,7 @@ def read_pieces(source: BinaryIO, size: int) -> Iterator[bytes]:
     """Reads the next `size` bytes of an open file, in pieces of up to 4 MiB.
 
     Raises:
-        EOFError: There are fewer.
+        EOFError: The file has fewer bytes.
     """
     while size:
         piece = source.read(min(PIECE_SIZE, size))
@@ -33,12 +33,12 @@ def read_pieces(source: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 class PositionedFile(io.RawIOBase):
-    """A read-only file with its own position, over `read_at` and `size`."""
+    """A read-only file object with its own position. Subclasses implement `read_at` and `size`."""
 
     position = 0
 
     def read_at(self, start: int, count: int | None) -> bytes:
-        """Returns up to `count` bytes from `start`; all up to the end if it is None."""
+        """Returns up to `count` bytes from `start`; all bytes up to the end if `count` is None."""
         raise NotImplementedError
 
     def size(self) -> int:
@@ -52,7 +52,7 @@ class PositionedFile(io.RawIOBase):
         return True
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Returns up to `size` bytes; all that are left if it is negative or None."""
+        """Returns up to `size` bytes; all remaining bytes if `size` is negative or None."""
         data = self.read_at(self.position, None if size is None or size < 0 else size)
         self.position += len(data)
         return data
@@ -76,7 +76,7 @@ class PositionedFile(io.RawIOBase):
 
 
 class BufferFile(PositionedFile):
-    """A file over a buffer. Only the bytes that are read are copied; `io.BytesIO` copies the whole buffer."""
+    """A file object over a buffer. Copies only the bytes that are read; `io.BytesIO` copies all of them."""
 
     def __init__(self, data: Buffer) -> None:
         self.data = data if isinstance(data, bytes) else memoryview(data)
@@ -105,19 +105,19 @@ class BorrowedFile(PositionedFile):
 
 
 def positioned(file: BinaryIO) -> PositionedFile:
-    """Returns a file that can be read from any position: the file itself, or a view of it."""
+    """Returns a `PositionedFile`: the file itself, or a view of it."""
     return file if isinstance(file, PositionedFile) else BorrowedFile(file)
 
 
 class RangeFile(PositionedFile):
-    """A readable, seekable file over a byte range of another one.
+    """A readable, seekable file object over a byte range of a `File`.
 
-    Remote files are read ahead: sequential reads double in size, up to 8 MiB, and the last four are kept.
+    Remote files are read ahead: sequential reads double in size, up to 8 MiB. The last four reads are kept.
 
     Args:
         file: The file.
-        start, stop: The range.
-        name: Its name in messages.
+        start, stop: The byte range.
+        name: Name of the file in messages.
     """
 
     def __init__(self, file: File, start: int, stop: int, name: str) -> None:
@@ -128,8 +128,8 @@ class RangeFile(PositionedFile):
         self._reads_ahead = start < file.cached_from
         self._kept: deque[tuple[int, bytes]] = deque(maxlen=MAX_KEPT_READS)  # Offsets in the file, and bytes.
         self._expected: list[tuple[int, bytes]] = []
-        self._sequential = start  # The offset after the last read.
-        self._read_ahead = MIN_READ_AHEAD // 2  # Half of the minimum size of a read from there.
+        self._sequential = start  # Offset of the end of the last read.
+        self._read_ahead = MIN_READ_AHEAD // 2  # Half of the minimum size of the next sequential read.
 
     def size(self) -> int:
         return self._stop - self._start
@@ -154,16 +154,16 @@ class RangeFile(PositionedFile):
         return self._stop - self._start
 
     def local_range(self) -> tuple[int, int] | None:
-        """Returns the descriptor of a mapped local file and the position in it; None for other files."""
+        """Returns the descriptor of a memory-mapped file and the position in it; None for other files."""
         return (self._file.fd, self._start + self.position) if isinstance(self._file, MappedFile) else None
 
     def expect(self, parts: Sequence[tuple[int, int]]) -> None:
-        """Announces the parts to read next: those of a remote file are read together, and kept."""
+        """Announces the parts to read next. Parts of a remote file are read together, and kept."""
         if self._reads_ahead:
             bounds = np.array(parts, np.int64).reshape(len(parts), 2) + self._start
             starts, stops = bounds[:, 0], np.minimum(bounds[:, 1], self._stop)
-            found = self._file.read_many(starts, stops) if len(parts) else []
-            self._expected = list(zip(starts.tolist(), map(bytes, found), strict=True))
+            data = self._file.read_many(starts, stops) if len(parts) else []
+            self._expected = list(zip(starts.tolist(), map(bytes, data), strict=True))
 
     def _read_remote(self, start: int, stop: int) -> bytes:
         parts, position = [], start

@@ -1,4 +1,4 @@
-"""Planning reads of many byte ranges. Numbers only, no I/O."""
+"""Plans reads of many byte ranges by merging nearby ones. No I/O."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Runs(NamedTuple):
 
     starts: Int64s
     stops: Int64s
-    """The runs: ascending, and disjoint."""
+    """Starts and stops of the runs, ascending and disjoint."""
     owner: Int64s
-    """The run of each original range."""
+    """Index of the run that contains each original range."""
 
     def cut(self, data: Sequence[Bytes], starts: Int64s, stops: Int64s) -> list[Bytes]:
-        """Returns the original ranges, as slices of the bytes of each run."""
+        """Slices the original ranges out of the bytes of the runs."""
         offsets = self.starts[self.owner]
         firsts, lasts = (starts - offsets).tolist(), (stops - offsets).tolist()
         slices = zip(self.owner.tolist(), firsts, lasts, strict=True)
@@ -33,8 +33,8 @@ def merge(starts: Int64s, stops: Int64s, gap: int, max_size: int = 1 << 23) -> R
     """Merges ranges that overlap or lie at most `gap` bytes apart, into runs of about `max_size` bytes.
 
     Args:
-        starts, stops: At least one range, in any order; overlaps and repeats are fine.
-        gap: Bytes that are cheaper to read than to skip.
+        starts, stops: At least one range, in any order. Ranges may overlap and repeat.
+        gap: Maximum distance, in bytes, that is cheaper to read than to skip.
         max_size: Bytes at which a run ends, if its ranges only touch there; a range is never divided.
     """
     order = np.argsort(starts, kind='stable')

@@ -1,9 +1,9 @@
-"""Retries with backoff, and the storage options that bound them.
+"""Retries with backoff, and the storage options that limit them.
 
 A request that fails with a transient error (throttling, 5xx, a connection reset, a timeout, a short response)
-is retried after 0.1 s, 0.2 s, 0.4 s … Each delay is shortened at random, so that many clients do not retry at
-the same moment; a Retry-After header prolongs it. The logger `bags.storage` warns of each retry, and they are
-counted.
+is retried after 0.1 s, 0.2 s, 0.4 s … Each delay has random jitter, so that clients do not retry at the same
+moment, and a Retry-After header extends it. Each retry is counted, and logged as a warning by the logger
+`bags.storage`.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ Arguments = ParamSpec('Arguments')
 FIRST_DELAY = 0.1  # Seconds.
 MAX_DELAY = 5.0
 FIRST_TIMEOUT = 1.0
-"""Seconds for connections that are refused before any was accepted: the address is probably wrong."""
+"""Timeout, in seconds, while a server has refused all connections: the address is probably wrong."""
 
 
 class RetryCounter:
-    """Counts retries. Threads may use it, and forked children: it has no lock."""
+    """Counts retries. Usable by threads and forked children, as it has no lock."""
 
     def __init__(self) -> None:
         self._retries: list[None] = []
         self.connected: set[str] = set()
-        """The servers that a request has reached, in this process or before it was forked."""
+        """Servers that have responded to a request, in this process or before it was forked."""
 
     @property
     def count(self) -> int:
@@ -50,10 +50,10 @@ class RetryCounter:
 
 @dataclasses.dataclass(frozen=True)
 class RetryPolicy:
-    """Bounds on the time and the requests spent on an object store; storage options of the same names."""
+    """Limits on time, retries and concurrency of requests. The storage options have the same names."""
 
     timeout: float = 60.0
-    """Seconds for a request with its retries. An attempt may take a third of it, or all to send data."""
+    """Seconds for a request with its retries. An attempt may take a third of it, or all if it sends data."""
     connect_timeout: float = 5.0
     """Seconds to connect."""
     retries: int = 8
@@ -65,21 +65,21 @@ class RetryPolicy:
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> tuple[RetryPolicy, dict[str, Any]]:
-        """Returns the policy in storage options, and the other options.
+        """Splits storage options into a policy and the other options.
 
         Raises:
-            ValueError: Not a number, or too small.
+            ValueError: A value is not a number, or is too small.
         """
-        rest = dict(options)
-        names = [field.name for field in dataclasses.fields(cls) if field.init and field.name in rest]
-        chosen = {name: rest.pop(name) for name in names}
-        for name, value in chosen.items():
+        others = dict(options)
+        names = [field.name for field in dataclasses.fields(cls) if field.init and field.name in others]
+        values = {name: others.pop(name) for name in names}
+        for name, value in values.items():
             minimum = 0 if name == 'retries' else 1 if name == 'concurrency' else 1e-3
             if isinstance(value, bool) or not isinstance(value, int | float) or value < minimum:
                 raise ValueError(
                     f'storage option {name!r}: expected a number of at least {minimum}, got {value!r}'
                 )
-        return cls(**chosen), rest
+        return cls(**values), others
 
     @property
     def attempt_timeout(self) -> float:
@@ -106,7 +106,7 @@ def with_retries(
     Raises:
         StorageTimeoutError, OSError: All attempts failed; names the path and the last reason.
     """
-    begun, attempts, counter = time.monotonic(), 0, policy.counter
+    start, attempts, counter = time.monotonic(), 0, policy.counter
     server = '/'.join(path.split('/', 3)[:3])  # https://host or s3://bucket. A client may have many.
     while True:
         try:
@@ -124,13 +124,13 @@ def with_retries(
             delay *= 0.5 + 0.5 * random.random()  # noqa: S311 - not for security
             delay = max(delay, error.delay)
             timeout = policy.timeout if server in counter.connected else min(policy.timeout, FIRST_TIMEOUT)
-            if attempts > policy.retries or time.monotonic() + delay - begun > timeout:
+            if attempts > policy.retries or time.monotonic() + delay - start > timeout:
                 count = f'{attempts} tries' if attempts > 1 else 'one try'
                 later = f'; the server asks to wait {error.delay:g} s' if error.delay else ''
                 reason = f'{error.reason} (after {count}{later})'
                 if error.timed_out:
                     raise StorageTimeoutError(errno.ETIMEDOUT, reason, path) from exc
-                # A chain of the errors of a client says no more than that.
+                # The client's chain of exceptions adds nothing to a refused connection.
                 raise OSError(errno.EIO, reason, path) from None if error.no_connection else exc
             text = '%s: %s (try %d of %d, the next in %.1f s)'
             logger.warning(text, path, error.reason, attempts, policy.retries + 1, delay)

@@ -1,4 +1,4 @@
-"""Writes files and folders to the disk, so that they survive a power cut; exchanges two paths in one step."""
+"""Syncs files and folders to disk, so that they survive a power cut; exchanges two paths atomically."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import sys
 from typing import Any
 
 REFUSALS = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF}
-"""Errors of file systems that cannot sync folders."""
+"""Errors raised by file systems that do not support syncing folders."""
 AT_FDCWD = -100
-RENAME_EXCHANGE = 2  # Of renameat2 on Linux, and as RENAME_SWAP of renamex_np on macOS.
+RENAME_EXCHANGE = 2  # Flag of renameat2 on Linux; equals RENAME_SWAP of renamex_np on macOS.
 SYNC_FILE_RANGE_WRITE = 2
 
 
 def sync_file(fd: int, path: str) -> None:
-    """Writes an open file to the disk.
+    """Syncs an open file to disk.
 
     Raises:
-        OSError: The disk failed or is full. The system may have dropped what it could not write, so another
-            attempt that succeeds proves nothing.
+        OSError: The disk failed or is full. The system may have dropped the data that it could not write, so
+            a later attempt that succeeds proves nothing.
     """
     try:
-        # `fsync` of macOS leaves data in the cache of the disk. Network file systems may refuse the call.
+        # `fsync` on macOS leaves data in the disk cache. Network file systems may not support F_FULLFSYNC.
         with contextlib.suppress(ImportError, OSError):
             import fcntl
 
@@ -38,7 +38,7 @@ def sync_file(fd: int, path: str) -> None:
 
 
 def sync_folder(folder: str) -> None:
-    """Writes the names in a folder to the disk, if its file system can.
+    """Syncs the names in a folder to disk, if its file system supports it.
 
     Raises:
         OSError: The disk failed.
@@ -57,14 +57,14 @@ def sync_folder(folder: str) -> None:
 
 
 def start_writing_back(fd: int, start: int, stop: int) -> None:
-    """Has the kernel begin to write a part of a file to the disk, where it can: a later sync is quicker."""
+    """Asks the kernel, where supported, to start writing a part of a file to disk. Speeds up a later sync."""
     write = _libc_function('sync_file_range', 'c_int', 'c_int64', 'c_int64', 'c_uint')
     if write is not None:
         write(fd, start, stop - start, SYNC_FILE_RANGE_WRITE)
 
 
 def exchange(path: str, other: str) -> bool:
-    """Exchanges two files or folders in one step; returns False, and does nothing, where that is impossible.
+    """Exchanges two files or folders atomically; returns False, and does nothing, if that is not possible.
 
     Raises:
         FileNotFoundError: One of them does not exist.
@@ -85,16 +85,16 @@ def exchange(path: str, other: str) -> bool:
     code = ctypes.get_errno()
     if code == errno.ENOENT:
         raise FileNotFoundError(code, os.strerror(code), path, None, other)
-    return False  # The plain renames that follow raise the errors that are not of this call alone.
+    return False  # The caller falls back to plain renames, which raise any other error again.
 
 
 def _libc_function(name: str, *types: str) -> Any:
-    """Returns a function of the C library; None if there is none."""
+    """Returns a function of the C library; None if it does not exist."""
     if sys.platform == 'win32':
         return None
     import ctypes
 
     function = getattr(ctypes.CDLL(None, use_errno=True), name, None)
     if function is not None:
-        function.argtypes = [getattr(ctypes, each) for each in types]
+        function.argtypes = [getattr(ctypes, name) for name in types]
     return function

@@ -1,4 +1,4 @@
-"""Uploads of objects: the sizes and checksums of parts, and objects that are sent while they are written."""
+"""Uploads: the sizes and checksums of parts, and objects that are sent while they are written."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import NamedTuple
 
 MiB = 1 << 20
 PART_SIZE = 8 * MiB
-EQUAL_PARTS = 1000  # Number of parts of an upload before their size grows.
-PARTS_PER_STEP = 60  # Number of parts of each size after that.
-SAMPLE_BYTES = 1 << 16  # Bytes at the start of each part, and at the end of an object, that are compared.
+EQUAL_PARTS = 1000  # Number of parts of `PART_SIZE` before the size grows.
+PARTS_PER_STEP = 60  # Number of parts of each larger size.
+COMPARED_BYTES = 1 << 16  # Bytes compared at the start of each part, and at the end of an object.
 
 
 def part_size(number: int) -> int:
-    """Returns the bytes of a part of an upload, counted from 0.
+    """Returns the size, in bytes, of part `number` of an upload, counted from 0.
 
-    The first thousand have 8 MiB; then they grow, so that the 10,000 parts that S3 accepts hold 5 TB.
+    The first thousand parts have 8 MiB. Later ones grow, so that the 10,000 parts that S3 accepts hold 5 TB.
     """
     return PART_SIZE * (1 + max(0, number - EQUAL_PARTS) // PARTS_PER_STEP)
 
 
 class SentRange(NamedTuple):
-    """A byte range of an object that was sent, and its checksum: MD5 of a part, CRC-32 of a sample."""
+    """A byte range of a sent object, and its checksum: the MD5 of a part, or the CRC-32 of a sample."""
 
     start: int
     stop: int
@@ -34,19 +34,19 @@ class SentRange(NamedTuple):
 
 
 class SentObject:
-    """What was sent as one object, to compare with what is stored: its size, and checksums of byte ranges.
+    """Size and checksums of the bytes that were sent as one object, to compare with the stored object.
 
     Args:
-        part_size: Bytes of the parts whose MD5s are computed, of which the last may be shorter; 0 for parts
+        part_size: Bytes of the parts whose MD5s are computed; the last part may be shorter. 0 for the parts
             as they are added, None for no MD5s.
     """
 
     def __init__(self, part_size: int | None) -> None:
         self.size = 0
         self.last = b''
-        """The last bytes, at most `SAMPLE_BYTES`, and at most those of the last part."""
+        """The last bytes of the last part, at most `COMPARED_BYTES`."""
         self.samples: list[SentRange] = []
-        """The first bytes of each part that was added."""
+        """Samples of the first bytes of each added part."""
         self._part_size = part_size
         self._parts: list[SentRange] = []
         self._md5 = hashlib.md5(usedforsecurity=False)
@@ -55,7 +55,7 @@ class SentObject:
     def add(self, part: bytes) -> None:
         if not part:
             return
-        sample, self.last = part[:SAMPLE_BYTES], part[-SAMPLE_BYTES:]
+        sample, self.last = part[:COMPARED_BYTES], part[-COMPARED_BYTES:]
         self.samples.append(SentRange(self.size, self.size + len(sample), crc32(sample)))
         if self._part_size is None:
             self.size += len(part)
@@ -72,14 +72,14 @@ class SentObject:
 
     @property
     def parts(self) -> list[SentRange]:
-        """The parts and their MD5s; none if these are not computed."""
+        """The parts and their MD5s; empty if MD5s are not computed."""
         if self._part_size is None or self._start == self.size:
             return self._parts
         return [*self._parts, SentRange(self._start, self.size, self._md5.digest())]
 
     @property
     def etags(self) -> list[str]:
-        """The ETags that S3 gives to such an object if it does not encrypt it with a key of its user's."""
+        """The ETags that S3 may assign to the object, unless it encrypts it with a key of its user."""
         digests = [part.checksum for part in self.parts]
         if not digests:
             return []
@@ -93,11 +93,11 @@ def crc32(data: bytes) -> bytes:
 
 
 class StreamedUpload:
-    """An object that is sent while it is written, by a thread. It is visible when it is complete.
+    """Sends an object in a thread while it is written. The object becomes visible when it is complete.
 
     Args:
-        stream: Function that sends an iterable of bytes as one object.
-        check: Called before the object is completed; if it raises an error, the upload is aborted.
+        stream: Sends an iterable of bytes as one object.
+        check: Called before the object is completed. If it raises an error, the upload is aborted.
     """
 
     def __init__(
@@ -119,8 +119,8 @@ class StreamedUpload:
                 stream(take())
             except BaseException as exc:
                 errors.append(exc)
-                # `send` must not block on a full queue, so that it or `complete` raises the error. The end
-                # may have been taken already, or still be taken by a thread of the client's.
+                # Drain the queue: `send` must not block on a full queue, so that it or `complete` raises the
+                # error. A thread of the client may already have taken the end, or may still take it.
                 while not ended.is_set():
                     with contextlib.suppress(queue.Empty):
                         if not isinstance(parts.get(timeout=0.1), bytes):
@@ -131,7 +131,7 @@ class StreamedUpload:
         self._thread.start()
 
     def send(self, part: bytes) -> None:
-        """Sends the next part; may return before it has arrived.
+        """Sends the next part. May return before the part has arrived.
 
         Raises:
             OSError: This part or an earlier one could not be sent.
@@ -144,7 +144,7 @@ class StreamedUpload:
         """Sends the last part, which may be empty, and makes the object visible.
 
         Raises:
-            FileExistsError: The object exists, and must not.
+            FileExistsError: The object exists, although it must not.
         """
         if last:
             self.send(last)

@@ -1,6 +1,6 @@
 """Parses URLs, local paths, and path objects of other libraries. No I/O.
 
-s3://bucket/key   s3:/bucket/key   /s3:/bucket/key       the last two are the first, changed by pathlib
+s3://bucket/key   s3:/bucket/key   /s3:/bucket/key       the last two are the first as pathlib changes it
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ SCHEMES = {
     'hf': 'hf',
     'memory': 'memory',
 }
-"""Schemes that are recognized with any number of slashes, and their usual names; others need two slashes."""
+"""Maps schemes recognized with any number of slashes to their usual names. Other schemes need two slashes."""
 
-ARCHIVES = ('zip', 'tar', 'libarchive')
-"""Schemes of fsspec whose paths are in an archive, which the URL or an option names."""
+ARCHIVE_SCHEMES = ('zip', 'tar', 'libarchive')
+"""Schemes of fsspec for paths inside an archive, which is named by the URL or an option."""
 
 
 _REVISION = re.compile(
@@ -38,7 +38,7 @@ _REVISION = re.compile(
 
 
 def without_revision(url: str) -> str:
-    """Returns a URL of a hub without the revision of its repository, and any other path as it is."""
+    """Removes the revision from an `hf://` URL. Returns other paths unchanged."""
     return _REVISION.sub(r'\1', url, count=1) if url.startswith('hf://') else url
 
 
@@ -48,7 +48,7 @@ def locate(text: str) -> tuple[str, str]:
     A local path has the scheme 'file' and is unchanged. In a URL, pathlib may have merged slashes.
 
     Raises:
-        ValueError: The URL names no bucket or host, or files in an archive.
+        ValueError: The URL has no bucket or host, or refers to files in an archive.
     """
     match = URL.fullmatch(text)
     if match is None or len(match['scheme']) < 2:
@@ -63,7 +63,7 @@ def locate(text: str) -> tuple[str, str]:
             raise ValueError(f'expected {scheme}://… with a bucket or host, got {text!r}')
         # fsspec's memory file system has no buckets: its paths begin with a slash.
         return scheme, f'{scheme}://{"/" if scheme == "memory" else ""}{path.rstrip("/")}'
-    if scheme in ARCHIVES and len(slashes) > 1:
+    if scheme in ARCHIVE_SCHEMES and len(slashes) > 1:
         raise ValueError(
             f'{scheme}:// is not supported: unpack the archive, or open a dataset in it with '
             f'filesystem=fsspec.filesystem({scheme!r}, fo=ARCHIVE); got {text!r:.200}'
@@ -74,11 +74,11 @@ def locate(text: str) -> tuple[str, str]:
 
 
 def options_of(options: Mapping[str, Any], url: str) -> Mapping[str, Any]:
-    """Returns the storage options of a URL: `options`, or, if these are by prefix, those of the longest one.
+    """Returns the storage options of a URL: `options`, or, if they are keyed by prefix, the longest match.
 
     {'s3://bucket': {'anon': True}, 's3://bucket/private/': {'profile': 'mine'}}
 
-    A prefix without a revision is one of all revisions of a hub.
+    A prefix without a revision matches all revisions of a hub repository.
     """
     if not options or not all('://' in name for name in options):
         return options
@@ -86,14 +86,14 @@ def options_of(options: Mapping[str, Any], url: str) -> Mapping[str, Any]:
     prefixes = [
         prefix for prefix in options if any(form.startswith(f'{prefix.rstrip("/")}/') for form in forms)
     ]
-    found: Mapping[str, Any] = options[max(prefixes, key=len)] if prefixes else {}
-    return found
+    longest: Mapping[str, Any] = options[max(prefixes, key=len)] if prefixes else {}
+    return longest
 
 
 def plain_path(value: Any) -> Any:
-    """Returns a path object of another library as str: one with `open`, such as `elements.Path`.
+    """Converts a path object of another library, i.e. one with `open` such as `elements.Path`, to str.
 
-    Anything else is returned as it is: str, `os.PathLike`, and what is no path.
+    Returns other values unchanged: str, `os.PathLike`, and values that are not paths.
     """
     if isinstance(value, str | os.PathLike) or not callable(getattr(value, 'open', None)):
         return value

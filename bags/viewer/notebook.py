@@ -16,7 +16,7 @@ from bags.links.permission import PermittedPaths
 from bags.maintenance.location import Location
 from bags.viewer.server import ViewServer
 
-ROWS = 12
+TABLE_ROWS = 12
 """Number of datapoints in the table of a view."""
 
 
@@ -61,7 +61,7 @@ def view(
     number = None if index is None else check_index(index, len(dataset))
     if (of_reader := _server_of(dataset, port)) is not None:
         return DatasetPage(of_reader, number, height)
-    rows = range(min(ROWS, len(dataset))) if number is None else [number]
+    rows = range(min(TABLE_ROWS, len(dataset))) if number is None else [number]
     return DatapointTable(dataset, list(rows))
 
 

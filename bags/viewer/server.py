@@ -16,13 +16,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 from bags.concurrency import FifoCache
-from bags.dataset.options import FolderOptions
-from bags.dataset.resume import LINKED
-from bags.dataset.shard_index import INDEX, dump_index
+from bags.dataset.format.options import FolderOptions
+from bags.dataset.format.shard_index import INDEX, dump_index
 from bags.errors import BagsError
-from bags.linked_fields.reader import open_links
+from bags.links.files import LINKED
 from bags.links.linked_files import LinkedFiles
 from bags.links.linked_object import LinkedObject
+from bags.links.open import open_links
 from bags.links.permission import PermittedPaths
 from bags.links.records import LinkedRecords
 from bags.maintenance.consolidate import describe_shards
@@ -32,7 +32,7 @@ from bags.storage.base import Buffer
 from bags.viewer.page import find_page
 
 HOST = '127.0.0.1'
-CHUNK = 1 << 20
+RESPONSE_CHUNK_BYTES = 1 << 20
 """Bytes that are read and sent at a time."""
 OPEN_FILES = 64
 """Remote files that stay open."""
@@ -42,7 +42,7 @@ FILE = re.compile(
 )
 """A file of the dataset, or a linked file by its number in `FIELD.files`, or the dictionary of that one."""
 JSON = frozenset(['spec.json', 'shards.json', 'metadata.json', 'statistics.json'])
-FILES = ('.bag', '.bagz', '.idx', '.index', '.zdict', *LINKED)
+SERVED_SUFFIXES = ('.bag', '.bagz', '.idx', '.index', '.zdict', *LINKED)
 
 
 class ViewServer:
@@ -154,7 +154,7 @@ class ViewServer:
 
     def _find_data(self, path: str) -> tuple[File | bytes, str] | None:
         match = FILE.fullmatch(path)
-        if match is None or not (match['name'] in JSON or match['name'].endswith(FILES)):
+        if match is None or not (match['name'] in JSON or match['name'].endswith(SERVED_SUFFIXES)):
             return None
         store, folder = self.location.store, self.location.path
         shard = store.join(folder, match['shard']) if match['shard'] else folder
@@ -300,8 +300,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _read_parts(content: File | bytes, span: range) -> Iterator[Buffer]:
-    for start in range(span.start, span.stop, CHUNK):
-        stop = min(start + CHUNK, span.stop)
+    for start in range(span.start, span.stop, RESPONSE_CHUNK_BYTES):
+        stop = min(start + RESPONSE_CHUNK_BYTES, span.stop)
         yield content[start:stop] if isinstance(content, bytes) else content.read(start, stop)
 
 

@@ -10,12 +10,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from bags.bag.sharding import Concatenated
-from bags.dataset.address import Address, Datapoint, divide_fields, group_by_part, row_of_part
 from bags.dataset.base import Dataset, View, check_dataset
-from bags.dataset.field import Field
-from bags.dataset.key_values import Matches, sort_matches
-from bags.dataset.selection import Selection
-from bags.dataset.spec import (
+from bags.dataset.format.spec import (
     Spec,
     advice,
     check_names,
@@ -25,6 +21,10 @@ from bags.dataset.spec import (
     unite,
     with_optional,
 )
+from bags.dataset.reading.field_reader import Field
+from bags.dataset.reading.key_values import Matches, sort_matches
+from bags.dataset.reading.row_groups import Address, Datapoint, divide_fields, group_by_part, row_of_part
+from bags.dataset.reading.selection import Selection
 from bags.errors import SpecError
 from bags.indexing import Int64s, check_index, offsets_of
 from bags.validation import one_of

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bags.dataset.address import Address, Datapoint
 from bags.dataset.base import Dataset, View
-from bags.dataset.key_values import INTEGERS, KEY_TYPES, Matches, read_keys
-from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
-from bags.dataset.selection import Selection
-from bags.dataset.spec import reordered
+from bags.dataset.format.metadata import Metadata, merge_metadata, metadata_of_fields
+from bags.dataset.format.registry import INTEGER_WORDS
+from bags.dataset.format.spec import reordered
+from bags.dataset.reading.key_values import Matches, read_keys
+from bags.dataset.reading.row_groups import Address, Datapoint
+from bags.dataset.reading.selection import Selection
 from bags.indexing import Int64s, check_index
 from bags.views.concat import expressions
 
 KEYS_AT_ONCE = 1 << 13
 """Number of values of a field in two datasets that are compared at once."""
-INTEGER_WORDS = {word for word, types in KEY_TYPES.items() if types is INTEGERS}
 
 
 class Join(View):
@@ -101,7 +101,7 @@ def _expect_equal(field: str, first: Dataset, second: Dataset, number: int) -> N
     again = 'replace=True takes the later'
     words = {first.types[field].word, second.types[field].word}
     is_plain = not (first.types[field].sequence or second.types[field].sequence)
-    if not is_plain or not (words == {'utf8'} or words <= INTEGER_WORDS):
+    if not is_plain or not (words == {'utf8'} or words.issubset(INTEGER_WORDS)):
         raise ValueError(f'join: field {field!r} of dataset {number} is in an earlier one too ({again})')
     for start in range(0, len(first), KEYS_AT_ONCE):
         rows = np.arange(start, min(start + KEYS_AT_ONCE, len(first)))

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from bags.dataset.batch import Column, Ragged
-from bags.dataset.field import Field
-from bags.dataset.selection import Selection
-from bags.dataset.spec import FieldType, as_optional
+from bags.dataset.format.spec import FieldType, as_optional
+from bags.dataset.reading.batch import Column, Ragged
+from bags.dataset.reading.field_reader import Field
+from bags.dataset.reading.selection import Selection
 from bags.indexing import Int64s
 
 Change = Callable[[Column, Any], Column]

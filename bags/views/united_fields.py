@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from bags.bag.held_records import HeldRecords
-from bags.dataset.address import MissingFields, RecordRanges, divide_fields, ranges_of_refs
-from bags.dataset.batch import Column
-from bags.dataset.columns import read_records
-from bags.dataset.field import Field
-from bags.dataset.schema import Decoders
-from bags.dataset.selection import Selection
-from bags.dataset.spec import FieldType, Spec, parse_type
+from bags.dataset.format.schema import Decoders
+from bags.dataset.format.spec import FieldType, Spec, parse_type
+from bags.dataset.reading.batch import Column
+from bags.dataset.reading.columns import read_records
+from bags.dataset.reading.field_reader import Field
+from bags.dataset.reading.row_groups import MissingFields, RecordRanges, divide_fields, ranges_of_refs
+from bags.dataset.reading.selection import Selection
 from bags.indexing import Int64s
 from bags.views.optional import list_column
 

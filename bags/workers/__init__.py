@@ -1,7 +1,7 @@
-"""The pool of workers of the library: tasks in, results out, done by threads or processes.
+"""The worker pool of the library: runs tasks in threads or processes, and returns their results.
 
-pool        `WorkerPool`: submits tasks, and yields results in order or as they are done
+pool        `WorkerPool`: submits tasks, and yields results in order
 outcome     a task with its result or error
-processes   workers that are processes: how they start, get tasks, die and are replaced
+processes   worker processes: their start, tasks, and replacement when they die
 signals     Ctrl-C while workers start and end
 """

@@ -23,30 +23,30 @@ class WorkerDiedError(RuntimeError):
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Outcome:
-    """A submitted task; once done, with its result or error."""
+    """A submitted task, and, once it is done, its result or error."""
 
     task: Any
     is_done: bool = False
     result: Any = None
-    """With an error, what the task returned as `Partial`, or None."""
+    """The result of the task. If it failed, the result of its `Partial`, or None."""
     error: BaseException | None = None
     seconds: float = 0.0
-    """Duration of the task, without the time in queues."""
+    """Duration of the task, without time in queues."""
     size: int = 0
-    """Bytes of the result, if the pool has a `size_of`."""
+    """Bytes of the result, if the pool has a `size_of` function."""
     deaths: int = 0
     """Number of workers that died during the task."""
 
     def get(self) -> Any:
         """Returns the result, or raises the error.
 
-        The error is removed from the outcome then: a cycle of its traceback, a frame and the outcome would
-        keep files of these frames open until the garbage collector runs.
+        The error is then removed from the outcome: a reference cycle of its traceback, a frame and the
+        outcome would keep files open until the garbage collector runs.
         """
         if self.error is not None:
             error, self.error = self.error, None
             try:
-                if isinstance(error, StopIteration):  # It would end the loop of the caller without an error.
+                if isinstance(error, StopIteration):  # It would silently end the caller's loop.
                     notes = getattr(error, '__notes__', [])
                     raise RuntimeError(': '.join(['StopIteration was raised', *notes])) from error
                 raise error
@@ -56,14 +56,14 @@ class Outcome:
 
 
 class Partial(NamedTuple):
-    """Returned by a task function that fails halfway: its result so far, and the error."""
+    """Returned by a task function that fails halfway: the result so far, and the error."""
 
     result: Any
     error: BaseException
 
 
 def do(work: Callable[[Any], Any], task: Any) -> tuple[Any, BaseException | None, float]:
-    """Does a task; returns its result, error and seconds."""
+    """Runs a task. Returns its result, its error, and its duration in seconds."""
     start = time.perf_counter()
     try:
         result = work(task)
@@ -74,5 +74,5 @@ def do(work: Callable[[Any], Any], task: Any) -> tuple[Any, BaseException | None
             return result.result, result.error, time.perf_counter() - start
         return result, None, time.perf_counter() - start
     finally:
-        # Else the traceback of a partial's error and this frame would refer to each other.
+        # Otherwise this frame and the traceback of a `Partial`'s error would form a reference cycle.
         del result

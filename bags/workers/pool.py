@@ -1,4 +1,4 @@
-"""The pool of workers: runs a bounded number of tasks at a time, and yields their results."""
+"""The worker pool: runs a bounded number of tasks at a time, and yields their results."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from bags.workers.outcome import Outcome, do
 from bags.workers.processes import TASKS_PER_WORKER, Processes, Transport
 from bags.workers.signals import delay_interrupts
 
-END_SECONDS = 10.0  # Maximum time that `close` waits for threads in the middle of a task.
+THREAD_END_SECONDS = 10.0  # Maximum time that `close` waits for threads in the middle of a task.
 
 
 class WorkerPool:
-    """Runs tasks in threads or processes, for one thread that submits them and takes the results.
+    """Runs tasks in threads or processes, for one thread that submits them and receives the results.
 
-    Workers end with `close`, when the pool is garbage-collected, or when this process ends in any way.
-    After a method has raised an exception, `KeyboardInterrupt` included, the pool can only be closed.
+    Workers end with `close`, when the pool is garbage-collected, or when this process ends for any reason.
+    After a method has raised an exception, including `KeyboardInterrupt`, the pool can only be closed.
 
     Args:
-        work: Function from a task to its result. Processes get it pickled, once.
-        workers: Number of workers; with 0, the thread that takes an outcome runs its task.
-        processes: Whether workers are processes, started afresh (`spawn`), or threads.
+        work: Function that returns the result of a task. It is pickled once for processes.
+        workers: Number of workers. With 0, the thread that receives an outcome runs its task.
+        processes: Whether workers are processes, started with `spawn`, or threads.
         name: Prefix of the names of threads and processes.
         attempts: Number of workers that may die during one task before it fails with a `WorkerDiedError`,
             which names the task by its `str`.
-        size_of: Function from a result to its bytes, for `max_held_bytes`.
-        transport: Makes a `Transport` for each process; unless given, results are pickled.
+        size_of: Function that returns the bytes of a result, for `max_held_bytes`.
+        transport: Creates a `Transport` for each process. By default, results are pickled.
 
     Raises:
         TypeError: `work` cannot be sent to processes.
@@ -76,45 +76,46 @@ class WorkerPool:
     ) -> Iterator[Outcome]:
         """Runs tasks, taken from the iterable as workers become free, and yields their outcomes in order.
 
-        Workers start at once, not when the first outcome is requested. After a task fails, no other starts
-        until its outcome has been yielded.
+        Tasks start immediately, not when the first outcome is requested. After a task fails, no other task
+        starts until the outcome of the failed task has been yielded.
 
         Args:
             tasks: The tasks.
-            ahead: Maximum number of tasks started and not yielded; by default `TASKS_PER_WORKER` per worker.
-            max_held_bytes: No task starts while results that were not yielded hold this many bytes.
+            ahead: Maximum number of tasks that were started and whose outcomes were not yielded. By default,
+                `TASKS_PER_WORKER` per worker.
+            max_held_bytes: Maximum bytes of results that were not yielded, above which no task starts.
         """
         if not self._workers:
             return map(self._do, tasks)
         tasks = iter(tasks)
         ahead = self._max_running if ahead is None else ahead
-        begun: deque[Outcome] = deque()
+        started: deque[Outcome] = deque()
 
         def begin() -> None:
             self._check()
             while (
                 self._running < self._max_running
-                and len(begun) < ahead
-                and (max_held_bytes is None or sum(outcome.size for outcome in begun) < max_held_bytes)
-                and all(outcome.error is None for outcome in begun)
+                and len(started) < ahead
+                and (max_held_bytes is None or sum(outcome.size for outcome in started) < max_held_bytes)
+                and all(outcome.error is None for outcome in started)
             ):
                 try:
                     task = next(tasks)
                 except StopIteration:
                     return
-                begun.append(Outcome(task))
-                self._backend.submit(begun[-1])
+                started.append(Outcome(task))
+                self._backend.submit(started[-1])
                 self._running += 1
 
         def outcomes() -> Iterator[Outcome]:
-            while begun:
-                if not begun[0].is_done:
+            while started:
+                if not started[0].is_done:
                     self._receive(True)
                     begin()
                     continue
-                outcome = begun.popleft()
+                outcome = started.popleft()
                 self._receive(False)
-                begin()  # So that workers have tasks while the caller is busy.
+                begin()  # Keeps workers busy while the caller uses the outcome.
                 yield outcome
                 del outcome
                 begin()
@@ -141,12 +142,14 @@ class WorkerPool:
 
     def _check(self) -> None:
         if self._workers and os.getpid() != self._process:
-            raise RuntimeError('these workers belong to the process that started them: start others here')
+            raise RuntimeError(
+                'the workers belong to the process that started them: create another pool in this process'
+            )
         if not self._finalizer.alive:
-            raise ValueError('the pool of workers is closed')
+            raise ValueError('the worker pool is closed')
 
     def close(self) -> None:
-        """Ends the workers: processes at once, threads after their current task. Drops pending results."""
+        """Ends the workers: processes immediately, threads after the current task. Drops pending results."""
         self._finalizer()
 
     def __enter__(self) -> Self:
@@ -174,8 +177,8 @@ class _Threads:
     def start(self, count: int) -> None:
         with delay_interrupts():
             for number in range(count):
-                # Threads refer to the queues only, so that an unused pool is garbage-collected. Daemons, as a
-                # pool that is never closed must not keep the process from ending.
+                # Threads refer only to the queues, so that an unused pool is garbage-collected. They are
+                # daemons, so that a pool that is never closed does not keep the process alive.
                 thread = threading.Thread(
                     target=_serve,
                     args=(self._work, self._tasks, self._done),
@@ -189,10 +192,10 @@ class _Threads:
         self._tasks.put(outcome)
 
     def receive(self, wait: bool) -> list[Outcome]:
-        found = [self._done.get()] if wait else []
+        outcomes = [self._done.get()] if wait else []
         while not self._done.empty():
-            found.append(self._done.get_nowait())
-        return found
+            outcomes.append(self._done.get_nowait())
+        return outcomes
 
     def close(self) -> None:
         with contextlib.suppress(queue.Empty):
@@ -201,8 +204,8 @@ class _Threads:
         for _ in self._threads:
             self._tasks.put(None)
         if threading.current_thread() in self._threads:
-            return  # Called by the garbage collector; a thread cannot join itself.
-        deadline = time.monotonic() + END_SECONDS
+            return  # Called by the garbage collector in a worker thread, which cannot join itself.
+        deadline = time.monotonic() + THREAD_END_SECONDS
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
@@ -216,4 +219,4 @@ def _serve(
     while (outcome := tasks.get()) is not None:
         outcome.result, outcome.error, outcome.seconds = do(work, outcome.task)
         done.put(outcome)
-        del outcome  # Else the result would live until the next task.
+        del outcome  # Otherwise the result would stay alive until the next task.

@@ -1,4 +1,4 @@
-"""Worker processes: start, tasks, results, and the replacement of processes that die."""
+"""Worker processes: start, tasks, results, and replacement of processes that die."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from bags.workers.outcome import Outcome, WorkerDiedError, do
 from bags.workers.signals import block_interrupts, delay_interrupts, reset_signals
 
 TASKS_PER_WORKER = 2
-"""Maximum number of tasks of a worker: the current one and the next, so that it never waits for a task."""
-LIVENESS_SECONDS = 0.25  # Interval of the checks whether silent workers are alive.
+"""Maximum number of tasks of a worker: the current and the next task, so that it never waits for a task."""
+LIVENESS_SECONDS = 0.25  # Interval at which workers that send nothing are checked for being alive.
 PARENT_CHECK_SECONDS = 1.0
-END_SECONDS = 10.0  # Maximum time to wait for a killed process to end.
+KILLED_PROCESS_SECONDS = 10.0  # Maximum time to wait for a killed process to end.
 
 
 class Transport(Protocol):
-    """Carries the results of one process to its parent. Pickled while that process starts.
+    """Transfers the results of one process to its parent. It is pickled while that process starts.
 
-    The parent decodes each result before it sends the process another task, so that `TASKS_PER_WORKER`
-    buffers used in turn are enough. A result of None is not encoded.
+    The parent decodes each result before it sends the process another task, so `TASKS_PER_WORKER` buffers,
+    used alternately, suffice. A result of None is not encoded.
     """
 
     def encode(self, result: Any) -> Any:
-        """Returns the object that is sent in place of a result. Called in the worker process."""
+        """Returns the object to send in place of a result. Called in the worker process."""
         ...
 
     def decode(self, message: Any) -> Any:
-        """Returns the result. Called in the parent."""
+        """Returns the result of a message. Called in the parent."""
         ...
 
     def close(self) -> None:
-        """Releases what the parent holds."""
+        """Releases the resources of the parent."""
         ...
 
 
 class Processes:
-    """Worker processes, started with `spawn`. Tasks are queued here until a process has room for them."""
+    """Worker processes, started with `spawn`. Tasks are queued here until a process can take them."""
 
     def __init__(
         self, work: Callable[[Any], Any], name: str, attempts: int, transport: Callable[[], Transport] | None
@@ -64,7 +64,7 @@ class Processes:
     def start(self, count: int) -> None:
         with delay_interrupts():
             if sys.platform != 'win32':
-                # Else it is started with the first process, and unblocks signals.
+                # Otherwise the tracker is started with the first process, and unblocks signals.
                 from multiprocessing import resource_tracker
 
                 resource_tracker.ensure_running()
@@ -90,8 +90,8 @@ class Processes:
                 data = pickle.dumps(outcome.task)
             except Exception as exc:
                 raise TypeError(
-                    f'{outcome.task!s:.80}: expected what can be pickled, to be sent to other processes: '
-                    f'{exc} (threads take anything: processes=False)'
+                    f'{outcome.task!s:.80}: expected a picklable object, to be sent to other processes: '
+                    f'{exc} (threads accept any object: processes=False)'
                 ) from exc
             worker.outcomes.append(outcome)
             worker.send(data)
@@ -99,36 +99,36 @@ class Processes:
     def receive(self, wait: bool) -> list[Outcome]:
         from multiprocessing.connection import wait as wait_for
 
-        found: list[Outcome] = []
+        outcomes: list[Outcome] = []
         while True:
             ends: dict[Any, _Process] = {worker.connection: worker for worker in self._workers}
             ends |= {worker.process.sentinel: worker for worker in self._workers}
             ready = wait_for(list(ends), LIVENESS_SECONDS if wait else 0)
-            # After silence, asks each for its exit code: a child of a dead worker may hold its pipes open.
+            # If nothing arrived, all workers are checked: a child of a dead worker may hold its pipe open.
             workers = dict.fromkeys(ends[end] for end in ready) if ready or not wait else self._workers
             for worker in list(workers):
                 is_alive = worker.process.is_alive()
-                is_open = worker.receive(found)
+                is_open = worker.receive(outcomes)
                 if not (is_alive and is_open):
-                    found += self._replace(worker)
+                    outcomes += self._replace(worker)
             self._hand_out()
-            if found or not wait:
-                return found
+            if outcomes or not wait:
+                return outcomes
 
     def _replace(self, worker: _Process) -> list[Outcome]:
-        """Replaces a dead worker and queues its tasks again; returns those that failed."""
+        """Replaces a dead worker, and queues its tasks again. Returns the tasks that failed."""
         self._workers.remove(worker)
         how = worker.end()
         if not worker.is_ready:
             raise RuntimeError(
                 f'{how} before its first task: a script that starts processes needs '
-                f"`if __name__ == '__main__':`, as each of them imports the script; or use processes=False"
+                f"`if __name__ == '__main__':`, as each process imports the script; or use processes=False"
             )
         self.start(1)
         if not worker.outcomes:
             return []
         self._queue.extendleft(reversed(worker.outcomes))
-        current = self._queue[0]  # Workers do their tasks in order.
+        current = self._queue[0]  # Workers run their tasks in order.
         current.deaths += 1
         if current.deaths < self._attempts:
             return []
@@ -157,24 +157,26 @@ class _Process:
         self.outcomes: deque[Outcome] = deque()
         self.is_ready = False
         self._transport = transport
-        self.connection, theirs = context.Pipe()
-        # Large arguments are sent later, through this pipe: `start` would wait until the process has read
-        # them, and forever if it dies before.
-        self.process = context.Process(target=_serve, args=(theirs, transport), name=name, daemon=True)
+        self.connection, child_connection = context.Pipe()
+        # Large arguments are sent later, through this pipe. `start` would wait until the process has read
+        # them, and would wait forever if the process dies before.
+        self.process = context.Process(
+            target=_serve, args=(child_connection, transport), name=name, daemon=True
+        )
         try:
             self.process.start()
         except BaseException:
             self.connection.close()
             raise
         finally:
-            theirs.close()
+            child_connection.close()
 
     def send(self, data: bytes) -> None:
-        with contextlib.suppress(OSError):  # It has died, as `receive` finds out.
+        with contextlib.suppress(OSError):  # The process has died, which `receive` detects.
             self.connection.send_bytes(data)
 
-    def receive(self, found: list[Outcome]) -> bool:
-        """Appends the outcomes that arrived to `found`; returns whether the pipe is still open.
+    def receive(self, outcomes: list[Outcome]) -> bool:
+        """Appends the received outcomes to `outcomes`. Returns whether the pipe is still open.
 
         Raises:
             Exception: The process could not load `work`.
@@ -187,29 +189,29 @@ class _Process:
             except (EOFError, OSError):
                 return False
             if self.is_ready:
-                found.append(self._outcome(data))
+                outcomes.append(self._outcome(data))
             else:
-                error = pickle.loads(data)  # noqa: S301 - from a process of ours
+                error = pickle.loads(data)  # noqa: S301 - from our worker process
                 if error is not None:
                     raise error
                 self.is_ready = True
 
     def _outcome(self, data: bytes) -> Outcome:
-        """Returns the outcome of the oldest task, from its message."""
+        """Parses the message with the outcome of the oldest task."""
         outcome = self.outcomes.popleft()
         try:
             outcome.result, outcome.error, outcome.seconds = pickle.loads(data)  # noqa: S301 - as above
             if self._transport is not None and outcome.result is not None:
                 outcome.result = self._transport.decode(outcome.result)
         except Exception as exc:
-            exc.add_note('while a result was taken over from a worker process')
+            exc.add_note('while a result was received from a worker process')
             outcome.result, outcome.error = None, exc
         return outcome
 
     def end(self) -> str:
-        """Waits for the end of the process and releases its resources; returns how it ended, for messages."""
-        deadline = time.monotonic() + END_SECONDS
-        # Polled, as `join` waits for a pipe that a child of the process may hold open.
+        """Waits until the process ends, and releases its resources. Returns how it ended, for messages."""
+        deadline = time.monotonic() + KILLED_PROCESS_SECONDS
+        # Polls, because `join` waits for a pipe that a child of the process may hold open.
         while self.process.exitcode is None and time.monotonic() < deadline:
             self.process.join(0.05)
         code = self.process.exitcode
@@ -228,13 +230,14 @@ def _serve(connection: Any, transport: Transport | None) -> None:
     """Runs in a worker process: loads `work`, then runs tasks until the parent ends."""
     reset_signals()
     messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    # A thread, as the parent sends the next task while this sends a result: neither may wait for the other.
+    # Receives in a thread: the parent may send the next task while this process sends a result, and neither
+    # may block the other.
     threading.Thread(target=_receive, args=(connection, messages.put), daemon=True).start()
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # The parent has ended.
         try:
             work = pickle.loads(messages.get())  # noqa: S301 - from our parent
         except BaseException as exc:
-            exc.add_note('in a worker process, which has to import the functions and classes that it is sent')
+            exc.add_note('in a worker process, which must import the functions and classes that it receives')
             connection.send_bytes(pickle.dumps(_sendable(exc)))
             return
         reset_signals()  # Imported modules may have set signal handlers.
@@ -244,19 +247,19 @@ def _serve(connection: Any, transport: Transport | None) -> None:
 
 
 def _do(work: Callable[[Any], Any], data: bytes, transport: Transport | None) -> bytes:
-    """Runs a task; returns the message with its result, error and seconds."""
+    """Runs a task. Returns the message with its result, error and duration in seconds."""
     result, error, seconds = do(lambda data: work(pickle.loads(data)), data)  # noqa: S301 - from our parent
     try:
         if transport is not None and result is not None:
             result = transport.encode(result)
         return pickle.dumps((result, None if error is None else _sendable(error), seconds))
     except Exception as exc:
-        exc.add_note('in a worker process, while it handed over a result')
+        exc.add_note('in a worker process, while it sent a result')
         return pickle.dumps((None, _sendable(exc), seconds))
 
 
 def _receive(connection: Any, put: Callable[[bytes], None]) -> None:
-    """Passes messages on, and ends this process, even during a task, when its parent ends."""
+    """Queues messages of the parent. Ends this process, even during a task, when the parent ends."""
     from multiprocessing import parent_process
 
     parent = parent_process()
@@ -264,7 +267,7 @@ def _receive(connection: Any, put: Callable[[bytes], None]) -> None:
     try:
         while True:
             while not connection.poll(PARENT_CHECK_SECONDS):
-                # Another child of a killed parent may hold the pipe open, but an orphan gets another parent.
+                # Another child of a killed parent may hold the pipe open, but an orphan gets a new parent.
                 if not parent.is_alive() or (sys.platform != 'win32' and os.getppid() != parent.pid):
                     os._exit(1)
             put(connection.recv_bytes())
@@ -273,7 +276,7 @@ def _receive(connection: Any, put: Callable[[bytes], None]) -> None:
 
 
 def _sendable(exc: BaseException) -> BaseException:
-    """Returns an error that can be pickled and unpickled, with a note of where it was raised."""
+    """Returns an error that can be pickled and unpickled, with its traceback as a note."""
     trace = ''.join(traceback.format_exception(exc))
     try:
         pickle.loads(pickle.dumps(exc))  # noqa: S301 - made here
@@ -290,10 +293,10 @@ def check_sendable(**values: Any) -> None:
     """Checks that values can be sent to worker processes.
 
     Raises:
-        TypeError: Names one that cannot, and says what to do.
+        TypeError: A value cannot be sent. The message names it, and says what to do.
     """
     main = sys.modules['__main__']
-    # A process that is started afresh imports the main module again, if that is a file.
+    # A spawned process imports the main module again, if it is a file.
     main_is_file = getattr(main, '__spec__', None) or os.path.exists(getattr(main, '__file__', None) or '')
     for name, value in values.items():
         try:
@@ -303,27 +306,26 @@ def check_sendable(**values: Any) -> None:
                 )
         except Exception as exc:
             raise TypeError(
-                f'{name}: expected what can be pickled, to be sent to other processes, got {value!r:.200}: '
-                f'{exc} (functions have to be at the top of a module; threads take any: processes=False)'
+                f'{name}: expected a picklable object, to be sent to other processes, got {value!r:.200}: '
+                f'{exc} (define functions at the top of a module; threads accept any: processes=False)'
             ) from exc
 
 
 def check_main() -> None:
-    """Checks that processes started now do not run the script again that is starting them.
+    """Checks that processes started now do not run the current script again.
 
     A spawned process imports the main module, which runs all code outside of `if __name__ == '__main__':`,
     such as the call that starts processes and the code before it.
 
     Raises:
-        RuntimeError: They would; names the line of the script.
+        RuntimeError: The script would run again. The message names the line of the script.
     """
     from multiprocessing.spawn import get_preparation_data
 
-    main, found = sys.modules['__main__'], get_preparation_data('')
-    if 'init_main_from_path' not in found and str(found.get('init_main_from_name', '__main__')).endswith(
-        '__main__'
-    ):
-        return  # It is not imported: an interactive session, or `python -m package`.
+    main, data = sys.modules['__main__'], get_preparation_data('')
+    name = str(data.get('init_main_from_name', '__main__'))
+    if 'init_main_from_path' not in data and name.endswith('__main__'):
+        return  # The main module is not imported: an interactive session, or `python -m package`.
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     while frame is not None and (frame.f_code.co_name != '<module>' or frame.f_globals is not vars(main)):
         frame = frame.f_back
@@ -340,8 +342,8 @@ def check_main() -> None:
         ast.unparse(node.test) for node in branches if node.lineno <= line <= (node.end_lineno or 0)
     ]
     if any(re.search(r'\b(__name__|current_process)\b', condition) for condition in conditions):
-        return  # Also as `if current_process().name == 'MainProcess':`.
+        return  # Includes `if current_process().name == 'MainProcess':`.
     raise RuntimeError(
         f"{path}, line {line}: expected `if __name__ == '__main__':` around this, as each worker process "
-        f'imports the script and would run it again (threads do not: processes=False)'
+        f'imports the script, and would run it again (threads do not: processes=False)'
     )

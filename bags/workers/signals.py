@@ -1,4 +1,4 @@
-"""Delays Ctrl-C while workers start and end, so that no process is left behind."""
+"""Delays Ctrl-C while workers start and end, so that no processes are left running."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def delay_interrupts() -> Iterator[None]:
-    """Delivers a SIGINT that arrives meanwhile at the end.
+    """Delays a SIGINT that arrives in the block to its end.
 
-    Python runs signal handlers in the main thread, between any two instructions: in other threads there is
-    nothing to delay.
+    Python runs signal handlers only in the main thread, between any two instructions. In other threads, this
+    does nothing.
     """
-    before, came = signal.getsignal(signal.SIGINT), []
+    before, received = signal.getsignal(signal.SIGINT), []
     try:
-        if before is None:  # Not set by Python, which could not restore it.
+        if before is None:  # The handler was not set by Python, which could not restore it.
             raise ValueError
-        signal.signal(signal.SIGINT, lambda *_: came.append(True))
-    except ValueError:  # Not the main thread.
+        signal.signal(signal.SIGINT, lambda *_: received.append(True))
+    except ValueError:  # Also raised outside of the main thread.
         yield
         return
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-        if came:
+        if received:
             signal.raise_signal(signal.SIGINT)
 
 
 @contextlib.contextmanager
 def block_interrupts() -> Iterator[None]:
-    """Blocks SIGINT in processes that are started meanwhile, until they call `reset_signals`."""
+    """Blocks SIGINT in processes that are started in the block, until they call `reset_signals`."""
     if not hasattr(signal, 'pthread_sigmask'):
         yield
         return
@@ -44,7 +44,7 @@ def block_interrupts() -> Iterator[None]:
 
 
 def reset_signals() -> None:
-    """Makes this worker process end at SIGTERM and ignore SIGINT, at which its parent ends it."""
+    """Makes this worker process end on SIGTERM, and ignore SIGINT, on which its parent ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if hasattr(signal, 'pthread_sigmask'):

@@ -240,7 +240,7 @@ def test_bundles_that_fail_and_are_tried_again_leave_nothing_behind(tmp_path):
 
 def test_a_sink_whose_bundles_are_written_twice_keeps_one(tmp_path):
     from bags.beam.datasets import DatasetSink
-    from bags.dataset.options import WriterSettings
+    from bags.dataset.format.options import WriterSettings
 
     sink = DatasetSink(str(tmp_path / 'd'), SPEC, None, WriterSettings())
     unfinished = sink.initialize_write()

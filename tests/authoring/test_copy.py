@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import bags
 from bags.authoring import copy_plan
 from bags.bag import zstd
-from tests.dataset.killed import leave_open
+from tests.dataset.writing.killed import leave_open
 
 ROWS = 60
 
@@ -98,8 +98,8 @@ def check_copy(tmp_path_factory, kit, sources, kind, compression, seed, limit):
     size = chance.choice(
         [{}, {'shard_length': 13}, {'shard_size': 5000}, {'shard_size': 1, 'shard_length': 7}]
     )
-    before = copy_plan.MAX_CHUNK_BYTES
-    copy_plan.MAX_CHUNK_BYTES = limit
+    before = copy_plan.MAX_COPIED_CHUNK_BYTES
+    copy_plan.MAX_COPIED_CHUNK_BYTES = limit
     try:
         kept = view.spec if fields is None else fields
         ways = compression if isinstance(compression, dict) else dict.fromkeys(compression or (), 3)
@@ -108,7 +108,7 @@ def check_copy(tmp_path_factory, kit, sources, kind, compression, seed, limit):
             view, target, fields=fields, compression=None if compression is None else ways, **size
         )
     finally:
-        copy_plan.MAX_CHUNK_BYTES = before
+        copy_plan.MAX_COPIED_CHUNK_BYTES = before
     assert done.datapoints == len(view)
     assert not done.skipped
     with bags.open(target) as copy:
@@ -368,7 +368,7 @@ KILLED = """
 import sys, bags
 from bags.authoring import copy_plan
 from bags.bag import zstd
-copy_plan.MAX_CHUNK_BYTES = 1 << 15
+copy_plan.MAX_COPIED_CHUNK_BYTES = 1 << 15
 source = bags.open(sys.argv[1])
 many = len(source) * 8
 view = bags.concat([source] * 8).select([index * 7 % many for index in range(many)])

@@ -11,7 +11,7 @@ import pytest
 from bags import bag
 from bags.errors import CorruptError
 from tests.bag.samples import ACCESS
-from tests.dataset.test_damage import Bad, record_of, table_of
+from tests.dataset.reading.test_damage import Bad, record_of, table_of
 
 COUNT = 12
 RECORDS = [b'record %d ' % index * (index % 4) for index in range(COUNT)]

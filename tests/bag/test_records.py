@@ -7,10 +7,10 @@ from bags.bag import Writer
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
 from bags.bag.records import FileRanges, StoredRecords
-from bags.dataset.columns import read_column, read_records, read_value, read_values
-from bags.dataset.field import Field
-from bags.dataset.schema import Decoders
-from bags.dataset.spec import parse_spec
+from bags.dataset.format.schema import Decoders
+from bags.dataset.format.spec import parse_spec
+from bags.dataset.reading.columns import read_column, read_records, read_value, read_values
+from bags.dataset.reading.field_reader import Field
 from bags.errors import CorruptError
 from bags.storage import store_for
 

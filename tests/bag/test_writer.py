@@ -621,7 +621,7 @@ def test_many_stored_records(tmp_path):
         writer.write_stored([np.arange(1000, dtype='<u2').reshape(2, 500)], np.full(250, 8))
         writer.write_stored([np.empty((0, 4))], [])
         writer.write_stored(io.BytesIO(b'of a file, not all'), [2, 2, 5])
-        with pytest.raises(ValueError, match='expected those of 3 bytes, got 2 of 4 bytes'):
+        with pytest.raises(ValueError, match='expected a sum of 3 bytes, got 2 of 4 bytes'):
             writer.write_stored([b'abc'], [2, 2])
         with pytest.raises(ValueError, match='sizes'):
             writer.write_stored([b'abc'], [4, -1])

@@ -179,7 +179,7 @@ SKIPPABLE = b'\x50\x2a\x4d\x18' + (3).to_bytes(4, 'little') + b'abc'
 @pytest.mark.parametrize('size', [100, 4096, 15_000, 200_000])
 @pytest.mark.parametrize('kind', ['random', 'text', 'same', 'mixed'])
 def test_one_bad_frame_among_many(kind, size, parallelism, monkeypatch):
-    monkeypatch.setattr(codecs, 'PARALLEL_BYTES', 1)
+    monkeypatch.setattr(codecs, 'MIN_PARALLEL_FRAME_BYTES', 1)
     monkeypatch.setattr(codecs, 'PARALLEL_FRAME', 0)
     rng = random.Random(size)
     makers = {

@@ -12,7 +12,7 @@ import pytest
 
 import bags
 from bags.cli.app import build_app
-from tests.interop.test_adopt import make_photos
+from tests.interop.test_linking import make_photos
 
 CREATED = {'import': 'dataset', 'export': 'photos'}
 """The folder that the examples of these commands create."""
@@ -25,7 +25,7 @@ def commands():
 def examples():
     for name, function in commands().items():
         if name in ('push', 'view'):
-            continue  # Of a hub, and until it is interrupted: tests/interop/test_push.py, test_view.py.
+            continue  # Of a hub, and until it is interrupted: tests/interop/hub/test_push.py, test_view.py.
         for line in (function.__doc__ or '').splitlines():
             if line.strip().startswith('Example: '):
                 yield name, line.strip().removeprefix('Example: ')

@@ -6,21 +6,21 @@ FILES = [
     *('tests/bag/test_damage.py', 'tests/bag/test_golden.py', 'tests/bag/test_index.py'),
     *('tests/bag/test_reader.py', 'tests/bag/test_writer.py'),
     *(
-        'tests/dataset/test_append.py',
-        'tests/dataset/test_batch.py',
+        'tests/dataset/writing/test_append.py',
+        'tests/dataset/reading/test_batch.py',
         'tests/dataset/test_reader.py',
-        'tests/dataset/test_refs.py',
+        'tests/dataset/format/test_refs.py',
     ),
-    *('tests/dataset/test_sharded.py', 'tests/views/test_views.py', 'tests/dataset/test_writer.py'),
-    *('tests/dataset/test_optional_fields.py', 'tests/dataset/test_unfinished.py'),
+    *('tests/dataset/test_sharded.py', 'tests/views/test_views.py', 'tests/dataset/writing/test_writer.py'),
+    *('tests/dataset/reading/test_optional_fields.py', 'tests/dataset/writing/test_unfinished.py'),
 ]
 """Those that run: `make test-cloud`."""
 
 PART = [
     'tests/bag/test_writer.py',
-    'tests/dataset/test_batch.py',
+    'tests/dataset/reading/test_batch.py',
     'tests/dataset/test_sharded.py',
-    'tests/dataset/test_writer.py',
+    'tests/dataset/writing/test_writer.py',
 ]
 """Those that run with the second client of a storage as well."""
 

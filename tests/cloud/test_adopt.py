@@ -8,7 +8,7 @@ import pytest
 
 import bags
 from bags.storage import store_for
-from tests.interop.test_adopt import GOLDEN, make_tar, photo
+from tests.interop.test_linking import GOLDEN, make_tar, photo
 from tests.servers import WebServer
 
 PHOTO_BYTES = len(photo(0))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import bags
 from bags.storage import store_for
-from tests.edits.sequences import COUNT, SPEC, Model, apply, check, row
+from tests.views.sequences import COUNT, SPEC, Model, apply, check, row
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 import bags
 import bags.bag.options
 import bags.bag.reader
-import bags.dataset.options
+import bags.dataset.format.options
 import bags.storage
 from bags.storage.cache.store import CachedStore
 from bags.storage.local import LocalStore
@@ -82,7 +82,7 @@ def far(monkeypatch):
         return found, text.removeprefix('far:')
 
     store.everything = False
-    for module in (bags.bag.options, bags.bag.reader, bags.dataset.options):
+    for module in (bags.bag.options, bags.bag.reader, bags.dataset.format.options):
         monkeypatch.setattr(module, 'store_for', store_for)
     return store
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import bags
-from bags.dataset.address import Address
 from bags.dataset.base import View
-from bags.dataset.spec import parse_spec
+from bags.dataset.format.spec import parse_spec
+from bags.dataset.reading.row_groups import Address
 
 SPEC = {'id': 'int(8)', 'note': 'utf8?', 'text': 'utf8', 'words': 'int(2)[]?'}
 NOTES = [None if index % 3 else f'note {index}' for index in range(20)]

@@ -14,9 +14,9 @@ import pytest
 import bags
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
-from bags.dataset.folder import Folder
+from bags.dataset.format.folder import Folder
 from bags.storage import store_for
-from tests.dataset.killed import leave_open
+from tests.dataset.writing.killed import leave_open
 
 SPEC = {'blob': 'bytes', 'id': 'int(8)', 'note': 'utf8?', 'words': 'utf8[]'}
 

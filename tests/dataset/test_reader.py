@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import bags
-from bags.dataset.spec import parse_spec
+from bags.dataset.format.spec import parse_spec
 
 COUNT = 26
 FORMS = ['folder', 'shards', 'select', 'slice', 'concat', 'join', 'live', 'resumed']

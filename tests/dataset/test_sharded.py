@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bags
-from tests.dataset.killed import leave_open
+from tests.dataset.writing.killed import leave_open
 
 SPEC = {'id': 'int(8)', 'text': 'utf8', 'words': 'utf8[]'}
 
@@ -64,8 +64,8 @@ def test_an_exact_number_of_shards(tmp_path, kit):
 
 
 def test_few_records_are_left_of_a_shard(tmp_path, monkeypatch):
-    monkeypatch.setattr('bags.dataset.sharded_writer.MAX_RECORDS', 20)
-    monkeypatch.setattr('bags.dataset.sharded_writer.MAX_DATAPOINT_RECORDS', 5)
+    monkeypatch.setattr('bags.dataset.writing.sharded_writer.MAX_RECORDS', 20)
+    monkeypatch.setattr('bags.dataset.writing.sharded_writer.MAX_DATAPOINT_RECORDS', 5)
     with bags.ShardedDatasetWriter(tmp_path / 'a', {'x': 'utf8[]'}) as writer:
         for _ in range(10):
             writer.append({'x': ['y'] * 4})

@@ -22,7 +22,7 @@ import numpy as np
 
 import bags
 from bags.bag import Reader, Writer
-from tests.dataset.killed import leave_open
+from tests.dataset.writing.killed import leave_open
 from tests.durability.recorder import MARK
 
 SPEC = {'blob': 'bytes', 'id': 'int(4)', 'nums': 'int(2)[]', 'text': 'utf8?'}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import bags
-from bags.dataset.registry import bind_decoder, bind_encoder, decoders, encoders
+from bags.dataset.format.registry import bind_decoder, bind_encoder, decoders, encoders
 from bags.formats.arrays import invalid_row
 
 DTYPES = st.one_of(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import bags
-from bags.dataset.registry import decoders, encoders
+from bags.dataset.format.registry import decoders, encoders
 from bags.formats import audio
 
 

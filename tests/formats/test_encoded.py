@@ -10,7 +10,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from bags.dataset.registry import bind_decoder, decoders, encoders
+from bags.dataset.format.registry import bind_decoder, decoders, encoders
 from bags.errors import MissingDependencyError
 
 NAMES = {

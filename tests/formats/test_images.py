@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image
 
 import bags
-from bags.dataset.registry import decoders, encoders
+from bags.dataset.format.registry import decoders, encoders
 from bags.formats import images
 
 PHOTO = Path(__file__).parents[2] / 'examples' / 'data' / 'astronaut.jpg'

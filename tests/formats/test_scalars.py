@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bags.dataset import registry
-from bags.dataset.registry import bind_decoder, bind_encoder, decoders, encoders
+from bags.dataset.format import registry
+from bags.dataset.format.registry import bind_decoder, bind_encoder, decoders, encoders
 from bags.formats import scalars
 
 SIZES = [1, 2, 3, 4, 5, 8, 12, 16]

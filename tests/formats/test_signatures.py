@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bags.formats.signatures import DEMUXERS, EXTENSIONS, SIGNATURES, identify, starts_with
+from bags.formats.signatures import DEMUXERS, EXTENSION_OF_FORMAT, SIGNATURES, identify, starts_with
 
 
 def test_identify():
@@ -42,5 +42,5 @@ def test_magic_bytes(name):
 
 
 def test_every_format_has_magic_bytes():
-    assert EXTENSIONS.keys() <= SIGNATURES.keys()
+    assert EXTENSION_OF_FORMAT.keys() <= SIGNATURES.keys()
     assert DEMUXERS.keys() <= SIGNATURES.keys()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from bags.dataset.registry import decoders, encoders
+from bags.dataset.format.registry import decoders, encoders
 
 TEXT = st.text(st.characters(exclude_categories=['Cs']))
 PLAIN = st.one_of(

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import bags
-from bags.dataset.registry import bind_decoder, decoders, encoders
+from bags.dataset.format.registry import bind_decoder, decoders, encoders
 
 MB = 1 << 20
 
@@ -142,7 +142,7 @@ def test_a_flac_of_more_samples_than_it_announces():
 PEAK = """
 import resource, sys
 import bags
-from bags.dataset.registry import bind_decoder, encoders
+from bags.dataset.format.registry import bind_decoder, encoders
 from tests.formats.test_value_size import black, silence
 values = {'flac': silence(9), 'opus': silence(9), 'wav': silence(9)}
 values |= {word: [black(64)] for word in ('mp4', 'webm', 'mkv')}

@@ -8,7 +8,7 @@ import av
 import numpy as np
 import pytest
 
-from bags.dataset.registry import decoders, encoders
+from bags.dataset.format.registry import decoders, encoders
 
 WORDS = ['mp4', 'webm', 'mkv']
 
@@ -253,5 +253,5 @@ def test_frames_of_several_sizes(film):
                     int(frame is not film[0]),
                 )
                 container.mux(packet)
-    with pytest.raises(ValueError, match='pixels as in the others, got'):
+    with pytest.raises(ValueError, match='pixels as in earlier frames, got'):
         decoders['mkv'](file.getvalue())

@@ -21,14 +21,14 @@ from bags.bag.bag_file import BagFile
 from bags.bag.open import parse_tail
 from bags.bag.options import CompressionZstd
 from bags.bag.zstd import Zstd, check_dictionary
-from bags.dataset.metadata import dump_metadata, load_metadata
-from bags.dataset.refs import RefsFormat
-from bags.dataset.registry import decoders, encoders
-from bags.dataset.shard_index import load_index
-from bags.dataset.spec import dump_spec, load_spec, parse_spec
+from bags.dataset.format.metadata import dump_metadata, load_metadata
+from bags.dataset.format.refs import RefsFormat
+from bags.dataset.format.registry import decoders, encoders
+from bags.dataset.format.shard_index import load_index
+from bags.dataset.format.spec import dump_spec, load_spec, parse_spec
 from bags.formats.audio import find_samples
 from bags.formats.signatures import check_end, check_whole, identify
-from bags.interop.parquet_footer import read_row_groups
+from bags.interop.sources.tables.parquet_footer import read_row_groups
 from bags.keys.index import KeyIndex
 from bags.media.mp4 import UnusualTrackError, find_moov, find_track
 from bags.storage.memory_file import MemoryFile

@@ -12,7 +12,7 @@ import pytest
 import xxhash
 
 import bags
-from bags.keys.index import FOOTER, KEYS_PER_BLOCK, MAGIC
+from bags.keys.index import INDEX_FOOTER, INDEX_MAGIC, KEYS_PER_BLOCK
 
 # xxh3_64 multiplies the halves of a key's first 16 bytes, each xor a part of its secret. If the first half
 # equals this part, the product is 0, and the second half has no effect.
@@ -323,14 +323,16 @@ def test_every_changed_byte_is_noticed(small):
 def craft(path, entries, length=700, count=None):
     """Writes an index with valid checksums, whatever its content."""
     data = path.read_bytes()
-    fingerprint = FOOTER.unpack(data[-FOOTER.size :])[1]
+    fingerprint = INDEX_FOOTER.unpack(data[-INDEX_FOOTER.size :])[1]
     blocks = [entries[start : start + KEYS_PER_BLOCK] for start in range(0, len(entries), KEYS_PER_BLOCK)]
     body = [
         b''.join(struct.pack('<Q', entry[part]) for part in (0, 1) for entry in block) for block in blocks
     ]
     head = b''.join(struct.pack('<Q', block[0][0]) for block in blocks)
     head += b''.join(struct.pack('<Q', xxhash.xxh3_64_intdigest(block)) for block in body)
-    footer = FOOTER.pack(MAGIC, fingerprint, len(entries) if count is None else count, length, 0)[:-8]
+    footer = INDEX_FOOTER.pack(INDEX_MAGIC, fingerprint, len(entries) if count is None else count, length, 0)[
+        :-8
+    ]
     checksum = struct.pack('<Q', xxhash.xxh3_64_intdigest(head + footer))
     path.write_bytes(b''.join(body) + head + footer + checksum)
 

@@ -5,7 +5,7 @@ import pytest
 
 import bags
 from tests.lerobot.recordings import HAS_0_4, LeRobotDataset
-from tests.sequences.make_lerobot_adopted import (
+from tests.views.windows.make_lerobot_adopted import (
     VARIANTS,
     add_episodes,
     encode_again,
@@ -13,7 +13,7 @@ from tests.sequences.make_lerobot_adopted import (
     read,
     record,
 )
-from tests.sequences.test_lerobot_adopted import check_adopted
+from tests.views.windows.test_lerobot_adopted import check_adopted
 
 
 @pytest.mark.parametrize('codec', ['h264', 'libsvtav1'])  # By default, HEVC has open groups.

@@ -70,7 +70,7 @@ def test_errors_arrive_and_nothing_stays(script):
         try:
             loader(transform=lambda batch: batch)
         except TypeError as exc:
-            assert str(exc).startswith('transform: expected what can be pickled')
+            assert str(exc).startswith('transform: expected a picklable object')
         del batches
         after = held()
         assert after == before, (after, before)

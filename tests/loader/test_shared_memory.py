@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bags
-from bags.loader.shared_memory import ALIGNMENT, SharedMemory, SharedMemoryTransport
+from bags.loader.shared_memory import ARRAY_ALIGNMENT, SharedMemory, SharedMemoryTransport
 
 
 def test_memory_grows():
@@ -18,7 +18,7 @@ def test_memory_grows():
         offset = 0
         for part in parts:
             assert memory.view(offset + len(part))[offset:] == part
-            offset += -(-len(part) // ALIGNMENT) * ALIGNMENT
+            offset += -(-len(part) // ARRAY_ALIGNMENT) * ARRAY_ALIGNMENT
     before = len(os.listdir('/proc/self/fd')) if os.path.isdir('/proc/self/fd') else 0
     memory.close()
     memory.close()

@@ -10,7 +10,7 @@ import xxhash
 
 import bags
 from bags import bag
-from tests.dataset.killed import leave_open
+from tests.dataset.writing.killed import leave_open
 
 SPEC = {'id': 'int(8)', 'note': 'utf8[]', 'packed': 'utf8', 'raw': 'bytes?'}
 

@@ -75,7 +75,7 @@ def check(found, values):
 @pytest.mark.slow(all_but='True-3')
 @pytest.mark.parametrize('workers', [1, 3])
 def test_statistics_are_those_of_numpy(path, workers, monkeypatch):
-    monkeypatch.setattr('bags.maintenance.numeric_fields.CHUNK_BYTES', 1 << 12)
+    monkeypatch.setattr('bags.maintenance.numeric_fields.VALUE_CHUNK_BYTES', 1 << 12)
     found = bags.statistics(bags.open(path), workers=workers)
     assert list(found) == [name for name in SPEC if name != 'text']
     for name, values in columns().items():

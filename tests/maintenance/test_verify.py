@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import bags
-from tests.interop.test_adopt import make_tar
+from tests.interop.test_linking import make_tar
 
 DATA = Path(__file__).parents[2] / 'examples' / 'data'
 
@@ -259,8 +259,8 @@ def test_shared_and_overlapping_records_are_used(tmp_path):
     path = tmp_path / 'shared'
     with bags.DatasetWriter(path, {'words': 'utf8[]'}) as writer:
         writer.append({'words': list('abcdef')})
-    from bags.dataset.refs import RefsFormat
-    from bags.dataset.spec import parse_spec
+    from bags.dataset.format.refs import RefsFormat
+    from bags.dataset.format.spec import parse_spec
 
     format = RefsFormat(parse_spec({'words': 'utf8[]'}))
     with bags.bag.Writer(path / 'refs.bag', mode='overwrite') as refs:

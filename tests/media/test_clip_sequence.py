@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bags
-from bags.dataset.field import Record
+from bags.dataset.reading.field_reader import Record
 
 av = pytest.importorskip('av')
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import bags
-from bags.dataset.frames import known_length
+from bags.dataset.reading.frames import known_length
 from bags.media.video import JoinedVideos
 from tests.media.samples import decoded, film, x264
 

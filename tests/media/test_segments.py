@@ -10,7 +10,7 @@ import pytest
 
 import bags
 from bags.media import demux
-from tests.dataset.killed import leave_open
+from tests.dataset.writing.killed import leave_open
 from tests.media.samples import film, several, x264
 
 OPEN_GOP = x264(**{'open-gop': 1, 'keyint': 12, 'min-keyint': 12})

@@ -667,5 +667,5 @@ def test_frames_of_another_size():
                         packet.stream = copy
                         target.mux(packet)
     video = Video(file.getvalue())
-    with pytest.raises(ValueError, match=r'expected 96 x 128 pixels as in the others, got 48 x 64'):
+    with pytest.raises(ValueError, match=r'expected 96 x 128 pixels as in earlier frames, got 48 x 64'):
         _ = video[:]

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from bags.bag.options import ReaderOptions
 from bags.errors import CorruptError
 from bags.storage import Hints
-from bags.storage.cache.download import CHUNK_SIZE, NotACopyError, PartialCopy
+from bags.storage.cache.download import CACHE_CHUNK_SIZE, NotACopyError, PartialCopy
 from bags.storage.cache.store import CachedStore
 from bags.storage.locks import PathLock
 from bags.storage.mmap_file import MappedFile
@@ -56,7 +56,7 @@ class TestWhole(FileTests):
 
 
 def test_a_whole_copy_is_a_mapped_file_and_asks_for_nothing_again(far, tmp_path):
-    path = put(tmp_path, 'a', 3 * CHUNK_SIZE + 5)
+    path = put(tmp_path, 'a', 3 * CACHE_CHUNK_SIZE + 5)
     first = cached(far, tmp_path).open(path, Hints())
     assert isinstance(first, MappedFile)
     assert first.path == path
@@ -70,7 +70,7 @@ def test_a_whole_copy_is_a_mapped_file_and_asks_for_nothing_again(far, tmp_path)
 
 
 def test_chunks_come_side_by_side(tmp_path):
-    path = put(tmp_path, 'a', 3 * CHUNK_SIZE)
+    path = put(tmp_path, 'a', 3 * CACHE_CHUNK_SIZE)
     far = Far()
     barrier = threading.Barrier(3, timeout=30)
     read = FarFile.read
@@ -216,12 +216,12 @@ def test_a_full_disk_is_told_and_read_past(far, tmp_path, monkeypatch):
 
 
 def test_a_network_that_fails_is_an_error_and_what_came_is_kept(far, tmp_path):
-    path = put(tmp_path, 'a', 4 * CHUNK_SIZE)
+    path = put(tmp_path, 'a', 4 * CACHE_CHUNK_SIZE)
     store = cached(far, tmp_path)
     read = FarFile.read
 
     def once(file, start, stop):
-        if start >= 2 * CHUNK_SIZE:
+        if start >= 2 * CACHE_CHUNK_SIZE:
             raise OSError(5, 'the network is gone', path)
         return read(file, start, stop)
 
@@ -234,7 +234,7 @@ def test_a_network_that_fails_is_an_error_and_what_came_is_kept(far, tmp_path):
     del far.asked[:]
     file = store.open(path, Hints())
     assert file.read(0, file.size) == Path(path).read_bytes()
-    assert sorted(start // CHUNK_SIZE for _, start, _ in far.asked) == [2, 3]
+    assert sorted(start // CACHE_CHUNK_SIZE for _, start, _ in far.asked) == [2, 3]
 
 
 # Several at once.
@@ -242,7 +242,7 @@ def test_a_network_that_fails_is_an_error_and_what_came_is_kept(far, tmp_path):
 
 def test_threads_fetch_a_whole_file_once(tmp_path):
     far = Far(delay=0.01)
-    path = put(tmp_path, 'a', CHUNK_SIZE + 7)
+    path = put(tmp_path, 'a', CACHE_CHUNK_SIZE + 7)
     content, found = Path(path).read_bytes(), []
 
     def work():
@@ -284,7 +284,8 @@ def check_after_kill(tmp_path, seed):
     """Two processes share a cache and one is killed: the other, and a later one, read correct bytes."""
     chance = random.Random(seed)
     paths = [
-        put(tmp_path, f'f{number}', chance.randrange(1, 2 * CHUNK_SIZE), seed=number) for number in range(2)
+        put(tmp_path, f'f{number}', chance.randrange(1, 2 * CACHE_CHUNK_SIZE), seed=number)
+        for number in range(2)
     ]
     with child(tmp_path, 0.02) as victim, child(tmp_path, 0.01) as other:
         victim.stdout.readline()
@@ -327,7 +328,7 @@ while True:
 
 def replace_while_readers_are_killed(tmp_path, seed, kills):
     """Processes share a cache and are killed while the object is replaced by others of the same size."""
-    chance, size = random.Random(seed), 2 * CHUNK_SIZE + 5
+    chance, size = random.Random(seed), 2 * CACHE_CHUNK_SIZE + 5
     path, command = tmp_path / 'object', [sys.executable, '-c', READER, os.fspath(tmp_path)]
     readers, outputs = [], []
     for version in range(kills):
@@ -418,9 +419,9 @@ def test_processes_that_share_a_cache_stay_within_the_limit(tmp_path):
 
 
 def test_a_killed_download_is_gone_on_with(tmp_path):
-    size = 12 * CHUNK_SIZE
+    size = 12 * CACHE_CHUNK_SIZE
     path, copies = put(tmp_path, 'f0', size), tmp_path / 'cache'
-    with child(tmp_path, delay=0, end=9 * CHUNK_SIZE) as victim:
+    with child(tmp_path, delay=0, end=9 * CACHE_CHUNK_SIZE) as victim:
         until, missing = time.monotonic() + 30, []
         while missing != [[9, 10, 11]] and time.monotonic() < until:
             missing = [PartialCopy(os.fspath(part), size).missing() for part in copies.glob('*.part')]
@@ -429,7 +430,7 @@ def test_a_killed_download_is_gone_on_with(tmp_path):
     far = Far()
     file = cached(far, tmp_path).open(path, Hints())
     assert file.read(0, file.size) == Path(path).read_bytes()
-    assert sorted(start // CHUNK_SIZE for _, start, _ in far.asked) == [9, 10, 11]
+    assert sorted(start // CACHE_CHUNK_SIZE for _, start, _ in far.asked) == [9, 10, 11]
     assert [entry.name for entry in copies.iterdir() if entry.name.endswith('.part')] == []
 
 
@@ -444,5 +445,5 @@ def test_options_take_names(tmp_path):
 
 
 def test_nothing_is_written_through_a_cache(far, tmp_path):
-    with pytest.raises(ValueError, match='for reading'):
+    with pytest.raises(ValueError, match='read-only'):
         cached(far, tmp_path).create('x')

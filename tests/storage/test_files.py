@@ -252,7 +252,7 @@ class TestDirectRefusedLater(FileTests):
     @classmethod
     def refuse(cls):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr('bags.storage.direct_file.ALIGNMENT', 1)
+            patch.setattr('bags.storage.direct_file.DIRECT_ALIGNMENT', 1)
             yield
 
     @staticmethod

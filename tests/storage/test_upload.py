@@ -8,7 +8,7 @@ import zlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bags.storage.upload import SAMPLE_BYTES, SentObject
+from bags.storage.upload import COMPARED_BYTES, SentObject
 
 
 @given(st.lists(st.integers(0, 50), max_size=20), st.sampled_from([None, 0, 1, 7, 40, 1000]))
@@ -31,9 +31,9 @@ def test_checksums_are_those_of_the_parts(sizes, part_size):
 
 
 def test_samples_are_the_first_bytes_of_parts():
-    sent, first, second = SentObject(None), random.Random(0).randbytes(SAMPLE_BYTES + 9), b'abc'
+    sent, first, second = SentObject(None), random.Random(0).randbytes(COMPARED_BYTES + 9), b'abc'
     sent.add(first)
     sent.add(second)
-    crcs = [zlib.crc32(part[:SAMPLE_BYTES]).to_bytes(4, 'little') for part in (first, second)]
-    assert sent.samples == [(0, SAMPLE_BYTES, crcs[0]), (SAMPLE_BYTES + 9, SAMPLE_BYTES + 12, crcs[1])]
+    crcs = [zlib.crc32(part[:COMPARED_BYTES]).to_bytes(4, 'little') for part in (first, second)]
+    assert sent.samples == [(0, COMPARED_BYTES, crcs[0]), (COMPARED_BYTES + 9, COMPARED_BYTES + 12, crcs[1])]
     assert sent.last == second

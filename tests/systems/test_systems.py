@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.skipif(sys.platform != 'linux', reason='takes calls from Linux')
 @pytest.mark.parametrize('system', ['windows', 'macos'])
 def test_bags_and_datasets_are_written(system, tmp_path):
-    files = ('tests/bag/test_writer.py', 'tests/dataset/test_writer.py')
+    files = ('tests/bag/test_writer.py', 'tests/dataset/writing/test_writer.py')
     command = [sys.executable, '-m', 'pytest', '-q', '-n', '0', '-p', 'no:cacheprovider']
     done = subprocess.run(
         [*command, '-p', f'tests.systems.{system}', f'--basetemp={tmp_path}/each', *files],

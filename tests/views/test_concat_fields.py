@@ -232,7 +232,9 @@ def test_a_field_says_the_source(robots, tmp_path):
     bags.copy(mixed.drop(fields=('path', 'state')), tmp_path / 'copy')
     assert bags.open(tmp_path / 'copy').column('source') == mixed.column('source')
     other = bags.concat({'x': robots[0], 'hand': robots[1]}, fields='union')
-    assert bags.dataset.fingerprint.fingerprint(other) != bags.dataset.fingerprint.fingerprint(mixed)
+    assert bags.dataset.reading.fingerprint.fingerprint(
+        other
+    ) != bags.dataset.reading.fingerprint.fingerprint(mixed)
 
 
 def test_a_source_of_another_name(robots):

@@ -62,19 +62,19 @@ def test_errors_that_cannot_be_sent_keep_their_text():
         results_of(samples.raises_unpicklable, range(3))
     with pytest.raises(TypeError, match='generator') as error:
         results_of(samples.returns_unpicklable, range(3))
-    assert 'while it handed over a result' in error.value.__notes__[0]
+    assert 'while it sent a result' in error.value.__notes__[0]
     with pytest.raises(FileNotFoundError, match='not here') as error:
         results_of(samples.returns_unloadable, range(5))
-    assert 'taken over' in error.value.__notes__[-1]
+    assert 'received' in error.value.__notes__[-1]
     with pytest.raises(FileNotFoundError, match='not here') as error:
         results_of(samples.LoadsNowhere(), range(5))
-    assert 'has to import' in error.value.__notes__[0]
+    assert 'must import' in error.value.__notes__[0]
 
 
 def test_what_cannot_be_sent_is_refused():
-    with pytest.raises(TypeError, match=r'work: expected what can be pickled, .*lambda.*top of a module'):
+    with pytest.raises(TypeError, match=r'work: expected a picklable object, .*lambda.*top of a module'):
         WorkerPool(lambda task: task, 2, processes=True)
-    with pytest.raises(TypeError, match=r'lambda.*: expected what can be pickled, .*processes=False'):
+    with pytest.raises(TypeError, match=r'lambda.*: expected a picklable object, .*processes=False'):
         results_of(samples.square, [1, lambda: 2])
     check_sendable(work=samples.square, other=3)
     with pytest.raises(TypeError, match=r'^other: '):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from bags.cli.arguments import (
-    SHARD_SIZE,
+    SHARD_SIZE_TEXT,
     CheckSource,
     Checksum,
     Compression,
@@ -75,7 +75,7 @@ def import_(
         bool, typer.Option('--update', help='With --link: add what the source has got since.')
     ] = False,
     compression: Compression = None,
-    shard_size: ShardSize = SHARD_SIZE,
+    shard_size: ShardSize = SHARD_SIZE_TEXT,
     shard_length: ShardLength = None,
     resume: Annotated[bool, typer.Option('--resume', help='Continue an interrupted import.')] = False,
     check_source: CheckSource = True,
@@ -96,12 +96,12 @@ def import_(
 
     Example: bags import photos dataset --dry-run --spec cls='int(8)' --spec json=none
     """
-    from bags.dataset.encoder import bind_encoders
-    from bags.dataset.spec import parse_spec
+    from bags.dataset.format.spec import parse_spec
+    from bags.dataset.writing.encoder import bind_encoders
     from bags.errors import SourceError, SpecError
     from bags.interop.convert import convert
     from bags.interop.open_source import open_source
-    from bags.interop.webdataset import is_tar
+    from bags.interop.sources.files.webdataset import is_tar
 
     *sources, target = source if len(source) > 1 or not dry_run else [*source, '']
     if not sources:
@@ -186,7 +186,7 @@ def export(
         typer.Option(help='For LeRobot: its own files, or bags, for versions of it that take readers.'),
     ] = 'files',
     fields: Fields = None,
-    shard_size: ShardSize = SHARD_SIZE,
+    shard_size: ShardSize = SHARD_SIZE_TEXT,
     key: Annotated[
         str | None,
         option('--key', metavar='FIELD', help='A field of texts or integers that names the files.'),

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from bags.cli.arguments import (
-    SHARD_SIZE,
+    SHARD_SIZE_TEXT,
     CheckSource,
     Checksum,
     Compression,
@@ -45,7 +45,7 @@ def copy(
     drop_field: DropField = None,
     rename: Rename = None,
     compression: Compression = None,
-    shard_size: ShardSize = SHARD_SIZE,
+    shard_size: ShardSize = SHARD_SIZE_TEXT,
     shard_length: ShardLength = None,
     resume: Annotated[bool, typer.Option('--resume', help='Continue an interrupted copy.')] = False,
     check_source: CheckSource = True,

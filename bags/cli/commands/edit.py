@@ -32,14 +32,14 @@ from bags.display.counts import plural
 
 if TYPE_CHECKING:
     from bags.dataset.base import Dataset
-    from bags.runs.written import Written
+    from bags.progress.write_result import Written
 
 Copied = Annotated[
     bool, typer.Option('--copy', help='Copy all records, instead of linking to those of the source.')
 ]
 DryRun = Annotated[bool, typer.Option('--dry-run', help='Only print what would be written.')]
 Source = Annotated[str, argument('SOURCE', 'A dataset, which stays as it is; also a URL.')]
-MAX_SHOWN = 20
+MAX_SHOWN_CHANGES = 20
 ALL_COPIED = 'all records were copied: links are for fields with records of over 256 bytes on average'
 
 
@@ -297,10 +297,10 @@ def _preview(json: bool, facts: dict[str, Any], spec: Mapping[str, str], renames
         rows.append((name, text, new if new in facts['spec'] else 'left out'))
     print_rich(table([('field', 'left'), ('type', 'left'), ('in the target', 'left')], rows))
     if facts['changes']:
-        cells = [tuple(map(str, each.values())) for each in facts['changes'][:MAX_SHOWN]]
+        cells = [tuple(map(str, each.values())) for each in facts['changes'][:MAX_SHOWN_CHANGES]]
         say('')
         print_rich(
             table([('row', 'right'), ('field', 'left'), ('value', 'left'), ('new value', 'left')], cells)
         )
-    if len(facts['changes']) > MAX_SHOWN:
-        say(f'… and {len(facts["changes"]) - MAX_SHOWN:,} more values')
+    if len(facts['changes']) > MAX_SHOWN_CHANGES:
+        say(f'… and {len(facts["changes"]) - MAX_SHOWN_CHANGES:,} more values')

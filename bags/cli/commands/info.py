@@ -100,7 +100,7 @@ def metadata(
     import bags
 
     if set_to is not None:
-        from bags.dataset.metadata import load_metadata
+        from bags.dataset.format.metadata import load_metadata
 
         bags.set_metadata(path, load_metadata(LocalPath(set_to).read_bytes(), set_to))
     with bags.open(path, raw=True) as dataset:

@@ -123,13 +123,13 @@ def _save_media(folder: str, dataset: Any, index: int, names: list[str]) -> list
 
 def _save_file(folder: str, stem: str, file: BinaryIO) -> str:
     """Saves a record with the extension of its format; returns its path."""
-    from bags.formats.signatures import EXTENSIONS, HEAD_BYTES, identify
+    from bags.formats.signatures import EXTENSION_OF_FORMAT, SIGNATURE_BYTES, identify
     from bags.storage import store_for
 
     store, path = store_for(folder)
     store.make_folder(path)
     with file:
-        name = f'{stem}.{EXTENSIONS.get(identify(file.read(HEAD_BYTES)), "bin")}'
+        name = f'{stem}.{EXTENSION_OF_FORMAT.get(identify(file.read(SIGNATURE_BYTES)), "bin")}'
         file.seek(0)
         with open(os.path.join(path, name), 'xb') as target:
             shutil.copyfileobj(file, target, 1 << 20)

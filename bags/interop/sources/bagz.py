@@ -9,7 +9,7 @@ from bags.bag import Reader
 from bags.bag.open import open_bag
 from bags.interop.records import Bytes, open_file, read_blocks
 from bags.interop.source import DamagedEntries, Source, as_source_errors, collect_errors, list_paths
-from bags.interop.sources import mcap
+from bags.interop.sources.mcap import mcap
 from bags.links.sources import OpenedLink
 from bags.validation import import_optional
 

@@ -1,4 +1,4 @@
-"""Downloads whole files: several ranges at a time, once for all processes, and resumed after a kill."""
+"""Downloads whole files: in concurrent ranges, once for all processes, and resumed after a kill."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from bags.storage.base import File
 from bags.storage.cache.eviction import CacheSpace, wait_for_lock
 from bags.storage.positioned import O_BINARY, calls
 
-CHUNK_SIZE = 1 << 23  # Bytes of a request; a chunk that was cut short is downloaded again.
+CACHE_CHUNK_SIZE = 1 << 23  # Bytes of a request. An incomplete chunk is downloaded again.
 MAX_CONNECTIONS = 8
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 PRESENT = 1 << 32
 
 
 class NotACopyError(Exception):
-    """A file of another program, or a damaged copy."""
+    """The file belongs to another program, or is a damaged copy."""
 
 
 class CacheWriteError(Exception):
@@ -32,10 +32,10 @@ class CacheWriteError(Exception):
 
 @contextlib.contextmanager
 def cache_writes() -> Iterator[None]:
-    """Distinguishes errors of the local disk from those of the object store.
+    """Context manager that tells errors of the local disk from errors of the object store.
 
     Raises:
-        CacheWriteError: For any OSError.
+        CacheWriteError: The block raised an OSError.
     """
     try:
         yield
@@ -47,8 +47,9 @@ class PartialCopy:
     """A partial copy of a file: its chunks, some of them missing, followed by a mark for each chunk.
 
     A mark is a little-endian u64: 0 for a missing chunk, else 2³² plus the CRC-32 of the name of the copy
-    (which includes the version of the file), the number of the chunk, and its bytes. It is written after the
-    chunk, and compared with the chunk, as a process or the machine may stop at any moment.
+    (which depends on the version of the file), the number of the chunk, and its bytes. The mark is written
+    after the chunk, and compared with it when the download is resumed, as a process or the machine may stop
+    at any time.
 
     Args:
         path: Path of the copy; created if it does not exist.
@@ -62,29 +63,29 @@ class PartialCopy:
     def __init__(self, path: str, size: int) -> None:
         self.size = size
         self.name = os.path.basename(path)
-        self.count = -(-size // CHUNK_SIZE)
+        self.count = -(-size // CACHE_CHUNK_SIZE)
         total = size + 8 * self.count
         with cache_writes():
             self.fd = os.open(path, os.O_RDWR | os.O_CREAT | O_BINARY, 0o666)
-            found = os.fstat(self.fd).st_size
-            if not found:
+            actual = os.fstat(self.fd).st_size
+            if not actual:
                 os.ftruncate(self.fd, total)
-                found = total
-        if found != total:
-            raise NotACopyError(f'{path}: expected {total} bytes, got {found}')
+                actual = total
+        if actual != total:
+            raise NotACopyError(f'{path}: expected {total} bytes, got {actual}')
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        # An argument, as `os` may be cleared already when the interpreter exits.
+        # `close` is an argument because `os` may be cleared already when the interpreter exits.
         fd = self.__dict__.pop('fd', -1)
         if fd >= 0:
             close(fd)
 
     def chunk_range(self, chunk: int) -> tuple[int, int]:
         """Returns start and stop of a chunk in the file."""
-        return chunk * CHUNK_SIZE, min(self.size, (chunk + 1) * CHUNK_SIZE)
+        return chunk * CACHE_CHUNK_SIZE, min(self.size, (chunk + 1) * CACHE_CHUNK_SIZE)
 
     def missing(self) -> list[int]:
-        """Returns the chunks that are missing or not whole."""
+        """Returns the numbers of the chunks that are missing or incomplete."""
         return [chunk for chunk in range(self.count) if not self._is_whole(chunk)]
 
     def _is_whole(self, chunk: int) -> bool:
@@ -100,14 +101,14 @@ class PartialCopy:
         """Writes a chunk, then its mark.
 
         Raises:
-            CacheWriteError: The chunk is missing or present, as before.
+            CacheWriteError: The chunk could not be written. It is still missing or present, as before.
         """
         with cache_writes():
             _write(self.fd, data, self.chunk_range(chunk)[0])
             _write(self.fd, self._mark(chunk, data), self.size + 8 * chunk)
 
     def finish(self) -> None:
-        """Makes a plain copy once all chunks are present: synced to disk, without the marks.
+        """Syncs the file to disk and removes the marks, once all chunks are present.
 
         Raises:
             CacheWriteError: Chunks may not have reached the disk.
@@ -127,7 +128,7 @@ def _write(fd: int, data: bytes | memoryview, offset: int) -> None:
 def download(
     target: str, size: int, source: Callable[[], File], space: CacheSpace, advance: Callable[[int], None]
 ) -> bool:
-    """Makes a local copy of a file; waits if another process is making it.
+    """Makes a local copy of a file. Waits if another process is downloading it.
 
     The incomplete copy is `target.part`, under a lock that ends with this process. The download of a killed
     process is resumed.
@@ -137,7 +138,7 @@ def download(
         size: Bytes of the file; at least 1.
         source: Opens the file.
         space: The space of the cache.
-        advance: Called with the number of bytes, each time some have arrived.
+        advance: Called with the number of bytes of each chunk that has arrived.
 
     Returns:
         Whether the copy exists; False if the cache has no space for it.
@@ -154,17 +155,17 @@ def download(
             try:
                 lock = wait_for_lock(part)
             except FileNotFoundError:
-                continue  # Another process has completed it.
+                continue  # Another process has completed the copy.
         try:
             _complete(part, size, source, advance)
-            # A listing of the folder may miss a file that is renamed meanwhile.
+            # Locked, as a concurrent listing of the folder may miss a file that is being renamed.
             with cache_writes(), space.locked():
                 os.rename(part, target)
         except NotACopyError:
             os.unlink(part)
         except CacheWriteError as exc:
             if exc.cause.errno in DISK_FULL:
-                os.unlink(part)  # In other cases, chunks that arrived are of use the next time.
+                os.unlink(part)  # In other cases, the next attempt reuses the chunks that arrived.
             raise
         finally:
             lock.release()
@@ -172,7 +173,7 @@ def download(
 
 
 def _reserve(part: str, size: int, space: CacheSpace) -> bool:
-    """Creates the file with its full length, so that every process counts the space it is going to take."""
+    """Creates the file with its final size, so that every process counts its space."""
     with space.locked():
         if os.path.exists(part):
             return True
@@ -184,7 +185,7 @@ def _reserve(part: str, size: int, space: CacheSpace) -> bool:
 
 def _complete(part: str, size: int, source: Callable[[], File], advance: Callable[[int], None]) -> None:
     if os.path.getsize(part) == size:
-        return  # Its process ended between its last two steps.
+        return  # Its process ended after `finish`, before the rename.
     copy = PartialCopy(part, size)
     missing = copy.missing()
     if missing:

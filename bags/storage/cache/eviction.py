@@ -13,11 +13,11 @@ from bags.storage.locks import PathLock, is_at
 
 LOCK_POLL = 0.01  # Seconds between two attempts to lock.
 TOTAL_FILE = '.total'
-MIN_LISTING_INTERVAL = 20  # Times the duration of a listing: at most a twentieth of the time is spent on it.
+MIN_LISTING_INTERVAL = 20  # As a multiple of the duration of a listing, which takes at most 1/20 of the time.
 
 
 class CachedEntry(NamedTuple):
-    """A file of the cache, as it was when the folder was listed."""
+    """A file of the cache, as of the last listing of the folder."""
 
     used: int
     """Time of the last use, in nanoseconds."""
@@ -28,13 +28,13 @@ class CachedEntry(NamedTuple):
 class CacheSpace:
     """The space of a cache folder. Evicts the least recently used files that are not open.
 
-    Several processes may share a folder. The total bytes of its files are the modification time, in
-    nanoseconds, of an empty file in it: an upper bound, since files may be removed at any time. The folder is
-    listed if the total is unknown, and while it is full: at most a twentieth of the time, and when no file
-    is left to evict.
+    Several processes may share a folder. The total size of its files is stored as the modification time, in
+    nanoseconds, of the empty file `.total`. It is an upper bound, since files may be removed at any time. The
+    folder is listed if the total is unknown. While the folder is full, it is listed again, for at most a
+    twentieth of the time, and whenever no listed file is left to evict.
 
     Args:
-        folder: The folder; it holds no other files.
+        folder: The folder, which must not contain other files.
         limit: Maximum bytes; None for no limit.
     """
 
@@ -47,7 +47,7 @@ class CacheSpace:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Holds the lock of the folder, once other processes have released it."""
+        """Context manager that holds the lock of the folder. Waits until other processes release it."""
         lock = wait_for_lock(self.folder)
         try:
             yield
@@ -72,20 +72,20 @@ class CacheSpace:
         return is_free
 
     def _list(self) -> int:
-        """Lists the folder; returns the bytes of its files."""
-        begun = time.monotonic()
-        found = []
+        """Lists the folder; returns the total size of its files, in bytes."""
+        start = time.monotonic()
+        files = []
         with os.scandir(self.folder) as entries:
             for entry in entries:
                 with contextlib.suppress(FileNotFoundError):
                     stat = entry.stat()
                     # The `st_size` of a file that is being downloaded is its final size.
                     if entry.name != TOTAL_FILE:
-                        found.append(CachedEntry(stat.st_mtime_ns, stat.st_size, entry.path))
-        self._oldest = collections.deque(sorted(found))
-        now = time.monotonic()
-        self._next_listing = now + MIN_LISTING_INTERVAL * (now - begun)
-        return sum(entry.size for entry in found)
+                        files.append(CachedEntry(stat.st_mtime_ns, stat.st_size, entry.path))
+        self._oldest = collections.deque(sorted(files))
+        end = time.monotonic()
+        self._next_listing = end + MIN_LISTING_INTERVAL * (end - start)
+        return sum(file.size for file in files)
 
     def _evict(self, total: int, size: int) -> int:
         """Removes files until `size` more bytes fit, or no file is left to evict; returns the total."""
@@ -97,17 +97,17 @@ class CacheSpace:
         return total
 
     def _read_total(self) -> int | None:
-        """Returns the total that was written last; None if there is none, or it is that of a larger limit."""
+        """Returns the total that was written last; None if it is missing, or exceeds the limit."""
         assert self.limit is not None
         try:
             total = os.stat(self._total_file).st_mtime_ns
         except FileNotFoundError:
             return None
-        # The process that made the file may have been killed before it set its time: then that is now.
+        # If the process that created the file was killed before it set the time, the time is the current one.
         return total if total <= self.limit else None
 
     def _write_total(self, total: int) -> None:
-        with contextlib.suppress(OSError):  # It belongs to another user.
+        with contextlib.suppress(OSError):  # The file belongs to another user.
             os.close(os.open(self._total_file, os.O_CREAT | os.O_RDONLY, 0o666))
             os.utime(self._total_file, ns=(total, total))
             if os.stat(self._total_file).st_mtime_ns == total:
@@ -120,7 +120,7 @@ class CacheSpace:
 
 
 def _remove(entry: CachedEntry) -> bool:
-    """Removes a file unless it was used since the listing, or is in use."""
+    """Removes a file, unless it was used since the listing, or is in use. Returns whether it was removed."""
     try:
         if os.stat(entry.path).st_mtime_ns != entry.used:
             return False
@@ -135,25 +135,25 @@ def _remove(entry: CachedEntry) -> bool:
 
 
 def mark_in_use(fd: int, path: str) -> bool:
-    """Marks an open file as in use, for as long as it is open in this process or a fork of it.
+    """Marks an open file as in use, while it is open in this process or a fork of it.
 
     Returns:
-        Whether it is still the file at its path.
+        Whether the file is still at its path.
     """
     try:
         import fcntl
 
         fcntl.flock(fd, fcntl.LOCK_SH)
     except (ImportError, OSError):
-        pass  # Without locks it may be removed while it is read; readers keep its bytes.
+        pass  # Without locks, the file may be removed while it is open; readers can still read its bytes.
     return is_at(fd, path)
 
 
 def wait_for_lock(path: str) -> PathLock:
-    """Returns the lock of a file or folder, once its holder has released it or ended.
+    """Locks a file or folder. Waits until another holder releases the lock or ends.
 
     Raises:
-        FileNotFoundError: There is no such file.
+        FileNotFoundError: The file does not exist.
     """
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Reads of another store through a local cache folder."""
+"""A store that reads files of another store through a local cache folder."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from bags.storage.retry import RetryCounter
 class CachedStore:
     """Reads files of another store through copies in a local folder.
 
-    A copy is named by a hash of the file's path, size and version, so that a changed file gets another copy.
-    Any number of processes may share a folder, and any of them may be killed.
+    The name of a copy is a hash of the path, size and version of the file, so that a changed file has another
+    copy. Any number of processes may share a folder, and any of them may be killed at any time.
 
     Args:
         inner: The store of the files.
         folder: The folder of the copies; created if it does not exist.
         limit: Maximum bytes of the folder. When it is full, the least recently used files are removed. Files
-            in use stay; if they fill the folder, other files are read from the store.
+            in use stay; if they fill the folder, other files are read from the inner store.
     """
 
     is_remote = True
@@ -44,7 +44,7 @@ class CachedStore:
         self._space = CacheSpace(folder, limit)
         self._has_warned = False
         self._stats: dict[str, Stat] = {}
-        """Stats by path, of when files were first listed or requested: they are read as they were then."""
+        """Stats by path, as of the first listing or request of a file. Files are read in this version."""
 
     @property
     def retry_counter(self) -> RetryCounter | None:
@@ -70,7 +70,7 @@ class CachedStore:
             return file
         source = self._source(path, stat, hints)
         try:
-            # Another process may remove the copy at once. After two attempts, the file is read remotely.
+            # Another process may remove the copy immediately. After two attempts, the file is read remotely.
             for _ in range(2):
                 if not download(copy, stat.size, source, self._space, lambda _: None):
                     break
@@ -88,11 +88,11 @@ class CachedStore:
         return bytes(file.read(0, file.size))
 
     def fetch(self, path: str, advance: Callable[[int], None]) -> bool:
-        """Downloads the whole of a file, unless there is a copy.
+        """Downloads a whole file, unless it is in the cache.
 
         Args:
             path: The file.
-            advance: Called with the number of bytes, each time some have arrived.
+            advance: Called with the number of bytes, whenever some have arrived.
 
         Returns:
             Whether the copy exists; False if the cache has no space for it.
@@ -116,18 +116,18 @@ class CachedStore:
         return os.path.join(self.folder, hashlib.sha256(key.encode()).hexdigest()[:40])
 
     def _open_copy(self, path: str, copy: str, stat: Stat, hints: Hints) -> File | None:
-        """Opens the whole copy of a file, if there is one."""
+        """Opens the complete copy of a file; returns None if it does not exist."""
         try:
             file = self.local.open(copy, hints)
             if file.size != stat.size:
-                os.unlink(copy)  # Not a copy that was completed here.
+                os.unlink(copy)  # Not a copy that this class completed.
                 return None
             if isinstance(file, PreadFile) and not mark_in_use(file.fd, copy):
                 return None
         except FileNotFoundError:
             return None
         with contextlib.suppress(OSError):  # The folder belongs to another user, or is read-only.
-            os.utime(copy)  # It is used now.
+            os.utime(copy)  # Stores the time of the last use.
         file.path, file.version = path, stat.version
         return file
 
@@ -158,23 +158,23 @@ class CachedStore:
         return stat
 
     def walk(self, folder: str) -> dict[str, Stat]:
-        found = self.inner.walk(folder)
-        for name, stat in found.items():
+        stats = self.inner.walk(folder)
+        for name, stat in stats.items():
             self._stats[self.inner.join(folder, name)] = stat
-        return found
+        return stats
 
     def learn(self, folder: str) -> None:
-        """Lists the folder of a dataset, unless its files are known, or are requested by name."""
+        """Lists the folder of a dataset, unless it was listed before, or its store requests files by name."""
         if not self.is_web and self.inner.join(folder, 'spec.json') not in self._stats:
             self.walk(folder)
 
     def exists(self, path: str) -> bool:
         return path in self._stats or self.inner.exists(path)
 
-    # Nothing is written through a cache.
+    # Writing is not supported.
 
     def _refuse(self, *args: Any, **options: Any) -> NoReturn:
-        raise ValueError(f'{args[0]}: a cache is for reading')
+        raise ValueError(f'{args[0]}: a store with a cache is read-only')
 
     create = resume = clone = replace = rename = exchange = remove = make_folder = remove_folder = _refuse
     sync = sync_folder = is_locked = lock = _refuse

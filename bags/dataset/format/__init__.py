@@ -1,0 +1,1 @@
+"""The files of a dataset folder: names, spec, schema, refs, metadata, shards."""

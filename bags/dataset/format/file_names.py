@@ -1,0 +1,100 @@
+"""Names of the files of a dataset folder: bags, their companions, and JSON. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+
+from bags.bag.checksums import SUFFIX
+from bags.dataset.format.journal import is_journal
+from bags.dataset.format.metadata import METADATA, STATISTICS
+from bags.dataset.format.shard_index import INDEX
+from bags.errors import CorruptError
+from bags.links.files import LINKED
+
+BAG_SUFFIXES = ('.bag', '.bagz', *LINKED)
+IDENTITY = 'source.json'
+"""A file beside bags: the identity of the folder."""
+PROGRESS = 'progress.json'
+"""A file beside shards: the source that they are made from, and how much of it was processed (`ProgressLog`)."""
+EARLIER_PROGRESS = 'source.json'
+"""The name of `PROGRESS` in datasets of earlier versions."""
+
+
+def is_temporary(name: str) -> bool:
+    """Returns whether a file, by its name, is temporary: one that is left was written by a killed writer."""
+    return name.endswith('.new')
+
+
+def is_file_of_dataset(name: str) -> bool:
+    """Returns whether a file in a dataset folder, by its name, is a part of the dataset."""
+    files = ('spec.json', METADATA, STATISTICS, IDENTITY, PROGRESS, EARLIER_PROGRESS, INDEX)
+    return (
+        name in files
+        or is_journal(name)
+        or name.endswith((*BAG_SUFFIXES, '.idx', '.index', '.zdict', '.new', SUFFIX))
+    )
+
+
+def is_derived(name: str) -> bool:
+    """Returns whether a file, by its name, is computed from datapoints: statistics, or an index of keys."""
+    return name.removesuffix(SUFFIX) == STATISTICS or name.endswith('.index')
+
+
+def bag_suffix(folder: str, field: str, has: Callable[[str], bool]) -> str | None:
+    """Returns the extension of a field's bag; None if there is no bag yet. `has`: whether there is a file.
+
+    Raises:
+        CorruptError: There are two bags.
+    """
+    is_plain, is_compressed = has(f'{field}.bag'), has(f'{field}.bagz')
+    if is_plain and is_compressed:
+        raise CorruptError(folder, None, f'field {field!r}: has both {field}.bag and {field}.bagz')
+    if is_plain or is_compressed:
+        return '.bag' if is_plain else '.bagz'
+    return LINKED[0] if has(field + LINKED[0]) else None
+
+
+def begun_suffix(field: str, names: Collection[str]) -> str | None:
+    """Returns the extension of a bag by its limits, which exist first: a power cut may lose its name."""
+    return next((end for end in ('.bag', '.bagz') if f'limits.{field}{end}' in names), None)
+
+
+def is_linked(field: str, names: Collection[str]) -> bool:
+    """Returns whether a writer has begun a field as a linked one, by the names in its folder."""
+    return any(f'{before}{field}{suffix}' in names for before in ('', 'limits.') for suffix in LINKED)
+
+
+def linked_fields(folder: str, fields: Iterable[str], names: Collection[str], asked: set[str]) -> set[str]:
+    """Returns the linked fields of a folder: those that are, and those that are asked for.
+
+    Raises:
+        ValueError: A field that is asked for is in the folder, and is not linked.
+    """
+    found = {name for name in fields if is_linked(name, names)}
+    for name in asked - found:
+        if bag_suffix(folder, name, names.__contains__):
+            raise ValueError(f'links: field {name!r} is not linked in the folder, and stays so: {folder}')
+    return found | asked
+
+
+def bag_files(
+    folder: str, fields: Iterable[str], names: Collection[str], linked: Collection[str] = ()
+) -> dict[str, str]:
+    """Returns the file names of the bags of a dataset folder in the order of its journal.
+
+    Args:
+        folder, fields, names: The folder, its fields, and the names in it.
+        linked: Linked fields, besides those that are in the folder.
+
+    Returns:
+        Names by `refs`, field, and, before linked fields, `FIELD/values` and `FIELD/files`.
+    """
+    found: dict[str, str] = {}
+    for name in ('refs', *fields):
+        linked_suffix = LINKED[0] if name in linked or is_linked(name, names) else '.bag'
+        found_suffix = bag_suffix(folder, name, names.__contains__) or begun_suffix(name, names)
+        suffix = found_suffix or linked_suffix
+        if suffix == LINKED[0]:
+            found |= {f'{name}/{each}': f'{name}.{each}' for each in ('values', 'files')}
+        found[name] = name + suffix
+    return found

@@ -1,0 +1,358 @@
+"""The files of a dataset folder: their names, the library that wrote them, and the bag of each field."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+from typing import NoReturn
+
+from bags.bag.bag_file import BagFile
+from bags.bag.certain_records import check_certain
+from bags.bag.checksums import checksums_name
+from bags.bag.open import open_bag
+from bags.bag.options import (
+    CompressionAutoDetect,
+    CompressionTrained,
+    LimitsPlacement,
+    LimitsStorage,
+    ReaderOptions,
+)
+from bags.bag.records import StoredRecords
+from bags.bag.zstd import check_dictionary, codec_for
+from bags.concurrency import cached_attribute, map_concurrently
+from bags.dataset import above
+from bags.dataset.format.file_names import BAG_SUFFIXES, bag_files, bag_suffix
+from bags.dataset.format.journal import JOURNAL
+from bags.dataset.format.listing import is_being_made, names_in, not_a_folder
+from bags.dataset.format.metadata import METADATA, Metadata, in_order, read_metadata, without_order
+from bags.dataset.format.schema import Schema, parse_schema
+from bags.dataset.format.shard_index import INDEX, Shard
+from bags.dataset.format.spec import Spec, load_spec
+from bags.errors import BagsError, CorruptError, SpecError
+from bags.links.files import LINKED
+from bags.links.linked_files import LinkedFiles
+from bags.links.open import open_links
+from bags.links.segments import Segment
+from bags.storage import Hints, Store
+from bags.storage.memory_file import MemoryFile
+from bags.validation import merge
+
+
+class Folder:
+    """The files of a dataset folder: its spec, its refs, and the bag of each field.
+
+    Args:
+        store, path, options: The folder, and how its bags are opened.
+        known: Its entry in a listing or in shards.json, if one of them was read.
+        whole: The folder of the dataset, if this is one of its shards.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        path: str,
+        options: ReaderOptions,
+        known: Shard | None = None,
+        whole: Folder | None = None,
+    ) -> None:
+        self.store = store
+        self.path = path
+        self.options = options
+        self._whole = whole
+        self.known: Shard | None = None
+        """The entry of the folder in a listing or in shards.json, if one of them was read."""
+        if known is not None and known.sizes and (known.counts is not None or store.can_list):
+            self.known = known
+        self._spec: bytes | None = None
+        self.refs: BagFile | None = None
+        """The refs of a remote folder, once they are open."""
+        self._version: str | None = None
+        """The version of its spec.json, if it is local and was read by `load`."""
+        self._has_begun = False
+        """Whether a writer has created the refs, but has not written a datapoint yet."""
+        self.starts = options.limits_placement is LimitsPlacement.STARTS
+        """Whether Bags 0.x wrote the folder; known after `open_refs`."""
+
+    @cached_attribute
+    def linked(self) -> LinkedFiles:
+        """The files that links lead to, of all folders of the dataset."""
+        if self._whole is not None:
+            return self._whole.linked
+        return LinkedFiles(self.store, self.path, self.options)
+
+    @cached_attribute
+    def metadata(self) -> Metadata:
+        """The author's metadata, of its metadata.json."""
+        return without_order(self.stored_metadata)
+
+    @cached_attribute
+    def stored_metadata(self) -> Metadata:
+        """The content of its metadata.json, with the author's order of fields."""
+        return read_metadata(self.store, self.path, self.names)
+
+    def in_order(self, types: Spec) -> Spec:
+        """Returns types in the author's order of fields; in alphabetical order if that cannot be read."""
+        with contextlib.suppress(OSError, BagsError):
+            return in_order(types, self.stored_metadata) if self.has(METADATA) else types
+        return types
+
+    def has(self, name: str) -> bool:
+        """Returns whether the folder has a file; if remote, when it was listed."""
+        if self.store.is_remote:
+            return name in self.names
+        return self.store.exists(self.store.join(self.path, name))
+
+    @cached_attribute
+    def names(self) -> set[str]:
+        """Names of the files in the folder."""
+        if self.known is not None and self.store.is_remote:
+            return set(self.known.sizes)
+        return names_in(self.store, self.path)
+
+    def load(self, refs: bool = True, order: bool = True) -> None:
+        """Reads the files needed to open the folder, once. Errors are raised when the content is used.
+
+        The spec is read; `check_pinned` compares its version to detect that another dataset has replaced this
+        one. In a remote folder, the refs and, for the order of fields, the metadata are read concurrently,
+        unless `refs` or `order` is False.
+        """
+        if self._spec is not None:
+            return
+        if self.store.is_remote:
+            names = ['spec.json', 'refs.bag'] if refs else ['spec.json']
+            if self.known is None:
+                names.append('')
+            elif order and METADATA in self.names:
+                names.append(METADATA)
+            if self.options.cache is not None:
+                self.learn()
+            map_concurrently(self._load_file, names, max_threads=len(names))
+            return
+        with contextlib.suppress(OSError):
+            file = self.store.open(self.store.join(self.path, 'spec.json'), Hints(mapped=False))
+            self._spec, self._version = bytes(file.fetch(0, file.size)), file.version
+
+    def _load_file(self, name: str) -> None:
+        path = self.store.join(self.path, name)
+        with contextlib.suppress(OSError, BagsError):
+            if name == 'refs.bag':
+                # Only a reader of the whole folder needs all limits in memory.
+                options = merge(ReaderOptions, self.options, {'limits_storage': LimitsStorage.ON_DISK})
+                self.refs = open_bag(self.store, path, options)
+            elif name == METADATA:
+                _ = self.stored_metadata
+            elif name:
+                self._spec = self.store.read(path)
+            else:
+                _ = self.names
+
+    def check_pinned(self) -> None:
+        """Raises a CorruptError if another dataset has replaced this one, in a local folder."""
+        with contextlib.suppress(FileNotFoundError):
+            path = self.store.join(self.path, 'spec.json')
+            if self._version is not None and self._version != self.store.stat(path).version:
+                raise CorruptError(self.path, None, 'was replaced by another since the dataset was opened')
+
+    @property
+    def granular(self) -> bool:
+        """Whether Granular wrote the folder."""
+        return not self.has('refs.bag') and any(name.endswith('.idx') for name in self.names)
+
+    def schema(self) -> Schema:
+        """Returns the parsed spec, and the layout of the refs.
+
+        Raises:
+            SpecError: The spec.json is invalid, or has types that Granular does not have.
+        """
+        path = self.store.join(self.path, 'spec.json')
+        data = self.store.read(path) if self._spec is None else self._spec
+        try:
+            schema = parse_schema(data)
+        except SpecError:
+            load_spec(data, path)  # Raises an error that has the path.
+            raise
+        for name, field_type in schema.types.items():
+            if (field_type.sequence or field_type.optional) and self.granular:
+                raise SpecError(name, 'a plain type, as Granular has no other', field_type.text, self.path)
+        return schema
+
+    def open_refs(self) -> BagFile | None:
+        """Opens the refs, and determines which library wrote them; returns None for Granular, which has none.
+
+        Raises:
+            FileNotFoundError: No such folder, or no dataset in it.
+            CorruptError: It has a spec, but no refs, or its refs are damaged.
+        """
+        path = self.store.join(self.path, 'refs.bag')
+        if self.options.cache is not None:
+            self.learn()
+        try:
+            refs = self.refs or open_bag(self.store, path, self.options)
+            if self.store.is_remote:
+                self._check_known(refs)
+        except NotADirectoryError:
+            raise not_a_folder(self.path) from None
+        except FileNotFoundError:
+            if 'spec.json' in self.names and self.granular:
+                self.options = merge(ReaderOptions, self.options, {'limits_placement': LimitsPlacement.IDX})
+                return None
+            raise self._without_refs(path) from None
+        if not self.store.is_remote and self.has(JOURNAL):
+            self._check_certain()
+        is_legacy = refs.count > 0
+        if refs.count > 1:
+            # The last limits were read with the size. If they imply `count` rows of one length, the table
+            # does not begin with a start: with a start, it would have one row less.
+            before, last = refs.ends[refs.count - 2 : refs.count].tolist()
+            is_legacy = not last or last != (last - before) * refs.count
+        if is_legacy and not int(refs.ends[0:1][0]):
+            # No refs record is empty, so this table begins with a start: Bags 0.x wrote it.
+            self.options = merge(ReaderOptions, self.options, {'limits_placement': LimitsPlacement.STARTS})
+            self.starts = True
+            refs = open_bag(self.store, path, self.options)
+            if self.store.is_remote:
+                self.refs = refs
+        if not refs.count:
+            # Uses the files opened above: the writer may have closed the folder since.
+            if refs.limits.path != refs.file.path or self.names & {'limits.refs.bag', JOURNAL}:
+                self._has_begun = True
+            elif not refs.end:
+                self._check_empty(refs)
+        if refs.checksums is not None:
+            spec = self._spec or self.store.read(self.store.join(self.path, 'spec.json'))
+            refs.checksums.check_companion(spec, 'spec.json')
+        return refs
+
+    def _check_certain(self) -> None:
+        """Raises CorruptError if a power cut may have damaged what a writer had not closed."""
+        schema = self.schema()
+        names = names_in(self.store, self.path)
+        paths = [
+            self.store.join(self.path, name) for name in bag_files(self.path, schema.types, names).values()
+        ]
+        check_certain(self.store, self.store.join(self.path, JOURNAL), paths, self.path)
+
+    def _without_refs(self, path: str) -> Exception:
+        """Returns the error for a folder that has neither refs nor the files of Granular."""
+        if 'spec.json' not in self.names:
+            detail = 'no spec.json'
+            if any(name.isdigit() for name in self.names):
+                detail += ', but shard folders (bags.open opens both)'
+            return FileNotFoundError(errno.ENOENT, detail, self.store.join(self.path, 'spec.json'))
+        if is_being_made(self.names, self.store.is_remote):
+            return FileNotFoundError(errno.ENOENT, 'no refs yet in a dataset that is being made', path)
+        return CorruptError(self.path, None, 'has a spec.json, but neither refs.bag nor the .idx of Granular')
+
+    def length(self) -> int:
+        """Returns the number of datapoints with as few reads as possible."""
+        refs = self.open_refs()
+        return self.shortest(self.schema().types) if refs is None else refs.count
+
+    def shortest(self, types: Spec) -> int:
+        """Returns the number of records of the field that has the fewest."""
+        return min((self.open_bag(name).count for name in types), default=0)
+
+    def _check_empty(self, refs: BagFile) -> None:
+        """Raises CorruptError if a bag is not empty; called if a closed dataset has refs without records."""
+        for name in self.names:
+            if name.endswith(BAG_SUFFIXES) and self.store.stat(self.store.join(self.path, name)).size:
+                # A writer that has begun since has a journal, and when it has removed that, more refs.
+                is_begun = self.store.exists(self.store.join(self.path, JOURNAL))
+                if is_begun or self.store.stat(refs.path).size > refs.file.size:
+                    self._has_begun = True
+                    return
+                raise CorruptError(refs.path, None, f'is empty, but {name} is not')
+
+    def open_bag(self, field: str) -> StoredRecords:
+        """Opens the bag of a field, or its links, once the refs are open.
+
+        Raises:
+            CorruptError: There is no bag, there are two, or it is damaged.
+        """
+        options = self.options
+        suffix = bag_suffix(self.path, field, self.has)
+        if suffix is None:
+            # It may have been created since the folder was listed.
+            self.names = names_in(self.store, self.path)
+            suffix = bag_suffix(self.path, field, self.has)
+        path = self.store.join(self.path, field + (suffix or '.bag'))
+        if suffix == LINKED[0]:
+            return self._open_links(field)
+        if suffix is None:
+            if not self._has_begun:
+                detail = f'field {field!r}: has neither {field}.bag nor {field}.bagz'
+                raise CorruptError(self.path, None, detail)
+            # The writer has not created it yet: there are no datapoints and no records.
+            empty = MemoryFile(path, b'')
+            return BagFile(path, empty, empty, 0, 0, 0, None, False)
+        if options.checksum and not self.store.exists(checksums_name(path)):
+            raise CorruptError(path, None, 'has no checksums, but refs.bag has')
+        try:
+            bag = open_bag(self.store, path, options)
+        except FileNotFoundError as exc:
+            raise CorruptError(self.path, None, f'field {field!r}: is missing {exc.filename}') from exc
+        if self.store.is_remote:
+            self._check_known(bag)
+        else:
+            self.check_pinned()
+        if bag.codec is not None and isinstance(options.compression, CompressionAutoDetect):
+            # Read after the bag: a dictionary is written before the first frame that needs it.
+            dictionary_path = self.store.join(self.path, f'{field}.zdict')
+            dictionary = b''
+            if self.has(f'{field}.zdict'):
+                with contextlib.suppress(FileNotFoundError):  # Frames that need it raise.
+                    dictionary = check_dictionary(self.store.read(dictionary_path), dictionary_path)
+            zstd = CompressionTrained(dictionary=dictionary, path=dictionary_path)
+            bag.codec = codec_for(path, zstd, options.max_record_size)
+            bag.reopen = bag.reopen and functools.partial(bag.reopen, compression=zstd)
+            if bag.checksums is not None and bag.count:
+                bag.checksums.check_companion(zstd.dictionary, zstd.path)
+        elif bag.checksums is not None:
+            bag.checksums.check_companion(b'', 'what the bag needs')
+        return bag
+
+    def _open_links(self, field: str) -> StoredRecords:
+        """Opens the links of a field."""
+        field_type = self.schema().types[field]
+        records = open_links(
+            self.store, self.path, field, self.options, self.linked, field_type, _copy_segment
+        )
+        for bag in records.own_bags if self.store.is_remote else ():
+            self._check_known(bag)
+        self.check_pinned()
+        return records
+
+    def learn(self) -> None:
+        """Lists the folder with one request, from which the cache learns the versions of all files."""
+        from bags.storage.cache.store import CachedStore
+
+        if isinstance(self.store, CachedStore):
+            self.store.learn(self.path)
+
+    def _check_known(self, bag: BagFile) -> None:
+        """Compares the size and number of records of a bag with shards.json or a listing.
+
+        Raises:
+            CorruptError: They differ.
+        """
+        if self.known is None:
+            return
+        name = os.path.basename(bag.path)
+        size = self.known.sizes.get(name)
+        if size != bag.file.size:
+            self.raise_changed(f'expected {size} bytes of {name}, got {bag.file.size}')
+        count = None if self.known.counts is None else self.known.counts.get(name)
+        if count is not None and count != bag.count and not self.starts:
+            self.raise_changed(f'expected {count} records of {name}, got {bag.count}')
+
+    def raise_changed(self, detail: str) -> NoReturn:
+        """Raises CorruptError: the folder differs from shards.json, or from the listing at open."""
+        if self.known is not None and self.known.counts is not None:
+            raise CorruptError(self.path, None, f'{detail}: {INDEX} is stale: run bags consolidate')
+        raise CorruptError(self.path, None, f'{detail}: it has changed since the dataset was opened')
+
+
+def _copy_segment(segment: Segment) -> bytes:
+    return above.copy_segment(segment)

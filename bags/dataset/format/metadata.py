@@ -1,0 +1,255 @@
+"""Metadata of a dataset: JSON in `metadata.json`, beside spec.json.
+
+    {"robot": "arm 7",
+     "fields": {"state": {"rate": 200, "unit": "rad", "names": ["shoulder", "elbow"]},
+                "events": {"times": "event_time"}}}
+
+The content is up to the author, except for three facts of a sequence field that `dataset.windows` uses:
+`rate`, items per second; `start`, the time of the first item in seconds, 0 by default; and `times`, the field
+with the times of the items. Of a field whose type another package added to bags, writers store its `package`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from bags.bag.checksums import checksums_name
+from bags.dataset.format.json_files import check_json
+from bags.dataset.format.registry import decoders
+from bags.dataset.format.spec import Spec
+from bags.errors import CorruptError
+from bags.storage import Store
+
+METADATA = 'metadata.json'
+STATISTICS = 'statistics.json'
+"""Statistics of the fields, which `bags.statistics` writes."""
+RENEW_STATISTICS = '`bags statistics DATASET --again` computes it again'
+MAX_METADATA_BYTES = 1 << 24
+
+UNITS = {'s': 1.0, 'ms': 1e-3, 'us': 1e-6, 'ns': 1e-9}
+"""The units of times, in seconds."""
+
+PACKAGE = re.compile(r'[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?')
+
+POSITION = 'spec_position'
+"""The fact of a field that says where it is in the author's order of fields."""
+
+Metadata = dict[str, Any]
+
+
+def dump_metadata(metadata: Mapping[str, Any], types: Spec) -> bytes:
+    """Returns the content of metadata.json.
+
+    Raises:
+        TypeError: The metadata is not a mapping, or has values that JSON does not have.
+        ValueError: A number is not finite, `fields` has a field that the dataset does not have, a fact that
+            `dataset.windows` uses is invalid, or the metadata takes more than 16 MiB.
+    """
+    if not isinstance(metadata, Mapping):
+        raise TypeError(f'metadata: expected a mapping, got {type(metadata).__name__}')
+    try:
+        data = json.dumps(metadata, allow_nan=False, ensure_ascii=False).encode()
+    except TypeError as exc:
+        raise TypeError(f'metadata: expected values of JSON: {exc}') from None
+    except (ValueError, RecursionError) as exc:
+        raise ValueError(f'metadata: expected values of JSON: {exc}') from None
+    if len(data) > MAX_METADATA_BYTES:
+        raise ValueError(f'metadata: expected at most {MAX_METADATA_BYTES} bytes of JSON, got {len(data)}')
+    _check_fields(json.loads(data), types)
+    return data
+
+
+def load_metadata(data: bytes, where: object) -> Metadata:
+    """Parses the content of metadata.json.
+
+    Raises:
+        CorruptError: It is not JSON, or not an object, or takes more than 16 MiB.
+    """
+    if len(data) > MAX_METADATA_BYTES:
+        raise CorruptError(where, None, f'expected at most {MAX_METADATA_BYTES} bytes, got {len(data)}')
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as exc:
+        raise CorruptError(where, None, f'is not JSON: {exc}') from None
+    if not isinstance(found, dict) or not isinstance(found.get('fields', {}), dict):
+        raise CorruptError(where, None, 'expected an object, with an object of "fields" if there are any')
+    return found
+
+
+def read_metadata(store: Store, folder: str, names: Collection[str]) -> Metadata:
+    """Returns the metadata of a dataset folder; empty if it has none. `names` are the files in the folder.
+
+    Raises:
+        CorruptError: It is not valid, or differs from its checksum.
+    """
+    path = store.join(folder, METADATA)
+    try:
+        data = store.read(path)
+    except FileNotFoundError:
+        return {}
+    if checksums_name(METADATA) in names:
+        check_json(store, path, data, f'`bags metadata DATASET --set {path}` accepts it')
+    return load_metadata(data, path)
+
+
+def metadata_of_fields(metadata: Metadata, names: Collection[str]) -> Metadata:
+    """Returns the metadata of the dataset and of these fields only."""
+    if 'fields' not in metadata:
+        return metadata
+    kept = {name: facts for name, facts in metadata['fields'].items() if name in names}
+    return {**metadata, 'fields': kept}
+
+
+def rename_metadata(metadata: Metadata, names: Mapping[str, str]) -> Metadata:
+    """Returns the metadata of fields under other names, also where one is the `times` of another.
+
+    Args:
+        metadata: The metadata.
+        names: The new name of each field that is kept.
+    """
+    if 'fields' not in metadata:
+        return metadata
+    fields = {
+        names[name]: rename_times(facts, names) for name, facts in metadata['fields'].items() if name in names
+    }
+    return {**metadata, 'fields': fields}
+
+
+def rename_times(facts: Any, names: Mapping[str, str]) -> Any:
+    """Returns the facts of a field, with the new name of its field of times."""
+    times = facts.get('times') if isinstance(facts, Mapping) else None
+    return {**facts, 'times': names[times]} if isinstance(times, str) and times in names else facts
+
+
+def metadata_to_store(metadata: Metadata, types: Spec) -> Metadata:
+    """Returns the metadata for a dataset with these fields only.
+
+    Also leaves out `times` whose field is left out or is not a sequence.
+    """
+    kept = metadata_of_fields(metadata, types)
+    if 'fields' not in kept:
+        return kept
+    fields = {}
+    for name, facts in kept['fields'].items():
+        if isinstance(facts, dict) and not _is_sequence(facts.get('times'), types):
+            facts = {key: fact for key, fact in facts.items() if key != 'times'}
+        fields[name] = facts
+    return {**kept, 'fields': fields}
+
+
+def with_order(metadata: Mapping[str, Any], names: Iterable[str]) -> Metadata:
+    """Returns metadata with the positions of fields in an order; without any if that is alphabetical."""
+    bare, names = without_order(metadata), list(names)
+    if names == sorted(names):
+        return bare
+    fields = dict(bare.get('fields', {}))
+    for position, name in enumerate(names):
+        facts = fields.get(name)
+        fields[name] = {**(facts if isinstance(facts, dict) else {}), POSITION: position}
+    return {**bare, 'fields': fields}
+
+
+def without_order(metadata: Mapping[str, Any]) -> Metadata:
+    """Returns metadata without the positions of fields, and without fields that have no other facts."""
+    bare, kept = dict(metadata), {}
+    fields = metadata.get('fields')
+    if not isinstance(fields, Mapping) or not any(_position(facts) is not None for facts in fields.values()):
+        return bare
+    for name, facts in fields.items():
+        if not isinstance(facts, Mapping):
+            kept[name] = facts
+        elif rest := {key: fact for key, fact in facts.items() if key != POSITION}:
+            kept[name] = rest
+    if kept:
+        return {**bare, 'fields': kept}
+    del bare['fields']
+    return bare
+
+
+def in_order(types: Spec, metadata: Metadata) -> Spec:
+    """Returns types in the order that metadata gives; fields without a position come last, alphabetically."""
+    positions = {
+        name: position
+        for name, facts in metadata.get('fields', {}).items()
+        if (position := _position(facts)) is not None
+    }
+    if not positions:
+        return types
+    last = max(positions.values()) + 1
+    return {name: types[name] for name in sorted(types, key=lambda each: (positions.get(each, last), each))}
+
+
+def _position(facts: Any) -> int | None:
+    position = facts.get(POSITION) if isinstance(facts, Mapping) else None
+    return position if type(position) is int and position >= 0 else None
+
+
+def with_packages(metadata: Mapping[str, Any], packages: Mapping[str, str]) -> Metadata:
+    """Returns metadata with the packages that have the types of some fields."""
+    if not packages:
+        return dict(metadata)
+    fields = dict(metadata.get('fields', {}))
+    for name, package in packages.items():
+        facts = fields.get(name)
+        fields[name] = {**(facts if isinstance(facts, dict) else {}), 'package': package}
+    return {**metadata, 'fields': fields}
+
+
+def keep_packages(metadata: Mapping[str, Any], before: Metadata, types: Spec) -> Metadata:
+    """Returns metadata that replaces other metadata, with the packages that the other has."""
+    own = {name for name, field_type in types.items() if field_type.word not in decoders}
+    return with_packages(metadata, {name: found for name in own if (found := package_of(before, name))})
+
+
+def package_of(metadata: Metadata, field: str) -> str | None:
+    """Returns the package that has the type of a field; None if there is none, or no name of a package."""
+    facts = metadata.get('fields', {}).get(field)
+    package = facts.get('package') if isinstance(facts, dict) else None
+    return package if isinstance(package, str) and PACKAGE.fullmatch(package) else None
+
+
+def merge_metadata(parts: Iterable[Metadata]) -> Metadata:
+    """Merges the metadata of several datasets; the value of a key comes from the first that has it."""
+    merged: Metadata = {}
+    fields: dict[str, Any] = {}
+    for part in parts:
+        merged = {**part, **merged}
+        fields = {**part.get('fields', {}), **fields}
+    return {**merged, 'fields': fields} if fields else merged
+
+
+def _check_fields(metadata: Metadata, types: Spec) -> None:
+    fields = metadata.get('fields', {})
+    if not isinstance(fields, dict):
+        raise TypeError(f'metadata: fields: expected a mapping by field, got {fields!r:.80}')
+    for name, facts in fields.items():
+        if name not in types:
+            raise ValueError(f'metadata: fields: expected fields of the dataset, got {name!r}')
+        check_facts(name, facts, types)
+
+
+def check_facts(name: str, facts: Any, types: Spec) -> None:
+    """Checks the facts of a field that `dataset.windows` uses.
+
+    Raises:
+        TypeError, ValueError: As `dump_metadata`.
+    """
+    if not isinstance(facts, dict):
+        raise TypeError(f'metadata: field {name!r}: expected a mapping, got {facts!r:.80}')
+    for key, minimum in (('rate', 0.0), ('start', -math.inf)):
+        value = facts.get(key, 1)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not minimum < value < math.inf:
+            expected = 'items per second, above 0' if key == 'rate' else 'seconds'
+            raise ValueError(f'metadata: field {name!r}: {key}: expected {expected}, got {value!r:.80}')
+    times = facts.get('times')
+    if times is not None and not _is_sequence(times, types):
+        raise ValueError(f'metadata: field {name!r}: times: expected a sequence field, got {times!r:.80}')
+
+
+def _is_sequence(name: Any, types: Spec) -> bool:
+    return isinstance(name, str) and name in types and types[name].sequence

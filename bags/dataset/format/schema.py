@@ -1,0 +1,167 @@
+"""Schemas: the parsed spec of a folder, the layout of its refs, and the decoders of its types."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bags.dataset.format import registry
+from bags.dataset.format.refs import RefsFormat
+from bags.dataset.format.spec import FieldType, Spec, load_spec
+from bags.errors import SpecError
+from bags.formats.scalars import MAX_VALUE_SIZE, decode_legacy_int
+
+SMALL = 64  # Values of one size, up to this, are decoded faster from bytes than from a buffer.
+
+
+class Schema(NamedTuple):
+    """A parsed spec, and the layout of its refs."""
+
+    types: Spec
+    format: RefsFormat
+
+
+@functools.lru_cache(64)
+def parse_schema(data: bytes) -> Schema:
+    """Returns the schema of a spec.json; shards share one.
+
+    Raises:
+        SpecError: It is invalid.
+    """
+    types = load_spec(data, None)
+    return Schema(types, RefsFormat(types))
+
+
+class Decoder:
+    """The function from records of a type to values, and the dtype and shape of these."""
+
+    def __init__(
+        self,
+        decode: Callable[[Any], Any] | None,
+        fixed: Any,
+        accepts_view: bool,
+        lazy: bool,
+        find_frames: Callable[[], Callable[..., Any] | None],
+    ) -> None:
+        self.decode = decode
+        """None if the record is the value."""
+        self.find_frames = find_frames
+        """Returns the function that opens a record as frames; None if values have no frames."""
+        self.dtype: np.dtype[Any] | None = fixed[0] if fixed else None
+        self.shape: tuple[int, ...] = fixed[1] if fixed else ()
+        """The shape of the values, if all have one size."""
+        self.length = _size(fixed)
+        """Bytes of a record, if all have one size; else 0."""
+        self.accepts_view = accepts_view
+        """Whether it accepts a buffer over the file instead of a copy."""
+        self.max_items = sys.maxsize
+        """Maximum number of compressed items of a sequence that are read at once."""
+        self.lazy = lazy
+        """Whether it takes a `Record`, which it opens on use, instead of bytes."""
+        self.is_scalar = bool(self.dtype) and not isinstance(
+            decode and decode(bytes(self.length)), np.ndarray
+        )
+
+
+def _size(fixed: Any) -> int:
+    return int(fixed[0].itemsize * np.prod(fixed[1], dtype=np.int64)) if fixed else 0
+
+
+def _decoder_for(field_type: FieldType, function: Callable[..., Any], max_value_size: int) -> Decoder:
+    functions = {field_type.word: function}
+    fixed = registry.fixed_dtype(field_type.word, field_type.args, functions)
+    decode: Any = registry.bind_decoder(field_type.word, field_type.args, functions, max_value_size)
+    find_frames = functools.partial(registry.frames_of, field_type.word, functions)
+    if getattr(function, 'lazy', False):
+        return Decoder(decode, None, False, True, find_frames)
+    if function is registry.decoders['utf8']:
+        decode = bytes.decode  # Its records are bytes; this is the fastest way.
+    is_copied = decode in (bytes, bytes.decode) or (fixed and _size(fixed) <= SMALL)
+    accepts_view = registry.is_built_in(function) and not is_copied
+    decoder = Decoder(None if decode is bytes else decode, fixed, accepts_view, False, find_frames)
+    if decoder.length:
+        decoder.max_items = max_value_size // decoder.length
+    return decoder
+
+
+def _raw_decoder(field_type: FieldType, functions: Mapping[str, Callable[..., Any]]) -> Decoder:
+    decoder = Decoder(
+        None, None, True, False, functools.partial(registry.frames_of, field_type.word, functions)
+    )
+    # In raw mode an invalid type argument does not prevent reading.
+    with contextlib.suppress(ValueError, ImportError):
+        decoder.length = _size(registry.fixed_dtype(field_type.word, field_type.args, functions))
+    return decoder
+
+
+_known_decoder = functools.lru_cache(256)(_decoder_for)
+
+
+@functools.lru_cache(256)
+def _default_decoder(field_type: FieldType, legacy: bool, max_value_size: int) -> Decoder:
+    function = registry.decoders[field_type.word]
+    if legacy and field_type.word == 'int':
+        function = decode_legacy_int
+    return _decoder_for(field_type, function, max_value_size)
+
+
+class Decoders:
+    """The decoders of a dataset; those with built-in functions are made once in the process.
+
+    Args:
+        functions: The functions by word; the built-in ones unless given.
+        raw: Return records instead of values.
+        max_value_size: Maximum bytes of a decoded value.
+    """
+
+    def __init__(
+        self,
+        functions: Mapping[str, Callable[..., Any]] | None,
+        raw: bool = False,
+        max_value_size: int = MAX_VALUE_SIZE,
+    ) -> None:
+        if functions is not None and not isinstance(functions, Mapping):
+            raise TypeError(f'decoders: expected functions by word, got {type(functions).__name__}')
+        self.functions = functions
+        self.raw = raw
+        self.max_value_size = max_value_size
+
+    def get(self, name: str, field_type: FieldType, legacy: bool, where: object) -> Decoder:
+        """Returns the decoder of a field. `legacy`: Bags 0.x wrote the folder, so every `int` is unsigned.
+
+        Raises:
+            KeyError: No function for the word.
+            SpecError: Arguments that the type cannot have, or a type of a package that cannot be imported.
+        """
+        functions = registry.decoders if self.functions is None else self.functions
+        if self.raw:
+            return _raw_decoder(field_type, functions)
+        try:
+            if functions is registry.decoders:
+                return _default_decoder(field_type, legacy, self.max_value_size)
+            function = functions[field_type.word]
+        except ValueError as exc:
+            raise SpecError.of_type(name, field_type.text, exc, where) from exc
+        if legacy and field_type.word == 'int' and function is registry.decoders['int']:
+            function = decode_legacy_int
+        make = _known_decoder if registry.is_built_in(function) else _decoder_for
+        try:
+            return make(field_type, function, self.max_value_size)
+        except ValueError as exc:
+            raise SpecError.of_type(name, field_type.text, exc, where) from exc
+
+    def has(self, word: str) -> bool:
+        """Returns whether values of a type can be decoded, with an installed package if need be."""
+        try:
+            (registry.decoders if self.functions is None else self.functions)[word]
+        except (KeyError, ValueError):
+            return False
+        return True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Decoders, (self.functions, self.raw, self.max_value_size)

@@ -1,0 +1,113 @@
+"""The list of shards in `shards.json`, with which a sharded dataset opens with one request. No I/O.
+
+    {"format": "bags shards 1",
+     "spec": {"id": "int(8)", "words": "utf8[]"},
+     "shards": [
+      {"name": "000000", "length": 40,
+       "sizes": {"id.bag": 640, "refs.bag": 1160, "spec.json": 35, "words.bag": 4096},
+       "counts": {"id.bag": 40, "refs.bag": 40, "words.bag": 160}},
+      …]}
+
+`length` is the number of datapoints, `sizes` has the bytes of each file, `counts` the records of each bag.
+The content is not trusted: names must be those of shard folders, never paths, and lengths, sizes and counts
+are compared with those of a shard when it is first read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, TypeGuard
+
+from bags.dataset.format.spec import Spec, parse_spec, type_texts
+from bags.errors import CorruptError
+from bags.indexing import MAX_INT64
+
+INDEX = 'shards.json'
+INDEX_FORMAT = 'bags shards 1'
+
+
+class Shard(NamedTuple):
+    """A shard folder as a listing or shards.json describes it."""
+
+    name: str
+    sizes: Mapping[str, int] = {}
+    """Bytes of each file; empty if not known."""
+    length: int | None = None
+    """Datapoints; None without shards.json."""
+    counts: Mapping[str, int] | None = None
+    """Records of each bag; None without shards.json."""
+
+
+def numbered(names: Iterable[str], where: object) -> dict[int, str]:
+    """Returns the names of shard folders among the names in a folder, by number, in order.
+
+    Raises:
+        CorruptError: Two shards have the same number.
+    """
+    numbers: dict[int, str] = {}
+    for name in sorted(names):
+        if name.isascii() and name.isdigit():
+            if int(name) in numbers:
+                raise CorruptError(where, None, f'shard {int(name)} is both {numbers[int(name)]} and {name}')
+            numbers[int(name)] = name
+    return dict(sorted(numbers.items()))
+
+
+def dump_index(types: Spec, shards: Iterable[Shard]) -> bytes:
+    """Returns the content of shards.json."""
+    spec = type_texts(types)
+    lines = [
+        json.dumps(
+            {'name': shard.name, 'length': shard.length, 'sizes': shard.sizes, 'counts': shard.counts},
+            ensure_ascii=False,
+        )
+        for shard in shards
+    ]
+    texts = json.dumps(INDEX_FORMAT), json.dumps(spec, ensure_ascii=False)
+    head = f'{{"format": {texts[0]},\n "spec": {texts[1]},\n "shards": ['
+    return (head + '\n  ' + ',\n  '.join(lines) + ']}\n').encode()
+
+
+def load_index(data: bytes, where: object) -> tuple[Spec, list[Shard]]:
+    """Parses the content of shards.json; returns the spec, and the shards in the order of their numbers.
+
+    Raises:
+        CorruptError: It is not the content of a shards.json.
+        SpecError: Its spec is not valid.
+    """
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as exc:
+        raise CorruptError(where, None, f'is not JSON: {exc}') from None
+    if not isinstance(found, dict) or found.get('format') != INDEX_FORMAT:
+        raise CorruptError(where, None, f'expected an object with "format": "{INDEX_FORMAT}"')
+    spec, entries = found.get('spec'), found.get('shards')
+    if not isinstance(spec, dict) or not isinstance(entries, list) or not entries:
+        raise CorruptError(where, None, 'expected a "spec" and a list of "shards"')
+    shards = {shard.name: shard for shard in (_shard(entry, where) for entry in entries)}
+    names = numbered(shards, where)
+    if len(names) != len(entries):
+        raise CorruptError(where, None, 'expected names of shard folders, each once')
+    types = parse_spec(spec, where)
+    return {name: types[name] for name in spec}, [shards[name] for name in names.values()]
+
+
+def _shard(entry: Any, where: object) -> Shard:
+    if not isinstance(entry, dict) or not isinstance(entry.get('name'), str):
+        raise CorruptError(where, None, f'expected an object with a "name" for each shard, got {entry!r:.80}')
+    name = entry['name']
+    length, sizes, counts = entry.get('length'), entry.get('sizes'), entry.get('counts')
+    if not _is_number(length) or not _are_numbers(sizes) or not _are_numbers(counts):
+        raise CorruptError(
+            where, None, f'shard {name!r:.80}: expected numbers for "length" and in "sizes" and "counts"'
+        )
+    return Shard(name, sizes, length, counts)
+
+
+def _is_number(value: Any) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value <= MAX_INT64
+
+
+def _are_numbers(value: Any) -> TypeGuard[dict[str, int]]:
+    return isinstance(value, dict) and all(map(_is_number, value.values()))

@@ -1,0 +1,287 @@
+"""One field of a dataset folder: the values of its records, and records that are opened as files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, BinaryIO, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from bags.bag.records import StoredRecords
+from bags.concurrency import FifoCache, Shareable, cached_attribute
+from bags.dataset.format.schema import Decoder
+from bags.dataset.format.spec import FieldType
+from bags.dataset.reading.frames import JoinedFrames, LazyFrames, Length, Seconds, known_length
+from bags.dataset.reading.selection import FrameSelection
+from bags.errors import BagsError, DecodeError
+from bags.formats.arrays import invalid_row
+from bags.indexing import Int64s
+
+MAX_SINGLE_ITEMS = 4  # More items are read as a batch.
+MAX_SINGLE_BYTES = 1 << 14  # Larger items of a fixed size are read as a batch.
+MAX_SINGLE_RECORDS = 8  # More records are read by one call.
+MAX_OPEN_FRAMES = 16  # Records whose frames stay open.
+NO_FRAME_TIMES = np.empty(0)
+
+
+class Field(Shareable):
+    """The values of the records of a field. `position` is that of its first ref in a row."""
+
+    def __init__(
+        self, name: str, field_type: FieldType, position: int, bag: StoredRecords, decoder: Decoder
+    ) -> None:
+        self.name = name
+        self.type = field_type
+        self.position = position
+        self.bag = bag
+        self.decoder = decoder
+        self.table: npt.NDArray[Any] | None = None
+        """All values as an array over the file; None if records may differ in size.
+
+        Verify the limits of a record before using its value in this array."""
+        dtype, shape = decoder.dtype, decoder.shape
+        is_table = bag.length == decoder.length > 0 and (decoder.is_scalar or len(shape) > 0)
+        if is_table and dtype is not None and dtype.kind not in 'bU':
+            self.table = np.ndarray((bag.count, *shape), dtype, bag.buffer)
+        self._lengths: dict[int, int] = {}
+
+    # One record.
+
+    @cached_attribute
+    def _get(self) -> Callable[[int], Any]:
+        """Returns a record as the decoder takes it."""
+        if self.decoder.lazy:
+            name, field_type, bag = (
+                self.name,
+                self.type,
+                self.bag,
+            )  # Not self: a cycle would keep the file open.
+            return lambda index: Record(bag, index, name, field_type.text)
+        return self.bag.get_view if self.decoder.accepts_view else self.bag.get
+
+    def value(self, index: int) -> Any:
+        """Returns the value of one record."""
+        decode = self.decoder.decode
+        record = self._get(index)
+        try:
+            return record if decode is None else decode(record)
+        except Exception as exc:
+            self._fail(index, exc)
+
+    def check_items(self, first: int, count: int) -> None:
+        """Raises DecodeError if compressed items of a sequence would exceed `max_value_size` in memory."""
+        if count > self.decoder.max_items and self.bag.is_compressed:
+            size, limit = self.decoder.length, self.decoder.max_items
+            detail = f'{count} items of {size} bytes exceed max_value_size, which allows {limit} items'
+            raise DecodeError(self.name, first, self.type.text, detail, self.bag.path)
+
+    def _fail(self, index: int, exc: Exception) -> NoReturn:
+        """Raises the error of a record whose decoder failed."""
+        # A lazy decoder reads the file, which may raise OSError.
+        if isinstance(exc, BagsError) or (self.decoder.lazy and isinstance(exc, OSError)):
+            exc.add_note(f'in the decoder of field {self.name!r}, record {index} of {self.bag.path}')
+            raise exc
+        detail = f'{type(exc).__name__}: {exc}'
+        raise DecodeError(self.name, index, self.type.text, detail, self.bag.path) from exc
+
+    # Many records, by their indices in the bag.
+
+    def values(self, indices: Sequence[int] | Int64s) -> npt.NDArray[Any] | list[Any]:
+        """Returns values: one new array (n, *shape) if the type has a fixed size, else a list."""
+        decoder, count = self.decoder, len(indices)
+        if count <= MAX_SINGLE_ITEMS and decoder.length <= MAX_SINGLE_BYTES and not self.bag.is_remote:
+            table = self.table
+            if table is not None and all(map(self.bag.verified.verify, indices)):
+                return table[indices]
+            values = list(map(self.value, map(int, indices)))
+        else:
+            chosen = np.asarray(indices, np.int64)
+            array = self.array(chosen)
+            if array is not None:
+                return array
+            values = self.decoded(chosen)
+        if decoder.dtype is None:
+            return values
+        try:
+            return np.array(values, decoder.dtype).reshape(count, *decoder.shape)
+        except OverflowError:
+            return values  # Integers of Granular, whose records differ in length.
+
+    def array(self, indices: Int64s) -> npt.NDArray[Any] | None:
+        """Returns values as one new array (n, *shape).
+
+        None if the type has no fixed size, or a record has another size.
+        """
+        decoder = self.decoder
+        if decoder.dtype is None:
+            return None
+        if not decoder.length:
+            return np.empty((len(indices), *decoder.shape), decoder.dtype)
+        raw = self.bag.fixed(indices, decoder.length)
+        if raw is None:
+            return None
+        values = raw.view(decoder.dtype).reshape(len(indices), *decoder.shape)
+        return None if decoder.dtype.kind in 'bU' and invalid_row(values) is not None else values
+
+    def decoded(self, indices: Int64s) -> list[Any]:
+        """Returns values, decoded one at a time."""
+        decode = self.decoder.decode
+        if self.decoder.lazy or (len(indices) <= MAX_SINGLE_RECORDS and not self.bag.is_remote):
+            records: list[Any] = list(map(self._get, indices.tolist()))
+        else:
+            records = self.bag.read(indices, views=self.decoder.accepts_view)
+        if decode is None:
+            return records
+        try:
+            # Not `map`: a StopIteration of the decoder would end it early.
+            return [decode(record) for record in records]
+        except Exception:
+            return [self._decode(*pair) for pair in zip(indices.tolist(), records, strict=True)]
+
+    def _decode(self, index: int, record: Any) -> Any:
+        assert self.decoder.decode is not None
+        try:
+            return self.decoder.decode(record)
+        except Exception as exc:
+            self._fail(index, exc)
+
+    # Frames of a value.
+
+    @cached_attribute
+    def _frames(self) -> FifoCache[int, LazyFrames]:
+        name, field_type, bag = self.name, self.type, self.bag  # Not self: a cycle would keep the file open.
+        open_frames = self._open_frames
+        assert open_frames is not None
+        return FifoCache(
+            lambda index: open_frames(Record(bag, index, name, field_type.text), *field_type.args),
+            MAX_OPEN_FRAMES,
+        )
+
+    @cached_attribute
+    def _open_frames(self) -> Callable[..., LazyFrames] | None:
+        return self.decoder.find_frames()
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether `frames` reads frames of its values."""
+        return self._open_frames is not None
+
+    def frames(self, records: range | None, selection: FrameSelection) -> Any:
+        """Returns frames of the values of consecutive records as one sequence; None of no value.
+
+        The most recently opened records stay open.
+
+        Raises:
+            TypeError: Values of the type have no frames.
+        """
+        if self._open_frames is None:
+            raise TypeError(f'field {self.name!r} of type {self.type.text} has no frames: got {selection!r}')
+        if records is None:
+            return None
+        frames = JoinedFrames(
+            len(records),
+            lambda record, numbers: self._read_frames(records[record], numbers),
+            lambda record: self._length(records[record]),
+            self.bag.is_remote,
+            f'{self.bag.path}, field {self.name!r} of type {self.type.text}',
+            getattr(self._open_frames, 'no_frames', NO_FRAME_TIMES),
+        )
+        if isinstance(selection.key, str):
+            if self.type.sequence:
+                return frames.times(lambda record: self._times(records[record]))[0]
+            frames.count()  # Raises if the record is truncated.
+            return self._times(records[0])[0]
+        return frames.count() if selection.key is None else frames[selection.key]
+
+    def _read_frames(self, index: int, numbers: Int64s) -> Any:
+        try:
+            frames: Any = self._frames[index][numbers]
+            if not isinstance(frames, np.ndarray) or len(frames) != len(numbers):
+                raise TypeError(f'expected an array of {len(numbers)} frames, got {type(frames).__name__}')
+        except (BagsError, OSError):
+            raise
+        except Exception as exc:
+            self._fail(index, exc)
+        return frames
+
+    def _times(self, index: int) -> tuple[Seconds, float]:
+        """Returns the times of the frames of a record, and the seconds from the first to the end."""
+        frames: Any = self._frames[index]
+        return frames.timestamps, frames.duration
+
+    def _length(self, index: int) -> Length:
+        """Returns the number of frames of a record, and the error if more are missing at its end."""
+        if index in self._lengths:
+            return self._lengths[index], None
+        try:
+            length, error = known_length(self._frames[index])
+        except (BagsError, OSError):
+            raise
+        except Exception as exc:
+            self._fail(index, exc)
+        if error is None:
+            self._lengths[index] = length
+        elif not isinstance(error, BagsError):
+            error = DecodeError(self.name, index, self.type.text, str(error), self.bag.path)
+        return length, error
+
+
+class Record:
+    """A record that is opened on use: the argument of decoders with the attribute `lazy`.
+
+    Creating it reads nothing. It keeps the files of the bag open, even after the dataset is closed. An
+    unpickled record opens them again, by path.
+    """
+
+    __slots__ = ('_again', 'bag', 'field', 'index', 'type')
+
+    def __init__(self, bag: StoredRecords, index: int, field: str, type: str) -> None:
+        if not 0 <= index < bag.count:
+            raise IndexError(index)
+        self.bag: StoredRecords | None = bag
+        self.index = index
+        self.field = field
+        self.type = type
+        self._again: tuple[str, Callable[..., StoredRecords] | None] = bag.path, bag.reopen
+
+    @property
+    def name(self) -> str:
+        """The name of the record in error messages."""
+        return f'{self._again[0]}, field {self.field!r} of type {self.type}, record {self.index}'
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether reading may wait for a network; after unpickling True, until the bag is open."""
+        return self.bag is None or self.bag.is_remote
+
+    def open(self) -> BinaryIO:
+        """Opens the record as a file with its own position. A compressed record is read into memory."""
+        return self._opened().open(self.index, f'{self._again[0]}, record {self.index}')
+
+    @property
+    def segment(self) -> Any:
+        """The part of a linked video or recording that the record is; None for other records."""
+        return self._opened().segment(self.index)
+
+    def _opened(self) -> StoredRecords:
+        if self.bag is None:
+            reopen = self._again[1]
+            assert reopen is not None
+            self.bag = reopen()
+        return self.bag
+
+    def error(self, exc: Exception) -> DecodeError:
+        """Returns the error to raise if the content of the record is invalid."""
+        return DecodeError(self.field, self.index, self.type, str(exc) or type(exc).__name__, self._again[0])
+
+    def __repr__(self) -> str:
+        return f'Record({self.name!r})'
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {'again': self._again, 'index': self.index, 'field': self.field, 'type': self.type}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.bag = None
+        self._again = state['again']
+        self.index, self.field, self.type = state['index'], state['field'], state['type']

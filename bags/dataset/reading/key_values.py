@@ -1,0 +1,65 @@
+"""Values as keys: as bytes, of which equal values give equal ones, and their matches in a dataset."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from bags.bag.options import LimitsPlacement
+from bags.dataset.format.registry import INTEGER_WORDS
+from bags.dataset.format.schema import Decoders
+from bags.dataset.reading.columns import read_values
+from bags.dataset.reading.field_reader import Field
+from bags.indexing import Int64s, chunk_length
+
+INTEGER_CLASSES = (int, np.integer)
+KEY_TYPES = {
+    'bytes': (bytes, bytearray, memoryview),
+    'utf8': (str,),
+    **dict.fromkeys(INTEGER_WORDS, INTEGER_CLASSES),
+}
+KEY_CHUNK_BYTES = 1 << 22
+"""Bytes of keys that are read at a time."""
+MAX_KEY_CHUNK = 1 << 15  # Maximum number of keys that are read at a time.
+
+Matches = tuple[Int64s, Int64s]
+"""Positions in a list of keys, and datapoints with these keys, both (n,); sorted by position, datapoint."""
+
+
+def sort_matches(positions: Int64s, rows: Int64s) -> Matches:
+    """Returns sorted matches."""
+    order = np.lexsort((rows, positions))
+    return positions[order], rows[order]
+
+
+def as_key(value: Any) -> bytes:
+    """Returns the bytes of a value: its UTF-8, or the decimal text of an integer."""
+    if isinstance(value, str):
+        return value.encode()
+    return b'%d' % operator.index(value) if isinstance(value, INTEGER_CLASSES) else bytes(value)
+
+
+def _read_built_in(field: Field, refs: Any, items: Any) -> list[Any]:
+    """As `read_values`, with built-in decoders instead of those that the dataset was opened with."""
+    options = field.bag.options
+    is_legacy = options is not None and options.limits_placement is LimitsPlacement.STARTS
+    decoder = Decoders(None).get(field.name, field.type, is_legacy, field.bag.path)
+    return read_values(Field(field.name, field.type, field.position, field.bag, decoder), refs, items)
+
+
+def read_keys(
+    dataset: Any, field: str, rows: Int64s | None = None, step: int = 256
+) -> Iterator[tuple[Int64s, list[bytes | None]]]:
+    """Yields chunks of `rows` (default: all) and their keys, None if missing; `step` in the first chunk."""
+    rows, start = np.arange(len(dataset)) if rows is None else rows, 0
+    while start < len(rows):
+        some = rows[start : start + step]
+        values: Any = dataset.read_selection(some, {field: True}, _read_built_in)[field]
+        keys = [None if value is None else as_key(value) for value in values]
+        yield some, keys
+        start += len(some)
+        size = sum(len(key) for key in keys if key is not None)
+        step = chunk_length(len(some), size, KEY_CHUNK_BYTES, MAX_KEY_CHUNK, 4)

@@ -1,0 +1,284 @@
+"""Selections: the fields, and the items of sequences, to read. No I/O."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, SupportsIndex, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from bags.dataset.format.registry import VIDEO_WORDS, decoders
+from bags.dataset.format.spec import Spec
+from bags.dataset.reading.batch import concat_ranges
+from bags.indexing import Int64s, as_integers
+from bags.validation import no_field
+
+Fill = Literal['nearest', 'previous', 'linear', 'exact']
+Padding = Literal['edge', 'zero', 'drop']
+
+
+@dataclasses.dataclass(frozen=True)
+class Times:
+    """Items at times relative to an anchor: the result of `bags.times`.
+
+    Examples:
+        >>> bags.times(-0.1, 0.0).offsets
+        (-0.1, 0.0)
+    """
+
+    offsets: tuple[float, ...]
+    """Seconds from the anchor, in the order of the items of a window."""
+    fill: Fill
+    tolerance: float | None
+    gaps: Literal['raise', 'pad']
+
+    @property
+    def count(self) -> int:
+        """Number of items of a window."""
+        return len(self.offsets)
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """Items at steps relative to an anchor: the result of `bags.steps`.
+
+    Examples:
+        >>> bags.steps(-1, 1)
+        Steps(start=-1, stop=1)
+    """
+
+    start: int
+    stop: int
+
+    @property
+    def count(self) -> int:
+        """Number of items of a window."""
+        return self.stop - self.start
+
+
+Span = Times | Steps
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PerRowItems:
+    """Items that differ from row to row, as those of windows: items of a sequence, or frames of a video."""
+
+    starts: Int64s | None
+    """The first item of each row, shape (B,), if each row has consecutive items; else None."""
+    counts: Int64s
+    """Number of items of each row, shape (B,)."""
+    listed: Int64s | None = None
+    """The items row after row, if `starts` is None."""
+    are_frames: bool = False
+    """Whether the items are frames of a value, or of a sequence of values as one."""
+
+    @property
+    def numbers(self) -> Int64s:
+        """The items row after row, each in `range` of its sequence."""
+        if self.listed is not None:
+            return self.listed
+        assert self.starts is not None
+        return concat_ranges(self.starts, self.counts)
+
+    def expect_within(self, counts: Int64s) -> None:
+        """Raises IndexError if an item is outside its sequence; `counts` are the lengths of the sequences."""
+        if self.starts is not None:
+            is_beyond = self.starts + self.counts > counts
+        else:
+            is_beyond = self.numbers >= np.repeat(counts, self.counts)
+        if is_beyond.any():
+            raise IndexError('items that a view takes of a sequence do not exist any more')
+
+    def take(self, rows: Int64s) -> PerRowItems:
+        """Returns the items of some of the rows."""
+        counts = self.counts[rows]
+        if self.starts is not None:
+            return PerRowItems(self.starts[rows], counts, None, self.are_frames)
+        firsts = (np.cumsum(self.counts) - self.counts)[rows]
+        return PerRowItems(None, counts, self.numbers[concat_ranges(firsts, counts)], self.are_frames)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FrameSelection:
+    """Frames of a value, such as a video, or of a sequence of values as if they were one."""
+
+    key: Any
+    """A slice or numbers, as for `Video`; None for the number of frames, 'timestamps' for their times."""
+
+    def __repr__(self) -> str:
+        if isinstance(self.key, slice):
+            return f'bags.frames({self.key.start}, {self.key.stop}, {self.key.step})'
+        return f'bags.frames({self.key!r})'
+
+
+Items = range | slice | list[int] | PerRowItems | FrameSelection
+Selection = dict[str, Any]
+"""Field → True, or the items of its sequence; in the order of the result."""
+Fields = str | Iterable[str] | Mapping[str, Any] | None
+
+
+def select_fields(fields: Fields, spec: Spec) -> Selection:
+    """Converts names or a mapping, as given by the user, to a selection.
+
+    Args:
+        fields: None for all; a name; names; or a mapping of names to True, False (left out) or items.
+
+    Raises:
+        KeyError: No such field.
+        TypeError: Not a selection, or items of a field that is not a sequence.
+    """
+    if fields is None:
+        return dict.fromkeys(spec, True)
+    if isinstance(fields, str):
+        fields = (fields,)
+    if not isinstance(fields, Mapping):
+        try:
+            fields = dict.fromkeys(fields, True)
+        except TypeError:
+            raise TypeError(f'fields: expected a name, names or a mapping of them, got {fields!r}') from None
+    selection: Selection = {}
+    for name, items in fields.items():
+        if name not in spec:
+            if not isinstance(cast('object', name), str):  # E.g. the integers in bytes.
+                raise TypeError(f'fields: expected names, got {name!r}')
+            raise KeyError(no_field(name, spec))
+        if items is True:
+            selection[name] = True
+        elif isinstance(items, range | slice) and spec[name].sequence:
+            selection[name] = items
+        elif items is not False:
+            selection[name] = _as_items(name, items, spec)
+    return selection
+
+
+def select_whole(fields: Fields, spec: Spec, what: str) -> list[str]:
+    """Returns the names of selected fields, for `what`, which cannot select items.
+
+    Raises:
+        KeyError, TypeError: As `select_fields`; also for items of a sequence.
+    """
+    selection = select_fields(fields, spec)
+    for name, items in selection.items():
+        if items is not True:
+            raise TypeError(f'{what}: expected fields as a whole, got items {items!r} of {name!r}')
+    return list(selection)
+
+
+def check_name(field: Any) -> None:
+    """Raises TypeError if an argument is not the name of a field."""
+    if not isinstance(field, str):
+        raise TypeError(f'field: expected the name of a field, got {field!r:.80}')
+
+
+def check_sequence(field: Any, spec: Spec, is_sequence: bool) -> None:
+    """Raises TypeError or KeyError if an argument is not a field, a sequence or a plain one as expected."""
+    check_name(field)
+    select_fields(field, spec)
+    if spec[field].sequence != is_sequence:
+        what, instead = ('a sequence', 'field()') if is_sequence else ('a plain', 'items()')
+        raise TypeError(f'field {field!r} of type {spec[field].text}: expected {what} field; see {instead}')
+
+
+def frames(start: Any, stop: SupportsIndex | None = None, step: SupportsIndex = 1) -> FrameSelection:
+    """Returns a selection of frames of a field of videos: of type `video`, `mp4`, `webm`, `mkv`, or several.
+
+    `reader[i, {'video': bags.frames(1000, 1064)}]` is uint8, shape (64, height, width, 3). The frames of a
+    sequence of clips are numbered through all clips. Only the clips that contain selected frames are read,
+    and only their necessary part. Types of your own have frames if their decoder has an attribute `frames`.
+
+    Args:
+        start, stop, step: As of a slice: clipped, and counted from the end if negative. Or a list of frames
+            as `start`, in any order, with repeats.
+
+    Examples:
+        >>> videos = bags.open('videos')
+        >>> videos[0, {'video': bags.frames(10, 14)}]['video'].shape
+        (4, 360, 640, 3)
+    """
+    if start is None or (hasattr(start, '__index__') and not np.ndim(start)):  # Arrays have `__index__` too.
+        bounds = [None if bound is None else operator.index(bound) for bound in (start, stop, step)]
+        if bounds[2] == 0:
+            raise ValueError('frames: expected a step other than 0')
+        return FrameSelection(slice(*bounds))
+    if stop is not None or isinstance(start, str | bytes):
+        raise TypeError(f'frames: expected integers, or a list of them, got {start!r}')
+    return FrameSelection(as_integers(start, 'frames'))
+
+
+def _as_items(name: str, items: Any, spec: Spec) -> Items:
+    if isinstance(items, FrameSelection):
+        if spec[name].word in decoders and spec[name].word not in VIDEO_WORDS:
+            raise TypeError(f'field {name!r} of type {spec[name].text} has no frames: got {items!r}')
+        return items
+    if not spec[name].sequence:
+        expected = 'True, False or bags.frames(…)' if spec[name].word in VIDEO_WORDS else 'True or False'
+        raise TypeError(
+            f'field {name!r} of type {spec[name].text} is not a sequence: expected {expected}, got {items!r}'
+        )
+    if isinstance(items, list | tuple | np.ndarray):
+        return as_integers(items, f'field {name!r}')
+    raise TypeError(
+        f'field {name!r}: expected True, False, a range, a slice or a list of items, got {items!r}'
+    )
+
+
+def select_items(items: range | slice | list[int], count: int) -> range | list[int]:
+    """Returns the selected positions in a sequence of `count` items.
+
+    Ranges and slices are clipped; in a list, negative positions count from the end.
+
+    Raises:
+        IndexError: A position in a list is out of range.
+    """
+    if isinstance(items, slice):
+        return range(count)[items]
+    if isinstance(items, range):
+        if items.step < 0:
+            return select_items(items[::-1], count)[::-1]
+        start = items.start if items.start >= 0 else items.start % items.step
+        stop = min(items.stop, count)
+        return range(start, max(start, stop), items.step)
+    for item in items:
+        if not -count <= item < count:
+            raise IndexError(f'item {item} out of range [{-count}, {count})')
+    return [item + count if item < 0 else item for item in items]
+
+
+def select_many(
+    items: Items, firsts: Int64s, counts: Int64s, present: npt.NDArray[np.bool_] | None = None
+) -> tuple[Int64s, Int64s]:
+    """Returns the selected records of many sequences, as indices in the bag, and their number in each.
+
+    Args:
+        items: The items of each sequence.
+        firsts, counts: The first record of each sequence, and the number of records.
+        present: Which sequences there are; all unless given. Others have no items, also if `items` is a list.
+
+    Raises:
+        IndexError: A position in a list is out of range of a sequence that is there.
+    """
+    assert not isinstance(items, FrameSelection)
+    if isinstance(items, PerRowItems):
+        items.expect_within(counts)
+        return np.repeat(firsts, items.counts) + items.numbers, items.counts
+    are_there = itertools.repeat(True, len(firsts)) if present is None else present.tolist()
+    parts = [
+        first + np.asarray(select_items(items, count) if there else [], np.int64)
+        for first, count, there in zip(firsts.tolist(), counts.tolist(), are_there, strict=True)
+    ]
+    lengths = np.fromiter(map(len, parts), np.int64, len(parts))
+    return np.concatenate(parts) if parts else np.empty(0, np.int64), lengths
+
+
+def divide(selection: Selection, groups: Sequence[Int64s]) -> list[Selection]:
+    """Divides the selection of all rows into those of groups of rows."""
+    if not any(type(items) is PerRowItems for items in selection.values()):
+        return [selection] * len(groups)
+    return [
+        {name: items.take(rows) if type(items) is PerRowItems else items for name, items in selection.items()}
+        for rows in groups
+    ]

@@ -1,0 +1,1 @@
+"""Writing datasets: encoding, field writers, folders and shards, resuming."""

@@ -1,0 +1,149 @@
+"""Begins to write a dataset of shards, or continues one: counts its shards, and finds the unfinished one."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any, NamedTuple
+
+from bags.bag.checksums import SUFFIX
+from bags.bag.zstd import check_dictionary
+from bags.dataset.format.file_names import is_linked, is_temporary
+from bags.dataset.format.journal import ShardsJournal
+from bags.dataset.format.listing import is_being_made, shard_numbers
+from bags.dataset.format.metadata import read_metadata
+from bags.dataset.format.sizes import folder_size
+from bags.dataset.format.spec import load_spec, union
+from bags.dataset.reader import DatasetReader
+from bags.dataset.writing.base_writer import BaseWriter
+from bags.dataset.writing.reopen import reopen
+from bags.dataset.writing.resume import remove_files
+from bags.errors import CorruptError, SpecError
+
+
+class BegunShards(NamedTuple):
+    """The shards that an earlier writer has left."""
+
+    number: int
+    """The number of the shard to write next."""
+    unfinished: str | None
+    """The path of that shard, if it was not closed."""
+    shards: int
+    """Number of complete shards."""
+    size: int
+    """Their bytes."""
+    length: int
+    """Their datapoints."""
+
+
+def begin_shards(
+    writer: BaseWriter,
+    journal: ShardsJournal,
+    start: int,
+    step: int,
+    resume: bool,
+    of_partial: dict[str, Any],
+) -> BegunShards:
+    """Prepares the folder of the shards: completes and counts those that are there.
+
+    Args:
+        writer: Its writer, which learns what the dataset has: metadata, checksums, links and dictionaries.
+        journal: Its journal.
+        start, step: The numbers of the writer's shards: `start`, `start + step`, …
+        resume: As in `ShardedDatasetWriter`.
+        of_partial: The options `partial` and `partial_values`.
+
+    Raises:
+        FileExistsError: Without `resume`, there are shards of these numbers, or other files.
+        SpecError, CorruptError: A shard has another spec, or cannot be read.
+    """
+    store, number = writer.store, start
+    names = store.names(writer.path)
+    for name in filter(is_temporary, list(names) if resume and step == 1 else ()):
+        store.remove(store.join(writer.path, name))
+        names.remove(name)
+    if 'spec.json' in names or (names and not resume and step == 1):
+        raise FileExistsError(
+            errno.EEXIST, 'the folder is not empty (resume=True appends to its shards)', writer.path
+        )
+    shards = [
+        (each, store.join(writer.path, name))
+        for each, name in shard_numbers(store, writer.path).items()
+        if each >= start and (each - start) % step == 0
+    ]
+    if shards and not resume:
+        raise FileExistsError(errno.EEXIST, 'the shard exists already', shards[0][1])
+    stored = read_metadata(store, shards[0][1], store.names(shards[0][1])) if shards else None
+    journal.find(names)
+    incomplete: list[str] = []
+    while shards and store.is_remote and 'refs.bag' not in store.names(shards[-1][1]):  # Uploaded last.
+        number, path = shards.pop()
+        incomplete.append(path)
+    if incomplete:
+        journal.create()
+    for path in incomplete:
+        remove_files(store, path)
+    unfinished = None
+    if shards:
+        last, path = shards[-1]
+        find_dictionaries(writer, path)
+        names = store.names(path)
+        writer.links |= {name for name in writer.types if is_linked(name, names)}
+        checksums = store.join(shards[0][1], f'refs.bag{SUFFIX}')  # The last shard may not have them yet.
+        writer.checksum = writer.checksum or f'refs.bag{SUFFIX}' in names or store.exists(checksums)
+        if store.is_remote or ('refs.bag' in names and 'limits.refs.bag' not in names):
+            number = last + step
+        else:
+            file = store.join(path, 'spec.json')
+            types = load_spec(store.read(file), file) if 'spec.json' in names else writer.types
+            if types != writer.types and union(types, writer.types) == writer.types:
+                # An existing shard cannot get new fields. The next shard has them.
+                _close_again(writer, journal, path, of_partial)
+                number = last + step
+            else:
+                number, unfinished = shards.pop()
+    size = length = 0
+    for _, path in shards:
+        more = _count(writer, journal, path, of_partial)
+        size, length = size + more[0], length + more[1]
+    if journal.is_unfinished:
+        journal.create()
+    writer.write_metadata((path for _, path in shards), stored)
+    return BegunShards(number, unfinished, len(shards), size, length)
+
+
+def find_dictionaries(writer: BaseWriter, shard: str) -> None:
+    """Reuses the dictionaries that were trained for a shard."""
+    for name, how in writer.compressions.items():
+        path = writer.store.join(shard, f'{name}.zdict')
+        if how.trained and not how.dictionary and writer.store.exists(path):
+            dictionary = check_dictionary(writer.store.read(path), path)
+            writer.compressions[name] = how._replace(dictionary=dictionary)
+
+
+def _close_again(writer: BaseWriter, journal: ShardsJournal, shard: str, of_partial: dict[str, Any]) -> None:
+    """Closes a shard that an earlier writer has left, so that it is on disk."""
+    journal.create()
+    file = writer.store.join(shard, 'spec.json')
+    options = {'durability': writer.settings.durability, **writer.settings.storage}
+    reopen(shard, load_spec(writer.store.read(file), file), *of_partial.values(), **options).close()
+
+
+def _count(
+    writer: BaseWriter, journal: ShardsJournal, shard: str, of_partial: dict[str, Any]
+) -> tuple[int, int]:
+    """Returns the bytes and the datapoints of a complete shard."""
+    names = () if writer.store.is_remote else writer.store.names(shard)
+    if 'limits.refs.bag' in names or ('spec.json' in names and is_being_made(names)):
+        _close_again(
+            writer, journal, shard, of_partial
+        )  # It was being closed while the next one was written.
+    try:
+        reader = DatasetReader(shard, raw=True, **writer.settings.storage)
+    except FileNotFoundError as exc:
+        raise CorruptError(shard, None, 'shard without spec.json') from exc
+    if union(writer.types, reader.types) != writer.types:
+        expected = f'that of the other shards, {reader.spec}, and any optional fields'
+        raise SpecError(None, expected, writer.spec, shard)
+    if reader.unfinished:
+        journal.add_shard(shard)
+    return folder_size(reader.folder, linked=False), len(reader)

@@ -1,0 +1,30 @@
+"""Reopens a dataset folder that a writer has left, to close it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from bags.dataset.format.spec import Spec, type_texts
+from bags.dataset.writing.encoder import Encoder
+from bags.dataset.writing.writer import DatasetWriter
+
+
+def reopen(
+    path: str,
+    types: Spec,
+    partial: Literal['keep', 'drop'] = 'keep',
+    values: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> DatasetWriter:
+    """Resumes a folder with its spec, only to close it; `partial` and `values` as of `bags.recover`."""
+    for name in values or {}:
+        if name not in types or types[name].sequence:
+            plain = ', '.join(repr(each) for each, field_type in types.items() if not field_type.sequence)
+            raise KeyError(f'values: no plain field {name!r}; the plain fields are {plain}')
+    encoder = Encoder({name: types[name] for name in values or {} if name in types}, None)
+    records = {name: encoder.encode_item(name, value, None) for name, value in (values or {}).items()}
+    encoders = {field_type.word: bytes for field_type in types.values()}
+    return DatasetWriter(
+        path, type_texts(types), encoders, resume=True, partial=partial, partial_values=records, **options
+    )

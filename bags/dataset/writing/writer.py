@@ -1,0 +1,453 @@
+"""Writes a dataset folder: each datapoint is appended as a whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Unpack
+
+import numpy as np
+
+from bags.bag.journal import Journal
+from bags.dataset import above
+from bags.dataset.format.file_names import IDENTITY
+from bags.dataset.format.identity import CopiedFrom, Identity, new_id
+from bags.dataset.format.journal import JOURNAL
+from bags.dataset.format.json_files import write_checksum, write_json
+from bags.dataset.format.options import DatasetWriteOptions, WriterSettings
+from bags.dataset.format.refs import RefsFormat
+from bags.dataset.format.spec import count_text, some_fields
+from bags.dataset.writing.background_close import BackgroundClose
+from bags.dataset.writing.base_writer import BaseWriter
+from bags.dataset.writing.encoder import close_files
+from bags.dataset.writing.episode import Call, Episode, EpisodeOptions, Partial
+from bags.dataset.writing.field_writer import Compressed, FieldWriter, RefsWriter, Run, open_field
+from bags.dataset.writing.open_folder_for_writing import begin_folder
+from bags.dataset.writing.resume import remove_files
+from bags.validation import at_least_or_none, merge, one_of
+
+MAX_BUFFERED_BYTES = 8 << 20
+MAX_UNFLUSHED_SECONDS = 1.0
+
+
+class DatasetWriter(BaseWriter):
+    """Writes a dataset folder. For one thread at a time; a second writer of the folder is refused.
+
+    A `with` block that ends with an exception keeps the datapoints so far and leaves the dataset unfinished,
+    as a killed process does: readers, `bags.info` and `bags.verify` say so, and `resume=True` continues it. A
+    writer to a local folder that is never closed does the same when it is deleted or the process ends.
+
+    Args:
+        path: The folder; created, with those above it. An empty one may exist.
+        spec: The type of each field.
+        encoders: Functions by word; `bags.encoders` unless given. A mapping is the whole set. They return
+            bytes, a buffer, or an open binary file, which is copied in pieces and closed.
+        truncate_to: With `resume`, the number of datapoints to keep; None keeps all.
+        partial: With `resume`, what becomes of an episode that was open when its writer was killed, or that
+            an exception ended: 'keep' makes it a datapoint, 'drop' leaves it out.
+        partial_values: Values of plain fields that are not set in this episode. Without them it is left out.
+        **options: `compression`: fields to compress with zstd, or a mapping of fields to levels, to
+            'dictionary' or to `('dictionary', level)`. A dictionary is trained on the first records and saved
+            as `FIELD.zdict`; it makes many small, similar records much smaller.
+            `checksum=True`: write a checksum of each record, 8 bytes, to a file beside each bag,
+            `FIELD.bag.xxh3`. `verify` and readers with `checksum=True` compare them. With `resume`, a dataset
+            keeps its checksums.
+            `resume=True`: append to the dataset in the folder, whether it was closed or not. The folder may
+            also be new.
+            `metadata`: JSON values by name, which readers return as `metadata`; those of fields are under
+            `'fields'`. With `resume`, it replaces that of the folder, or of all shards; None keeps it.
+            `id`: the id of the dataset, which its fingerprint is made from: a text of up to 200 characters.
+            Equal datapoints with one id give equal files. Unless given, it is random, and changes with each
+            change.
+            `mode='overwrite'`: replace the dataset in a local folder: the new one is written beside it and
+            moved into place at `close`. After an exception, the old one stays.
+            `links`: the fields whose values may be `bags.Link`: records that stay where they are. Fixed when
+            the folder is made, and kept by `resume`.
+            `durability`: when a local dataset is on disk, so that it survives a power cut: 'close', the
+            default, before `close` returns; 'flush', also before each `flush` returns; 'none', whenever the
+            system writes it. After a power cut, `resume=True` and `bags.recover` keep what was on disk.
+            `filesystem`, `storage_options`: as in `bags.open`.
+
+    Attributes:
+        path: Path of the folder; with `mode='overwrite'`, of the one beside it until `close`.
+
+    Raises:
+        FileExistsError: The folder is not empty, and `resume` is False; or, with 'overwrite', it holds files
+            that do not belong to a dataset.
+        SpecError: The spec is not valid, or, with `resume`, is not that of the folder.
+        TypeError, ValueError: Metadata that JSON cannot hold, or of fields that do not exist.
+        BlockingIOError: Another writer has the folder open.
+        CorruptError: With `resume`, the folder cannot be read.
+
+    Examples:
+        >>> with bags.DatasetWriter(
+        ...     'pairs', {'text': 'utf8', 'vector': 'array(float32,2)'}
+        ... ) as writer:
+        ...     writer.append({'text': 'a cup', 'vector': [0, 1]})
+        0
+        >>> bags.open('pairs')[0]
+        {'text': 'a cup', 'vector': array([0., 1.], dtype=float32)}
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        spec: Mapping[str, str],
+        encoders: Mapping[str, Callable[..., Any]] | None = None,
+        *,
+        truncate_to: int | None = None,
+        partial: Literal['keep', 'drop'] = 'keep',
+        partial_values: Mapping[str, Any] | None = None,
+        **options: Unpack[DatasetWriteOptions],
+    ) -> None:
+        settings = merge(WriterSettings, None, options, DatasetWriteOptions.__annotations__, DatasetWriter)
+        resume: bool = settings.resume
+        truncate_to = at_least_or_none('truncate_to', truncate_to, 0)
+        if truncate_to is not None and not resume:
+            raise ValueError(f'truncate_to: expected resume=True with it, got resume={resume!r}')
+        one_of('partial', partial, ('keep', 'drop'))
+        super().__init__(path, spec, encoders, settings)
+        self._format = RefsFormat(self.types)
+        self._fields: list[FieldWriter] = []
+        """The writers of the fields, sorted by field, the order of the refs."""
+        self._bags: list[FieldWriter] = []
+        """All open bags: refs, then fields."""
+        self._is_new = False
+        """Whether the folder was empty."""
+        self._found_identity: tuple[int, bytes] | None = None
+        """With `resume` of a closed folder, the number of datapoints, and its identity file."""
+        self.copied_from: CopiedFrom | None = None
+        """The origin of the datapoints, if all were copied from another dataset."""
+        self.episode: Episode | None = None
+        """The open episode, or one that an error has ended."""
+        self.partial: Partial | None = None
+        """With `resume`, what became of an open episode; None if there was none, or if it was dropped."""
+        self._journal = Journal(self.store, self.store.join(self.path, JOURNAL))
+        self._lock = self.replacement or self.store.lock(self.path)
+        try:
+            self._open(resume, truncate_to, partial == 'keep')
+            if self._journal.open_counts is not None:
+                self.partial = self._episode_bags().keep_partial(
+                    self.metadata or {},
+                    lambda name: self.encode_item(name, (partial_values or {})[name], None),
+                )
+        except BaseException:
+            # Closing releases the locks of the bags, also while the caller keeps this error, which is more
+            # informative than one of closing.
+            with contextlib.suppress(OSError):
+                if self._is_new:
+                    self._discard()
+            for bag in self._bags:
+                with contextlib.suppress(OSError):
+                    if self._journal.open_counts is None:
+                        bag.close()
+                    else:  # Closed bags would lose the open episode: the next writer finds it.
+                        bag.appender.release_lock()
+            self._lock.release()
+            raise
+        self._flush_time = time.monotonic() + MAX_UNFLUSHED_SECONDS
+        """When records that are still in memory are flushed."""
+        self.closed = False
+
+    def _open(self, resume: bool, truncate_to: int | None, keeps_partial: bool) -> None:
+        """Opens the bags. The order of creation is spec.json, journal, refs, fields: `resume` relies on it."""
+        store, path = self.store, self.path
+        names = set(store.names(path))
+        self._is_new = not names
+        begun = begin_folder(self, names, self._format, self._journal, resume, truncate_to, keeps_partial)
+        kept, self._found_identity = begun.kept, begun.identity
+        refs_path = store.join(path, 'refs.bag')
+        spec = store.read(store.join(path, 'spec.json')) if self.checksum else b''
+
+        def open_refs() -> None:
+            options = self.settings.of_bags(buffer_size=1 << 62, checksum=self.checksum)
+            self._refs = RefsWriter(
+                self._format,
+                refs_path,
+                options,
+                companion=spec,
+                mode=begun.mode,
+                truncate_to=kept.limit('refs'),
+            )
+            self._bags.insert(0, self._refs)
+
+        def open_fields() -> None:
+            for name in self.types:
+                options = self.settings.of_bags(buffer_size=MAX_BUFFERED_BYTES, checksum=self.checksum)
+                if name in self.links:
+                    from bags.dataset.writing.linked_field_writer import open_linked_field
+
+                    self._bags += open_linked_field(self, name, options, begun.mode, kept)
+                    continue
+                field = open_field(
+                    store, path, names, name, self.types[name], self.compressions.get(name), options,
+                    mode=begun.mode, truncate_to=kept.limit(name),
+                )  # fmt: skip
+                self._bags.append(field)
+
+        # Refs that exist get checksums last: if they have checksums, all fields have.
+        for open_some in (open_fields, open_refs) if 'refs.bag' in names else (open_refs, open_fields):
+            open_some()
+        last = {bag.name: bag for bag in self._bags[1:]}  # The links of a field come after its other bags.
+        self._fields = list(last.values())
+        self._journal.track([bag.appender for bag in self._bags], begun.counts)
+
+    # Properties.
+
+    def __len__(self) -> int:
+        return self._refs.count
+
+    @property
+    def size(self) -> int:
+        """Bytes of the dataset so far; buffered records count uncompressed."""
+        return self.totals[0]
+
+    @property
+    def totals(self) -> tuple[int, int, int]:
+        """Returns bytes, datapoints, and records of the largest bag, each of which is limited in a shard."""
+        size, records = 0, self._refs.count
+        for field in self._bags:
+            size += field.size
+            records = max(records, field.count)
+        return size, self._refs.count, records
+
+    @property
+    def shards(self) -> int:
+        """1: a folder is one shard."""
+        return 1
+
+    def __repr__(self) -> str:
+        state = 'closed' if self.closed else 'open'
+        return (
+            f'bags.DatasetWriter({self.path!r}, {count_text(len(self))}, {state}; {some_fields(self.types)})'
+        )
+
+    # Writing.
+
+    def append_records(self, records: list[Any], flush: bool | None = None) -> int:
+        refs, index = self._refs, self._refs.count
+        before: list[int] = []
+        row: list[int] = []
+        buffered = refs.buffered
+        try:
+            if self.closed or self.episode is not None:
+                self.expect_no_episode()
+            for field, record in zip(self._fields, records, strict=True):
+                before.append(field.count)
+                if field.type.sequence:
+                    row += field.write_items(record)
+                else:
+                    row.append(field.write_record(record))
+                buffered += field.buffered
+            refs.write_row(row)
+            if flush is None:
+                self._flush_if_due(buffered)
+            elif flush:
+                self.flush()
+        except BaseException:
+            close_files(records[len(before) :])
+            self._rollback(index, before)
+            raise
+        return index
+
+    def append_block(self, rows: Sequence[list[Any]]) -> None:
+        """Appends encoded datapoints: all of them, or none if this raises."""
+        index = self._refs.count
+        before: list[int] = []
+        columns: list[Sequence[int]] = []
+        try:
+            self.expect_no_episode()
+            for field, records in zip(self._fields, zip(*rows, strict=True), strict=True):
+                before.append(field.count)
+                columns += field.write_column(records)
+            for numbers in zip(*columns, strict=True):
+                self._refs.write_row(numbers)
+            self._flush_if_due(sum(each.buffered for each in self._bags))
+        except BaseException:
+            for row in rows:
+                close_files(row)
+            self._rollback(index, before)
+            raise
+
+    def _rollback(self, index: int, before: list[int]) -> None:
+        """Drops the datapoints from `index` on, given the number of records before them of some fields."""
+        self._refs.rollback(index)
+        for field, count in zip(self._fields, before, strict=False):
+            field.rollback(count)
+
+    def stores_as(self, compressions: Mapping[str, Compressed]) -> bool:
+        """Returns whether the fields have these compressions. An existing folder keeps its own."""
+        return all(
+            field.name in self.links or field.stores_as(compressions.get(field.name))
+            for field in self._fields
+        )
+
+    def append_runs(self, runs: Mapping[str, Sequence[Run]], refs: Mapping[str, Any]) -> None:
+        """Appends many datapoints, given as runs of records.
+
+        They are flushed, unless the shard before is being closed.
+
+        Args:
+            runs: The new records of each field.
+            refs: For each field, an int64 array (n,) of records; for a sequence two, first records and
+                counts. Records are relative to the first new record, so that earlier records are negative.
+                `MISSING` is a missing value.
+        """
+        self.expect_no_episode()
+        firsts = {}
+        for field in self._fields:
+            firsts[field.name] = field.count
+            field.write_runs(runs[field.name])
+        rows = self._format.rows_after(firsts, refs)
+        if self._holds_refs():
+            self._refs.hold(rows)
+            return
+        sizes = np.full(len(rows), self._format.stride)
+        self._refs.write_runs([Run([self._format.pack(rows)], sizes, stored=True)])
+        self._flush_time = time.monotonic() + MAX_UNFLUSHED_SECONDS
+
+    def flush(self) -> None:
+        if self.closed:
+            raise ValueError(f'{self!r} is closed')
+        if self.episode is not None and self.episode.state == 'open':
+            self.episode.flush()
+            return
+        self._flush_fields()
+        self._refs.flush()  # Last: if the refs of a datapoint can be read, its records can.
+        self._flush_time = time.monotonic() + MAX_UNFLUSHED_SECONDS
+
+    def _flush_fields(self) -> None:
+        for field in self._fields:
+            if field.pending:
+                field.flush()
+
+    def _flush_if_due(self, buffered: int) -> None:
+        """Flushes what is old or large: without the refs, while they are held."""
+        if buffered >= MAX_BUFFERED_BYTES or time.monotonic() >= self._flush_time:
+            if self._holds_refs():
+                self._flush_fields()
+            else:
+                self.flush()
+
+    def _holds_refs(self) -> bool:
+        """Returns whether refs stay in memory, as the shard before is being written to the disk."""
+        is_small = self._refs.buffered < MAX_BUFFERED_BYTES // 2
+        return self._refs.is_held() and is_small and time.monotonic() < self._flush_time
+
+    def hold_refs(self, earlier: BackgroundClose) -> None:
+        """Makes the refs wait until the shard before this one is on disk."""
+        self._refs.earlier = earlier
+
+    # Writing an episode. While it is open, its thread alone uses the bags.
+
+    def begin_episode(self, call: Call, options: EpisodeOptions, offset: int) -> Episode:
+        self.expect_no_episode()
+        self.flush()
+        bags, metadata = self._episode_bags(), self.metadata or {}
+        self.episode = above.QueuedEpisode(
+            bags, self.encoder, metadata, call, self.path, offset, options, self._end_episode
+        )
+        return self.episode
+
+    def _episode_bags(self) -> Any:
+        """Returns the bags as an episode writes to them."""
+        return above.EpisodeBags(self.store, self._refs, self._bags, self._journal)
+
+    def _end_episode(self) -> None:
+        self.episode = None
+
+    def expect_no_episode(self) -> None:
+        """Raises ValueError if the writer is closed, or if an episode is open, or was left by an error."""
+        if self.closed:
+            raise ValueError(f'{self!r} is closed')
+        if self.episode is not None and self.episode.state == 'open':
+            raise ValueError(f'{self!r}: an episode is open: commit or discard it first')
+        if self.episode is not None:
+            detail = (
+                'an error ended an episode: close the writer; resume=True keeps or drops what was written'
+            )
+            raise ValueError(f'{self!r}: {detail}')
+
+    def close(self) -> None:
+        if not self.closed and self.episode is not None:
+            if self.episode.state == 'open':
+                self.expect_no_episode()
+            self.abandon()
+            return
+        self._close(is_finished=True)
+
+    def _close(self, is_finished: bool) -> None:
+        if self.closed:
+            return
+        self.flush()
+        for bag in (*self._bags[1:], self._refs):  # On object stores, refs have the records of all fields.
+            bag.finish()
+        self.store.sync_folder(self.path)  # Before the limits beside the bags are removed.
+        for field in self._fields:
+            # Without datapoints, all records are from failed appends. They are dropped, because readers treat
+            # empty refs beside records as damage.
+            field.close(keep=len(self) > 0)
+        self._refs.close()
+        self._save_identity()  # Syncs the folder: without the journal, all bags have to be closed.
+        if is_finished:
+            self._journal.remove()
+        self.store.sync_folder(self.path)
+        if is_finished and self.replacement is not None:
+            self.path = self.replacement.swap()
+        self._lock.release()
+        self.closed = True
+
+    def _save_identity(self) -> None:
+        """Gives the closed folder another id, unless nothing has changed since it was opened."""
+        store, path, length = self.store, self.path, len(self)
+        id = self.settings.id
+        if self._found_identity is not None and self._found_identity[0] == length and id is None:
+            data = self._found_identity[1]
+        else:
+            sizes = {os.path.basename(bag.path): bag.size if length else 0 for bag in self._bags}
+            data = Identity(id or new_id(), length, sizes, self.copied_from).dump()
+        write_json(store, store.join(path, IDENTITY), data, self.checksum)
+        if self.checksum:
+            write_checksum(store, store.join(path, 'spec.json'))
+
+    def abandon(self, is_kept: bool = True) -> None:
+        if not self.closed and self.episode is not None:
+            self.episode.leave()
+            if is_kept and self.replacement is None and not self.store.is_remote:
+                try:
+                    self._episode_bags().leave()
+                finally:
+                    self._lock.release()
+                    self.closed = True
+                return
+            self.episode = None
+        if self.closed or (is_kept and self.replacement is None and (len(self) or not self._is_new)):
+            self._close(is_finished=False)
+            return
+        try:
+            self._discard()
+        finally:
+            self._lock.release()
+            self.closed = True
+
+    def leave(self) -> None:
+        """Ends as a killed writer does: writes nothing more, and unlocks the folder."""
+        for bag in self._bags:
+            bag.appender.release_lock()
+        self._lock.release()
+        self.closed = True
+
+    def __del__(self) -> None:
+        super().__del__()
+        if not self.closed and self.process_id == os.getpid() and self.store.is_remote:
+            warnings.warn(f'{self!r} was not closed: its datapoints are lost', RuntimeWarning, stacklevel=1)
+
+    def _discard(self) -> None:
+        while self._bags:
+            self._bags.pop().discard()
+        remove_files(self.store, self.path)
+        if self.made_folder:
+            self.store.remove_folder(self.path)

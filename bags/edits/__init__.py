@@ -1,1 +1,0 @@
-"""Edits of datasets as views: other names and values, splits, duplicates and differences."""

@@ -1,0 +1,1 @@
+"""Repositories of the Hugging Face hub: uploads and dataset cards."""

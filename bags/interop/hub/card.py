@@ -1,0 +1,179 @@
+"""`bags.card`: the description of a dataset in Markdown, as repositories of the Hugging Face hub have it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from bags.dataset.format.registry import AUDIO_WORDS, IMAGE_WORDS, VIDEO_WORDS
+from bags.display.counts import byte_count, plural
+from bags.maintenance.info import DatasetInfo, Distribution, info
+from bags.storage.hub_path import web_address
+from bags.validation import with_advice
+
+NOTE = '<!-- Written by bags push, which replaces this file. Remove this line to keep a text of your own. -->'
+LICENSES = frozenset([
+    'afl-3.0', 'agpl-3.0', 'apache-2.0', 'artistic-2.0', 'bsd', 'bsd-2-clause', 'bsd-3-clause',
+    'bsd-3-clause-clear', 'bsl-1.0', 'c-uda', 'cc', 'cc-by-2.0', 'cc-by-2.5', 'cc-by-3.0', 'cc-by-4.0',
+    'cc-by-nc-2.0', 'cc-by-nc-3.0', 'cc-by-nc-4.0', 'cc-by-nc-nd-3.0', 'cc-by-nc-nd-4.0', 'cc-by-nc-sa-2.0',
+    'cc-by-nc-sa-3.0', 'cc-by-nc-sa-4.0', 'cc-by-nd-4.0', 'cc-by-sa-3.0', 'cc-by-sa-4.0', 'cc0-1.0',
+    'cdla-permissive-1.0', 'cdla-permissive-2.0', 'cdla-sharing-1.0', 'ecl-2.0', 'epl-1.0', 'epl-2.0',
+    'etalab-2.0', 'eupl-1.1', 'eupl-1.2', 'gfdl', 'gpl', 'gpl-2.0', 'gpl-3.0', 'isc', 'lgpl', 'lgpl-2.1',
+    'lgpl-3.0', 'lgpl-lr', 'lppl-1.3c', 'mit', 'mpl-2.0', 'ms-pl', 'ncsa', 'odbl', 'odc-by', 'ofl-1.1',
+    'openrail', 'osl-3.0', 'pddl', 'postgresql', 'unknown', 'unlicense', 'wtfpl', 'zlib',
+])  # fmt: skip
+"""Identifiers of licences that the hub knows; for others it wants a name."""
+SIZES = ('n<1K', '1K<n<10K', '10K<n<100K', '100K<n<1M', '1M<n<10M', '10M<n<100M', '100M<n<1B', '1B<n<10B',
+         '10B<n<100B', '100B<n<1T', 'n>1T')  # fmt: skip
+"""Classes of the number of datapoints."""
+MAX_SHOWN = 300
+"""Maximum characters of a fact of the metadata."""
+
+
+@with_advice
+def card(
+    dataset: str | os.PathLike[str],
+    *,
+    url: str | None = None,
+    viewer: str | None = None,
+    filesystem: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> str:
+    """Returns a description of a dataset in Markdown, with the facts that the Hugging Face hub searches.
+
+    It has the fields with their types and sizes, the metadata, and how the dataset is loaded. Of the
+    metadata, `name` or `title` is the heading, `description` the text below it, `licence` or `license` the
+    licence, and `language`, `tags` and `task_categories` are facts that the hub searches; the others are
+    a table. `bags.push` writes the card as README.md.
+
+    Args:
+        dataset: The path or URL of a dataset.
+        url: Where readers of the card find the dataset, such as `hf://datasets/OWNER/NAME`; as `dataset`
+            unless given.
+        viewer: The URL of a page that `bags view --export` wrote, which the card links to.
+        filesystem, storage_options: As in `bags.open`.
+
+    Raises:
+        FileNotFoundError: No dataset at the path.
+        ValueError: It is a bag.
+        CorruptError, SpecError: Damaged data.
+
+    Examples:
+        >>> text = bags.card('episodes', url='hf://datasets/u/d')
+        >>> "bags.open('hf://datasets/u/d')" in text
+        True
+    """
+    found = info(dataset, filesystem=filesystem, storage_options=storage_options)
+    if not isinstance(found, DatasetInfo):
+        raise ValueError(f'{found.path}: expected a dataset, got a bag')
+    url = os.fspath(dataset) if url is None else url
+    facts = {key: value for key, value in found.metadata.items() if key != 'fields'}
+    name = _take_text(facts, 'name', 'title') or url.rstrip('/').rpartition('/')[2].rpartition('@')[2]
+    description = _take_text(facts, 'description')
+    parts = [_front_matter(found, name, facts), NOTE, f'# {_line(name)}']
+    if description:
+        parts.append(description.strip())
+    size = f'{plural(found.datapoints, "datapoint")} in {plural(found.shards, "shard")}'
+    parts.append(f'{size}, {byte_count(found.bytes)}.')
+    if viewer is not None:
+        parts.append(f'[Look at it in the browser]({viewer}?data={quote(web_address(url), safe=":/")}).')
+    parts += ['## Fields', _fields(found)]
+    if facts:
+        parts += ['## Facts', _table(('', ''), [(key, _shown(value)) for key, value in facts.items()])]
+    parts += ['## Load it', _how_to_load(url)]
+    return '\n\n'.join(parts) + '\n'
+
+
+def _front_matter(found: DatasetInfo, name: str, facts: dict[str, Any]) -> str:
+    """Returns the facts that the hub searches; takes those that it shows as well out of `facts`."""
+    matter: dict[str, Any] = {'pretty_name': name}
+    license = next((facts[key] for key in ('license', 'licence') if isinstance(facts.get(key), str)), '')
+    if license:
+        # "CC BY 4.0", "CC0 1.0" and "Apache 2.0" are identifiers with other separators.
+        known = re.sub(r'[\s_]+', '-', license.strip().lower())
+        matter['license'] = known if known in LICENSES else 'other'
+        if known not in LICENSES:
+            matter['license_name'] = re.sub(r'[^a-z0-9.]+', '-', known).strip('-') or 'other'
+    tags = ['bags', *_media(found)]
+    for key in ('language', 'tags', 'task_categories'):
+        value = facts.get(key)
+        texts = [value] if isinstance(value, str) else value
+        if isinstance(texts, list) and texts and all(isinstance(each, str) for each in texts):
+            del facts[key]
+            if key == 'tags':
+                tags += [each for each in texts if each not in tags]
+            else:
+                matter[key] = texts
+    matter['tags'] = tags
+    matter['size_categories'] = [SIZES[min(max(len(str(found.datapoints)) - 3, 0), len(SIZES) - 1)]]
+    matter['viewer'] = False  # The hub's own viewer reads other formats.
+    # JSON is YAML.
+    lines = [f'{key}: {json.dumps(value, ensure_ascii=False)}' for key, value in matter.items()]
+    return '\n'.join(['---', *lines, '---'])
+
+
+def _media(found: DatasetInfo) -> list[str]:
+    """Returns the kinds of media that a dataset has, by the names of the hub's tags."""
+    words = {re.split(r'[(\[?]', field.type)[0] for field in found.fields.values()}
+    media = {'image': IMAGE_WORDS, 'video': VIDEO_WORDS, 'audio': AUDIO_WORDS, 'text': ('utf8',)}
+    return [name for name, known in media.items() if words & {*known}]
+
+
+def _fields(found: DatasetInfo) -> str:
+    """Returns the table of the fields: their sizes, and what the metadata says of them."""
+    known = found.metadata.get('fields', {})
+    rows = []
+    for name, field in found.fields.items():
+        rows.append((
+            f'`{name}`', f'`{field.type}`', byte_count(field.bytes + field.linked_bytes),
+            _range(field.record_bytes, byte_count), _range(field.items, '{:,.0f}'.format),
+            ', '.join(f'{key}: {_shown(value)}' for key, value in known.get(name, {}).items()),
+        ))  # fmt: skip
+    return _table(('field', 'type', 'size', 'of a record', 'items', ''), rows)
+
+
+def _table(heading: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """Returns a table in Markdown, without the columns after the second that have nothing in them."""
+    shown = [index for index in range(len(heading)) if index < 2 or any(row[index] for row in rows)]
+    lines = [heading, ('---',) * len(heading), *rows]
+    cells = [[_line(line[index]).replace('|', '\\|') for index in shown] for line in lines]
+    return '\n'.join(f'| {" | ".join(row)} |' for row in cells)
+
+
+def _range(found: Distribution | None, as_text: Callable[[float], str]) -> str:
+    if found is None:
+        return ''
+    low, high = as_text(found.min), as_text(found.max)
+    return low if low == high else f'{low} … {high}'
+
+
+def _how_to_load(url: str) -> str:
+    package = 'bags[hf]' if url.startswith('hf://') else 'bags'
+    lines = [
+        'import bags', '', f'dataset = bags.open({url!r})', 'dataset[0]  # a datapoint: a dict of its fields',
+        'for batch in bags.Loader(dataset, batch_size=8):', '    ...',
+    ]  # fmt: skip
+    return '\n'.join(['```sh', f"pip install '{package}>=1.0'", '```', '', '```python', *lines, '```'])
+
+
+def _take_text(facts: dict[str, Any], *keys: str) -> str:
+    """Takes the first of some facts that is a text out of the facts; '' if there is none."""
+    for key in keys:
+        if isinstance(facts.get(key), str) and facts[key].strip():
+            text: str = facts.pop(key)
+            return text
+    return ''
+
+
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_SHOWN else f'{text[:MAX_SHOWN]}…'
+
+
+def _line(text: str) -> str:
+    """Returns a text on one line."""
+    return ' '.join(text.split())

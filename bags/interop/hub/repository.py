@@ -1,0 +1,251 @@
+"""Branches of repositories of the Hugging Face hub, as huggingface_hub uploads to them; their errors."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import itertools
+import os
+import re
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from bags.progress.progress import progress as show_progress
+from bags.storage import store_for
+from bags.storage.errors import (
+    TransientError,
+    error_for_status,
+    no_connection_error,
+    no_connection_reason,
+    retry_after,
+)
+from bags.storage.hub_path import HubPath
+from bags.storage.obstore_options import hub_options
+from bags.storage.retry import RetryPolicy, with_retries
+from bags.validation import import_optional
+
+Result = TypeVar('Result')
+
+DEFAULTS = {'timeout': 600.0, 'retries': 30}
+"""Storage options: the rate limits of the hub are those of five minutes."""
+GROUP_FILES = 256
+GROUP_BYTES = 1 << 30
+"""Maximum files and bytes, if it is more than a file, that are uploaded before the bar advances."""
+GIT_DIGITS = 40
+"""Of the SHA-1 that git has of a small file; large files have a SHA-256."""
+QUOTA = re.compile('storage|quota|payment|billing', re.IGNORECASE)
+"""In messages of status 403: the account may not store more."""
+CLIENTS = ('httpcore', 'httpcore2', 'httpx', 'httpx2', 'requests', 'urllib3')
+"""Packages by which huggingface_hub makes requests; those of the version that is installed."""
+
+
+class HubRepository:
+    """A folder in a branch of a repository.
+
+    Args:
+        place: The folder.
+        options: Storage options.
+
+    Raises:
+        MissingDependencyError: huggingface_hub is not installed.
+    """
+
+    def __init__(self, place: HubPath, options: Mapping[str, Any]) -> None:
+        self._hub = import_optional('huggingface_hub', 'hf')
+        self._place, self._options = place, options
+        self._policy, found = RetryPolicy.from_options(hub_options({**DEFAULTS, **options}))
+        self._endpoint, self._token = found['endpoint'], found['token']
+        self._api = self._hub.HfApi(self._endpoint, self._token, library_name='bags')
+        self._names = {'repo_id': place.repository, 'repo_type': place.type.removesuffix('s')}
+
+    def head(self) -> str:
+        """Returns the commit of the branch.
+
+        Raises:
+            FileNotFoundError: There is no such repository or branch.
+            PermissionError: The token is missing, has expired, or may not read the repository.
+        """
+        commit: str = self._call(self._api.repo_info, revision=self._place.revision).sha
+        return commit
+
+    def tree(self, commit: str) -> dict[str, str]:
+        """Returns the digest of each file in the folder, by its path: SHA-256, or git's if it is small."""
+
+        def listed(**options: Any) -> list[Any]:
+            try:
+                return list(self._api.list_repo_tree(**options))
+            except self._hub.errors.EntryNotFoundError:
+                return []
+
+        folder = self._place.name or None
+        entries = self._call(listed, path_in_repo=folder, recursive=True, revision=commit)
+        files = [entry for entry in entries if hasattr(entry, 'blob_id')]
+        return {file.path: file.lfs.sha256 if file.lfs else file.blob_id for file in files}
+
+    def read(self, name: str, commit: str) -> str:
+        """Returns the text of a file of the repository."""
+        url = self._place._replace(revision=commit, name=name).url
+        store, path = store_for(url, None, self._options)
+        return store.read(path).decode(errors='replace')
+
+    def upload(self, files: Mapping[str, str | bytes], progress: bool | None) -> list[Any]:
+        """Uploads the large ones of some files, unless the hub has their content.
+
+        Args:
+            files: Local paths or contents, by their paths in the repository.
+            progress: Whether to show a bar.
+
+        Returns:
+            The operations that add the files with a commit.
+        """
+        additions: list[Any] = []
+        with self._without_bars(), show_progress('pushing', len(files), 'files', show=progress) as advance:
+            for group in _groups(files):
+                added = [self._hub.CommitOperationAdd(name, files[name]) for name in group]
+                self._call(
+                    self._api.preupload_lfs_files,
+                    additions=added, revision=self._place.revision, free_memory=False,
+                )  # fmt: skip
+                additions += added
+                advance(len(group), sum(each.upload_info.size for each in added))
+        return additions
+
+    def commit(self, additions: list[Any], gone: list[str], title: str, parent: str) -> str:
+        """Adds uploaded files and removes others with a commit; returns the commit.
+
+        If all files are there already, it returns the one of the branch.
+
+        Raises:
+            OSError: The branch has another commit than the parent.
+            ValueError: The repository ignores some of the files.
+        """
+        operations = [*additions, *(self._hub.CommitOperationDelete(name, False) for name in gone)]
+        attempts = itertools.count()
+
+        def commit(**options: Any) -> str:
+            # After an error, the commit may have been made.
+            if next(attempts) and (head := self.head()) != parent and not self._missing(additions, head):
+                return head
+            with self._without_bars():
+                made: str = self._api.create_commit(**options).oid
+            return made
+
+        made = self._call(
+            commit,
+            operations=operations, commit_message=title, revision=self._place.revision, parent_commit=parent,
+        )  # fmt: skip
+        if missing := self._missing(additions, made):
+            where = self._place._replace(revision=made).url
+            raise ValueError(f'{where}: the .gitignore of the repository leaves out {missing[0]}')
+        return made
+
+    def _missing(self, additions: list[Any], commit: str) -> list[str]:
+        """Returns the paths of the files that a commit does not have as they were added."""
+        tree = self.tree(commit)
+        return [each.path_in_repo for each in additions if not _is(each, tree.get(each.path_in_repo, ''))]
+
+    def _call(self, work: Callable[..., Result], **options: Any) -> Result:
+        """Returns the result of a function of huggingface_hub, retried after transient errors."""
+
+        def call(_path: str) -> Result:
+            return work(**options, **self._names)
+
+        return with_retries(self._policy, self._map_error, call, self._place.url)
+
+    @contextlib.contextmanager
+    def _without_bars(self) -> Iterator[None]:
+        """Hides the progress bars of huggingface_hub, one for each file."""
+        utils = self._hub.utils
+        if utils.are_progress_bars_disabled():
+            yield
+            return
+        utils.disable_progress_bars()
+        try:
+            yield
+        finally:
+            utils.enable_progress_bars()
+
+    def _map_error(self, path: str, exc: Exception) -> Exception:
+        """Returns the error of this library for one of huggingface_hub; says what to do."""
+        found: Any = exc
+        if isinstance(exc, RuntimeError) and exc.__cause__ is not None:
+            found = exc.__cause__  # Of the upload of a file.
+        message = ' '.join(str(getattr(found, 'server_message', None) or found).split())[:300]
+        response = getattr(found, 'response', None)
+        if response is None:
+            if isinstance(found, ValueError) and QUOTA.search(message):  # Of one object of several.
+                return self._quota_error(path, message)
+            is_of_client = type(found).__module__.partition('.')[0] in CLIENTS
+            if not is_of_client and not isinstance(found, ConnectionError):
+                return exc
+            reason = no_connection_reason(found)
+            if reason is not None:
+                return no_connection_error(urllib.parse.urlsplit(self._endpoint).netloc, reason)
+            return TransientError(message)
+        status, code = response.status_code, response.headers.get('X-Error-Code')
+        if status in (402, 413, 507) or (status == 403 and QUOTA.search(message)):
+            return self._quota_error(path, message)
+        if status in (401, 403):
+            return self._access_error(path, status, message)
+        if code in ('RepoNotFound', 'RevisionNotFound'):
+            return self._missing_error(path, code)
+        if status in (409, 412):
+            detail = 'the branch has changed since the push began: push again, which sends no file twice'
+            return OSError(errno.EIO, detail, path)
+        return error_for_status(path, status, message, retry_after(response.headers))
+
+    def _quota_error(self, path: str, message: str) -> Exception:
+        detail = (
+            f'no more storage: {message}; {self._endpoint}/settings/billing has the quota. Push again when '
+            'there is space: no file is sent twice'
+        )
+        return OSError(errno.ENOSPC, detail, path)
+
+    def _access_error(self, path: str, status: int, message: str) -> Exception:
+        repository, tokens = self._place.repository, f'{self._endpoint}/settings/tokens'
+        if status == 403:
+            detail = f'the token may not write to {repository}; {tokens} has its permissions'
+        elif self._token:
+            detail = f'the token is not valid, or has expired: {tokens} makes another'
+        else:
+            detail = f'a push needs a token that may write to {repository}: {tokens} makes one'
+        detail += '. Set it by `hf auth login`, HF_TOKEN or the storage option token'
+        return PermissionError(errno.EACCES, f'{detail} ({message})', path)
+
+    def _missing_error(self, path: str, code: str) -> Exception:
+        repository, type = self._place.repository, self._names['repo_type']
+        if code == 'RevisionNotFound':
+            branch = self._place.revision
+            make = f'huggingface_hub.create_branch({repository!r}, branch={branch!r}, repo_type={type!r})'
+            detail = f'no such branch: {make} makes it'
+        else:
+            make = f'huggingface_hub.create_repo({repository!r}, repo_type={type!r})'
+            detail = f'no such repository, or one that the token may not see: {make} makes it'
+        return FileNotFoundError(errno.ENOENT, detail, path)
+
+
+def _is(addition: Any, digest: str) -> bool:
+    """Returns whether an added file has a digest of the hub: SHA-256, or that of git."""
+    if len(digest) != GIT_DIGITS:
+        known: str = addition.upload_info.sha256.hex()
+        return known == digest
+    with addition.as_file() as file:
+        data = file.read()
+    return hashlib.sha1(b'blob %d\0' % len(data) + data, usedforsecurity=False).hexdigest() == digest
+
+
+def _groups(files: Mapping[str, str | bytes]) -> Iterator[list[str]]:
+    """Yields the names of files in groups of at most `GROUP_FILES` and about `GROUP_BYTES`."""
+    group: list[str] = []
+    size = 0
+    for name, content in files.items():
+        added = len(content) if isinstance(content, bytes) else os.path.getsize(content)
+        if group and (len(group) == GROUP_FILES or size + added > GROUP_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(name)
+        size += added
+    if group:
+        yield group

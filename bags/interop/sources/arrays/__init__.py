@@ -1,0 +1,1 @@
+"""HDF5, Zarr and .npz files."""

@@ -1,0 +1,1 @@
+"""Chunks of samples: MDS and LitData."""

@@ -1,0 +1,1 @@
+"""Files as datapoints: folders, WebDataset tars, zips, and tables of metadata beside them."""

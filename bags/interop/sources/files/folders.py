@@ -1,0 +1,326 @@
+"""A folder of files, or zips of them, as a source of datapoints: the file names alone determine these.
+
+Layouts:
+
+    files      each file is a datapoint
+    stems      files that differ only in their extension: `x.jpg`, `x.txt`, `x.json`
+    classes    as stems, in a folder for each class, whose name becomes the field `label`
+    episodes   each folder is a datapoint; its numbered files are sequences
+
+`metadata.csv` and `metadata.jsonl` add fields to the datapoints of the files they name, except in episodes.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import mmap
+import os
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+from bags.concurrency import cached_attribute
+from bags.errors import SourceError
+from bags.formats.signatures import SIGNATURE_BYTES
+from bags.interop.exported import Exported
+from bags.interop.extensions import field_of, split_key, split_name, type_of, written_extensions
+from bags.interop.files import (
+    Entry,
+    FileSource,
+    check_columns,
+    checked_link,
+    checked_value,
+    group_exported,
+    is_transport_stream,
+)
+from bags.interop.source import find_filesystem, list_some
+from bags.interop.sources.files.file_metadata import Metadata, join, read_metadata
+from bags.links.sources import LinkOpener, OpenedLink
+from bags.validation import one_of
+
+STREAMED_BYTES = 1 << 24
+"""Local videos and audio of this size or more are copied without loading them into memory."""
+LAYOUTS = ('files', 'stems', 'classes', 'episodes')
+
+Group = tuple[str, dict[str, str | list[str]]]
+"""The key of a datapoint, and the file of each field, or the files of a sequence in order."""
+
+_NUMBERED = re.compile(r'(.*?)([0-9]+)', re.DOTALL)
+_EPISODE = re.compile(
+    r'(?:.*[^a-z])?(?:ep|eps|episode|seq|sequence|clip|scene|video|vid|rec|recording|take|run|trial|traj'
+    r'|trajectory|demo|session)?[^a-z]*[0-9]+',
+    re.IGNORECASE,
+)
+
+
+class Files(Protocol):
+    """Files by their paths in a folder or an archive."""
+
+    root: str
+    """The folder or archive, for errors and as the origin of datapoints."""
+
+    @property
+    def compressed(self) -> Collection[str]:
+        """The files that cannot be linked, as they are stored compressed."""
+
+    def sizes(self) -> Mapping[str, int]:
+        """Returns the bytes of all files."""
+
+    def head(self, name: str, size: int | None = None) -> bytes:
+        """Returns the first bytes of a file; all if `size` is None."""
+
+    def read(self, name: str, word: str) -> Any:
+        """Returns the value for a file, as of `checked_value`, or the path of a local video or recording.
+
+        Raises:
+            SourceError: The file is damaged, or not of its type.
+        """
+
+    def link(self, name: str, word: str, opener: LinkOpener) -> Any:
+        """Returns a link to the content of a file, or what `read` does if it is compressed.
+
+        Raises:
+            SourceError: As `read`; the content is only looked at as far as `checked_link` does.
+        """
+
+
+class Folder:
+    """The files of a folder, local or at a URL."""
+
+    compressed: Collection[str] = ()
+
+    def __init__(self, root: str, storage_options: Mapping[str, Any] | None = None) -> None:
+        self.root = root
+        self._fs, path = find_filesystem(root.rstrip('/') or '/', storage_options)
+        self._path = path.rstrip('/')
+        is_local = 'file' in self._fs.protocol
+        self._location = os.path.abspath(self._path or '/').rstrip('/') if is_local else root.rstrip('/')
+
+    def sizes(self) -> Mapping[str, int]:
+        found = self._fs.find(self._path, detail=True)
+        return {name[len(self._path) + 1 :]: int(facts['size'] or 0) for name, facts in found.items()}
+
+    def head(self, name: str, size: int | None = None) -> bytes:
+        data: bytes = self._fs.cat_file(f'{self._path}/{name}', end=size)
+        return data
+
+    def read(self, name: str, word: str) -> Any:
+        path, inner = f'{self.root.rstrip("/")}/{name}', f'{self._path}/{name}'
+        try:
+            if 'file' in self._fs.protocol:
+                with open(inner, 'rb') as file:
+                    if word not in ('video', 'audio') or os.path.getsize(inner) < STREAMED_BYTES:
+                        return checked_value(path, word, file.read())
+                    checked_value(path, word, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+                return inner
+            return checked_value(path, word, self.head(name))
+        except OSError as exc:
+            raise SourceError(path, f'cannot be read: {exc}') from exc
+
+    def link(self, name: str, word: str, opener: LinkOpener) -> OpenedLink:
+        path = f'{self.root.rstrip("/")}/{name}'
+        try:
+            return checked_link(path, word, opener.open_whole(f'{self._location}/{name}'))
+        except OSError as exc:
+            raise SourceError(path, f'cannot be read: {exc}') from exc
+
+
+class FolderSource(FileSource):
+    """The files of a folder or an archive, by their paths in it, grouped into datapoints."""
+
+    def __init__(
+        self,
+        files: Files,
+        names: list[str],
+        layout: str | None = None,
+        exported: Exported | None = None,
+    ) -> None:
+        if layout is not None:
+            one_of('layout', layout, LAYOUTS)
+        self._files, self.root = files, files.root
+        self._metadata = Metadata()
+        if exported is not None:
+            super().__init__('folder', 'exported', exported)
+            self._groups = self._group_exported(exported, names)
+            self.count = len(self._groups)
+            return
+        metadata = Metadata() if layout == 'episodes' else read_metadata(self.root, names, files.head)
+        names = [name for name in names if name not in metadata.tables]
+        super().__init__('folder', layout or find_layout(names))
+        if self.layout == 'episodes' and metadata.rows:
+            self.layout = 'stems'  # The rows describe single files.
+        self._groups = group(names, self.layout)
+        self._metadata = metadata
+        types, fields = dict(metadata.types), set(metadata.types)
+        for _, found in self._groups:
+            for field in found.keys() - fields:
+                file = found[field]
+                is_sequence = isinstance(file, list)
+                name = file[0] if isinstance(file, list) else file
+                extension = split_name(name)[1]
+                if is_transport_stream(extension, functools.partial(files.head, name, SIGNATURE_BYTES)):
+                    types[field] = 'video' + '[]' * is_sequence
+                elif self.layout == 'episodes':  # Others are named after the extension.
+                    types[field] = type_of(extension) + '[]' * is_sequence
+            fields |= found.keys()
+        self._has_labels = self.layout == 'classes' and 'label' not in fields
+        if self._has_labels:
+            types['label'] = 'utf8'
+        layouts = Counter(entry.layout for entry in self.entries())
+        if metadata.tables:
+            check_columns(f'{self.root.rstrip("/")}/{metadata.tables[0]}', layouts)
+        self.infer(layouts, types)
+
+    def _group_exported(self, exported: Exported, names: list[str]) -> list[Group]:
+        found: dict[str, list[tuple[str, str]]] = {}
+        for name in names:
+            key, extension = split_key(name)
+            found.setdefault(key, []).append((extension, name))
+        try:
+            return [(key, group_exported(exported, files)) for key, files in sorted(found.items())]
+        except ValueError as exc:
+            raise SourceError(self.root, str(exc)) from exc
+
+    def entries(self, start: int = 0) -> Iterator[Entry]:
+        for key, found in itertools.islice(self._groups, start, None):
+            if self.exported is not None:
+                yield Entry(self.root, key, found, {}, {})
+                continue
+            files = {self.rename(field): file for field, file in found.items()}
+            columns = join(map(str, files.values()), self._metadata) if self._metadata.rows else {}
+            if self._has_labels:
+                columns['label'] = key.partition('/')[0]
+            names = {field: file for field, file in files.items() if isinstance(file, str)}
+            # An export always gives the files of episodes other names.
+            extensions = {} if self.layout == 'episodes' else written_extensions(key, names)
+            yield Entry(self.root, key, files, columns, extensions)
+
+    def read(self, entry: Entry, field: str, word: str) -> Any:
+        file, read = entry.files[field], self._files.read
+        if field in self.linked:
+            link, opener = self._files.link, self.opener
+            many = file if isinstance(file, list) else [file]
+            links = [link(name, word, opener) for name in many]
+            return links if many is file else links[0]
+        if isinstance(file, list):
+            return (read(name, word) for name in file)
+        return read(file, word)
+
+    def linkable(self) -> dict[str, float | str]:
+        if self._files.compressed:
+            names = [
+                name
+                for _, found in self._groups
+                for file in found.values()
+                for name in (file if isinstance(file, list) else [file])
+            ]
+            compressed = [name for name in names if name in self._files.compressed]
+            if compressed:
+                count, some = len(compressed), list_some(compressed, 1)
+                self.notes.append(f'{self.root}: {count:,} compressed files are copied: {some}')
+            if len(names) == len(compressed):
+                return dict.fromkeys(self.spec, 'all files of zips are compressed: `zip -0` stores them')
+        return super().linkable()
+
+    def sizes(self, entry: Entry) -> dict[str, int]:
+        return {
+            field: sum(self._sizes[name] for name in (file if isinstance(file, list) else [file]))
+            for field, file in entry.files.items()
+        }
+
+    @cached_attribute
+    def _sizes(self) -> Mapping[str, int]:
+        return self._files.sizes()
+
+
+def find_layout(names: list[str]) -> str:
+    """Returns the layout of the files of a folder, given their paths in it.
+
+    Folders of numbered files are episodes if the names of the folders are numbers or end with one (`ep_12`),
+    and classes otherwise.
+    """
+    folders = {name.partition('/')[0] for name in names if '/' in name}
+    if len(folders) > 1 and all('/' in name for name in names):
+        if not all(map(_EPISODE.fullmatch, folders)):
+            return 'classes' if all(name.count('/') == 1 for name in names) else 'stems'
+        runs: Counter[tuple[str, str, str]] = Counter()
+        for name in names:
+            folder, _, rest = name.partition('/')
+            prefix, number, extension = _split_numbered(rest)
+            if number:
+                runs[folder, prefix, extension] += 1
+        has_run = {folder for (folder, _, _), count in runs.items() if count > 1}
+        if has_run == folders:
+            return 'episodes'
+        if all(name.count('/') == 1 for name in names):
+            return 'classes'
+    return 'stems'
+
+
+def group(names: Iterable[str], layout: str) -> list[Group]:
+    """Groups files into datapoints, sorted by key."""
+    if layout == 'episodes':
+        return _episodes(sorted(names))
+    groups: dict[str, dict[str, str | list[str]]] = {}
+    for name in sorted(names):
+        stem, extension = split_name(name)
+        if layout == 'classes' and '/' not in name:
+            raise SourceError(name, 'expected a folder for each class, got a file outside of any')
+        key = name if layout == 'files' else stem
+        field = field_of(extension)
+        fields = groups.setdefault(key, {})
+        if field in fields:
+            raise SourceError(name, f'expected one file for field {field!r}, got {fields[field]} too')
+        fields[field] = name
+    return sorted(groups.items())
+
+
+def _split_numbered(name: str) -> tuple[str, str, str]:
+    """Splits a file name into the part before its number, the number, and the extension."""
+    stem, extension = split_name(name)
+    found = _NUMBERED.fullmatch(stem)
+    return (found[1], found[2], extension) if found else (stem, '', extension)
+
+
+def _episodes(names: list[str]) -> list[Group]:
+    found: dict[str, dict[tuple[str, str, bool], list[tuple[int, str]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for name in names:
+        folder, slash, rest = name.partition('/')
+        if not slash:
+            raise SourceError(name, 'expected a folder for each episode, got a file outside of any')
+        prefix, number, extension = _split_numbered(rest)
+        found[folder][prefix, extension, bool(number)].append((int(number or 0), name))
+    groups = {group for episode in found.values() for group in episode}
+    fields = _fields(groups)
+    return [
+        (
+            folder,
+            {
+                fields[group]: [name for _, name in sorted(files)] if group[2] else files[0][1]
+                for group, files in episode.items()
+            },
+        )
+        for folder, episode in sorted(found.items())
+    ]
+
+
+def _fields(groups: set[tuple[str, str, bool]]) -> dict[tuple[str, str, bool], str]:
+    """Names the fields of episodes after the subfolder, the part before the number, or the extension."""
+    names = {}
+    for prefix, extension, numbered in groups:
+        folder, _, rest = prefix.strip('/').rpartition('/')
+        plain = '_'.join(filter(None, (folder.replace('/', '_'), rest.strip(' _-.'))))
+        names[prefix, extension, numbered] = field_of(plain) if plain else field_of(extension)
+    many = Counter(name.lower() for name in names.values())
+    for group, name in names.items():
+        if many[name.lower()] > 1:
+            names[group] = f'{name}.{field_of(group[1])}'
+    again = Counter(name.lower() for name in names.values())
+    for group, name in names.items():
+        if again[name.lower()] > 1:
+            raise SourceError(f'{group[0]}….{group[1]}', f'two groups of files would both be field {name!r}')
+    return names

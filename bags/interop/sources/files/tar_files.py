@@ -1,0 +1,274 @@
+"""The files of a tar, which may be compressed: their contents or locations, checked up to its end."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import tarfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, BinaryIO, NamedTuple
+
+from bags.errors import SourceError
+from bags.formats.signatures import SIGNATURE_BYTES, identify
+from bags.interop.records import open_file, read_range
+from bags.interop.source import check_expanded
+from bags.interop.sources.files.compressed import Decompressed, codec_of
+from bags.storage import File, Hints, store_for
+from bags.storage.range_file import PositionedFile
+
+MAX_HELD_BYTES = 256
+"""Files of a remote tar up to this size are read with their headers, without another request."""
+_HEADER_BYTES = 1 << 13
+"""Bytes of a remote tar that are read at a time: a header, the beginning of its file, and small files with
+their headers."""
+_END_BYTES = 1 << 16
+"""Bytes after the last file that are compared at a time."""
+
+
+class Stored(NamedTuple):
+    """The location of a file in a tar that is not compressed."""
+
+    start: int
+    size: int
+    """Bytes of the file."""
+    parts: tuple[tuple[int, int], ...] | None = None
+    """Position in the file and size of each part of a sparse file, between which there are zeros."""
+    format: str = ''
+    """The format of its content, as of `identify`, in a tar on an object store; else empty."""
+
+
+Content = bytes | Stored | SourceError
+"""The content of a file, its location, or the reason why it has none."""
+
+
+def content_size(content: Content, *, only_expanded: bool = False) -> int:
+    """Returns the bytes of a file; 0 for one stored as it is, if `only_expanded`."""
+    if isinstance(content, Stored):
+        return 0 if only_expanded and content.parts is None else content.size
+    return 0 if isinstance(content, SourceError) else len(content)
+
+
+class Tar:
+    """A tar, local or at a URL, whatever its name."""
+
+    def __init__(
+        self,
+        path: str,
+        storage_options: Mapping[str, Any],
+        is_label: Callable[[str, int], bool],
+        is_left_out: Callable[[str], bool],
+    ) -> None:
+        """Opens nothing.
+
+        Args:
+            path: The tar.
+            storage_options: As in `bags.open`.
+            is_label: Whether the content of a file of this name and size is read with its header.
+            is_left_out: Whether a file of this name is left out.
+        """
+        self.path = path
+        self._storage_options = storage_options
+        self._is_label, self._is_left_out = is_label, is_left_out
+        self.is_compressed = False
+        """Known after the first member."""
+        self.left_out: Counter[str] = Counter()
+        """Number of members that are left out, by a word for them."""
+        self.is_remote = '://' in path
+        self.size: int | None = None
+        """Bytes of the tar, when its headers were read."""
+        self._targets: dict[str, Content] | None = None
+        self._listing = b''
+        self._damage: Exception | None = None
+
+    def read_headers(self) -> None:
+        """Reads the headers of a tar on an object store, which `files` then yields from memory."""
+        if self.is_remote and not self._listing:
+            found = []
+            try:
+                for each in self._files():
+                    if self.is_compressed:
+                        return  # It would be read as a whole.
+                    found.append(each)
+            except (ValueError, OSError) as exc:
+                self._damage = exc
+            self._listing = zlib.compress(pickle.dumps(found), 1)
+
+    def files(self) -> Iterator[tuple[str, Content]]:
+        """Yields the name and content of each file. A hard link has the content of its target.
+
+        Raises:
+            ValueError: The tar is damaged. The content of a compressed tar is only known to be whole at the
+                end, where its checksum is compared.
+        """
+        self.read_headers()
+        if not self._listing:
+            yield from self._files()
+            return
+        yield from pickle.loads(zlib.decompress(self._listing))  # noqa: S301 - made above
+        if self._damage is not None:
+            raise self._damage
+
+    def _files(self) -> Iterator[tuple[str, Content]]:
+        left_out: Counter[str] = Counter()
+        for member, read in self._members():
+            if member.islnk():
+                if self._targets is None:
+                    self._targets = self._find_targets()
+                content = self._targets.get(member.linkname)
+                if content is None:
+                    detail = f'is a link to {member.linkname!r:.200}, which is not in the tar'
+                    content = SourceError(f'{self.path}: {member.name}', detail)
+                yield member.name, content
+            elif member.isdir():
+                continue
+            elif not member.isfile():
+                left_out['symbolic links' if member.issym() else 'devices and pipes'] += 1
+            elif self._is_left_out(member.name):
+                left_out['hidden files, files of operating systems and metadata of WebDataset'] += 1
+            else:
+                yield member.name, read()
+        self.left_out = left_out
+
+    def head(self, content: Content, size: int) -> bytes:
+        """Returns the first bytes of a file; none of one without content."""
+        if isinstance(content, Stored) and content.parts is None:
+            return self._read(content.start, min(size, content.size))
+        return content[:size] if isinstance(content, bytes) else b''
+
+    def read(self, content: Content) -> bytes:
+        """Returns the bytes of a file; raises its error if it has none."""
+        if isinstance(content, SourceError):
+            raise content
+        if isinstance(content, bytes):
+            return content
+        if content.parts is None:
+            return self._read(content.start, content.size)
+        start, data = content.start, bytearray(content.size)
+        for position, size in content.parts:
+            data[position : position + size] = self._read(start, size)
+            start += size
+        return bytes(data)
+
+    def _members(self) -> Iterator[tuple[tarfile.TarInfo, Callable[[], Content]]]:
+        """Yields each member, and a function that returns its content before the next one is asked for."""
+        with contextlib.ExitStack() as stack:
+            if self.is_remote:
+                store, path = store_for(self.path, None, self._storage_options)
+                stored: BinaryIO = _Headers(store.open(path, Hints()))  # type: ignore[assignment]
+            else:
+                stored = stack.enter_context(open_file(self.path))
+            self.size = stored.seek(0, 2)
+            stored.seek(0)
+            head = stored.read(tarfile.BLOCKSIZE)
+            stored.seek(0)
+            codec = '' if _is_header(head) else codec_of(head)
+            self.is_compressed = bool(codec)
+            if codec and self.is_remote:
+                stored = stack.enter_context(open_file(self.path, self._storage_options))  # Reads ahead.
+            file: Any = Decompressed(stored, codec) if codec else stored
+            try:
+                with tarfile.open(fileobj=file, mode='r:') as members:
+                    while (member := members.next()) is not None:
+                        members.members = []  # type: ignore[attr-defined]  # Else it keeps all members.
+                        _check(member, members.offset)
+                        yield member, lambda member=member: self._content(members, member)  # type: ignore[misc]
+                    _check_end(file, members.offset)
+            except (tarfile.TarError, EOFError) as exc:
+                raise ValueError(str(exc)) from exc
+
+    def _content(self, members: tarfile.TarFile, member: tarfile.TarInfo) -> Content:
+        if self.is_compressed or member.issparse():
+            check_expanded(member.size, f'{member.name!r:.200}')
+        is_held = self.is_remote and member.size <= MAX_HELD_BYTES
+        is_read = (is_held or self._is_label(member.name, member.size)) and not member.issparse()
+        if self.is_compressed or is_read:
+            file = members.extractfile(member)
+            assert file is not None
+            try:
+                return file.read()
+            except tarfile.TarError as exc:
+                raise ValueError(str(exc)) from exc
+        format = ''
+        if self.is_remote and members.fileobj is not None:  # Read already, with the header.
+            members.fileobj.seek(member.offset_data)
+            format = identify(members.fileobj.read(min(SIGNATURE_BYTES, member.size)))
+        return Stored(member.offset_data, member.size, _parts(member), format)
+
+    def _find_targets(self) -> dict[str, Content]:
+        """Returns the content of the files that hard links refer to, by name."""
+        names = {member.linkname for member, _ in self._members() if member.islnk()}
+        found: dict[str, Content] = {}
+        held = 0
+        for member, read in self._members():
+            if member.name in names and member.isfile():
+                found[member.name] = content = read()
+                held += len(content) if isinstance(content, bytes) else 0
+                check_expanded(held, 'the files that links refer to')
+            elif member.name in names and member.islnk() and member.linkname in found:
+                found[member.name] = found[member.linkname]
+        return found
+
+    def _read(self, start: int, size: int) -> bytes:
+        return read_range(self.path, start, size, self._storage_options)
+
+
+class _Headers(PositionedFile):
+    """A tar on an object store, of which no more than `_HEADER_BYTES` are read at a time."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self._start, self._data = 0, b''
+
+    def size(self) -> int:
+        return self._file.size
+
+    def read_at(self, start: int, count: int | None) -> bytes:
+        stop = self.size() if count is None else min(start + count, self.size())
+        if not self._start <= start <= stop <= self._start + len(self._data):
+            end = min(max(stop, start + _HEADER_BYTES), self.size())
+            self._start, self._data = start, bytes(self._file.read(start, max(start, end)))
+        return self._data[start - self._start : stop - self._start]
+
+
+def _is_header(block: bytes) -> bool:
+    """Returns whether a tar that is not compressed begins with a block."""
+    try:
+        tarfile.TarInfo.frombuf(block, 'utf-8', 'surrogateescape')
+    except tarfile.HeaderError:
+        return False
+    return True
+
+
+def _parts(member: tarfile.TarInfo) -> tuple[tuple[int, int], ...] | None:
+    """Returns position and size of the parts of a sparse file; None for others."""
+    sparse: Any = member.sparse
+    return None if sparse is None else tuple(part for part in sparse if part[1])
+
+
+def _check(member: tarfile.TarInfo, stop: int) -> None:
+    """Raises ValueError if the sizes in a header are impossible, which tarfile accepts."""
+    parts = _parts(member) or ()
+    ends = [0, *(position + size for position, size in parts)]
+    is_sorted = all(end <= position for end, (position, _) in zip(ends, parts, strict=False))
+    if member.size < 0 or stop <= member.offset or not is_sorted or ends[-1] > member.size:
+        raise ValueError(f'expected another size of {member.name!r:.200} at byte {member.offset}')
+
+
+def _check_end(file: Any, offset: int) -> None:
+    """Raises ValueError unless zeros follow from `offset` to the end of the file, at least a block.
+
+    tarfile takes a damaged or incomplete header, and a block of zeros, for the end.
+    """
+    file.seek(offset)
+    block = file.read(tarfile.BLOCKSIZE)
+    if block != bytes(tarfile.BLOCKSIZE):
+        raise ValueError(f'expected a file or the end of the archive at byte {offset}, got neither')
+    while block := file.read(_END_BYTES):
+        offset = file.tell() - len(block)
+        if rest := block.lstrip(b'\0'):
+            start = offset + len(block) - len(rest)
+            raise ValueError(f'expected zeros after the end of the archive, got other bytes at byte {start}')
+    if isinstance(file, Decompressed):
+        file.finish()

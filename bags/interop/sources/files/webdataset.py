@@ -1,0 +1,292 @@
+"""WebDataset tars as a source of datapoints.
+
+The files of a datapoint follow each other and share their name up to the first dot. The rest of the name is
+the field: `000017.jpg`, `000017.seg.png`. `metadata.csv` and `metadata.jsonl` add fields to the files that
+they name.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from bags.concurrency import map_concurrently
+from bags.errors import SourceError
+from bags.formats.signatures import SIGNATURE_BYTES
+from bags.interop.exported import Exported
+from bags.interop.extensions import LABELS, field_of, split_key, written_extensions_in_tar
+from bags.interop.files import (
+    Entry,
+    FileSource,
+    Layout,
+    check_columns,
+    checked_link,
+    checked_value,
+    group_exported,
+    is_transport_stream,
+    open_unchanged,
+)
+from bags.interop.ignored_files import METADATA_TABLES, is_beside, is_hidden
+from bags.interop.source import as_source_errors, check_expanded, collect_errors, list_paths, list_some
+from bags.interop.sources.files.file_metadata import INTEGER, Metadata, join, read_metadata
+from bags.interop.sources.files.tar_files import Content, Stored, Tar, content_size
+
+Member = tuple[str, str, str, Content]
+"""A file of a tar: the key of its datapoint, the rest of its name, its name, and its content."""
+MAX_TARS = 32
+"""Tars on an object store whose headers are read at the same time."""
+MAX_LABEL_BYTES = 64
+"""Label files up to this size are read together with the file names, without another request."""
+
+
+def is_tar(name: str) -> bool:
+    """Returns whether a file, by its name, is a tar, which may be compressed."""
+    return name.lower().endswith(('.tar', '.tar.gz', '.tgz', '.tar.bz2', '.tar.xz', '.tar.zst'))
+
+
+class TarSource(FileSource):
+    """The datapoints of WebDataset tars, one after the other; of a damaged tar, those before the damage.
+
+    Of a damaged tar that is compressed, there are none: its checksum does not tell where the damage begins.
+    """
+
+    def __init__(
+        self,
+        tars: list[str],
+        storage_options: Mapping[str, Any] | None = None,
+        exported: Exported | None = None,
+    ) -> None:
+        super().__init__('webdataset', 'webdataset', exported)
+        self.storage_options = dict(storage_options or {})
+        self.tars = list_paths(tars, self.storage_options)
+        if not self.tars:
+            raise FileNotFoundError(errno.ENOENT, 'no tars to import', ', '.join(tars))
+        self._open = {
+            path: Tar(path, self.storage_options, _is_label, self._is_left_out) for path in self.tars
+        }
+        self._types: dict[str, dict[str, str]] = {}  # Types of table columns, by tar.
+        self._beside: dict[str, set[str]] = {}
+        """Names of files that describe the others, by tar."""
+        remote = [tar for tar in self._open.values() if tar.is_remote]
+        map_concurrently(Tar.read_headers, remote, max_threads=MAX_TARS)
+        layouts: Counter[Layout] = Counter()
+        texts: set[str] = set()
+        columns: dict[str, str] = {}
+        self._by_content: dict[str, str] = {}
+        """The type of each field of files `.ts`, by the first of them."""
+        documents = Counter[Layout]()
+        for tar in self.tars:
+            layouts += self._scan(tar, texts, documents)
+            for field, field_type in self._types.get(tar, {}).items():
+                known = columns.setdefault(field, field_type)
+                if {known, field_type} == {'int(8)', 'float(8)'}:
+                    columns[field] = 'float(8)'
+                elif known != field_type:
+                    expected = f'expected {known}, as in other tars'
+                    raise SourceError(tar, f'column {field!r}: {expected}, got {field_type}')
+        if layouts:
+            self.notes += [
+                f'{path}: left out: {list_some(sorted(names))}' for path, names in self._beside.items()
+            ]
+        else:
+            layouts, self._beside = documents, {}
+        self.notes += [
+            f'{path}: {count} {members} are left out'
+            for path, tar in self._open.items()
+            for members, count in tar.left_out.items()
+        ]
+        if exported is not None:
+            self.count = layouts.total()
+        else:
+            self.infer(layouts, dict.fromkeys(set(LABELS) - texts, 'int(8)') | self._by_content | columns)
+
+    def _scan(self, tar: str, texts: set[str], documents: Counter[Layout]) -> Counter[Layout]:
+        """Returns the number of datapoints of each layout.
+
+        Adds labels that are not all integers to `texts`, and files that describe the others to `documents`.
+        Reads a tar with a table of metadata twice.
+        """
+        layouts: Counter[Layout] = Counter()
+        described: list[tuple[list[str], Layout]] = []
+        root: list[str] | None = None
+        found = len(self.damaged)
+        with collect_errors(self.damaged):
+            for entry, names in self._named_entries_of(tar):
+                base = entry.key.rpartition('/')[2]
+                if (
+                    self.exported is None
+                    and tar not in self._types
+                    and any(f'{base}.{each}' in METADATA_TABLES for each in entry.files)
+                ):
+                    self._types[tar] = {}
+                    return self._scan(tar, texts, documents)
+                root = _common(root, entry.key.split('/')[:-1])
+                for field in entry.files.keys() & set(LABELS):
+                    data = entry.files[field]
+                    if not isinstance(data, bytes) or not INTEGER.fullmatch(str(data, 'latin-1').strip()):
+                        texts.add(field)
+                for field in entry.files:
+                    if field.rpartition('.')[2] == 'ts' and field not in self._by_content:
+                        head = functools.partial(self._open[tar].head, entry.files[field], SIGNATURE_BYTES)
+                        self._by_content[field] = 'video' if is_transport_stream('ts', head) else 'bytes'
+                if names and all(is_beside(name.rpartition('/')[2]) for name in names):
+                    described.append((names, entry.layout))
+                else:
+                    layouts[entry.layout] += 1
+            check_columns(tar, layouts)
+        top = ''.join(f'{part}/' for part in root or ())
+        for names, layout in described:
+            is_document = all(is_beside(name.removeprefix(top)) for name in names)
+            (documents if is_document else layouts)[layout] += 1
+            if is_document:
+                self._beside.setdefault(tar, set()).update(names)
+        is_left_out = self._open[tar].is_compressed and len(self.damaged) > found
+        return Counter() if is_left_out else layouts
+
+    def _metadata_of(self, tar: str) -> Metadata:
+        """Returns the tables among the files of a tar: `metadata.csv` and `metadata.jsonl`."""
+        names, tables = [], {}
+        for name, content in self._open[tar].files():
+            name = name.removeprefix('./')
+            names.append(name)
+            if name.rpartition('/')[2] in METADATA_TABLES:
+                tables[name] = self._open[tar].read(content)
+        return read_metadata(tar, names, tables.__getitem__)
+
+    def entries(self, start: int = 0) -> Iterator[Entry]:
+        return itertools.islice(self._entries(), start, None)
+
+    def _entries(self) -> Iterator[Entry]:
+        damaged = dict(self.damaged)
+        for tar in self.tars:
+            if tar in damaged and self._open[tar].is_compressed:
+                continue
+            try:
+                yield from self._entries_of(tar)
+            except SourceError as exc:
+                if exc.name not in damaged:
+                    raise
+
+    def _entries_of(self, tar: str) -> Iterator[Entry]:
+        beside = self._beside.get(tar, ())
+        for entry, names in self._named_entries_of(tar):
+            if not names or names[0] not in beside:
+                yield entry
+
+    def _named_entries_of(self, tar: str) -> Iterator[tuple[Entry, list[str]]]:
+        """Yields each entry and the names of its files, which an export has none of."""
+        try:
+            metadata = Metadata()
+            if tar in self._types:
+                metadata = self._metadata_of(tar)
+                self._types[tar] = metadata.types
+            members = (
+                (*split_key(name.removeprefix('./')), name.removeprefix('./'), content)
+                for name, content in self._open[tar].files()
+                if name.removeprefix('./') not in metadata.tables
+                and not self._is_beside_export(tar, name.removeprefix('./'))
+            )
+            for key, group in itertools.groupby(_bounded(members), lambda member: member[0]):
+                if self.exported is not None:
+                    found = group_exported(self.exported, ((name, content) for _, name, _, content in group))
+                    yield Entry(tar, key, found, {}, {}), []
+                    continue
+                files: dict[str, Any] = {}
+                extensions: dict[str, str] = {}
+                names = []
+                for _, extension, name, content in group:
+                    field = self.rename(field_of(extension.lower()))
+                    if field in files:
+                        content = SourceError(f'{tar}: {name}', 'is in one datapoint twice')
+                    files[field], extensions[field] = content, extension
+                    names.append(name)
+                columns = join(names, metadata)
+                yield Entry(tar, key, files, columns, written_extensions_in_tar(extensions)), names
+        except (ValueError, OSError) as exc:
+            is_local_refusal = isinstance(exc, PermissionError) and not self._open[tar].is_remote
+            if isinstance(exc, FileNotFoundError | PermissionError) and not is_local_refusal:
+                raise  # Of an object store, the credentials are wrong for all tars.
+            raise SourceError(tar, f'cannot be read: {exc}' if is_local_refusal else str(exc)) from exc
+
+    def _is_beside_export(self, tar: str, name: str) -> bool:
+        """Returns whether a file was added to an export later, and notes it."""
+        if self.exported is None or not is_beside(name) or self.exported.has(name):
+            return False
+        self._beside.setdefault(tar, set()).add(name)
+        return True
+
+    def _is_left_out(self, name: str) -> bool:
+        is_own = self.exported is not None and self.exported.has(name.removeprefix('./'))
+        return not is_own and _is_left_out(name)
+
+    def read(self, entry: Entry, field: str, word: str) -> Any:
+        found, tar = entry.files[field], self._open[entry.origin]
+        name = f'{entry.origin}: {entry.key}.{field}'
+        if field in self.linked:
+            many = found if isinstance(found, list) else [found]
+            links = [self._link(name, word, tar, each) for each in many]
+            return links if many is found else links[0]
+        if isinstance(found, list):
+            return (checked_value(name, word, tar.read(each)) for each in found)
+        return checked_value(name, word, tar.read(found))
+
+    def _link(self, name: str, word: str, tar: Tar, content: Content) -> Any:
+        """Returns a link to a file, or its content if it is not in the tar as it is."""
+        if not isinstance(content, Stored) or content.parts is not None:
+            return checked_value(name, word, tar.read(content))
+        whole = open_unchanged(self.opener, tar.path, tar.size)
+        with as_source_errors(tar.path, 'tar'):
+            link = whole.part(content.start, content.start + content.size)
+        return checked_link(name, word, link, content.format)
+
+    def linkable(self) -> dict[str, float | str]:
+        compressed = [path for path, tar in self._open.items() if tar.is_compressed]
+        if len(compressed) == len(self.tars):
+            return dict.fromkeys(self.spec, 'compressed tars have no files that could be linked')
+        if compressed:
+            self.notes.append(f'the files of compressed tars are copied: {list_some(compressed)}')
+        return super().linkable()
+
+    def sizes(self, entry: Entry) -> dict[str, int]:
+        return {
+            field: sum(map(content_size, found if isinstance(found, list) else [found]))
+            for field, found in entry.files.items()
+        }
+
+    def size(self, entry: Entry) -> int:
+        return sum(size for field, size in self.sizes(entry).items() if field not in self.linked)
+
+
+def _bounded(members: Iterable[Member]) -> Iterator[Member]:
+    """Yields the files of a tar; raises ValueError for a datapoint that is stored in far fewer bytes."""
+    key, size = None, 0
+    for member in members:
+        key, size = member[0], size if member[0] == key else 0
+        size += content_size(member[3], only_expanded=True)
+        check_expanded(size, f'the files of {key!r:.200}, compressed or sparse')
+        yield member
+
+
+def _common(one: list[str] | None, other: list[str]) -> list[str]:
+    """Returns the folder that two folders are in, as the parts of its path."""
+    if one is None or one == other:
+        return other
+    return [part for part, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other))]  # noqa: B905
+
+
+def _is_label(name: str, size: int) -> bool:
+    return size <= MAX_LABEL_BYTES and name.rpartition('.')[2] in LABELS
+
+
+def _is_left_out(name: str) -> bool:
+    """Returns whether a file belongs to no datapoint: a hidden one, or WebDataset's own metadata.
+
+    Other folders than that of macOS may be parts of keys.
+    """
+    *folders, base = name.removeprefix('./').split('/')
+    is_own = not folders and base.startswith('__') and base.endswith('__')
+    return is_own or is_hidden(base) or '__MACOSX' in folders

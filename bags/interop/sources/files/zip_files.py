@@ -1,0 +1,296 @@
+"""The files of zips: their contents or locations; checks of zips that zipfile leaves out."""
+
+from __future__ import annotations
+
+import contextlib
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, BinaryIO, cast
+
+from bags.concurrency import map_concurrently
+from bags.errors import SourceError
+from bags.formats.signatures import SIGNATURE_BYTES
+from bags.interop.files import checked_link, checked_value, open_unchanged
+from bags.interop.ignored_files import is_hidden
+from bags.interop.records import open_file, path_beside, read_range
+from bags.interop.source import as_source_errors, check_claim, check_expanded
+from bags.interop.sources.files.folders import Files, Folder
+from bags.links.sources import LinkOpener
+from bags.storage import File, Hints, store_for
+from bags.storage.range_file import PositionedFile
+
+LOCAL_SIZES = struct.Struct('<26x2H')
+"""The header of a member of a zip; its last numbers are the bytes of two texts that follow."""
+_END = b'PK\x05\x06'
+_END_BYTES = (1 << 16) + 22
+"""Maximum bytes of the end of a zip, with a comment."""
+_HEADER = b'PK\x03\x04'
+_EXTRA_BYTES = 256
+"""Bytes that are read for the second text of a header; a longer one costs another read."""
+_ENCRYPTED, _UTF8 = 1 << 0, 1 << 11
+MAX_ZIPS = 32
+"""Zips on an object store whose directories are read at the same time."""
+
+
+def is_zip(name: str) -> bool:
+    """Returns whether a file, by its name, is a zip."""
+    return name.lower().endswith('.zip')
+
+
+def check_zip(archive: zipfile.ZipFile, file: BinaryIO) -> None:
+    """Compares the names of all files, at their start and in the directory, and their number.
+
+    Raises:
+        ValueError, zipfile.BadZipFile: The directory of the zip is damaged.
+    """
+    _check_count(archive, file)
+    for member in archive.infolist():
+        archive.open(member).close()
+
+
+class Zip:
+    """The files of a zip, local or at a URL: the directory is read once, and each file with one read."""
+
+    def __init__(self, path: str, storage_options: Mapping[str, Any] | None = None) -> None:
+        """Reads the directory.
+
+        Raises:
+            SourceError: Not a zip, a damaged directory, two files of one name, names that lead out of the
+                folder, or more bytes than the zip may hold.
+        """
+        self.root = path
+        self._storage_options = storage_options
+        self._members: dict[str, zipfile.ZipInfo] = {}
+        self._stops: dict[str, int] = {}
+        """Where the next member, or the directory, begins in the zip."""
+        self.others: list[str] = []
+        """Names of symbolic links, which are left out."""
+        with as_source_errors(path, '.zip'), self._open() as file, zipfile.ZipFile(file) as archive:
+            _check_count(archive, file)
+            self._size = file.seek(0, 2)
+            stop = archive.start_dir
+            members = archive.infolist()
+            check_claim(sum(member.file_size for member in members), self._size, 'the archive')
+            for member in sorted(members, key=lambda member: member.header_offset, reverse=True):
+                name = member.orig_filename.removeprefix('./')
+                if name.endswith('/') and member.file_size:
+                    raise ValueError(f'expected a folder, got a file of the name {name!r:.200}')
+                if not name.endswith('/'):
+                    path_beside('', name)  # Raises if it leads elsewhere.
+                    if name in self._members:
+                        raise ValueError(f'expected one file of each name, got two of {name!r:.200}')
+                    self._members[name], self._stops[name] = member, stop
+                stop = member.header_offset
+        self.others = sorted(name for name, each in self._members.items() if _is_symbolic_link(each))
+        self.names = sorted(self._members.keys() - set(self.others))
+        stored = zipfile.ZIP_STORED
+        self.compressed = {name for name in self.names if self._members[name].compress_type != stored}
+
+    def sizes(self) -> Mapping[str, int]:
+        return {name: self._members[name].file_size for name in self.names}
+
+    def head(self, name: str, size: int | None = None) -> bytes:
+        member = self._members[name]
+        with self._naming(name):
+            _check_supported(member)
+            return self._content(name, member.file_size if size is None else min(size, member.file_size))
+
+    def read(self, name: str, word: str) -> Any:
+        return checked_value(f'{self.root}/{name}', word, self.head(name))
+
+    def link(self, name: str, word: str, opener: LinkOpener) -> Any:
+        member = self._members[name]
+        if member.compress_type != zipfile.ZIP_STORED:
+            return self.read(name, word)
+        with self._naming(name):
+            _check_supported(member)
+            whole = open_unchanged(opener, self.root, self._size)
+            around = whole.part(member.header_offset, self._stops[name])
+            around = around.read_ahead(_header_bytes(member) + SIGNATURE_BYTES)
+            start = self._start(name, bytes(around[: _header_bytes(member)]))
+            link = around.part(start, start + member.file_size)
+        return checked_link(f'{self.root}/{name}', word, link)
+
+    def _content(self, name: str, size: int) -> bytes:
+        """Returns the first bytes of a file; compares the checksum of a whole one."""
+        member = self._members[name]
+        is_stored = member.compress_type == zipfile.ZIP_STORED
+        stored = size if is_stored else member.compress_size
+        count = min(_header_bytes(member) + stored, self._stops[name] - member.header_offset)
+        data = read_range(self.root, member.header_offset, count, self._storage_options)
+        start = self._start(name, data)
+        if start + stored > len(data):
+            begin = member.header_offset + start
+            start, data = 0, read_range(self.root, begin, stored, self._storage_options)
+        data = data[start : start + stored]
+        is_whole = size == member.file_size
+        if not is_stored:
+            inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+            data = inflate.decompress(data, size + is_whole)
+            if len(data) != size or (is_whole and not inflate.eof):
+                raise ValueError(f'expected {size} bytes after decompression, got {len(data)} or more')
+        if is_whole and zlib.crc32(data) != member.CRC:
+            raise ValueError('the checksum of its content differs from the one in the directory')
+        return data
+
+    def _start(self, name: str, header: bytes) -> int:
+        """Returns where the content of a file begins after its header, which is compared."""
+        member = self._members[name]
+        stored = member.orig_filename.encode('utf-8' if member.flag_bits & _UTF8 else 'cp437')
+        found = header[LOCAL_SIZES.size : LOCAL_SIZES.size + len(stored)]
+        if header[:4] != _HEADER or found != stored:
+            raise ValueError(
+                f'expected its header at byte {member.header_offset} of the zip, got other bytes'
+            )
+        start = LOCAL_SIZES.size + int(sum(LOCAL_SIZES.unpack_from(header)))
+        if member.header_offset + start + member.compress_size > self._stops[name]:
+            raise ValueError(f'expected {member.compress_size} bytes before the next file, got fewer')
+        return start
+
+    @contextlib.contextmanager
+    def _naming(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except SourceError:
+            raise
+        except (OSError, ValueError, zlib.error, struct.error) as exc:
+            raise SourceError(f'{self.root}/{name}', f'cannot be read: {exc}') from exc
+
+    def _open(self) -> contextlib.AbstractContextManager[BinaryIO]:
+        if '://' not in self.root:
+            return open_file(self.root)
+        store, path = store_for(self.root, None, dict(self._storage_options or {}))
+        return cast(BinaryIO, _Directory(store.open(path, Hints())))
+
+
+class FolderWithZips:
+    """A folder in which zips stand for the folders of their files: `a/x.zip` for `a/x`.
+
+    If all files of `x.zip` are in a folder `x`, it stands for that one.
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        names: Iterable[str],
+        zips: Iterable[str],
+        storage_options: Mapping[str, Any] | None,
+    ) -> None:
+        """Reads the directories of the zips.
+
+        Args:
+            folder: The folder.
+            names: The paths in it of all files.
+            zips: Those of the zips, which are files with names of zips.
+            storage_options: As in `Zip`.
+
+        Raises:
+            SourceError: Two files have one name.
+        """
+        self.root = folder.root
+        self.damaged: list[tuple[str, str]] = []
+        """Zips that cannot be read, and the reasons."""
+        self.others: list[str] = []
+        """Names of symbolic links in zips, which are left out."""
+        zips = sorted(zips)
+        beside = set(names) - set(zips)
+        self._files: dict[str, tuple[Files, str]] = {name: (folder, name) for name in beside}
+        self.compressed: set[str] = set()
+
+        def open_zip(name: str) -> Zip | SourceError:
+            try:
+                return Zip(f'{self.root}/{name}' if self.root else name, storage_options)
+            except SourceError as exc:
+                return exc
+
+        opened = map_concurrently(open_zip, zips, '://' in self.root, MAX_ZIPS)
+        for name, archive in zip(zips, opened, strict=True):
+            if isinstance(archive, SourceError):
+                self.damaged.append((archive.name, archive.detail))
+            else:
+                self._add(name[: -len('.zip')], archive)
+        self.names = sorted(self._files)
+
+    def _add(self, folder: str, archive: Zip) -> None:
+        own = f'{folder.rpartition("/")[2]}/'
+        is_nested = all(name.startswith(own) for name in archive.names if not is_hidden(name))
+        for inner in archive.names:
+            name = f'{folder}/{inner.removeprefix(own) if is_nested else inner}'
+            if name in self._files:
+                other = self._files[name][0].root
+                detail = f'expected one file of the name {name!r:.200}, got another one in {other}'
+                raise SourceError(archive.root, detail)
+            self._files[name] = archive, inner
+            if inner in archive.compressed:
+                self.compressed.add(name)
+        self.others += [f'{folder}.zip/{name}' for name in archive.others]
+
+    def sizes(self) -> Mapping[str, int]:
+        found = dict[Files, Mapping[str, int]]()
+        for files, _ in self._files.values():
+            if files not in found:
+                found[files] = files.sizes()
+        return {name: found[files][inner] for name, (files, inner) in self._files.items()}
+
+    def head(self, name: str, size: int | None = None) -> bytes:
+        files, inner = self._files[name]
+        return files.head(inner, size)
+
+    def read(self, name: str, word: str) -> Any:
+        files, inner = self._files[name]
+        return files.read(inner, word)
+
+    def link(self, name: str, word: str, opener: LinkOpener) -> Any:
+        files, inner = self._files[name]
+        return files.link(inner, word, opener)
+
+
+class _Directory(PositionedFile):
+    """A zip on an object store, whose end is read at once; a longer directory with another request."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self._start = max(0, file.size - 2 * _END_BYTES)
+        self._data = bytes(file.read(self._start, file.size)) if file.size else b''
+
+    def size(self) -> int:
+        return self._file.size
+
+    def read_at(self, start: int, count: int | None) -> bytes:
+        stop = self.size() if count is None else min(start + count, self.size())
+        if start < self._start:
+            return bytes(self._file.read(start, max(start, stop)))
+        return self._data[start - self._start : max(start, stop) - self._start]
+
+
+def _check_count(archive: zipfile.ZipFile, file: BinaryIO) -> None:
+    file.seek(max(0, file.seek(0, 2) - _END_BYTES))
+    end = file.read()
+    start = end.rfind(_END) + 10
+    count, members = int.from_bytes(end[start : start + 2], 'little'), len(archive.infolist())
+    if count not in (members, 0xFFFF):  # 65535 stands for a number that is stored elsewhere.
+        raise ValueError(f'expected {count} files in the zip, got {members}')
+
+
+def _check_supported(member: zipfile.ZipInfo) -> None:
+    if member.flag_bits & _ENCRYPTED:
+        raise ValueError('is encrypted')
+    if member.compress_type == zipfile.ZIP_STORED:
+        if member.compress_size != member.file_size:
+            raise ValueError(f'expected {member.file_size} stored bytes, got {member.compress_size}')
+    elif member.compress_type != zipfile.ZIP_DEFLATED:
+        raise ValueError(f'expected no compression or deflate, got method {member.compress_type} of zip')
+    else:
+        check_expanded(member.file_size, 'a compressed file')
+
+
+def _header_bytes(member: zipfile.ZipInfo) -> int:
+    """Returns the bytes that the header of a file has, unless its texts are longer than usual."""
+    return LOCAL_SIZES.size + len(member.orig_filename.encode('utf-8', 'replace')) + _EXTRA_BYTES
+
+
+def _is_symbolic_link(member: zipfile.ZipInfo) -> bool:
+    return member.create_system == 3 and stat.S_ISLNK(member.external_attr >> 16)

@@ -1,0 +1,1 @@
+"""LeRobot datasets, versions 2 and 3."""

@@ -1,0 +1,1 @@
+"""ROS recordings: MCAP files, rosbag2 folders, and ROS 1 bags."""

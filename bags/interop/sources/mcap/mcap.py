@@ -1,0 +1,305 @@
+"""ROS recordings, each a datapoint: MCAP files, rosbag2 folders, and ROS 1 bags.
+
+The messages of a topic become sequences: one of their times, and one for each field of the message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import keyword
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from bags.errors import SourceError
+from bags.interop.source import Source, as_source_errors, collect_errors, list_paths, list_some, name_fields
+from bags.interop.sources.arrays.arrays import image_type, natural_order
+from bags.interop.sources.mcap.mcap_end import Survey, check_data, survey, with_ends
+from bags.interop.sources.mcap.ros_types import LARGE, MAX_FIELDS, Definitions, Leaf, leaves_of, unreadable
+
+CHANNELS = {'mono': 1, 'rgb': 3, 'bgr': 3, 'rgba': 4, 'bgra': 4}
+ENCODINGS = {f'{name}{bits}': f'{bits}UC{count}' for name, count in CHANNELS.items() for bits in (8, 16)}
+"""Encodings of ROS to those of OpenCV: bits, U for unsigned, S for signed or F for float, channels."""
+_WIDE = re.compile(r'\bw(string|char)\b')
+_OPENCV = re.compile(r'(8|16|32|64)([USF])C([1-9])')
+
+
+def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = None) -> McapSource:
+    """Opens recordings: files, or folders with `metadata.yaml`."""
+    files = list_paths(paths, storage_options)
+    folders = {posixpath.dirname(path) for path in files if posixpath.basename(path) == 'metadata.yaml'}
+    alone = {path for path in files if posixpath.dirname(path) not in folders}
+    return McapSource(sorted(folders | alone, key=natural_order))
+
+
+class McapSource(Source):
+    """Recordings. Times of topic `/arm/state` are `arm.state_time`, in ns, its fields `arm.state.…`."""
+
+    def __init__(self, paths: list[str]) -> None:
+        super().__init__('mcap', {}, 0)
+        self.records: list[str] = []
+        self._surveys: dict[str, Survey] = {}
+        self._types: dict[str, str] = {}
+        """The type of the messages of each topic."""
+        self._topics: dict[str, set[str]] = {}
+        """The topics that are read, by recording."""
+        definitions = Definitions()
+        shapes: dict[str, list[Leaf]] = {}
+        leaves: dict[str, list[Leaf]] = {}
+        counts: Counter[str] = Counter()
+        noted: dict[str, list[str]] = {}
+        for path in paths:
+            with collect_errors(self.damaged):
+                notes = []
+                with self._open(path) as reader:
+                    clashes = definitions.clashes(reader)
+                    topics = set()
+                    for topic, connections in _by_topic(reader):
+                        message_type, why = self._type_of_topic(topic, connections)
+                        notes += [f'topic {topic!r}: {each}' for each in why]
+                        if not message_type:
+                            continue
+                        unread = clashes.get((topic, message_type)) or unreadable(
+                            reader.typestore, message_type, set()
+                        )
+                        shape = [] if unread else leaves_of(reader.typestore, message_type)
+                        if len(shape) > MAX_FIELDS:
+                            unread = f'{message_type} has more than {MAX_FIELDS} fields'
+                        elif not unread and shape != shapes.setdefault(topic, shape):
+                            unread = f'{message_type} has other fields than in earlier recordings'
+                        if unread:
+                            notes.append(f'topic {topic!r} is left out: {unread}')
+                            continue
+                        topics.add(topic)
+                        self._types.setdefault(topic, message_type)
+                        if topic not in leaves:
+                            chosen = _connections(reader, {topic: message_type})
+                            leaves[topic] = _leaves_of_topic(reader, chosen, shape)
+                self.records.append(path)
+                self._topics[path] = topics
+                counts.update(topics)
+                for note in notes:
+                    noted.setdefault(note, []).append(path)
+        self.notes[:0] = [
+            note if len(some) == len(paths) else f'{list_some(some, 1)}: {note}'
+            for note, some in noted.items()
+        ]
+        if not leaves:
+            nothing = ', '.join(paths), '; '.join(['expected messages, found none', *self.notes])
+            raise SourceError(*self.damaged[0] if self.damaged else nothing)
+        self.count = len(self.records)
+        names: dict[tuple[str, Leaf | None], str] = {}
+        for topic in sorted(leaves):
+            names[topic, None] = f'{topic}_time'
+            for leaf in leaves[topic]:
+                name = '/'.join((topic, *leaf.path))
+                names[topic, leaf] = name + '_' * (name in names.values())
+        fields = name_fields(names.values(), [])
+        self._fields = {each: fields[name] for each, name in names.items()}
+        about: dict[str, Any] = {}
+        for (topic, part), field in self._fields.items():
+            self.spec[field] = f'{part.type if part else "int(8)"}[]{"?" * (counts[topic] < self.count)}'
+            about[field] = {'times': self._fields[topic, None]} if part else {'unit': 'ns'}
+        self.metadata = {'topics': {topic: self._types[topic] for topic in sorted(leaves)}, 'fields': about}
+
+    def load(self, entry: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        small: dict[str, list[tuple[Leaf | None, str]]] = {}
+        with self._open(entry, check=True) as reader:
+            for (topic, leaf), field in self._fields.items():
+                if field in self.spec and topic in self._topics[entry]:
+                    found[field] = []
+                    if leaf and leaf.type in LARGE:
+                        found[field] = self._large(entry, topic, leaf)
+                    else:
+                        small.setdefault(topic, []).append((leaf, field))
+            chosen = _connections(reader, {topic: self._types[topic] for topic in small})
+            for topic, time, message in _messages(reader, chosen):
+                for leaf, field in small[topic]:
+                    found[field].append(_get(message, leaf) if leaf else time)
+        return found
+
+    @contextlib.contextmanager
+    def _open(self, path: str, *, check: bool = False) -> Iterator[Any]:
+        """Opens a recording. SQLite recordings without message definitions have those of ROS 2.
+
+        Args:
+            path: The file or folder.
+            check: Compare the checksum of the data of MCAP files.
+        """
+        from rosbags.highlevel import AnyReader
+        from rosbags.typesys import Stores, get_typestore
+
+        if '://' in path:
+            raise SourceError(path, 'expected a local file, which rosbags needs')
+        survey_of = self._survey
+
+        class RecordingPath(type(Path())):  # type: ignore[misc]
+            """A path whose MCAP files have the begin and the end that rosbags needs."""
+
+            def open(self, mode: str = 'r', *args: Any, **options: Any) -> Any:
+                file = super().open(mode, *args, **options)
+                if self.suffix != '.mcap' or mode != 'rb':
+                    return file
+                try:
+                    found = survey_of(str(self), file)
+                    if check:
+                        check_data(file, found)
+                except BaseException:
+                    file.close()
+                    raise
+                file.seek(0)
+                return with_ends(file, found)
+
+        default = get_typestore(Stores.ROS2_HUMBLE)
+        with as_source_errors(path, 'messages of ROS'):
+            recording = AnyReader([RecordingPath(path)], default_typestore=default)
+            for each in recording.readers:
+                _leave_out_hashes(getattr(each, 'storage', None))
+            with recording as reader:
+                yield reader
+
+    def _survey(self, path: str, file: BinaryIO) -> Survey:
+        """Returns what an MCAP file holds; the first time, notes what of it is not imported."""
+        if path not in self._surveys:
+            found = self._surveys[path] = survey(file)
+            if found.attachments:
+                self.notes.append(f'{path}: attachments are left out: {list_some(found.attachments)}')
+            if found.left_out:
+                others = list_some(found.left_out)
+                self.notes.append(f'{path}: topics are left out, as not of ROS 2: {others}')
+            elif found.end is not None and found.is_whole:
+                self.notes.append(f'{path}: its index is missing or damaged; all messages are read')
+            elif not found.is_whole:
+                detail = (
+                    f'has no end: {found.size - found.stop:,} of {found.size:,} bytes, those from byte '
+                    f'{found.stop} on, are cut off or damaged'
+                )
+                if not found.messages:
+                    raise SourceError(path, detail)
+                detail += f"; on_error='skip' reads the {found.messages:,} messages before them"
+                self.damaged.append((path, detail))
+        return self._surveys[path]
+
+    def _type_of_topic(self, topic: str, connections: list[Any]) -> tuple[str, list[str]]:
+        """Returns the type of the messages of a topic that are read, '' for none; and notes of the others.
+
+        It is the type in earlier recordings, or else that of most messages.
+        """
+        counts: Counter[str] = Counter()
+        for each in connections:
+            counts[each.msgtype] += each.msgcount or 0
+        message_type = self._types.get(topic) or max(sorted(counts), key=lambda each: counts[each])
+        notes = [
+            f'{counts[each]:,} messages of {each} are left out, as others are of {message_type}'
+            for each in sorted(counts)
+            if each != message_type
+        ]
+        return message_type if message_type in counts else '', notes
+
+    def _large(self, path: str, topic: str, leaf: Leaf) -> Iterator[Any]:
+        """Yields a field of all messages of a topic."""
+        with self._open(path) as reader:
+            chosen = _connections(reader, {topic: self._types[topic]})
+            for _, _, message in _messages(reader, chosen):
+                yield _get(message, leaf)
+
+
+def _leave_out_hashes(storage: Any) -> None:
+    """Leaves out the hashes of types with texts of wide characters, which rosbags cannot compute."""
+    if storage is None:
+        return
+    open_storage = storage.open
+
+    def open_without_hashes() -> None:
+        open_storage()
+        storage.connections[:] = [
+            each._replace(digest='') if _WIDE.search(each.msgdef.data) else each
+            for each in storage.connections
+        ]
+
+    storage.open = open_without_hashes
+
+
+def _by_topic(reader: Any) -> list[tuple[str, list[Any]]]:
+    found: dict[str, list[Any]] = {}
+    for each in reader.connections:
+        found.setdefault(each.topic, []).append(each)
+    return sorted(found.items())
+
+
+def _connections(reader: Any, types: Mapping[str, str]) -> list[Any]:
+    """Returns the connections for messages of topics, given the type of each."""
+    return [each for each in reader.connections if types.get(each.topic) == each.msgtype]
+
+
+def _messages(reader: Any, connections: list[Any]) -> Iterator[tuple[str, int, Any]]:
+    """Yields topic, time in ns, and message of some connections, ordered by time."""
+    if connections:  # With an empty list, rosbags reads all.
+        number = -1
+        for number, (connection, time, data) in enumerate(reader.messages(connections)):
+            try:
+                yield connection.topic, time, reader.deserialize(data, connection.msgtype)
+            except Exception as exc:
+                raise ValueError(f'message {number} of {connection.topic}: {exc}') from exc
+        expected = sum(each.msgcount for each in connections)
+        if number + 1 != expected and reader.paths[0].suffix == '.mcap':
+            raise ValueError(f'expected {expected} messages, as its statistics say, got {number + 1}')
+
+
+def _leaves_of_topic(reader: Any, connections: list[Any], shape: list[Leaf]) -> list[Leaf]:
+    """Returns the fields of the messages of a topic; the first message determines the types of images."""
+    leaves = list(shape)
+    if any(leaf.type == 'bytes' for leaf in leaves):
+        for _, _, message in itertools.islice(_messages(reader, connections), 1):
+            for number, leaf in enumerate(leaves):
+                if leaf.type == 'bytes':
+                    leaves[number] = leaf._replace(type=image_type(_get(message, leaf)) or 'bytes')
+    return leaves
+
+
+def _get(message: Any, leaf: Leaf) -> Any:
+    """Returns the value of a field, converted to its type."""
+    value = message
+    for name in leaf.path:
+        parent, value = value, getattr(value, name + '_' * keyword.iskeyword(name))
+    if leaf.type == 'msgpack':
+        return _tree(value)
+    if leaf.type == 'array':
+        return _pixels(parent)
+    return bytes(value) if leaf.type in LARGE else value
+
+
+def _tree(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value) if not field.name.startswith('__')]
+        return {name: _tree(getattr(value, name)) for name in names}
+    if isinstance(value, np.ndarray):
+        return value.tobytes() if value.dtype == np.uint8 else value.tolist()
+    return [_tree(each) for each in value] if isinstance(value, list) else value
+
+
+def _pixels(image: Any) -> Any:
+    """Returns the pixels of an image as sent, shape (height, width) or (height, width, channels).
+
+    For an unknown encoding, returns the bytes, shape (n,).
+    """
+    match = _OPENCV.fullmatch(ENCODINGS.get(image.encoding, image.encoding))
+    if match is None:
+        return image.data
+    code, channels = match[2].replace('S', 'i').lower(), int(match[3])
+    dtype = np.dtype(f'{">" if image.is_bigendian else "<"}{code}{int(match[1]) // 8}')
+    strides = image.step, channels * dtype.itemsize, dtype.itemsize
+    rank = 2 + (channels > 1)
+    if image.step < image.width * strides[1] or len(image.data) < image.height * image.step:
+        size = f'{image.height} x {image.width} pixels of {image.encoding}'
+        raise ValueError(f'expected {size}, got {len(image.data)} bytes in rows of {image.step}')
+    shape = image.height, image.width, channels
+    return np.ascontiguousarray(np.ndarray(shape[:rank], dtype, image.data, strides=strides[:rank]))

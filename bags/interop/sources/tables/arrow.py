@@ -1,0 +1,314 @@
+"""Parquet, Arrow, CSV and JSONL files, and datasets of Hugging Face, which are folders of the first two."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from bags.arrow.types import METADATA_KEY, arrow_field, import_pyarrow, is_list
+from bags.dataset.format.metadata import Metadata, metadata_of_fields
+from bags.dataset.format.registry import encoders
+from bags.dataset.format.spec import FieldType, parse_type
+from bags.errors import SourceError
+from bags.formats.signatures import SIGNATURE_BYTES, identify
+from bags.interop.formats import SPLITS
+from bags.interop.records import path_beside, read_json
+from bags.interop.source import (
+    RECORD_ENCODERS,
+    DamagedEntries,
+    Source,
+    as_source_errors,
+    collect_errors,
+    list_paths,
+    name_fields,
+)
+from bags.interop.sources.tables.arrow_files import Table, open_table
+from bags.interop.sources.tables.arrow_values import values_of
+from bags.interop.sources.tables.text_tables import TextTable
+from bags.interop.targets.parquet import read_features, type_of_feature
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_PARTITION = re.compile(r'/([^/=]+)=[^/]*(?=/)')
+"""A folder of a partitioned dataset: `label=cat`."""
+IMAGE_TYPES = {'JPEG': 'jpeg', 'PNG': 'png', 'WebP': 'webp', 'AVIF': 'avif'}
+"""Formats of images, and their types."""
+IMAGES_TO_SEE = 1000
+"""Values of a column of bytes that are looked at."""
+_SHARD = re.compile(r'(.+)-\d{5}-of-\d{5}(-[0-9a-f]+)?\.\w+')
+
+Entry = tuple[str, int, dict[str, Any]]
+"""A file, a row of it, and its values by field."""
+
+
+def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = None) -> ArrowSource:
+    """Returns the rows of Parquet and Arrow files of one split."""
+    files = list_paths(paths, storage_options)
+    states = [path for path in files if path.rpartition('/')[2] == 'state.json']
+    tables = [path for path in files if not path.endswith('.json')]
+    for state in states:
+        folder = posixpath.dirname(state)
+        named = _files_of(state, storage_options)
+        missing = [path for path in named if path not in tables]
+        if missing:
+            raise SourceError(state, f'expected files beside it, got {missing[0]!r}, which does not exist')
+        tables = [path for path in tables if posixpath.dirname(path) != folder or path in named]
+    if not tables:
+        raise SourceError(', '.join(paths), 'expected *.parquet, *.arrow or *.feather files, got none')
+    splits = sorted({_split_of(path) for path in tables})
+    if len(splits) > 1:
+        example = next(path for path in tables if _split_of(path) == splits[0])
+        raise SourceError(
+            ', '.join(paths) if len(paths) == 1 else posixpath.commonpath(tables),
+            f'expected one split, got {", ".join(splits)}: give the folder or files of one, as {example!r}',
+        )
+    return ArrowSource(tables, storage_options)
+
+
+def _split_of(path: str) -> str:
+    folder, _, name = path.rpartition('/')
+    if shard := _SHARD.fullmatch(name):
+        return f'{folder.rpartition("/")[2]}/{shard[1]}'
+    words = re.split(r'[_.\-]', name)
+    return next((word for word in (*words, folder.rpartition('/')[2]) if word in SPLITS), '')
+
+
+def _files_of(state: str, options: Mapping[str, Any] | None) -> list[str]:
+    """Returns the paths of the files in the state.json of a saved dataset."""
+    files = read_json(state, lambda content: [each['filename'] for each in content['_data_files']], options)
+    try:
+        return [path_beside(posixpath.dirname(state), name) for name in files]
+    except ValueError as exc:
+        raise SourceError(state, f'expected files beside it, got {files!r:.200}') from exc
+
+
+class ArrowSource(Source):
+    """The rows of Parquet and Arrow files of one schema, one file after the other."""
+
+    loads_in_threads = False  # Batches are converted as a whole, in `entries`.
+
+    def __init__(self, paths: list[str], storage_options: Mapping[str, Any] | None = None) -> None:
+        super().__init__('arrow', {}, 0)
+        self._storage_options = dict(storage_options or {})
+        self._files: dict[str, dict[int, int]] = {}
+        """Number of rows in each part of each file."""
+        self._fields: dict[str, pa.Field] = {}
+        """Arrow fields by the name in the dataset."""
+        self._of_bytes: list[str] = []
+        """Fields of bytes of which no metadata says the type."""
+        schema: pa.Schema | None = None
+        with_nulls: set[str] = set()
+        for path in paths:
+            table = None
+            with collect_errors(self.damaged):
+                table = open_table(path, self._storage_options, to_scan=True)
+            if table is None:
+                continue
+            if schema is None:
+                schema, self.format = table.schema, table.format
+                if isinstance(table, TextTable):
+                    self.notes.append('types are inferred from all rows; spec= changes them')
+            if isinstance(table, TextTable):
+                self.notes += table.notes
+            _check_schema(path, table.schema, paths[0], schema)
+            with collect_errors(self.damaged), as_source_errors(path, table.format):
+                self._files[path], found = table.scan(self.damaged)
+                self.count += sum(self._files[path].values())
+                with_nulls |= found
+        if schema is None:
+            raise SourceError(*self.damaged[0])
+        for name in sorted({key for path in paths for key in _PARTITION.findall(path)} - set(schema.names)):
+            self.notes.append(f'column {name!r}, which is in the names of folders, is left out')
+        self._infer(schema, with_nulls)
+        self._images = dict(self._find_images())
+        """Fields of bytes whose first values are images of one format: the format."""
+        for field, format in self._images.items():
+            word = IMAGE_TYPES[format]
+            self.spec[field] = word + '?' * self.spec[field].endswith('?')
+            self.notes.append(f'field {field!r}: bytes become {word}, as the first values are {format}')
+        if not self.spec:
+            columns = ', '.join(map(repr, schema.names)) or 'no columns'
+            raise SourceError(paths[0], f'expected a column with values, got {columns} without any')
+        self.encoders = RECORD_ENCODERS
+
+    def _infer(self, schema: pa.Schema, with_nulls: set[str]) -> None:
+        pa = import_pyarrow()
+        features, (spec, self.metadata) = read_features(schema), _read_facts(schema)
+        facts: dict[str, dict[str, Any]] = {}
+        for name, field in name_fields(schema.names, self.notes).items():
+            column = schema.field(name)
+            if pa.types.is_null(column.type):
+                self.notes.append(f'column {name!r} has no values and is left out')
+                continue
+            self._fields[field] = column
+            if _is_type_of(spec.get(name), column):
+                self.spec[field] = spec[name]
+                continue
+            field_type, classes = type_of_feature(features.get(name), column.type)
+            self.spec[field] = field_type + '?' * (name in with_nulls)
+            if field_type == 'bytes':
+                self._of_bytes.append(field)
+            if classes is not None:
+                facts.setdefault(field, {})['classes'] = classes
+            if getattr(column.type, 'permutation', None):
+                self.notes.append(f'field {field!r}: axes are in the order of storage')
+            if zone := _zone(column.type):
+                facts.setdefault(field, {})['timezone'] = zone
+                self.notes.append(f'field {field!r}: times are those of UTC; the zone {zone} is in metadata')
+            if field_type.startswith('msgpack') or pa.types.is_decimal(column.type):
+                self.notes.append(f'field {field!r}: {_short(column.type)} becomes {field_type}')
+            elif pa.types.is_dictionary(column.type):
+                self.notes.append(
+                    f'field {field!r}: a dictionary of {_short(column.type.value_type)} becomes {field_type}'
+                )
+        if facts:
+            known = self.metadata.get('fields', {})
+            merged = {**known, **{field: {**known.get(field, {}), **each} for field, each in facts.items()}}
+            self.metadata = {**self.metadata, 'fields': merged}
+        self.metadata = metadata_of_fields(self.metadata, self.spec)
+
+    def _find_images(self) -> Iterator[tuple[str, str]]:
+        """Yields the fields of bytes whose first 1,000 values are images of one format, and the format."""
+        for field in self._of_bytes:
+            formats: set[str] = set()
+            with contextlib.suppress(SourceError):  # Reading the values raises it.
+                for value in itertools.islice(self._first_values(field), IMAGES_TO_SEE):
+                    formats.add(identify(value[:SIGNATURE_BYTES]))
+                    if len(formats) > 1 or not formats <= IMAGE_TYPES.keys():
+                        break
+            if len(formats) == 1 and (format := formats.pop()) in IMAGE_TYPES:
+                yield field, format
+
+    def _first_values(self, field: str) -> Iterator[bytes]:
+        types = {field: parse_type(self.spec[field])}
+        for path, parts in self._files.items():
+            with as_source_errors(path, self.format):
+                table = open_table(path, self._storage_options)
+                for number in parts:
+                    for (value,) in self._values(table, number, types, 0):
+                        if isinstance(value, bytes):
+                            yield value
+
+    def entries(self, start: int = 0) -> Iterator[Entry | DamagedEntries]:
+        for path, parts in self._files.items():
+            count = sum(parts.values())
+            if start < count:
+                yield from self._rows(path, parts, start)
+            start = max(0, start - count)
+
+    def _rows(self, path: str, parts: Mapping[int, int], row: int) -> Iterator[Entry | DamagedEntries]:
+        """Yields the rows of a file, starting at `row`; of a damaged part, those before the damage."""
+        types = {field: parse_type(text) for field, text in self.spec.items()}
+        table, stop = None, 0
+        for number, count in parts.items():
+            first, stop = stop, stop + count
+            if row >= stop:
+                continue
+            try:
+                with as_source_errors(path, self.format):
+                    table = table or open_table(path, self._storage_options)
+                    for values in self._values(table, number, types, row - first):
+                        if row < stop:
+                            yield path, row, dict(zip(types, values, strict=True))
+                            row += 1
+                    if row < stop:
+                        raise ValueError(f'expected {count} rows, got {row - first}')
+            except SourceError as exc:
+                yield DamagedEntries(SourceError(f'{path}, rows {row} to {stop - 1}', exc.detail), stop - row)
+                row = stop
+
+    def _values(
+        self, table: Table, number: int, types: Mapping[str, FieldType], skip: int
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yields the values of the rows of a part after the first `skip`."""
+        names = [self._fields[field].name for field in types]
+        for batch in table.read(number, names):
+            columns = map(batch.slice(skip).column, names)
+            yield from zip(*map(values_of, columns, types.values()), strict=True)
+            skip = max(0, skip - batch.num_rows)
+
+    def load(self, entry: Entry) -> Mapping[str, Any]:
+        for field, value in entry[2].items():
+            if isinstance(value, Exception):
+                raise SourceError(self.name(entry), f'field {field!r} of type {self.spec[field]}: {value}')
+            format = self._images.get(field)
+            is_inferred = format is not None and self.spec[field].removesuffix('?') == IMAGE_TYPES[format]
+            if is_inferred and value is not None and identify(value[:SIGNATURE_BYTES]) != format:
+                detail = (
+                    f'expected {format}, as the first values are, got {identify(value[:SIGNATURE_BYTES])}'
+                )
+                advice = f"spec={{{field!r}: 'bytes'}}, or --spec {field}=bytes, takes all values as they are"
+                raise SourceError(self.name(entry), f'field {field!r}: {detail}; {advice}')
+        return entry[2]
+
+    def name(self, entry: Entry) -> str:
+        return f'{entry[0]}, row {entry[1]}'
+
+
+def _check_schema(path: str, schema: pa.Schema, first: str, expected: pa.Schema) -> None:
+    for name in dict.fromkeys([*expected.names, *schema.names]):
+        found, wanted = (
+            _short(each.field(name).type) if name in each.names else 'no column'
+            for each in (schema, expected)
+        )
+        if found != wanted:
+            raise SourceError(path, f'column {name!r}: expected {wanted}, as in {first}, got {found}')
+
+
+def _read_facts(schema: pa.Schema) -> tuple[dict[str, Any], Metadata]:
+    """Returns the spec and metadata of the dataset that an Arrow schema was written from; empty if none."""
+    try:
+        facts = json.loads((schema.metadata or {})[METADATA_KEY])
+        spec, metadata = facts['spec'], facts['metadata']
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return {}, {}
+    is_valid = isinstance(spec, dict) and isinstance(metadata, dict)
+    return (spec, metadata) if is_valid and isinstance(metadata.get('fields', {}), dict) else ({}, {})
+
+
+def _is_type_of(text: Any, column: pa.Field) -> bool:
+    """Returns whether a column has the Arrow type that `export` writes for a field type."""
+    try:
+        field_type = parse_type(text)
+        return field_type.word in encoders and _form(arrow_field('', field_type, 'bytes').type) == _form(
+            column.type
+        )
+    except (TypeError, ValueError):
+        return False
+
+
+def _form(type: pa.DataType) -> str:
+    """Returns a text that is the same for equivalent Arrow types."""
+    types = import_pyarrow().types
+    type = getattr(type, 'storage_type', type)
+    if is_list(type):
+        return f'list of {_form(type.value_type)}'
+    if types.is_struct(type) and type.names == ['bytes', 'path']:
+        return 'bytes'
+    if types.is_binary(type) or types.is_large_binary(type) or types.is_fixed_size_binary(type):
+        return 'bytes'
+    return (
+        'integer'
+        if types.is_integer(type)
+        else str(type).replace('large_', '').replace('<element:', '<item:')
+    )
+
+
+def _zone(type: pa.DataType) -> str | None:
+    """Returns the time zone of times, or of items that are times; None if there is none."""
+    types = import_pyarrow().types
+    if is_list(type) or types.is_dictionary(type) or types.is_run_end_encoded(type):
+        return _zone(type.value_type)
+    zone: str | None = getattr(getattr(type, 'storage_type', type), 'tz', None)
+    return zone
+
+
+def _short(type: pa.DataType) -> str:
+    text = str(type).replace('<element: ', '<item: ')
+    return text if len(text) <= 200 else f'{text[:200]}…'

@@ -1,0 +1,1 @@
+"""TFRecord and ArrayRecord files of `tf.train.Example`, also of TensorFlow Datasets."""

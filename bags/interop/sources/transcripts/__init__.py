@@ -1,0 +1,1 @@
+"""Transcripts with times: TextGrid, CTM, SRT and WebVTT."""

@@ -1,0 +1,154 @@
+"""Transcripts with times: a datapoint is a file, or in CTM a channel of a recording.
+
+A tier is a sequence of texts, and one or two of times: the begins and ends of intervals, or those of points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bags.errors import SourceError
+from bags.interop.extensions import KEY, split_name
+from bags.interop.records import open_file
+from bags.interop.source import DamagedEntries, Source, as_source_errors, collect_errors, name_fields
+from bags.interop.sources.tables.text_tables import MAX_BYTES
+from bags.interop.sources.transcripts.transcript_files import Tier, parse_ctm, parse_subtitles, parse_textgrid
+
+NAMES = {'textgrid': 'TextGrid', 'ctm': 'CTM', 'srt': 'SRT', 'vtt': 'WebVTT'}
+"""Names of the formats by extension."""
+
+Entry = tuple[str, dict[str, Any]]
+"""A file, and the values of a datapoint."""
+
+
+class TranscriptSource(Source):
+    """The texts and times of files of one format."""
+
+    loads_in_threads = False  # Files are parsed as a whole, in `entries`.
+
+    def __init__(
+        self, paths: list[str], storage_options: Mapping[str, Any] | None = None, root: str = ''
+    ) -> None:
+        """Parses all files.
+
+        Args:
+            paths: The files.
+            storage_options: As in `bags.open`, for URLs.
+            root: The folder that keys are relative to; keys are names of files unless given.
+        """
+        self._extension = split_name(paths[0])[1]
+        for path in paths:
+            if split_name(path)[1] not in NAMES:
+                raise SourceError(path, f'expected a file named *.{", *.".join(NAMES)}')
+        super().__init__(
+            {'srt': 'subtitles', 'vtt': 'subtitles'}.get(self._extension, self._extension), {}, 0
+        )
+        self._options, self._root = storage_options, root.rstrip('/') + '/'
+        self._counts: dict[str, int] = {}
+        """Number of datapoints of each file."""
+        has_stops: dict[str, bool] = {}
+        """Whether a tier is one of intervals, by its name."""
+        present: dict[str, int] = {}
+        overlaps: list[str] = []
+        has_confidence = False
+        for path in paths:
+            with collect_errors(self.damaged), as_source_errors(path, self._name_of_format(path)):
+                found = self._parse(path)
+                for _, tiers in found:
+                    for name, tier in tiers.items():
+                        if has_stops.setdefault(name, tier.has_stops) != tier.has_stops:
+                            types = ('points', 'intervals') if has_stops[name] else ('intervals', 'points')
+                            text = f'expected {types[1]} as in the files before it, got {types[0]}'
+                            raise SourceError(path, f'tier {name!r}: {text}')
+                for _, tiers in found:
+                    for name, tier in tiers.items():
+                        present[name] = present.get(name, 0) + 1
+                        has_confidence |= not all(map(math.isnan, tier.confidence))
+                        overlaps += [f'{path}, line {line}' for line in tier.overlaps]
+                self._counts[path] = len(found)
+        self.count = sum(self._counts.values())
+        if not present:
+            detail = f'expected texts with times, got {NAMES[self._extension]} without any'
+            raise SourceError(*self.damaged[0] if self.damaged else (paths[0], detail))
+        if overlaps:
+            some = f'{len(overlaps):,} texts begin before the end of the one before them, the first in '
+            self.notes.append(some + overlaps[0])
+        self._fields = name_fields(present, self.notes)
+        self._describe(has_stops, {name for name in present if present[name] < self.count}, has_confidence)
+
+    def _describe(self, has_stops: Mapping[str, bool], optional: set[str], has_confidence: bool) -> None:
+        """Sets the spec and the metadata: the field of the times of each tier."""
+        self.spec = {KEY: 'utf8'}
+        if self.format == 'ctm':
+            self.spec['channel'] = 'utf8'
+        facts = {}
+        for name, field in self._fields.items():
+            types = {field: 'utf8[]', **dict.fromkeys(self._times(name, has_stops[name]), 'float(8)[]')}
+            if taken := types.keys() & (self.spec.keys() | (set(self._fields.values()) - {field})):
+                detail = (
+                    f'expected other names of tiers, got {taken.pop()!r} for a tier, and for times or keys'
+                )
+                raise SourceError(next(iter(self._counts)), detail)
+            self.spec |= {each: text + '?' * (name in optional) for each, text in types.items()}
+            facts[field] = {'times': next(iter(self._times(name, has_stops[name])))}
+        if has_confidence:
+            self.spec['confidence'] = 'float(8)[]'
+        self.metadata = {'fields': facts}
+
+    def _times(self, name: str, has_stops: bool) -> list[str]:
+        """Returns the fields of the times of a tier."""
+        before = f'{self._fields[name]}_' if self.format == 'textgrid' else ''
+        return [f'{before}start', f'{before}stop'] if has_stops else [f'{before}time']
+
+    def _name_of_format(self, path: str) -> str:
+        return NAMES[split_name(path)[1]]
+
+    def _parse(self, path: str) -> list[tuple[dict[str, str], dict[str, Tier]]]:
+        """Returns the key, and for CTM the channel, and the tiers of each datapoint of a file."""
+        with open_file(path, self._options) as file:
+            data = file.read(MAX_BYTES)
+        if len(data) >= MAX_BYTES:
+            raise ValueError(f'expected less than {MAX_BYTES:,} bytes, got more: split it')
+        if self.format == 'ctm':
+            words = parse_ctm(data).items()
+            return [({KEY: key, 'channel': channel}, {'text': tier}) for (key, channel), tier in words]
+        within = path.removeprefix(self._root) if path.startswith(self._root) else path.rpartition('/')[2]
+        stem, extension = split_name(within)
+        if self.format == 'textgrid':
+            return [({KEY: stem}, parse_textgrid(data))]
+        return [({KEY: stem}, {'text': parse_subtitles(data, is_webvtt=extension == 'vtt')})]
+
+    def entries(self, start: int = 0) -> Iterator[Entry | DamagedEntries]:
+        for path, count in self._counts.items():
+            if start < count:
+                try:
+                    with as_source_errors(path, self._name_of_format(path)):
+                        found = self._parse(path)
+                        if len(found) != count:
+                            raise ValueError(f'expected {count} recordings, as it had, got {len(found)}')
+                except SourceError as exc:
+                    yield DamagedEntries(exc, count - start)
+                else:
+                    for about, tiers in found[start:]:
+                        yield path, {**about, **self._values(tiers)}
+            start = max(0, start - count)
+
+    def _values(self, tiers: Mapping[str, Tier]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for name, tier in tiers.items():
+            values[self._fields[name]] = tier.texts
+            values |= zip(self._times(name, tier.has_stops), (tier.starts, tier.stops), strict=False)
+            if 'confidence' in self.spec:
+                values['confidence'] = tier.confidence
+        return values
+
+    def load(self, entry: Entry) -> Mapping[str, Any]:
+        return {field: value for field, value in entry[1].items() if field in self.spec}
+
+    def name(self, entry: Entry) -> str:
+        return f'{entry[0]}: {entry[1][KEY]}'
+
+
+open_source = TranscriptSource

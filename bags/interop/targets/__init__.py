@@ -1,0 +1,1 @@
+"""Export: WebDataset tars, folders of files, Parquet files, and LeRobot datasets."""

@@ -1,0 +1,345 @@
+"""`bags.export`: writes a dataset as WebDataset tars, a folder of files, Parquet files, or for LeRobot."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import posixpath
+import sys
+import tarfile
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from bags.dataset.base import Dataset, check_dataset
+from bags.dataset.format.metadata import METADATA, dump_metadata, metadata_of_fields, metadata_to_store
+from bags.dataset.format.options import SHARD_SIZE
+from bags.dataset.open import open_with_known_decoders
+from bags.dataset.reading.columns import read_values
+from bags.dataset.reading.fingerprint import fingerprint
+from bags.dataset.reading.selection import Fields, select_whole
+from bags.errors import SourceError
+from bags.formats.signatures import EXTENSION_OF_FORMAT, SIGNATURE_BYTES, identify
+from bags.indexing import Int64s, chunk_length
+from bags.interop.exported import EXPORT, NUMBERS, is_one_array, names_of, names_tell_types
+from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, escape_key, extension_of, file_name
+from bags.interop.ignored_files import may_be_ignored
+from bags.interop.targets.lerobot import write_lerobot
+from bags.interop.targets.parquet import write_parquet
+from bags.interop.targets.target import Target
+from bags.progress.progress import Advance
+from bags.progress.progress import progress as show_progress
+from bags.progress.write_result import Written
+from bags.storage import Durability
+from bags.storage.urls import plain_path
+from bags.validation import one_of, positive_or_none, with_advice
+
+KEYS = ('utf8', 'int', 'uint', 'i64', 'u64')
+BATCH_BYTES = 1 << 24
+"""Approximate bytes that are read at a time."""
+MAX_BATCH = 64
+"""Maximum number of datapoints that are read at a time."""
+MAX_KEYS = 1 << 16
+"""Number of keys that are read at a time, to tell the names of files."""
+
+File = tuple[str, bytes]
+"""The part of a file name after the key, and the content of the file."""
+Sample = tuple[str, list[File], bool]
+"""A key, the files of its datapoint, and whether the key may be the whole name of a single file."""
+
+
+@with_advice
+def export(
+    dataset: Any,
+    target: str | os.PathLike[str],
+    *,
+    format: Literal['webdataset', 'files', 'parquet', 'lerobot'] = 'webdataset',
+    fields: Fields = None,
+    shard_size: int | None = SHARD_SIZE,
+    shard_length: int | None = None,
+    progress: bool | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    key: str | None = None,
+    resume: bool = False,
+    mode: Literal['create', 'overwrite'] = 'create',
+    durability: Durability | int | Literal['none', 'close', 'flush'] = Durability.CLOSE,
+) -> Written:
+    """Writes the datapoints of a dataset as media files, with unchanged records, or as Parquet files.
+
+    With the format 'lerobot', they become the episodes of a LeRobot dataset of version 3. The file names
+    below are those of 'webdataset' and 'files'.
+
+    File names are `KEY.FIELD.EXTENSION`: the field `__key__`, or the index of the datapoint; the field; and
+    an extension that fits the type, unless the field ends in one. Numbers become text; arrays, and sequences
+    of numbers or of `array(…)`, become `.npy`; other sequences `KEY.FIELD.000003.EXTENSION` for each item.
+    Missing values have no file. `metadata.json` has the metadata, and the types of the fields if file names
+    do not tell them; `convert` reads both. An export that fails removes its files. One that is killed
+    leaves a hidden file `.unfinished-export.json`, and `convert` refuses the folder.
+
+    Parquet files `000000.parquet`, … have a column for each field, as in `Dataset.to_arrow`, with the bytes
+    of images, videos and recordings. Their metadata have the types for `convert`, and features for
+    `datasets.load_dataset` of Hugging Face.
+
+    Args:
+        dataset: A reader, a view, or the path of a dataset.
+        target: A folder, which must be new or empty: path or URL.
+        format: 'webdataset' for tars `000000.tar`, …, 'files' for a folder of files, 'parquet' or 'lerobot'.
+        fields: Names of fields; all unless given.
+        shard_size, shard_length: Bytes and datapoints at which a tar or Parquet file is full; None for no
+            limit.
+        progress: Show a bar: True, False, or None for on terminals.
+        storage_options: As in `bags.open`, for a URL; `client` and `retries` have no effect.
+        key: A field of texts or integers that names the files instead of `__key__`, and is not exported as
+            files; not for Parquet.
+        resume: Continue an export that was killed: complete tars and Parquet files are kept, other files are
+            written again. A new or empty target is begun.
+        mode: 'create', or 'overwrite' to replace an earlier export in a local folder, finished or not, when
+            the new one is complete.
+        durability: As in `ShardedDatasetWriter`: unless 'none', local files are on disk when this returns.
+
+    Raises:
+        FileExistsError: The target is not empty; or, with `resume` or 'overwrite', it has no such export.
+        MissingDependencyError: pyarrow, for Parquet, is not installed.
+        SourceError: A key is not a valid file name, or two datapoints have the same key (in tars: two in a
+            row); for LeRobot, sequences of a datapoint differ in length.
+        TypeError: LeRobot has no feature for a field.
+        ValueError: For LeRobot, the metadata has no frame rate; the export to resume is another one;
+            'overwrite' of a URL.
+
+    Examples:
+        >>> done = bags.export(dataset, 'tars', format='webdataset', fields=('id', 'task', 'image'))
+        >>> done.datapoints
+        8
+    """
+    dataset = plain_path(dataset)
+    if isinstance(dataset, str | os.PathLike):
+        with open_with_known_decoders(dataset) as opened:
+            return export(
+                opened, target, format=format, fields=fields, shard_size=shard_size,
+                shard_length=shard_length, progress=progress, storage_options=storage_options, key=key,
+                resume=resume, mode=mode, durability=durability,
+            )  # fmt: skip
+    check_dataset('export', dataset)
+    one_of('format', format, ('webdataset', 'files', 'parquet', 'lerobot'))
+    shard_size = positive_or_none('shard_size', shard_size) or sys.maxsize
+    shard_length = positive_or_none('shard_length', shard_length)
+    if key is not None:
+        select_whole(key, dataset.types, 'key')
+        if (field_type := dataset.types[key]).word not in KEYS or field_type.sequence:
+            raise TypeError(
+                f'key: expected a field of texts or integers, got {key!r} of type {field_type.text}'
+            )
+        if format == 'parquet':
+            raise TypeError(f'key: expected none for Parquet, whose columns are the fields, got {key!r}')
+    one_of('mode', mode, ('create', 'overwrite'))
+    if resume and mode == 'overwrite':
+        raise ValueError("mode: expected 'create' with resume=True, got 'overwrite'")
+    names = select_whole(fields, dataset.types, 'export')
+    facts = {
+        'format': format, 'extension': {'webdataset': 'tar'}.get(format, format), 'key': key,
+        'spec': {name: dataset.spec[name] for name in names}, 'shard_size': shard_size,
+        'shard_length': shard_length, 'datapoints': len(dataset),
+    }  # fmt: skip
+    with (
+        Target(
+            target,
+            storage_options,
+            facts,
+            lambda: fingerprint(dataset, names),
+            resume=resume,
+            mode=mode,
+            durability=Durability(durability),  # type: ignore[arg-type]
+        ) as folder,
+        show_progress('exporting', len(dataset) - folder.start, 'datapoints', show=progress) as advance,
+    ):
+        if format == 'lerobot':
+            left_out = [name for name in names if name in (KEY, WRITTEN_EXTENSIONS, key)]
+            names = [name for name in names if name not in left_out]
+            folder.notes += [f'field {name!r} is left out: LeRobot numbers episodes' for name in left_out]
+            write_lerobot(folder, dataset, names, advance)
+            shards = 1
+        elif format == 'parquet':
+            shards = write_parquet(folder, dataset, names, shard_size, shard_length, advance)
+        else:
+            shards = _write_media(folder, dataset, names, key, format, shard_size, shard_length, advance)
+    spec = {name: dataset.spec[name] for name in names}
+    return Written(len(dataset), shards, folder.size, spec, notes=folder.notes)
+
+
+def _write_media(
+    folder: Target,
+    dataset: Dataset,
+    names: list[str],
+    key: str | None,
+    format: str,
+    shard_size: int,
+    shard_length: int | None,
+    advance: Advance,
+) -> int:
+    """Writes files named by keys, in tars or in a folder; returns the number of tars, or 1."""
+    metadata = metadata_of_fields(metadata_to_store(dataset.metadata, dataset.types), names)
+    key = key or KEY
+    files = [name for name in names if name != key]
+    is_told = key == KEY and _names_tell(dataset, files)
+    if is_told:
+        files = [name for name in files if name not in (WRITTEN_EXTENSIONS, 'label')]
+    else:
+        spec = {name: dataset.spec[name] for name in names}
+        metadata = {**metadata, EXPORT: {'spec': spec, 'key': key if key in names else ''}}
+    if metadata:
+        folder.write(METADATA, dump_metadata(metadata, dataset.types))
+    samples = _samples(dataset, files, key, is_told, advance, folder.start)
+    if format == 'webdataset':
+        return _write_tars(folder, samples, shard_size, shard_length)
+    _write_files(folder, samples, is_told)
+    return 1
+
+
+def _names_tell(dataset: Dataset, fields: list[str]) -> bool:
+    """Returns whether an import can tell the fields by the names of their files, and takes all of these."""
+    others = [name for name in fields if name != WRITTEN_EXTENSIONS]
+    columns: dict[str, Any] = {KEY: True}
+    if 'label' in others and dataset.types['label'].text == 'utf8' and KEY in dataset.types:
+        # The label of class folders is the first part of the key.
+        others.remove('label')
+        columns['label'] = True
+    if not names_tell_types(dataset.types, others):
+        return False
+    extensions = [extension_of(field, dataset.types[field].word) or 'data' for field in others]
+    for indices in np.split(np.arange(len(dataset)), range(MAX_KEYS, len(dataset), MAX_KEYS)):
+        found = dataset.read_selection(indices, columns, read_values)
+        if 'label' in columns:
+            rows = zip(found['label'], found[KEY], strict=True)
+            if any(key.split('/', maxsplit=1)[0] != label for label, key in rows):
+                return False
+        if may_be_ignored(map(str, found[KEY]), extensions):
+            return False
+    return True
+
+
+def _samples(
+    dataset: Dataset, fields: list[str], key_field: str, is_told: bool, advance: Advance, start: int
+) -> Iterator[Sample]:
+    """Yields the files of each datapoint from `start` on; reports the previous one as written."""
+    names = {name: True for name in (key_field, WRITTEN_EXTENSIONS) if name in dataset.types}
+    previous = None
+    step = 1
+    while start < len(dataset):
+        indices = np.arange(start, min(start + step, len(dataset)))
+        columns = {field: _column(dataset, field, indices) for field in fields}
+        found: dict[str, Any] = dataset.read_selection(indices, names, read_values)
+        keys = found.get(key_field) or [f'{index:09}' for index in indices.tolist()]
+        extensions = (is_told and found.get(WRITTEN_EXTENSIONS)) or [None] * len(indices)
+        batch_size = 0
+        for position, value in enumerate(keys):
+            key, where = str(value), f'datapoint {start + position}, field {key_field!r}'
+            if value is None:
+                raise SourceError(where, 'expected a name for files, got none')
+            if key == previous:
+                raise SourceError(where, f'expected a key for each datapoint, got {key!r} twice in a row')
+            previous = _checked(where, key)
+            original = extensions[position] or {}
+            files = [
+                (original.get(field, name), data)
+                for field, column in columns.items()
+                for name, data in column[position]
+            ]
+            if len(dict(files)) < len(files):
+                raise SourceError(
+                    where, f'two fields would be one file: {", ".join(name for name, _ in files)}'
+                )
+            if not files:
+                detail = (
+                    "expected a file at least, got none: its values are missing (format='parquet' keeps it)"
+                )
+                raise SourceError(f'datapoint {start + position}', detail)
+            # An original extension is added even if the key ends with it.
+            yield key, sorted(files), is_told and len(files) == 1 and not original
+            size = sum(len(data) for _, data in files)
+            advance(1, size)
+            batch_size += size
+        start += len(indices)
+        step = chunk_length(len(indices), batch_size, BATCH_BYTES, MAX_BATCH)
+
+
+def _column(dataset: Dataset, field: str, indices: Int64s) -> list[list[File]]:
+    """Returns the files of a field, for each datapoint."""
+    field_type = dataset.types[field]
+    stem, suffix, is_numbered, is_media = names_of(field, field_type)
+
+    def file(data: bytes, number: str = '') -> File:
+        extension = EXTENSION_OF_FORMAT.get(identify(data[:SIGNATURE_BYTES])) if is_media else None
+        if field_type.word == 'audio' and extension in ('mp4', 'mov'):
+            extension = 'm4a'
+        return f'{stem}{number}{suffix}' + (f'.{extension}' if extension else ''), data
+
+    contents = _contents(dataset, field, indices)
+    if is_numbered:
+        return [[file(data, f'.{item:06}') for item, data in enumerate(items or ())] for items in contents]
+    return [[] if data is None else [file(data)] for data in contents]
+
+
+def _contents(dataset: Dataset, field: str, indices: Int64s) -> list[Any]:
+    """Returns the content of the file of each datapoint, or a list of contents for a sequence."""
+    field_type = dataset.types[field]
+    if field_type.word in NUMBERS or field_type.word == 'array':
+        values = dataset.read_selection(indices, {field: True}, read_values)[field]
+        if field_type.sequence and not is_one_array(field_type):
+            return [list(map(_as_npy, items or ())) for items in values]
+        as_file = _as_npy if field_type.sequence or field_type.word == 'array' else _as_text
+        return [None if value is None else as_file(value) for value in values]
+    return dataset.read_records(indices, field)
+
+
+def _as_npy(value: Any) -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.asarray(value), allow_pickle=False)
+    return file.getvalue()
+
+
+def _as_text(value: Any) -> bytes:
+    return str(value.item() if isinstance(value, np.generic) else value).encode()
+
+
+def _checked(where: str, name: str) -> str:
+    """Returns the name of a file; refuses one that would be outside the target."""
+    if '\\' in name or '\0' in name or any(part in ('', '.', '..') for part in name.split('/')):
+        raise SourceError(where, f'expected a relative name for files, got {name!r}')
+    return name
+
+
+def _write_files(target: Target, samples: Iterator[Sample], is_told: bool) -> None:
+    """Writes the files of all datapoints."""
+    for key, files, is_only in samples:
+        for name, data in files:
+            path = file_name(key, name, is_only) if is_told else f'{escape_key(key)}.{name or "data"}'
+            path = _checked(key, path)
+            where = posixpath.join(target.path, path)
+            if path == METADATA and (path in target.files or data.lstrip()[:1] == b'{'):
+                raise SourceError(where, f'expected another key, got {key!r}: this file is for metadata')
+            if path in target.files:
+                raise SourceError(where, f'expected a key for each datapoint, got {key!r} twice')
+            target.write(path, data)
+
+
+def _write_tars(target: Target, samples: Iterator[Sample], shard_size: int, shard_length: int | None) -> int:
+    """Writes all files into tars; returns how many tars there are."""
+    for number, first in enumerate(samples, len(target.shards)):
+        size = length = 0
+        with (
+            target.create(f'{number:06}.tar') as file,
+            tarfile.TarFile(fileobj=file, mode='w') as tar,
+        ):
+            for length, (key, files, _) in enumerate(itertools.chain([first], samples), 1):
+                stem = escape_key(key)
+                for name, data in files:
+                    member = tarfile.TarInfo(_checked(key, f'{stem}.{name or "data"}'))
+                    member.size, member.mode = len(data), 0o644
+                    tar.addfile(member, io.BytesIO(data))
+                    size += len(data)
+                if size >= shard_size or length == shard_length:
+                    break
+        target.end_shard(target.start + length)
+    return len(target.shards)

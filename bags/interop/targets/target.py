@@ -1,0 +1,247 @@
+"""The folder that an export writes.
+
+Until the export is complete, a hidden file in the folder says so, and how far it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import posixpath
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, Self
+
+from bags.bag.temporary_files import remove_leftovers, temporary_path
+from bags.concurrency import map_concurrently
+from bags.dataset.format.metadata import METADATA
+from bags.interop.source import find_filesystem
+from bags.storage import Durability
+from bags.storage.local import LocalStore
+from bags.storage.urls import plain_path
+
+UNFINISHED = '.unfinished-export.json'
+"""The file in the folder of an unfinished export."""
+_OWN = re.compile(rf'[0-9]{{6,}}\.(tar|parquet)|{re.escape(METADATA)}|meta|data|videos')
+"""Names at the top of the folder of a complete export."""
+
+
+class Target:
+    """A folder, path or URL. If its `with` block fails, the files written to it are removed.
+
+    Args:
+        path: The folder.
+        storage_options: As in `bags.open`, for a URL.
+        facts: What determines the files, to compare by `resume`.
+        fingerprint: Returns that of the dataset.
+        resume: Continue an unfinished export.
+        mode: 'overwrite' replaces an earlier export, finished or not, when the new one is complete.
+        durability: Unless NONE, local files are on disk before the export is complete, and tars and Parquet
+            files before they are listed as complete.
+
+    Raises:
+        FileExistsError: The folder is not empty, or with `resume` or 'overwrite', it has no such export.
+        ValueError: The unfinished export is another one, or 'overwrite' of a URL.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        storage_options: Mapping[str, Any] | None,
+        facts: Mapping[str, Any],
+        fingerprint: Callable[[], str],
+        *,
+        resume: bool = False,
+        mode: Literal['create', 'overwrite'] = 'create',
+        durability: Durability = Durability.CLOSE,
+    ) -> None:
+        self.path = os.fspath(plain_path(path))
+        self._fs, self._root = find_filesystem(self.path, storage_options)
+        self._mark = {**facts, 'fingerprint': None, 'shards': []}
+        self._fingerprint = fingerprint
+        self._extension = facts['extension']
+        self._keeps_files = False
+        self._replaced = ''
+        self._store = LocalStore(durability) if 'file' in self._fs.protocol else None
+        if self._store and mode == 'overwrite':
+            self._replaced = os.path.realpath(self._root)
+            remove_leftovers(self._store, self._replaced)
+        names = self._names()
+        if resume and names:
+            self._continue(names)
+        elif mode == 'overwrite' and names:
+            self._check_own(names)
+        elif names:
+            detail = 'something is there already'
+            if UNFINISHED in names:
+                detail = "holds an unfinished export: resume=True continues it, mode='overwrite' replaces it"
+            raise FileExistsError(errno.EEXIST, detail, self.path)
+        if self._store and self._replaced:
+            self._root = temporary_path(self._store, self._replaced)
+        if self._store:
+            self._store.make_folder(self._root)
+        else:
+            self._fs.makedirs(self._root, exist_ok=True)
+        self._lock = self._store.lock(self._root) if self._store and self._replaced else None
+        self._folders = {''}
+        self.files: set[str] = set()
+        """Paths of written files in the folder."""
+        self._temporary: set[str] = set()
+        self.size = 0
+        """Bytes of the files of the export."""
+        self.notes: list[str] = []
+        """Sentences about what is left out or changed."""
+        for number in range(len(self.shards)):
+            self.size += self._fs.size(posixpath.join(self._root, self._shard(number)))
+        self._write_mark()
+
+    @property
+    def shards(self) -> list[int]:
+        """For each complete tar or Parquet file, the number of datapoints up to its end."""
+        found: list[int] = self._mark['shards']
+        return found
+
+    @property
+    def start(self) -> int:
+        """The number of datapoints in complete tars or Parquet files."""
+        return self.shards[-1] if self.shards else 0
+
+    def _shard(self, number: int) -> str:
+        return f'{number:06}.{self._extension}'
+
+    def end_shard(self, datapoints: int) -> None:
+        """Notes that a tar or Parquet file is complete, with the datapoints up to a number."""
+        if self._store:
+            self._store.sync(posixpath.join(self._root, self._shard(len(self.shards))))
+            self._store.sync_folder(self._root)
+        self._mark['fingerprint'] = self._mark['fingerprint'] or self._fingerprint()
+        self.shards.append(datapoints)
+        self._write_mark()
+
+    def write(self, name: str, data: bytes) -> None:
+        """Writes a file with the path `name` in the folder."""
+        folder = posixpath.dirname(name)
+        if folder not in self._folders:
+            self._fs.makedirs(posixpath.join(self._root, folder), exist_ok=True)
+            self._folders.add(folder)
+        self.files.add(name)
+        self._fs.pipe_file(posixpath.join(self._root, name), data)
+        self.size += len(data)
+
+    @contextlib.contextmanager
+    def create(self, name: str) -> Iterator[Any]:
+        """Opens a file to write, which gets its name once it is complete."""
+        path = posixpath.join(self._root, name)
+        self.files.add(name)
+        self._temporary.add(f'{name}.new')
+        with self._fs.open(f'{path}.new', 'wb') as file:
+            yield file
+            self.size += file.tell()
+        self._fs.mv(f'{path}.new', path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, exc_type: object, exc: BaseException | None, traceback: object) -> None:
+        if exc is None:
+            self._sync()
+            self._fs.rm_file(posixpath.join(self._root, UNFINISHED))
+            if self._store:
+                self._store.sync_folder(self._root)
+            self._swap()
+        elif self._replaced:
+            shutil.rmtree(self._root, ignore_errors=True)
+        elif not self._keeps_files:
+            for path in (
+                posixpath.join(self._root, name) for name in [*self.files, *self._temporary, UNFINISHED]
+            ):
+                if self._fs.exists(path):
+                    self._fs.rm_file(path)
+        if self._lock is not None:
+            self._lock.release()
+        if isinstance(exc, OSError) and exc.filename is None and exc.errno is not None:
+            exc.filename = self.path
+
+    def _names(self) -> list[str]:
+        """Returns the names of files and folders in the folder."""
+        if not self._fs.exists(self._root):
+            return []
+        paths: list[str] = self._fs.ls(self._root, detail=False)
+        names = {path.rstrip('/').rpartition('/')[2] for path in paths if path.rstrip('/') != self._root}
+        return sorted(names)
+
+    def _continue(self, names: list[str]) -> None:
+        """Reads how far an unfinished export is."""
+        if UNFINISHED not in names:
+            raise FileExistsError(errno.EEXIST, 'holds no unfinished export to resume', self.path)
+        try:
+            found = json.loads(self._fs.cat_file(posixpath.join(self._root, UNFINISHED)))
+            shards = [int(stop) for stop in found.pop('shards')]
+            fingerprint = found.pop('fingerprint')
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise ValueError(f"{self.path}: {UNFINISHED} is damaged; mode='overwrite' begins again") from None
+        wanted = {key: value for key, value in self._mark.items() if key not in ('shards', 'fingerprint')}
+        if shards and fingerprint != self._fingerprint():
+            found, wanted = {'dataset': fingerprint}, {'dataset': self._fingerprint()}
+        if found != json.loads(json.dumps(wanted)):
+            different = [key for key in wanted if found.get(key) != wanted[key]]
+            detail = ', '.join(f'{key} {wanted[key]!r:.80}, got {found.get(key)!r:.80}' for key in different)
+            raise ValueError(
+                f'{self.path}: resume: expected an export of the same arguments and dataset: {detail}; '
+                "mode='overwrite' begins again"
+            )
+        self._mark |= {'shards': shards, 'fingerprint': fingerprint}
+        self._keeps_files = True
+
+    def _check_own(self, names: list[str]) -> None:
+        if self._store is None:
+            raise ValueError(
+                f"{self.path}: mode='overwrite' needs a local folder, as object stores cannot rename "
+                'folders: write to another folder, then remove this one'
+            )
+        foreign = [name for name in names if not _OWN.fullmatch(name)]
+        if foreign and UNFINISHED not in names and not self._is_exported(names):
+            detail = f'holds {foreign[0]!r}, which is not known to be of an export: it is not overwritten'
+            raise FileExistsError(errno.EEXIST, detail, self.path)
+
+    def _is_exported(self, names: list[str]) -> bool:
+        """Returns whether `metadata.json` says that the files are those of an export."""
+        if METADATA not in names:
+            return False
+        with contextlib.suppress(ValueError, RecursionError):
+            return '__export__' in json.loads(self._fs.cat_file(posixpath.join(self._root, METADATA)))
+        return False
+
+    def _write_mark(self) -> None:
+        path, data = posixpath.join(self._root, UNFINISHED), json.dumps(self._mark).encode()
+        if self._store:
+            self._store.replace(path, data)
+        else:
+            self._fs.pipe_file(path, data)
+
+    def _sync(self) -> None:
+        """Writes the files, and the names in their folders, to the disk."""
+        if not self._store or not self._store.durability:
+            return
+        shards = set(map(self._shard, range(len(self.shards))))
+        files = sorted(self.files - shards)
+        # Many files at a time, since a file system writes its journal once for all of them.
+        map_concurrently(self._store.sync, [posixpath.join(self._root, name) for name in files])
+        folders = {posixpath.dirname(name) for name in files}
+        folders |= {folder[:end] for folder in folders for end, letter in enumerate(folder) if letter == '/'}
+        for folder in sorted(folders | {''}, reverse=True):
+            self._store.sync_folder(posixpath.join(self._root, folder))
+
+    def _swap(self) -> None:
+        """Moves a new export to the path of the one that it replaces."""
+        if not self._store or not self._replaced:
+            return
+        old = self._root.removesuffix('.new') + '.old'
+        if os.path.exists(self._replaced):
+            os.rename(self._replaced, old)  # If the process is killed now, `remove_leftovers` puts it back.
+        os.rename(self._root, self._replaced)
+        self._store.sync_folder(os.path.dirname(self._replaced))
+        shutil.rmtree(old, ignore_errors=True)

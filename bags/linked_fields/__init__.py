@@ -1,1 +1,0 @@
-"""Linked fields: opens the links of a field of a dataset folder, and writes them."""

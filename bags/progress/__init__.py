@@ -1,0 +1,1 @@
+"""Progress of functions over whole datasets: messages, a log to resume from, and the result."""

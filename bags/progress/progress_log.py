@@ -1,0 +1,118 @@
+"""The progress log of a dataset made from a source: the source, and how much of it was processed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from bags.dataset.format.file_names import EARLIER_PROGRESS, PROGRESS
+from bags.dataset.format.json_files import check_json, write_json
+
+_Skipped = TypeVar('_Skipped', bound=Sequence[Any])
+
+SOURCE_CHANGED = (
+    'resume: the source is another one, or has changed since the earlier run: datapoints of both would be '
+    'mixed (check_source=False resumes anyway, mode="overwrite" begins again)'
+)
+
+
+class ProgressLog:
+    """The source of a dataset, and what resuming needs besides its length, in `progress.json`.
+
+    The log of a dataset that an earlier version began is in `source.json`, and stays there.
+
+    Args:
+        writer: The `ShardedDatasetWriter` that writes the dataset.
+        source: The source of the dataset, as JSON values.
+        resume: Whether to read the log of an earlier run, if there was one.
+        check_source: Whether to raise if the source has another fingerprint.
+        grows: Whether the source may have more inputs than in the earlier run.
+
+    Raises:
+        ValueError: The dataset has another source, or has datapoints without a log.
+    """
+
+    def __init__(
+        self,
+        writer: Any,
+        source: dict[str, Any],
+        resume: bool,
+        check_source: bool = True,
+        *,
+        grows: bool = False,
+    ) -> None:
+        self._store = store = writer.store
+        names = (PROGRESS, EARLIER_PROGRESS) if resume else ()
+        found_name = next((name for name in names if store.exists(store.join(writer.path, name))), None)
+        self._path = store.join(writer.path, found_name or PROGRESS)
+        self._checksum: bool = writer.checksum
+        self._source = source
+        self.state: dict[str, Any] = {}
+        """JSON values, stored by `save`."""
+        self.may_be_repaired = False
+        """Whether the run ended at damage of the source, which may be repaired before it is resumed."""
+        if found_name is not None:
+            data = store.read(self._path)
+            check_json(store, self._path, data, 'remove it and begin again with mode="overwrite"')
+            found = json.loads(data)
+            check_source = check_source and not found.get('may_be_repaired')
+            # An earlier version has not written the identity, which replaces the fingerprint.
+            ignored = 'fingerprint' if 'identity' in found and 'identity' in source else 'identity'
+            for name, value in source.items():
+                is_checked = name != ignored and (check_source or name not in ('fingerprint', 'identity'))
+                is_longer = grows and name == 'length' and found.get(name, value) <= value
+                if is_checked and not is_longer and found.get(name) != value:
+                    raise ValueError(f'{self._path}: {_difference(name, found.get(name), value)}')
+            self.state = found.get('state', {})
+            if any(found.get(name) != value for name, value in source.items()):
+                self.save()
+        elif resume and len(writer):
+            raise ValueError(
+                f'{self._path}: is missing, so it is unknown what the {len(writer)} datapoints are made '
+                'from; expected the file that an earlier run wrote'
+            )
+        else:
+            self.save()
+
+    def save(self) -> None:
+        """Writes source and state, atomically."""
+        found = {**self._source, 'state': self.state}
+        if self.may_be_repaired:
+            found['may_be_repaired'] = True
+        data = json.dumps(found).encode()
+        write_json(self._store, self._path, data, self._checksum)
+
+
+def resumed(
+    length: int, skipped: Iterable[_Skipped], count: Callable[[_Skipped], int] = lambda _: 1
+) -> tuple[int, list[_Skipped]]:
+    """Returns the input to continue with after some datapoints, and the inputs skipped before it.
+
+    Inputs that were skipped after the last durable datapoint are read again.
+
+    Args:
+        length: Datapoints.
+        skipped: Begin with the number of an input.
+        count: Returns how many inputs one of them is.
+    """
+    position, before = length, []
+    for entry in sorted(skipped, key=lambda entry: entry[0]):
+        if entry[0] <= position:
+            before.append(entry)
+            position += count(entry)
+    return position, before
+
+
+def _difference(name: str, found: Any, given: Any) -> str:
+    """Describes how the source differs from that of the earlier run, and what the user can do."""
+    if name == 'length' and isinstance(found, int) and isinstance(given, int):
+        if given < found:
+            return f'resume: expected the {found:,} inputs of the earlier run, got only {given:,}'
+        return (
+            f'resume: expected the {found:,} inputs of the earlier run, got {given:,}. Resume with the first '
+            f'{found:,} of them; write the others to a dataset of their own, and join both with bags.concat'
+        )
+    if name in ('fingerprint', 'identity'):
+        return SOURCE_CHANGED
+    return f'resume: the dataset is made from something else: expected {name} {found!r}, got {given!r}'

@@ -1,0 +1,159 @@
+"""`bags.join`: by a field of keys, each dataset becomes a view of its matching datapoints first."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+
+from bags.dataset.base import Dataset, Select
+from bags.dataset.format.spec import as_optional
+from bags.dataset.reading.batch import concat_ranges
+from bags.dataset.reading.field_reader import Field
+from bags.dataset.reading.key_values import KEY_TYPES, Matches, read_keys
+from bags.dataset.reading.row_groups import Address, Datapoint, MissingFields
+from bags.dataset.reading.selection import Selection, divide
+from bags.indexing import Int64s, check_index
+from bags.keys.index import check_key_field, index_in_memory
+from bags.validation import one_of
+from bags.views.concat import check_datasets
+from bags.views.join import Join
+from bags.views.optional import ChangedReader, optional_column, optional_field
+
+
+def join(
+    datasets: Iterable[Dataset],
+    replace: bool = False,
+    *,
+    on: str | None = None,
+    how: Literal['inner', 'left'] = 'inner',
+    many: bool = False,
+) -> Join:
+    """Returns a view of the fields of several datasets: of one length, or joined by a field of keys.
+
+    With `on`, the keys of the first dataset are read now, and those of the others unless they have an index
+    (`bags.create_index`). Other fields are read on demand. The view is in the order of the first dataset. A
+    datapoint without a key matches no other.
+
+    Args:
+        datasets: The datasets.
+        replace: Read a field that several datasets have from the last of them. Otherwise such a field must be
+            of integers or `utf8`; it is read now, and must have equal values in all of them.
+        on: A field of type `utf8`, `bytes`, `int` or `uint` that all datasets have. Integers of different
+            sizes are equal if their values are.
+        how: 'inner' keeps the datapoints whose key is in all datasets. 'left' keeps all of the first; the
+            fields of the others are then optional.
+        many: Allow several datapoints of a later dataset with one key: the view has a datapoint for each, in
+            their order, and for each combination of several datasets.
+
+    Raises:
+        ValueError: Without `on`, the lengths differ; several datasets have a field, with other values or of
+            another type, and `replace` is not set; with `on`, several datapoints of a later dataset have one
+            key and `many` is not set.
+        KeyError, TypeError: With `on`, no such field, or one that cannot have keys.
+        CorruptError: An index is damaged, or stale.
+
+    Examples:
+        >>> scores = {'score': np.arange(8, dtype=np.float32) / 8}
+        >>> done = bags.from_numpy(scores, 'scores')
+        >>> joined = bags.join([dataset, bags.open('scores')])
+        >>> joined[4, ('id', 'score')]
+        {'id': 4, 'score': 0.5}
+    """
+    found = check_datasets('join', datasets)
+    one_of('how', how, ('inner', 'left'))
+    if on is not None:
+        return Join(_join_by_key(found, on, how == 'left', many), replace)
+    if how != 'inner' or many:
+        raise ValueError("join: how='left' and many=True have no effect without on, a field of keys")
+    return Join(found, replace)
+
+
+class _Matched(Select):
+    """A view of the datapoints that match those of another dataset; index -1 means no match.
+
+    All fields are optional.
+    """
+
+    def __init__(self, dataset: Dataset, rows: Int64s, fields: Sequence[str]) -> None:
+        super().__init__(dataset, rows, fields)
+        self._changes = {
+            name: functools.partial(optional_column, field_type) for name, field_type in self.types.items()
+        }
+        self.types = {name: as_optional(field_type) for name, field_type in self.types.items()}
+
+    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+        rows = self.source_indices(indices)
+        there, missing = np.flatnonzero(rows >= 0), np.flatnonzero(rows < 0)
+        shares = divide(selection, [there, missing])
+        addresses = []
+        if len(there):
+            found = self.datasets[0].resolve(rows[there], shares[0])
+            addresses = [
+                each._replace(reader=ChangedReader(each.reader, self._changes)).at(there) for each in found
+            ]
+        if not addresses or len(missing):
+            addresses.append(
+                Address(MissingFields(self.open_field), missing, shares[1], missing if len(rows) else None)
+            )
+        return addresses
+
+    def open_field(self, name: str) -> Field:
+        return optional_field(super().open_field(name))
+
+    def read_row(self, index: int, selection: Selection | None) -> Datapoint:
+        asked = dict.fromkeys(self.types, True) if selection is None else selection
+        row = int(self.indices[check_index(index, len(self.indices))])
+        return self.datasets[0].read_row(row, asked) if row >= 0 else dict.fromkeys(asked)
+
+
+def _join_by_key(datasets: Sequence[Dataset], on: str, keep: bool, many: bool) -> list[Dataset]:
+    """Returns a view of each dataset, all of one length. Datapoints at the same index have the same key.
+
+    Args:
+        datasets: The datasets.
+        on: The field of keys; only the view of the first dataset has it.
+        keep: Whether to keep datapoints of the first dataset that have no match.
+        many: Whether several datapoints of another dataset may have the same key.
+
+    Raises:
+        ValueError: Several datapoints of another dataset have the same key, and `many` is not set.
+        TypeError: The field of keys has different types.
+    """
+    first, *others = datasets
+    if len({KEY_TYPES[check_key_field(dataset, on).word] for dataset in datasets}) > 1:
+        types = [dataset.spec[on] for dataset in datasets]
+        raise TypeError(f'join: field {on!r}: expected keys of one type in all datasets, got {types}')
+    keys = [key for _, some in read_keys(first, on) for key in some]
+    lefts = np.arange(len(first))
+    columns: list[Int64s] = []
+    for number, dataset in enumerate(others, 1):
+        owners, rows = _match(dataset, on, keys)
+        counts = np.bincount(owners, minlength=len(keys))
+        if not many and (counts > 1).any():
+            position = int(counts.argmax())
+            pair = ' and '.join(map(str, rows[owners == position][:2].tolist()))
+            key = (keys[position] or b'').decode(errors='backslashreplace')
+            raise ValueError(
+                f'join: key {key!r:.80} of field {on!r} is in datapoints {pair} of dataset {number} '
+                f'(many=True takes a datapoint for each)'
+            )
+        # Row -1, appended at the end, means no match.
+        starts = np.where(counts, np.cumsum(counts) - counts, len(rows))[lefts]
+        counts = (np.maximum(counts, 1) if keep else counts)[lefts]
+        columns = [np.repeat(column, counts) for column in columns]
+        columns.append(np.append(rows, -1)[concat_ranges(starts, counts)])
+        lefts = np.repeat(lefts, counts)
+    view = _Matched if keep else Select
+    fields = [[name for name in dataset.types if name != on] for dataset in others]
+    return [Select(first, lefts), *map(view, others, columns, fields)]
+
+
+def _match(dataset: Dataset, field: str, keys: list[bytes | None]) -> Matches:
+    """Looks up the datapoints of each key in the index of the dataset, or else in one made in memory."""
+    try:
+        return dataset.match_keys(field, keys)
+    except (FileNotFoundError, TypeError):
+        return index_in_memory(dataset, field).match(dataset, field, keys)

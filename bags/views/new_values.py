@@ -1,0 +1,103 @@
+"""The new values of a field: encoded, held in memory, and read in place of those below."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from bags.bag.held_records import HeldRecords
+from bags.concurrency import Shareable
+from bags.dataset.format.refs import MISSING
+from bags.dataset.reading.batch import Column
+from bags.dataset.reading.field_reader import Field
+from bags.dataset.reading.row_groups import RecordRanges, ranges_of_refs
+from bags.dataset.reading.selection import PerRowItems, Selection
+from bags.indexing import Int64s
+
+
+class NewValues(Shareable):
+    """The new values of a field, encoded.
+
+    Args:
+        entries: By row, in ascending order: a record, for a sequence a list; None for a missing value.
+        unsigned: As in `Source`.
+    """
+
+    def __init__(self, entries: Mapping[int, Any], unsigned: bool) -> None:
+        self.entries, self.unsigned = entries, unsigned
+        self.rows = np.fromiter(entries, np.int64, len(entries))
+
+    def find(self, rows: Int64s) -> Int64s:
+        """Returns the positions of the rows that have a new value."""
+        # 22 us for 256 rows of 1,000,000 new values; `np.isin` takes 15 ms.
+        positions = np.minimum(self.rows.searchsorted(rows), len(self.rows) - 1)
+        found: Int64s = np.flatnonzero(self.rows[positions] == rows)
+        return found
+
+    def select(self, rows: range | Int64s) -> NewValues | None:
+        """Returns the values of some rows, by their position in `rows`; None if there is none."""
+        if isinstance(rows, range):
+            pairs = ((rows.index(row), entry) for row, entry in self.entries.items() if row in rows)
+            chosen = dict(sorted(pairs))
+        else:
+            chosen = {position: self.entries[int(rows[position])] for position in self.find(rows).tolist()}
+        return NewValues(chosen, self.unsigned) if chosen else None
+
+    def merge(self, later: NewValues | None) -> NewValues:
+        """Returns these values and later ones, which replace them."""
+        if later is None:
+            return self
+        return NewValues(dict(sorted({**self.entries, **later.entries}.items())), self.unsigned)
+
+    @property
+    def digest(self) -> str:
+        """A digest of the rows and the records."""
+        found = hashlib.blake2b(digest_size=12)
+        for row, entry in self.entries.items():
+            records = entry if isinstance(entry, list) else [] if entry is None else [entry]
+            found.update(repr((row, entry is None, [*map(len, records)])).encode())
+            for record in records:
+                found.update(record)
+        return found.hexdigest()
+
+
+class NewValuesReader:
+    """Reads new values in place of a `DatasetReader`; a row is a position in `values.entries`.
+
+    Args:
+        name: The field.
+        values: Its new values.
+        below: The field of the dataset below, with its type and decoder.
+    """
+
+    folder = None
+
+    def __init__(self, name: str, values: NewValues, below: Field) -> None:
+        entries, is_sequence = list(values.entries.values()), below.type.sequence
+        lists = entries if is_sequence else [None if entry is None else [entry] for entry in entries]
+        records = [record for each in lists for record in each or ()]
+        bag = HeldRecords(f'new values of field {name!r}', records)
+        self._field, self._unsigned = Field(name, below.type, 0, bag, below.decoder), values.unsigned
+        self._counts = np.array([len(each or ()) for each in lists], np.int64)
+        is_missing = np.array([each is None for each in lists], bool)
+        self._firsts = np.where(is_missing, MISSING, np.cumsum(self._counts) - self._counts)
+
+    def _refs(self, rows: Int64s) -> Any:
+        firsts = self._firsts[rows]
+        return (firsts, self._counts[rows]) if self._field.type.sequence else firsts
+
+    def read_selection(
+        self, rows: Int64s, selection: Selection, read: Callable[..., Column]
+    ) -> dict[str, Column]:
+        refs = self._refs(rows)
+        return {name: read(self._field, refs, items) for name, items in selection.items()}
+
+    def item_counts(self, rows: Int64s, field: str, items: Any) -> Int64s:
+        counts: Int64s = items.counts if isinstance(items, PerRowItems) else self._counts[rows]
+        return counts
+
+    def record_ranges(self, rows: Int64s, field: str, items: Any) -> RecordRanges | None:
+        return ranges_of_refs(self._field, self._refs(rows), items, self._unsigned)

@@ -1,0 +1,323 @@
+"""Windows around anchors: the items of each field at offsets in steps or in time.
+
+    every='camera'                 anchors          |     |     |     |    the frames
+    camera=times(-0.1, 0.0)        frames        x     x                   0.1 s before, and the frame itself
+    state=times(-0.1, 0, rate=20)  states        x  x  x
+    action=steps(0, 3)             actions             x x x               the next three items
+
+Windows do not extend to other datapoints: items outside the datapoint are padding, which `FIELD_is_pad`
+marks, or the window is left out. The number of windows of each datapoint follows from the lengths of its
+sequences or their times, so a view of ten million windows stores one number for each datapoint.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from bags.concurrency import map_concurrently
+from bags.dataset.base import Dataset, WindowsView
+from bags.dataset.format.registry import fixed_dtype
+from bags.dataset.format.spec import Spec, reordered
+from bags.dataset.reading.batch import Column, Ragged, concat_ranges
+from bags.dataset.reading.columns import read_column, read_records
+from bags.dataset.reading.fingerprint import digest_of
+from bags.dataset.reading.row_groups import Address, Datapoint, RecordRanges
+from bags.dataset.reading.selection import Padding, PerRowItems, Selection, Span, Steps, Times, select_many
+from bags.formats.arrays import encode_array
+from bags.indexing import Int64s, as_indices, check_index
+from bags.validation import item_count, one_of
+from bags.views.windows.anchors import NO_BOUNDS, Anchors, Located, no_items
+from bags.views.windows.clocks import Seconds, clocks_of, reads_samples
+from bags.views.windows.spans import check_bounds, check_spans, positive, types_of
+
+
+class Windows(WindowsView):
+    """The result of `Dataset.windows`, which says what the arguments are."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        spans: Mapping[str, Span],
+        every: str | float,
+        stride: int,
+        padding: Padding,
+        bounds: tuple[float | None, float | None] | None,
+        times: Mapping[str, str | float] | None,
+    ) -> None:
+        stride, limits = item_count('stride', stride, 1), check_bounds(bounds)
+        one_of('windows: padding', padding, ('edge', 'zero', 'drop'))
+        if not isinstance(every, str):
+            every = positive('windows: every', every, 'seconds')
+        check_spans(dataset, spans, every, times or {})
+        clocks = clocks_of(dataset, spans, every, times or {}, limits != NO_BOUNDS)
+        types: Spec = {**dataset.types}
+        for name, span in spans.items():
+            pad = f'{name}_is_pad'
+            if pad in dataset.types:
+                raise ValueError(f'windows: the dataset has a field {pad!r}, which would be replaced')
+            has_samples = reads_samples(types[name], span, clocks.get(name))
+            types[name], types[pad] = types_of(
+                name, types[name], span, padding, dataset.has_frames(name), has_samples
+            )
+        super().__init__([dataset], reordered(types, [dataset.types]))
+        self.anchors = Anchors(dataset, dict(spans), every, stride, padding, limits, clocks)
+        self._spans = self.anchors.spans
+        self._pads = {f'{name}_is_pad': name for name in spans}
+        self._frame_fields = {name for name in spans if dataset.has_frames(name)}
+        self._has_plain_items = (
+            not self._frame_fields
+            and all(
+                isinstance(span, Steps) and self.anchors.is_by_index(name) for name, span in spans.items()
+            )
+            and isinstance(every, str)
+        )
+        if self.anchors.is_known_from_refs:
+            _ = self.anchors.layout  # Raises for sequences of different lengths; reads no records.
+
+    def __len__(self) -> int:
+        return int(self.anchors.layout.offsets[-1])
+
+    def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
+        # Fields of times, and those that windows begin with, matter too.
+        below = self.datasets[0]
+        names = list(fields), self.fingerprint_options()
+        return digest_of(type(self).__name__, names, below.fingerprint_of(tuple(below.types), of_origin))
+
+    def fingerprint_options(self) -> object:
+        """Returns what the view is made with, and the clocks of its fields."""
+        options = self.expression.replace(self.datasets[0].expression, '')
+        clocks = [(name, clock and clock.options) for name, clock in self.anchors.clocks.items()]
+        return options, clocks
+
+    def origins(self, indices: Iterable[SupportsIndex] | None = None) -> tuple[Int64s, Int64s]:
+        return self.anchors.at(np.arange(len(self)) if indices is None else as_indices(indices, len(self)))
+
+    def anchor_times(self, indices: Iterable[SupportsIndex] | None = None) -> Seconds:
+        return self.anchors.times(*self.origins(indices))
+
+    def close(self) -> None:
+        for recordings in self.anchors.recordings.values():
+            recordings.close()
+        super().close()
+
+    def read_row(self, index: int, selection: Selection | None) -> Datapoint:
+        # A shortcut. A window of 8 numbers takes a third of the time of a batch of one, one of texts a sixth.
+        index = check_index(index, len(self))
+        asked = dict.fromkeys(self.types, True) if selection is None else selection
+        row, below = self._within(index, asked) if self._has_plain_items else (0, None)
+        if below is None:
+            return super().read_row(index, asked)
+        values = self.datasets[0].read_row(row, below)
+        for name in self._spans.keys() & below.keys():
+            values[name] = _stack(values[name])
+        for name in self._pads.keys() & asked.keys():
+            values[name] = np.zeros(self._spans[self._pads[name]].count, np.bool_)
+        return {name: values[name] for name in asked}
+
+    def _within(self, index: int, selection: Selection) -> tuple[int, Selection | None]:
+        """Returns the datapoint of a window and what to read of it; None if items are padding."""
+        (row,), (anchor,) = (part.tolist() for part in self.anchors.at(np.array([index])))
+        count, below = int(self.anchors.layout.counts[row]), {}
+        for name, items in selection.items():
+            span = self._spans.get(self._pads.get(name, name))
+            if isinstance(span, Steps):
+                start, stop = anchor + span.start, anchor + span.stop
+                if items is not True or start < 0 or stop > count:
+                    return row, None
+                items = range(start, stop)
+            if name not in self._pads:
+                below[name] = items
+        return row, below
+
+    def read_selection(
+        self, indices: Int64s, selection: Selection, read: Callable[..., Column]
+    ) -> dict[str, Column]:
+        rows, anchors = self.anchors.at(indices)
+        if read is read_records and len(selection) == 1:
+            ((name, items),) = selection.items()
+            return {name: self._records_of(name, items, rows, anchors, indices)}
+        named = sorted({self._pads.get(name, name) for name in selection} & self._spans.keys())
+        moments = self._times_for(named, rows, anchors)
+        recordings = [name for name in named if name in self.anchors.recordings]
+        others = [name for name in named if name not in recordings]
+        # Clocks read times.
+        is_slow = self.is_remote and not all(self.anchors.is_by_index(name) for name in others)
+        found = map_concurrently(
+            lambda name: self.anchors.locate(name, rows, anchors, moments), others, is_slow
+        )
+        located = dict(zip(others, found, strict=True))
+        asked = {
+            name: self._items_of(name, located[name].items, items) if name in located else items
+            for name, items in selection.items()
+            if name not in self._pads and name not in recordings
+        }
+
+        def read_below(field: Any, refs: Any, items: Any) -> Column:
+            return (read_column if isinstance(items, PerRowItems) else read)(field, refs, items)
+
+        columns = self.datasets[0].read_selection(rows, asked, read_below)
+        for name, where in located.items():
+            columns[f'{name}_is_pad'] = where.is_pad
+            if name in asked:
+                columns[name] = self._finish(name, columns[name], where, selection[name])
+        for name in recordings:
+            assert moments is not None
+            columns[name], columns[f'{name}_is_pad'] = self._read_audio(name, rows, moments)
+        return {name: columns[name] for name in selection}
+
+    def _times_for(self, names: Iterable[str], rows: Int64s, anchors: Int64s) -> Seconds | None:
+        """Returns the times of anchors if one of the fields is read by time."""
+        return None if all(map(self.anchors.is_by_index, names)) else self.anchors.times(rows, anchors)
+
+    def _records_of(self, name: str, items: Any, rows: Int64s, anchors: Int64s, indices: Int64s) -> Column:
+        """Returns the records of a field, for a copy of the windows."""
+        if name not in self._spans and name not in self._pads:
+            return self.datasets[0].read_selection(rows, {name: items}, read_records)[name]
+        if name in self._spans and self.types[name].sequence:
+            where = self.anchors.locate(name, rows, anchors, self._times_for([name], rows, anchors))
+            chosen, counts = self._chosen(name, items, len(rows))
+            if self.anchors.padding == 'zero' and where.is_pad.ravel()[chosen].any():
+                raise TypeError(f"field {name!r}: no record is zeros: copy windows with padding='edge'")
+            below = PerRowItems(None, counts, where.items.numbers[chosen])
+            return self.datasets[0].read_selection(rows, {name: below}, read_records)[name]
+        values = self.read_selection(indices, {name: True}, read_column)[name]
+        encode = encode_array if not self.types[name].args else np.ndarray.tobytes
+        return [bytes(encode(np.ascontiguousarray(value))) for value in values]
+
+    def _chosen(self, name: str, items: Any, windows: int) -> tuple[Int64s, Int64s]:
+        """Returns positions in the items of all windows, and the number of items chosen of each window."""
+        counts = np.full(windows, self._spans[name].count)
+        if items is True:
+            return np.arange(counts.sum()), counts
+        return select_many(items, np.cumsum(counts) - counts, counts)
+
+    def _items_of(self, name: str, found: PerRowItems, items: Any) -> PerRowItems:
+        """Returns the items to read for windows of the items `found`, or for some items of these windows."""
+        if items is not True:
+            chosen, counts = self._chosen(name, items, len(found.counts))
+            return PerRowItems(None, counts, found.numbers[chosen])
+        return dataclasses.replace(found, are_frames=True) if name in self._frame_fields else found
+
+    def _finish(self, name: str, column: Column, where: Located, items: Any) -> Column:
+        """Converts the items that were read to windows: an array (W, n, *shape), or a list of windows."""
+        if items is not True:
+            chosen, counts = self._chosen(name, items, len(where.is_pad))
+            pads = np.split(where.is_pad.ravel()[chosen], np.cumsum(counts))[:-1]
+            return [self._fill(_stack(part), is_pad) for part, is_pad in zip(column, pads, strict=True)]
+        field_type = self.datasets[0].types[name]
+        values: Any = column
+        if isinstance(column, Ragged):
+            there = where.items.counts > 0
+            shape = self._spans[name].count * (1 if where.weights is None else 2), *column.values.shape[1:]
+            values = column.values.reshape(int(there.sum()), *shape)
+            if not there.all():
+                items, values = values, np.zeros((len(there), *shape), values.dtype)
+                values[there] = items
+        elif isinstance(column, list) and fixed_dtype(field_type.word, field_type.args) is None:
+            values = _stack([_stack(window) for window in column])
+        if where.weights is not None:
+            low, high = np.split(values.astype(np.float64), 2, axis=1)
+            weights = where.weights.reshape(*where.weights.shape, *[1] * (low.ndim - 2))
+            with np.errstate(invalid='ignore'):
+                between = low + weights * (high - low)
+            values = np.where(weights > 0, between, low).astype(values.dtype)
+        if isinstance(values, list):
+            return [self._fill(*window) for window in zip(values, where.is_pad, strict=True)]
+        filled: Column = self._fill(values, where.is_pad)
+        return filled
+
+    def _fill(self, values: Any, is_pad: npt.NDArray[np.bool_]) -> Any:
+        """Replaces the padding in one or several windows by zeros, with `padding='zero'`."""
+        if self.anchors.padding == 'zero' and is_pad.any():
+            if isinstance(values, list):  # Images of different sizes.
+                return [item * 0 if pad else item for item, pad in zip(values, is_pad.tolist(), strict=True)]
+            values[is_pad] = 0
+        return values
+
+    def _read_audio(self, name: str, rows: Int64s, moments: Seconds) -> tuple[Column, Column]:
+        """Reads samples of recordings for windows, float32 (W, samples, channels)."""
+        span = self._spans[name]
+        assert isinstance(span, Times)
+        audios = self.anchors.recordings[name].of(rows)
+        samples: list[Any] = [None] * len(rows)
+        pads: list[Any] = [None] * len(rows)
+
+        def read(row: int) -> None:
+            audio = audios[row]
+            if not audio:
+                raise no_items(row, name)
+            windows = np.flatnonzero(rows == row)
+            windows = windows[np.argsort(moments[windows], kind='stable')]
+            firsts = np.rint((moments[windows] + span.offsets[0] - audio.start) * audio.rate).astype(np.int64)
+            count = max(1, round((span.offsets[1] - span.offsets[0]) * audio.rate))
+            wanted = firsts[:, None] + np.arange(count)
+            clipped = wanted.clip(0, len(audio) - 1)
+            audio.expect([(part[0], part[-1] + 1) for part in clipped.tolist()])
+            for window, part, is_pad in zip(windows.tolist(), clipped, wanted != clipped, strict=True):
+                found = audio[part[0] : part[-1] + 1][part - part[0]]
+                samples[window], pads[window] = self._fill(found, is_pad), is_pad
+            audio.expect([])
+
+        map_concurrently(read, np.unique(rows).tolist(), self.reads_wait)
+        shapes = {window.shape for window in samples}
+        return (np.stack(samples), np.stack(pads)) if len(shapes) == 1 else (samples, pads)
+
+    # For views over this one: fields of windows are read here, others from the underlying dataset.
+
+    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+        own = {name: items for name, items in selection.items() if name in self._spans or name in self._pads}
+        below = {name: items for name, items in selection.items() if name not in own}
+        addresses = self.datasets[0].resolve(self.anchors.at(indices)[0], below) if below else []
+        return [*addresses, Address(self, indices, own, None)] if own else addresses
+
+    def record_ranges(self, indices: Int64s, field: str, items: Any = True) -> RecordRanges | None:
+        """Returns where the records of a field lie; None if not consecutive, or for computed values."""
+        if field not in self._spans and field not in self._pads:
+            return super().record_ranges(indices, field, items)
+        span = self._spans.get(field)
+        if not isinstance(span, Steps) or not self.types[field].sequence:
+            return None
+        rows, anchors = self.anchors.at(indices)
+        where = self.anchors.locate(field, rows, anchors, self._times_for([field], rows, anchors))
+        chosen, counts = self._chosen(field, items, len(rows))
+        if not counts.all():
+            return None
+        positions, firsts = where.items.numbers[chosen], np.cumsum(counts) - counts
+        starts = positions[firsts]
+        is_zero = self.anchors.padding == 'zero' and where.is_pad.ravel()[chosen].any()
+        if is_zero or (positions != concat_ranges(starts, counts)).any():
+            return None
+        return self.datasets[0].record_ranges(rows, field, PerRowItems(starts, counts))
+
+    def item_counts(self, indices: Int64s, field: str, items: Any = True) -> Int64s:
+        if field in self._spans:
+            return self._chosen(field, items, len(indices))[1]
+        return super().item_counts(indices, field, items)
+
+    @property
+    def expression(self) -> str:
+        anchors = self.anchors
+        bounds = f', bounds={anchors.bounds}' if anchors.bounds != NO_BOUNDS else ''
+        return (
+            f'{self.datasets[0].expression}.windows({self._spans!r}, every={anchors.every!r}, '
+            f'stride={anchors.stride}, padding={anchors.padding!r}{bounds})'
+        )
+
+    @property
+    def length_text(self) -> str:
+        # The length of others depends on the times of all datapoints.
+        is_known = self.anchors.is_known_from_refs and not self.is_remote
+        return super().length_text if is_known else 'datapoints'
+
+
+def _stack(values: Any) -> Any:
+    """Stacks a list of arrays if they have one shape."""
+    are_arrays = isinstance(values, list) and values and all(isinstance(each, np.ndarray) for each in values)
+    if are_arrays and len({(each.shape, each.dtype) for each in values}) == 1:
+        return np.stack(values)
+    return values
