@@ -200,13 +200,6 @@ if not TYPE_CHECKING:  # A misspelled name is an error for type checkers.
         raise AttributeError(f'module {__name__!r} has no attribute {name!r}{module_advice(name, __all__)}')
 
 
-def load_ipython_extension(shell: Any) -> None:
-    """Makes a notebook show batches as tables, after `%load_ext bags`."""
-    from bags.display.batches import load_ipython_extension as load
-
-    load(shell)
-
-
 _PACKAGES = {'beam': ('apache_beam',), 'ray': ('ray', 'pyarrow')}
 """Modules that can only be imported if these packages are installed."""
 

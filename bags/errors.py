@@ -96,12 +96,12 @@ class LinkError(CorruptError):
 
     Examples:
         >>> import os
-        >>> with bags.DatasetWriter('moved', {'photo': 'jpeg'}, links=['photo']) as writer:
+        >>> with bags.DatasetWriter('moved', {'photo': 'jpeg'}, linked_fields=['photo']) as writer:
         ...     writer.append({'photo': bags.Link('photos/dogs/000.jpg')})
         0
         >>> os.rename('photos/dogs/000.jpg', 'photos/dogs/renamed.jpg')
         >>> try:
-        ...     bags.open('moved', links='photos')[0]
+        ...     bags.open('moved', trust_links='photos')[0]
         ... except bags.LinkError as error:
         ...     print(error.field, error.expected)
         photo a file of 675 bytes

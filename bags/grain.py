@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from bags.collate.columns import CollateField
 from bags.dataset.base import Dataset
 from bags.dataset.reading.selection import Fields
-from bags.loader.loader import Loader, check_loader
+from bags.loader.iterator import worker_shard
+from bags.loader.loader import Loader, plan_of
 from bags.loader.rows import MapStyle
 from bags.loader.schedule import Cursor, LastBatch
 from bags.samplers import Sampler
@@ -75,14 +76,14 @@ def batches(
 
 
 def _map_dataset(loader: Loader) -> grain.MapDataset[Any]:
-    grain = import_optional('grain')
+    grain, plan = import_optional('grain'), plan_of(loader)
 
     class Batches(grain.MapDataset):  # type: ignore[misc, name-defined, unused-ignore]
         """Batches, indexed by the number of the step."""
 
         def __init__(self) -> None:
             super().__init__()
-            self._maker = loader.batch_maker(loader.schedule._replace(epochs=None))
+            self._maker = plan.batch_maker(plan.schedule._replace(epochs=None))
 
         def __len__(self) -> int:
             return len(loader)
@@ -97,7 +98,7 @@ def _map_dataset(loader: Loader) -> grain.MapDataset[Any]:
             task = range(number, number + 1)
             (made,) = Outcome(task, True, *do(self._maker.make, task)).get()
             batch = made.batch
-            return batch if loader.to_device is None else loader.to_device(batch)
+            return batch if plan.to_device is None else plan.to_device(batch)
 
         def __reduce__(self) -> Any:
             return _map_dataset, (loader,)
@@ -126,8 +127,7 @@ def iter_dataset(loader: Loader) -> grain.IterDataset[Any]:
         >>> len(list(source))
         2
     """
-    check_loader(loader)
-    return _iter_dataset(loader, 0, 1, loader.next_cursor)
+    return _iter_dataset(loader, 0, 1, plan_of(loader).next_cursor)
 
 
 def _iter_dataset(loader: Loader, worker: int, workers: int, begin: Cursor) -> grain.IterDataset[Any]:
@@ -160,7 +160,7 @@ def _iter_dataset(loader: Loader, worker: int, workers: int, begin: Cursor) -> g
 
         def __init__(self, worker: int, workers: int) -> None:
             super().__init__()
-            self._batches = loader.worker_shard(worker, workers, begin)
+            self._batches = worker_shard(plan_of(loader), worker, workers, begin)
 
         def __next__(self) -> Any:
             self._assert_not_closed()

@@ -18,12 +18,17 @@ def _same(owners: str | Iterable[str], names: str, advice: str) -> dict[tuple[st
     return {(owner, name): advice for owner in owners for name in names.split()}
 
 
-WRITERS = ('DatasetWriter', 'ShardedDatasetWriter', 'write', 'from_numpy')
-READS_LINKS = (
-    *('open', 'DatasetReader', 'ShardedDatasetReader', 'verify', 'statistics', 'normalize', 'view', 'push'),
-    *('create_index', 'info', 'prefetch', 'ReadDataset', 'read'),
+WRITERS = ('DatasetWriter', 'ShardedDatasetWriter', 'write', 'WriteDataset')
+"""Functions and classes with an option `linked_fields`. The function `write` of `bags.ray` also has it."""
+READERS = (
+    *('DatasetReader', 'ReadDataset', 'ShardedDatasetReader', 'create_index', 'open', 'read', 'statistics'),
+    *('verify', 'view'),
 )
-"""Functions and classes with an option `trust_links`, formerly `links`."""
+"""Functions and classes with an option `trust_links`; `read` is the function of `bags.ray`."""
+READING_COMMANDS = (
+    *('bags cat', 'bags copy', 'bags create-index', 'bags diff', 'bags edit', 'bags export', 'bags prefetch'),
+    *('bags show', 'bags split', 'bags statistics', 'bags verify', 'bags view'),
+)
 
 OTHER_NAMES: dict[tuple[str, str], str] = {
     # Attributes of the module `bags`.
@@ -46,6 +51,9 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     ('bags', 'merge'): 'bags.join, or bags.concat',
     ('bags', 'index'): 'bags.consolidate, or bags.create_index',
     **_same('bags', 'Features Image ClassLabel', "a spec, such as {'image': 'jpeg', 'label': 'int'}"),
+    ('bags', 'load_ipython_extension'): 'bags.describe(batch), which notebooks show as a table',
+    ('bags.types', 'Written'): 'bags.types.WriteResult',
+    ('bags.samplers', 'Sequential'): 'shuffle=False of a Loader',
     # Attributes of datasets.
     **_same('Dataset', 'shape num_rows length count', 'len(dataset)'),
     **_same('Dataset', 'columns column_names features dtypes keys', 'dataset.spec'),
@@ -53,6 +61,8 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     ('Dataset', 'skip'): 'dataset[5:]',
     **_same('Dataset', 'iloc loc get row', 'dataset[index]'),
     **_same('Dataset', 'iter iterrows itertuples rows', 'for datapoint in dataset'),
+    **_same('Dataset', 'field items', 'dataset.records(field)'),
+    ('Dataset', 'owner'): 'dataset.datapoint_of(field, item)',
     **_same('Dataset', 'to_list tolist values', 'list(dataset), or dataset.column(field)'),
     **_same('Dataset', 'to_pandas to_polars', 'dataset.to_arrow_dataset()'),
     ('Dataset', 'map'): 'bags.copy(dataset, path, add=…) to keep the values, or transform= of a Loader',
@@ -75,15 +85,25 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     **_same('Dataset', 'rename_column rename_columns', "dataset.rename({'old': 'new'})"),
     **_same('Dataset', 'add_column assign', 'bags.copy(dataset, path, add=…)'),
     **_same('Dataset', 'concat concatenate', 'bags.concat([dataset, other])'),
-    **_same('Dataset', 'save save_to_disk to_disk write', 'bags.copy(dataset, path)'),
+    **_same('Dataset', 'save_to_disk to_disk write', 'dataset.save(path, link=False)'),
     ('Dataset', 'push_to_hub'): 'bags.push(path, target)',
     **_same('Dataset', 'to_parquet to_csv to_json', "bags.export(dataset, path, format='parquet')"),
     **_same('Dataset', 'append add extend', 'bags.ShardedDatasetWriter(path, spec, resume=True)'),
     # Options of functions and classes.
-    **_same(READS_LINKS, 'links', 'trust_links'),
+    **_same('copy', 'link relink', 'dataset.save(path, link=…, relink=…)'),
+    ('copy', 'links'): 'dataset.save(path, link=(FIELD, …))',
+    ('open', 'replace'): 'bags.join([…], replace=…)',
+    **_same(READERS, 'links', 'trust_links'),
     **_same(WRITERS, 'links', 'linked_fields'),
+    **_same(('convert', 'save'), 'links', 'link=(FIELD, …)'),
+    ('from_numpy', 'links'): 'linked_fields of bags.write',
+    ('card', 'dataset'): 'path',
+    ('dataset', 'path'): 'dataset',  # The function of `bags.lerobot`.
     ('statistics', 'again'): 'recompute',
     ('recover', 'values'): 'partial_values',
+    # Options of commands.
+    **_same(READING_COMMANDS, '--links', '--trust-links'),
+    ('bags statistics', '--again'): '--recompute',
     # Options of Bags 0.x, Granular, PyTorch and other libraries, in every function.
     (ANY_FUNCTION, 'shardsize'): 'shard_size (bytes) or shard_length (datapoints)',
     (ANY_FUNCTION, 'shardlen'): 'shard_length (datapoints)',
@@ -110,8 +130,8 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
 }
 """Maps (owner, other name) to what to use instead.
 
-The owner is 'bags' for attributes of the module, 'Dataset' for attributes of datasets, and for an option the
-name of the function or class that takes it, or `ANY_FUNCTION`.
+The owner of an attribute is the name of its module, such as 'bags', or 'Dataset'. The owner of an option is
+the name of its function or class, its command, such as 'bags show', or `ANY_FUNCTION`.
 """
 
 FORMER_CALLS = {
@@ -131,17 +151,18 @@ def option_advice(owner: str, option: str) -> str | None:
     return OTHER_NAMES.get((owner, option), OTHER_NAMES.get((ANY_FUNCTION, option)))
 
 
-def module_advice(name: str, known: Collection[str]) -> str:
-    """Returns the advice on an attribute that `bags` does not have: `; did you mean …?`, or nothing.
+def module_advice(name: str, known: Collection[str], module: str = 'bags') -> str:
+    """Returns the advice on an attribute that a module does not have: `; did you mean …?`, or nothing.
 
     Args:
         name: The attribute.
         known: The attributes that exist.
+        module: `bags`, or a module of it.
     """
-    meant = OTHER_NAMES.get(('bags', name))
+    meant = OTHER_NAMES.get((module, name))
     if meant is None:
         similar = difflib.get_close_matches(name, known, 1)
-        meant = f'bags.{similar[0]}' if similar else None
+        meant = f'{module}.{similar[0]}' if similar else None
     return f'; did you mean {meant}?' if meant else ''
 
 

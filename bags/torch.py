@@ -11,8 +11,8 @@ import numpy as np
 
 from bags.dataset.reading.batch import Ragged, convert
 from bags.formats.arrays import is_small_float
-from bags.loader.iterator import LoaderIterator
-from bags.loader.loader import Loader, check_loader
+from bags.loader.iterator import LoaderIterator, worker_shard
+from bags.loader.loader import Loader, plan_of
 from bags.loader.schedule import Cursor
 from bags.validation import import_optional
 
@@ -125,14 +125,15 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
     def __init__(
         self, loader: Loader, rank: int | None = None, world_size: int | None = None, *, tensors: bool = True
     ) -> None:
-        check_loader(loader)
+        plan_of(loader)  # Raises TypeError if it is not a loader.
         self._register()
         self.loader = _on_this_rank(loader, rank, world_size)
         self.tensors = tensors
         torch = import_optional('torch')
         # In shared memory: the process with the loader does not learn of iterations, only its workers do.
-        if not isinstance(self.loader.cursor_numbers, torch.Tensor):
-            self.loader.cursor_numbers = torch.tensor(list(self.loader.cursor_numbers)).share_memory_()
+        plan = plan_of(self.loader)
+        if not isinstance(plan.cursor_numbers, torch.Tensor):
+            plan.cursor_numbers = torch.tensor(list(plan.cursor_numbers)).share_memory_()
         self._begun = torch.zeros((MAX_ITERATIONS, 5), dtype=torch.int64).share_memory_()
         """For the newest iterations of workers: the key, the number of workers that began it, its cursor."""
         self._lock, self._iterations = _new_lock(), 0
@@ -147,12 +148,11 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
         self.loader.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[Any]:
-        info = import_optional('torch').utils.data.get_worker_info()
+        info, plan = import_optional('torch').utils.data.get_worker_info(), plan_of(self.loader)
         if info is None:
-            batches = self.loader.worker_shard(0, 1, self.loader.begin())
+            batches = worker_shard(plan, 0, 1, plan.begin())
         else:
-            loader = self.loader.without_workers()
-            batches = loader.worker_shard(info.id, info.num_workers, self._begin(info))
+            batches = worker_shard(plan.without_workers(), info.id, info.num_workers, self._begin(info))
         return Tensors(batches) if self.tensors else batches
 
     def _begin(self, info: Any) -> Cursor:
@@ -176,7 +176,7 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
             )
             if number is None:
                 number = -1
-                rows = [*rows[1:], [key, 0, *self.loader.begin()]]
+                rows = [*rows[1:], [key, 0, *plan_of(self.loader).begin()]]
             rows[number][1] += 1
             self._begun.copy_(self._begun.new_tensor(rows))
             return Cursor(*rows[number][2:])

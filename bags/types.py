@@ -1,5 +1,7 @@
 """The classes of results and arguments, for annotations and `isinstance`."""
 
+from typing import TYPE_CHECKING
+
 from bags.collate.columns import PackedSequences, Padded
 from bags.collate.masks import Masked
 from bags.dataset.base import WindowsView
@@ -16,7 +18,7 @@ from bags.maintenance.normalize import Normalize, NormalizeGroups
 from bags.maintenance.recover import Recovery
 from bags.maintenance.verify_bag import Damage, Note
 from bags.media.clips import EncodedClip
-from bags.progress.write_result import Skipped, Written
+from bags.progress.write_result import Skipped, WriteResult
 
 __all__ = [
     'BagInfo',
@@ -45,5 +47,13 @@ __all__ = [
     'Times',
     'WindowsView',
     'WriteOptions',
-    'Written',
+    'WriteResult',
 ]
+
+if not TYPE_CHECKING:  # A misspelled name is an error for type checkers.
+
+    def __getattr__(name: str) -> object:
+        from bags.other_names import module_advice
+
+        advice = module_advice(name, __all__, __name__)
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}{advice}')

@@ -135,10 +135,13 @@ def with_advice(function: Called) -> Called:
             return function(*args, **keywords)
         except TypeError as exc:
             is_of_call = exc.__traceback__ is not None and exc.__traceback__.tb_next is None
-            if is_of_call and not takes_any:
-                reject_unknown_options(keywords, names)
             if is_of_call and owner in FORMER_CALLS:
                 raise TypeError(f'{exc}: {FORMER_CALLS[owner]}') from None
+            if is_of_call and takes_any:
+                for name in keywords.keys() - names:
+                    reject_other_name(owner, name)
+            elif is_of_call:
+                reject_unknown_options(keywords, names)
             raise
 
     return call  # type: ignore[return-value]

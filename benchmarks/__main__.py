@@ -11,7 +11,7 @@ from benchmarks.peers import PEERS, is_installed
 
 PARTS = (
     'records', 'cold', 'datasets', 'loading', 'windows', 'planning', 'scale', 'remote', 'video', 'imports',
-    'durability', 'links', 'adopt', 'recording', 'mixtures',
+    'durability', 'links', 'linking', 'recording', 'mixtures',
 )  # fmt: skip
 
 
@@ -76,10 +76,10 @@ def main() -> None:
             from benchmarks import mixtures  # Imports bags and Pillow.
 
             mixtures.main(output, quick=options.quick)
-        elif part == 'adopt':
-            from benchmarks import adopt  # Imports bags and Pillow.
+        elif part == 'linking':
+            from benchmarks import linking  # Imports bags and Pillow.
 
-            adopt.main(output, quick=options.quick)
+            linking.main(output, quick=options.quick)
         elif part == 'recording':
             from benchmarks import recording  # Needs no peer.
 

@@ -84,7 +84,7 @@ def main():
     opened = {
         'LeRobot, PyAV': LeRobotDataset('benchmark/epoch', root, video_backend='pyav', **options),
         'bags, copied': bags.lerobot.dataset(folder / 'copied', **options),
-        'bags, adopted': bags.lerobot.dataset(folder / 'linked', links=True, **options),
+        'bags, linked': bags.lerobot.dataset(folder / 'linked', trust_links=True, **options),
     }
     for workers in WORKERS:
         candidates = {

@@ -85,7 +85,7 @@ def compare_windows(output: report.Report, count: int) -> None:
     )
     with bags.open(clips) as dataset:
         view = dataset.select(np.random.default_rng(2).permutation(count))
-        bags.copy(view, path, link=['frames'], durability='none')
+        view.save(path, link=['frames'], durability='none')
         with bags.open(path) as saved:
             both = {'the view': view, 'saved': saved}
             read_once(both, CLIPS)
@@ -190,7 +190,7 @@ def save(output: report.Report, title: str, view: Any, path: Path) -> None:
     """Saves a view once, and prints what a datapoint takes of time and of the disk."""
 
     def run(_: Any) -> None:
-        bags.copy(view, path, link=LINKED, durability='none', checksum=False)
+        view.save(path, link=LINKED, durability='none', checksum=False)
 
     wall, cpu = time_once(Candidate(run, len(view)))
     output.collect(title, {'saved': Timing(wall, cpu, wall)}, 'saved', 'us', bytes=size_of(path) / len(view))
@@ -254,7 +254,7 @@ def write_bucket(path: Path, count: int) -> None:
     write(path / 'source', count, REMOTE_SHARDS)
     bags.consolidate(path / 'source')
     with bags.open(path / 'source') as dataset:
-        bags.copy(dataset.select(remote_order(count)), path / 'saved', link=LINKED)
+        dataset.select(remote_order(count)).save(path / 'saved', link=LINKED)
     bags.consolidate(path / 'saved')
 
 

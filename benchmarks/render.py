@@ -17,7 +17,7 @@ DOCUMENTS = tuple(
         'README.md',
         'docs/index.md',
         'docs/performance.md',
-        'docs/adopt.md',
+        'docs/linking.md',
         'docs/migration/lerobot.md',
     )
 )
@@ -101,14 +101,14 @@ DURABILITY_COLUMNS = {
     '`cp`': 'cp',
 }
 LINK_COLUMNS = {'the view': 'the view', 'saved as links': 'saved', 'one folder': 'one folder'}
-ADOPT_COLUMNS = ('adopted', 'beside it')
-ADOPT_PEERS = {
+LINKING_COLUMNS = ('linked', 'beside it')
+LINKING_PEERS = {
     'PIL opens it': 'PIL, open and size',
     'DataLoader of files': 'PyTorch, files',
     'webdataset': 'webdataset',
     'copied': 'a copy',
 }
-"""The names of the candidates beside those that are adopted."""
+"""The names of the candidates beside the linked dataset."""
 MIXTURE_COLUMNS = {
     'one dataset': 'one dataset',
     'four of one spec': 'four datasets',
@@ -117,7 +117,7 @@ MIXTURE_COLUMNS = {
 LEROBOT_COLUMNS = {
     '`LeRobotDataset`': 'LeRobot, PyAV',
     '`bags.lerobot.dataset`, copied': 'bags, copied',
-    '`bags.lerobot.dataset`, adopted': 'bags, adopted',
+    '`bags.lerobot.dataset`, linked': 'bags, linked',
 }
 WINDOW_COLUMNS = {'bags': 'bags', 'a read of each window by hand': 'by hand'}
 RECORDING_COLUMNS = (
@@ -232,17 +232,17 @@ def links(result: Result) -> list[str]:
     })  # fmt: skip
 
 
-def adopt(result: Result) -> list[str]:
+def linking(result: Result) -> list[str]:
     rows = {}
     for title, found in result['tables'].items():
-        name = next((each for each in ADOPT_PEERS if each in found['cells']), '')
+        name = next((each for each in LINKING_PEERS if each in found['cells']), '')
         theirs = table(result['tables'], title, name)
         label = title + (', ms' if found['unit'] == 'ms' else '')
         rows[label] = [
-            table(result['tables'], title, 'adopted'),
-            theirs and f'{theirs} ({ADOPT_PEERS[name]})',
+            table(result['tables'], title, 'linked'),
+            theirs and f'{theirs} ({LINKING_PEERS[name]})',
         ]
-    return markdown(ADOPT_COLUMNS, rows)
+    return markdown(LINKING_COLUMNS, rows)
 
 
 def recording(result: Result) -> list[str]:
@@ -295,7 +295,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], list[str]]]] = {
     'windows': ('windows', windows),
     'durability': ('durability', durability),
     'links': ('links', links),
-    'adopt': ('adopt', adopt),
+    'linking': ('linking', linking),
     'recording': ('recording', recording),
     'mixtures': ('mixtures', mixtures),
     'lerobot': ('lerobot', lerobot),

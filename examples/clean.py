@@ -51,7 +51,7 @@ def main(folder: Path) -> None:
     rewarded = bags.join([clean, bags.open(folder / 'rewards')], on='episode')
 
     # Saved as links: the new texts and rewards are written, and no image.
-    done = bags.copy(rewarded, folder / 'clean', link=['observation.image'])
+    done = rewarded.save(folder / 'clean', link=['observation.image'])
     print(f'{done.datapoints} episodes in {done.size:,} bytes, of a session of {session.size:,} bytes')
 
     with bags.open(folder / 'clean') as cleaned:

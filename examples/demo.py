@@ -80,7 +80,7 @@ def describe(reader: Any, folder: Path) -> None:
 
 def read(reader: Any) -> None:
     """Reads rows, fields, items and batches, and nothing else of the files."""
-    video = [*reader.field('name')].index(b'bunny')  # The stored records of one field.
+    video = [*reader.records('name')].index(b'bunny')  # The stored records of one field.
     show('a datapoint', f'reader[{video}]', reader[video])
     show('some of its fields', f"reader[{video}, ('name', 'audio')]", reader[video, ('name', 'audio')])
     show(

@@ -22,7 +22,7 @@ def dataset(folder: Path) -> Any:
 
 def cutter(reader: Any) -> Callable[..., dict[str, np.ndarray]]:
     """Returns a transform that cuts patches from a batch of images; the threads of the loader call it."""
-    labels = {str(name, 'utf-8'): label for label, name in enumerate(reader.field('name'))}
+    labels = {str(name, 'utf-8'): label for label, name in enumerate(reader.records('name'))}
 
     def cut(batch: dict[str, Any], rng: np.random.Generator) -> dict[str, np.ndarray]:
         # `rng` depends on the seed and the position only: a resumed run cuts the same patches.

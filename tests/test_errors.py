@@ -91,8 +91,8 @@ def numbers(tmp_path):
 @pytest.mark.parametrize(
     ('call', 'kind', 'message'),
     [
-        (lambda d, path: bags.open(None), TypeError, 'open: expected a path, or several, got NoneType'),
-        (lambda d, path: bags.open(b'x'), TypeError, 'open: expected a path, or several, got bytes'),
+        (lambda d, path: bags.open(None), TypeError, 'open: expected a path, got None'),
+        (lambda d, path: bags.open(b'x'), TypeError, "open: expected a path, got b'x'"),
         (lambda d, path: d.select(np.ones(4, bool)), IndexError, 'mask of shape'),
         (lambda d, path: bags.concat(d), TypeError, 'expected several datasets, got a DatasetReader alone'),
         (lambda d, path: bags.bag.Index(d), TypeError, 'Index: expected records'),
@@ -143,7 +143,8 @@ MISTAKES = {
     'shards for a bag': (lambda at: bags.bag.Reader(at / 'shards'), IsADirectoryError, 'bags.open'),
     'shards for one': (lambda at: bags.DatasetReader(at / 'shards'), FileNotFoundError, 'shard folders'),
     'one for shards': (lambda at: bags.ShardedDatasetReader(at / 'one'), OSError, 'of one folder'),
-    'no paths': (lambda at: bags.open([]), ValueError, 'open: expected a path'),
+    'no paths': (lambda at: bags.open([]), TypeError, 'open: expected a path'),
+    'nothing to join': (lambda at: bags.join([]), ValueError, 'join: expected at least one dataset'),
     'no path': (lambda at: bags.bag.Reader(None), TypeError, 'file_spec: expected a path'),
     'an option': (lambda at: bags.open(at / 'one', row=True), TypeError, "unexpected option 'row'"),
     'decoders': (lambda at: bags.open(at / 'one', decoders=['int']), TypeError, 'functions by word'),
@@ -152,7 +153,7 @@ MISTAKES = {
     'bytes': (lambda at: bags.open(at / 'one')[0, b'id'], TypeError, 'expected names, got 105'),
     'a large index': (lambda at: bags.open(at / 'one').batch([1 << 80]), IndexError, 'more than 64 bits'),
     'an array': (lambda at: bags.bag.Reader(at / 'texts.bag')[np.array([0])], TypeError, 'got ndarray'),
-    'no number': (lambda at: bags.open(at / 'one').field('id')['a'], TypeError, 'index: expected an integer'),
+    'no number': (lambda at: bags.open(at / 'one').records('id')['a'], TypeError, 'index: expected an integer'),
     'a range': (lambda at: bags.bag.Reader(at / 'texts.bag').read_range(0, 1.0), TypeError, 'got 0 and 1.0'),
     'indices': (
         lambda at: bags.bag.Reader(at / 'texts.bag').read_indices_iter(5),

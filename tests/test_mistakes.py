@@ -55,6 +55,18 @@ READS = {
     ),
     'method': (lambda d: d.selct, AttributeError, 'did you mean select?'),
     'shape': (lambda d: d.shape, AttributeError, 'did you mean len(dataset)?'),
+    'save_to_disk': (
+        lambda d: d.save_to_disk, AttributeError, 'did you mean dataset.save(path, link=False)?'
+    ),
+    'field()': (lambda d: d.field('text'), AttributeError, 'did you mean dataset.records(field)?'),
+    'items()': (lambda d: d.items('text'), AttributeError, 'did you mean dataset.records(field)?'),
+    'owner()': (lambda d: d.owner('text', 0), AttributeError, 'mean dataset.datapoint_of(field, item)?'),
+    'Written': (
+        lambda d: bags.types.Written, AttributeError, 'did you mean bags.types.WriteResult?'
+    ),
+    'Sequential': (
+        lambda d: bags.samplers.Sequential(4), AttributeError, 'did you mean shuffle=False of a Loader?'
+    ),
     'iloc': (lambda d: d.iloc, AttributeError, 'did you mean dataset[index]?'),
     'map': (lambda d: d.map, AttributeError, 'did you mean bags.copy(dataset, path, add=…) to keep'),
     'to_pandas': (lambda d: d.to_pandas, AttributeError, 'did you mean dataset.to_arrow_dataset()?'),
@@ -182,7 +194,7 @@ def test_tables_of_other_libraries(dataset, tmp_path):
     assert not (tmp_path / 'x').exists()
     assert bags.write(table.to_dict('records'), tmp_path / 'x', spec).datapoints == 2
     with bags.DatasetWriter(tmp_path / 'y', spec) as writer:
-        with pytest.raises(TypeError, match=r'got Series; dict\(value\) makes one of it'):
+        with pytest.raises(TypeError, match=r'got Series; convert it with dict\(value\)'):
             writer.append(table.iloc[0])
         writer.append(dict(table.iloc[0]))
     with pytest.raises(TypeError, match=r'join, dataset 1: expected a dataset, got a 0 1 1 2$'):

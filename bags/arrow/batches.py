@@ -11,13 +11,14 @@ import numpy.typing as npt
 
 from bags.arrow.types import arrow_schema, element_type, import_pyarrow, item_type, shape_of, stores_location
 from bags.bag.held_records import HeldRecords
-from bags.dataset.base import Media
+from bags.dataset.base import Dataset, Media
+from bags.dataset.format.refs import Refs
 from bags.dataset.format.registry import INTEGER_WORDS, bind_decoder
 from bags.dataset.format.spec import FieldType
 from bags.dataset.reading.batch import Ragged
 from bags.dataset.reading.columns import read_column, read_records, read_values, read_with
-from bags.dataset.reading.field_reader import Field
-from bags.dataset.reading.selection import Fields, FrameSelection, Selection, select_fields
+from bags.dataset.reading.field_reader import FieldReader
+from bags.dataset.reading.selection import Asked, Fields, FrameSelection, Selection, select_fields
 from bags.formats.arrays import array_parts
 from bags.indexing import Int64s, chunk_length, offsets_of
 from bags.validation import at_least_or_none, one_of
@@ -33,7 +34,7 @@ GROWTH = 8
 """Maximum ratio of the lengths of a batch and the previous one, from whose size it is estimated."""
 
 
-def read_batches(dataset: Any, fields: Fields, media: Media, batch_size: int | None) -> pa.RecordBatchReader:
+def read_batches(dataset: Dataset, fields: Fields, media: Media, batch_size: int | None) -> pa.RecordBatchReader:
     """Returns an Arrow reader of the record batches of a dataset; see `Dataset.to_arrow`."""
     pa = import_pyarrow()
     if media is not None:
@@ -49,7 +50,7 @@ def read_batches(dataset: Any, fields: Fields, media: Media, batch_size: int | N
 
 
 def _batches(
-    dataset: Any, selection: Selection, schema: pa.Schema, media: Media, batch_size: int | None
+    dataset: Dataset, selection: Selection, schema: pa.Schema, media: Media, batch_size: int | None
 ) -> Iterator[pa.RecordBatch]:
     pa = import_pyarrow()
     start, step = 0, batch_size or 1
@@ -63,7 +64,7 @@ def _batches(
             step = chunk_length(len(indices), batch.nbytes, RECORD_BATCH_BYTES, MAX_RECORD_BATCH, GROWTH)
 
 
-def _read_column(dataset: Any, indices: Int64s, name: str, items: Any, media: Media) -> pa.Array:
+def _read_column(dataset: Dataset, indices: Int64s, name: str, items: Asked, media: Media) -> pa.Array:
     """Returns the values of a field as an Arrow array."""
     field_type: FieldType = dataset.types[name]
     read: Callable[..., Any] = read_records
@@ -86,7 +87,7 @@ def _read_column(dataset: Any, indices: Int64s, name: str, items: Any, media: Me
         ) from exc
 
 
-def _read_locations(field: Field, refs: Any, items: Any) -> list[Any]:
+def _read_locations(field: FieldReader, refs: Refs, items: Asked) -> list[Any]:
     def locate(indices: Int64s) -> list[dict[str, Any]]:
         rows: list[Any] = [None] * len(indices)
         for found in field.bag.locate(indices):
@@ -217,7 +218,7 @@ class Scan:
         media: As in `Dataset.to_arrow`.
     """
 
-    def __init__(self, dataset: Any, columns: Sequence[str] | None, filter: Any, media: Media) -> None:
+    def __init__(self, dataset: Dataset, columns: Sequence[str] | None, filter: Any, media: Media) -> None:
         if not isinstance(columns, list | tuple | None):
             raise TypeError(f'columns: expected a list of names, got {columns!r:.80}')
         names = list(dataset.types) if columns is None else list(select_fields(columns, dataset.types))
@@ -265,7 +266,7 @@ class Scan:
         return sum(batch.num_rows for batch in self.to_batches())
 
 
-def arrow_dataset(dataset: Any, media: Media) -> Any:
+def arrow_dataset(dataset: Dataset, media: Media) -> Any:
     """Returns a pyarrow dataset; queries read only the fields they use. See `Dataset.to_arrow_dataset`."""
     import_pyarrow()
     from pyarrow import dataset as pyarrow_dataset

@@ -50,7 +50,7 @@ def check_options(
     types = parse_spec(spec)
     check_names(types)
     bind_encoders(types, encoders)
-    field_compressions(settings.compression, types, settings.links)
+    field_compressions(settings.compression, types, settings.linked_fields)
     if settings.metadata is not None:
         dump_metadata(settings.metadata, types)
     return settings

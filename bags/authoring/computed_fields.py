@@ -12,13 +12,14 @@ import numpy as np
 from bags.bag.checksums import digest_function
 from bags.dataset.base import Dataset
 from bags.dataset.format import registry
-from bags.dataset.format.refs import MISSING
+from bags.dataset.format.refs import MISSING, Refs
 from bags.dataset.format.spec import FieldType, Spec
 from bags.dataset.reading.batch import Column
 from bags.dataset.reading.columns import read_column
-from bags.dataset.reading.field_reader import Field
+from bags.dataset.reading.field_reader import FieldReader
+from bags.dataset.reading.selection import Asked
 from bags.dataset.writing.encoder import Encoder, collect
-from bags.dataset.writing.field_writer import Run
+from bags.dataset.writing.field_writer import RecordRun
 from bags.formats.signatures import FORMAT_OF_TYPE
 from bags.indexing import Int64s
 
@@ -43,7 +44,7 @@ class ComputedFields:
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
 
-    def compute(self, indices: Int64s) -> dict[str, tuple[list[Run], Any]]:
+    def compute(self, indices: Int64s) -> dict[str, tuple[list[RecordRun], Any]]:
         """Returns the records of each new field, and their refs, relative to the first of them.
 
         Raises:
@@ -103,7 +104,7 @@ class LazyBatch(Mapping[str, Column]):
                 raise KeyError(f'no field {name!r}; there are {", ".join(map(repr, self._dataset.types))}')
             are_built_in = []
 
-            def read(field: Field, refs: Any, items: Any) -> Column:
+            def read(field: FieldReader, refs: Refs, items: Asked) -> Column:
                 are_built_in.append(field.decoder.accepts_view)
                 return read_column(field, refs, items)
 
@@ -161,7 +162,7 @@ def _digest(value: Any) -> Any:
     return None
 
 
-def join_entries(entries: Sequence[Any], sequence: bool) -> tuple[list[Run], Any]:
+def join_entries(entries: Sequence[Any], sequence: bool) -> tuple[list[RecordRun], Any]:
     """Returns the records of some datapoints as a run, and their refs, relative to the first of them.
 
     Args:
@@ -177,6 +178,6 @@ def join_entries(entries: Sequence[Any], sequence: bool) -> tuple[list[Run], Any
     return [run_of([record for entry in entries for record in entry or ()])], (firsts, counts)
 
 
-def run_of(records: Sequence[Any], stored: bool = False) -> Run:
+def run_of(records: Sequence[Any], stored: bool = False) -> RecordRun:
     """Returns records as a run; `stored` if they are in stored form."""
-    return Run(records, np.fromiter(map(len, records), np.int64, len(records)), stored)
+    return RecordRun(records, np.fromiter(map(len, records), np.int64, len(records)), stored)

@@ -1,11 +1,10 @@
-"""`bags.copy`: writes a dataset or a view as a new dataset, without decoding records."""
+"""`bags.copy` and `dataset.save`: write a dataset or a view as a new dataset, without decoding records."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Literal, Unpack
 
 import numpy as np
@@ -23,23 +22,32 @@ from bags.dataset.format.refs import RefsFormat
 from bags.dataset.format.spec import Spec, parse_spec, reordered, type_texts
 from bags.dataset.open import open as open_dataset
 from bags.dataset.reading.fingerprint import fingerprint, source_fingerprints
-from bags.dataset.reading.row_groups import Address, Source
+from bags.dataset.reading.row_groups import RowGroup
+from bags.dataset.reading.row_reader import RecordSource
 from bags.dataset.reading.selection import Fields, select_whole
 from bags.dataset.writing.encoder import Encoder
-from bags.dataset.writing.field_writer import Compressed, field_compressions
+from bags.dataset.writing.field_writer import FieldCompression, field_compressions
 from bags.dataset.writing.sharded_writer import ShardedDatasetWriter
 from bags.errors import CorruptError, DecodeError
 from bags.links.existing import ExistingRecords, LinkRun
-from bags.links.files import LinkedFile
+from bags.links.files import RECORD_SUFFIXES, LinkedFile
 from bags.links.link import MIN_LINKED_BYTES
+from bags.links.permission import Permission
 from bags.links.records import LinkedRecords
 from bags.progress.progress import progress as show_progress
 from bags.progress.progress_log import ProgressLog, resumed
 from bags.progress.source_options import advise_source_options
-from bags.progress.write_result import Skipped, Written
+from bags.progress.write_result import Skipped, WriteResult
 from bags.storage.urls import plain_path
 from bags.validation import at_least, merge, one_of, worker_count
 from bags.workers.pool import WorkerPool
+
+Added = Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]]
+"""The option `add`: by field, its type, and a function from a batch to the values of its datapoints."""
+
+ALL_COPIED = (
+    f'all records were copied: links are for fields with records of over {MIN_LINKED_BYTES} bytes on average'
+)
 
 MAX_RESOLVED = 1 << 20
 """Datapoints whose folders are looked up at a time."""
@@ -50,22 +58,21 @@ def copy(
     path: str | os.PathLike[str],
     *,
     fields: Fields = None,
-    add: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] | None = None,
+    add: Added | None = None,
     batch_size: int = 256,
     encoders: Mapping[str, Callable[..., Any]] | None = None,
-    link: bool | Iterable[str] = False,
-    relink: Mapping[str, str] | None = None,
     on_error: Literal['raise', 'skip'] = 'raise',
     check_source: bool = True,
     progress: bool | None = None,
     workers: int | None = None,
     source_options: Mapping[str, Any] | None = None,
     **options: Unpack[WriteOptions],
-) -> Written:
-    """Copies a dataset or a view of one to a new dataset.
+) -> WriteResult:
+    """Copies a dataset or a view of one to a new dataset, which needs no other files.
 
     Records are copied without decoding, and compressed again only if the copy is compressed in another way.
     Records shared by consecutive datapoints are shared in the copy too; others are copied for each datapoint.
+    `dataset.save` writes links to large records instead of copying them.
 
     Args:
         dataset: A reader, a view, or the path of a dataset.
@@ -77,10 +84,6 @@ def copy(
             video or a recording of the batch that is returned as it is keeps its bytes, if the types agree.
         batch_size: Maximum number of datapoints in such a batch.
         encoders: Encoders of the new fields; `bags.encoders` unless given.
-        link: Fields whose records are not copied: the copy has links to them, and needs the files in which
-            they are. True links those whose records have more than 256 bytes on average.
-        relink: For links of the dataset whose files have moved, the new prefix of paths by the old one. Sizes
-            and samples of all files are compared with the links first. Needs `link`, and links these fields.
         on_error: 'raise', or 'skip' to leave out datapoints that cannot be read, and list them in the result.
             This decompresses all compressed records, and is slower.
         check_source: With `resume`, raise if the dataset has changed since the earlier run. False continues
@@ -107,7 +110,6 @@ def copy(
         (2, array([0, 2]))
     """
     settings = merge(WriterSettings, None, options, function=copy)
-    settings.refuse_links('link=(FIELD, …) links fields of a copy')
     dataset = plain_path(dataset)
     source = dataset
     if isinstance(dataset, str | os.PathLike):
@@ -116,6 +118,30 @@ def copy(
     elif source_options:
         raise ValueError('source_options: have no effect for a dataset that is open already')
     check_dataset('copy', source)
+    return save(
+        source, path, fields, add, batch_size, encoders, False, None, on_error, check_source, progress,
+        workers, options,
+    )  # fmt: skip
+
+
+def save(
+    source: Dataset,
+    path: str | os.PathLike[str],
+    fields: Fields,
+    add: Added | None,
+    batch_size: int,
+    encoders: Mapping[str, Callable[..., Any]] | None,
+    link: bool | Iterable[str],
+    relink: Mapping[str, str] | None,
+    on_error: Literal['raise', 'skip'],
+    check_source: bool,
+    progress: bool | None,
+    workers: int | None,
+    options: WriteOptions,
+) -> WriteResult:
+    """Writes a dataset or a view as a new dataset; the arguments are those of `Dataset.save`."""
+    settings = merge(WriterSettings, None, options, function=save)
+    settings.refuse_links('dataset.save(path, link=(FIELD, …)) links fields of a dataset')
     one_of('on_error', on_error, ('raise', 'skip'))
     batch_size = at_least('batch_size', batch_size, 1)
     workers = worker_count(workers)
@@ -126,7 +152,10 @@ def copy(
     types = {
         name: copied_type(source.types[name], name in firsts and firsts[name].unsigned) for name in names
     }
-    linked = _linked(source, link, names, firsts)
+    spec = type_texts(reordered({**types, **new}, [types, new]))
+    every = parse_spec(spec)
+    compressed = () if settings.compression is None else field_compressions(settings.compression, every)
+    linked = _linked(source, link, names, firsts, compressed)
     existing = ExistingRecords(relink)
     if relink:
         if not link:
@@ -134,8 +163,6 @@ def copy(
                 'relink: expected link=True or names of fields, as a copy without links needs none'
             )
         linked |= _relinked(source, names, existing, relink)
-    spec = type_texts(reordered({**types, **new}, [types, new]))
-    every = parse_spec(spec)
     compressions, recompressed = _compressions(settings.compression, every, firsts)
     if settings.compression is None:
         compressions = {name: how for name, how in compressions.items() if name not in linked}
@@ -155,7 +182,7 @@ def copy(
         metadata = keep_packages(metadata, source.metadata, every)
     changed: WriteOptions = {
         **options, 'compression': compressions, 'checksum': checksum, 'metadata': metadata,
-        'links': linked,
+        'linked_fields': linked,
     }  # fmt: skip
     reader = ChunkReader(
         source, types, compressions, recompressed, skips, workers if skips else 1, computed, checksum
@@ -192,7 +219,7 @@ def copy(
             source, types, RefsFormat(every).stride + ENTRY, writer.is_full, shard, settings.shard_length,
             reader.load if skips else None, skip, existing if linked else None, linked,
         )  # fmt: skip
-        parents: set[str] = set()
+        parents = _Parents(writer)
         planned, before = 0, writer.size
         with (
             show_progress('copying', len(source) - position, 'datapoints', show=progress) as advance,
@@ -202,23 +229,38 @@ def copy(
                 records, chunk = outcome.get(), outcome.task
                 if chunk.begins_shard:
                     writer.end_shard()
-                parents |= _parents(writer, [records.runs[name] for name in linked])
+                for name in linked:
+                    parents.add(records.runs[name])
                 size = writer.size
                 writer.shard_writer().append_runs(records.runs, records.refs)
                 advance(chunk.stop - chunk.start, writer.size - size)
                 planned += chunk.size
                 planner.scale = (writer.size - before) / planned
-    written = Written(len(writer), writer.shards, writer.size, writer.spec, skipped)
-    return dataclasses.replace(written, parents=sorted(parents))
+    notes = [ALL_COPIED] if link is True and firsts and not linked else []
+    return WriteResult(
+        len(writer), writer.shards, writer.size, writer.spec, skipped, notes,
+        sorted(parents.folders), sorted(parents.untrusted),
+    )  # fmt: skip
 
 
 def _linked(
-    dataset: Dataset, link: bool | Iterable[str], names: list[str], firsts: Mapping[str, Source]
+    dataset: Dataset,
+    link: bool | Iterable[str],
+    names: list[str],
+    firsts: Mapping[str, RecordSource],
+    compressed: Collection[str],
 ) -> set[str]:
-    """Returns the fields to link.
+    """Returns the fields to link: the named ones, or those with large records that can be linked.
+
+    Args:
+        dataset: The dataset.
+        link: As in `Dataset.save`.
+        names: The fields that are saved.
+        firsts: The source of the first record of each field, if it is stored.
+        compressed: The fields with a compression of their own, which links cannot have.
 
     Raises:
-        ValueError: There is none, although some are to be linked.
+        ValueError: A named field is computed.
         KeyError: No such field.
     """
     if isinstance(link, str) or not isinstance(link, bool | Iterable):
@@ -229,15 +271,9 @@ def _linked(
         for name in chosen - firsts.keys() if firsts else ():
             raise ValueError(f'link: field {name!r} is computed when it is read, so it cannot be linked')
         return chosen
-    for name in names if link and firsts else ():
-        if name not in firsts:
-            raise ValueError(f'link: field {name!r} is computed when it is read: name the fields to link')
-    means = _mean_sizes(dataset, names) if link and firsts else {}
-    found = {name for name, mean in means.items() if mean > MIN_LINKED_BYTES}
-    if link and not found and firsts:
-        detail = f'expected a field in files whose records have more than {MIN_LINKED_BYTES} bytes on average'
-        raise ValueError(f'link: {detail}, got {", ".join(names)}')
-    return found
+    candidates = [name for name in names if name in firsts and name not in compressed] if link else []
+    means = _mean_sizes(dataset, candidates) if candidates else {}
+    return {name for name, mean in means.items() if mean > MIN_LINKED_BYTES}
 
 
 def _mean_sizes(dataset: Dataset, fields: list[str]) -> dict[str, float]:
@@ -247,16 +283,16 @@ def _mean_sizes(dataset: Dataset, fields: list[str]) -> dict[str, float]:
     """
     sizes: dict[str, dict[str, tuple[int, int]]] = {name: {} for name in fields}
 
-    def open_bags(address: Address) -> None:
-        for name in address.selection:
+    def open_bags(group: RowGroup) -> None:
+        for name in group.selection:
             with contextlib.suppress(CorruptError, DecodeError):
-                ranges = address.reader.record_ranges(address.rows[:1], name, True)
+                ranges = group.reader.record_ranges(group.rows[:1], name, True)
                 for bag, _ in ranges.sources if ranges is not None else ():
                     sizes[name][bag.path] = bag.size - ENTRY * bag.count, bag.count
 
     for start in range(0, len(dataset), MAX_RESOLVED):
         rows = np.arange(start, min(start + MAX_RESOLVED, len(dataset)))
-        map_concurrently(open_bags, dataset.resolve(rows, dict.fromkeys(fields, True)), dataset.is_remote)
+        map_concurrently(open_bags, dataset.plan_rows(rows, dict.fromkeys(fields, True)), dataset.is_remote)
     totals = {name: np.array([*bags.values()]).sum(0) for name, bags in sizes.items() if bags}
     return {name: float(size / max(count, 1)) for name, (size, count) in totals.items()}
 
@@ -282,21 +318,43 @@ def _relinked(
     return found
 
 
-def _parents(writer: ShardedDatasetWriter, runs: Iterable[list[LinkRun]]) -> set[str]:
-    """Returns the folders that links lead into, of datasets with shards those of the shards.
+class _Parents:
+    """Collects the folders that links of a dataset lead into; of datasets with shards, the shard folders."""
 
-    Raises:
-        ValueError: The dataset that is replaced is one of them.
-    """
-    files = {file for each in runs for run in each for file in run.files if isinstance(file, LinkedFile)}
-    paths = {file.path for file in files} | {file.dictionary.path for file in files if file.dictionary}
-    if writer.replacement is not None:
-        for path in paths:
-            writer.replacement.expect_outside(path)
-    return {path.rpartition('/')[0] for path in paths}
+    def __init__(self, writer: ShardedDatasetWriter) -> None:
+        self._replacement = writer.replacement
+        self._permission = Permission(writer.store, writer.path, ())
+        self._checked: set[tuple[str, bool]] = set()
+        self.folders: set[str] = set()
+        self.untrusted: set[str] = set()
+        """Folders of datasets that readers of the new dataset need permission for."""
+
+    def add(self, runs: Iterable[LinkRun]) -> None:
+        """Adds the folders of linked files.
+
+        Raises:
+            ValueError: A linked file is of the dataset that is replaced.
+        """
+        files = {file for run in runs for file in run.files if isinstance(file, LinkedFile)}
+        for path in {file.path for file in files} | {
+            file.dictionary.path for file in files if file.dictionary
+        }:
+            if self._replacement is not None:
+                self._replacement.expect_outside(path)
+            folder = path.rpartition('/')[0]
+            self.folders.add(folder)
+            key = folder, path.endswith(RECORD_SUFFIXES)  # Bags of datasets nearby need no permission.
+            if key not in self._checked:
+                self._checked.add(key)
+                try:
+                    self._permission.check(path)
+                except PermissionError:
+                    dataset, _, name = folder.rpartition('/')
+                    is_shard = bool(dataset) and name.isascii() and name.isdigit()
+                    self.untrusted.add(dataset if is_shard else folder)
 
 
-def _added(add: Any) -> tuple[Spec, dict[str, Callable[[Mapping[str, Any]], Any]]]:
+def _added(add: Added | None) -> tuple[Spec, dict[str, Callable[[Mapping[str, Any]], Any]]]:
     """Returns types and functions of new fields."""
     if not isinstance(add, Mapping | None):
         raise TypeError(f'add: expected a mapping of fields to a type and a function, got {add!r:.80}')
@@ -308,14 +366,14 @@ def _added(add: Any) -> tuple[Spec, dict[str, Callable[[Mapping[str, Any]], Any]
     return types, {name: function for name, (_, function) in pairs.items()}
 
 
-def _first_sources(dataset: Dataset, fields: list[str]) -> dict[str, Source]:
+def _first_sources(dataset: Dataset, fields: list[str]) -> dict[str, RecordSource]:
     """Returns the source of the first record of each field, if there is one and it is stored."""
     if not len(dataset):
         return {}
     found = {name: dataset.record_ranges(np.arange(1), name) for name in fields}
     return {
         # Of a new value, the field below says how records are stored.
-        name: Source(dataset.open_field(name).bag, ranges.sources[0].unsigned)
+        name: RecordSource(dataset.open_field(name).bag, ranges.sources[0].unsigned)
         if isinstance(ranges.sources[0].bag, HeldRecords)
         else ranges.sources[0]
         for name, ranges in found.items()
@@ -324,21 +382,21 @@ def _first_sources(dataset: Dataset, fields: list[str]) -> dict[str, Source]:
 
 
 def _compressions(
-    compression: Compression, spec: Spec, firsts: Mapping[str, Source]
-) -> tuple[dict[str, Compressed], set[str]]:
+    compression: Compression, spec: Spec, firsts: Mapping[str, RecordSource]
+) -> tuple[dict[str, FieldCompression], set[str]]:
     """Returns the compression of the copy, and the fields that are always compressed again."""
     stored = {}
     for name, first in firsts.items():
         if first.bag.codec is not None:
             dictionary = first.bag.codec.options.dictionary
-            stored[name] = Compressed(trained=bool(dictionary), dictionary=dictionary)
+            stored[name] = FieldCompression(trained=bool(dictionary), dictionary=dictionary)
     if compression is None:
         return stored, set()
     asked = field_compressions(compression, spec)
     again = set()
     for name, how in asked.items():
         source = stored.get(name)
-        if isinstance(compression, Mapping) and how != Compressed(trained=how.trained):
+        if isinstance(compression, Mapping) and how != FieldCompression(trained=how.trained):
             again.add(name)
         elif source is not None and how.trained and source.trained:
             asked[name] = source  # Use the same dictionary.

@@ -14,7 +14,7 @@ from bags.dataset.base import Dataset
 from bags.dataset.format.refs import MISSING, is_missing
 from bags.dataset.format.spec import FieldType, Spec
 from bags.dataset.reading.batch import concat_ranges
-from bags.dataset.reading.row_groups import RecordRanges, Source
+from bags.dataset.reading.row_reader import RecordRanges, RecordSource
 from bags.errors import CorruptError, DecodeError, SpecError
 from bags.indexing import Int64s, chunk_length, offsets_of
 from bags.links.existing import ExistingRecords, LinkRun, join_links
@@ -48,7 +48,7 @@ class LastCopied(NamedTuple):
 class CopyPlan(NamedTuple):
     """The records of a field to copy, as few ranges, and the positions of each datapoint in them."""
 
-    sources: Sequence[Source]
+    sources: Sequence[RecordSource]
     which: Int64s
     """The source of each range."""
     starts: Int64s
@@ -172,7 +172,7 @@ def links_of(plan: CopyPlan, existing: ExistingRecords) -> LinkRun:
 
 
 @dataclasses.dataclass
-class Chunk:
+class CopyChunk:
     """Consecutive datapoints that are read and written at a time."""
 
     start: int
@@ -205,7 +205,7 @@ class Planner:
     """Bytes, datapoints and records of the shard that is being written."""
     shard_length: int | None
     """Maximum number of datapoints in a shard."""
-    load: Callable[[Chunk], Any] | None
+    load: Callable[[CopyChunk], Any] | None
     """Reads a chunk, to skip datapoints that cannot be read; None to skip none."""
     skip: Callable[[int, Exception], None]
     """Called with each skipped datapoint and its error."""
@@ -216,7 +216,7 @@ class Planner:
     scale: float = 1.0
     """Ratio of bytes written to bytes planned so far."""
 
-    def plan(self, position: int) -> Iterator[Chunk]:
+    def plan(self, position: int) -> Iterator[CopyChunk]:
         """Yields the chunks of the datapoints from a position on.
 
         Raises:
@@ -256,9 +256,9 @@ class Planner:
             position += count
             count = chunk_length(count, chunk.size, MAX_COPIED_CHUNK_BYTES, MAX_CHUNK_DATAPOINTS)
 
-    def _chunk(self, start: int, stop: int, last: Mapping[str, LastCopied], begins_shard: bool) -> Chunk:
+    def _chunk(self, start: int, stop: int, last: Mapping[str, LastCopied], begins_shard: bool) -> CopyChunk:
         indices = np.arange(start, stop)
-        chunk = Chunk(start, stop, begins_shard, {}, {}, len(indices) * self.row_size, 0)
+        chunk = CopyChunk(start, stop, begins_shard, {}, {}, len(indices) * self.row_size, 0)
         for name, field_type in self.types.items():
             ranges = self.dataset.record_ranges(indices, name)
             if ranges is None:
@@ -286,7 +286,7 @@ class Planner:
             chunk.records = max(chunk.records, count)
         return chunk
 
-    def _fitting(self, chunk: Chunk, size: int, length: int, records: int) -> int:
+    def _fitting(self, chunk: CopyChunk, size: int, length: int, records: int) -> int:
         """Returns the number of a chunk's datapoints to copy: fewer if it is large, or fills the shard."""
         count = chunk.stop - chunk.start
         if count > 1 and chunk.size > 2 * MAX_COPIED_CHUNK_BYTES:

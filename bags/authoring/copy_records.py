@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bags.authoring.computed_fields import ComputedFields, join_entries, run_of
-from bags.authoring.copy_plan import ByteRanges, Chunk, CopyPlan
+from bags.authoring.copy_plan import ByteRanges, CopyChunk, CopyPlan
 from bags.bag.options import CompressionZstd
 from bags.bag.records import FileRanges, StoredRecords
 from bags.bag.zstd import Zstd
@@ -17,7 +17,7 @@ from bags.concurrency import FifoCache, max_open_bags
 from bags.dataset.base import Dataset
 from bags.dataset.format.spec import Spec
 from bags.dataset.reading.batch import concat_ranges
-from bags.dataset.writing.field_writer import Compressed, Run
+from bags.dataset.writing.field_writer import FieldCompression, RecordRun
 from bags.errors import CorruptError
 from bags.indexing import Int64s, offsets_of
 from bags.links.existing import LinkRun
@@ -46,7 +46,7 @@ class ChunkReader:
     dataset: Dataset
     types: Spec
     """The fields that are copied, with their types in the copy."""
-    compressions: Mapping[str, Compressed]
+    compressions: Mapping[str, FieldCompression]
     """Compression of the fields of the copy."""
     recompressed: Collection[str]
     """Fields that are compressed again even if their compression is the same."""
@@ -67,7 +67,7 @@ class ChunkReader:
             return bag
         return self._checked[bag] if bag.has_checksums else bag
 
-    def load(self, chunk: Chunk) -> ChunkRecords:
+    def load(self, chunk: CopyChunk) -> ChunkRecords:
         """Returns the records of a chunk.
 
         Raises:
@@ -94,7 +94,7 @@ class ChunkReader:
                 records.runs[name], records.refs[name] = runs, refs
         return records
 
-    def _runs(self, name: str, plan: CopyPlan, ranges: ByteRanges) -> list[Run]:
+    def _runs(self, name: str, plan: CopyPlan, ranges: ByteRanges) -> list[RecordRun]:
         target, again = self.compressions.get(name), name in self.recompressed
         if all(_is_stored_alike(found, target, again) for found in ranges.files):
             if self.verify:
@@ -154,7 +154,7 @@ def _open_checked(bag: StoredRecords) -> StoredRecords:
     return bag.reopen(checksum=True)
 
 
-def _is_stored_alike(found: FileRanges, target: Compressed | None, again: bool) -> bool:
+def _is_stored_alike(found: FileRanges, target: FieldCompression | None, again: bool) -> bool:
     """Returns whether a file stores records in the same form as the copy."""
     codec = found.codec
     if found.are_segments:
@@ -166,7 +166,7 @@ def _is_stored_alike(found: FileRanges, target: Compressed | None, again: bool) 
     return bool(target.dictionary) or not target.trained
 
 
-def _stored_runs(ranges: ByteRanges) -> list[Run]:
+def _stored_runs(ranges: ByteRanges) -> list[RecordRun]:
     """Returns runs of the stored bytes."""
     files = [found.file for found in ranges.files]
     total, count = int(ranges.sizes.sum()), len(ranges.starts)
@@ -177,14 +177,14 @@ def _stored_runs(ranges: ByteRanges) -> list[Run]:
         offsets = offsets_of(ranges.lengths).tolist()
         columns = zip(ranges.which.tolist(), ranges.starts.tolist(), ranges.stops.tolist(), strict=True)
         return [
-            Run(
+            RecordRun(
                 RangeFile(files[which], start, stop, files[which].path),  # type: ignore[arg-type]
                 ranges.sizes[offsets[run] : offsets[run + 1]],
                 True,
             )
             for run, (which, start, stop) in enumerate(columns)
         ]
-    return [Run(_read_bytes(ranges, files), ranges.sizes, True)]
+    return [RecordRun(_read_bytes(ranges, files), ranges.sizes, True)]
 
 
 def _read_bytes(ranges: ByteRanges, files: Sequence[File]) -> list[bytes]:
@@ -205,6 +205,6 @@ def _read_bytes(ranges: ByteRanges, files: Sequence[File]) -> list[bytes]:
     return buffers
 
 
-def _read_values(dataset: Dataset, indices: Int64s, field: str) -> tuple[list[Run], Any]:
+def _read_values(dataset: Dataset, indices: Int64s, field: str) -> tuple[list[RecordRun], Any]:
     """Returns the records of a field without a bag, and their refs, relative to the first of them."""
     return join_entries(dataset.read_records(indices, field), dataset.types[field].sequence)

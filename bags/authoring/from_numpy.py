@@ -13,13 +13,13 @@ import numpy as np
 from bags.dataset.base import Dataset
 from bags.dataset.format.options import WriteOptions, WriterSettings
 from bags.dataset.open import open as open_dataset
-from bags.dataset.writing.field_writer import Run
+from bags.dataset.writing.field_writer import RecordRun
 from bags.dataset.writing.sharded_writer import ShardedDatasetWriter
 from bags.errors import SpecError
 from bags.formats.arrays import array_text, is_small_float, type_text
 from bags.progress.progress import progress as show_progress
 from bags.progress.progress_log import ProgressLog
-from bags.progress.write_result import Written
+from bags.progress.write_result import WriteResult
 from bags.validation import merge
 
 WRITTEN_BLOCK_BYTES = 1 << 23  # Bytes that are written at a time.
@@ -32,7 +32,7 @@ def from_numpy(
     check_source: bool = True,
     progress: bool | None = None,
     **options: Unpack[WriteOptions],
-) -> Written:
+) -> WriteResult:
     """Writes arrays of one length to a new dataset: datapoint i has the elements at index i of each array.
 
     Arrays in files are written with little memory, however large they are.
@@ -90,7 +90,7 @@ def from_numpy(
                 _release_pages(array)
             advance(count, count * row_size)
             start = stop
-    return Written(length, writer.shards, writer.size, writer.spec)
+    return WriteResult(length, writer.shards, writer.size, writer.spec)
 
 
 def _expect_equal(written: Dataset, fields: Mapping[str, Any], length: int, block: int) -> None:
@@ -169,12 +169,12 @@ def _row_size(array: Any) -> int:
     return int(np.dtype(array.dtype).itemsize * math.prod(array.shape[1:]))
 
 
-def _run(array: Any, start: int, stop: int) -> Run:
+def _run(array: Any, start: int, stop: int) -> RecordRun:
     # Little-endian and contiguous: for most arrays, a view.
     dtype = np.dtype(array.dtype).newbyteorder('<')
     block = np.ascontiguousarray(array[start:stop], dtype)
     data = block.reshape(-1).view(np.uint8) if block.nbytes else b''
-    return Run([data], np.full(stop - start, _row_size(array), np.int64), False)
+    return RecordRun([data], np.full(stop - start, _row_size(array), np.int64), False)
 
 
 def _release_pages(array: Any) -> None:

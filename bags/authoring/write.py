@@ -18,9 +18,9 @@ from bags.dataset.writing.sharded_writer import ShardedDatasetWriter
 from bags.progress.progress import Advance
 from bags.progress.progress import progress as show_progress
 from bags.progress.progress_log import ProgressLog
-from bags.progress.write_result import Written
+from bags.progress.write_result import WriteResult
 from bags.validation import merge, worker_count
-from bags.workers.outcome import Outcome, Partial
+from bags.workers.outcome import Outcome, PartialResult
 from bags.workers.pool import WorkerPool
 from bags.workers.processes import check_main, check_sendable
 
@@ -38,15 +38,15 @@ class Encode:
     spec: Mapping[str, str]
     encoders: Mapping[str, Callable[..., Any]] | None
     transform: Callable[[Any], Mapping[str, Any]] | None
-    links: frozenset[str]
+    linked_fields: frozenset[str]
     """The fields whose values may be links."""
     dataset: Any
     """The dataset whose datapoints the inputs are indices of."""
 
     def __post_init__(self) -> None:
-        self._encoder = Encoder(parse_spec(self.spec), self.encoders, self.links)
+        self._encoder = Encoder(parse_spec(self.spec), self.encoders, self.linked_fields)
 
-    def __call__(self, task: Task) -> list[list[Any]] | Partial:
+    def __call__(self, task: Task) -> list[list[Any]] | PartialResult:
         """Returns the records of each datapoint."""
         encoded: list[list[Any]] = []
         for number, value in enumerate(task.inputs, task.first):
@@ -56,11 +56,11 @@ class Encode:
                 encoded.append(collect(self._encoder.encode(datapoint)))
             except Exception as exc:
                 exc.add_note(f'at input {number}')
-                return Partial(encoded, exc)
+                return PartialResult(encoded, exc)
         return encoded
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Encode, (self.spec, self.encoders, self.transform, self.links, self.dataset)
+        return Encode, (self.spec, self.encoders, self.transform, self.linked_fields, self.dataset)
 
 
 def write(
@@ -75,7 +75,7 @@ def write(
     check_source: bool = True,
     progress: bool | None = None,
     **options: Unpack[WriteOptions],
-) -> Written:
+) -> WriteResult:
     """Writes a dataset with many workers, which transform and encode inputs; this process writes the records.
 
     Args:
@@ -131,7 +131,7 @@ def write(
     if transform is not None and not callable(transform):
         raise TypeError(f'transform: expected a function, got {transform!r}')
     parse_spec(spec)
-    work = Encode(dict(spec), encoders, transform, settings.links, indexed)
+    work = Encode(dict(spec), encoders, transform, settings.linked_fields, indexed)
     if workers == 1 and not processes:
         workers = 0  # This thread: each input is written before the next is taken.
     elif processes is None and transform is None and encoders is None and indexed is dataset:
@@ -169,7 +169,7 @@ def write(
         )
         outcomes = pool.run(inputs, ahead=MAX_TASKS_AHEAD, max_held_bytes=MAX_HELD_RECORD_BYTES)
         _write_all(outcomes, inputs, writer, advance)
-    return Written(len(writer), writer.shards, writer.size, writer.spec)
+    return WriteResult(len(writer), writer.shards, writer.size, writer.spec)
 
 
 def _size_of(datapoints: list[list[Any]]) -> int:

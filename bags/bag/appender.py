@@ -63,7 +63,8 @@ class BagAppender(UnclosedBag):
                 table += self.end
             count, end, limits = self.count + len(table), int(table[-1]), table.tobytes()
             if self.journal is not None:
-                self.journal.save(self, count, end, limits, sums)
+                assert self.unsynced is not None
+                self.journal.save(self.unsynced, count, end, limits, sums)
             self.limits.write([limits])
             # A single statement, so that Ctrl-C cannot interrupt it.
             self.count, self.end, pending[:] = count, end, ()

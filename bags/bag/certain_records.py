@@ -25,7 +25,7 @@ from bags.storage import Store
 STATE_NUMBERS = len(BagState._fields)
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """An entry of a journal."""
 
     number: int
@@ -38,20 +38,20 @@ class Entry(NamedTuple):
         return all(state.flushed == state.synced for state in self.states)
 
 
-def _load(store: Store, path: str, bags: int) -> list[Entry]:
+def _load(store: Store, path: str, bags: int) -> list[JournalEntry]:
     """Returns the valid entries of a journal, the latest first; none if the base is invalid."""
     try:
         data = store.read(path)
     except FileNotFoundError:
         return []
-    size, entries = entry_size(bags), list[Entry]()
+    size, entries = entry_size(bags), list[JournalEntry]()
     for position in range(ENTRIES):
         start = ENTRIES_OFFSET + position * size
         numbers = unpack_numbers(data[start : start + size], size // ENTRY - 1)
         if numbers is not None:
             firsts = range(2, len(numbers), STATE_NUMBERS)
             states = [BagState(*numbers[first : first + STATE_NUMBERS]) for first in firsts]
-            entries.append(Entry(numbers[0], numbers[1], states))
+            entries.append(JournalEntry(numbers[0], numbers[1], states))
         elif not position:
             return []
     return sorted(entries, reverse=True)
@@ -148,7 +148,7 @@ def _are_limits(
     bags: Sequence[str],
     position: int,
     states: list[BagState],
-    before: Entry | None,
+    before: JournalEntry | None,
     options: ReaderOptions,
 ) -> bool:
     """Returns whether the incomplete limits of a bag are real limits, and not zeros caused by a power cut.

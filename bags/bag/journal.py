@@ -174,16 +174,15 @@ class Journal:
             bag.sync()
         self._store.sync_folder(self._path.rpartition('/')[0])
 
-    def save(self, bag: Any, count: int, end: int, limits: bytes, checksums: bytes) -> None:
+    def save(self, digest: UnsyncedDigest, count: int, end: int, limits: bytes, checksums: bytes) -> None:
         """Saves an entry, before the limits of new records of a bag make them visible to readers.
 
         Args:
-            bag: The `BagAppender` of the bag.
+            digest: The digest of the bag.
             count, end, limits, checksums: As in `UnsyncedDigest.add`.
         """
         if self._file is None:
             return
-        digest = bag.unsynced
         if self._syncs_flushes and digest is self._digests[0]:
             for tracked in self._bags:
                 tracked.sync(limits=tracked.unsynced is not digest)

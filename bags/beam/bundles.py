@@ -10,6 +10,8 @@ from typing import Any
 from apache_beam.io import iobase, range_trackers
 
 from bags.authoring.commit import begin, commit
+from bags.bag.writer import Writer
+from bags.dataset.writing.writer import DatasetWriter
 from bags.indexing import split_by_bytes
 from bags.storage import Store, store_for
 
@@ -77,7 +79,7 @@ class FolderSink(iobase.Sink, abc.ABC):  # type: ignore[misc]
         """Returns the names of `count` outputs."""
 
     @abc.abstractmethod
-    def output(self, path: str) -> Output:
+    def output(self, path: str) -> BundleOutput:
         """Opens an output."""
 
     def moves(self, path: str, target: str) -> list[tuple[str, str]]:
@@ -115,13 +117,13 @@ class FolderSink(iobase.Sink, abc.ABC):  # type: ignore[misc]
         return targets
 
 
-class Output(iobase.Writer):  # type: ignore[misc]
+class BundleOutput(iobase.Writer):  # type: ignore[misc]
     """One output of a bundle: a bag or a dataset, and whether one of some bytes and datapoints is full."""
 
     def __init__(
         self,
         path: str,
-        writer: Any,
+        writer: Writer | DatasetWriter,
         append: Callable[[Any], Any],
         is_full: Callable[[int, int], bool] | None = None,
     ) -> None:

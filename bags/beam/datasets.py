@@ -12,7 +12,7 @@ from apache_beam.io import iobase, range_trackers
 from apache_beam.transforms.display import DisplayDataItem
 
 from bags.authoring.commit import check_absent, check_options, shard_names
-from bags.beam.bundles import FolderSink, Output, SequenceSource
+from bags.beam.bundles import BundleOutput, FolderSink, SequenceSource
 from bags.dataset.format.options import OpenOptions, WriteOptions, WriterSettings
 from bags.dataset.open import open as open_dataset
 from bags.dataset.reading.row_groups import Datapoint
@@ -138,9 +138,9 @@ class DatasetSink(FolderSink):
     def names(self, count: int) -> list[str]:
         return shard_names(count)
 
-    def output(self, path: str) -> Output:
+    def output(self, path: str) -> BundleOutput:
         writer = DatasetWriter(path, self._spec, self._encoders, **self._settings.of_shard())
-        return Output(path, writer, writer.append, self._settings.is_full)
+        return BundleOutput(path, writer, writer.append, self._settings.is_full)
 
     def display_data(self) -> dict[str, Any]:
         return {'path': DisplayDataItem(self.folder, label='Dataset')}

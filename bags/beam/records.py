@@ -17,7 +17,7 @@ from bags import bag
 from bags.bag.open import limits_name
 from bags.bag.options import LimitsPlacement, ReaderKeywords, ReaderOptions, WriterKeywords, WriterOptions
 from bags.bag.sharding import shard_name
-from bags.beam.bundles import FolderSink, Output, SequenceSource
+from bags.beam.bundles import BundleOutput, FolderSink, SequenceSource
 from bags.storage import Store
 from bags.storage.urls import plain_path
 from bags.validation import merge
@@ -145,10 +145,10 @@ class BagSink(FolderSink):
             return [self._stem + self._suffix]
         return [shard_name(self._stem, shard, count, self._suffix) for shard in range(count)]
 
-    def output(self, path: str) -> Output:
+    def output(self, path: str) -> BundleOutput:
         path += self._suffix
         encode, writer = self._coder.encode, bag.Writer(path, **self.options)
-        return Output(path, writer, lambda value: writer.write(encode(value)))
+        return BundleOutput(path, writer, lambda value: writer.write(encode(value)))
 
     def moves(self, path: str, target: str) -> list[tuple[str, str]]:
         moves = [(path, target)]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from bags.cli.errors import UsageError
 from bags.validation import nearest_name
+
+if TYPE_CHECKING:
+    from bags.dataset.base import Dataset
 
 
 def argument(metavar: str, help: str) -> Any:
@@ -29,10 +32,12 @@ Rows = Annotated[
     option('--rows', metavar='ROWS', help='As 7, -1, 0:5, -5: or ::2; several separated by commas.'),
 ]
 Fields = Annotated[str | None, option('--fields', '-f', metavar='NAMES', help='Fields, separated by commas.')]
-Links = Annotated[
+TrustLinks = Annotated[
     list[str] | None,
     option(
-        '--links', metavar='PREFIX', help='Also follow links to this file or folder, or "all"; repeatable.'
+        '--trust-links',
+        metavar='PREFIX',
+        help='Also follow links to this file or folder, or "all"; repeatable.',
     ),
 ]
 DropField = Annotated[
@@ -121,7 +126,7 @@ def _parse_range(text: str, length: int, what: str) -> range:
     return range(length)[slice(*(int(bound) if bound else None for bound in match.groups()))]
 
 
-def select_rows(dataset: Any, text: str) -> Any:
+def select_rows(dataset: Dataset, text: str) -> Any:
     """Returns a view of the rows of `--rows`; the dataset itself if the option is not given."""
     return dataset.select(parse_rows(text, len(dataset))) if text else dataset
 
@@ -138,8 +143,8 @@ def parse_fields(text: str | None, known: Collection[str]) -> list[str] | None:
     return names
 
 
-def parse_links(prefixes: list[str] | None) -> bool | list[str]:
-    """Returns what `bags.open` takes as `links`."""
+def parse_trusted(prefixes: list[str] | None) -> bool | list[str]:
+    """Returns what `bags.open` takes as `trust_links`."""
     return 'all' in (prefixes or ()) or prefixes or []
 
 

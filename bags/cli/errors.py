@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 import typer
 
 from bags.errors import BagsError
+from bags.other_names import option_advice
 
 FAILED = 1
 USAGE = 2
@@ -76,6 +77,10 @@ def usage_message(error: Any) -> str:
     for pattern, text in USAGE_WORDS:
         message = re.sub(pattern, text, message)
     command = error.ctx.command_path if getattr(error, 'ctx', None) else 'bags'
+    option = re.search(r'(?<!\S)--[a-z-]+', message)
+    advice = option_advice(command, option[0]) if option else None
+    if option and advice:
+        message = f'no option {option[0]}: use {advice}'
     name = command.partition(' ')[2]
     return f'{name}: {message} ({command} -h)' if name else f'{message} ({command} -h)'
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
-from os import environ
 from typing import TYPE_CHECKING, Any
 
 from bags.display.counts import byte_count, plural
 from bags.display.tables import Column, is_unicode
 
 if TYPE_CHECKING:
-    from bags.progress.write_result import Written
+    from bags.progress.write_result import WriteResult
 
 MIN_COLUMN = 16
 """Minimum number of characters of the lines of a wrapped column."""
@@ -50,7 +50,7 @@ def print_rich(content: Any) -> None:
 def _console() -> Any:
     from rich.console import Console
 
-    is_piped = not sys.stdout.isatty() and 'COLUMNS' not in environ
+    is_piped = not sys.stdout.isatty() and 'COLUMNS' not in os.environ
     return Console(highlight=False, width=PIPE_COLUMNS if is_piped else None)
 
 
@@ -120,13 +120,13 @@ def _groups(widths: Sequence[int], width: int, gap: int) -> list[range]:
     return [*groups, range(first, len(widths))]
 
 
-def summary(target: str, done: Written) -> str:
+def summary(target: str, done: WriteResult) -> str:
     """Returns what was written, on one line: `out: 3 datapoints in 1 shard, 81.2 kB`."""
     shards, size = plural(done.shards, 'shard'), byte_count(done.size)
     return f'{target}: {plural(done.datapoints, "datapoint")} in {shards}, {size}'
 
 
-def facts_of(done: Written) -> dict[str, Any]:
+def facts_of(done: WriteResult) -> dict[str, Any]:
     """Returns what was written as JSON."""
     return {
         'datapoints': done.datapoints,
@@ -135,7 +135,16 @@ def facts_of(done: Written) -> dict[str, Any]:
         'spec': done.spec,
         'skipped': [each._asdict() for each in done.skipped],
         'notes': done.notes,
+        'parents': done.parents,
+        'trust_links': done.trust_links,
     }
+
+
+def trust_lines(folders: Sequence[str]) -> list[str]:
+    """Returns a line with the options that commands need to read a dataset with links to these folders."""
+    below = os.path.join(os.getcwd(), '')
+    options = ' '.join(f'--trust-links {folder.removeprefix(below)}' for folder in folders)
+    return [f'to read it: {options}'] if folders else []
 
 
 def with_path_as_given(text: str, path: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bags.arrow.batches import arrow_dataset as arrow_dataset
     from bags.arrow.batches import read_batches as read_batches
+    from bags.authoring.copy import save as save
     from bags.conditions.needs import bind_condition as bind_condition
     from bags.display.batches import ragged_as_html as ragged_as_html
     from bags.display.datasets import dataset_as_html as dataset_as_html
@@ -25,20 +26,20 @@ if TYPE_CHECKING:
     from bags.media.types import AUDIO as AUDIO
     from bags.media.types import VIDEO as VIDEO
     from bags.media.video import Video as Video
+    from bags.progress.write_result import WriteResult as WriteResult
     from bags.views.diff import diff_datasets as diff_datasets
     from bags.views.edited import rename_fields as rename_fields
     from bags.views.edited import update_values as update_values
     from bags.views.groups import split_datapoints as split_datapoints
     from bags.views.groups import unique_datapoints as unique_datapoints
-    from bags.views.join import Join as Join
     from bags.views.windows.windows import Windows as Windows
 
 MODULES = {
-    'bags.views.join': ('Join',),
     'bags.arrow.batches': (
         'arrow_dataset',
         'read_batches',
     ),
+    'bags.authoring.copy': ('save',),
     'bags.conditions.needs': ('bind_condition',),
     'bags.display.batches': ('ragged_as_html',),
     'bags.display.datasets': (
@@ -61,6 +62,7 @@ MODULES = {
         'VIDEO',
     ),
     'bags.media.video': ('Video',),
+    'bags.progress.write_result': ('WriteResult',),
     'bags.views.diff': ('diff_datasets',),
     'bags.views.edited': (
         'rename_fields',

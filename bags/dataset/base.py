@@ -11,7 +11,7 @@ import operator
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal, Self, SupportsIndex, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -20,17 +20,20 @@ from bags.concurrency import Shareable, cached_attribute, map_concurrently
 from bags.dataset import above
 from bags.dataset.format.folder import Folder
 from bags.dataset.format.metadata import Metadata, merge_metadata, metadata_of_fields
+from bags.dataset.format.options import WriteOptions
 from bags.dataset.format.refs import is_missing
 from bags.dataset.format.registry import VIDEO_WORDS, decoders
 from bags.dataset.format.spec import SHOWN_FIELDS, Spec, count_text, some_fields, type_texts
 from bags.dataset.reading.batch import Column, concat_ranges
-from bags.dataset.reading.columns import read_column, read_records, read_values
+from bags.dataset.reading.columns import ReadField, read_column, read_records, read_values
 from bags.dataset.reading.difference import Diff
-from bags.dataset.reading.field_reader import Field, Record
+from bags.dataset.reading.field_reader import FieldReader, Record
 from bags.dataset.reading.fingerprint import digest_of, fingerprint
 from bags.dataset.reading.key_values import Matches, sort_matches
-from bags.dataset.reading.row_groups import Address, Datapoint, RecordRanges, merge_columns, merge_ranges
+from bags.dataset.reading.row_groups import Datapoint, RowGroup, divide_fields, merge_columns, merge_ranges
+from bags.dataset.reading.row_reader import FolderFields, RecordRanges
 from bags.dataset.reading.selection import (
+    Asked,
     Fields,
     FrameSelection,
     Padding,
@@ -72,16 +75,16 @@ class Dataset(Shareable, abc.ABC):
     fork-safe and picklable, and its `repr` identifies it.
 
     A reader or a view defines `types`, `is_remote`, and the abstract methods. All reads follow from
-    `resolve`, which says for each datapoint which row of which folder it is: the readers of the folders read
+    `plan_rows`, which maps datapoints to rows of folders: the readers of the folders read
     their rows, and the results are merged in the order of the datapoints. A class overrides
 
     - `read_row`, if one datapoint can be read faster than a batch of one;
     - `read_selection`, `item_counts` and `record_ranges`, if it reads rows itself: the reader of a folder, or
-      a view whose values are computed. `resolve` then returns an `Address` with the dataset as its reader;
+      a view whose values are computed. `plan_rows` then returns a `RowGroup` with the dataset as its reader;
     - `match_keys` for `find` (by default it opens an index in `index_folder`), `metadata`, and, for loaders
       and pipelines that divide the datapoints, `part_lengths` and `bytes_before`.
 
-    `View` defines all but `__len__`, `resolve` and `expression` from the underlying datasets.
+    `View` defines all but `__len__`, `plan_rows` and `expression` from the underlying datasets.
 
     Examples:
         >>> dataset[0, {'id': True, 'state': range(2)}]
@@ -98,6 +101,13 @@ class Dataset(Shareable, abc.ABC):
     """The type of each field, parsed; in the author's order of fields."""
     is_remote: bool = False
     """Whether reads wait for a network."""
+    documented_names: ClassVar[tuple[str, ...]] = (
+        *('spec', 'metadata', 'size', 'shards', 'unfinished', 'fingerprint', 'retries'),
+        *('batch', 'column', 'records', 'datapoint_of', 'file', 'lengths', 'find', 'find_many'),
+        *('select', 'filter', 'windows', 'drop', 'rename', 'update', 'split', 'unique', 'diff', 'save'),
+        *('to_arrow', 'to_arrow_dataset', 'close'),
+    )
+    """The names that `dir` lists, besides those of the base classes: what docs/reference documents."""
 
     if not TYPE_CHECKING:  # A name that does not exist is an error for type checkers.
 
@@ -106,7 +116,7 @@ class Dataset(Shareable, abc.ABC):
                 return object.__getattribute__(self, name)  # A property, whose own error is raised again.
             message = f'{type(self).__name__!r} object has no attribute {name!r}'
             if not name.startswith('_') and name != 'types':
-                message += dataset_advice(name, dir(type(self)), getattr(self, 'types', ()))
+                message += dataset_advice(name, dir(self), getattr(self, 'types', ()))
             raise AttributeError(message)
 
     @property
@@ -210,22 +220,40 @@ class Dataset(Shareable, abc.ABC):
         select_fields(field, self.types)
         if not self.types[field].sequence and self.has_frames(field):
             return self.frame_counts(np.arange(len(self)), field)
-        check_sequence(field, self.types, True)
+        check_sequence(field, self.types)
         return self.item_counts(np.arange(len(self)), field)
 
-    def field(self, field: str) -> Records:
-        """Returns the records of a plain field as a sequence of bytes, one per datapoint (None: missing)."""
-        check_sequence(field, self.types, False)
+    def records(self, field: str) -> Records:
+        """Returns the stored records of a field as a sequence of bytes, read on demand.
+
+        A plain field has one record per datapoint (None: missing), a sequence field one per item, in the
+        order of the datapoints.
+
+        Raises:
+            KeyError, TypeError: No such field.
+
+        Examples:
+            >>> tasks, states = dataset.records('task'), dataset.records('state')
+            >>> tasks[3], len(tasks), len(states), dataset.datapoint_of('state', 3)
+            (b'reach 3', 8, 52, 1)
+        """
+        check_name(field)
+        select_fields(field, self.types)
         return Records(self, field)
 
-    def items(self, field: str) -> Records:
-        """Returns the records of all items of a sequence field as one sequence of bytes."""
-        check_sequence(field, self.types, True)
-        return Records(self, field)
+    def datapoint_of(self, field: str, item: SupportsIndex) -> int:
+        """Returns the index of the datapoint that contains an item of a sequence field.
 
-    def owner(self, field: str, item: SupportsIndex) -> int:
-        """Returns the datapoint that contains an item. `item` is an index in `items(field)`."""
-        return self.items(field).locate(item)[0]
+        Args:
+            field: The field.
+            item: An index in `records(field)`.
+
+        Raises:
+            IndexError, KeyError: No such item or field.
+            TypeError: The field is not a sequence.
+        """
+        check_sequence(field, self.types)
+        return self.records(field).locate(item)[0]
 
     def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO:
         """Opens a record as a seekable binary file, read on demand.
@@ -326,7 +354,7 @@ class Dataset(Shareable, abc.ABC):
         parts = map_concurrently(choose, range(0, len(self), DATAPOINTS_AT_ONCE), max_threads=workers)
         return Select(self, np.concatenate([np.empty(0, np.int64), *parts]))
 
-    # Edits: views too, which `bags.copy(…, link=True)` saves without copying what they leave as it is.
+    # Edits: views too, which `save` writes without copying what they leave as it is.
 
     def drop(
         self,
@@ -451,6 +479,60 @@ class Dataset(Shareable, abc.ABC):
             ValueError: Several datapoints of a dataset have one key, or one has none.
         """
         return above.diff_datasets(self, other, on)
+
+    @with_advice
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        link: bool | Iterable[str] = True,
+        fields: Fields = None,
+        add: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] | None = None,
+        batch_size: int = 256,
+        encoders: Mapping[str, Callable[..., Any]] | None = None,
+        relink: Mapping[str, str] | None = None,
+        on_error: Literal['raise', 'skip'] = 'raise',
+        check_source: bool = True,
+        progress: bool | None = None,
+        workers: int | None = None,
+        **options: Unpack[WriteOptions],
+    ) -> above.WriteResult:
+        """Saves the dataset or view as a new dataset that needs the original files, unless `link=False`.
+
+        Large records are not copied: the new dataset has links to them. It reads them where they are, so the
+        files must stay, and opening it elsewhere may need permission. `print` of the result lists the folders
+        that it needs, `parents`, and the `trust_links=` for `bags.open`. Small records and new values are
+        copied; so is what has no stored records, such as windows.
+
+        Args:
+            path: The folder of the new dataset: str, path or URL.
+            link: Fields whose records are not copied. True: those whose records have more than 256 bytes on
+                average; if there are none, all records are copied. False copies all records: the new dataset
+                is whole, and needs no other files.
+            fields, add, batch_size, encoders: As in `bags.copy`.
+            relink: For links of the dataset whose files have moved, the new prefix of paths by the old one.
+                Sizes and samples of all files are compared with the links first. Needs `link`, and links
+                these fields.
+            on_error, check_source, progress, workers: As in `bags.copy`.
+            **options: As in `bags.copy`. Fields that `compression` names are copied.
+
+        Raises:
+            FileExistsError: The folder is not empty, and `resume` is not set.
+            KeyError: No such field.
+            CorruptError: A record cannot be read. `resume` continues after the datapoints before it.
+            ValueError: A field that `link` names is computed when it is read. With `mode='overwrite'`, links
+                would lead into the replaced dataset. With `resume`, the folder is not a copy of this dataset,
+                or the dataset has changed.
+
+        Examples:
+            >>> done = dataset.drop([3]).save('fewer')
+            >>> done.datapoints, len(done.parents), done.trust_links
+            (7, 2, [])
+        """
+        return above.save(
+            self, path, fields, add, batch_size, encoders, link, relink, on_error, check_source, progress,
+            workers, options,
+        )  # fmt: skip
 
     @with_advice
     def windows(
@@ -648,6 +730,14 @@ class Dataset(Shareable, abc.ABC):
         """The number of datapoints, for `repr`."""
         return count_text(len(self))
 
+    def __dir__(self) -> list[str]:
+        """Returns the documented names, and all names that a subclass of yours defines."""
+        names = {name for name in object.__dir__(self) if name.startswith('__')}
+        for each in type(self).__mro__:
+            is_own = each.__module__.partition('.')[0] != 'bags' and issubclass(each, Dataset)
+            names.update(vars(each) if is_own else vars(each).get('documented_names', ()))
+        return sorted(names)
+
     def __repr__(self) -> str:
         state = ', unfinished' if self.unfinished else ''
         return f'<{self.expression}: {self.length_text}{state}; {some_fields(self.types)}>'
@@ -671,12 +761,20 @@ class Dataset(Shareable, abc.ABC):
     # What a reader or a view defines or overrides; see above.
 
     @abc.abstractmethod
-    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
-        """Returns the addresses of datapoints, without reading records."""
+    def plan_rows(self, indices: Int64s, selection: Selection) -> list[RowGroup]:
+        """Returns the rows of folders that datapoints are, without reading records."""
 
     @abc.abstractmethod
-    def open_field(self, name: str) -> Field:
+    def open_field(self, name: str) -> FieldReader:
         """Returns a field from a folder that has it."""
+
+    def folders(self, fields: Iterable[str]) -> FolderFields:
+        """Returns the folders with the records of some fields, each with the names of these fields there."""
+        merged: dict[str, tuple[Folder, dict[str, bool]]] = {}
+        for group in self.plan_rows(np.arange(len(self)), dict.fromkeys(fields, True)):
+            for folder, names in group.reader.folders(group.selection):
+                merged.setdefault(folder.path, (folder, {}))[1].update(dict.fromkeys(names, True))
+        return [(folder, list(names)) for folder, names in merged.values()]
 
     @abc.abstractmethod
     def roots(self) -> list[Folder]:
@@ -721,7 +819,7 @@ class Dataset(Shareable, abc.ABC):
     def read_row(self, index: int, selection: Selection | None) -> Datapoint:
         """Returns one datapoint. Subclasses may override this with a faster implementation."""
         index = check_index(index, len(self))
-        asked = dict.fromkeys(self.types, True) if selection is None else selection
+        asked: Selection = dict.fromkeys(self.types, True) if selection is None else selection
         columns = self.read_selection(np.array([index], np.int64), asked, read_values)
         return {name: values[0] for name, values in columns.items()}
 
@@ -731,33 +829,28 @@ class Dataset(Shareable, abc.ABC):
             return [{} for _ in range(len(indices))]
         return [dict(zip(selection, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
-    def read_selection(
-        self, indices: Int64s, selection: Selection, read: Callable[..., Column]
-    ) -> dict[str, Column]:
+    def read_selection(self, indices: Int64s, selection: Selection, read: ReadField) -> dict[str, Column]:
         """Calls `read`, a function of `bags.dataset.reading.columns`, for each field."""
-        addresses = self.resolve(indices, selection)
+        groups = self.plan_rows(indices, selection)
         found = map_concurrently(
-            lambda address: address.reader.read_selection(address.rows, address.selection, read),
-            addresses,
+            lambda group: group.reader.read_selection(group.rows, group.selection, read),
+            groups,
             self.reads_wait,
         )
-        return merge_columns(addresses, found, list(selection))
+        return merge_columns(groups, found, list(selection))
 
-    def read_records(self, indices: Int64s, field: str, items: Any = True) -> list[Any]:
+    def read_records(self, indices: Int64s, field: str, items: Asked = True) -> list[Any]:
         """Returns the undecoded record of each datapoint, for a sequence a list; None if it is missing."""
         return list(self.read_selection(indices, {field: items}, read_records)[field])
 
-    def item_counts(self, indices: Int64s, field: str, items: Any = True) -> Int64s:
+    def item_counts(self, indices: Int64s, field: str, items: Asked = True) -> Int64s:
         """Returns the number of items of each sequence, without reading records."""
-        addresses = self.resolve(indices, {field: items})
-        found = map_concurrently(
-            lambda address: {
-                field: address.reader.item_counts(address.rows, field, address.selection[field])
-            },
-            addresses,
-            self.is_remote,
-        )
-        lengths = merge_columns(addresses, found, [field])[field]
+        groups = self.plan_rows(indices, {field: items})
+
+        def count(group: RowGroup) -> dict[str, Column]:
+            return {field: group.reader.item_counts(group.rows, field, group.selection[field])}
+
+        lengths = merge_columns(groups, map_concurrently(count, groups, self.is_remote), [field])[field]
         assert isinstance(lengths, np.ndarray)
         return lengths
 
@@ -771,25 +864,27 @@ class Dataset(Shareable, abc.ABC):
         found = self.read_selection(indices, {field: FrameSelection(None)}, read_values)[field]
         return np.array([count or 0 for count in found], np.int64)
 
-    def record_ranges(self, indices: Int64s, field: str, items: Any = True) -> RecordRanges | None:
+    def record_ranges(self, indices: Int64s, field: str, items: Asked = True) -> RecordRanges | None:
         """Returns the locations of the records of a field; None if its values are decoded frames."""
         if not len(indices):
             return None
-        addresses = self.resolve(indices, {field: items})
-        found = [
-            address.reader.record_ranges(address.rows, field, address.selection[field])
-            for address in addresses
-        ]
-        return None if None in found else merge_ranges(addresses, found)
+        groups = self.plan_rows(indices, {field: items})
+        ranges = []
+        for group in groups:
+            of_group = group.reader.record_ranges(group.rows, field, group.selection[field])
+            if of_group is None:
+                return None
+            ranges.append(of_group)
+        return merge_ranges(groups, ranges)
 
     def record(self, index: int, field: str, item: int | None) -> Record | None:
         """Returns the record of a field, or of an item of a sequence; None for a computed value."""
-        (address,) = self.resolve(np.array([index], np.int64), {field: True})
-        ranges = address.reader.record_ranges(address.rows, field, address.selection[field])
+        (group,) = self.plan_rows(np.array([index], np.int64), {field: True})
+        ranges = group.reader.record_ranges(group.rows, field, group.selection[field])
         if ranges is None and item is not None:  # The records of windows may not be consecutive.
-            (count,) = address.reader.item_counts(address.rows, field, True).tolist()
+            (count,) = group.reader.item_counts(group.rows, field, True).tolist()
             only = PerRowItems(np.array(select_items([item], count)), np.ones(1, np.int64))
-            ranges, item = address.reader.record_ranges(address.rows, field, only), 0
+            ranges, item = group.reader.record_ranges(group.rows, field, only), 0
         if ranges is None:
             if item is None:
                 return None
@@ -826,7 +921,7 @@ class Records(Sequence[Any]):
         field: A plain field has one record per datapoint; a sequence field has one per item.
     """
 
-    def __init__(self, dataset: Any, field: str) -> None:
+    def __init__(self, dataset: Dataset, field: str) -> None:
         self._dataset = dataset
         self._field = field
         self._offsets = dataset._item_offsets(field) if dataset.types[field].sequence else None
@@ -851,8 +946,7 @@ class Records(Sequence[Any]):
         """Returns records by index, read together."""
         chosen = as_indices(indices, len(self))
         if self._offsets is None:
-            records: list[Any] = self._dataset.read_records(chosen, self._field)
-            return records
+            return self._dataset.read_records(chosen, self._field)
         rows = np.searchsorted(self._offsets, chosen, 'right') - 1
         items = PerRowItems(chosen - self._offsets[rows], np.ones(len(rows), np.int64))
         return [record for (record,) in self._dataset.read_records(rows, self._field, items)]
@@ -867,7 +961,7 @@ class Records(Sequence[Any]):
             step = chunk_length(len(records), size, RECORD_BYTES_AT_ONCE, MAX_RECORDS_AT_ONCE)
 
     def __repr__(self) -> str:
-        return f'{self._dataset.expression}.field({self._field!r})'
+        return f'{self._dataset.expression}.records({self._field!r})'
 
 
 class View(Dataset):
@@ -918,7 +1012,7 @@ class View(Dataset):
         """Returns a dataset that has a field."""
         return next(dataset for dataset in self.datasets if field in dataset.types)
 
-    def open_field(self, name: str) -> Field:
+    def open_field(self, name: str) -> FieldReader:
         return self.dataset_of(name).open_field(name)
 
     def roots(self) -> list[Folder]:
@@ -933,6 +1027,8 @@ class WindowsView(View):
         >>> len(windows), windows.origin(3)
         (52, (1, 0))
     """
+
+    documented_names = ('origin', 'origins', 'anchor_times')
 
     def origin(self, index: SupportsIndex) -> tuple[int, int]:
         """Returns the datapoint of a window, and its first item or anchor."""
@@ -985,8 +1081,8 @@ class Select(View):
             return self.indices.start, self.indices.stop, self.indices.step
         return hashlib.blake2b(self.indices.astype('<i8').tobytes(), digest_size=16).hexdigest()
 
-    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
-        return self.datasets[0].resolve(self.source_indices(indices), selection)
+    def plan_rows(self, indices: Int64s, selection: Selection) -> list[RowGroup]:
+        return self.datasets[0].plan_rows(self.source_indices(indices), selection)
 
     def match_keys(self, field: str, keys: list[bytes | None]) -> Matches:
         owners, rows = self.datasets[0].match_keys(field, keys)
@@ -1074,3 +1170,10 @@ def check_dataset(what: str, value: Any) -> None:
         advice = ' (bags.open opens one)' if isinstance(value, str | os.PathLike) else ''
         text = ' '.join(repr(value).split())
         raise TypeError(f'{what}: expected a dataset, got {text:.80}{advice}')
+
+
+def row_of_part(part: Dataset, index: int, selection: Selection | None, types: Spec) -> Datapoint:
+    """Returns a datapoint of a dataset that lacks some of the fields in `types`."""
+    selected: Selection = dict.fromkeys(types, True) if selection is None else selection
+    datapoint = part.read_row(index, divide_fields(selected, part.types)[0])
+    return {name: datapoint.get(name) for name in selected}

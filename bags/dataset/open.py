@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Unpack
 
-from bags.dataset import above
 from bags.dataset.base import Dataset
 from bags.dataset.format.folder import Folder
 from bags.dataset.format.listing import list_remote_shards
@@ -18,11 +17,10 @@ from bags.storage.urls import plain_path
 
 
 def open(
-    path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    path: str | os.PathLike[str],
     decoders: Mapping[str, Callable[..., Any]] | None = None,
     *,
     cache_index: bool = True,
-    replace: bool = False,
     shard_start: int = 0,
     shard_step: int = 1,
     **options: Unpack[ReadOptions],
@@ -30,13 +28,10 @@ def open(
     """Opens a dataset: one folder, or a folder of shard folders.
 
     Args:
-        path: The folder: str, path or URL. Several of one length are joined by position, as in
-            `bags.join([...], replace=replace)`.
+        path: The folder: str, path or URL. `bags.join` takes several.
         decoders: The functions by word; `bags.decoders` unless given. A mapping is the whole set.
         cache_index: Read limits that are not mapped, as on an object store, as a whole at open and keep them,
             instead of in blocks when they are needed.
-        replace: With several folders, read a field that several have from the last of them. Otherwise such a
-            field must be of integers or `utf8`, and have equal values in all of them, which are compared.
         shard_start, shard_step: Read the shards `shard_start`, `shard_start + shard_step`, … only, so that
             each of `shard_step` workers reads a separate part.
         **options: `raw=True` returns undecoded records, as buffers that may alias the files, instead of
@@ -52,8 +47,7 @@ def open(
         FileNotFoundError: No such folder, or no dataset in it.
         NotADirectoryError: A file. `bags.bag.Reader` opens single bags.
         SpecError, CorruptError: Damaged, or not a dataset.
-        TypeError, ValueError: An unknown option, or one without effect here; several folders of different
-            lengths, or with a field of different values.
+        TypeError, ValueError: Not one path; an unknown option, or one without effect here.
 
     Examples:
         >>> dataset = bags.open('episodes')
@@ -64,27 +58,12 @@ def open(
         >>> dataset.batch([5, 1, 5], 'id')['id']
         array([5, 1, 5])
     """
-    path = plain_path(path)
-    if isinstance(path, bytes) or not isinstance(path, str | os.PathLike | Iterable):
-        raise TypeError(f'open: expected a path, or several, got {type(path).__name__}')
-    if not isinstance(path, str | os.PathLike):
-        parts = [
-            open(
-                part,
-                decoders,
-                cache_index=cache_index,
-                shard_start=shard_start,
-                shard_step=shard_step,
-                **options,
-            )
-            for part in path
-        ]
-        if not parts:
-            raise ValueError('open: expected a path, or several, got none')
-        return above.Join(parts, replace)
-    if replace:
-        raise ValueError(f'replace: has no effect on one folder, got {os.fspath(path)!r:.80}')
-    at, shards = dataset_path(path, decoders, cache_index, options, open), None
+    given: object = plain_path(path)
+    if not isinstance(given, str | os.PathLike):
+        is_several = isinstance(given, Iterable) and not isinstance(given, bytes)
+        advice = ' (bags.join([…]) opens several, and joins their fields)' if is_several else ''
+        raise TypeError(f'open: expected a path, got {given!r:.80}{advice}')
+    at, shards = dataset_path(given, decoders, cache_index, options, open), None
     folder = Folder(at.store, at.path, at.options)
     if at.store.is_remote:
         shards = list_remote_shards(at.store, at.path, at.options.checksum)

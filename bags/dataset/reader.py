@@ -21,17 +21,19 @@ from bags.dataset.format.folder import Folder
 from bags.dataset.format.journal import JOURNAL
 from bags.dataset.format.metadata import Metadata, package_of
 from bags.dataset.format.options import ReadOptions, dataset_path
+from bags.dataset.format.refs import Refs
 from bags.dataset.format.schema import Decoders
 from bags.dataset.format.sizes import folder_size
 from bags.dataset.format.spec import FieldType, Spec, likely_type, reordered
 from bags.dataset.reading.batch import Column
-from bags.dataset.reading.columns import BadRef
-from bags.dataset.reading.field_reader import Field
+from bags.dataset.reading.columns import BadRef, ReadField
+from bags.dataset.reading.field_reader import FieldReader
 from bags.dataset.reading.fingerprint import fingerprint_of_folders
 from bags.dataset.reading.read_row import RowFunction, make_row_function
 from bags.dataset.reading.refs_reader import RefsReader, refs_in_memory
-from bags.dataset.reading.row_groups import Address, Datapoint, RecordRanges, ranges_of_refs
-from bags.dataset.reading.selection import PerRowItems, Selection, select_fields
+from bags.dataset.reading.row_groups import Datapoint, RowGroup
+from bags.dataset.reading.row_reader import FolderFields, RecordRanges, ranges_of_refs
+from bags.dataset.reading.selection import Asked, PerRowItems, Selection, select_fields
 from bags.errors import CorruptError, SpecError
 from bags.indexing import Int64s
 from bags.validation import merge
@@ -61,6 +63,8 @@ class DatasetReader(Dataset):
         >>> bags.DatasetReader('episodes/000000')[0, 'task']
         {'task': 'reach 0'}
     """
+
+    documented_names = ('path',)
 
     def __init__(
         self,
@@ -95,11 +99,9 @@ class DatasetReader(Dataset):
         self.folder = folder
         self._decoders = decoders
         self._length = folder.shortest(self.types) if refs is None else refs.count
-        self.refs: Any = RefsReader(
-            folder.path if refs is None else refs.path, refs, schema.format, self._length
-        )
+        self.refs = RefsReader(folder.path if refs is None else refs.path, refs, schema.format, self._length)
         self._schema = schema
-        self._fields: Any = {}
+        self._fields: dict[str, FieldReader] = {}
         """Fields by name, opened by `open_field`."""
         self._row_functions: dict[Any, RowFunction] = {}
         """Row functions by the names of their fields; None for all fields."""
@@ -147,7 +149,8 @@ class DatasetReader(Dataset):
         return self.of_folder(Folder(options.store_of(self.path), self.path, options), self._decoders)
 
     def close(self) -> None:
-        self.refs = self._fields = ClosedHandle(self.expression)
+        closed: Any = ClosedHandle(self.expression)
+        self.refs = self._fields = closed
         self.key_indexes = self._fields
         self._row_functions = self._item_functions = {}
 
@@ -177,7 +180,10 @@ class DatasetReader(Dataset):
 
     def _row_function(self, fields: str | tuple[str, ...] | None, has_items: bool = False) -> RowFunction:
         """Returns the row function of some fields, made on first use."""
-        names = select_fields(fields, self.types)
+        if fields is None:
+            names: Iterable[str] = self.types
+        else:
+            names = select_fields(fields, self.types)
         function = make_row_function([*map(self.open_field, names)], self.refs, has_items)
         known = self._item_functions if has_items else self._row_functions
         if len(known) < MAX_ROW_FUNCTIONS:
@@ -189,11 +195,14 @@ class DatasetReader(Dataset):
     def roots(self) -> list[Folder]:
         return [self.folder]
 
-    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
-        return [Address(self, indices, selection, None)]
+    def plan_rows(self, indices: Int64s, selection: Selection) -> list[RowGroup]:
+        return [RowGroup(self, indices, selection, None)]
 
-    def open_field(self, name: str) -> Field:
-        known: Field | None = self._fields.get(name)
+    def folders(self, fields: Iterable[str]) -> FolderFields:
+        return [(self.folder, list(fields))]
+
+    def open_field(self, name: str) -> FieldReader:
+        known: FieldReader | None = self._fields.get(name)
         if known is not None:
             return known
         folder, field_type = self.folder, self._schema.types[name]
@@ -205,7 +214,7 @@ class DatasetReader(Dataset):
         differ = field_type.word == 'int' and not field_type.args  # Granular's integers differ in length.
         last = -1 if self.is_remote else self.refs.last_records.get(name, -1)  # Remote: see `_refs_of`.
         bag.check_count(0 if differ else decoder.length, last)
-        field = self._fields[name] = Field(
+        field = self._fields[name] = FieldReader(
             name, field_type, self._schema.format.positions[name], bag, decoder
         )
         return field
@@ -223,25 +232,22 @@ class DatasetReader(Dataset):
         detail += '; raw=True reads the records of all fields'
         return SpecError.of_decoder(name, field_type.text, detail, self.folder.path)
 
-    def _refs_of(self, indices: Int64s, names: Iterable[str]) -> dict[str, Any]:
+    def _refs_of(self, indices: Int64s, names: Iterable[str]) -> dict[str, Refs]:
         """Returns the refs of datapoints, as `RefsReader.of`; opens fields of a remote folder meanwhile."""
         closed = sorted(set(names) - self._fields.keys()) if self.is_remote else []
         if not closed:
-            found: dict[str, Any] = self.refs.of(indices, names)
-            return found
+            return self.refs.of(indices, names)
         works: list[Callable[[], Any]] = [
             functools.partial(self.refs.of, indices, names),
             functools.partial(getattr, self.refs, 'last_records'),
             *map(functools.partial, repeat(self.open_field), closed),
         ]
-        refs: dict[str, Any] = map_concurrently(operator.call, works, True)[0]
+        refs: dict[str, Refs] = map_concurrently(operator.call, works, True)[0]
         for name in closed:
             self._fields[name].bag.check_count(0, self.refs.last_records.get(name, -1))
         return refs
 
-    def read_selection(
-        self, indices: Int64s, selection: Selection, read: Callable[..., Column]
-    ) -> dict[str, Column]:
+    def read_selection(self, indices: Int64s, selection: Selection, read: ReadField) -> dict[str, Column]:
         fields = self._fields
         try:
             # Only fields that are read: their files of links are opened.
@@ -260,11 +266,12 @@ class DatasetReader(Dataset):
             raise CorruptError(self.refs.path, int(indices[exc.position]), exc.detail) from None
         return columns
 
-    def item_counts(self, indices: Int64s, field: str, items: Any = True) -> Int64s:
+    def item_counts(self, indices: Int64s, field: str, items: Asked = True) -> Int64s:
         if isinstance(items, PerRowItems):
             return items.counts
-        counts: Int64s = self.refs.of(indices, [field])[field][1]
-        return counts
+        refs = self.refs.of(indices, [field])[field]
+        assert isinstance(refs, tuple)
+        return refs[1]
 
     @cached_attribute
     def reads_wait(self) -> bool:
@@ -279,7 +286,7 @@ class DatasetReader(Dataset):
         """Returns whether links of some fields lead to remote files."""
         return any(self.open_field(name).bag.is_remote for name in names)
 
-    def record_ranges(self, indices: Int64s, field: str, items: Any = True) -> RecordRanges | None:
+    def record_ranges(self, indices: Int64s, field: str, items: Asked = True) -> RecordRanges | None:
         """Returns where the records of a field lie; None for selected frames of videos."""
         refs = self._refs_of(indices, [field])[field]
         reader = self.open_field(field)
@@ -298,7 +305,8 @@ class DatasetReader(Dataset):
         for name in names:
             field = self.open_field(name)
             bag = field.bag
-            firsts, counts = refs[name] if field.type.sequence else (refs[name], np.ones(1))
+            of_field = refs[name]
+            firsts, counts = of_field if isinstance(of_field, tuple) else (of_field, np.ones(1))
             if firsts[0] >= bag.count or not counts[0]:  # It has no record.
                 total += bag.size * index // self._length
             else:

@@ -6,12 +6,12 @@ import contextlib
 import copy
 import errno
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, Unpack
 
 from bags.bag.sharding import Concatenated
 from bags.concurrency import ClosedHandle, FifoCache, cached_attribute, map_concurrently, max_open_bags
-from bags.dataset.base import Dataset
+from bags.dataset.base import Dataset, row_of_part
 from bags.dataset.format.folder import Folder
 from bags.dataset.format.journal import JOURNAL, has_journal
 from bags.dataset.format.listing import ShardList, length_by_size, list_local_shards, list_remote_shards
@@ -22,17 +22,13 @@ from bags.dataset.format.shard_index import INDEX, Shard
 from bags.dataset.format.sizes import folder_size
 from bags.dataset.format.spec import Spec, count_text, type_texts, union
 from bags.dataset.reader import DatasetReader
-from bags.dataset.reading.field_reader import Field
+from bags.dataset.reading.batch import Column
+from bags.dataset.reading.columns import ReadField
+from bags.dataset.reading.field_reader import FieldReader
 from bags.dataset.reading.fingerprint import fingerprint_of_folders
-from bags.dataset.reading.row_groups import (
-    Address,
-    Datapoint,
-    MissingFields,
-    ShardReader,
-    group_by_part,
-    row_of_part,
-)
-from bags.dataset.reading.selection import Selection
+from bags.dataset.reading.row_groups import Datapoint, RowGroup, divide_fields, group_by_part
+from bags.dataset.reading.row_reader import FolderFields, MissingFields, RecordRanges, RowReader
+from bags.dataset.reading.selection import Asked, Selection
 from bags.errors import BagsError, CorruptError, SpecError
 from bags.indexing import Int64s, check_index
 from bags.storage import Store
@@ -65,6 +61,10 @@ class ShardedDatasetReader(Dataset):
         >>> reader.shards, reader[0, 'id']
         (1, {'id': 4})
     """
+
+    path: str
+    """The folder of the shard folders."""
+    documented_names = ('path',)
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class ShardedDatasetReader(Dataset):
     def _set_store(self, store: Store) -> None:
         self.store, self.is_remote = store, store.is_remote
         self._sizes: dict[tuple[str, ...] | None, list[int]] = {}
-        self._known_fields: dict[str, Field] = {}
+        self._known_fields: dict[str, FieldReader] = {}
         path, options, first = self.path, self._options, self._first
         whole = Folder(store, path, options)
         root = self._root = Folder(store, store.join(path, first.name), options, first, whole)
@@ -194,7 +194,7 @@ class ShardedDatasetReader(Dataset):
             folder = reader.folder
             if union(types, reader.types) != types:
                 raise SpecError(
-                    None, f'that of the other shards, {type_texts(types)}', reader.spec, folder.path
+                    None, f'the spec of the other shards, {type_texts(types)}', reader.spec, folder.path
                 )
             if store.is_remote and len(reader) != lengths[number]:
                 folder.raise_changed(f'expected {lengths[number]} datapoints, got {len(reader)}')
@@ -230,15 +230,15 @@ class ShardedDatasetReader(Dataset):
     def roots(self) -> list[Folder]:
         return [Folder(self.store, self.path, self._options)]
 
-    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+    def plan_rows(self, indices: Int64s, selection: Selection) -> list[RowGroup]:
         if not len(indices):
-            return [Address(MissingFields(self.open_field), indices, selection, None)]
+            return [RowGroup(MissingFields(self.open_field), indices, selection, None)]
         return [
-            Address(ShardReader(self, part), within, share, positions)
+            RowGroup(ShardReader(self, part), within, share, positions)
             for part, within, share, positions in group_by_part(self._layout, indices, selection)
         ]
 
-    def open_field(self, name: str) -> Field:
+    def open_field(self, name: str) -> FieldReader:
         if name not in self._known_fields:
             # This reader may have no shard with the field, or no shard at all.
             folders = map(self.folder_of, (self._last, self._first, *self.shard_list))
@@ -310,6 +310,38 @@ class ShardedDatasetReader(Dataset):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._set_store(self._options.store_of(self.path))
+
+
+class ShardReader:
+    """Reads rows of a shard, which is opened on first read, in the thread that reads.
+
+    Values are missing for optional fields that only other shards have.
+    """
+
+    def __init__(self, dataset: ShardedDatasetReader, number: int) -> None:
+        self._dataset = dataset
+        self._number = number
+
+    def read_selection(self, rows: Int64s, selection: Selection, read: ReadField) -> dict[str, Column]:
+        reader = self._dataset.readers[self._number]
+        there, rest = divide_fields(selection, reader.types)
+        columns = reader.read_selection(rows, there, read)
+        if rest:
+            columns |= MissingFields(self._dataset.open_field).read_selection(rows, rest, read)
+        return columns
+
+    def item_counts(self, rows: Int64s, field: str, items: Asked) -> Int64s:
+        return self._reader_of(field).item_counts(rows, field, items)
+
+    def record_ranges(self, rows: Int64s, field: str, items: Asked) -> RecordRanges | None:
+        return self._reader_of(field).record_ranges(rows, field, items)
+
+    def folders(self, fields: Iterable[str]) -> FolderFields:
+        return [(self._dataset.folder_of(self._dataset.shard_list[self._number]), list(fields))]
+
+    def _reader_of(self, field: str) -> RowReader:
+        reader = self._dataset.readers[self._number]
+        return reader if field in reader.types else MissingFields(self._dataset.open_field)
 
 
 def _open_shard(folder: Folder, decoders: Decoders, order: Spec) -> DatasetReader:

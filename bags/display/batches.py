@@ -47,8 +47,7 @@ class Description(dict[str, str]):
 def describe(batch: Any, dataset: Dataset | None = None) -> Description:
     """Returns the dtype and shape of each column of a batch, or of each field of a datapoint.
 
-    In a notebook, the result shows a table with the first values of the batch. After `%load_ext bags`, each
-    batch that is the last line of a cell is shown so.
+    In a notebook, the result shows a table with the first values of the batch.
 
     Args:
         batch: A dict of columns, as loaders and `dataset.batch` return it, of NumPy, PyTorch or JAX; or a
@@ -148,16 +147,3 @@ def ragged_as_html(batch: Ragged) -> str:
         for index in range(min(len(batch), 2 * SHOWN_BATCH_ROWS))
     ]
     return f'<p>{escape(repr(batch))}</p><table>{"".join(lines)}</table>'
-
-
-def load_ipython_extension(shell: Any) -> None:
-    """Makes a notebook show batches as tables: `%load_ext bags`."""
-
-    def show(value: dict[Any, Any]) -> str | None:
-        own = getattr(value, '_repr_html_', None)
-        if own is not None:
-            return str(own())
-        is_batch = value and all(isinstance(name, str) for name in value) and batch_length(value) is not None
-        return batch_as_html(value) if is_batch else None
-
-    shell.display_formatter.formatters['text/html'].for_type(dict, show)

@@ -8,9 +8,13 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from bags.display.counts import byte_count
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 BARS = '▁▂▃▄▅▆▇█'
 ASCII_BARS = '_.:-=+*#'
@@ -82,12 +86,35 @@ def statistics_table(found: Mapping[str, Any], each: bool = False) -> list[Colum
     ]
 
 
-def is_pooled(field: Any) -> bool:
+class ElementStatistics(Protocol):
+    """Statistics of each element of the values of a field, as arrays of one shape (histogram: *shape, bins)."""
+
+    @property
+    def count(self) -> npt.NDArray[np.int64]: ...
+
+    @property
+    def min(self) -> npt.NDArray[np.float64]: ...
+
+    @property
+    def max(self) -> npt.NDArray[np.float64]: ...
+
+    @property
+    def mean(self) -> npt.NDArray[np.float64]: ...
+
+    @property
+    def std(self) -> npt.NDArray[np.float64]: ...
+
+    @property
+    def histogram(self) -> npt.NDArray[np.int64]: ...
+
+
+
+def is_pooled(field: ElementStatistics) -> bool:
     """Returns whether the elements of the values of a field have one line of statistics together."""
     return bool(field.mean.size > MAX_ELEMENTS)
 
 
-def _pooled_row(label: str, field: Any) -> list[str]:
+def _pooled_row(label: str, field: ElementStatistics) -> list[str]:
     """Returns the line for all elements of the values of a field: statistics of their numbers as one set."""
     import numpy as np
 
@@ -103,7 +130,7 @@ def _pooled_row(label: str, field: Any) -> list[str]:
     return [label, f'{int(total):,}', numbers[0], '', *numbers[1:], _pooled_bars(field, there)]
 
 
-def _pooled_bars(field: Any, there: Any) -> str:
+def _pooled_bars(field: ElementStatistics, there: Any) -> str:
     """Returns a histogram over the range of all elements: each of their ranges counts at its middle."""
     import numpy as np
 

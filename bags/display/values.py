@@ -40,9 +40,9 @@ RECORD_HEAD = 256
 """Bytes of an unknown record that are inspected."""
 
 
-def open_to_show(path: str, *, links: PermittedPaths = ()) -> Dataset:
-    """Opens a dataset; values of media and of unknown types are bytes. `links` are as in `bags.open`."""
-    return open_with_known_decoders(path, undecoded=UNDECODED, links=links)
+def open_to_show(path: str, *, trust_links: PermittedPaths = ()) -> Dataset:
+    """Opens a dataset; values of media and of unknown types are bytes. `trust_links` is as in `bags.open`."""
+    return open_with_known_decoders(path, undecoded=UNDECODED, trust_links=trust_links)
 
 
 def is_undecoded(field_type: FieldType) -> bool:

@@ -20,7 +20,7 @@ from bags.dataset.format.refs import MISSING
 from bags.dataset.format.registry import frames_of
 from bags.dataset.format.spec import Spec
 from bags.dataset.reading.field_reader import Record
-from bags.dataset.writing.episode import Call, Partial
+from bags.dataset.writing.episode import Call, PartialEpisode
 from bags.dataset.writing.field_writer import FieldWriter, RefsWriter
 from bags.errors import BagsError
 from bags.links.files import LINKED
@@ -116,7 +116,7 @@ class EpisodeBags:
             for bag in self._bags:
                 bag.appender.release_lock()
 
-    def keep_partial(self, metadata: Metadata, encode: Callable[[str], Any]) -> Partial | None:
+    def keep_partial(self, metadata: Metadata, encode: Callable[[str], Any]) -> PartialEpisode | None:
         """Makes the open episode of an earlier writer a datapoint; returns None if it wrote nothing.
 
         Args:
@@ -145,7 +145,7 @@ class EpisodeBags:
                 except KeyError:
                     unset += [] if field_type.optional else [name]
                 row.append(field.write_record(record))
-        partial = Partial(None if unset else self._refs.count, unset)
+        partial = PartialEpisode(None if unset else self._refs.count, unset)
         self.flush()
         self._end(None if unset else row)
         return partial

@@ -9,15 +9,17 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from typing import Any, BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar
 
 from bags.formats.scalars import MAX_VALUE_SIZE, Buffer
 from bags.formats.signatures import IMAGES, check_end, check_whole, identify, identify_file
+from bags.storage.base import SeekableFile
 
 Encoded = bytes | BinaryIO
 """A record: its bytes, or an open file, which the writer copies without loading it, and closes."""
 
 T = TypeVar('T')
+F = TypeVar('F', bound=SeekableFile)
 
 
 def already_encoded(value: object, *names: str) -> Encoded | None:
@@ -39,11 +41,11 @@ def already_encoded(value: object, *names: str) -> Encoded | None:
         return data
     if isinstance(value, str | os.PathLike):
         file = open(value, 'rb')  # noqa: SIM115, the writer closes it
-        return check_file(file, names)  # type: ignore[no-any-return]
+        return check_file(file, names)
     return None
 
 
-def check_file(file: Any, names: tuple[str, ...]) -> Any:
+def check_file(file: F, names: tuple[str, ...]) -> F:
     """Checks the format of an open file, and the end of images and MP4. Returns it at the same position.
 
     Closes the file if a check fails.
@@ -64,7 +66,7 @@ def check_file(file: Any, names: tuple[str, ...]) -> Any:
 class _Slices:
     """The bytes of a file from `start` on, read by slicing."""
 
-    def __init__(self, file: BinaryIO, start: int) -> None:
+    def __init__(self, file: SeekableFile, start: int) -> None:
         self._file, self._start = file, start
         self._length = file.seek(0, os.SEEK_END) - start
 

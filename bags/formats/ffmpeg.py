@@ -10,6 +10,7 @@ import numpy as np
 
 from bags.errors import MissingDependencyError
 from bags.formats.signatures import DEMUXERS
+from bags.storage.base import SeekableFile
 
 
 def import_av() -> Any:
@@ -34,7 +35,7 @@ def one_thread() -> dict[str, int]:
     return {'threads': 1} if 'threads' in doc else {}
 
 
-def open_container(file: Any, name: str, **options: str) -> Any:
+def open_container(file: SeekableFile, name: str, **options: str) -> Any:
     """Opens a binary file of a format named by `identify`, with options of its demuxer."""
     # With `options`, which also apply to streams, av before 17.1 crashes if the header contains no stream.
     return import_av().open(file, format=DEMUXERS[name], container_options=options, metadata_errors='replace')

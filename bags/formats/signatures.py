@@ -11,11 +11,12 @@ import re
 import struct
 import zlib
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import Any
 
 from bags.formats.flac import check_frames
 from bags.formats.mp3 import check_one_file
 from bags.formats.scalars import Buffer, Sliceable
+from bags.storage.base import SeekableFile
 
 SIGNATURE_BYTES = 512
 """Number of bytes from the start of a file that `identify` needs."""
@@ -125,7 +126,7 @@ def identify(head: Buffer) -> str:
     return f'bytes that begin with {head[:8].hex(" ")}' if head else 'no bytes'
 
 
-def identify_file(file: BinaryIO) -> str:
+def identify_file(file: SeekableFile) -> str:
     """Returns the format of an open file, from its position on. Keeps the position."""
     start = file.tell()
     name = identify(file.read(SIGNATURE_BYTES))

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -139,7 +139,7 @@ def _encode(value: Any, codec: Codec, fps: Fraction, crf: int | None) -> Encoded
     import tempfile  # This import takes as long as all of bags.formats.
 
     # The frames of an iterator may exceed memory, and so may the file.
-    file: Any = tempfile.TemporaryFile() if isinstance(value, Iterator) else io.BytesIO()  # noqa: SIM115
+    file: BinaryIO = tempfile.TemporaryFile() if isinstance(value, Iterator) else io.BytesIO()  # noqa: SIM115
     try:
         timed = ((frame, tick, tick + 1) for tick, frame in enumerate(checked_frames(value)))
         write_frames(file, timed, codec.with_options(crf), fps, 1 / fps)
@@ -149,7 +149,7 @@ def _encode(value: Any, codec: Codec, fps: Fraction, crf: int | None) -> Encoded
     if isinstance(file, io.BytesIO):
         return file.getvalue()
     file.seek(0)
-    return file  # type: ignore[no-any-return]
+    return file
 
 
 def _decode(data: Buffer, name: str, args: tuple[str, ...], max_size: int) -> Pixels:

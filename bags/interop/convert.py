@@ -30,11 +30,12 @@ from bags.interop.linking import (
 from bags.interop.load import Block, load_blocks
 from bags.interop.open_source import SourcePath, open_source
 from bags.interop.source import DamagedEntries, Source, list_some
+from bags.links.permission import Permission
 from bags.links.sources import LinkOpener
 from bags.progress.progress import progress as show_progress
 from bags.progress.progress_log import ProgressLog, resumed
 from bags.progress.source_options import advise_source_options
-from bags.progress.write_result import Skipped, Written
+from bags.progress.write_result import Skipped, WriteResult
 from bags.validation import merge, no_field, one_of, worker_count
 
 REQUESTS = 32
@@ -60,7 +61,7 @@ def convert(
     progress: bool | None = None,
     source_options: Mapping[str, Any] | None = None,
     **options: Unpack[WriteOptions],
-) -> Written:
+) -> WriteResult:
     """Imports other data as a sharded dataset: folders of media, WebDataset tars, formats of docs/import.md.
 
     Media are stored byte for byte. `open_source` shows the fields and types beforehand. In a folder, `x.jpg`
@@ -144,7 +145,7 @@ def convert(
     paths, storage_options = source.opened_from or ([], source_options)
     source.opener = LinkOpener(storage_options)
     if (linked := fields_to_link(source, link)) and not (link is True and begun):
-        options = {**options, 'links': {names[name] for name in linked}}
+        options = {**options, 'linked_fields': {names[name] for name in linked}}
     anew: dict[str, Any] = {}
     if update and begun and check_source and source.rewrites_files:
         anew = options_to_begin_anew(source, path, settings)
@@ -152,7 +153,7 @@ def convert(
         update = settings.resume = False
         options.update(anew)  # type: ignore[typeddict-item]
     with ShardedDatasetWriter(path, types, _encoders(source), **options) as writer:
-        source.linked = {name for name in source.spec if names[name] in writer.links}
+        source.linked = {name for name in source.spec if names[name] in writer.linked_fields}
         if linked and not source.linked:
             raise ValueError(
                 f'link: {writer.path} has no linked fields: they are fixed when a dataset is made'
@@ -195,7 +196,7 @@ def convert(
             entries = source.entries(start)
         loaded = load_blocks(source, names, entries, workers if source.loads_in_threads else 1)
         in_blocks = bool(source.linked) and all(
-            name in writer.links or not (field_type.sequence or field_type.word in FILE_WORDS)
+            name in writer.linked_fields or not (field_type.sequence or field_type.word in FILE_WORDS)
             for name, field_type in writer.types.items()
         )
         with (
@@ -229,10 +230,13 @@ def convert(
     parents = linked_folders(source.opener.folders)
     if parents:
         some = list_some(sorted(names[name] for name in source.linked))
-        where = f'the linked files stay where they are: readers permit them by links={parents!r:.400}'
+        where = f'the linked files stay where they are: readers permit them by trust_links={parents!r:.400}'
         notes.append(f'fields of links: {some}; {where}')
-    return Written(
-        len(writer), writer.shards, writer.size, writer.spec, skipped, [*source.notes, *notes], parents
+    permission = Permission(writer.store, writer.path, ())
+    trusted = [folder for folder in parents if permission.check_folder(folder) is None]
+    all_notes = [*source.notes, *notes]
+    return WriteResult(
+        len(writer), writer.shards, writer.size, writer.spec, skipped, all_notes, parents, trusted
     )
 
 

@@ -27,6 +27,7 @@ from bags.interop.source import RECORD_ENCODERS, Source
 from bags.links.link import Link
 from bags.links.sources import LinkOpener, OpenedLink
 from bags.media.encoders import AUDIO_FORMATS, VIDEO_FORMATS
+from bags.storage.base import SeekableFile
 from bags.storage.range_file import BufferFile
 
 BESIDE = {name: each for name, each in SOURCES.items() if each.has_keys}
@@ -270,7 +271,7 @@ def checked_link(name: str, word: str, link: OpenedLink, format: str = '') -> Op
     return link
 
 
-def read_npy_header(file: Any, size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def read_npy_header(file: SeekableFile, size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Returns shape, order and dtype of a .npy file of `size` bytes; the elements follow.
 
     `np.load` allocates the size in the header before it checks the number of bytes.

@@ -21,7 +21,7 @@ from bags.indexing import Int64s, offsets_of
 from bags.interop.exported import NUMBERS
 from bags.interop.extensions import KEY
 from bags.interop.files import Entry, FileSource
-from bags.links.comparison import LinkComparison
+from bags.interop.link_comparison import LinkComparison
 from bags.progress.progress_log import SOURCE_CHANGED
 from bags.progress.write_result import Skipped
 
@@ -95,7 +95,7 @@ def as_named_in_source(dataset: Dataset, names: Mapping[str, str]) -> Dataset:
 class Comparison:
     """Compares files with the records of a dataset: sizes, and contents up to `MAX_BYTES` of each field."""
 
-    def __init__(self, source: FileSource, dataset: Any, workers: int, detail: str = SOURCE_CHANGED) -> None:
+    def __init__(self, source: FileSource, dataset: Dataset, workers: int, detail: str = SOURCE_CHANGED) -> None:
         self._source, self._dataset, self._workers = source, dataset, workers
         self._detail = detail
         """What the error for a difference says."""
@@ -144,9 +144,9 @@ class Comparison:
             return self._changed_content(index, entry, by_content[number])
 
         changed = map_concurrently(find_change, range(len(entries)), max_threads=self._workers)
-        for (index, entry), field in zip(entries, changed, strict=True):
-            if field is not None:
-                raise self._error(index, entry, field)
+        for (index, entry), changed_field in zip(entries, changed, strict=True):
+            if changed_field is not None:
+                raise self._error(index, entry, changed_field)
 
     def _error(self, index: int, entry: Entry, field: str) -> ValueError:
         where = f'{entry.origin}: {self._source.name(entry)}, field {field!r}'
@@ -187,6 +187,7 @@ class Comparison:
     def _stored_sizes(self, indices: Int64s, field: str) -> list[int | None]:
         """Returns the bytes of the records of a field; None if that takes reading them from a network."""
         ranges = self._dataset.record_ranges(indices, field)
+        assert ranges is not None
         sizes: list[int | None] = [0] * len(indices)
         for which, source in enumerate(ranges.sources):
             mine = np.flatnonzero((ranges.which == which) & (ranges.counts > 0))

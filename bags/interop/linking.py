@@ -1,4 +1,4 @@
-"""Adopting the data of another format: which fields are linked, what readers permit, and what came since."""
+"""Links to a source of another format: the linked fields, the paths to permit, and updates of the source."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from bags.dataset.writing.sharded_writer import ShardedDatasetWriter
 from bags.interop.extensions import KEY
 from bags.interop.files import Entry, FileSource
 from bags.interop.imported import BATCH, Comparison, as_named_in_source
+from bags.interop.link_comparison import LinkComparison
 from bags.interop.source import DamagedEntries, Source, list_some
 from bags.interop.sources.files.folders import FolderSource
-from bags.links.comparison import LinkComparison
 from bags.links.link import MIN_LINKED_BYTES
 from bags.links.records import LinkedRecords
 from bags.storage import store_for
 from bags.storage.urls import without_revision
 from bags.validation import no_field
 
-CHANGED = 'expected a source that only grows: adopt it anew, or pass check_source=False to keep what there is'
+CHANGED = (
+    'expected a source that only grows: import it again, or pass check_source=False to keep the existing '
+    'datapoints'
+)
 
 
 def fields_to_link(source: Source, link: bool | Iterable[str]) -> set[str]:
@@ -137,7 +140,7 @@ def options_to_begin_anew(
         linked = {name for name, each in bags.items() if any(isinstance(bag, LinkedRecords) for bag in each)}
         has_checksums = any(bag.has_checksums for each in bags.values() for bag in each)
         checksum = has_checksums if settings.checksum is None else settings.checksum
-        return {'mode': 'overwrite', 'resume': False, 'links': linked, 'checksum': checksum}
+        return {'mode': 'overwrite', 'resume': False, 'linked_fields': linked, 'checksum': checksum}
 
 
 def check_kept(
@@ -155,7 +158,7 @@ def check_kept(
         open_dataset(path, raw=True, **storage) as one,
         open_dataset(writer.path, raw=True, **storage) as two,
     ):
-        copied = [name for name in one.types if name not in writer.links]
+        copied = [name for name in one.types if name not in writer.linked_fields]
         if len(two) < len(one):
             raise ValueError(
                 f'expected the {len(one):,} datapoints of the dataset, got {len(two):,}; {CHANGED}'

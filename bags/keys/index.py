@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.bag.checksums import digest_function
+from bags.dataset.base import Dataset
 from bags.dataset.format.file_names import IDENTITY
 from bags.dataset.format.folder import Folder
 from bags.dataset.format.spec import FieldType
@@ -53,7 +54,7 @@ INDEX_BLOCK_BYTES = 16 * KEYS_PER_BLOCK
 Hashes = npt.NDArray[np.uint64]
 
 
-def check_key_field(dataset: Any, field: str) -> FieldType:
+def check_key_field(dataset: Dataset, field: str) -> FieldType:
     """Returns the type of a field of keys.
 
     Raises:
@@ -73,7 +74,7 @@ def check_key_field(dataset: Any, field: str) -> FieldType:
 # The file.
 
 
-def dump_key_index(dataset: Any, field: str, advance: Callable[[int], None] | None = None) -> bytes:
+def dump_key_index(dataset: Dataset, field: str, advance: Callable[[int], None] | None = None) -> bytes:
     """Reads all keys of a field, and returns the content of its index."""
     digest = digest_function()
     parts = [np.empty((2, 0), np.uint64)]
@@ -185,7 +186,7 @@ class KeyIndex:
         if largest and largest[0] >= self.length:
             raise self._damaged(f'expected datapoints below {self.length}, got {largest[0]}')
 
-    def match(self, dataset: Any, field: str, keys: list[bytes | None]) -> Matches:
+    def match(self, dataset: Dataset, field: str, keys: list[bytes | None]) -> Matches:
         """Returns the datapoints of each key."""
         if len(keys) == 1 and keys[0] is not None and not dataset.is_remote:
             # Reading a row takes 1 us, and 60 us as a batch. User decoders may return other values.
@@ -208,12 +209,12 @@ class KeyIndex:
         return sort_matches(np.array(positions, np.int64), np.array(rows, np.int64))
 
 
-def index_in_memory(dataset: Any, field: str) -> KeyIndex:
+def index_in_memory(dataset: Dataset, field: str) -> KeyIndex:
     """Builds the index of a field in memory."""
     return KeyIndex(MemoryFile(f'index of field {field!r} of {dataset!r}', dump_key_index(dataset, field)))
 
 
-def open_key_index(dataset: Any, field: str, folder: Folder) -> KeyIndex:
+def open_key_index(dataset: Dataset, field: str, folder: Folder) -> KeyIndex:
     """Opens the index of a dataset, from its folder or the folder of its first shard.
 
     Raises:
@@ -235,7 +236,7 @@ def open_key_index(dataset: Any, field: str, folder: Folder) -> KeyIndex:
     return index
 
 
-def _is_of(dataset: Any, field: str, index: KeyIndex, folder: Folder) -> bool:
+def _is_of(dataset: Dataset, field: str, index: KeyIndex, folder: Folder) -> bool:
     """Returns whether an index was made of this dataset."""
     is_legacy = not folder.store.exists(folder.store.join(folder.path, IDENTITY))
     if is_legacy and index.fingerprint == legacy_fingerprint(dataset, [field]).encode():
@@ -244,7 +245,7 @@ def _is_of(dataset: Any, field: str, index: KeyIndex, folder: Folder) -> bool:
     return found
 
 
-def find_keys(dataset: Any, field: str, keys: Iterable[Any]) -> Int64s:
+def find_keys(dataset: Dataset, field: str, keys: Iterable[Any]) -> Int64s:
     """Returns the first datapoint that has each key; raises the errors of `Dataset.find`."""
     field_type = check_key_field(dataset, field)
     asked = list(keys)
@@ -271,7 +272,7 @@ def create_index(
     field: str,
     *,
     progress: bool | None = None,
-    links: PermittedPaths = (),
+    trust_links: PermittedPaths = (),
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> int:
@@ -286,7 +287,7 @@ def create_index(
         path: The dataset: str, path or URL.
         field: A field of type `utf8`, `bytes`, `int` or `uint`. Missing values are not in the index.
         progress: Show a bar: True, False, or None for on terminals.
-        links, filesystem, storage_options: As in `bags.open`.
+        trust_links, filesystem, storage_options: As in `bags.open`.
 
     Returns:
         The number of datapoints in the index.
@@ -305,7 +306,9 @@ def create_index(
         >>> bags.open('episodes').find('task', 'reach 3')
         3
     """
-    with open_dataset(path, links=links, filesystem=filesystem, storage_options=storage_options) as dataset:
+    with open_dataset(
+        path, trust_links=trust_links, filesystem=filesystem, storage_options=storage_options
+    ) as dataset:
         check_key_field(dataset, field)
         folder = dataset.index_folder()
         folder.store.make_folder(folder.path)  # Raises for a web server before any key is read.

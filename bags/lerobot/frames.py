@@ -14,10 +14,12 @@ from bags.dataset.open import open as open_dataset
 from bags.indexing import as_indices
 from bags.lerobot.metadata import Metadata
 from bags.lerobot.samples import Samples
+from bags.validation import with_advice
 
 
+@with_advice
 def dataset(
-    path: str | os.PathLike[str] | Dataset,
+    dataset: str | os.PathLike[str] | Dataset,
     *,
     delta_timestamps: Mapping[str, Sequence[float]] | None = None,
     image_transforms: Callable[[Any], Any] | None = None,
@@ -28,11 +30,12 @@ def dataset(
 ) -> FrameDataset:
     """Opens a dataset as LeRobot presents it: an item is a frame, with windows around it.
 
-    `LeRobotDataset(repo_id, root, delta_timestamps=…)` becomes `bags.lerobot.dataset(path,
+    `LeRobotDataset(repo_id, root, delta_timestamps=…)` becomes `bags.lerobot.dataset(dataset,
     delta_timestamps=…)`: the items have the same keys, dtypes, shapes and values.
 
     Args:
-        path: A dataset of which a datapoint is an episode, imported from LeRobot or not; path, URL, or open.
+        dataset: A dataset of which a datapoint is an episode, imported from LeRobot or not; path, URL, or
+            open.
         delta_timestamps: For a feature, the offsets of its items in seconds, multiples of `1 / fps`. Items
             outside the episode are its first or last, and true in `FEATURE_is_pad`, bool (n,).
         image_transforms: What is called with the tensor of each camera.
@@ -40,7 +43,7 @@ def dataset(
             dataset.
         tolerance_s: Seconds by which an offset may miss a multiple.
         return_uint8: Frames of videos stay uint8, a quarter of the memory.
-        **options: As in `bags.open`, such as `links` for an adopted dataset.
+        **options: As in `bags.open`, such as `trust_links` for a dataset that links to its source.
 
     Returns:
         A dataset for `torch.utils.data.DataLoader`. An item has frames as float32 (C, H, W) in [0, 1],
@@ -61,7 +64,7 @@ def dataset(
         >>> frames[9]['action'].shape, frames[9]['action_is_pad'].tolist(), frames[9]['task']
         (torch.Size([2, 7]), [False, True], 'wave')
     """
-    opened = path if isinstance(path, Dataset) else open_dataset(path, **options)
+    opened = dataset if isinstance(dataset, Dataset) else open_dataset(dataset, **options)
     return FrameDataset(
         Metadata(opened),
         delta_timestamps=delta_timestamps,

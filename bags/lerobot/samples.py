@@ -9,7 +9,7 @@ import numpy as np
 
 from bags.dataset.reading.batch import Ragged
 from bags.dataset.reading.columns import read_column
-from bags.dataset.reading.selection import PerRowItems
+from bags.dataset.reading.selection import PerRowItems, Selection
 from bags.indexing import Int64s
 from bags.lerobot.metadata import CAMERAS, Metadata
 from bags.validation import import_optional, no_field
@@ -91,7 +91,7 @@ class Samples:
             inside[name] = wanted.clip(0, last[:, None])
             if name in asked:
                 pads[name] = wanted != inside[name]
-        selection = {
+        selection: Selection = {
             name: PerRowItems(
                 None,
                 np.full(len(rows), positions.shape[1]),

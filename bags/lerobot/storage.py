@@ -17,7 +17,7 @@ from bags.interop.targets.lerobot_features import BAGS_FOLDER
 from bags.interop.targets.lerobot_meta import write_meta
 from bags.interop.targets.target import Target
 from bags.lerobot.metadata import Metadata
-from bags.progress.write_result import Written
+from bags.progress.write_result import WriteResult
 from bags.storage import Durability
 from bags.storage.urls import plain_path
 
@@ -48,7 +48,7 @@ def export(
     fields: Fields = None,
     progress: bool | None = None,
     durability: Durability | int | Literal['none', 'close', 'flush'] = Durability.CLOSE,
-) -> Written:
+) -> WriteResult:
     """Writes the episodes of a dataset to bags, beside the meta/ that LeRobot reads.
 
     `target/bags` is a copy, with unchanged records; links are resolved. `target/meta` has the features,

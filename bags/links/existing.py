@@ -142,7 +142,7 @@ def _moved(bag: LinkedRecords, entry: LinkedFile, prefixes: Mapping[str, str]) -
     dictionary = entry.dictionary and entry.dictionary._replace(path=new(entry.dictionary.path))
     moved = entry._replace(path=new(entry.path), dictionary=dictionary)
     if moved != entry:
-        options: Any = merge(type(bag.options), bag.options, {'links': True})  # type: ignore[type-var]
+        options: Any = merge(type(bag.options), bag.options, {'trust_links': True})  # type: ignore[type-var]
         file = LinkedFiles(options.store_of(moved.path), moved.path, options).open('/', moved).file
         if isinstance(file, CheckedObject):
             file.check()

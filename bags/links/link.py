@@ -18,7 +18,7 @@ MIN_LINKED_BYTES = 256
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Link:
-    """A byte range of another file, as the value of a record, for writers with `links=(FIELD, …)`.
+    """A byte range of another file, as the value of a record, for writers with `linked_fields=(FIELD, …)`.
 
     The bytes are not copied: the file must exist for as long as the dataset is read.
 
@@ -37,10 +37,10 @@ class Link:
             is not a start before an end.
 
     Examples:
-        >>> with bags.DatasetWriter('linked', {'photo': 'jpeg'}, links=['photo']) as writer:
+        >>> with bags.DatasetWriter('linked', {'photo': 'jpeg'}, linked_fields=['photo']) as writer:
         ...     writer.append({'photo': bags.Link('photos/cats/000.jpg')})
         0
-        >>> bags.open('linked', links='photos')[0]['photo'].shape
+        >>> bags.open('linked', trust_links='photos')[0]['photo'].shape
         (48, 64, 3)
     """
 

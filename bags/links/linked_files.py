@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import mmap
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,8 @@ from bags.storage.urls import options_of
 MIN_OPEN_FILES = 16
 MAX_FOLDERS = 1 << 12
 """Maximum number of resolved folders of linked files to keep."""
+
+T = TypeVar('T')
 
 
 class FileDiffersError(EOFError):
@@ -73,7 +75,7 @@ class LinkedFiles(Shareable):
 
     @cached_attribute
     def _permission(self) -> Permission:
-        return Permission(self._store, self.root, getattr(self._options, 'links', ()))
+        return Permission(self._store, self.root, getattr(self._options, 'trust_links', ()))
 
     @cached_attribute
     def max_open(self) -> int:
@@ -301,3 +303,57 @@ class CheckedObject:
 
     def expect(self, starts: Offsets, stops: Offsets) -> None:
         self._file.expect(starts, stops)
+
+
+class FileReader(Protocol):
+    """Opens linked files by their numbers: `LinkedRecords`."""
+
+    def read_file(self, number: int, index: int | None, read: Callable[[File], T]) -> T:
+        """Calls `read` with file `number`; errors name record `index`."""
+
+
+class LazyFile:
+    """A linked file other than a bag, opened on first read.
+
+    Args:
+        records: The `LinkedRecords` that open the file. Their errors name the record.
+        number: Number of the file.
+        index: Index of the record.
+        size, is_remote: As in `File`.
+    """
+
+    buffer: mmap.mmap | bytes | None = None
+    version = ''
+
+    def __init__(
+        self, records: FileReader, number: int, index: int | None, size: int, is_remote: bool
+    ) -> None:
+        self._of = records, number, index
+        self.size, self.is_remote = size, is_remote
+        self.cached_from = size if is_remote else 0
+
+    @property
+    def path(self) -> str:
+        """Path or URL of the file, if links may reach it."""
+        records, number, index = self._of
+        return records.read_file(number, index, lambda file: file.path)
+
+    def read(self, start: int, stop: int) -> Buffer:
+        records, number, index = self._of
+        return records.read_file(number, index, lambda file: file.read(start, stop))
+
+    fetch = read
+
+    def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
+        records, number, index = self._of
+        return records.read_file(number, index, lambda file: file.read_many(starts, stops))
+
+    def check(self) -> None:
+        """Compares size and sample of the file with its entry."""
+        records, number, index = self._of
+        records.read_file(
+            number, index, lambda file: file.check() if isinstance(file, CheckedObject) else None
+        )
+
+    def expect(self, starts: Offsets, stops: Offsets) -> None:
+        pass  # Opening many files ahead costs more than it saves.

@@ -10,7 +10,6 @@ from bags.bag.checksums import Checksums
 from bags.bag.open import open_bag
 from bags.bag.options import CompressionNone, LimitsStorage, ReaderOptions
 from bags.errors import CorruptError
-from bags.links.files import LINKED
 from bags.links.linked_files import LinkedFiles
 from bags.links.records import LinkedRecords
 from bags.links.segments import LinkedType, Segment
@@ -44,9 +43,9 @@ def open_links(
         {'compression': CompressionNone(), 'checksum': False, 'limits_storage': LimitsStorage.ON_DISK},
     )
     try:
-        links, files, values = (
-            open_bag(store, store.join(folder, field + suffix), plain) for suffix in LINKED
-        )
+        links = open_bag(store, store.join(folder, f'{field}.links'), plain)
+        files = open_bag(store, store.join(folder, f'{field}.files'), plain)
+        values = open_bag(store, store.join(folder, f'{field}.values'), plain)
     except FileNotFoundError as exc:
         raise CorruptError(folder, None, f'field {field!r}: is missing {exc.filename}') from exc
     records = LinkedRecords(field, folder, links, files, values, linked, field_type, copy_segment)

@@ -16,20 +16,22 @@ from bags.storage import Store
 from bags.storage.local import real_path
 from bags.storage.urls import locate, plain_path, without_revision
 
-VARIABLE = 'BAGS_LINKS'
+VARIABLE = 'BAGS_TRUST_LINKS'
 """The environment variable with additional permitted paths, separated by commas."""
+FORMER_VARIABLE = 'BAGS_LINKS'
+"""The former name of the variable, whose paths are permitted too."""
 
 PermittedPaths = bool | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
-"""The option `links`: paths of files or folders, or True for all paths."""
+"""The option `trust_links`: paths of files or folders, or True for all paths."""
 
-Links = Literal[True] | tuple[str, ...]
+TrustedPaths = Literal[True] | tuple[str, ...]
 """Permitted paths of files or folders; True for all paths."""
 
 _OF_DATASETS = (*RECORD_SUFFIXES, '.zdict')
 
 
-def permitted_paths(name: str, value: Any) -> Links:
-    """Returns the checked value of the option `links`.
+def permitted_paths(name: str, value: Any) -> TrustedPaths:
+    """Returns the checked value of the option `trust_links`.
 
     Raises:
         TypeError: The value is not a bool, a path, or an iterable of paths.
@@ -52,14 +54,14 @@ class Permission:
     Args:
         store: The store of the dataset.
         root: The folder of the dataset; of a sharded dataset, the folder of its shards.
-        links: Additional permitted paths.
+        trust_links: Additional permitted paths.
     """
 
-    def __init__(self, store: Store, root: str, links: Links) -> None:
+    def __init__(self, store: Store, root: str, trust_links: TrustedPaths) -> None:
         self._store = store
         self._root = _resolved(root)
         self._above = _parent(self._root)
-        self._links = links
+        self._trusted = trust_links
         self._prefixes: dict[str, str] = {}
         """Maps permitted paths to their form without symbolic links. These links are the reader's own."""
         self._datasets: dict[str, bool] = {}
@@ -80,7 +82,7 @@ class Permission:
         folder = _parent(path)
         raise PermissionError(
             f'links to {path} are not permitted: if the dataset is trusted, '
-            f'bags.open(…, links=[{folder!r}]), --links {folder} or {VARIABLE}={folder}'
+            f'bags.open(…, trust_links=[{folder!r}]), --trust-links {folder} or {VARIABLE}={folder}'
         )
 
     def check_folder(self, path: str) -> str | None:
@@ -90,10 +92,11 @@ class Permission:
 
     def _is_permitted(self, path: str) -> bool:
         """Returns whether links may reach a file, or all files of a folder, at a resolved path."""
-        if self._links is True or _is_below(path, self._root):
+        if self._trusted is True or _is_below(path, self._root):
             return True
-        from_environment = [text.strip() for text in os.environ.get(VARIABLE, '').split(',')]
-        for prefix in [*self._links, *(_absolute(text) for text in from_environment if text)]:
+        variables = f'{os.environ.get(VARIABLE, "")},{os.environ.get(FORMER_VARIABLE, "")}'
+        from_environment = [text.strip() for text in variables.split(',')]
+        for prefix in [*self._trusted, *(_absolute(text) for text in from_environment if text)]:
             if prefix not in self._prefixes:
                 self._prefixes[prefix] = _resolved(prefix)
             if _is_below(path, self._prefixes[prefix]):

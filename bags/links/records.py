@@ -6,28 +6,28 @@ import contextlib
 import copy
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from bags.bag.bag_file import BagFile
 from bags.bag.records import FileRanges, StoredRecords
-from bags.bag.verified import as_slice
+from bags.bag.verified import SHIFT, VERIFIED, as_slice
 from bags.bag.zstd import Zstd
 from bags.concurrency import FifoCache, cached_attribute
 from bags.errors import BagsError, CorruptError, DecodeError, LinkError
 from bags.indexing import Int64s, check_index
 from bags.links.files import LinkedFile, is_url, resolved_path
-from bags.links.getter import make_getter
 from bags.links.link_table import LinkTable, read_entry
-from bags.links.linked_files import FileDiffersError, LinkedFiles, OpenFile
-from bags.links.linked_object import LinkedObject
-from bags.links.rows import ROW_BYTES, SEGMENT_BYTES, VALUES_FILE, frames_of, ranges_of
+from bags.links.linked_files import FileDiffersError, LazyFile, LinkedFiles, OpenFile
+from bags.links.rows import ROW_BYTES, ROW_NUMBERS, SEGMENT_BYTES, VALUES_FILE, frames_of, ranges_of
 from bags.links.segments import LinkedType, Segment
 from bags.storage import File
 from bags.storage.base import Buffer
 from bags.storage.mmap_file import gather, share
+
+T = TypeVar('T')
 
 MAX_ENTRIES = 1 << 16
 """Maximum number of parsed file entries to keep."""
@@ -106,7 +106,7 @@ class LinkedRecords(StoredRecords):
             return bag
         is_remote = is_url(entry.path) or (self.links.is_remote and not entry.path.startswith('/'))
         self.linked.has_remote |= is_remote
-        file: Any = LinkedObject(self, number, index, entry.size, is_remote)
+        file: Any = LazyFile(self, number, index, entry.size, is_remote)
         return OpenFile(file, None, None, entry.size)
 
     def _open(self, number: int, index: int | None) -> OpenFile:
@@ -128,7 +128,7 @@ class LinkedRecords(StoredRecords):
             exc.add_note(f'field {self.field!r}, record {index} of {self.path}')
             raise
 
-    def read_file(self, number: int, index: int | None, read: Callable[[File], Any]) -> Any:
+    def read_file(self, number: int, index: int | None, read: Callable[[File], T]) -> T:
         """Calls `read` with file `number`; errors name record `index`.
 
         Raises:
@@ -211,11 +211,11 @@ class LinkedRecords(StoredRecords):
 
     @cached_attribute
     def get(self) -> Callable[[int], bytes]:
-        return make_getter(copy.copy(self), False)
+        return _make_getter(copy.copy(self), False)
 
     @cached_attribute
     def get_view(self) -> Callable[[int], Buffer]:
-        return make_getter(copy.copy(self), True)
+        return _make_getter(copy.copy(self), True)
 
     def _locate_one(self, index: int) -> tuple[OpenFile, int, int, Segment | None]:
         """As `locate`, for one record, in a third of the time. Also returns the segment, if it is one."""
@@ -252,7 +252,7 @@ class LinkedRecords(StoredRecords):
         except ValueError as exc:
             if isinstance(exc, BagsError):
                 raise
-            detail = f'{exc}; bags.copy(link=True) keeps the link to them'
+            detail = f'{exc}; dataset.save(path) keeps the link to them'
             raise DecodeError(self.field, index, segment.type.text, detail, self.path) from exc
 
     def record(self, index: int) -> bytes:
@@ -348,7 +348,7 @@ class LinkedRecords(StoredRecords):
                 continue
             try:
                 file = self._locate_one(index)[0].file
-                if isinstance(file, LinkedObject):
+                if isinstance(file, LazyFile):
                     file.check()
             except CorruptError as exc:
                 records.setdefault(exc.detail, []).append(index)
@@ -361,7 +361,38 @@ class LinkedRecords(StoredRecords):
         return [(indices, reason) for reason, indices in records.items()]
 
     def check_count(self, length: int, last: int) -> None:
-        least = ROW_BYTES * self.count
-        extra, rest = divmod(self.links.end - least, SEGMENT_BYTES - ROW_BYTES)
-        are_rows = 0 <= extra <= self.count and not rest
+        extra_bytes = self.links.end - ROW_BYTES * self.count
+        segments, remainder = divmod(extra_bytes, SEGMENT_BYTES - ROW_BYTES)
+        are_rows = 0 <= segments <= self.count and not remainder
         self.links.check_count(self.links.length if are_rows else ROW_BYTES, last)
+
+
+def _make_getter(records: LinkedRecords, as_view: bool) -> Callable[[int], Any]:
+    """Returns a function that returns the record at an index of `LinkedRecords`, as bytes or as a view.
+
+    It is a closure for speed: a row with two linked fields takes 6.6 us with it, and 10 us with `record`,
+    which handles the other cases: files that are not mapped bags, the first use of a file, and damage.
+    """
+    record: Callable[[int], Any] = records.record_view if as_view else records.record
+    links = records.links
+    if links.length != ROW_BYTES or records.checksums is not None:
+        return record
+    rows, unpack, mapped = links.buffer, ROW_NUMBERS.unpack_from, records.mapped
+    count, states, verify = records.count, links.verified.states, links.verified.verify
+
+    def get(index: int) -> Any:
+        if 0 <= index < count and (states[index >> SHIFT] == VERIFIED or verify(index)):
+            number, _, start, stop = unpack(rows, index * ROW_BYTES)
+            file = mapped.get(number)
+            if file is not None:
+                buffer, view, decode, size = file
+                if stop <= size:
+                    if decode is None:
+                        return view[start:stop] if as_view else buffer[start:stop]
+                    try:
+                        return decode(view[start:stop])
+                    except ValueError:
+                        pass
+        return record(index)
+
+    return get

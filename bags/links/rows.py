@@ -42,12 +42,13 @@ _FACTOR = np.uint64(0x165667919E3779F9)
 """`_SECRET`, `_PRIME` and `_FACTOR` are the start of XXH3's secret, its first prime, and its final factor."""
 
 Uint64s = npt.NDArray[np.uint64]
+Integers = npt.NDArray[np.integer[Any]] | int
 Rows = npt.NDArray[Any]
 """Rows of links: an array with dtype `ROW` or `SEGMENT_ROW`. In a `SEGMENT_ROW`, `stop` is 0 for records that
 are not segments."""
 
 
-def make_rows(files: Any, starts: Any, ends: Any, frames: Any = None) -> Rows:
+def make_rows(files: Integers, starts: Integers, ends: Integers, frames: npt.NDArray[np.integer[Any]] | None = None) -> Rows:
     """Returns rows with their digests, shape (n,).
 
     Args:
@@ -62,7 +63,7 @@ def make_rows(files: Any, starts: Any, ends: Any, frames: Any = None) -> Rows:
     return rows
 
 
-def pack_rows(files: Any, starts: Any, ends: Any, frames: Any = None) -> tuple[bytes, Int64s]:
+def pack_rows(files: Integers, starts: Integers, ends: Integers, frames: npt.NDArray[np.integer[Any]] | None = None) -> tuple[bytes, Int64s]:
     """Returns the rows of records as bytes, and the size of each row, shape (n,).
 
     Args:

@@ -19,7 +19,7 @@ from bags.indexing import Int64s
 from bags.loader.rows import RowBatches, columns_of, rows_of
 from bags.loader.schedule import PLAN_STEPS, PlannedStep, Schedule, Step, plan_steps
 from bags.samplers import Sampler
-from bags.workers.outcome import Partial, WorkerDiedError
+from bags.workers.outcome import PartialResult, WorkerDiedError
 
 MASK_COLUMN = '_mask'
 """Column that marks repeats with False, unless another name is given."""
@@ -31,7 +31,7 @@ Batch = dict[str, Any]
 OnError = Literal['raise', 'skip', 'replace']
 
 
-class Skipped(NamedTuple):
+class SkippedDatapoint(NamedTuple):
     """A datapoint that cannot be read."""
 
     datapoint: int
@@ -40,13 +40,13 @@ class Skipped(NamedTuple):
     reason: str
 
 
-class Made(NamedTuple):
+class StepResult(NamedTuple):
     """The batch of a step."""
 
     epoch: int
     batch: Any
     """None if none of its datapoints can be read."""
-    skipped: list[Skipped]
+    skipped: list[SkippedDatapoint]
     retries: int = 0
     """Requests that its process has retried since the task before."""
 
@@ -72,14 +72,14 @@ class BatchMaker:
     """How to handle datapoints that cannot be read."""
     mask: str | None = None
     """A column of every batch that is False for repeats."""
-    unreadable: dict[int, Skipped] = dataclasses.field(default_factory=dict)
+    unreadable: dict[int, SkippedDatapoint] = dataclasses.field(default_factory=dict)
     """Datapoints to leave out, or known to be unreadable, by index."""
     counts_retries: bool = False
-    """Whether it runs in a worker process, so that `Made` reports the retries of the process."""
+    """Whether it runs in a worker process, so that `StepResult` reports the retries of the process."""
     _plan: tuple[int, list[PlannedStep]] = (-1, [])
     """The number of a step, and the planned steps from it on."""
     _retries: int = 0
-    """Retries that `Made` has reported; from 0 in a worker process."""
+    """Retries that `StepResult` has reported; from 0 in a worker process."""
 
     def __post_init__(self) -> None:
         self.types = self.dataset.types if isinstance(self.dataset, Dataset) else {}
@@ -87,14 +87,14 @@ class BatchMaker:
         self.takes_rng = self.transform is not None and _takes_rng(self.transform)
         """Whether `transform` has a parameter `rng`."""
 
-    def make(self, numbers: range) -> list[Made] | Partial:
+    def make(self, numbers: range) -> list[StepResult] | PartialResult:
         """Returns the batches of consecutive steps, whose numbers have one quotient by `PLAN_STEPS`.
 
         Returns:
-            A `Made` for each, or a `Partial` with those before an error. The error names the datapoints, and
+            A `StepResult` for each, or a `PartialResult` with those before an error. The error names the datapoints, and
             says whether the sampler, the dataset, `transform` or `collate` raised it.
         """
-        made: list[Made] = []
+        made: list[StepResult] = []
         try:
             first, plan = self._plan
             if first != numbers.start // PLAN_STEPS * PLAN_STEPS:
@@ -106,19 +106,19 @@ class BatchMaker:
             for number, each in enumerate(planned):
                 made.append(self._make(*each, None if together is None else together[number]))
         except Exception as exc:
-            return Partial(made, exc)
+            return PartialResult(made, exc)
         if made and self.counts_retries:
             retries = retries_of(self.dataset)
             made[-1] = made[-1]._replace(retries=retries - self._retries)
             self._retries = retries
         return made
 
-    def _make(self, step: Step, indices: Int64s, bins: Int64s | None, batch: Any) -> Made:
+    def _make(self, step: Step, indices: Int64s, bins: Int64s | None, batch: Any) -> StepResult:
         """Makes the batch of a step from its indices, their bins, if any, and columns already read."""
         positions = np.arange(step.start, step.stop)
         positions = positions if bins is None else positions[bins]
         is_own = positions < self.schedule.length
-        skipped: list[Skipped] = []
+        skipped: list[SkippedDatapoint] = []
         if batch is None:
             if self.on_error == 'replace' and bins is not None:
                 detail = f'expected a sampler with one datapoint a position, got {self.sampler!r:.200}'
@@ -133,7 +133,7 @@ class BatchMaker:
                 missed = np.unique(indices[~readable & is_own]).tolist()
                 skipped = [self.unreadable[index] for index in missed]
                 if batch is None:
-                    return Made(step.epoch, None, skipped)
+                    return StepResult(step.epoch, None, skipped)
                 kept = slice(None) if fills else readable
                 indices, positions, is_own = chosen, positions[kept], (is_own & readable)[kept]
                 bins = None if bins is None else bins[kept]
@@ -145,7 +145,7 @@ class BatchMaker:
             _add_columns(batch, {self.mask: is_own}, repr(self.mask))
         if self.collate is not None or (self.transform is not None and not self.per_datapoint):
             batch = self._transformed(batch, step, indices)
-        return Made(step.epoch, batch, skipped)
+        return StepResult(step.epoch, batch, skipped)
 
     def _read(
         self, indices: Int64s, positions: Int64s, epoch: int, fills: bool
@@ -178,7 +178,9 @@ class BatchMaker:
                 if not found:
                     raise self._located(chosen, exc) from exc.__cause__
                 for index, error in found.items():
-                    self.unreadable[index] = Skipped(index, self._unreadable_field(index), str(error))
+                    self.unreadable[index] = SkippedDatapoint(
+                        index, self._unreadable_field(index), str(error)
+                    )
 
     def _replacement(self, epoch: int, position: int) -> int:
         """Returns the next datapoint in the order of an epoch that is not known to be unreadable."""
@@ -310,7 +312,7 @@ def _add_columns(batch: Any, columns: Batch, whose: str) -> None:
         batch[name] = column
 
 
-def retries_of(dataset: Any) -> int:
+def retries_of(dataset: Dataset | RowBatches) -> int:
     """Returns the number of requests of a dataset that were retried by this process."""
     return dataset.retries if isinstance(dataset, Dataset) else 0
 

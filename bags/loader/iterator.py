@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol, Self
+from collections.abc import Iterator
+from typing import Any, Self
 
 import numpy as np
 
-from bags.loader.batches import BatchMaker, Made, Skipped
-from bags.loader.schedule import PLAN_STEPS, Cursor, Progress, Schedule, State
+from bags.loader.batches import BatchMaker, StepResult
+from bags.loader.plan import LoaderPlan
+from bags.loader.schedule import PLAN_STEPS, Cursor, Progress, State
 from bags.loader.shared_memory import SharedMemoryTransport
 from bags.workers.outcome import Outcome, WorkerDiedError, do
 from bags.workers.pool import WorkerPool
@@ -20,29 +21,6 @@ MALLOC_THRESHOLD = (1 << 25) - (1 << 13)
 """Bytes of the largest allocation that raises the mmap threshold of glibc: 32 MiB with its header."""
 
 
-class Source(Protocol):
-    """The part of the loader that its iterators use."""
-
-    workers: int
-    processes: bool
-    prefetch: int | None
-    to_device: Callable[[Any], Any] | None
-    epochs: int | None
-    schedule: Schedule
-    next_cursor: Cursor
-    progress: Progress | None
-    unreadable: dict[int, Skipped]
-    process_retries: int
-
-    def begin(self, cursor: Cursor) -> Cursor: ...
-
-    def batch_maker(self, schedule: Schedule) -> BatchMaker: ...
-
-    def state_at(self, cursor: Cursor) -> State: ...
-
-    def cursor_from(self, state: Any, check_dataset: bool = True) -> Cursor: ...
-
-
 class LoaderIterator(Iterator[Any]):
     """Batches of one iteration over a loader; with several workers, those of one worker.
 
@@ -51,7 +29,7 @@ class LoaderIterator(Iterator[Any]):
     error with the batch after the failed one.
 
     Args:
-        loader: The loader.
+        plan: The plan of the loader.
         begin: Where to begin.
         worker, workers: Every `workers`-th batch, from batch `worker` on.
 
@@ -61,13 +39,13 @@ class LoaderIterator(Iterator[Any]):
         ([2, 4, 6, 7], 4)
     """
 
-    def __init__(self, loader: Source, begin: Cursor, worker: int = 0, workers: int = 1) -> None:
-        self._loader = loader
+    def __init__(self, plan: LoaderPlan, begin: Cursor, worker: int = 0, workers: int = 1) -> None:
+        self._plan = plan
         self._next_epoch = begin.epoch + 1
-        self._progress = Progress(loader.schedule._replace(begin=begin, skip=worker, stride=workers))
+        self._progress = Progress(plan.schedule._replace(begin=begin, skip=worker, stride=workers))
         self._failed_steps = 0
         """1 after an error: the next call leaves out the failed step."""
-        self._batches: Iterator[Made] | None = None
+        self._batches: Iterator[StepResult] | None = None
         """None before the first call, and after an error or an interrupt."""
         self._pool: WorkerPool | None = None
         self._is_closed = False
@@ -75,11 +53,11 @@ class LoaderIterator(Iterator[Any]):
     def __repr__(self) -> str:
         progress = self._progress
         steps = progress.schedule.total
-        return f'<batch {progress.delivered} of {steps or "endless"} of {self._loader!r}>'
+        return f'<batch {progress.delivered} of {steps or "endless"} of {self._plan!r}>'
 
     def start(self) -> Self:
         """Starts to make the batches that are due; else the next call does. Returns this iterator."""
-        loader, progress = self._loader, self._progress
+        plan, progress = self._plan, self._progress
         # Added only now: the state after an error is that before the failed batch.
         progress.delivered += self._failed_steps
         self._failed_steps = 0
@@ -87,18 +65,18 @@ class LoaderIterator(Iterator[Any]):
         # 4 KiB, unless it has seen an allocation of this size freed. An epoch of arrays of 4 KB, in batches
         # of 1 MB, takes 0.73 us an array, and 1.19 without this.
         np.empty(MALLOC_THRESHOLD, np.uint8)
-        maker = loader.batch_maker(progress.schedule)
-        is_ahead = loader.workers and loader.prefetch
+        maker = plan.batch_maker(progress.schedule)
+        is_ahead = plan.workers and plan.prefetch
         tasks = Tasks(maker.schedule.total, 1 if is_ahead else PLAN_STEPS, progress.delivered)
         try:
-            if loader.workers:
+            if plan.workers:
                 with delay_interrupts():
-                    self._pool = _pool(maker, loader.workers, loader.processes)
-                    outcomes = self._pool.run(tasks, ahead=loader.prefetch)
+                    self._pool = _pool(maker, plan.workers, plan.processes)
+                    outcomes = self._pool.run(tasks, ahead=plan.prefetch)
             else:
                 outcomes = map(Outcome, tasks)  # `_made` does them.
             self._batches = _made(outcomes, tasks, maker)
-            loader.progress = progress  # This iterator is the newest.
+            plan.progress = progress  # This iterator is the newest.
         except BaseException:
             self._stop()
             raise
@@ -116,13 +94,13 @@ class LoaderIterator(Iterator[Any]):
                 self.start()
                 assert self._batches is not None
             made = next(self._batches)
-            self._loader.process_retries += made.retries
+            self._plan.process_retries += made.retries
             if made.skipped:
                 made = self._without_skipped(made, self._batches)
             batch = made.batch
-            if self._loader.to_device is not None:
+            if self._plan.to_device is not None:
                 try:
-                    batch = self._loader.to_device(batch)
+                    batch = self._plan.to_device(batch)
                 except StopIteration as exc:  # Otherwise it would end the loop silently.
                     raise RuntimeError('to_device raised StopIteration') from exc
             self._progress.delivered += 1
@@ -143,7 +121,7 @@ class LoaderIterator(Iterator[Any]):
             self._stop()
             raise
 
-    def _without_skipped(self, made: Made, batches: Iterator[Made]) -> Made:
+    def _without_skipped(self, made: StepResult, batches: Iterator[StepResult]) -> StepResult:
         """Returns a batch, or the next one if none of its datapoints can be read; records skipped datapoints.
 
         Raises:
@@ -152,7 +130,7 @@ class LoaderIterator(Iterator[Any]):
         empty_steps = 0
         while True:
             for each in made.skipped:
-                self._loader.unreadable[each.datapoint] = each
+                self._plan.unreadable[each.datapoint] = each
             if made.batch is not None:
                 return made
             self._progress.delivered += 1
@@ -168,10 +146,10 @@ class LoaderIterator(Iterator[Any]):
 
         Not after `set_epoch`, `load_state_dict` or the start of another iteration.
         """
-        loader, before = self._loader, self._next_epoch
+        plan, before = self._plan, self._next_epoch
         self._next_epoch = epoch + 1
-        if loader.epochs is None and loader.next_cursor == (before, 0, before):
-            loader.next_cursor = Cursor(epoch + 1, 0, epoch + 1)
+        if plan.schedule.epochs is None and plan.next_cursor == (before, 0, before):
+            plan.next_cursor = Cursor(epoch + 1, 0, epoch + 1)
 
     def _stop(self) -> None:
         """Ends the workers."""
@@ -197,7 +175,7 @@ class LoaderIterator(Iterator[Any]):
         The state of one of several workers also has the number of batches of the loader to skip.
         """
         progress, workers = self._progress, self._progress.schedule.stride
-        state = self._loader.state_at(progress.cursor)
+        state = self._plan.state_at(progress.cursor)
         return state if workers == 1 else {**state, 'skip': progress.skip, 'workers': workers}
 
     def load_state_dict(self, state: State, *, check_dataset: bool = True) -> None:
@@ -209,13 +187,13 @@ class LoaderIterator(Iterator[Any]):
         Raises:
             ValueError: As `Loader.load_state_dict`; or the state is for another number of workers.
         """
-        cursor, own = self._loader.cursor_from(state, check_dataset), self._progress.schedule
+        cursor, own = self._plan.cursor_from(state, check_dataset), self._progress.schedule
         skip, workers = int(state.get('skip', 0)), int(state.get('workers', 1))
         if workers != own.stride:
             raise ValueError(f'state: expected that of {own.stride} workers, got that of {workers}')
         self._stop()
         self._next_epoch = cursor.epoch + 1
-        self._loader.begin(cursor)
+        self._plan.begin(cursor)
         self._progress.schedule = own._replace(begin=cursor, skip=skip)
         self._progress.delivered, self._progress.is_finished = 0, False
         self._failed_steps, self._is_closed = 0, False
@@ -223,6 +201,21 @@ class LoaderIterator(Iterator[Any]):
     # The names Grain uses.
     get_state = state_dict
     set_state = load_state_dict
+
+
+def worker_shard(plan: LoaderPlan, worker: int, workers: int, begin: Cursor | None = None) -> LoaderIterator:
+    """Returns every `workers`-th batch, from batch `worker` on, for one worker of another library.
+
+    One batch of each worker in turn gives the batches of the loader. Nothing is started before the first
+    batch is asked for; with several workers, each makes its batches in its own thread.
+
+    Args:
+        plan: The plan of the loader.
+        worker, workers: The index of the worker, and the number of workers.
+        begin: Where to begin; unless given, where the next iteration begins, which does not change.
+    """
+    plan = plan if workers == 1 else plan.without_workers()
+    return LoaderIterator(plan, plan.next_cursor if begin is None else begin, worker, workers)
 
 
 def _pool(maker: BatchMaker, workers: int, processes: bool) -> WorkerPool:
@@ -236,7 +229,7 @@ def _pool(maker: BatchMaker, workers: int, processes: bool) -> WorkerPool:
     )
 
 
-def _made(outcomes: Iterator[Outcome], tasks: Tasks, maker: BatchMaker) -> Iterator[Made]:
+def _made(outcomes: Iterator[Outcome], tasks: Tasks, maker: BatchMaker) -> Iterator[StepResult]:
     """Yields the batches of tasks, which are done here if no worker has done them."""
     for outcome in outcomes:
         if not outcome.is_done:
@@ -244,7 +237,7 @@ def _made(outcomes: Iterator[Outcome], tasks: Tasks, maker: BatchMaker) -> Itera
         if isinstance(outcome.error, WorkerDiedError):
             if len(outcome.task) == 1:
                 raise maker.located(outcome.task.start, outcome.error)
-            # Made one at a time, to find the batch that ends a process.
+            # StepResult one at a time, to find the batch that ends a process.
             with _pool(maker, 1, True) as alone:
                 yield from _made(alone.run(range(n, n + 1) for n in outcome.task), tasks, maker)
             continue

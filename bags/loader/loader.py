@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from bags.collate.columns import CollateField, collate_function
-from bags.concurrency import cached_attribute
 from bags.dataset.base import Dataset
-from bags.dataset.format.spec import type_texts
-from bags.dataset.reading.fingerprint import fingerprint
+from bags.dataset.format.spec import Spec, type_texts
 from bags.dataset.reading.selection import Fields, select_fields
 from bags.indexing import Int64s, as_indices
-from bags.loader.batches import MASK_COLUMN, BatchMaker, OnError, Skipped, retries_of
+from bags.loader.batches import MASK_COLUMN, BatchMaker, OnError, SkippedDatapoint, retries_of
 from bags.loader.iterator import LoaderIterator
+from bags.loader.plan import LoaderPlan
 from bags.loader.rows import MapStyle, RowBatches
-from bags.loader.schedule import Cursor, LastBatch, Progress, Schedule, State, cursor_from, plan_steps
+from bags.loader.schedule import Cursor, LastBatch, Schedule, State, plan_steps
 from bags.samplers import Sampler
 from bags.samplers.orders import check_sampler, sampler_for
 from bags.validation import at_least, at_least_or_none, integer, item_count, one_of, with_advice, worker_count
@@ -121,59 +120,63 @@ class Loader:
             raise TypeError(
                 f'processes: expected True or False, got {processes!r:.200}; workers= is their number'
             )
-        self.dataset = dataset if isinstance(dataset, Dataset) else RowBatches(dataset)
+        rows = dataset if isinstance(dataset, Dataset) else RowBatches(dataset)
         is_iterable = hasattr(fields, '__iter__') and not isinstance(fields, str | Mapping)
-        self.fields: Any = tuple(fields) if is_iterable else fields  # type: ignore[arg-type]
-        self.seed = integer('seed', seed)
-        self.batch_size = item_count('batch_size', batch_size, 1)
-        self.epochs = at_least_or_none('epochs', epochs, 1)
-        self.prefetch = at_least_or_none('prefetch', prefetch, 1)
+        chosen: Fields = tuple(fields) if is_iterable else fields  # type: ignore[arg-type]
+        seed = integer('seed', seed)
+        batch_size = item_count('batch_size', batch_size, 1)
+        epochs = at_least_or_none('epochs', epochs, 1)
+        prefetch = at_least_or_none('prefetch', prefetch, 1)
         if workers is None:
             waits = getattr(dataset, 'reads_wait', False) and not processes
             workers = REMOTE_WORKERS if waits else worker_count(None)
-        self.workers = at_least('workers', workers, 0)
-        self.processes = bool(processes)
+        workers, processes = at_least('workers', workers, 0), bool(processes)
         if last_batch is not None:
             one_of('last_batch', last_batch, get_args(LastBatch))
-        self._last_batch = last_batch
-        self.sampler = sampler_for(dataset, shuffle, self.seed) if sampler is None else sampler
-        check_sampler(self.sampler, len(dataset))
+        self._last_batch, self._mask_column = last_batch, mask_column
+        if sampler is None:
+            sampler = sampler_for(dataset, shuffle, seed)
+        check_sampler(sampler, len(dataset))
         one_of('per', per, ('batch', 'datapoint'))
         one_of('on_error', on_error, get_args(OnError))
         if per == 'datapoint' and transform is None:
             raise ValueError("per='datapoint': expected a transform")
         left_out = as_indices(skip, len(dataset), 'skip')
-        self._left_out = {index: Skipped(index, None, 'in skip') for index in left_out.tolist()}
-        self.unreadable: dict[int, Skipped] = dict(self._left_out)
-        """Datapoints to leave out, or that could not be read, by index."""
-        self.to_device, self.mask_column = to_device, mask_column
-        self._set_rank(rank, world_size)
-        self._maker = BatchMaker(
-            self.dataset, self.fields, self.sampler, self.schedule, self.seed, transform,
-            collate_function(collate), per == 'datapoint', on_error,
-        )  # fmt: skip
-        self.cursor_numbers: MutableSequence[int] = [*Cursor()]
-        """The numbers of `next_cursor`."""
-        self.progress: Progress | None = None
-        self.process_retries = -retries_of(self.dataset)
-        """Requests retried by worker processes, less those that were retried before."""
-        if self.processes and self.workers:
-            check_sendable(dataset=self.dataset, sampler=self.sampler, transform=transform, collate=collate)
-
-    def _set_rank(self, rank: int, world_size: int) -> None:
-        """Sets the rank and the dependent attributes, after checking that batches can be made."""
-        self.world_size = item_count('world_size', world_size, 1)
-        self.rank = item_count('rank', rank, 0)
-        self.last_batch: LastBatch = self._last_batch or ('pad' if self.world_size > 1 else 'partial')
-        if not len(self.dataset):
+        if not len(rows):
             raise ValueError('dataset: expected datapoints to load, got none')
-        self.schedule = Schedule(
-            len(self.sampler), self.batch_size, self.rank, self.world_size, self.last_batch, self.epochs
+        schedule = self._schedule(len(sampler), batch_size, epochs, rank, world_size)
+        maker = BatchMaker(
+            rows, chosen, sampler, schedule, seed, transform, collate_function(collate), per == 'datapoint',
+            on_error,
+        )  # fmt: skip
+        maker.mask = self._mask(maker)
+        self._plan = LoaderPlan(
+            maker,
+            {index: SkippedDatapoint(index, None, 'in skip') for index in left_out.tolist()},
+            workers,
+            processes,
+            prefetch,
+            to_device,
         )
-        self.schedule.check()
-        self._mask = self.mask_column or (MASK_COLUMN if self.last_batch == 'pad' else None)
-        if self._mask in self.spec:
-            raise ValueError(f'mask_column: expected a name that is not a field, got {self._mask!r}')
+        if processes and workers:
+            check_sendable(dataset=rows, sampler=sampler, transform=transform, collate=collate)
+
+    def _schedule(
+        self, length: int, batch_size: int, epochs: int | None, rank: int, world_size: int
+    ) -> Schedule:
+        """Returns the steps of a rank, after checking that there are batches."""
+        world_size, rank = item_count('world_size', world_size, 1), item_count('rank', rank, 0)
+        last_batch: LastBatch = self._last_batch or ('pad' if world_size > 1 else 'partial')
+        schedule = Schedule(length, batch_size, rank, world_size, last_batch, epochs)
+        schedule.check()
+        return schedule
+
+    def _mask(self, maker: BatchMaker) -> str | None:
+        """Returns the column of the mask; None for batches without one."""
+        mask = self._mask_column or (MASK_COLUMN if maker.schedule.last_batch == 'pad' else None)
+        if mask in _types_of(maker):
+            raise ValueError(f'mask_column: expected a name that is not a field, got {mask!r}')
+        return mask
 
     def __len__(self) -> int:
         """Returns the number of batches in a whole iteration on this rank.
@@ -181,72 +184,94 @@ class Loader:
         Raises:
             TypeError: The loader is endless.
         """
-        total = self.schedule.total
+        total = self._plan.schedule.total
         if total is None:
             raise TypeError('a loader with epochs=None has no end, and so no length')
         return total
 
     def __repr__(self) -> str:
-        return (
-            f'bags.Loader({self.dataset.expression}, {self.batch_size}, sampler={self.sampler!r}, '
-            f'seed={self.seed}, rank={self.rank}, world_size={self.world_size}, '
-            f'last_batch={self.last_batch!r})'
-        )
+        return repr(self._plan)
 
     def on_rank(self, rank: int, world_size: int) -> Loader:
         """Returns this loader for another rank."""
-        other = copy.copy(self)
-        other.cursor_numbers, other.progress = [*self.next_cursor], None
-        other.unreadable, other.process_retries = dict(self._left_out), -retries_of(self.dataset)
-        other._set_rank(rank, world_size)
+        other, maker = copy.copy(self), copy.copy(self._plan.maker)
+        was = maker.schedule
+        maker.schedule = self._schedule(was.length, was.batch_size, was.epochs, rank, world_size)
+        maker.mask = self._mask(maker)
+        other._plan = self._plan.on_rank(maker)
         return other
 
-    def without_workers(self) -> Loader:
-        """Returns this loader with `workers=0`; both have the same next epoch."""
-        other = copy.copy(self)
-        other.workers = 0
-        return other
+    # Options.
+
+    @property
+    def dataset(self) -> Dataset | MapStyle:
+        """The dataset."""
+        dataset = self._plan.maker.dataset
+        return dataset.rows if isinstance(dataset, RowBatches) else dataset
+
+    @property
+    def sampler(self) -> Sampler:
+        """The order of the datapoints; also that of `shuffle`."""
+        return self._plan.maker.sampler
+
+    @property
+    def batch_size(self) -> int:
+        """Datapoints in a batch on this rank."""
+        return self._plan.schedule.batch_size
+
+    @property
+    def seed(self) -> int:
+        """Seed of the order."""
+        return self._plan.maker.seed
+
+    @property
+    def epochs(self) -> int | None:
+        """Number of epochs in an iteration; None for endless."""
+        return self._plan.schedule.epochs
+
+    @property
+    def rank(self) -> int:
+        """Index of this process."""
+        return self._plan.schedule.rank
+
+    @property
+    def world_size(self) -> int:
+        """Number of processes of the run."""
+        return self._plan.schedule.world_size
+
+    @property
+    def last_batch(self) -> LastBatch:
+        """How the last step of an epoch is handled: 'pad', 'drop' or 'partial'."""
+        return self._plan.schedule.last_batch
+
+    @property
+    def workers(self) -> int:
+        """Number of threads or processes that make batches ahead."""
+        return self._plan.workers
 
     # Iteration.
 
     def __iter__(self) -> LoaderIterator:
-        return LoaderIterator(self, self.begin()).start()
+        return LoaderIterator(self._plan, self._plan.begin()).start()
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration begin with this epoch; later iterations continue from there."""
         epoch = item_count('epoch', epoch, 0)
-        self.next_cursor, self.progress = Cursor(epoch, 0, epoch), None
-
-    @property
-    def next_cursor(self) -> Cursor:
-        """Returns where the next iteration begins."""
-        return Cursor(*map(int, self.cursor_numbers))
-
-    @next_cursor.setter
-    def next_cursor(self, cursor: Cursor) -> None:
-        for position, number in enumerate(cursor):
-            self.cursor_numbers[position] = number
-
-    def begin(self, cursor: Cursor | None = None) -> Cursor:
-        """Returns where an iteration begins; the one after it begins with the next epoch."""
-        begin = self.next_cursor if cursor is None else cursor
-        epoch = begin.epoch + 1 if self.epochs is None else begin.first + self.epochs
-        self.next_cursor = Cursor(epoch, 0, epoch)
-        return begin
+        self._plan.next_cursor, self._plan.progress = Cursor(epoch, 0, epoch), None
 
     @property
     def spec(self) -> dict[str, str]:
         """The type of each field that is read; empty for a dataset without a `spec`."""
-        types = getattr(self.dataset, 'types', {})
-        return type_texts({name: types[name] for name in select_fields(self.fields, types)} if types else {})
+        return type_texts(_types_of(self._plan.maker))
 
     @property
-    def skipped(self) -> list[Skipped]:
+    def skipped(self) -> list[SkippedDatapoint]:
         """The unreadable datapoints of the batches delivered so far on this rank: datapoint, field, reason.
 
         Sorted by index, without duplicates. Datapoints skipped in workers of PyTorch or Grain are not here.
         """
-        return [self.unreadable[index] for index in sorted(self.unreadable.keys() - self._left_out.keys())]
+        unreadable = self._plan.unreadable
+        return [unreadable[index] for index in sorted(unreadable.keys() - self._plan.left_out.keys())]
 
     @property
     def retries(self) -> int:
@@ -255,7 +280,7 @@ class Loader:
         Requests of its worker processes are in it with their batches; those of other datasets on the same
         store in this process are in it too. The logger `bags.storage` says which requests they were.
         """
-        return self.process_retries + retries_of(self.dataset)
+        return self._plan.process_retries + retries_of(self._plan.maker.dataset)
 
     def indices(self, epoch: int, step: int) -> Int64s:
         """Returns the datapoints of a step of an epoch on this rank, int64, in the order of the batch.
@@ -271,30 +296,10 @@ class Loader:
             IndexError: The epoch has fewer steps.
         """
         begin = Cursor(item_count('epoch', epoch, 0), 0, epoch)
-        schedule = self.schedule._replace(begin=begin)
+        schedule = self._plan.schedule._replace(begin=begin)
         if item_count('step', step, 0) >= schedule.epoch_steps():
             raise IndexError(f'step {step} out of range: an epoch has {schedule.epoch_steps()} on this rank')
         return plan_steps(self.sampler, schedule, step, 1)[0].indices
-
-    def worker_shard(self, worker: int, workers: int, begin: Cursor | None = None) -> LoaderIterator:
-        """Returns every `workers`-th batch, from batch `worker` on, for one worker of another library.
-
-        One batch of each worker in turn gives the batches of the loader. Nothing is started before the first
-        batch is asked for; with several workers, each makes its batches in its own thread.
-
-        Args:
-            worker, workers: The index of the worker, and the number of workers.
-            begin: Where to begin; unless given, where the next iteration begins, which does not change.
-        """
-        loader = self if workers == 1 else self.without_workers()
-        return LoaderIterator(loader, self.next_cursor if begin is None else begin, worker, workers)
-
-    def batch_maker(self, schedule: Schedule) -> BatchMaker:
-        """Returns the maker of the batches of a schedule."""
-        maker = copy.copy(self._maker)
-        maker.schedule, maker.mask, maker.unreadable = schedule, self._mask, dict(self.unreadable)
-        maker.counts_retries = self.processes and self.workers > 0
-        return maker
 
     # State.
 
@@ -304,28 +309,8 @@ class Loader:
         Batches made ahead do not count. Any number of ranks can resume from this one state, with any batch
         size and workers. After the last batch of an iteration, it is the beginning of the next one.
         """
-        return self.state_at(self.next_cursor if self.progress is None else self.progress.cursor)
-
-    def state_at(self, cursor: Cursor) -> State:
-        """Returns the state at a cursor."""
-        return {
-            'seed': self.seed,
-            'epoch': cursor.epoch,
-            'consumed': cursor.consumed,
-            'first_epoch': cursor.first,
-            'batch_size': self.batch_size,
-            'world_size': self.world_size,
-            'last_batch': self.last_batch,
-            'length': len(self.sampler),
-            'sampler': repr(self.sampler),
-            'dataset': self.fingerprint,
-        }
-
-    @cached_attribute
-    def fingerprint(self) -> str:
-        """The fingerprint of the dataset, or of the one that it is a copy of, with all datapoints."""
-        dataset = self.dataset.rows if isinstance(self.dataset, RowBatches) else self.dataset
-        return fingerprint(dataset, of_origin=True)
+        plan = self._plan
+        return plan.state_at(plan.next_cursor if plan.progress is None else plan.progress.cursor)
 
     def load_state_dict(self, state: State, *, check_dataset: bool = True) -> None:
         """Makes the next iteration resume from a state; later ones are the next epochs.
@@ -337,21 +322,24 @@ class Loader:
         Raises:
             ValueError: The state belongs to another dataset, seed or sampler, or is not a state.
         """
-        cursor = self.cursor_from(state, check_dataset)
+        cursor = self._plan.cursor_from(state, check_dataset)
         is_end = self.epochs is not None and cursor[:2] == (cursor.first + self.epochs, 0)
-        self.next_cursor = cursor._replace(first=cursor.epoch) if is_end else cursor
-        self.progress = None
-
-    def cursor_from(self, state: Any, check_dataset: bool = True) -> Cursor:
-        """Returns the cursor of a state, after checking that it belongs to this run."""
-        dataset = self.fingerprint if check_dataset else None
-        own = {'seed': self.seed, 'sampler': repr(self.sampler), 'dataset': dataset}
-        cursor = cursor_from(state, own, len(self.sampler), self.epochs)
-        self.schedule._replace(begin=cursor).check()
-        return cursor
+        self._plan.next_cursor = cursor._replace(first=cursor.epoch) if is_end else cursor
+        self._plan.progress = None
 
 
-def check_loader(loader: Any) -> None:
-    """Raises TypeError if an argument is not a loader."""
+def _types_of(maker: BatchMaker) -> Spec:
+    """Returns the type of each field that is read; nothing for a map-style dataset."""
+    types = maker.types
+    return {name: types[name] for name in select_fields(maker.fields, types)} if types else {}
+
+
+def plan_of(loader: Loader) -> LoaderPlan:
+    """Returns the plan of a loader, for adapters that iterate over it.
+
+    Raises:
+        TypeError: Not a loader.
+    """
     if not isinstance(loader, Loader):
         raise TypeError(f'expected a bags.Loader, got {type(loader).__name__}')
+    return loader._plan

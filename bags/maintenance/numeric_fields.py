@@ -14,7 +14,7 @@ from bags.dataset.format.registry import IMAGE_WORDS, VIDEO_WORDS, fixed_dtype
 from bags.dataset.format.spec import FieldType
 from bags.dataset.reading.batch import Ragged
 from bags.dataset.reading.columns import read_values
-from bags.dataset.reading.selection import FrameSelection, select_whole
+from bags.dataset.reading.selection import Fields, FrameSelection, select_whole
 from bags.formats.arrays import array_type
 
 VALUE_CHUNK_BYTES = 1 << 24
@@ -26,7 +26,7 @@ Array = npt.NDArray[Any]
 Fixed = tuple[np.dtype[Any], tuple[int, ...]]
 
 
-def numeric_fields(dataset: Dataset, fields: Any) -> list[str]:
+def numeric_fields(dataset: Dataset, fields: Fields) -> list[str]:
     """Returns the names of numeric fields: those of `fields`, or all; arrays of varying length only if named.
 
     Raises:

@@ -6,11 +6,9 @@ import errno
 from itertools import repeat
 from typing import Any
 
-import numpy as np
-
 from bags.bag.checksums import SUFFIX
 from bags.concurrency import map_concurrently
-from bags.dataset.base import Dataset, View, check_dataset
+from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.format.file_names import BAG_SUFFIXES, IDENTITY
 from bags.dataset.format.folder import Folder
 from bags.dataset.reading.selection import Fields, select_whole
@@ -18,13 +16,12 @@ from bags.links.files import LINKED
 from bags.links.records import LinkedRecords
 from bags.progress.progress import progress as show_progress
 from bags.storage.cache.store import CachedStore
-from bags.views.edited import RenamedReader
 
 CONCURRENT_FILES = 8
 """Number of files downloaded at the same time, each over several connections."""
 
 
-def prefetch(dataset: Any, fields: Fields = None, *, progress: bool | None = None) -> int:
+def prefetch(dataset: Dataset, fields: Fields = None, *, progress: bool | None = None) -> int:
     """Downloads a dataset into its cache, so that later reads are local.
 
     Args:
@@ -47,7 +44,7 @@ def prefetch(dataset: Any, fields: Fields = None, *, progress: bool | None = Non
         >>> bags.prefetch(remote, ('id', 'state'))  # doctest: +SKIP
     """
     check_dataset('prefetch', dataset)
-    folders = _folders(dataset, select_whole(fields, dataset.types, 'prefetch'))
+    folders = dataset.folders(select_whole(fields, dataset.types, 'prefetch'))
     cached = [found for found in folders if isinstance(found[0].store, CachedStore)]
     for folder, _ in folders:
         if not cached or (folder.store.is_remote and not isinstance(folder.store, CachedStore)):
@@ -75,23 +72,6 @@ def prefetch(dataset: Any, fields: Fields = None, *, progress: bool | None = Non
 
         map_concurrently(fetch, list(files), max_threads=CONCURRENT_FILES)
         return size
-
-
-def _folders(dataset: Dataset, fields: list[str]) -> list[tuple[Folder, list[str]]]:
-    """Returns the folders that contain the datapoints of a dataset, each with its fields."""
-    found: dict[str, tuple[Folder, list[str]]] = {}
-    for address in dataset.resolve(np.arange(len(dataset)), dict.fromkeys(fields, True)):
-        reader, names = address.reader, list(address.selection)
-        while isinstance(reader, RenamedReader):
-            reader, names = reader.reader, [reader.names[name] for name in names]
-        parts = [(reader.folder, names)] if not isinstance(reader, View) else []
-        for each in reader.datasets if isinstance(reader, View) else ():  # Its values are computed.
-            parts += _folders(each, [name for name in names if name in each.types])
-        for folder, fields_of_part in parts:
-            if folder is not None:  # Else these datapoints do not have these fields.
-                _, known = found.get(folder.path, (folder, []))
-                found[folder.path] = folder, sorted({*fields_of_part, *known})
-    return list(found.values()) if fields else []
 
 
 def _files(folder: Folder, fields: list[str]) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def recover(
     *,
     keep_readable: bool = False,
     partial: Literal['keep', 'drop'] = 'keep',
-    values: Mapping[str, Any] | None = None,
+    partial_values: Mapping[str, Any] | None = None,
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[Recovery]:
@@ -92,8 +92,8 @@ def recover(
         partial: What becomes of an episode that was open (`writer.begin`): 'keep' makes it a datapoint of the
             items that were flushed, 'drop' leaves it out. Fields that `times` in the metadata ties are cut to
             the shortest.
-        values: Values of plain fields that are not set in the open episode; one that is neither set nor
-            optional nor given leaves it out.
+        partial_values: Values of plain fields that are not set in the open episode. A field without a value,
+            unless it is optional, leaves the episode out.
         filesystem, storage_options: As in `bags.open`.
 
     Returns:
@@ -103,7 +103,7 @@ def recover(
         FileNotFoundError: No dataset or bag at the path.
         BlockingIOError: A writer has it open.
         CorruptError: It is damaged; see `bags.verify`.
-        KeyError: `values` has no plain field of the dataset.
+        KeyError: `partial_values` has no plain field of the dataset.
         ValueError: Another library wrote it, and it cannot be closed; or, with `keep_readable`, a field is
             linked.
 
@@ -118,7 +118,7 @@ def recover(
         [('closed', 1)]
     """
     one_of('partial', partial, ('keep', 'drop'))
-    return list(recover_each(path, filesystem, storage_options, keep_readable, partial, values))
+    return list(recover_each(path, filesystem, storage_options, keep_readable, partial, partial_values))
 
 
 def recover_each(
@@ -127,7 +127,7 @@ def recover_each(
     storage_options: Mapping[str, Any] | None = None,
     keep_readable: bool = False,
     partial: Literal['keep', 'drop'] = 'keep',
-    values: Mapping[str, Any] | None = None,
+    partial_values: Mapping[str, Any] | None = None,
 ) -> Iterator[Recovery]:
     """As `recover`, but yields each folder or bag when it is done."""
     storage = {'filesystem': filesystem, 'storage_options': storage_options}
@@ -149,7 +149,7 @@ def recover_each(
             recovery = _recover_bag(location.store, part, storage)
         else:
             recover_part = _recover_cut_folder if keep_readable else _recover_folder
-            recovery = recover_part(location.store, part, storage, partial, values)
+            recovery = recover_part(location.store, part, storage, partial, partial_values)
         if recovery.action == 'kept':
             remove_json(store, store.join(where, INDEX))
         kept += recovery.kept
@@ -205,7 +205,7 @@ def _recover_with_journal(
 
 
 def _recover_folder(
-    store: Store, path: str, storage: dict[str, Any], partial: Any = 'keep', values: Any = None
+    store: Store, path: str, storage: dict[str, Any], partial: Any = 'keep', partial_values: Any = None
 ) -> Recovery:
     names = set(store.names(path))
     options = ReaderOptions(**storage)
@@ -245,7 +245,7 @@ def _recover_folder(
             with contextlib.suppress(CorruptError):  # After a power cut.
                 size += _unfinished_bytes(open_bag(store, store.join(path, name), options))
     file = store.join(path, 'spec.json')
-    writer = reopen(path, load_spec(store.read(file), file), partial, values, **storage)
+    writer = reopen(path, load_spec(store.read(file), file), partial, partial_values, **storage)
     writer.close()
     index, unset = writer.partial or (None, [])
     kept = len(writer)
@@ -254,17 +254,19 @@ def _recover_folder(
     if index is not None:
         detail += f'; datapoint {index:,} is what was written of an open episode'
     if unset:
-        detail += f'; left out an open episode, in which {", ".join(unset)} is not set (values= sets it)'
+        detail += (
+            f'; left out an open episode, in which {", ".join(unset)} is not set (partial_values= sets it)'
+        )
     return Recovery(path, 'closed', kept, dropped, size, detail, partial=index, unset=unset)
 
 
 def _recover_cut_folder(
-    store: Store, path: str, storage: dict[str, Any], partial: Any, values: Any
+    store: Store, path: str, storage: dict[str, Any], partial: Any, partial_values: Any
 ) -> Recovery:
     """As `_recover_folder`; writes a folder whose bags were cut off again."""
     error = None
     try:
-        recovery = _recover_folder(store, path, storage, partial, values)
+        recovery = _recover_folder(store, path, storage, partial, partial_values)
     except CorruptError as exc:
         error = exc
     found = keep_readable_datapoints(store, path, storage)

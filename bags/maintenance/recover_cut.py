@@ -256,7 +256,7 @@ def _sizes_by_frames_and_limits(file: File, codec: Zstd) -> Sequence[int]:
     return sizes.tolist() if filled == frames[: len(filled)] else []
 
 
-class Kept(NamedTuple):
+class ReadableDatapoints(NamedTuple):
     """The datapoints of a folder whose bags were cut off."""
 
     kept: int
@@ -267,7 +267,7 @@ class Kept(NamedTuple):
     """Why the limits of a bag are not valid, by field; empty if all are."""
 
 
-def keep_readable(store: Store, path: str, storage: dict[str, Any]) -> Kept:
+def keep_readable(store: Store, path: str, storage: dict[str, Any]) -> ReadableDatapoints:
     """Writes a folder whose bags were cut off again, with the datapoints that can be read.
 
     Nothing is written if all bags have valid limits, or no datapoint can be read.
@@ -285,10 +285,10 @@ def keep_readable(store: Store, path: str, storage: dict[str, Any]) -> Kept:
     if not folder.reasons and len(rows) < refs.count:
         folder.reasons['refs'] = 'lead to records that are missing'
     if not folder.reasons:
-        return Kept(refs.count, [], {})
+        return ReadableDatapoints(refs.count, [], {})
     kept: list[int] = []
     if not rows:
-        return Kept(0, list(range(refs.count)), folder.reasons)
+        return ReadableDatapoints(0, list(range(refs.count)), folder.reasons)
     with DatasetWriter(
         path, reader.spec, {field_type.word: _as_bytes for field_type in types.values()},
         mode='overwrite', checksum=folder.has_checksums, metadata=folder.metadata or None,
@@ -302,7 +302,7 @@ def keep_readable(store: Store, path: str, storage: dict[str, Any]) -> Kept:
             with contextlib.suppress(CorruptError):
                 writer.append(reader[index])
                 kept.append(index)
-    return Kept(len(kept), sorted({*range(refs.count)} - {*kept}), folder.reasons)
+    return ReadableDatapoints(len(kept), sorted({*range(refs.count)} - {*kept}), folder.reasons)
 
 
 def _as_bytes(record: Any, *_args: str) -> bytes:

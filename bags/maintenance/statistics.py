@@ -21,7 +21,7 @@ from bags.dataset.format.metadata import RENEW_STATISTICS, STATISTICS
 from bags.dataset.open import open as open_dataset
 from bags.dataset.reading.batch import as_list
 from bags.dataset.reading.fingerprint import fingerprint
-from bags.dataset.reading.selection import select_whole
+from bags.dataset.reading.selection import Fields, select_whole
 from bags.links.permission import PermittedPaths
 from bags.maintenance.accumulator import QUANTILES, Accumulator
 from bags.maintenance.field_statistics import (
@@ -53,12 +53,12 @@ GROUPING = ('int', 'uint', 'bool', 'utf8')
 Read = Callable[[int, int], list[Array]]
 
 
-class _Options(TypedDict, total=False):
+class _StatisticsOptions(TypedDict, total=False):
     samples: int
     workers: int | None
-    again: bool
+    recompute: bool
     progress: bool | None
-    links: PermittedPaths
+    trust_links: PermittedPaths
     filesystem: Any
     storage_options: Mapping[str, Any] | None
 
@@ -69,7 +69,7 @@ def statistics(
     fields: str | Iterable[str] | None = None,
     *,
     by: None = None,
-    **options: Unpack[_Options],
+    **options: Unpack[_StatisticsOptions],
 ) -> Statistics: ...
 @overload
 def statistics(
@@ -77,7 +77,7 @@ def statistics(
     fields: str | Iterable[str] | None = None,
     *,
     by: str,
-    **options: Unpack[_Options],
+    **options: Unpack[_StatisticsOptions],
 ) -> GroupedStatistics: ...
 @with_advice
 def statistics(
@@ -87,9 +87,9 @@ def statistics(
     by: str | None = None,
     samples: int = 512,
     workers: int | None = None,
-    again: bool = False,
+    recompute: bool = False,
     progress: bool | None = None,
-    links: PermittedPaths = (),
+    trust_links: PermittedPaths = (),
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Statistics | GroupedStatistics:
@@ -109,9 +109,9 @@ def statistics(
             datapoints with each of its values, in order. They are not saved.
         samples: Number of datapoints whose images are decoded, evenly spaced; of each group with `by`.
         workers: Number of threads; the number of processors unless given.
-        again: For a path, read the data even if saved statistics are there.
+        recompute: For a path, read the data even if saved statistics are there.
         progress: Whether to show a progress bar; None: if standard error is a terminal.
-        links, filesystem, storage_options: As in `bags.open`, for a path.
+        trust_links, filesystem, storage_options: As in `bags.open`, for a path.
 
     Raises:
         KeyError, TypeError: No such field, or one that is not numeric.
@@ -132,7 +132,9 @@ def statistics(
         if by is not None:
             return _grouped(dataset, fields, by, samples, workers, progress)
         return Statistics(_compute(dataset, numeric_fields(dataset, fields), samples, workers, progress))
-    with open_dataset(dataset, links=links, filesystem=filesystem, storage_options=storage_options) as opened:
+    with open_dataset(
+        dataset, trust_links=trust_links, filesystem=filesystem, storage_options=storage_options
+    ) as opened:
         if by is not None:
             return _grouped(opened, fields, by, samples, workers, progress)
         names = numeric_fields(opened, fields)
@@ -140,7 +142,7 @@ def statistics(
         store, file = folder.store, folder.store.join(folder.path, STATISTICS)
         made_from = {'format': STATISTICS_FORMAT, 'fingerprint': fingerprint(opened), 'bytes': opened.size}
         kept: Any = {}
-        if not again:
+        if not recompute:
             with contextlib.suppress(FileNotFoundError):
                 kept = _load(store, file)
         known = {}
@@ -163,7 +165,7 @@ def statistics(
 
 
 def _grouped(
-    dataset: Dataset, fields: Any, by: str, samples: int, workers: int, progress: bool | None
+    dataset: Dataset, fields: Fields, by: str, samples: int, workers: int, progress: bool | None
 ) -> GroupedStatistics:
     select_whole(by, dataset.types, 'statistics')
     if dataset.types[by].sequence or dataset.types[by].word not in GROUPING:

@@ -52,7 +52,7 @@ def verify(
     decoders: Mapping[str, Callable[..., Any]] | None = None,
     workers: int | None = None,
     progress: bool | None = None,
-    links: PermittedPaths = (),
+    trust_links: PermittedPaths = (),
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[Finding]:
@@ -72,9 +72,9 @@ def verify(
         decoders: As in `bags.open`, for `decode`.
         workers: Number of threads; the number of processors unless given.
         progress: Show a bar: True, False, or None for on terminals.
-        links: As in `bags.open`: what links may reach. What they must not reach is damage.
-        filesystem, storage_options: As in `bags.open`. For an open dataset, these and `links` are what it was
-            opened with, unless given.
+        trust_links: As in `bags.open`: what links may reach. What they must not reach is damage.
+        filesystem, storage_options: As in `bags.open`. For an open dataset, the default is what it
+            was opened with, as for `trust_links`.
 
     Returns:
         A `Damage` for everything that is wrong, and with `notes` a `Note` for everything worth knowing.
@@ -91,7 +91,7 @@ def verify(
     dataset = plain_path(dataset)
     if not isinstance(dataset, Dataset | str | os.PathLike):
         raise TypeError(f'verify: expected a dataset, or the path of one or of a bag, got {dataset!r:.80}')
-    given = {'links': links, 'filesystem': filesystem, 'storage_options': storage_options}
+    given = {'trust_links': trust_links, 'filesystem': filesystem, 'storage_options': storage_options}
     given = {name: value for name, value in given.items() if value is not None and value != ()}
     if isinstance(dataset, Dataset):
         checked = [_folder_to_check(folder, given) for folder in dataset.roots()]
@@ -103,11 +103,11 @@ def verify(
 
 def _folder_to_check(folder: Folder, given: Mapping[str, Any]) -> tuple[Location, FolderOptions]:
     """Returns a dataset that is open, and the options to check it with: those that it was opened with."""
-    known = {name: getattr(folder.options, name) for name in ('links', 'filesystem', 'storage_options')}
+    known = {name: getattr(folder.options, name) for name in ('trust_links', 'filesystem', 'storage_options')}
     options = FolderOptions(**{**known, **given})
-    if given.keys() - {'links'}:
+    if given.keys() - {'trust_links'}:
         return locate(folder.path, options.filesystem, options.storage_options), options
-    store: Any = folder.store
+    store = folder.store
     # What is at the path itself, also if the dataset is read through a cache.
     return locate_folder(store.inner if isinstance(store, CachedStore) else store, folder.path), options
 

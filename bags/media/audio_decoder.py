@@ -27,7 +27,7 @@ decoders are kept at the ends of earlier slices, and the nearest one before a sl
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from bags.media.packets import DemuxedPackets, Packets
 from bags.media.skips import SKIP_MANUAL
 from bags.media.timeline import PacketTable
 from bags.media.wav_reader import Samples, WavReader, as_float
-from bags.storage.range_file import BufferFile
+from bags.storage.range_file import BufferFile, PositionedFile
 
 EQUAL_SLICES = {
     'flac': 0, 'alac': 0, 'wavpack': 0, 'tta': 0, 'adpcm_ms': 0, 'adpcm_ima_wav': 0, 'vorbis': 2,
@@ -250,7 +250,34 @@ class AudioDecoder:
             yield np.concatenate(blocks) if blocks else np.empty((0, self.channels), np.float32)
 
 
-AnyAudioDecoder = WavReader | AudioDecoder
+class AnyAudioDecoder(Protocol):
+    """Reads the samples of a recording: `WavReader`, `AudioDecoder`, or a part of one of these."""
+
+    rate: int
+    """Samples per second."""
+    channels: int
+    layout: str
+    """FFmpeg's name of the layout of channels."""
+    length: int
+    """Number of samples."""
+    begin: float
+    """The time of the first sample, in seconds."""
+    truncation: str | None
+    """Description of the part that is missing at the end of the file; None if complete."""
+
+    @property
+    def file(self) -> BinaryIO | PositionedFile: ...
+
+    def close(self) -> None:
+        """Closes the file."""
+
+    def ranges(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Returns the bytes that reading samples takes."""
+        ...
+
+    def read(self, start: int, stop: int, exact: bool = False) -> Samples:
+        """Returns samples, shape (stop - start, channels)."""
+        ...
 
 
 def _is_contiguous(file: BinaryIO, table: PacketTable) -> bool:

@@ -53,7 +53,7 @@ class AudioSequence(Audio):
     open_decoder = staticmethod(_join)
 
     def __init__(
-        self, dataset: Any, index: SupportsIndex, field: str, **options: Unpack[AudioOptions]
+        self, dataset: Dataset, index: SupportsIndex, field: str, **options: Unpack[AudioOptions]
     ) -> None:
         check_dataset('AudioSequence', dataset)
         select_fields(field, dataset.types)

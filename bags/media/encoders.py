@@ -137,7 +137,7 @@ def _stored(value: Any, formats: tuple[str, ...], options: dict[str, Any]) -> En
     if hasattr(value, 'read') and hasattr(value, 'seek'):
         # The writer closes the returned file, which must not be the file of the caller.
         file = value if isinstance(value, RemuxedFile) else BorrowedFile(value)
-        return check_file(file, formats)  # type: ignore[no-any-return]
+        return check_file(file, formats)  # type: ignore[return-value]
     return already_encoded(value, *formats)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from bags.formats.ffmpeg import import_av, open_container
 from bags.indexing import Int64s
 from bags.media.timeline import PacketTable
+from bags.storage.base import SeekableFile
 from bags.storage.range_file import BorrowedFile, PositionedFile
 
 NO_PROBING = {'probesize': '32', 'analyzeduration': '0'}
@@ -28,7 +29,7 @@ MAX_GAP_BYTES = 1 << 16
 """Maximum bytes between two packets that are read with one request."""
 
 
-def new_context(file: Any, name: str, stream: int, codec: str | None) -> Any:
+def new_context(file: SeekableFile, name: str, stream: int, codec: str | None) -> Any:
     """Returns a new, unopened codec context of a stream; attributes of `Packets` as arguments."""
     for options in (NO_PROBING, {}):
         file.seek(0)

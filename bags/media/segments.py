@@ -142,7 +142,8 @@ class AudioPart:
             raise ValueError(f'expected samples {first} to {stop}, but {missing}')
         self._whole, self._first = whole, first
         self.length, self.begin = stop - first, begin
-        self.file, self.rate, self.channels = whole.file, whole.rate, whole.channels
+        self.file, self.rate = whole.file, whole.rate
+        self.channels, self.layout = whole.channels, whole.layout
 
     def close(self) -> None:
         """Closes the file."""
@@ -180,8 +181,7 @@ def audio_of(source: Source, stream: int | None = None) -> AnyAudioDecoder:
 
 
 def _audio_part(whole: AnyAudioDecoder, first: int, stop: int, begin: float) -> AnyAudioDecoder:
-    part: Any = AudioPart(whole, first, stop, begin)
-    return part  # type: ignore[no-any-return]
+    return AudioPart(whole, first, stop, begin)
 
 
 def _whole_audio(segment: Segment, stream: int | None) -> AnyAudioDecoder:

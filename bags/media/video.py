@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.concurrency import FifoCache, Shareable, cached_attribute
-from bags.dataset.base import check_dataset
+from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.format.registry import VIDEO_WORDS
 from bags.dataset.reading.frames import JoinedFrames, known_length
 from bags.dataset.reading.selection import select_fields
@@ -290,7 +290,7 @@ class ClipSequence(JoinedVideos):
     """
 
     def __init__(
-        self, dataset: Any, index: SupportsIndex, field: str, **options: Unpack[VideoOptions]
+        self, dataset: Dataset, index: SupportsIndex, field: str, **options: Unpack[VideoOptions]
     ) -> None:
         check_dataset('ClipSequence', dataset)
         select_fields(field, dataset.types)

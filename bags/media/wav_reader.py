@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,12 @@ LAYOUTS = ('', 'mono', 'stereo', '2.1', '4.0', '5.0', '5.1', '6.1', '7.1')
 class WavReader:
     """A WAV of uncompressed samples, of which only the accessed samples are read."""
 
-    begin = 0.0
+    begin: float = 0.0
     """The time of the first sample, in seconds."""
     truncation: str | None = None
     """Description of the part that is missing at the end of the file; None if complete."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         self.file = file
         self._format, self._start, stop = find_samples(file)
         self._stride = self._format[4]

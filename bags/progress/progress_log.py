@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from bags.dataset.format.file_names import EARLIER_PROGRESS, PROGRESS
 from bags.dataset.format.json_files import check_json, write_json
+from bags.dataset.writing.sharded_writer import ShardedDatasetWriter
 
 _Skipped = TypeVar('_Skipped', bound=Sequence[Any])
 
@@ -35,7 +36,7 @@ class ProgressLog:
 
     def __init__(
         self,
-        writer: Any,
+        writer: ShardedDatasetWriter,
         source: dict[str, Any],
         resume: bool,
         check_source: bool = True,

@@ -23,8 +23,8 @@ class Skipped(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Written:
-    """The result of `write`, `copy`, `convert`, `from_numpy` and `export`.
+class WriteResult:
+    """The result of `write`, `copy`, `save`, `convert`, `from_numpy` and `export`; `print` shows it as text.
 
     Examples:
         >>> done = bags.copy(dataset[:4], 'four')
@@ -45,4 +45,17 @@ class Written:
     notes: list[str] = dataclasses.field(default_factory=list)
     """Sentences about what was left out or changed, such as renamed fields and replaced types."""
     parents: list[str] = dataclasses.field(default_factory=list)
-    """The folders that links of a copy or an import with `link` lead into, which the dataset needs."""
+    """The folders that links of a saved or linked dataset lead into, which it needs."""
+    trust_links: list[str] = dataclasses.field(default_factory=list)
+    """The folders that `bags.open` needs as `trust_links=`, i.e. parents that are not beside the dataset; of
+    datasets with shards, the folder of all shards."""
+
+    def __str__(self) -> str:
+        """Returns what was written, and the files that it needs, in lines of text."""
+        counts = f'{self.datapoints:,} datapoints, {self.shards:,} shards, {self.size:,} bytes'
+        lines = [f'{counts}, {len(self.skipped):,} skipped' if self.skipped else counts, *self.notes]
+        if self.parents:
+            lines.append(f'needs {", ".join(self.parents)}')
+        if self.trust_links:
+            lines.append(f'open with trust_links={self.trust_links}')
+        return '\n'.join(lines)

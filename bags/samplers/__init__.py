@@ -1,6 +1,5 @@
 """Orders of datapoints: the datapoint at each position of an epoch. No I/O.
 
-Sequential     in order
 Sliding        in windows that overlap or leave gaps, wrapping around at the end
 Shuffled       each once, in random order
 ShardShuffled  each once, in random order, a few shards at a time
@@ -16,17 +15,11 @@ checks at once that its dataset is large enough. A position may hold several dat
 a `bags.Ragged` of the indices at each position.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from bags.samplers.draws import Random, Weighted
 from bags.samplers.mixtures import Mixture
-from bags.samplers.orders import (
-    Bucketed,
-    Sampler,
-    Sequential,
-    ShardShuffled,
-    Shuffled,
-    Sliding,
-    shard_lengths,
-)
+from bags.samplers.orders import Bucketed, Sampler, ShardShuffled, Shuffled, Sliding, shard_lengths
 from bags.samplers.packing import Packed
 
 __all__ = [
@@ -35,10 +28,18 @@ __all__ = [
     'Packed',
     'Random',
     'Sampler',
-    'Sequential',
     'ShardShuffled',
     'Shuffled',
     'Sliding',
     'Weighted',
     'shard_lengths',
 ]
+
+
+if not TYPE_CHECKING:  # A name that does not exist is an error for type checkers.
+
+    def __getattr__(name: str) -> Any:
+        from bags.other_names import module_advice
+
+        advice = module_advice(name, __all__, __name__)
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}{advice}')

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -72,12 +72,11 @@ def check_sampler(sampler: Any, datapoints: int) -> None:
 
 
 class Sequential:
-    """Each datapoint once, in order.
+    """Each datapoint once, in order: the sampler of `shuffle=False`, whose `repr` is in states of loaders.
 
     Examples:
-        >>> loader = bags.Loader(dataset, 4, sampler=bags.samplers.Sequential(len(dataset)))
-        >>> next(iter(loader))['id']
-        array([0, 1, 2, 3])
+        >>> bags.Loader(dataset, 4, shuffle=False).sampler
+        Sequential(8)
     """
 
     def __init__(self, length: int) -> None:
@@ -271,7 +270,7 @@ class Bucketed:
         return f'Bucketed({lengths}, {self.batch_size}, seed={self.seed}, pool={self.pool})'
 
 
-def shard_lengths(dataset: Any) -> Int64s:
+def shard_lengths(dataset: Sized) -> Int64s:
     """Returns the number of datapoints of each shard of a reader, or of each dataset of a `concat`.
 
     Examples:
@@ -282,7 +281,7 @@ def shard_lengths(dataset: Any) -> Int64s:
     return np.array(lengths, np.int64)
 
 
-def sampler_for(dataset: Any, shuffle: bool | str, seed: int) -> Sampler:
+def sampler_for(dataset: Sized, shuffle: bool | str, seed: int) -> Sampler:
     """Returns the sampler of the option `shuffle` of a loader: True, False or 'shards'."""
     if shuffle == 'shards':
         return ShardShuffled(shard_lengths(dataset), seed)

@@ -102,6 +102,18 @@ class Stat(NamedTuple):
     """Changes with the content: an ETag without quotes, or a modification time; empty if unknown."""
 
 
+class SeekableFile(Protocol):
+    """A binary file object that can be read and positioned, of Python or of this library."""
+
+    def read(self, size: int = -1, /) -> bytes: ...
+
+    def seek(self, offset: int, whence: int = 0, /) -> int: ...
+
+    def tell(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
 class File(Protocol):
     """The bytes of one file as of the time when it was opened. Thread-safe, and usable after a fork.
 

@@ -14,19 +14,21 @@ from bags.display.datasets import dataset_as_html
 from bags.indexing import check_index
 from bags.links.permission import PermittedPaths
 from bags.maintenance.location import Location
+from bags.validation import with_advice
 from bags.viewer.server import ViewServer
 
 TABLE_ROWS = 12
 """Number of datapoints in the table of a view."""
 
 
+@with_advice
 def view(
     dataset: Dataset | str | os.PathLike[str],
     index: SupportsIndex | None = None,
     *,
     height: int = 720,
     port: int = 0,
-    links: PermittedPaths = (),
+    trust_links: PermittedPaths = (),
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DatasetPage | DatapointTable:
@@ -41,7 +43,7 @@ def view(
         index: The datapoint to show; None for the grid, or the first ones of a view.
         height: Height of the page, in pixels.
         port: Port of the server; 0 for a free one.
-        links, filesystem, storage_options: As in `bags.open`, for a path.
+        trust_links, filesystem, storage_options: As in `bags.open`, for a path.
 
     Raises:
         FileNotFoundError: There is no dataset at the path, or the page is not built.
@@ -55,7 +57,7 @@ def view(
     """
     if isinstance(dataset, str | os.PathLike):
         server = ViewServer(
-            dataset, port, links=links, filesystem=filesystem, storage_options=storage_options
+            dataset, port, trust_links=trust_links, filesystem=filesystem, storage_options=storage_options
         )
         return DatasetPage(server, None if index is None else index.__index__(), height)
     number = None if index is None else check_index(index, len(dataset))
@@ -76,7 +78,9 @@ def _server_of(dataset: Dataset, port: int) -> ViewServer | None:
     else:
         return None
     options: Any = folder.options
-    return ViewServer(location, port, links=options.links, storage_options=options.storage_options)
+    return ViewServer(
+        location, port, trust_links=options.trust_links, storage_options=options.storage_options
+    )
 
 
 class DatasetPage:

@@ -20,8 +20,7 @@ from bags.dataset.format.options import FolderOptions
 from bags.dataset.format.shard_index import INDEX, dump_index
 from bags.errors import BagsError
 from bags.links.files import LINKED
-from bags.links.linked_files import LinkedFiles
-from bags.links.linked_object import LinkedObject
+from bags.links.linked_files import LazyFile, LinkedFiles
 from bags.links.open import open_links
 from bags.links.permission import PermittedPaths
 from bags.links.records import LinkedRecords
@@ -56,7 +55,7 @@ class ViewServer:
     Args:
         dataset: A path or URL, or the location of a dataset.
         port: The port to listen on; 0 for a free one.
-        links: As in `bags.open`.
+        trust_links: As in `bags.open`.
         filesystem, storage_options: As in `bags.open`.
 
     Raises:
@@ -70,7 +69,7 @@ class ViewServer:
         dataset: str | os.PathLike[str] | Location,
         port: int = 0,
         *,
-        links: PermittedPaths = (),
+        trust_links: PermittedPaths = (),
         filesystem: Any = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
@@ -83,7 +82,7 @@ class ViewServer:
                 f'{self.location.path}: expected a dataset, which is a folder, got {a_file(self.location)}'
             )
         # Not mapped: a file that is cut while it is sent would end the process.
-        self._options = FolderOptions(links=links, storage_options=storage_options, mapped=False)
+        self._options = FolderOptions(trust_links=trust_links, storage_options=storage_options, mapped=False)
         self._linked = LinkedFiles(dataset.store, dataset.path, self._options)
         self._files: FifoCache[str, File] = FifoCache(self._open, OPEN_FILES)
         self._links: FifoCache[tuple[str, str], LinkedRecords] = FifoCache(self._open_links, OPEN_FILES)
@@ -184,7 +183,7 @@ class ViewServer:
         if not 1 <= number <= records.files.count:
             return None
         entry = records.entry(number)
-        file: Any = LinkedObject(records, number, None, entry.size, records.is_remote)
+        file: Any = LazyFile(records, number, None, entry.size, records.is_remote)
         file.check()  # Also that of the dictionary.
         if not dictionary:
             return file  # type: ignore[no-any-return]

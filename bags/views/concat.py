@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from bags.bag.sharding import Concatenated
-from bags.dataset.base import Dataset, View, check_dataset
+from bags.dataset.base import Dataset, View, check_dataset, row_of_part
 from bags.dataset.format.spec import (
     Spec,
     advice,
@@ -21,9 +21,9 @@ from bags.dataset.format.spec import (
     unite,
     with_optional,
 )
-from bags.dataset.reading.field_reader import Field
+from bags.dataset.reading.field_reader import FieldReader
 from bags.dataset.reading.key_values import Matches, sort_matches
-from bags.dataset.reading.row_groups import Address, Datapoint, divide_fields, group_by_part, row_of_part
+from bags.dataset.reading.row_groups import Datapoint, RowGroup, divide_fields, group_by_part
 from bags.dataset.reading.selection import Selection
 from bags.errors import SpecError
 from bags.indexing import Int64s, check_index, offsets_of
@@ -88,47 +88,47 @@ class Concat(View):
     def __len__(self) -> int:
         return self._layout.total
 
-    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+    def plan_rows(self, indices: Int64s, selection: Selection) -> list[RowGroup]:
         if self._source is None or self._source.name not in selection:
-            return self._resolve(indices, selection)
+            return self._plan_rows(indices, selection)
         own, rest = self._source.split(selection)
-        found = Address(self._source, self._layout.many(indices)[0], own, None)
-        return [found, *self._resolve(indices, rest)] if rest else [found]
+        found = RowGroup(self._source, self._layout.many(indices)[0], own, None)
+        return [found, *self._plan_rows(indices, rest)] if rest else [found]
 
-    def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+    def _plan_rows(self, indices: Int64s, selection: Selection) -> list[RowGroup]:
         if not len(indices):
             owners = {
                 name: next(part for part, each in enumerate(self.datasets) if name in each.types)
                 for name in selection
             }
             return [
-                address
+                group
                 for name, part in owners.items()
-                for address in self._resolve_part(part, indices, {name: selection[name]})
+                for group in self._plan_part(part, indices, {name: selection[name]})
             ]
-        addresses = []
+        groups = []
         for part, within, share, positions in group_by_part(self._layout, indices, selection):
             there, rest = share, NO_FIELDS
             if not self.datasets[part].types.keys() >= share.keys():
                 there, rest = divide_fields(share, self.datasets[part].types)
             if there or not rest:
-                addresses += [address.at(positions) for address in self._resolve_part(part, within, there)]
+                groups += [group.within(positions) for group in self._plan_part(part, within, there)]
             if rest:
                 missing = MissingValues(self.open_field, self._lists)
-                addresses.append(Address(missing, within, rest, positions))
-        return addresses
+                groups.append(RowGroup(missing, within, rest, positions))
+        return groups
 
-    def _resolve_part(self, part: int, rows: Int64s, selection: Selection) -> list[Address]:
-        found = self.datasets[part].resolve(rows, selection)
+    def _plan_part(self, part: int, rows: Int64s, selection: Selection) -> list[RowGroup]:
+        found = self.datasets[part].plan_rows(rows, selection)
         changes = self._changes[part]
         if not changes.keys().isdisjoint(selection):
-            found = [Address(ChangedReader(each.reader, changes), *each[1:]) for each in found]
+            found = [RowGroup(ChangedReader(each.reader, changes), *each[1:]) for each in found]
         return found
 
     def fingerprint_options(self) -> object:
         return () if self._source is None else (self._source.name, self._source.sources)
 
-    def open_field(self, name: str) -> Field:
+    def open_field(self, name: str) -> FieldReader:
         if self._source is not None and name == self._source.name:
             return self._source.field
         field = super().open_field(name)

@@ -16,7 +16,7 @@ from bags.dataset.format.refs import is_missing
 from bags.dataset.reading.batch import concat_ranges
 from bags.dataset.reading.difference import Diff
 from bags.dataset.reading.key_values import read_keys
-from bags.dataset.reading.row_groups import RecordRanges
+from bags.dataset.reading.row_reader import RecordRanges
 from bags.indexing import Int64s
 from bags.links.existing import ExistingRecords
 from bags.links.files import LinkedFile, sample_of, sample_ranges
@@ -43,7 +43,7 @@ def diff_datasets(first: Dataset, other: Dataset, on: str | None) -> Diff:
     for name in names:
         if name in fields or name == on:
             continue
-        compare = _Comparison(first, other, name)
+        compare = _FieldComparison(first, other, name)
         starts = range(0, len(lefts), PAIRS_AT_ONCE)
         parts = [
             start
@@ -82,7 +82,7 @@ def _match(first: Dataset, other: Dataset, on: str) -> tuple[Int64s, Int64s]:
     return lefts, matches[lefts]
 
 
-class _Comparison:
+class _FieldComparison:
     """Compares the values of a field of two datasets."""
 
     def __init__(self, first: Dataset, other: Dataset, field: str) -> None:

@@ -12,7 +12,7 @@ An edit of an edit is one edit of the dataset below, so that a hundred of them r
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,13 @@ from bags.dataset.base import Dataset, Select, View
 from bags.dataset.format.metadata import Metadata, rename_metadata
 from bags.dataset.format.spec import FieldType, check_names
 from bags.dataset.reading.batch import Column
-from bags.dataset.reading.field_reader import Field
+from bags.dataset.reading.columns import ReadField
+from bags.dataset.reading.field_reader import FieldReader
 from bags.dataset.reading.fingerprint import digest_of
 from bags.dataset.reading.key_values import Matches, read_keys, sort_matches
-from bags.dataset.reading.row_groups import Address, Datapoint, RecordRanges
-from bags.dataset.reading.selection import Selection, divide, select_fields
+from bags.dataset.reading.row_groups import Datapoint, RowGroup
+from bags.dataset.reading.row_reader import FolderFields, RecordRanges, RowReader
+from bags.dataset.reading.selection import Asked, Selection, divide, select_fields
 from bags.dataset.writing.encoder import Encoder, collect
 from bags.indexing import Int64s, as_indices, check_index
 from bags.links.link import Link
@@ -37,29 +39,24 @@ CACHED = ('_readers', '_changed')
 
 
 class RenamedReader:
-    """A reader whose fields have other names; `names` are those in the reader by new name."""
+    """A reader whose fields have other names; `names` maps each new name to the name in the reader."""
 
-    def __init__(self, reader: Any, names: Mapping[str, str]) -> None:
-        self.reader, self.names = reader, names
+    def __init__(self, reader: RowReader, names: Mapping[str, str]) -> None:
+        self._reader, self._names = reader, names
 
-    @property
-    def folder(self) -> Any:
-        return self.reader.folder
+    def read_selection(self, rows: Int64s, selection: Selection, read: ReadField) -> dict[str, Column]:
+        renamed = {self._names[name]: items for name, items in selection.items()}
+        columns = self._reader.read_selection(rows, renamed, read)
+        return {name: columns[self._names[name]] for name in selection}
 
-    def read_selection(
-        self, rows: Int64s, selection: Selection, read: Callable[..., Column]
-    ) -> dict[str, Column]:
-        asked = {self.names[name]: items for name, items in selection.items()}
-        found = self.reader.read_selection(rows, asked, read)
-        return {name: found[self.names[name]] for name in selection}
+    def item_counts(self, rows: Int64s, field: str, items: Asked) -> Int64s:
+        return self._reader.item_counts(rows, self._names[field], items)
 
-    def item_counts(self, rows: Int64s, field: str, items: Any) -> Int64s:
-        counts: Int64s = self.reader.item_counts(rows, self.names[field], items)
-        return counts
+    def record_ranges(self, rows: Int64s, field: str, items: Asked) -> RecordRanges | None:
+        return self._reader.record_ranges(rows, self._names[field], items)
 
-    def record_ranges(self, rows: Int64s, field: str, items: Any) -> RecordRanges | None:
-        ranges: RecordRanges | None = self.reader.record_ranges(rows, self.names[field], items)
-        return ranges
+    def folders(self, fields: Iterable[str]) -> FolderFields:
+        return self._reader.folders([self._names[name] for name in fields])
 
 
 class Edited(View):
@@ -123,7 +120,7 @@ class Edited(View):
     def dataset_of(self, field: str) -> Dataset:
         return self.datasets[0]
 
-    def open_field(self, name: str) -> Field:
+    def open_field(self, name: str) -> FieldReader:
         return self.datasets[0].open_field(self.names[name])
 
     def match_keys(self, field: str, keys: list[bytes | None]) -> Matches:
@@ -157,8 +154,8 @@ class Edited(View):
         """The rows with new values."""
         return {row for values in self.values.values() for row in values.entries}
 
-    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
-        unchanged, addresses = {}, list[Address]()
+    def plan_rows(self, indices: Int64s, selection: Selection) -> list[RowGroup]:
+        unchanged, groups = {}, list[RowGroup]()
         for name, items in selection.items():
             values = self.values.get(name)
             if values is None or not len(there := values.find(indices)):
@@ -167,28 +164,28 @@ class Edited(View):
             rest = np.delete(np.arange(len(indices)), there)
             new, old = divide({name: items}, [there, rest])
             rows = values.rows.searchsorted(indices[there])
-            addresses.append(Address(self._readers[name], rows, new, there if len(rest) else None))
+            groups.append(RowGroup(self._readers[name], rows, new, there if len(rest) else None))
             if len(rest):
-                addresses += [each.at(rest) for each in self._below(indices[rest], old)]
-        return [*addresses, *self._below(indices, unchanged)] if unchanged or not addresses else addresses
+                groups += [each.within(rest) for each in self._below(indices[rest], old)]
+        return [*groups, *self._below(indices, unchanged)] if unchanged or not groups else groups
 
-    def _below(self, indices: Int64s, selection: Selection) -> list[Address]:
+    def _below(self, indices: Int64s, selection: Selection) -> list[RowGroup]:
         asked = {self.names[name]: items for name, items in selection.items()}
-        addresses = self.datasets[0].resolve(indices, asked)
+        groups = self.datasets[0].plan_rows(indices, asked)
         if self._renamed.isdisjoint(selection):
-            return addresses
+            return groups
         new = {self.names[name]: name for name in selection}
         return [
             each._replace(
                 reader=RenamedReader(each.reader, self.names),
                 selection={new[name]: items for name, items in each.selection.items()},
             )
-            for each in addresses
+            for each in groups
         ]
 
     def read_row(self, index: int, selection: Selection | None) -> Datapoint:
         index = check_index(index, len(self))
-        asked = dict.fromkeys(self.types, True) if selection is None else selection
+        asked: Selection = dict.fromkeys(self.types, True) if selection is None else selection
         if self.values and index in self._changed:
             return super().read_row(index, asked)
         below = self.datasets[0]

@@ -11,7 +11,7 @@ from bags.dataset.format.metadata import Metadata, merge_metadata, metadata_of_f
 from bags.dataset.format.registry import INTEGER_WORDS
 from bags.dataset.format.spec import reordered
 from bags.dataset.reading.key_values import Matches, read_keys
-from bags.dataset.reading.row_groups import Address, Datapoint
+from bags.dataset.reading.row_groups import Datapoint, RowGroup
 from bags.dataset.reading.selection import Selection
 from bags.indexing import Int64s, check_index
 from bags.views.concat import expressions
@@ -66,9 +66,9 @@ class Join(View):
             shares.setdefault(id(owner), (owner, {}))[1][name] = items
         return list(shares.values())
 
-    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+    def plan_rows(self, indices: Int64s, selection: Selection) -> list[RowGroup]:
         return [
-            address for owner, share in self._shares(selection) for address in owner.resolve(indices, share)
+            group for owner, share in self._shares(selection) for group in owner.plan_rows(indices, share)
         ]
 
     def dataset_of(self, field: str) -> Dataset:
@@ -81,7 +81,7 @@ class Join(View):
         if self.is_remote:
             return super().read_row(index, selection)  # All datasets at once.
         index = check_index(index, len(self))
-        asked = dict.fromkeys(self.types, True) if selection is None else selection
+        asked: Selection = dict.fromkeys(self.types, True) if selection is None else selection
         found: Datapoint = {}
         for owner, share in self._shares(asked):
             found |= owner.read_row(index, share)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 
 from bags.dataset.base import Dataset, Select
 from bags.dataset.format.spec import as_optional
+from bags.dataset.open import open as open_dataset
 from bags.dataset.reading.batch import concat_ranges
-from bags.dataset.reading.field_reader import Field
+from bags.dataset.reading.field_reader import FieldReader
 from bags.dataset.reading.key_values import KEY_TYPES, Matches, read_keys
-from bags.dataset.reading.row_groups import Address, Datapoint, MissingFields
+from bags.dataset.reading.row_groups import Datapoint, RowGroup
+from bags.dataset.reading.row_reader import MissingFields
 from bags.dataset.reading.selection import Selection, divide
 from bags.indexing import Int64s, check_index
 from bags.keys.index import check_key_field, index_in_memory
+from bags.storage.urls import plain_path
 from bags.validation import one_of
 from bags.views.concat import check_datasets
 from bags.views.join import Join
@@ -24,7 +28,7 @@ from bags.views.optional import ChangedReader, optional_column, optional_field
 
 
 def join(
-    datasets: Iterable[Dataset],
+    datasets: Iterable[Dataset | str | os.PathLike[str]],
     replace: bool = False,
     *,
     on: str | None = None,
@@ -33,12 +37,13 @@ def join(
 ) -> Join:
     """Returns a view of the fields of several datasets: of one length, or joined by a field of keys.
 
-    With `on`, the keys of the first dataset are read now, and those of the others unless they have an index
-    (`bags.create_index`). Other fields are read on demand. The view is in the order of the first dataset. A
-    datapoint without a key matches no other.
+    Without `on`, datapoints at the same index are joined. With `on`, the keys of the first dataset are read
+    now, and those of the others unless they have an index (`bags.create_index`). Other fields are read on
+    demand. The view is in the order of the first dataset. A datapoint without a key matches no other.
 
     Args:
-        datasets: The datasets.
+        datasets: The datasets, or paths that `bags.open` opens with its default options. With options:
+            `bags.join([bags.open(path, …), …])`.
         replace: Read a field that several datasets have from the last of them. Otherwise such a field must be
             of integers or `utf8`; it is read now, and must have equal values in all of them.
         on: A field of type `utf8`, `bytes`, `int` or `uint` that all datasets have. Integers of different
@@ -58,17 +63,31 @@ def join(
     Examples:
         >>> scores = {'score': np.arange(8, dtype=np.float32) / 8}
         >>> done = bags.from_numpy(scores, 'scores')
-        >>> joined = bags.join([dataset, bags.open('scores')])
+        >>> joined = bags.join(['episodes', 'scores'])
         >>> joined[4, ('id', 'score')]
         {'id': 4, 'score': 0.5}
     """
-    found = check_datasets('join', datasets)
+    found = _open_paths(datasets)
     one_of('how', how, ('inner', 'left'))
     if on is not None:
         return Join(_join_by_key(found, on, how == 'left', many), replace)
     if how != 'inner' or many:
         raise ValueError("join: how='left' and many=True have no effect without on, a field of keys")
     return Join(found, replace)
+
+
+def _open_paths(datasets: Iterable[Dataset | str | os.PathLike[str]]) -> list[Dataset]:
+    """Opens the datasets that are given as paths.
+
+    Raises:
+        TypeError: Not several datasets or paths.
+    """
+    is_one = isinstance(datasets, Dataset | str | os.PathLike | Mapping)
+    if is_one or not isinstance(datasets, Iterable):
+        return check_datasets('join', datasets)  # This raises the error.
+    paths = [each if isinstance(each, Dataset) else plain_path(each) for each in datasets]
+    opened = [open_dataset(each) if isinstance(each, str | os.PathLike) else each for each in paths]
+    return check_datasets('join', opened)
 
 
 class _Matched(Select):
@@ -84,27 +103,28 @@ class _Matched(Select):
         }
         self.types = {name: as_optional(field_type) for name, field_type in self.types.items()}
 
-    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+    def plan_rows(self, indices: Int64s, selection: Selection) -> list[RowGroup]:
         rows = self.source_indices(indices)
         there, missing = np.flatnonzero(rows >= 0), np.flatnonzero(rows < 0)
         shares = divide(selection, [there, missing])
-        addresses = []
+        groups = []
         if len(there):
-            found = self.datasets[0].resolve(rows[there], shares[0])
-            addresses = [
-                each._replace(reader=ChangedReader(each.reader, self._changes)).at(there) for each in found
+            found = self.datasets[0].plan_rows(rows[there], shares[0])
+            groups = [
+                each._replace(reader=ChangedReader(each.reader, self._changes)).within(there)
+                for each in found
             ]
-        if not addresses or len(missing):
-            addresses.append(
-                Address(MissingFields(self.open_field), missing, shares[1], missing if len(rows) else None)
+        if not groups or len(missing):
+            groups.append(
+                RowGroup(MissingFields(self.open_field), missing, shares[1], missing if len(rows) else None)
             )
-        return addresses
+        return groups
 
-    def open_field(self, name: str) -> Field:
+    def open_field(self, name: str) -> FieldReader:
         return optional_field(super().open_field(name))
 
     def read_row(self, index: int, selection: Selection | None) -> Datapoint:
-        asked = dict.fromkeys(self.types, True) if selection is None else selection
+        asked: Selection = dict.fromkeys(self.types, True) if selection is None else selection
         row = int(self.indices[check_index(index, len(self.indices))])
         return self.datasets[0].read_row(row, asked) if row >= 0 else dict.fromkeys(asked)
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from bags.bag.held_records import HeldRecords
 from bags.concurrency import Shareable
-from bags.dataset.format.refs import MISSING
+from bags.dataset.format.refs import MISSING, Refs
 from bags.dataset.reading.batch import Column
-from bags.dataset.reading.field_reader import Field
-from bags.dataset.reading.row_groups import RecordRanges, ranges_of_refs
-from bags.dataset.reading.selection import PerRowItems, Selection
+from bags.dataset.reading.columns import ReadField
+from bags.dataset.reading.field_reader import FieldReader
+from bags.dataset.reading.row_reader import FolderFields, RecordRanges, ranges_of_refs
+from bags.dataset.reading.selection import Asked, PerRowItems, Selection
 from bags.indexing import Int64s
 
 
@@ -23,7 +24,7 @@ class NewValues(Shareable):
 
     Args:
         entries: By row, in ascending order: a record, for a sequence a list; None for a missing value.
-        unsigned: As in `Source`.
+        unsigned: As in `RecordSource`.
     """
 
     def __init__(self, entries: Mapping[int, Any], unsigned: bool) -> None:
@@ -65,7 +66,7 @@ class NewValues(Shareable):
 
 
 class NewValuesReader:
-    """Reads new values in place of a `DatasetReader`; a row is a position in `values.entries`.
+    """Reads new values; a row is a position in `values.entries`.
 
     Args:
         name: The field.
@@ -73,31 +74,30 @@ class NewValuesReader:
         below: The field of the dataset below, with its type and decoder.
     """
 
-    folder = None
-
-    def __init__(self, name: str, values: NewValues, below: Field) -> None:
+    def __init__(self, name: str, values: NewValues, below: FieldReader) -> None:
         entries, is_sequence = list(values.entries.values()), below.type.sequence
         lists = entries if is_sequence else [None if entry is None else [entry] for entry in entries]
         records = [record for each in lists for record in each or ()]
         bag = HeldRecords(f'new values of field {name!r}', records)
-        self._field, self._unsigned = Field(name, below.type, 0, bag, below.decoder), values.unsigned
+        self._field, self._unsigned = FieldReader(name, below.type, 0, bag, below.decoder), values.unsigned
         self._counts = np.array([len(each or ()) for each in lists], np.int64)
         is_missing = np.array([each is None for each in lists], bool)
         self._firsts = np.where(is_missing, MISSING, np.cumsum(self._counts) - self._counts)
 
-    def _refs(self, rows: Int64s) -> Any:
+    def _refs(self, rows: Int64s) -> Refs:
         firsts = self._firsts[rows]
         return (firsts, self._counts[rows]) if self._field.type.sequence else firsts
 
-    def read_selection(
-        self, rows: Int64s, selection: Selection, read: Callable[..., Column]
-    ) -> dict[str, Column]:
+    def read_selection(self, rows: Int64s, selection: Selection, read: ReadField) -> dict[str, Column]:
         refs = self._refs(rows)
         return {name: read(self._field, refs, items) for name, items in selection.items()}
 
-    def item_counts(self, rows: Int64s, field: str, items: Any) -> Int64s:
+    def item_counts(self, rows: Int64s, field: str, items: Asked) -> Int64s:
         counts: Int64s = items.counts if isinstance(items, PerRowItems) else self._counts[rows]
         return counts
 
-    def record_ranges(self, rows: Int64s, field: str, items: Any) -> RecordRanges | None:
+    def record_ranges(self, rows: Int64s, field: str, items: Asked) -> RecordRanges | None:
         return ranges_of_refs(self._field, self._refs(rows), items, self._unsigned)
+
+    def folders(self, fields: Iterable[str]) -> FolderFields:
+        return []

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from bags.dataset.format.spec import FieldType, as_optional
 from bags.dataset.reading.batch import Column, Ragged
-from bags.dataset.reading.field_reader import Field
-from bags.dataset.reading.selection import Selection
+from bags.dataset.reading.columns import ReadField
+from bags.dataset.reading.field_reader import FieldReader
+from bags.dataset.reading.row_reader import FolderFields, RecordRanges, RowReader
+from bags.dataset.reading.selection import Asked, Selection
 from bags.indexing import Int64s
 
-Change = Callable[[Column, Any], Column]
+Change = Callable[[Column, Asked], Column]
 """A function of a column, and of the items that were selected, to the column in the view."""
 
 
@@ -26,24 +28,28 @@ class ChangedReader:
     optional field would decode each value.
     """
 
-    def __init__(self, reader: Any, changes: Mapping[str, Change]) -> None:
+    def __init__(self, reader: RowReader, changes: Mapping[str, Change]) -> None:
         self._reader = reader
         self._changes = changes
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._reader, name)
-
-    def read_selection(
-        self, rows: Int64s, selection: Selection, read: Callable[..., Column]
-    ) -> dict[str, Column]:
-        columns: dict[str, Column] = self._reader.read_selection(rows, selection, read)
+    def read_selection(self, rows: Int64s, selection: Selection, read: ReadField) -> dict[str, Column]:
+        columns = self._reader.read_selection(rows, selection, read)
         for name, items in selection.items():
             if name in self._changes:
                 columns[name] = self._changes[name](columns[name], items)
         return columns
 
+    def item_counts(self, rows: Int64s, field: str, items: Asked) -> Int64s:
+        return self._reader.item_counts(rows, field, items)
 
-def optional_column(field_type: FieldType, column: Column, items: Any) -> Column:
+    def record_ranges(self, rows: Int64s, field: str, items: Asked) -> RecordRanges | None:
+        return self._reader.record_ranges(rows, field, items)
+
+    def folders(self, fields: Iterable[str]) -> FolderFields:
+        return self._reader.folders(fields)
+
+
+def optional_column(field_type: FieldType, column: Column, items: Asked) -> Column:
     """Returns a column of values that are all there as one of an optional field."""
     if isinstance(column, Ragged):
         if column.present is None:
@@ -63,7 +69,7 @@ def list_column(field_type: FieldType, column: Column, _: Any = True) -> list[An
     return [column[row, ...] for row in range(len(column))]  # Arrays without dimensions.
 
 
-def optional_field(field: Field) -> Field:
+def optional_field(field: FieldReader) -> FieldReader:
     """Returns a field that may have missing values."""
     field = copy.copy(field)
     field.type = as_optional(field.type)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,11 @@ from bags.bag.held_records import HeldRecords
 from bags.dataset.format.schema import Decoders
 from bags.dataset.format.spec import FieldType, Spec, parse_type
 from bags.dataset.reading.batch import Column
-from bags.dataset.reading.columns import read_records
-from bags.dataset.reading.field_reader import Field
-from bags.dataset.reading.row_groups import MissingFields, RecordRanges, divide_fields, ranges_of_refs
-from bags.dataset.reading.selection import Selection
+from bags.dataset.reading.columns import ReadField, read_records
+from bags.dataset.reading.field_reader import FieldReader
+from bags.dataset.reading.row_groups import divide_fields
+from bags.dataset.reading.row_reader import FolderFields, MissingFields, RecordRanges, ranges_of_refs
+from bags.dataset.reading.selection import Asked, Selection
 from bags.indexing import Int64s
 from bags.views.optional import list_column
 
@@ -33,7 +34,7 @@ def varying_column(field_type: FieldType, column: Column, _: Any) -> list[Any]:
     return [*map(items_of, values)] if field_type.sequence else values
 
 
-def varying_field(field: Field, field_type: FieldType) -> Field:
+def varying_field(field: FieldReader, field_type: FieldType) -> FieldReader:
     """Returns a field of arrays as one of a type whose length varies."""
     field = copy.copy(field)
     field.type = field_type
@@ -48,18 +49,16 @@ class MissingValues(MissingFields):
     Fields of windows are computed, and have no records. `names` are the fields whose columns are lists.
     """
 
-    def __init__(self, field_of: Callable[[str], Field], names: Collection[str]) -> None:
+    def __init__(self, field_of: Callable[[str], FieldReader], names: Collection[str]) -> None:
         super().__init__(field_of)
         self._names = names
 
-    def read_selection(
-        self, rows: Int64s, selection: Selection, read: Callable[..., Column]
-    ) -> dict[str, Column]:
+    def read_selection(self, rows: Int64s, selection: Selection, read: ReadField) -> dict[str, Column]:
         lists, rest = divide_fields(selection, self._names)
         columns: dict[str, Column] = {name: [None] * len(rows) for name in lists}
         return columns | super().read_selection(rows, rest, read)
 
-    def record_ranges(self, rows: Int64s, field: str, items: Any) -> RecordRanges | None:
+    def record_ranges(self, rows: Int64s, field: str, items: Asked) -> RecordRanges | None:
         try:
             return super().record_ranges(rows, field, items)
         except StopIteration:  # No folder has such a field: it is made of windows.
@@ -76,29 +75,31 @@ class SourceField:
         sources: The name of each dataset.
     """
 
-    folder = None
-
     def __init__(self, name: str, sources: Sequence[str]) -> None:
         self.name, self.sources = name, list(sources)
         bag = HeldRecords(f'field {name!r} of concat', [source.encode() for source in sources])
         decoder = Decoders(None).get(name, SOURCE_TYPE, False, None)
-        self.field = Field(name, SOURCE_TYPE, 0, bag, decoder)
+        self.field = FieldReader(name, SOURCE_TYPE, 0, bag, decoder)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SourceField, (self.name, self.sources)
 
-    def read_selection(
-        self, rows: Int64s, selection: Selection, read: Callable[..., Column]
-    ) -> dict[str, Column]:
+    def read_selection(self, rows: Int64s, selection: Selection, read: ReadField) -> dict[str, Column]:
         if read is read_records:
             return {name: read(self.field, rows, items) for name, items in selection.items()}
         return {name: [self.sources[row] for row in rows.tolist()] for name in selection}
 
-    def record_ranges(self, rows: Int64s, field: str, items: Any) -> RecordRanges | None:
+    def record_ranges(self, rows: Int64s, field: str, items: Asked) -> RecordRanges | None:
         return ranges_of_refs(self.field, rows, items, False)
 
+    def item_counts(self, rows: Int64s, field: str, items: Asked) -> Int64s:
+        raise TypeError(f'field {field!r} of type {SOURCE_TYPE.text}: expected a sequence')
+
+    def folders(self, fields: Iterable[str]) -> FolderFields:
+        return []
+
     def split(self, selection: Selection) -> tuple[Selection, Selection]:
-        """Splits a selection into that of this field and that of all others."""
+        """Splits a selection into this field and the rest."""
         return divide_fields(selection, (self.name,))
 
 

@@ -28,7 +28,7 @@ class Outcome:
     task: Any
     is_done: bool = False
     result: Any = None
-    """The result of the task. If it failed, the result of its `Partial`, or None."""
+    """The result of the task. If it failed, the result of its `PartialResult`, or None."""
     error: BaseException | None = None
     seconds: float = 0.0
     """Duration of the task, without time in queues."""
@@ -55,7 +55,7 @@ class Outcome:
         return self.result
 
 
-class Partial(NamedTuple):
+class PartialResult(NamedTuple):
     """Returned by a task function that fails halfway: the result so far, and the error."""
 
     result: Any
@@ -70,9 +70,9 @@ def do(work: Callable[[Any], Any], task: Any) -> tuple[Any, BaseException | None
     except BaseException as exc:
         return None, exc, time.perf_counter() - start
     try:
-        if isinstance(result, Partial):
+        if isinstance(result, PartialResult):
             return result.result, result.error, time.perf_counter() - start
         return result, None, time.perf_counter() - start
     finally:
-        # Otherwise this frame and the traceback of a `Partial`'s error would form a reference cycle.
+        # Otherwise this frame and the traceback of a `PartialResult`'s error would form a reference cycle.
         del result

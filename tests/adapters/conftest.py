@@ -56,7 +56,7 @@ def open_concat(root):
 
 
 def open_join(root):
-    return bags.open([f'{root}/left', f'{root}/right'])
+    return bags.join([f'{root}/left', f'{root}/right'])
 
 
 def open_views(root):

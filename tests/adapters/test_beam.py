@@ -275,7 +275,7 @@ def test_options_reach_the_writer(tmp_path):
         ({'metadata': {'fields': {'nope': {}}}}, 'nope'),
         ({'shard_lenght': 3}, "did you mean 'shard_length'"),
         ({'checksum': 'yes'}, 'checksum: expected True or False'),
-        ({'links': ['nope']}, 'nope'),
+        ({'linked_fields': ['nope']}, 'nope'),
     ]:
         with pytest.raises((TypeError, ValueError), match=expected):
             WriteDataset(tmp_path / 'e', SPEC, **options)
@@ -286,9 +286,9 @@ def test_links(tmp_path):
     rows = [{'id': n, 'blob': bags.Link(tmp_path / 'all', n, 3) if n % 3 else b'own'} for n in range(100)]
     with beam.Pipeline() as p:
         spec = {'id': 'int(8)', 'blob': 'bytes'}
-        p | beam.Create(rows) | WriteDataset(tmp_path / 'd', spec, links=('blob',))
+        p | beam.Create(rows) | WriteDataset(tmp_path / 'd', spec, linked_fields=('blob',))
     assert (tmp_path / 'd/000000/blob.links').exists()
-    with bags.open(tmp_path / 'd', links=tmp_path / 'all') as dataset:
+    with bags.open(tmp_path / 'd', trust_links=tmp_path / 'all') as dataset:
         found = {row['id']: bytes(row['blob']) for row in dataset}
     assert found == {n: bytes(range(n, n + 3)) if n % 3 else b'own' for n in range(100)}
 

@@ -424,7 +424,7 @@ def test_options_reach_the_writer(tmp_path):
         ({'resume': True}, 'resume: expected False: tasks write whole shards'),
         ({'mode': 'overwrite'}, "mode: expected 'create', got 'overwrite': tasks on several machines"),
         ({'shard_lenght': 3}, "did you mean 'shard_length'"),
-        ({'links': ['nope']}, 'nope'),
+        ({'linked_fields': ['nope']}, 'nope'),
     ]:
         with pytest.raises((TypeError, ValueError), match=expected):
             bags.ray.write(tmp_path / 'none', SPEC, **options)
@@ -433,10 +433,10 @@ def test_options_reach_the_writer(tmp_path):
 def test_links(tmp_path):
     (tmp_path / 'all').write_bytes(bytes(range(200)))
     rows = [{'id': n, 'blob': bags.Link(tmp_path / 'all', n, 3) if n % 3 else b'own'} for n in range(100)]
-    sink = bags.ray.write(tmp_path / 'out', {'id': 'int(8)', 'blob': 'bytes'}, links=('blob',))
+    sink = bags.ray.write(tmp_path / 'out', {'id': 'int(8)', 'blob': 'bytes'}, linked_fields=('blob',))
     ray.data.from_items(rows, override_num_blocks=3).write_datasink(sink)
     assert (tmp_path / 'out/000000/blob.links').exists()
-    found = [bytes(row['blob']) for row in by_id(tmp_path / 'out', links=tmp_path / 'all')]
+    found = [bytes(row['blob']) for row in by_id(tmp_path / 'out', trust_links=tmp_path / 'all')]
     assert found == [bytes(range(n, n + 3)) if n % 3 else b'own' for n in range(100)]
 
 

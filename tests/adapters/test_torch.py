@@ -16,6 +16,8 @@ from torch.utils import data
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import bags
+from bags.loader.iterator import worker_shard
+from bags.loader.loader import plan_of
 
 WORKERS = [(0, None), (2, 'fork')]
 # Spawned workers import torch, which takes seconds: only the kind that contains all others.
@@ -379,7 +381,7 @@ def test_a_stateful_loader_of_batches_goes_on_where_it_was(make, workers):
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
 def test_the_state_of_other_workers_is_refused(make):
     dataset, _ = make('views')
-    shard = loader(dataset).worker_shard(0, 2)
+    shard = worker_shard(plan_of(loader(dataset)), 0, 2)
     next(shard)
     with pytest.raises(ValueError, match='1 workers, got that of 2'):
         iter(iterable(dataset)).load_state_dict(shard.state_dict())

@@ -62,7 +62,7 @@ def changed(batch):
 def test_what_a_function_changes_is_encoded(source, tmp_path):
     bags.copy(source, tmp_path / 'copy', add={'new': ('jpeg', changed)})
     with bags.open(tmp_path / 'copy') as copy:
-        records, expected = list(copy.field('new')), list(source.field('jpg'))
+        records, expected = list(copy.records('new')), list(source.records('jpg'))
         assert [record in expected for record in records] == [True, False, False, False, False, True]
         assert copy[2]['new'].max() < 9
         assert abs(copy[1]['new'].astype(int) + source[1]['jpg'] - 255).mean() < 40
@@ -82,6 +82,6 @@ def test_other_qualities_decoders_and_encoders_encode(source, tmp_path):
         bags.open(tmp_path / 'half') as halves,
         bags.open(tmp_path / 'own') as owns,
     ):
-        assert len(low.field('new')[0]) < len(source.field('jpg')[0]) / 2
+        assert len(low.records('new')[0]) < len(source.records('jpg')[0]) / 2
         assert halves[0]['new'].shape == (16, 24, 3)
         assert owns[0]['new'].shape == (8, 48, 3)

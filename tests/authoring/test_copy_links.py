@@ -85,13 +85,13 @@ def linked_fields(path):
 def test_a_saved_view_equals_the_view(base, name):
     with bags.open(base / 'base') as dataset:
         view = VIEWS[name](dataset)
-        done = bags.copy(view, base / 'view', link=HEAVY)
+        done = view.save(base / 'view', link=HEAVY)
         assert done.datapoints == len(view)
         assert linked_fields(base / 'view') == set(HEAVY)
         check(base / 'view', view)
         # A link never leads to a link: a view of the view does not need it.
         with bags.open(base / 'view') as saved:
-            bags.copy(saved, base / 'again', link=HEAVY)
+            saved.save(base / 'again', link=HEAVY)
             bags.copy(saved, base / 'whole')
         shutil.rmtree(base / 'view')
         check(base / 'again', view)
@@ -106,11 +106,16 @@ def test_a_saved_view_equals_the_view(base, name):
 
 def test_only_heavy_fields_are_linked(base):
     with bags.open(base / 'base') as dataset:
-        done = bags.copy(dataset, base / 'view', link=True)
+        done = dataset.save(base / 'view')
         assert linked_fields(base / 'view') == set(HEAVY)
         assert done.size < 300 * COUNT
-        with pytest.raises(ValueError, match=r'more than 256 bytes on average, got id, text'):
-            bags.copy(dataset, base / 'other', fields=['id', 'text'], link=True)
+        assert not done.notes
+        other = dataset.save(base / 'other', fields=['id', 'text'])
+        assert not linked_fields(base / 'other')
+        assert not other.parents
+        assert other.notes == [
+            'all records were copied: links are for fields with records of over 256 bytes on average'
+        ]
     with bags.open(base / 'view') as view, bags.open(base / 'base') as dataset:
         ratio = view.size / dataset.size
         assert 0.9 < ratio < 1.2
@@ -125,7 +130,7 @@ def test_the_mean_is_that_of_all_bags(tmp_path, order, sizes, is_linked):
             for _ in range(20):
                 writer.append({'a': bytes(size), 'b': bytes(1000)})
     view = bags.concat([bags.open(tmp_path / name) for name in order])
-    bags.copy(view, tmp_path / 'view', link=True)
+    view.save(tmp_path / 'view')
     assert linked_fields(tmp_path / 'view') == ({'a', 'b'} if is_linked else {'b'})
     with bags.open(tmp_path / 'view') as saved:
         assert [*saved] == [*view]
@@ -135,9 +140,9 @@ def test_checksums_are_those_of_the_records(base):
     has_checksums = (base / 'base' / '000000' / 'refs.bag.xxh3').exists()
     with bags.open(base / 'base') as dataset:
         view = dataset.select(range(149, 3, -1))
-        bags.copy(view, base / 'view', link=True)
+        view.save(base / 'view')
         assert (base / 'view' / '000000' / 'packed.links.xxh3').exists() == has_checksums
-        bags.copy(view, base / 'asked', link=True, checksum=True)
+        view.save(base / 'asked', checksum=True)
         check(base / 'asked', view, checksum=True)
         if has_checksums:
             check(base / 'view', view, checksum=True)
@@ -151,15 +156,15 @@ def test_checksums_are_those_of_the_records(base):
 
 def test_resume_and_shards(base):
     with bags.open(base / 'base') as dataset:
-        bags.copy(dataset, base / 'view', link=True, shard_length=13)
-        bags.copy(dataset, base / 'part', link=True, shard_length=13)
+        dataset.save(base / 'view', shard_length=13)
+        dataset.save(base / 'part', shard_length=13)
         with pytest.raises(ValueError, match='made from something else: expected links'):
-            bags.copy(dataset, base / 'part', link=['blob'], resume=True, shard_length=13)
+            dataset.save(base / 'part', link=['blob'], resume=True, shard_length=13)
         with bags.ShardedDatasetWriter(base / 'part', SPEC, resume=True) as writer:
             assert len(writer) == COUNT
         shutil.rmtree(base / 'part' / '000011')
         shutil.rmtree(base / 'part' / '000010')
-        done = bags.copy(dataset, base / 'part', link=True, resume=True, shard_length=13)
+        done = dataset.save(base / 'part', resume=True, shard_length=13)
         assert done.datapoints == COUNT
         check(base / 'view', dataset)
         check(base / 'part', dataset)
@@ -175,12 +180,12 @@ def test_a_source_is_not_overwritten_by_links_to_it(tmp_path, overwrites):
     target = tmp_path / names[overwrites]
     with bags.concat([bags.open(tmp_path / name) for name in names]) as both:
         with pytest.raises(ValueError, match="cannot lead into the dataset that mode='overwrite' replaces"):
-            bags.copy(both, target, link=True, mode='overwrite')
-        bags.copy(both, tmp_path / 'view', link=True)
+            both.save(target, mode='overwrite')
+        both.save(tmp_path / 'view')
         with bags.open(tmp_path / 'view') as view:
             with pytest.raises(ValueError, match='cannot lead into'):
-                bags.copy(view, target, link=True, mode='overwrite')
-            bags.copy(view, tmp_path / 'view', link=True, mode='overwrite')
+                view.save(target, mode='overwrite')
+            view.save(tmp_path / 'view', mode='overwrite')
         expected = [each['x'] for each in both]
     assert [each['x'] for each in bags.open(tmp_path / 'view')] == expected
     assert sorted(os.listdir(tmp_path)) == ['first', 'second', 'view']
@@ -190,29 +195,68 @@ def test_joins_and_optional_fields(base):
     with bags.DatasetWriter(base / 'labels', {'label': 'utf8', 'mask': 'bytes?'}) as writer:
         for index in range(COUNT):
             writer.append({'label': f'label {index}', 'mask': None if index % 2 else bytes(500 + index)})
-    view = bags.open([base / 'base', base / 'labels']).select(range(COUNT - 1, -1, -2))
-    bags.copy(view, base / 'view', link=True)
+    view = bags.join([base / 'base', base / 'labels']).select(range(COUNT - 1, -1, -2))
+    view.save(base / 'view')
     assert plain(bags.open(base / 'view')) == plain(view)
 
 
 def test_windows_and_computed_fields_are_not_linked(base):
     with bags.open(base / 'base') as dataset:
         windows = dataset.windows(every='parts', parts=bags.steps(0, 2))
-        for link in (True, ['parts']):
-            with pytest.raises(ValueError, match=r"field 'parts.*' is computed when it is read"):
-                bags.copy(windows, base / 'view', link=link)
+        with pytest.raises(ValueError, match=r"field 'parts' is computed when it is read"):
+            windows.save(base / 'view', link=['parts'])
         with pytest.raises(KeyError, match="no field 'other' to link"):
-            bags.copy(dataset, base / 'view', link=['other'])
+            dataset.save(base / 'view', link=['other'])
         with pytest.raises(TypeError, match='link: expected True, or names of fields'):
-            bags.copy(dataset, base / 'view', link='blob')
+            dataset.save(base / 'view', link='blob')
         with pytest.raises(ValueError, match='a field that is not linked'):
-            bags.copy(dataset, base / 'view', link=['blob'], compression=['blob'])
+            dataset.save(base / 'view', link=['blob'], compression=['blob'])
     assert not (base / 'view').exists()
+
+
+def test_what_cannot_be_linked_is_copied(base):
+    with bags.open(base / 'base') as dataset:
+        windows = dataset.windows(every='parts', parts=bags.steps(0, 2))
+        windows.save(base / 'windows')
+        assert linked_fields(base / 'windows') == {*HEAVY} - {'parts'}
+        assert plain(bags.open(base / 'windows')) == plain(windows)
+        dataset.save(base / 'compressed', compression=['blob'])
+        assert linked_fields(base / 'compressed') == {*HEAVY} - {'blob'}
+        assert (base / 'compressed' / '000000' / 'blob.bagz').exists()
+        check(base / 'compressed', dataset)
+        whole = dataset.save(base / 'whole', link=False)
+        assert not linked_fields(base / 'whole')
+        assert whole.parents == whole.notes == whole.trust_links == []
+        done = dataset.select([]).save(base / 'empty')
+        assert (done.datapoints, done.notes) == (0, [])
+    shutil.rmtree(base / 'base')
+    assert len(bags.open(base / 'whole')[3]['packed']) == len(row(3)['packed'])
+
+
+def test_the_result_prints_the_folders_that_the_dataset_needs(base):
+    with bags.open(base / 'base') as dataset:
+        view = dataset[:100]
+        beside = view.save(base / 'beside')
+        (base / 'other').mkdir()
+        away = view.save(base / 'other' / 'away')
+        folders = [str(base / 'base' / name) for name in ('000000', '000001')]
+        assert beside.parents == away.parents == folders
+        assert (beside.trust_links, away.trust_links) == ([], [str(base / 'base')])
+        assert str(beside).splitlines()[1:] == [f'needs {", ".join(folders)}']
+        needs, trusted = f'needs {", ".join(folders)}', f"open with trust_links=['{base}/base']"
+        assert str(away).splitlines()[1:] == [needs, trusted]
+        check(base / 'beside', view)
+        with (
+            bags.open(base / 'other' / 'away') as saved,
+            pytest.raises(PermissionError, match='trust_links='),
+        ):
+            saved[0]
+        check(base / 'other' / 'away', view, trust_links=away.trust_links)
 
 
 def test_a_parent_that_is_missing_or_changed(base):
     with bags.open(base / 'base') as dataset:
-        bags.copy(dataset, base / 'view', link=True)
+        dataset.save(base / 'view')
     os.rename(base / 'base', base / 'moved')
     with bags.open(base / 'view') as view:
         assert view[3, 'text']['text'] == 'text 3'
@@ -239,7 +283,7 @@ def test_a_parent_that_is_missing_or_changed(base):
 
 def test_a_dictionary_that_is_missing_or_another(base):
     with bags.open(base / 'base') as dataset:
-        bags.copy(dataset, base / 'view', link=['trained'])
+        dataset.save(base / 'view', link=['trained'])
     path = base / 'base' / '000000' / 'trained.zdict'
     data = path.read_bytes()
     for other in (None, data[:-1] + b'?'):
@@ -256,7 +300,7 @@ def test_info_counts_linked_bytes_once(tmp_path):
         for index in range(10):
             writer.append({'x': bytes(1000 + index), 'y': b'1'})
     with bags.open(tmp_path / 'base') as dataset:
-        bags.copy(dataset.select([3, 4, 3, 3, 9]), tmp_path / 'view', link=True, shard_length=2)
+        dataset.select([3, 4, 3, 3, 9]).save(tmp_path / 'view', shard_length=2)
     found = bags.info(tmp_path / 'view')
     assert found.linked_bytes == found.fields['x'].linked_bytes == 1003 + 1004 + 1009
     assert found.fields['y'].linked_bytes == 0
@@ -272,7 +316,7 @@ def test_a_dataset_that_is_being_written(tmp_path):
     for index in range(20):
         writer.append({'x': b'%d' % index * 300}, flush=True)
     with bags.open(tmp_path / 'base') as dataset:
-        bags.copy(dataset, tmp_path / 'view', link=True)
+        dataset.save(tmp_path / 'view')
     expected = [b'%d' % index * 300 for index in range(20)]
     assert [each['x'] for each in bags.open(tmp_path / 'view')] == expected
     writer.append({'x': b'more' * 300})
@@ -291,6 +335,6 @@ def test_unreadable_datapoints_can_be_skipped(tmp_path):
     data[5 * 520 + 100] ^= 1
     path.write_bytes(data)
     with bags.open(tmp_path / 'base') as dataset:
-        done = bags.copy(dataset, tmp_path / 'view', link=['x'], on_error='skip')
+        done = dataset.save(tmp_path / 'view', link=['x'], on_error='skip')
     assert len(done.skipped) == 1
     assert len(list(bags.open(tmp_path / 'view'))) == 19

@@ -83,7 +83,7 @@ def test_a_disk_that_is_full(kit, source, tmp_path, what):
     RESUMED[what](source, target)
     with bags.open(target) as dataset:
         if what == 'convert':
-            assert [len(record) for record in dataset.field('bin')] == [1000] * 600
+            assert [len(record) for record in dataset.records('bin')] == [1000] * 600
             return
         ids = dataset.batch(range(len(dataset)), 'id')['id'].tolist()
         assert sorted(ids) == list(range(ROWS))

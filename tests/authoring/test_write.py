@@ -92,14 +92,14 @@ def test_inputs_that_fill_pipes(tmp_path, size):
     rows = ({'blob': bytes([i % 256]) * size} for i in range(4_000_000 // size))
     bags.write(rows, tmp_path / 'd', {'blob': 'bytes'}, workers=2)
     with bags.open(tmp_path / 'd') as dataset:
-        assert dataset.field('blob')[-1] == bytes([(len(dataset) - 1) % 256]) * size
+        assert dataset.records('blob')[-1] == bytes([(len(dataset) - 1) % 256]) * size
         assert len(dataset) == 4_000_000 // size
 
 
 @pytest.mark.parametrize('way', WAYS)
 def test_links(tmp_path, way):
     spec = {'id': 'int(8)', 'blob': 'bytes', 'parts': 'bytes[]'}
-    options = {'links': {'blob', 'parts'}, 'shard_length': 50, **WAYS[way]}
+    options = {'linked_fields': {'blob', 'parts'}, 'shard_length': 50, **WAYS[way]}
     every = bytes(range(256))
     (tmp_path / 'all').write_bytes(every)
 
@@ -116,7 +116,7 @@ def test_links(tmp_path, way):
     assert done.datapoints == ROWS
     names = sorted(path.name for path in (tmp_path / 'd/000001').glob('parts*'))
     assert names == ['parts.files', 'parts.links', 'parts.values']
-    with bags.open(tmp_path / 'd', links=tmp_path / 'all') as dataset:
+    with bags.open(tmp_path / 'd', trust_links=tmp_path / 'all') as dataset:
         found = [{**each, 'parts': list(each['parts'])} for each in dataset]
     assert found == [row(n, lambda start, size: every[start : start + size]) for n in range(ROWS)]
 
@@ -124,14 +124,14 @@ def test_links(tmp_path, way):
 def test_links_that_cannot_be_written(tmp_path):
     (tmp_path / 'all').write_bytes(bytes(9))
     spec, rows = {'a': 'bytes', 'b': 'bytes'}, [{'a': bags.Link(tmp_path / 'all'), 'b': b''}]
-    with pytest.raises(bags.EncodeError, match=r"links=\('a',\)"):
-        bags.write(rows, tmp_path / 'd', spec, links=['b'])
+    with pytest.raises(bags.EncodeError, match=r"linked_fields=\('a',\)"):
+        bags.write(rows, tmp_path / 'd', spec, linked_fields=['b'])
     with pytest.raises(ValueError, match=r'compression: .* not linked'):
-        bags.write(rows, tmp_path / 'e', spec, links=['a'], compression=['a'])
-    with pytest.raises(ValueError, match='links: expected no fields, got x: from_numpy'):
-        bags.from_numpy({'x': np.arange(3)}, tmp_path / 'f', links=['x'])
-    with pytest.raises(ValueError, match=r'links: .* link='):
-        bags.copy(tmp_path / 'd', tmp_path / 'g', links=['a'])
+        bags.write(rows, tmp_path / 'e', spec, linked_fields=['a'], compression=['a'])
+    with pytest.raises(ValueError, match='linked_fields: expected no fields, got x: from_numpy'):
+        bags.from_numpy({'x': np.arange(3)}, tmp_path / 'f', linked_fields=['x'])
+    with pytest.raises(ValueError, match=r'linked_fields: .* link='):
+        bags.copy(tmp_path / 'd', tmp_path / 'g', linked_fields=['a'])
 
 
 @pytest.mark.parametrize('way', ['alone', 'threads', 'processes'])

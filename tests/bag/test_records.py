@@ -10,7 +10,7 @@ from bags.bag.records import FileRanges, StoredRecords
 from bags.dataset.format.schema import Decoders
 from bags.dataset.format.spec import parse_spec
 from bags.dataset.reading.columns import read_column, read_records, read_value, read_values
-from bags.dataset.reading.field_reader import Field
+from bags.dataset.reading.field_reader import FieldReader
 from bags.errors import CorruptError
 from bags.storage import store_for
 
@@ -101,7 +101,7 @@ def test_records_of_one_length(tmp_path):
 def field_over(records, text):
     """Returns a field of a type over records."""
     field_type = parse_spec({'x': text})['x']
-    return Field('x', field_type, 0, records, Decoders(None).get('x', field_type, False, ''))
+    return FieldReader('x', field_type, 0, records, Decoders(None).get('x', field_type, False, ''))
 
 
 def test_values_of_a_field(tmp_path):

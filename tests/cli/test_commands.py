@@ -60,10 +60,11 @@ def keywords(function):
 
 @pytest.mark.parametrize('name', sorted({*commands()} - {'cat', 'edit', 'show', 'metadata'}))
 def test_options_have_the_names_of_keywords(name):
-    home = bags.Dataset if name in ('diff', 'split') else bags
-    function = getattr(home, {'import': 'convert', 'create-index': 'create_index'}.get(name, name))
+    home = bags.Dataset if name in ('copy', 'diff', 'split') else bags
+    names = {'copy': 'save', 'import': 'convert', 'create-index': 'create_index'}
+    function = getattr(home, names.get(name, name))
     selection = {'rows', 'fields', 'drop_field', 'rename'}
-    of_open = {'cache', 'cache_size', 'links'}
+    of_open = {'cache', 'cache_size', 'trust_links'}
     only_here = {'json', 'dry_run', 'each', 'browser', 'export', 'with_data', 'copy'}
     only_here |= {'storage'}  # Another function: `bags.lerobot.export`.
     parameters = inspect.signature(commands()[name]).parameters.values()
@@ -216,7 +217,7 @@ def test_cat(work, run):
 @pytest.mark.parametrize(
     ('args', 'said'),
     [
-        (['copy', 'texts.bagz', 'x'], 'expected a dataset, which is a folder, got a bag alone'),
+        (['copy', 'texts.bagz', 'x'], 'expected a dataset, which is a folder, got a single bag'),
         (['export', 'photos', 'x'], 'no dataset here: expected spec.json, or shard folders 000000'),
         (['export', 'episodes', 'photos'], 'something is there already; choose another place'),
         (['import', 'nowhere', 'x'], 'no such file or folder'),
@@ -508,10 +509,10 @@ def test_an_export_in_bags_for_lerobot(work, run):
     assert bags.open(work / 'out/bags')[0]['task'] == 'wave'
 
 
-def test_files_are_adopted(run, tmp_path):
+def test_files_are_linked(run, tmp_path):
     make_photos(tmp_path / 'photos', range(3))
     shown = run('import', tmp_path / 'photos', tmp_path / 'index', '--link').output
-    assert f"readers permit them by links=['{tmp_path}/photos']" in shown
+    assert f"readers permit them by trust_links=['{tmp_path}/photos']" in shown
     make_photos(tmp_path / 'photos', (30,))
     shown = run('import', tmp_path / 'photos', tmp_path / 'index', '--link', '--update').output
     assert '4 datapoints' in shown
@@ -530,6 +531,10 @@ def test_files_are_adopted(run, tmp_path):
         ),
         ('statistics a --samples 0', 'statistics: --samples: expected at least 1 (bags statistics -h)'),
         ('statistics a --samples x', 'statistics: --samples: expected an integer (bags statistics -h)'),
+        ('show a --links b', 'show: no option --links: use --trust-links (bags show -h)'),
+        ('cat a 0 f --links b', 'cat: no option --links: use --trust-links (bags cat -h)'),
+        ('info a --links b', 'info: no option --links (bags info -h)'),
+        ('statistics a --again', 'statistics: no option --again: use --recompute (bags statistics -h)'),
         ('nothing', 'no command nothing (bags -h)'),
         ('inf', 'no command inf; did you mean info? (bags -h)'),
     ],

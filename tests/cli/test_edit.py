@@ -69,7 +69,7 @@ def test_all_edits_together(run, source):
         assert (clean[1]['task'], clean[1]['words']) == ('hold = still', ['b'])
         assert clean[4]['x'] is None
         assert clean[2]['camera'].shape == (8, 8, 3)
-        assert clean.field('camera')[3] == before.field('image')[7]
+        assert clean.records('camera')[3] == before.records('image')[7]
     assert Path('clean/000000/camera.links').exists()
     run('edit', source, 'whole', *options, '--copy')
     assert not Path('whole/000000/camera.links').exists()
@@ -152,7 +152,7 @@ def test_parts(run, source):
     line = ['split', source, 'parts', 'train=0.6', 'val=0.4']
     shown = run(*line, '--dry-run').output
     assert not Path('parts').exists()
-    assert run(*line).output == shown
+    assert run(*line).output == f'{shown}to read it: --trust-links {source}\n'
     assert sorted(ids('parts/train') + ids('parts/val')) == list(range(COUNT))
     facts = json.loads(
         run('split', source, 'tasks', 'a=0.5', 'b=0.5', '--by', 'task', '--seed', '3', '--json').output
@@ -210,7 +210,7 @@ def test_names_of_a_copy(run, source):
     )
     with bags.open('copy') as copy, bags.open(source) as before:
         assert copy.spec == {'id': 'int(8)', 'camera': 'jpeg'}
-        assert list(copy.field('camera')) == list(before.field('image'))
+        assert list(copy.records('camera')) == list(before.records('image'))
     assert "no field 'depth'" in run('copy', source, 'c', '--drop-field', 'depth', code=2).output
     assert "no field 'depth'" in run('copy', source, 'c', '--rename', 'depth=x', code=2).output
 
@@ -263,6 +263,20 @@ def test_files_that_have_moved(run, source):
     assert facts['datapoints'] == COUNT - 1
     Path(source).rename('away')
     with bags.open('new') as new, bags.open('elsewhere') as elsewhere:
-        assert list(new.field('image')) == list(elsewhere.drop([1]).field('image'))
+        assert list(new.records('image')) == list(elsewhere.drop([1]).records('image'))
         assert new[0]['task'] == 'x'
     Path('away').rename(source)
+
+
+def test_the_output_has_the_options_to_read_a_dataset_elsewhere(run, source):
+    Path('away').mkdir()
+    trusted = ['--trust-links', source]
+    for command, *options in (('edit', '--drop', '0'), ('copy', '--link', 'image')):
+        target = f'away/{command}'
+        *_, last = run(command, source, target, *options).output.splitlines()
+        assert last == f'to read it: {" ".join(trusted)}'
+        assert '--trust-links' in run('show', target, '--rows', '3', code=1).output
+        assert 'image' in run('show', target, '--rows', '3', *trusted).output
+    facts = json.loads(run('split', source, 'away/parts', 'a=0.5', 'b=0.5', '--json').output)
+    assert facts['a']['trust_links'] == [str(Path(source).absolute())]
+    assert 'to read it' not in run('edit', source, 'beside', '--drop', '0').output

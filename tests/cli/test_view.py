@@ -59,9 +59,11 @@ def test_it_serves_until_it_is_interrupted(made, start):
 def test_it_serves_linked_files_that_are_permitted(tmp_path, start):
     (tmp_path / 'raw').mkdir()
     (tmp_path / 'raw' / 'a').write_bytes(b'clip')
-    with bags.DatasetWriter(tmp_path / 'data' / 'linked', {'clip': 'bytes'}, links=['clip']) as writer:
+    with bags.DatasetWriter(
+        tmp_path / 'data' / 'linked', {'clip': 'bytes'}, linked_fields=['clip']
+    ) as writer:
         writer.append({'clip': bags.Link(tmp_path / 'raw' / 'a')})
-    for options, expected in [((), b'not permitted'), (('--links', tmp_path / 'raw'), b'clip')]:
+    for options, expected in [((), b'not permitted'), (('--trust-links', tmp_path / 'raw'), b'clip')]:
         with start(tmp_path / 'data' / 'linked', *options) as get:
             assert expected in get('/data/linked/clip.files/1')
 
@@ -114,7 +116,9 @@ def test_the_exported_page_names_the_dataset(made, built, tmp_path, run):
 def test_an_export_that_fails_leaves_nothing(made, built, tmp_path, run):
     (tmp_path / 'raw').mkdir()
     (tmp_path / 'raw' / 'a').write_bytes(b'clip')
-    with bags.DatasetWriter(tmp_path / 'data' / 'linked', {'clip': 'bytes'}, links=['clip']) as writer:
+    with bags.DatasetWriter(
+        tmp_path / 'data' / 'linked', {'clip': 'bytes'}, linked_fields=['clip']
+    ) as writer:
         writer.append({'clip': bags.Link(tmp_path / 'raw' / 'a')})
     (tmp_path / 'empty').mkdir()
     for folder in ('new/site', 'empty'):
@@ -122,7 +126,7 @@ def test_an_export_that_fails_leaves_nothing(made, built, tmp_path, run):
             'view', tmp_path / 'data' / 'linked', '--export', tmp_path / folder, '--with-data', code=1
         )
         assert (
-            f"not permitted: if the dataset is trusted, bags.open(…, links=['{tmp_path}/raw']), --links"
+            f"not permitted: if the dataset is trusted, bags.open(…, trust_links=['{tmp_path}/raw']), --"
             in result.stderr
         )
     assert not (tmp_path / 'new').exists()
@@ -131,10 +135,10 @@ def test_an_export_that_fails_leaves_nothing(made, built, tmp_path, run):
 
 def test_an_exported_dataset_has_the_records_that_links_lead_to(made, built, tmp_path, run):
     with bags.open(made / 'episodes', raw=True) as source:
-        bags.copy(source, tmp_path / 'here' / 'view', link=tuple(source.spec))
+        source.save(tmp_path / 'here' / 'view', link=tuple(source.spec))
         rows = len(source)
     site = tmp_path / 'site'
-    run('view', tmp_path / 'here' / 'view', '--export', site, '--with-data', '--links', made)
+    run('view', tmp_path / 'here' / 'view', '--export', site, '--with-data', '--trust-links', made)
     assert not list(site.rglob('*.links'))
     with bags.open(site / 'data' / 'view', raw=True) as copied:
         assert len(list(copied)) == rows

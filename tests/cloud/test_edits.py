@@ -51,7 +51,7 @@ def test_a_saved_edit_in_the_bucket(source, proxy, s3_storage):
     through = {'storage_options': s3_storage.through(proxy)}
     with bags.open(root, **through) as remote:
         view = remote.drop([3]).rename({'blob': 'image'}).update({0: {'image': b'new', 'text': 'fixed'}})
-        bags.copy(view, target, link=['image', 'vector', 'parts'], **options)
+        view.save(target, link=['image', 'vector', 'parts'], **options)
         with proxy.counted() as requests:
             # One row takes the requests that it takes without edits.
             assert view[0]['image'] == b'new'
@@ -61,6 +61,6 @@ def test_a_saved_edit_in_the_bucket(source, proxy, s3_storage):
     with bags.open(target, **options) as clean, bags.open(root, **options) as remote:
         assert len(clean) == COUNT - 1
         assert clean[0]['image'] == b'new'
-        assert clean.field('image')[5] == remote.field('blob')[6]
+        assert clean.records('image')[5] == remote.records('blob')[6]
         assert clean.diff(remote.rename({'blob': 'image'}), on='id').added.tolist() == [3]
     assert objects(root, options) == before

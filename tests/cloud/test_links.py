@@ -30,7 +30,7 @@ def objects(s3_storage):
 
 def write(path, objects, options, **more):
     with bags.DatasetWriter(
-        path, {'x': 'bytes', 'id': 'int(4)'}, links=['x'], storage_options=options, **more
+        path, {'x': 'bytes', 'id': 'int(4)'}, linked_fields=['x'], storage_options=options, **more
     ) as writer:
         for number, url in enumerate(objects):
             writer.append({'x': bags.Link(url), 'id': number})
@@ -51,11 +51,11 @@ def test_a_local_dataset_of_objects(tmp_path, objects, s3_storage, proxy):
     write(tmp_path / 'data', objects, options)
     with (
         bags.open(tmp_path / 'data') as reader,
-        pytest.raises(PermissionError, match=r"links=\['s3://bucket"),
+        pytest.raises(PermissionError, match=r"trust_links=\['s3://bucket"),
     ):
         reader[0]
     with proxy.counted() as opening:
-        reader = bags.open(tmp_path / 'data', links='s3://bucket/', storage_options=options)
+        reader = bags.open(tmp_path / 'data', trust_links='s3://bucket/', storage_options=options)
         assert reader[6]['x'] == b'own'
     assert opening == []
     # One request for an object: its answer tells the size, and it has the bytes of the sample.
@@ -66,7 +66,7 @@ def test_a_local_dataset_of_objects(tmp_path, objects, s3_storage, proxy):
     assert reader.batch([5, 0, 6, 3])['x'] == [expected(objects)[index] for index in (5, 0, 6, 3)]
     with reader.file(4, 'x') as file:
         assert file.read() == expected(objects)[4]
-    assert bags.verify(tmp_path / 'data', links=True, storage_options=options) == []
+    assert bags.verify(tmp_path / 'data', trust_links=True, storage_options=options) == []
 
 
 def test_a_remote_dataset(objects, s3_storage):
@@ -77,7 +77,7 @@ def test_a_remote_dataset(objects, s3_storage):
         reader[0]
     # The options of the bucket of the dataset serve its links.
     for given in (options, s3_storage.options):
-        with bags.open(root, storage_options=given, links=f'{s3_storage.root}/links') as reader:
+        with bags.open(root, storage_options=given, trust_links=f'{s3_storage.root}/links') as reader:
             assert [row['x'] for row in reader] == expected(objects)
             assert reader.batch(range(7))['x'] == expected(objects)
     with bags.DatasetWriter(
@@ -85,7 +85,7 @@ def test_a_remote_dataset(objects, s3_storage):
     ) as writer:
         writer.append({'x': bags.Link(list(objects)[1]), 'id': 8})
         writer.append({'x': b'more', 'id': 9})
-    with bags.open(root, storage_options=options, links=f'{s3_storage.root}/links') as reader:
+    with bags.open(root, storage_options=options, trust_links=f'{s3_storage.root}/links') as reader:
         assert [row['x'] for row in reader] == [*expected(objects), list(objects.values())[1], b'more']
 
 
@@ -113,13 +113,13 @@ def test_a_saved_view_of_a_dataset_in_a_bucket(tmp_path, parent, proxy, s3_stora
     with bags.open(root, storage_options=options) as dataset:
         view = dataset.select(order)
         link = is_local or ['blob', 'packed']  # True: only `blob`, whose records are large.
-        done = bags.copy(view, path, link=link, storage_options=options)
+        done = view.save(path, link=link, storage_options=options)
     assert done.parents == [f'{root}/000000', f'{root}/000001']
     expected = bags.open(tmp_path / 'parent').select(order)
     through = {s3_storage.root: s3_storage.through(proxy)}
-    with bags.open(path, links=root, storage_options=through) as saved:
+    with bags.open(path, trust_links=root, storage_options=through) as saved:
         for name in expected.types:
-            assert list(saved.field(name)) == list(expected.field(name))
+            assert list(saved.records(name)) == list(expected.records(name))
         # Where records are is known then: a row waits for one request at a time.
         with proxy.counted() as requests:
             assert saved[4_000] == expected[4_000]
@@ -135,7 +135,7 @@ def test_objects_that_differ(tmp_path, objects, s3_storage):
     put(medium, s3_storage.options, bytes(9_000))
     store, path = store_for(large, None, s3_storage.options)
     store.remove(path)
-    with bags.open(tmp_path / 'data', links=True, storage_options=options) as reader:
+    with bags.open(tmp_path / 'data', trust_links=True, storage_options=options) as reader:
         for index in range(6):
             url, found = ((small, 'got'), (medium, 'has changed'), (large, 'none'))[index // 2]
             for read in (
@@ -147,7 +147,7 @@ def test_objects_that_differ(tmp_path, objects, s3_storage):
                     read()
                 assert (caught.value.record, caught.value.file) == (index, url)
         assert reader[6]['x'] == b'own'
-    damage = bags.verify(tmp_path / 'data', links=True, storage_options=options)
+    damage = bags.verify(tmp_path / 'data', trust_links=True, storage_options=options)
     assert [(each.record, each.count) for each in damage] == [(0, 2), (2, 2), (4, 2)]
 
 
@@ -156,16 +156,16 @@ def test_redirects_of_links_are_not_followed(tmp_path, caplog):
     (tmp_path / 'a' / 'file').write_bytes(b'a secret')
     with WebServer(tmp_path / 'a') as inner, WebServer(tmp_path / 'a') as outer:
         write(tmp_path / 'data', {f'{outer.url}/file': b''}, None)
-        with bags.open(tmp_path / 'data', links=outer.url) as reader:
+        with bags.open(tmp_path / 'data', trust_links=outer.url) as reader:
             assert reader[0]['x'] == b'a secret'
         outer.redirect = 302, inner.url
-        with bags.open(tmp_path / 'data', links=outer.url) as reader:
+        with bags.open(tmp_path / 'data', trust_links=outer.url) as reader:
             for index in (0, 1):
                 with pytest.raises(OSError, match='redirected'):
                     reader[index]
         assert inner.requests == []
         assert not caplog.records  # A redirect is not retried.
-        with bags.open(tmp_path / 'data', links=inner.url) as reader, pytest.raises(PermissionError):
+        with bags.open(tmp_path / 'data', trust_links=inner.url) as reader, pytest.raises(PermissionError):
             reader[0]
 
 
@@ -174,7 +174,7 @@ def test_nothing_follows_local_paths_from_a_bucket(tmp_path, s3_storage):
     root = f'{s3_storage.root}/stranger'
     write(root, {str(tmp_path / 'key'): b''}, {s3_storage.root: s3_storage.options})
     for links in ((), 's3://bucket', '/nowhere'):
-        with bags.open(root, storage_options=s3_storage.options, links=links) as reader:
+        with bags.open(root, storage_options=s3_storage.options, trust_links=links) as reader:
             with pytest.raises(PermissionError):
                 reader[0]
             with pytest.raises(PermissionError):
@@ -184,7 +184,7 @@ def test_nothing_follows_local_paths_from_a_bucket(tmp_path, s3_storage):
 def test_a_cached_dataset(tmp_path, objects, s3_storage):
     root, options = f'{s3_storage.root}/cached', {s3_storage.root: s3_storage.options}
     write(root, objects, options)
-    cache = {'cache': tmp_path / 'cache', 'storage_options': options, 'links': True}
+    cache = {'cache': tmp_path / 'cache', 'storage_options': options, 'trust_links': True}
     with bags.open(root, **cache) as reader:
         assert bags.prefetch(reader) > sum(SIZES)
     for _ in range(2):
@@ -201,12 +201,12 @@ def test_parts_of_a_video_in_a_bucket(tmp_path, s3_storage, proxy):
     frames = bags.Video(data)[:]
     put(url, s3_storage.options, data)
     with bags.DatasetWriter(
-        tmp_path / 'data', {'clip': 'video'}, links=['clip'], storage_options=options
+        tmp_path / 'data', {'clip': 'video'}, linked_fields=['clip'], storage_options=options
     ) as writer:
         writer.append({'clip': bags.Link(url, times=(1.0, 2.0))})
         writer.append({'clip': bags.Link(url, frames=(96, 120))})
         writer.append({'clip': bags.Link(url, frames=(200, 240))})
-    with bags.open(tmp_path / 'data', links='s3://bucket/', storage_options=options) as reader:
+    with bags.open(tmp_path / 'data', trust_links='s3://bucket/', storage_options=options) as reader:
         with proxy.counted() as counting:
             assert [len(row['clip']) for row in reader] == [25, 24, 40]
         assert counting == []

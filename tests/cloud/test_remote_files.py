@@ -381,7 +381,7 @@ def test_empty_ranges(storage):
 def test_refs_are_uploaded_last(links):
     """Records without refs are those of an upload that ended early, refs without records would be damage."""
     path, files = 'memory://order/data', fsspec.filesystem('memory')
-    with bags.DatasetWriter(path, {'id': 'int(8)', 'text': 'utf8'}, links=links) as writer:
+    with bags.DatasetWriter(path, {'id': 'int(8)', 'text': 'utf8'}, linked_fields=links) as writer:
         writer.append({'id': 1, 'text': 'one'})
     created = {name.rpartition('/')[2]: files.created(name) for name in files.find('/order/data')}
     records = {name for name in created if name.startswith(('id.', 'text.'))}

@@ -207,7 +207,7 @@ def test_datasets_that_are_joined_are_asked_at_the_same_time(s3_storage, proxy):
         (lambda: joined[:].__getitems__([1]), [expected]),
         (lambda: joined.batch([1]), {name: [value] for name, value in expected.items()}),
         (lambda: parts.batch(range(4))['x'], whole),
-        (lambda: parts.field('x')[:], whole),
+        (lambda: parts.records('x')[:], whole),
     ]:
         proxy.most = 0
         assert read() == values

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import pytest
 import bags
 from bags.dataset.base import View
 from bags.dataset.format.spec import parse_spec
-from bags.dataset.reading.row_groups import Address
+from bags.dataset.reading.row_groups import RowGroup
 
 SPEC = {'id': 'int(8)', 'note': 'utf8?', 'text': 'utf8', 'words': 'int(2)[]?'}
 NOTES = [None if index % 3 else f'note {index}' for index in range(20)]
@@ -26,8 +28,8 @@ class Reversed(View):
     def __len__(self):
         return len(self.datasets[0])
 
-    def resolve(self, indices, selection):
-        return self.datasets[0].resolve(len(self) - 1 - indices, selection)
+    def plan_rows(self, indices, selection):
+        return self.datasets[0].plan_rows(len(self) - 1 - indices, selection)
 
     def __repr__(self):
         return f'Reversed({self.datasets[0]!r})'
@@ -42,8 +44,8 @@ class Squares(View):
     def __len__(self):
         return len(self.datasets[0])
 
-    def resolve(self, indices, selection):
-        return [Address(self, indices, selection, None)]
+    def plan_rows(self, indices, selection):
+        return [RowGroup(self, indices, selection, None)]
 
     def read_selection(self, indices, selection, read):
         ids = self.datasets[0].batch(indices, 'id')['id']
@@ -73,9 +75,9 @@ def test_a_view_defines_its_length_and_addresses(dataset):
     assert [None if found is None else found.tolist() for found in batch['words']] == [None, WORDS[14], None]
     assert view.column('id').tolist() == [*range(20)][::-1]
     assert view.lengths('words').tolist() == [len(words or ()) for words in WORDS][::-1]
-    assert list(view.field('note')) == [note and note.encode() for note in NOTES][::-1]
+    assert list(view.records('note')) == [note and note.encode() for note in NOTES][::-1]
     items = [item.to_bytes(2, 'little') for words in WORDS[::-1] for item in words or ()]
-    assert list(view.items('words')) == items
+    assert list(view.records('words')) == items
     assert view.file(1, 'text').read() == b'text 18'
     assert (view.spec, view.size, view.shards) == (dataset.spec, dataset.size, dataset.shards)
     assert not view.unfinished
@@ -152,3 +154,51 @@ def test_keys_that_ipython_completes(tmp_path):
     keys = bags.open(tmp_path / 'x')._ipython_key_completions_()
     assert keys[:4] == [(0, name) for name in ('id', 'note', 'text', 'words')]
     assert len(keys) == 12
+
+
+REFERENCE = Path(__file__).parents[2] / 'docs' / 'reference' / 'datasets.md'
+
+
+def documented(name):
+    """Returns the members of a class that the reference lists."""
+    text = REFERENCE.read_text(encoding='utf-8')
+    members = rf'^::: {name}\n +options:\n +members: \[(.*)\]$'
+    return set(re.search(members, text, re.MULTILINE)[1].split(', '))
+
+
+def test_dir_lists_what_the_reference_documents(dataset):
+    every, reader = documented('bags.Dataset'), documented('bags.DatasetReader')
+    windows = dataset.windows(every='words', words=bags.steps(0, 1))
+    assert reader == documented('bags.ShardedDatasetReader')
+    for each, names in (
+        (dataset, every | reader),
+        (dataset[1:], every),
+        (bags.concat([dataset, dataset]), every),
+        (bags.join([dataset, dataset], replace=True), every),
+        (dataset.update({0: {'id': 3}}).rename({'id': 'key'}), every),
+        (windows, every | documented('bags.types.WindowsView')),
+    ):
+        listed = dir(each)
+        shown = {name for name in listed if not name.startswith('_')}
+        assert shown == {name for name in names if not name.startswith('_')}
+        assert {name for name in names if name.startswith('__')} <= {*listed}
+        assert all(name.startswith('__') for name in listed if name.startswith('_'))
+        assert all(hasattr(each, name) for name in shown)
+
+
+def test_dir_lists_the_names_of_a_class_of_ones_own(dataset):
+    class Halves(Reversed):
+        def halve(self):
+            return self[: len(self) // 2]
+
+    assert {'halve', 'plan_rows', 'records'} <= {*dir(Halves(dataset))}
+    assert 'roots' not in dir(Halves(dataset))
+    with pytest.raises(AttributeError, match=r'did you mean halve\?$'):
+        _ = Halves(dataset).halves
+
+
+def test_advice_on_a_misspelled_name_is_of_documented_names(dataset):
+    with pytest.raises(AttributeError, match=r'did you mean records\?$'):
+        _ = dataset.record_
+    with pytest.raises(AttributeError, match=r"no attribute 'plan_row'$"):
+        _ = dataset.plan_row

@@ -48,7 +48,7 @@ def read(paths, indices):
                 assert reader[index]['id'] == index
                 assert (reader[index, 'image']['image'] == index).all()
             assert reader.batch(indices)['id'].tolist() == list(indices)
-            assert reader.field('blob')[indices[-1]] == bytes(indices[-1])
+            assert reader.records('blob')[indices[-1]] == bytes(indices[-1])
         bag = bags.bag.Reader(paths[0] / 'id.bag')
         assert bag[3] == (3).to_bytes(8, 'little')
         assert bags.bag.Index(bag)[bag[4]] == 4

@@ -65,10 +65,10 @@ def made(tmp_path):
     (tmp_path / 'raw').write_bytes(b'linked')
     for name, links in [('folder', ['x']), ('shards', ['x']), ('whole', [])]:
         writer = bags.ShardedDatasetWriter if name == 'shards' else bags.DatasetWriter
-        with writer(tmp_path / name, SPEC, links=links) as opened:
+        with writer(tmp_path / name, SPEC, linked_fields=links) as opened:
             for index in range(3):
                 opened.append({'id': index, 'x': bags.Link(tmp_path / 'raw') if links else b'own'})
-    bags.copy(tmp_path / 'shards', tmp_path / 'view', link=['x'])
+    bags.open(tmp_path / 'shards').save(tmp_path / 'view', link=['x'])
     return tmp_path
 
 
@@ -100,7 +100,7 @@ def test_bags_0_5_1(made, bags_0_5_1):
     assert found['folder'] == f"{NO_FILE}'{made}/folder/x.bag'"
     assert found['shards'] == f"{NO_FILE}'{made}/shards/000000/x.bag'"
     # It takes every name in a folder of shards for a number: also of copies without links.
-    assert found['view'] == f"{NO_NUMBER}'source.json'"
+    assert found['view'] == f"{NO_NUMBER}'progress.json'"
 
 
 def test_granular(made):
@@ -109,4 +109,4 @@ def test_granular(made):
     # It has `.idx` files, and reads no dataset without, with links or not.
     assert found['folder'] == f"{NO_FILE}'{made}/folder/id.idx'"
     assert found['shards'] == f"{NO_FILE}'{made}/shards/000000/id.idx'"
-    assert found['view'] == f"{NO_NUMBER}'source.json'"
+    assert found['view'] == f"{NO_NUMBER}'progress.json'"

@@ -66,7 +66,7 @@ with bags.open(path) as reader:
         assert len(os.listdir('/proc/self/fd')) < 200
     assert reader.batch(order)['a'].tolist() == [index % 3 for index in order]
     assert reader.lengths('c').sum() == 3 * shards
-    assert len(reader.items('c')) == 3 * shards
+    assert len(reader.records('c')) == 3 * shards
     print(len(os.listdir('/proc/self/fd')))
 """
 

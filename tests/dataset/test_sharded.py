@@ -85,7 +85,7 @@ def test_workers_read_shares(tmp_path, kit, workers):
             assert reader.spec == SPEC
             assert reader.batch([], 'id')['id'].dtype == np.int64
             assert reader.lengths('words').tolist() == [index % 3 for index in shares[-1]]
-            assert len(reader.items('words')) == sum(index % 3 for index in shares[-1])
+            assert len(reader.records('words')) == sum(index % 3 for index in shares[-1])
             assert reader.size == sum(
                 f.stat().st_size
                 for n in range(5)[worker::workers]

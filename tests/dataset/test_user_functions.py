@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import bags
+from bags.samplers.orders import Sequential
 
 COUNT = 30
 BAD = 13
@@ -176,7 +177,7 @@ def test_loader_functions_that_stop(ids, workers, stage):
 
 
 def test_samplers_and_device_functions_that_stop(ids):
-    class Sampler(bags.samplers.Sequential):
+    class Sampler(Sequential):
         def take(self, epoch, positions):
             raise StopIteration
 

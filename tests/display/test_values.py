@@ -11,7 +11,7 @@ def test_parts_of_linked_files(tmp_path):
     path = tmp_path / 'session.mp4'
     path.write_bytes(b'never opened')
     spec = {'clip': 'video?', 'sound': 'audio'}
-    with bags.DatasetWriter(tmp_path / 'data', spec, links=['clip', 'sound']) as writer:
+    with bags.DatasetWriter(tmp_path / 'data', spec, linked_fields=['clip', 'sound']) as writer:
         sound = bags.Link(path, frames=(0, 44_100))
         writer.append({'clip': bags.Link(path, frames=(10, 50)), 'sound': sound})
         writer.append({'clip': None, 'sound': sound})

@@ -288,7 +288,7 @@ def kill(path, rows, kind=bags.DatasetWriter, **options):
 
 def link_blobs(path, rows, options):
     """Returns rows whose larger blobs are links to a file beside the dataset, if the field is linked."""
-    if 'blob' not in options.get('links', ()):
+    if 'blob' not in options.get('linked_fields', ()):
         return rows
     file = os.path.join(os.path.dirname(path), 'raw')
     written = []
@@ -316,7 +316,7 @@ def new(path='data', count=10, kind=bags.DatasetWriter, **options):
             os.path.join(folder, path), make_rows(0, count), promise, kind, **options, **more
         ),
         [make_rows(0, count)],
-        prepare_links if 'links' in options else lambda folder: None,
+        prepare_links if 'linked_fields' in options else lambda folder: None,
         path=path,
     )
 
@@ -406,7 +406,7 @@ def resumed(
         ),
         [old, new],
         lambda folder: (
-            prepare_links(folder) if 'links' in options else None,
+            prepare_links(folder) if 'linked_fields' in options else None,
             (kill if killed else fill)(f'{folder}/data', old, kind=kind, **options),
         ),
         promised=kept if synced else 0,
@@ -425,7 +425,7 @@ def overwritten(kind=bags.DatasetWriter, **options):
         lambda folder, promise, more: fill(f'{folder}/data', new, kind, mode='overwrite', **options, **more),
         [old, new],
         lambda folder: (
-            prepare_links(folder) if 'links' in options else None,
+            prepare_links(folder) if 'linked_fields' in options else None,
             fill(f'{folder}/data', old, kind, **options),
         ),
         promised=7,
@@ -440,7 +440,7 @@ def recovered(kind=bags.DatasetWriter, synced=True, **options):
         lambda folder, promise, more: bags.recover(f'{folder}/data'),
         [rows],
         lambda folder: (
-            prepare_links(folder) if 'links' in options else None,
+            prepare_links(folder) if 'linked_fields' in options else None,
             kill(f'{folder}/data', rows, kind, **options),
         ),
         promised=9 if synced else 0,
@@ -632,7 +632,7 @@ def bag(mode, placement, name='data.bag', killed=False, **options):
 SHARDS = {'kind': bags.ShardedDatasetWriter, 'shard_length': 4}
 FILES = {'encoders': {**bags.encoders, 'bytes': lambda value, *words: io.BytesIO(value)}, 'every': 100}
 """Blobs are open files: their bytes are written at once, also while the shard before is being closed."""
-LINKED = {'links': ('blob',)}
+LINKED = {'linked_fields': ('blob',)}
 SMALL = {'compression': {'text': 'dictionary', 'blob': 1}, 'checksum': True}
 FULL = {'compression': {'text': ('dictionary', 5)}, 'checksum': True}
 

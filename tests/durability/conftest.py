@@ -5,4 +5,4 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def links(tmp_path, monkeypatch):
-    monkeypatch.setenv('BAGS_LINKS', str(tmp_path))
+    monkeypatch.setenv('BAGS_TRUST_LINKS', str(tmp_path))

@@ -136,7 +136,7 @@ def test_errors_that_leave_the_episode_usable(tmp_path):
                 episode.append([state(1)])
             with pytest.raises(TypeError, match='values: expected a mapping of fields to values, got str'):
                 episode.set('task')
-            with pytest.raises(bags.EncodeError, match=r"field 'task' .* is no sequence"):
+            with pytest.raises(bags.EncodeError, match=r"field 'task' .* is not a sequence"):
                 episode.append({'task': 'no'})
             with pytest.raises(bags.EncodeError, match=r"field 'task' .* is not set"):
                 episode.commit()
@@ -207,7 +207,7 @@ def test_what_becomes_of_an_open_episode_is_chosen(tmp_path):
     (left_out,) = bags.recover(tmp_path / 'a')
     assert (left_out.partial, left_out.unset, left_out.kept) == (None, ['task'], 1)
     assert 'task is not set' in left_out.detail
-    (kept,) = bags.recover(tmp_path / 'b', values={'task': 'given', 'success': False})
+    (kept,) = bags.recover(tmp_path / 'b', partial_values={'task': 'given', 'success': False})
     assert (kept.partial, kept.kept, kept.dropped) == (1, 2, 0)
     row = content(tmp_path / 'b')[1]
     assert (row['task'], row['success'], len(row['state']), len(row['time'])) == ('given', False, 5, 4)
@@ -256,7 +256,7 @@ def test_a_wrong_value_for_an_open_episode_does_not_lose_it(tmp_path):
     left_open(tmp_path / 'x', {})
     with pytest.raises(bags.EncodeError, match="field 'task' of type utf8"):
         bags.DatasetWriter(tmp_path / 'x', SPEC, resume=True, partial_values={'task': 5})
-    assert bags.recover(tmp_path / 'x', values={'task': 'given'})[0].partial == 1
+    assert bags.recover(tmp_path / 'x', partial_values={'task': 'given'})[0].partial == 1
     assert len(content(tmp_path / 'x')[1]['state']) == 5
 
 
@@ -289,8 +289,8 @@ def test_values_that_do_not_fit_change_nothing(tmp_path):
         with pytest.raises(
             KeyError, match=f"no plain field '{name}'; the plain fields are 'success', 'task'"
         ):
-            bags.recover(tmp_path / 'y', values={name: 1})
-    assert bags.recover(tmp_path / 'y', values={'task': 'given'})[0].partial == 1
+            bags.recover(tmp_path / 'y', partial_values={name: 1})
+    assert bags.recover(tmp_path / 'y', partial_values={'task': 'given'})[0].partial == 1
 
 
 def test_values_that_can_be_read_once(tmp_path):

@@ -459,7 +459,7 @@ def test_image_takes_a_picture_of_any_format(photo, tmp_path):
             writer.append({'one': path, 'all': [data, photo]})
     reader = bags.open(tmp_path / 'it')
     for row, (name, (data, pixels)) in enumerate(found.items()):
-        assert bytes(reader.field('one')[row]) == data, name
+        assert bytes(reader.records('one')[row]) == data, name
         value = reader[row]
         if pixels is None:
             assert close(value['one'], photo if value['one'].ndim == 3 else photo.mean(axis=2), 8), name

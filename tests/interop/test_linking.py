@@ -1,4 +1,4 @@
-"""Data that is adopted: datasets of links to the files of other formats, which equal imported copies."""
+"""Linked data: datasets of links to the files of other formats, which equal imported copies."""
 
 import io
 import os
@@ -38,7 +38,7 @@ def make_photos(root, numbers):
 
 
 def rows(path, **options):
-    with bags.open(path, raw=True, links=True, **options) as reader:
+    with bags.open(path, raw=True, trust_links=True, **options) as reader:
         return list(reader)
 
 
@@ -52,17 +52,17 @@ def test_a_folder_of_files(tmp_path):
     done = bags.convert(tmp_path / 'photos', tmp_path / 'index', link=True)
     assert done.spec == copied.spec
     assert done.parents == [str(tmp_path / 'photos')]
-    assert f'links={done.parents}' in done.notes[-1]
+    assert f'trust_links={done.parents}' in done.notes[-1]
     assert rows(tmp_path / 'index') == rows(tmp_path / 'copy')
     assert done.size < copied.size - 29 * len(CAT)
     names = os.listdir(tmp_path / 'index' / '000000')
     assert {'jpg.links', 'txt.bag', 'cls.bag', '__key__.bag'} < set(names)
-    with bags.open(tmp_path / 'index') as reader, pytest.raises(PermissionError, match='links='):
+    with bags.open(tmp_path / 'index') as reader, pytest.raises(PermissionError, match='trust_links='):
         reader[0]
-    with bags.open(tmp_path / 'index', links=tmp_path / 'photos') as reader:
+    with bags.open(tmp_path / 'index', trust_links=tmp_path / 'photos') as reader:
         assert reader[7]['jpg'].shape == (reader[0]['jpg'].shape)
         assert set(reader.batch(range(30))['txt']) == {f'caption {n}' for n in range(30)}
-    bags.copy(bags.open(tmp_path / 'index', links=True), tmp_path / 'whole')
+    bags.copy(bags.open(tmp_path / 'index', trust_links=True), tmp_path / 'whole')
     shutil.rmtree(tmp_path / 'photos')
     assert rows(tmp_path / 'whole') == rows(tmp_path / 'copy')
 
@@ -147,7 +147,7 @@ def test_files_that_change_later(tmp_path):
     bags.convert(tmp_path / 'raw', tmp_path / 'index', link=True)
     path = tmp_path / 'raw' / 'b' / '0001.jpg'
     path.write_bytes(photo(7))
-    with bags.open(tmp_path / 'index', raw=True, links=True) as reader:
+    with bags.open(tmp_path / 'index', raw=True, trust_links=True) as reader:
         assert reader[0]['jpg'] == photo(0)
         with pytest.raises(LinkError, match=r'0001\.jpg'):
             reader[1]
@@ -209,7 +209,7 @@ def test_damaged_tars(tmp_path):
         bags.convert(path, tmp_path / 'twice', link=True)
 
 
-def test_a_tar_that_changes_while_it_is_adopted(tmp_path):
+def test_a_tar_that_changes_while_it_is_linked(tmp_path):
     (tmp_path / 'a.tar').write_bytes(make_tar(range(4)))
     source = open_source(tmp_path / 'a.tar')
     source.linked, source.opener = {'jpg'}, LinkOpener(None)
@@ -342,7 +342,7 @@ def test_shards_and_checksums_of_blocks(options, tmp_path):
     bags.convert(tmp_path / 'raw', tmp_path / 'copy')
     done = bags.convert(tmp_path / 'raw', tmp_path / 'index', link=True, **options)
     assert rows(tmp_path / 'index') == rows(tmp_path / 'copy')
-    assert bags.verify(tmp_path / 'index', links=True) == []
+    assert bags.verify(tmp_path / 'index', trust_links=True) == []
     if 'shard_length' in options:
         assert done.shards == 43
     if 'shard_size' in options:
@@ -351,7 +351,7 @@ def test_shards_and_checksums_of_blocks(options, tmp_path):
         assert all(20_000 <= size < 21_000 for size in sizes[:-1])
 
 
-def test_files_that_vanish_or_are_cut_while_they_are_adopted(tmp_path):
+def test_files_that_vanish_or_are_cut_while_they_are_linked(tmp_path):
     make_many(tmp_path / 'raw', 120)
     source = open_source(tmp_path / 'raw')
     (tmp_path / 'raw' / 'set 2x' / '00110.jpg').unlink()
@@ -423,10 +423,10 @@ def test_offsets_beyond_32_bits(write, tmp_path):
     assert path.stat().st_size > FAR
     done = bags.convert(path, tmp_path / 'index', link=True)
     assert done.size < 10_000
-    with bags.open(tmp_path / 'index', links=tmp_path, raw=True) as reader:
+    with bags.open(tmp_path / 'index', trust_links=tmp_path, raw=True) as reader:
         row = reader[len(reader) - 1]
     assert row.get('jpg', row.get('record')) == photo(1)
     assert row.get('bin', b'x' * 300) == b'x' * 300
-    with bags.open(tmp_path / 'index', links=tmp_path) as reader:
+    with bags.open(tmp_path / 'index', trust_links=tmp_path) as reader:
         assert bags.info(tmp_path / 'index').datapoints == len(reader)
-    assert bags.verify(tmp_path / 'index', links=tmp_path) == []
+    assert bags.verify(tmp_path / 'index', trust_links=tmp_path) == []

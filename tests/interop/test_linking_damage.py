@@ -1,4 +1,4 @@
-"""What is adopted may be cut, change meanwhile, have two files of one name, or be of somebody else."""
+"""Linked sources may be cut, change meanwhile, have two files of one name, or be of somebody else."""
 
 import contextlib
 import io
@@ -44,7 +44,7 @@ def make_video(path, count):
     [('a.zip', lambda path, count: make_zip(path, range(count)), 'jpg'), ('a.npz', make_npz, 'array1'),
      ('a', make_video, 'cam')],
 )  # fmt: skip
-def test_sources_that_change_while_they_are_adopted(name, write, field, tmp_path):
+def test_sources_that_change_while_they_are_linked(name, write, field, tmp_path):
     path = tmp_path / name
     write(path, 3)
     source = open_source(path)

@@ -1,4 +1,4 @@
-"""Adopted data that grows: an update adds what came since, and equals adopting all of it anew."""
+"""Linked data that grows: an update adds new data, and equals linking all of it again."""
 
 import functools
 import json
@@ -39,7 +39,7 @@ def test_folders_that_grow(tmp_path):
         assert [bytes(row['__key__']) for row in rows(index)][: len(before)] == before
         assert done.datapoints == len(before) + 6
     assert update(raw, index).datapoints == 18
-    assert bags.verify(index, links=True) == []
+    assert bags.verify(index, trust_links=True) == []
 
 
 def test_fields_that_come_later(tmp_path):
@@ -110,7 +110,7 @@ def test_only_new_tars(tmp_path):
         update(tmp_path / '2.tar', tmp_path / 'index')
 
 
-def test_an_interrupted_adoption(tmp_path):
+def test_an_interrupted_import(tmp_path):
     raw, index = tmp_path / 'raw', tmp_path / 'index'
     make_photos(raw, range(6))
     (raw / 'b' / '0004.jpg').write_bytes(b'no photo')
@@ -181,7 +181,7 @@ LAYOUTS_OF_ONE = {'zips': 'stems', 'episodes': 'episodes'}
 
 
 @pytest.mark.parametrize('name', GROWING)
-def test_what_comes_twice_equals_adopting_anew(name, tmp_path):
+def test_what_comes_twice_equals_linking_anew(name, tmp_path):
     raw, index = tmp_path / 'raw', tmp_path / 'index'
     raw.mkdir()
     options = {'layout': LAYOUTS_OF_ONE[name]} if name in LAYOUTS_OF_ONE else {}
@@ -196,7 +196,7 @@ def test_what_comes_twice_equals_adopting_anew(name, tmp_path):
         assert by_key(index) == by_key(tmp_path / 'anew')
     else:
         assert rows(index) == rows(tmp_path / 'anew')
-    assert bags.verify(index, links=True) == []
+    assert bags.verify(index, trust_links=True) == []
 
 
 @pytest.mark.parametrize(('name', 'layout'), [('zips', 'classes'), ('episodes', 'episodes')])
@@ -257,12 +257,12 @@ def test_a_repository_of_a_hub_whose_branch_moves(tmp_path, monkeypatch):
         assert update('hf://datasets/u/d/photos', tmp_path / 'index', **options).parents == done.parents
         done = bags.convert('hf://datasets/u/d/photos', tmp_path / 'anew', link=True, **options)
         assert by_key(tmp_path / 'index') == by_key(tmp_path / 'anew')
-        with bags.open(tmp_path / 'index', raw=True, links=done.parents) as reader:
+        with bags.open(tmp_path / 'index', raw=True, trust_links=done.parents) as reader:
             found = {str(row['__key__'], 'utf-8'): row['jpg'] for row in reader}
         assert found['a/0003'] == photo(3)
         assert found['c/0005'] == photo(5)
         addresses = {path.split('/')[5] for _, path, _ in hub.requests if path.startswith('/datasets')}
         assert addresses == {'a' * 40, 'b' * 40}
-        other = bags.open(tmp_path / 'index', links='hf://datasets/u/other')
+        other = bags.open(tmp_path / 'index', trust_links='hf://datasets/u/other')
         with other as reader, pytest.raises(PermissionError, match='hf://datasets/u/d'):
             reader[0]

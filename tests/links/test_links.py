@@ -61,7 +61,7 @@ def datapoint(raw, index):
 
 
 def write(raw, path, start, stop, **options):
-    with bags.DatasetWriter(path, SPEC, links=LINKS, **options) as writer:
+    with bags.DatasetWriter(path, SPEC, linked_fields=LINKS, **options) as writer:
         for index in range(start, stop):
             writer.append(datapoint(raw, index)[0])
 
@@ -73,7 +73,7 @@ def plain(row):
 def check(raw, path, count, **options):
     """Compares rows and batches of a dataset with what was written."""
     expected = [datapoint(raw, index)[1] for index in range(count)]
-    with bags.open(path, links=raw, **options) as reader:
+    with bags.open(path, trust_links=raw, **options) as reader:
         assert list(map(plain, map(reader.__getitem__, range(len(reader))))) == expected
         chosen = np.random.default_rng(1).permutation(count)
         batch = reader.batch(chosen)
@@ -92,7 +92,7 @@ def check(raw, path, count, **options):
 def test_round_trip(raw, options, mapped):
     write(raw, raw / 'data', 0, 40, **options)
     check(raw, raw / 'data', 40, mapped=mapped, **options)
-    with bags.open(raw / 'data', links=raw, raw=True) as reader:
+    with bags.open(raw / 'data', trust_links=raw, raw=True) as reader:
         assert bytes(reader[6]['blob']) == b'own 6'
 
 
@@ -111,7 +111,7 @@ def test_only_links_and_own_records_are_in_the_folder(raw):
 
 
 def test_sizes_count_linked_bytes(raw):
-    with bags.DatasetWriter(raw / 'data', {'x': 'bytes'}, links=['x']) as writer:
+    with bags.DatasetWriter(raw / 'data', {'x': 'bytes'}, linked_fields=['x']) as writer:
         for _ in range(4):
             writer.append({'x': bags.Link(raw / 'all', length=1000)})
         size = writer.size
@@ -135,9 +135,9 @@ def test_older_readers_refuse_it(raw):
 def test_resume(raw, options):
     for start in range(0, 40, 7):
         with (
-            bags.DatasetWriter(raw / 'data', SPEC, resume=True, links=LINKS[: start and 1], **options)
+            bags.DatasetWriter(raw / 'data', SPEC, resume=True, linked_fields=LINKS[: start and 1], **options)
             if start
-            else (bags.DatasetWriter(raw / 'data', SPEC, links=LINKS, **options)) as writer
+            else (bags.DatasetWriter(raw / 'data', SPEC, linked_fields=LINKS, **options)) as writer
         ):
             for index in range(start, start + 7):
                 writer.append(datapoint(raw, index)[0])
@@ -149,14 +149,14 @@ def test_resume(raw, options):
 
 def test_a_killed_writer(raw):
     for start in (0, 5, 9):
-        writer = bags.DatasetWriter(raw / 'data', SPEC, resume=True, links=LINKS)
+        writer = bags.DatasetWriter(raw / 'data', SPEC, resume=True, linked_fields=LINKS)
         assert len(writer) == start
         for index in range(start, start + 6):
             writer.append(datapoint(raw, index)[0], flush=index < start + (5 if start == 0 else 4))
         leave_open(writer)
         del writer
         check(raw, raw / 'data', 5 if start == 0 else start + 4)
-    assert bags.verify(raw / 'data', decode=True, links=raw) == []
+    assert bags.verify(raw / 'data', decode=True, trust_links=raw) == []
     assert bags.recover(raw / 'data')[0].kept == 13
     check(raw, raw / 'data', 13)
 
@@ -164,7 +164,7 @@ def test_a_killed_writer(raw):
 def test_sharded(raw):
     for start in (0, 13):
         with bags.ShardedDatasetWriter(
-            raw / 'data', SPEC, shard_length=10, resume=start > 0, links=() if start else LINKS
+            raw / 'data', SPEC, shard_length=10, resume=start > 0, linked_fields=() if start else LINKS
         ) as writer:
             for index in range(start, start + 13):
                 writer.append(datapoint(raw, index)[0])
@@ -179,7 +179,7 @@ def test_a_failed_append_leaves_nothing(raw):
         yield b'own'
         raise OSError('no more')
 
-    with bags.DatasetWriter(raw / 'data', SPEC, links=LINKS) as writer:
+    with bags.DatasetWriter(raw / 'data', SPEC, linked_fields=LINKS) as writer:
         for index in range(8):
             writer.append(datapoint(raw, index)[0])
             with pytest.raises(OSError, match='no more'):
@@ -189,12 +189,14 @@ def test_a_failed_append_leaves_nothing(raw):
 
 def test_files_are_copied_to_values(raw):
     spec = {'video': 'bytes'}
-    with bags.DatasetWriter(raw / 'data', spec, {'bytes': lambda value: value}, links=['video']) as writer:
+    with bags.DatasetWriter(
+        raw / 'data', spec, {'bytes': lambda value: value}, linked_fields=['video']
+    ) as writer:
         writer.append({'video': b'first'})
         writer.append({'video': io.BytesIO(b'of a file')})
         writer.append({'video': bags.Link(raw / 'raw' / '1')})
         writer.append({'video': b'last'})
-    with bags.open(raw / 'data', links=raw) as reader:
+    with bags.open(raw / 'data', trust_links=raw) as reader:
         expected = [b'first', b'of a file', (raw / 'raw' / '1').read_bytes(), b'last']
         assert [row['video'] for row in reader] == expected
 
@@ -211,33 +213,33 @@ def test_what_cannot_be_linked(raw):
         with bags.DatasetWriter(raw / 'other', {'x': spec}, mode='overwrite', **options) as writer:
             writer.append({'x': value})
 
-    with pytest.raises(bags.EncodeError, match=r"links need a writer with links=\('x',\)"):
+    with pytest.raises(bags.EncodeError, match=r"links need a writer with linked_fields=\('x',\)"):
         append(bags.Link(raw / 'all'))
     with pytest.raises(FileNotFoundError):
-        append(bags.Link(raw / 'none'), links=['x'])
+        append(bags.Link(raw / 'none'), linked_fields=['x'])
     with pytest.raises(IsADirectoryError):
-        append(bags.Link(raw / 'raw'), links=['x'])
+        append(bags.Link(raw / 'raw'), linked_fields=['x'])
     for link in (
         bags.Link(raw / 'all', 20_001),
         bags.Link(raw / 'all', 1, 20_000),
         bags.Link(raw / 'all', 0, 1 << 62),
     ):
         with pytest.raises(bags.EncodeError, match='expected a range of the 20000 bytes'):
-            append(link, links=['x'])
+            append(link, linked_fields=['x'])
     write(raw, raw / 'data', 0, 3)
     with pytest.raises(bags.EncodeError, match='a file that is not a bag'):
-        append(bags.Link(raw / 'data' / 'id.bag'), links=['x'])
+        append(bags.Link(raw / 'data' / 'id.bag'), linked_fields=['x'])
     with pytest.raises(bags.EncodeError, match='expected JPEG, got bytes that begin with'):
-        append(bags.Link(raw / 'all'), 'jpeg', links=['x'])
+        append(bags.Link(raw / 'all'), 'jpeg', linked_fields=['x'])
     with pytest.raises(ValueError, match='a field that is not linked'):
-        append(b'', links=['x'], compression=['x'])
+        append(b'', linked_fields=['x'], compression=['x'])
     with pytest.raises(bags.SpecError, match='one of the fields x to link'):
-        append(b'', links=['y'])
-    with pytest.raises(TypeError, match='links: expected names of fields'):
-        append(b'', links='x')
+        append(b'', linked_fields=['y'])
+    with pytest.raises(TypeError, match='linked_fields: expected names of fields'):
+        append(b'', linked_fields='x')
     append(b'')
     with pytest.raises(ValueError, match="field 'x' is not linked in the folder"):
-        bags.DatasetWriter(raw / 'other', {'x': 'bytes'}, links=['x'], resume=True)
+        bags.DatasetWriter(raw / 'other', {'x': 'bytes'}, linked_fields=['x'], resume=True)
     with pytest.raises(ValueError, match='its records have no checksums'):
         bags.DatasetWriter(raw / 'data', SPEC, checksum=True, resume=True)
     check(raw, raw / 'data', 3)
@@ -260,7 +262,9 @@ def test_other_ranges_of_links_are_refused(arguments):
 
 def one_link(raw, **options):
     """A dataset whose field x links to `raw/3` twice, to `all`, and has a record of its own."""
-    with bags.DatasetWriter(raw / 'data', {'x': 'bytes', 'y': 'int(4)'}, links=['x'], **options) as writer:
+    with bags.DatasetWriter(
+        raw / 'data', {'x': 'bytes', 'y': 'int(4)'}, linked_fields=['x'], **options
+    ) as writer:
         for number, value in enumerate(
             [
                 bags.Link(raw / 'raw' / '3'),
@@ -315,7 +319,7 @@ def replace_by_pipe(path):
 def test_a_file_that_differs_raises_for_its_rows_only(raw, change, found):
     path = one_link(raw)
     change(path)
-    with bags.open(raw / 'data', links=raw) as reader:
+    with bags.open(raw / 'data', trust_links=raw) as reader:
         for index in (0, 1):
             for read in (
                 lambda index=index: reader[index],
@@ -334,13 +338,13 @@ def test_a_file_that_differs_raises_for_its_rows_only(raw, change, found):
         assert reader[2]['x'] == b'own'
         assert reader[3]['x'] == (raw / 'all').read_bytes()
         assert reader.batch([2, 3])['x'][0] == b'own'
-    damage = bags.verify(raw / 'data', links=raw)
+    damage = bags.verify(raw / 'data', trust_links=raw)
     assert [(each.field, each.record, each.count) for each in damage] == [('x', 0, 2)]
 
 
 def test_a_file_that_is_cut_while_it_is_open(raw):
     path = one_link(raw)
-    with bags.open(raw / 'data', links=raw) as reader:
+    with bags.open(raw / 'data', trust_links=raw) as reader:
         file = reader.file(0, 'x')
         assert reader[1]['x'] == path.read_bytes()[10:30]
         os.truncate(path, 100)
@@ -355,12 +359,12 @@ def test_changed_bytes_between_the_samples_are_found_by_checksums(raw):
     data = bytearray(path.read_bytes())
     data[20_000] ^= 1
     path.write_bytes(data)
-    with bags.open(raw / 'data', links=raw, checksum=True) as reader:
+    with bags.open(raw / 'data', trust_links=raw, checksum=True) as reader:
         for read in (lambda: reader[0], lambda: reader.batch([0]), lambda: reader.file(0, 'x')):
             with pytest.raises(bags.CorruptError, match='record 0: differs from its checksum'):
                 read()
         assert reader[1]['x'] == data[10:30]
-    assert [each.record for each in bags.verify(raw / 'data', links=raw)] == [0]
+    assert [each.record for each in bags.verify(raw / 'data', trust_links=raw)] == [0]
 
 
 @pytest.mark.parametrize(
@@ -383,7 +387,7 @@ def test_every_flipped_byte_raises_or_is_harmless(raw, name, mapped, least):
             data[offset] ^= flip
             path.write_bytes(data)
             try:
-                with bags.open(raw / 'data', links=raw, mapped=mapped) as reader:
+                with bags.open(raw / 'data', trust_links=raw, mapped=mapped) as reader:
                     found = [reader[index]['x'] for index in range(4)]
                     assert reader.batch(range(4))['x'] == found
             except (bags.CorruptError, PermissionError):
@@ -415,20 +419,20 @@ def test_links_that_lead_nowhere(raw, link, found):
             writer.write(row)
     path.with_suffix('.bag').rename(path)
     for mapped in (True, False):
-        with bags.open(raw / 'data', links=raw, mapped=mapped) as reader:
+        with bags.open(raw / 'data', trust_links=raw, mapped=mapped) as reader:
             for read in (
                 lambda reader=reader: reader[1],
                 lambda reader=reader: reader.batch([0, 1]),
                 lambda reader=reader: reader.file(1, 'x'),
                 lambda reader=reader: bags.copy(reader, raw / 'copy', mode='overwrite'),
-                lambda reader=reader: bags.copy(reader, raw / 'copy', link=['x'], mode='overwrite'),
+                lambda reader=reader: reader.save(raw / 'copy', link=['x'], mode='overwrite'),
             ):
                 with pytest.raises(bags.CorruptError) as caught:
                     read()
                 assert found in str(caught.value)
                 assert (caught.value.path, caught.value.record) == (str(path), 1)
             assert reader[0]['x'] == (raw / 'raw' / '3').read_bytes()
-    (damage,) = bags.verify(raw / 'data', links=raw)
+    (damage,) = bags.verify(raw / 'data', trust_links=raw)
     assert (damage.field, damage.record) == ('x', 1)
     assert found in damage.detail
 
@@ -440,7 +444,7 @@ def test_damaged_bags_of_links(raw):
         data = path.read_bytes()
         path.unlink()
         with pytest.raises(bags.CorruptError, match=name if name != 'x.links' else "field 'x': has neither"):
-            bags.open(raw / 'data', links=raw)[0]
+            bags.open(raw / 'data', trust_links=raw)[0]
         path.write_bytes(data)
 
 
@@ -450,11 +454,13 @@ def test_damaged_bags_of_links(raw):
 def test_links_of_a_stranger_are_not_followed(raw, monkeypatch, tmp_path_factory):
     secret = tmp_path_factory.mktemp('home') / 'key'
     secret.write_bytes(b'secret')
-    with bags.DatasetWriter(raw / 'data', {'x': 'bytes', 'v': 'bytes'}, links=['x']) as writer:
+    with bags.DatasetWriter(raw / 'data', {'x': 'bytes', 'v': 'bytes'}, linked_fields=['x']) as writer:
         writer.append({'x': bags.Link(secret), 'v': b''})
     with bags.open(raw / 'data') as reader:
         for read in (lambda: reader[0], lambda: reader.batch([0]), lambda: reader.file(0, 'x').read()):
-            with pytest.raises(PermissionError, match=r"not permitted: .*bags.open\(…, links=\['") as caught:
+            with pytest.raises(
+                PermissionError, match=r"not permitted: .*bags.open\(…, trust_links=\['"
+            ) as caught:
                 read()
             assert caught.value.__notes__ == [f"field 'x', record 0 of {raw / 'data' / 'x.links'}"]
         assert reader[0, 'v']['v'] == b''
@@ -465,14 +471,14 @@ def test_links_of_a_stranger_are_not_followed(raw, monkeypatch, tmp_path_factory
             list(bags.Loader(reader, batch_size=1, workers=1, processes=True))
         with pytest.raises(PermissionError):
             bags.copy(reader, raw / 'copy')
-        monkeypatch.setenv('BAGS_LINKS', str(secret))
+        monkeypatch.setenv('BAGS_TRUST_LINKS', str(secret))
         assert reader[0]['x'] == b'secret'
         assert [batch['x'] for batch in bags.Loader(reader, batch_size=1, workers=1, processes=True)] == [
             [b'secret']
         ]
-    monkeypatch.delenv('BAGS_LINKS')
+    monkeypatch.delenv('BAGS_TRUST_LINKS')
     for links in (secret, [secret.parent], True):
-        with bags.open(raw / 'data', links=links) as reader:
+        with bags.open(raw / 'data', trust_links=links) as reader:
             assert pickle.loads(pickle.dumps(reader))[0]['x'] == b'secret'
             assert [batch['x'] for batch in bags.Loader(reader, batch_size=1, workers=1, processes=True)] == [
                 [b'secret']
@@ -486,11 +492,11 @@ def test_an_unpickled_record_asks_again(raw, monkeypatch):
     path = one_link(raw)
     with bags.open(raw / 'data') as reader:
         record = Record(reader.open_field('x').bag, 0, 'x', 'bytes')
-        monkeypatch.setenv('BAGS_LINKS', str(raw))
+        monkeypatch.setenv('BAGS_TRUST_LINKS', str(raw))
         assert record.open().read() == path.read_bytes()
         data = pickle.dumps(record)
         assert pickle.loads(data).open().read() == path.read_bytes()
-        monkeypatch.delenv('BAGS_LINKS')
+        monkeypatch.delenv('BAGS_TRUST_LINKS')
         with pytest.raises(PermissionError):
             pickle.loads(data).open().read()
 
@@ -510,7 +516,7 @@ def test_opening_reads_no_linked_file(raw, monkeypatch):
         '_open',
         lambda self, folder, entry: opened.append(entry.path) or open_file(self, folder, entry),
     )
-    with bags.open(raw / 'data', links=raw) as reader:
+    with bags.open(raw / 'data', trust_links=raw) as reader:
         reader.batch(range(40), 'id')
         assert (parsed, opened) == ([], [])
         assert reader[6]['blob'] == b'own 6'
@@ -527,10 +533,10 @@ def test_open_files_are_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(linked_files, 'max_open_bags', lambda descriptors: 0)
     for number in range(50):
         (tmp_path / f'{number}').write_bytes(b'%d' % number)
-    with bags.DatasetWriter(tmp_path / 'data', {'x': 'bytes'}, links=['x']) as writer:
+    with bags.DatasetWriter(tmp_path / 'data', {'x': 'bytes'}, linked_fields=['x']) as writer:
         for number in range(50):
             writer.append({'x': bags.Link(tmp_path / f'{number}')})
-    with bags.open(tmp_path / 'data', links=tmp_path) as reader:
+    with bags.open(tmp_path / 'data', trust_links=tmp_path) as reader:
         assert reader[0]['x'] == b'0'
         before = len(os.listdir('/proc/self/fd'))
         assert reader.batch(range(50))['x'] == [b'%d' % number for number in range(50)]
@@ -540,7 +546,7 @@ def test_open_files_are_bounded(tmp_path, monkeypatch):
 
 def test_copies_are_whole(raw):
     write(raw, raw / 'data', 0, 20)
-    with bags.open(raw / 'data', links=raw) as reader:
+    with bags.open(raw / 'data', trust_links=raw) as reader:
         bags.copy(reader, raw / 'copy')
         bags.copy(reader.select(range(19, -1, -1)), raw / 'reversed')
     assert not any(name.endswith('.links') for name in os.listdir(raw / 'copy' / '000000'))
@@ -555,14 +561,14 @@ def test_what_is_made_of_whole_datasets(raw, monkeypatch):
     (raw / 'names').write_bytes(b''.join(b'n%03d' % index for index in range(50)))
 
     def fill(start, stop, **options):
-        options |= {'links': ['name', 'blob'], 'shard_length': 20}
+        options |= {'linked_fields': ['name', 'blob'], 'shard_length': 20}
         with bags.ShardedDatasetWriter(path, spec, **options) as writer:
             for index in range(start, stop):
                 name = bags.Link(raw / 'names', 4 * index, 4) if index % 2 else f'n{index:03}'
                 writer.append({'id': index, 'name': name, 'blob': bags.Link(raw / 'all', index, 100)})
 
     fill(0, 40)
-    monkeypatch.setenv('BAGS_LINKS', str(raw))  # Permits functions that open the dataset themselves.
+    monkeypatch.setenv('BAGS_TRUST_LINKS', str(raw))  # Permits functions that open the dataset themselves.
     bags.create_index(path, 'name')
     bags.consolidate(path)
     with bags.open(path) as reader:
@@ -581,7 +587,7 @@ def test_what_is_made_of_whole_datasets(raw, monkeypatch):
 
 
 def test_a_writer_that_was_killed_before_it_created_the_links(raw):
-    writer = bags.DatasetWriter(raw / 'data', SPEC, links=LINKS)
+    writer = bags.DatasetWriter(raw / 'data', SPEC, linked_fields=LINKS)
     leave_open(writer)
     del writer
     (raw / 'data/vector.links').unlink()

@@ -33,12 +33,12 @@ def folders(tmp_path):
 
 
 def permission(folders, links=(), root='d/view'):
-    return Permission(store_for(folders)[0], str(folders / root), permitted_paths('links', links))
+    return Permission(store_for(folders)[0], str(folders / root), permitted_paths('trust_links', links))
 
 
 def refused(permission, path):
     with pytest.raises(
-        PermissionError, match=r"not permitted: if the dataset is trusted, bags.open\(…, links=\['"
+        PermissionError, match=r"not permitted: if the dataset is trusted, bags.open\(…, trust_links=\['"
     ):
         permission.check(str(path))
 
@@ -95,10 +95,20 @@ def test_permitted_paths(folders, monkeypatch):
         refused(permission(folders, links), key)
     monkeypatch.chdir(folders)
     assert permission(folders, 'home').check(key) == key
-    monkeypatch.setenv('BAGS_LINKS', f's3://bucket/a, {folders / "home"},')
+    monkeypatch.setenv('BAGS_TRUST_LINKS', f's3://bucket/a, {folders / "home"},')
     assert permission(folders).check(key) == key
-    monkeypatch.setenv('BAGS_LINKS', ' , ')
+    monkeypatch.setenv('BAGS_TRUST_LINKS', ' , ')
     refused(permission(folders), key)
+
+
+def test_former_environment_variable(folders, monkeypatch):
+    key, other = str(folders / 'home' / 'key'), str(folders / 'raw' / 'a.mp4')
+    monkeypatch.setenv('BAGS_LINKS', str(folders / 'home'))
+    assert permission(folders).check(key) == key
+    refused(permission(folders), other)
+    monkeypatch.setenv('BAGS_TRUST_LINKS', str(folders / 'raw'))
+    assert permission(folders).check(key) == key
+    assert permission(folders).check(other) == other
 
 
 def test_urls(folders):
@@ -117,7 +127,7 @@ def test_urls(folders):
         's3://bucket/x.bag': '/',
     }.items():
         refused(permission(folders, [link]), path)
-    with pytest.raises(PermissionError, match=r"links=\['http://169.254.169.254/latest'\]"):
+    with pytest.raises(PermissionError, match=r"trust_links=\['http://169.254.169.254/latest'\]"):
         check('http://169.254.169.254/latest/meta-data')
 
 
@@ -137,8 +147,8 @@ def test_a_remote_dataset(folders):
 
 @pytest.mark.parametrize('value', [None, 7, b'/data', [b'/data'], [7], [''], ''])
 def test_other_values_of_the_option_are_refused(value):
-    with pytest.raises(TypeError, match='links: expected paths, or True for all'):
-        permitted_paths('links', value)
+    with pytest.raises(TypeError, match='trust_links: expected paths, or True for all'):
+        permitted_paths('trust_links', value)
 
 
 def test_a_repository_of_a_hub_is_permitted_with_all_revisions(folders):
@@ -158,10 +168,10 @@ def folder_of_links(folders, count=3):
     for number in range(count):
         (folders / 'raw' / 'sub' / f'{number}').write_bytes(b'%d' % number * 9000)
         (folders / 'home' / 'sub' / f'{number}').write_bytes(b'%d' % number * 9000)
-    with bags.DatasetWriter(folders / 'd' / 'linked', {'x': 'bytes'}, links=['x']) as writer:
+    with bags.DatasetWriter(folders / 'd' / 'linked', {'x': 'bytes'}, linked_fields=['x']) as writer:
         for number in range(count):
             writer.append({'x': bags.Link(folders / 'raw' / 'sub' / f'{number}')})
-    reader = bags.open(folders / 'd' / 'linked', links=folders / 'raw')
+    reader = bags.open(folders / 'd' / 'linked', trust_links=folders / 'raw')
     assert reader[0]['x'] == b'0' * 9000
     return reader
 
@@ -173,7 +183,7 @@ def test_symbolic_links_that_come_while_a_dataset_is_open(folders, name):
     os.rename(folders / name, folders / 'moved')
     os.symlink(folders / name.replace('raw', 'home'), folders / name)
     if name == 'raw':  # The reader's own path, which was resolved when it was first used.
-        reader = bags.open(folders / 'd' / 'linked', links=folders / 'd')
+        reader = bags.open(folders / 'd' / 'linked', trust_links=folders / 'd')
     with pytest.raises(PermissionError, match='not permitted'):
         reader[1]
 

@@ -6,9 +6,11 @@ import itertools
 import os
 import pickle
 import random
+import re
 import threading
 import time
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -539,3 +541,21 @@ def test_the_spec_of_a_loader_is_that_of_its_fields(dataset):
     name = next(iter(dataset.spec))
     assert bags.Loader(dataset, 4, fields=name).spec == {name: dataset.spec[name]}
     assert bags.Loader(list(range(9)), 4).spec == {}
+
+
+def test_dir_of_a_loader_lists_what_the_reference_documents(dataset):
+    reference = (Path(__file__).parents[2] / 'docs' / 'reference' / 'training.md').read_text(encoding='utf-8')
+    members = re.search(r'^::: bags.Loader\n +options:\n +members: \[(.*)\]$', reference, re.MULTILINE)[1]
+    loader = bags.Loader(dataset, 4, seed=3, epochs=2, workers=1, rank=1, world_size=2)
+    iter(loader).close()
+    assert [name for name in dir(loader) if not name.startswith('_')] == sorted(
+        name for name in members.split(', ') if not name.startswith('_')
+    )
+    assert (loader.batch_size, loader.seed, loader.epochs, loader.workers) == (4, 3, 2, 1)
+    assert (loader.rank, loader.world_size, loader.last_batch) == (1, 2, 'pad')
+    assert loader.dataset is dataset
+    assert len(loader.sampler) == len(dataset)
+    rows = list(range(9))
+    assert bags.Loader(rows, 4).dataset is rows
+    with pytest.raises(AttributeError):
+        loader.batch_size = 8

@@ -56,8 +56,8 @@ WRONG = [
     ({'to_device': 3}, TypeError, 'to_device: expected a function, got 3'),
     ({'collate': 3}, TypeError, 'collate: expected a function or a mapping'),
     ({'collate': {'x': 3}}, TypeError, "collate: expected a function, .* for 'x', got 3"),
-    ({'transform': lambda batch: batch, 'processes': True}, TypeError, 'transform: .* can be pickled'),
-    ({'collate': lambda batch: batch, 'processes': True}, TypeError, 'collate: .* can be pickled'),
+    ({'transform': lambda batch: batch, 'processes': True}, TypeError, 'transform: .*picklable object'),
+    ({'collate': lambda batch: batch, 'processes': True}, TypeError, 'collate: .*picklable object'),
 ]
 
 

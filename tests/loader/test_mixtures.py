@@ -116,9 +116,9 @@ class Counted(View):
     def __len__(self):
         return len(self.datasets[0])
 
-    def resolve(self, indices, selection):
+    def plan_rows(self, indices, selection):
         self.reads.append(len(indices))
-        return self.datasets[0].resolve(indices, selection)
+        return self.datasets[0].plan_rows(indices, selection)
 
     @property
     def expression(self):

@@ -64,10 +64,13 @@ def test_ctrl_c_while_workers_start_leaves_nothing(script, processes, times):
 def test_an_iterator_resumes_after_ctrl_c(script, kind):
     """With the batch that would have been next, wherever it was interrupted."""
     code = f"""
+        from bags.loader.iterator import worker_shard
+        from bags.loader.loader import plan_of
+
         kind = {kind!r}
         options = {{'processes': kind == 'processes', 'workers': 2 * (kind in ('threads', 'processes'))}}
         one = loader(epochs=4, transform=augment, **options)
-        batches = one.worker_shard(1, 2) if kind == 'shard' else iter(one)
+        batches = worker_shard(plan_of(one), 1, 2) if kind == 'shard' else iter(one)
         chance = random.Random(0)
         left = chance.randrange(1, 60)
 

@@ -9,6 +9,7 @@ import pytest
 import bags
 from bags import samplers
 from bags.formats.images import encode_jpeg
+from bags.samplers.orders import Sequential
 from tests.loader.samples import COUNT
 
 BAD = {3, 17, 18, 50, 51, 102}
@@ -245,7 +246,7 @@ def test_errors_that_are_not_of_a_datapoint(damaged):
 
 SAMPLERS = [
     None,
-    samplers.Sequential(COUNT),
+    Sequential(COUNT),
     samplers.Random(COUNT, seed=5, samples=40),
     samplers.Sliding(COUNT, 8, 4),
     samplers.Shuffled(COUNT, seed=9),

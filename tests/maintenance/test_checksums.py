@@ -85,8 +85,8 @@ def everything(path):
             lambda: reader.batch(range(len(reader))),
             lambda: reader.batch([2, 1], 'note'),
             lambda: reader[0:3][2],
-            lambda: reader.items('note')[2],
-            lambda: list(reader.items('note')),
+            lambda: reader.records('note')[2],
+            lambda: list(reader.records('note')),
             lambda: reader.file(2, 'note', 1).read(),
             lambda: bags.copy(reader, f'{path}.copy{len(errors)}'),
         ):
@@ -274,9 +274,7 @@ def test_metadata_that_were_edited_by_hand_are_refused(tmp_path):
     file = path / '000000' / 'metadata.json'
     edit(file)
     for options in ({}, {'checksum': True}):
-        with pytest.raises(
-            bags.CorruptError, match=r'metadata\.json: differs .*`bags metadata DATASET --set'
-        ):
+        with pytest.raises(bags.CorruptError, match=r'metadata\.json: differs .*`bags metadata PATH --set'):
             _ = bags.open(path, **options).metadata
     assert [damage.path for damage in bags.verify(path, notes=False)] == [str(file)]
     # As today, if there is no checksum.
@@ -317,21 +315,21 @@ def test_statistics_that_were_edited_by_hand_are_refused(tmp_path):
     file = path / '000000' / 'statistics.json'
     edit(file)
     with pytest.raises(
-        bags.CorruptError, match=r'statistics\.json: differs .*`bags statistics DATASET --again`'
+        bags.CorruptError, match=r'statistics\.json: differs .*`bags statistics PATH --recompute`'
     ):
         bags.statistics(path, 'id')
     assert [damage.path for damage in bags.verify(path, notes=False)] == [str(file)]
-    assert bags.statistics(path, 'id', again=True)['id'].mean.tolist() == found
+    assert bags.statistics(path, 'id', recompute=True)['id'].mean.tolist() == found
     assert list(bags.verify(path, notes=False)) == []
 
 
 def test_logs_of_runs_have_checksums(tmp_path):
     write(tmp_path / 'a')
     bags.copy(tmp_path / 'a', tmp_path / 'b')
-    file = tmp_path / 'b' / 'source.json'
+    file = tmp_path / 'b' / 'progress.json'
     digest = xxhash.xxh3_64_intdigest(file.read_bytes()).to_bytes(8, 'little')
-    assert file.with_name('source.json.xxh3').read_bytes() == digest
+    assert file.with_name('progress.json.xxh3').read_bytes() == digest
     bags.copy(tmp_path / 'a', tmp_path / 'b', resume=True)
     file.write_text(file.read_text().replace('"length": 5', '"length": 6'))
-    with pytest.raises(bags.CorruptError, match=r'source\.json: differs .*mode="overwrite"'):
+    with pytest.raises(bags.CorruptError, match=r'progress\.json: differs .*mode="overwrite"'):
         bags.copy(tmp_path / 'a', tmp_path / 'b', resume=True)

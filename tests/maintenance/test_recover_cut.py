@@ -185,7 +185,9 @@ def test_without_the_option_a_cut_folder_is_refused(tmp_path):
 @pytest.mark.parametrize('name', ['blob.links', 'blob.files', 'blob.values', 'id.bag'])
 def test_linked_fields_are_left_as_they_are(tmp_path, name):
     (tmp_path / 'raw').write_bytes(bytes(100))
-    with bags.DatasetWriter(tmp_path / 'd', {'id': 'int(8)', 'blob': 'bytes'}, links=['blob']) as writer:
+    with bags.DatasetWriter(
+        tmp_path / 'd', {'id': 'int(8)', 'blob': 'bytes'}, linked_fields=['blob']
+    ) as writer:
         for index in range(9):
             writer.append({'id': index, 'blob': bags.Link(tmp_path / 'raw', index, 5) if index % 2 else b'x'})
     os.truncate(tmp_path / 'd' / name, (tmp_path / 'd' / name).stat().st_size // 2)

@@ -395,12 +395,12 @@ def test_links_of_one_file_are_one_finding(tmp_path):
     bags.convert(tmp_path / 'raw', tmp_path / 'index', link=True)
     (refused,) = bags.verify(tmp_path / 'index')
     assert (refused.field, refused.record, refused.count) == ('jpg', 0, 15)
-    assert f'--links {tmp_path / "raw"} ' in refused.detail
+    assert f'--trust-links {tmp_path / "raw"} ' in refused.detail
     (tmp_path / 'raw' / '1.tar').unlink()
     changed = bytearray((tmp_path / 'raw' / '2.tar').read_bytes())
     changed[0] ^= 1
     (tmp_path / 'raw' / '2.tar').write_bytes(changed)
-    missing, changed = bags.verify(tmp_path / 'index', links=True)
+    missing, changed = bags.verify(tmp_path / 'index', trust_links=True)
     assert (missing.record, missing.count, changed.record, changed.count) == (5, 5, 10, 5)
     assert f"field 'jpg', record 5 and 4 more: field 'jpg': link to {tmp_path}/raw/1.tar: " in str(missing)
     assert 'expected the sample' in changed.detail

@@ -356,7 +356,7 @@ def test_handles_of_a_dataset(tmp_path):
         writer.append({'one': data, 'few': [(whole, 8000), (sound(8000), 8000), DATA / 'austen-1.flac']})
     with bags.open(tmp_path / 'it') as reader:
         row = reader[0]
-        assert bytes(reader.field('one')[0]) == data
+        assert bytes(reader.records('one')[0]) == data
     assert np.array_equal(row['one'][100:5000], samples[100:5000])
     assert np.array_equal(pickle.loads(pickle.dumps(row['one']))[100:5000], samples[100:5000])
     exact, floats, spoken = row['few']
@@ -499,7 +499,7 @@ def test_recordings_of_several_rates_are_one_array(tmp_path):
     found = windows.batch(range(len(windows)))['sound']
     assert (found.dtype, found.shape) == (np.float32, (len(windows), 16_000, 1))
     assert np.array_equal(found[0], resampled('WAV', 16_000, 'mono')[:16_000])
-    assert np.array_equal(bytes(dataset.field('sound')[1]), example('FLAC')[0])
+    assert np.array_equal(bytes(dataset.records('sound')[1]), example('FLAC')[0])
 
 
 def test_a_recording_that_is_cut_off_ends_before_samples_that_depend_on_missing_ones():

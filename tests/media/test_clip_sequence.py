@@ -256,7 +256,7 @@ def test_windows_of_frames(reader, fields, padding):
     assert batch[fields[0]].shape == (len(order), 16, 48, 48, 3)
     rows[-2][fields[0]][:] = 77
     assert rows[0][fields[0]].max() > 200
-    records = view.field(fields[0])
+    records = view.records(fields[0])
     assert numbers(bags.decoders['array'](records[1])) == wanted[1][2]
     assert view.file(1, fields[0]).read() == records[1]
     again = pickle.loads(pickle.dumps(view))

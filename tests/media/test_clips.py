@@ -176,7 +176,7 @@ def test_clips_in_a_dataset(sources, tmp_path):
         writer.append({'frames': bags.cut_clips(sources['h264'], 20)})
     reader = bags.open(tmp_path / 'a')
     assert reader.lengths('frames').tolist() == [3]
-    assert list(reader.items('frames')) == list(bags.cut_clips(sources['h264'], 20))
+    assert list(reader.records('frames')) == list(bags.cut_clips(sources['h264'], 20))
     assert numbers(np.concatenate(reader[0]['frames'])) == list(range(COUNT))
     again = list(bags.cut_clips(reader.file(0, 'frames', 1), 10))
     assert [number for frames in decoded(again) for number in numbers(frames)] == list(range(20, 40))

@@ -47,8 +47,8 @@ def test_lazy_values_are_stored_as_their_files(tmp_path):
             with bags.open(tmp_path / 'b') as second:
                 assert second.shards == 2
                 for name in ('film', 'depth'):
-                    assert [bytes(record) for record in second.field(name)] == [data, data]
-                assert bytes(second.field('sound')[0]) == sound
+                    assert [bytes(record) for record in second.records(name)] == [data, data]
+                assert bytes(second.records('sound')[0]) == sound
                 assert bags.verify(second, decode=True) == []
 
 

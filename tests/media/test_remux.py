@@ -48,7 +48,7 @@ def test_remux(kind, tmp_path):
         writer.append({'film': data, 'other': bags.remux(data)})
     with bags.open(tmp_path / 'it') as reader:
         assert np.array_equal(reader[0]['film'][5:9], frames[5:9])
-        assert bytes(reader.field('other')[0]).index(b'moov') < 100
+        assert bytes(reader.records('other')[0]).index(b'moov') < 100
 
 
 def test_what_cannot_be_remuxed():

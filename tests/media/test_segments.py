@@ -41,7 +41,9 @@ def session(tmp_path):
 
 
 def write(path, video, ranges=RANGES, field_type='video', **options):
-    with bags.DatasetWriter(path, {'id': 'int(8)', 'clip': field_type}, links=['clip'], **options) as writer:
+    with bags.DatasetWriter(
+        path, {'id': 'int(8)', 'clip': field_type}, linked_fields=['clip'], **options
+    ) as writer:
         for number, frames in enumerate(ranges):
             writer.append({'id': number, 'clip': bags.Link(video, frames=frames)})
 
@@ -53,7 +55,7 @@ def test_frames_are_those_of_the_file(tmp_path, name):
     whole = bags.Video(path)
     frames, times = whole[:], np.append(whole.timestamps, whole.timestamps[0] + whole.duration)
     write(tmp_path / 'data', path)
-    with bags.open(tmp_path / 'data', links=path) as dataset:
+    with bags.open(tmp_path / 'data', trust_links=path) as dataset:
         assert dataset.frame_counts(np.arange(len(RANGES)), 'clip').tolist() == [b - a for a, b in RANGES]
         for index in (*range(len(RANGES)), 2, 0):
             (start, stop), clip = RANGES[index], dataset[index]['clip']
@@ -73,12 +75,12 @@ def test_frames_are_those_of_the_file(tmp_path, name):
 def test_parts_are_found_by_their_times(session):
     whole = bags.Video(session)
     times = (0.4, 2.01)
-    with bags.DatasetWriter(session.parent / 'data', {'clip': 'video'}, links=['clip']) as writer:
+    with bags.DatasetWriter(session.parent / 'data', {'clip': 'video'}, linked_fields=['clip']) as writer:
         writer.append({'clip': bags.Link(session, times=times)})
         writer.append({'clip': bags.Link(session, times=(4, 99))})
         with pytest.raises(bags.EncodeError, match=r'expected a part with times from 0 to 4.8 s, got \(5'):
             writer.append({'clip': bags.Link(session, times=(5, 6))})
-    with bags.open(session.parent / 'data', links=session) as dataset:
+    with bags.open(session.parent / 'data', trust_links=session) as dataset:
         assert np.array_equal(dataset[0]['clip'][:], whole.between(*times))
         assert np.array_equal(dataset[1]['clip'][:], whole[100:])
 
@@ -88,7 +90,7 @@ def test_audio_has_the_clock_of_the_frames(tmp_path):
     path.write_bytes(several('mp4', [('libx264', 25, 50, (48, 64), 0)], [('aac', 8000, 440)]))
     write(tmp_path / 'data', path, [(0, 50), (13, 40)])
     whole = bags.Video(path).audio
-    with bags.open(tmp_path / 'data', links=path) as dataset:
+    with bags.open(tmp_path / 'data', trust_links=path) as dataset:
         audio = dataset[1]['clip'].audio
         assert audio.rate == 8000
         assert audio.duration == pytest.approx(27 / 25, abs=1 / 8000)
@@ -104,11 +106,11 @@ def test_audio_of_another_file_beside_a_part_of_a_video(session):
     samples = (np.random.default_rng(0).standard_normal((48_000, 1)) * 4000).astype(np.int16)
     sound.write_bytes(bags.encoders['wav']((samples, 8000)))
     spec, times = {'clip': 'video', 'sound': 'audio'}, (0.4, 2.0)
-    with bags.DatasetWriter(session.parent / 'data', spec, links=['clip', 'sound']) as writer:
+    with bags.DatasetWriter(session.parent / 'data', spec, linked_fields=['clip', 'sound']) as writer:
         writer.append(
             {name: bags.Link(path, times=times) for name, path in (('clip', session), ('sound', sound))}
         )
-    with bags.open(session.parent / 'data', links=session.parent) as dataset:
+    with bags.open(session.parent / 'data', trust_links=session.parent) as dataset:
         row = dataset[0]
         assert np.array_equal(row['clip'][:], bags.Video(session).between(*times))
         assert (row['clip'].duration, row['sound'].duration) == (pytest.approx(1.6), pytest.approx(1.6))
@@ -127,11 +129,11 @@ def test_samples_are_those_of_the_recording(tmp_path, field_type):
         path.write_bytes(bags.encoders[field_type](pair))
     whole = bags.Audio(path)
     ranges = [(0, len(whole)), (5, 6), (1000, 9001)]
-    with bags.DatasetWriter(tmp_path / 'data', {'sound': 'audio'}, links=['sound']) as writer:
+    with bags.DatasetWriter(tmp_path / 'data', {'sound': 'audio'}, linked_fields=['sound']) as writer:
         for samples in ranges:
             writer.append({'sound': bags.Link(path, frames=samples)})
         writer.append({'sound': bags.Link(path, times=(0.25, 1.5))})
-    with bags.open(tmp_path / 'data', links=path) as dataset:
+    with bags.open(tmp_path / 'data', trust_links=path) as dataset:
         for index, (start, stop) in enumerate([*ranges, (2000, 12_000)]):
             found = dataset[index]['sound']
             assert (len(found), found.start, found.rate) == (stop - start, 0, 8000)
@@ -146,7 +148,7 @@ def test_the_header_of_a_file_is_read_once(session, monkeypatch):
     write(session.parent / 'data', session)
     found, find = [], demux.find_moov
     monkeypatch.setattr(demux, 'find_moov', lambda file: found.append(1) or find(file))
-    with bags.open(session.parent / 'data', links=session) as dataset:
+    with bags.open(session.parent / 'data', trust_links=session) as dataset:
         for _ in range(3):
             for row in dataset:
                 row['clip'][0]
@@ -157,7 +159,7 @@ def test_the_header_of_a_file_is_read_once(session, monkeypatch):
 def test_counts_open_no_file(session):
     write(session.parent / 'data', session)
     os.rename(session, f'{session}.moved')
-    with bags.open(session.parent / 'data', links=session) as dataset:
+    with bags.open(session.parent / 'data', trust_links=session) as dataset:
         assert [len(row['clip']) for row in dataset] == [b - a for a, b in RANGES]
         assert len(dataset.windows(every='clip', clip=bags.steps(0, 8), padding='edge')) == sum(
             b - a for a, b in RANGES
@@ -169,7 +171,7 @@ def test_counts_open_no_file(session):
 def test_windows_frames_and_batches(session):
     write(session.parent / 'data', session)
     frames = bags.Video(session)[:]
-    with bags.open(session.parent / 'data', links=session) as dataset:
+    with bags.open(session.parent / 'data', trust_links=session) as dataset:
         windows = dataset.windows(every='clip', clip=bags.steps(-1, 3), padding='edge')
         starts = np.cumsum([0] + [b - a for a, b in RANGES])
         for position in np.random.default_rng(0).permutation(len(windows))[:60].tolist():
@@ -189,35 +191,35 @@ def test_records_are_files_of_their_packets(session, options):
     frames = bags.Video(session)[:]
     ranges = [(0, 24), (24, 48), (96, 120)]
     write(session.parent / 'data', session, ranges, **options)
-    with bags.open(session.parent / 'data', links=session, **options) as dataset:
+    with bags.open(session.parent / 'data', trust_links=session, **options) as dataset:
         records = [dataset.file(index, 'clip').read() for index in range(3)]
         for (start, stop), record in zip(ranges, records, strict=True):
             clip = bags.Video(record)
             assert np.array_equal(clip[:], frames[start:stop])
             assert clip.timestamps[0] == 0
-        assert [*dataset.field('clip')] == records
+        assert [*dataset.records('clip')] == records
         table = pa.RecordBatchReader.from_stream(dataset.to_arrow('clip', media='bytes')).read_all()
         assert table['clip'].to_pylist() == records
         with pytest.raises(ValueError, match='segments cannot be read by their location'):
             dataset.to_arrow('clip', media='location').read_all()
         assert bags.copy(dataset, session.parent / 'copy').datapoints == 3
         bags.copy(dataset, session.parent / 'sharded', shard_length=2)
-    with bags.open(session.parent / 'data', links=session, raw=True, **options) as dataset:
+    with bags.open(session.parent / 'data', trust_links=session, raw=True, **options) as dataset:
         assert [bytes(row['clip']) for row in dataset] == records
     session.unlink()
     for path in ('copy', 'sharded'):
         with bags.open(session.parent / path) as copy:
-            assert [*copy.field('clip')] == records
+            assert [*copy.records('clip')] == records
             for (start, stop), row in zip(ranges, copy, strict=True):
                 assert np.array_equal(row['clip'][:], frames[start:stop])
 
 
 def test_packets_that_cannot_be_copied(session):
     write(session.parent / 'data', session)
-    with bags.open(session.parent / 'data', links=session) as dataset:
+    with bags.open(session.parent / 'data', trust_links=session) as dataset:
         detail = (
             r"clip.links, field 'clip' of type video, record 2: frames 10 to 50 cannot be copied: some .*; "
-            r'bags\.copy\(link=True\) keeps the link'
+            r'dataset\.save\(path\) keeps the link'
         )
         with pytest.raises(bags.DecodeError, match=detail):
             dataset.file(2, 'clip')
@@ -230,24 +232,26 @@ def test_packets_that_cannot_be_copied(session):
 @pytest.mark.parametrize('options', [{}, {'checksum': True}])
 def test_linked_copies_keep_the_segments(session, options):
     root, frames = session.parent, bags.Video(session)[:]
-    with bags.DatasetWriter(root / 'data', {'id': 'int(8)', 'clip': 'video'}, links=['clip'], **options) as w:
+    with bags.DatasetWriter(
+        root / 'data', {'id': 'int(8)', 'clip': 'video'}, linked_fields=['clip'], **options
+    ) as w:
         for number, range_ in enumerate(RANGES):
             w.append({'id': number, 'clip': bags.Link(session, frames=range_)})
         w.append({'id': 6, 'clip': bags.Link(session)})
         w.append({'id': 7, 'clip': frames[:3]})
     expected = [frames[start:stop] for start, stop in [*RANGES, (0, 120)]]
-    with bags.open(root / 'data', links=session) as dataset:
+    with bags.open(root / 'data', trust_links=session) as dataset:
         view = dataset.select([6, 2, 7, 1, 4])
-        bags.copy(view, root / 'view', link=('clip',))
-        bags.copy(bags.concat([dataset, dataset]), root / 'both', link=('clip',), shard_length=3)
-        bags.copy(dataset.update({1: {'clip': frames[5:9]}}), root / 'edited', link=('clip',))
+        view.save(root / 'view', link=('clip',))
+        bags.concat([dataset, dataset]).save(root / 'both', link=('clip',), shard_length=3)
+        dataset.update({1: {'clip': frames[5:9]}}).save(root / 'edited', link=('clip',))
         own = dataset[7]['clip'][:]
-    with bags.open(root / 'view', links=session, checksum=bool(options)) as saved:
+    with bags.open(root / 'view', trust_links=session, checksum=bool(options)) as saved:
         for row, number in zip(saved, [6, 2, 7, 1, 4], strict=True):
             assert row['id'] == number
             assert np.array_equal(row['clip'][:], own if number == 7 else expected[number])
     for path, count in (('both', 16), ('edited', 8)):
-        with bags.open(root / path, links=session) as saved:
+        with bags.open(root / path, trust_links=session) as saved:
             assert len(saved) == count
             assert np.array_equal(saved[count - 6]['clip'][:], expected[2])
     if not options:
@@ -257,7 +261,7 @@ def test_linked_copies_keep_the_segments(session, options):
         assert not found.changed
         assert {*dataset.select([6, 3, 7, 1, 4]).diff(view).changed} == {'clip', 'id'}
     for path in ('data', 'view', 'both', 'edited'):
-        assert bags.verify(root / path, links=session, decode=True) == []
+        assert bags.verify(root / path, trust_links=session, decode=True) == []
 
 
 def test_a_wrong_checksum_is_found(session):
@@ -266,18 +270,18 @@ def test_a_wrong_checksum_is_found(session):
     middle = len(data) // 2
     data[middle] ^= 1
     session.write_bytes(data)
-    with bags.open(session.parent / 'data', links=session, checksum=True) as dataset:
+    with bags.open(session.parent / 'data', trust_links=session, checksum=True) as dataset:
         for index in range(2):
             with pytest.raises(bags.CorruptError, match='checksum'):
                 dataset[index]['clip'][0]
-    found = bags.verify(session.parent / 'data', links=session)
+    found = bags.verify(session.parent / 'data', trust_links=session)
     assert [(each.record, each.count, 'checksum' in each.detail) for each in found] == [(0, 2, True)]
 
 
 def test_checksums_of_parts_that_cannot_be_copied_are_verified(session):
     write(session.parent / 'data', session, [(3, 50), (50, 70), (0, 120)], checksum=True)
-    assert bags.verify(session.parent / 'data', links=session) == []
-    assert bags.verify(session.parent / 'data', links=session, decode=True) == []
+    assert bags.verify(session.parent / 'data', trust_links=session) == []
+    assert bags.verify(session.parent / 'data', trust_links=session, decode=True) == []
 
 
 def test_bytes_of_a_range_count_once(session):
@@ -301,22 +305,22 @@ def test_resumed_recovered_and_consolidated(session):
             links = [bags.Link(session, frames=(n, n + 3)) for n in range(number % 3)]
             writer.append({'id': number, 'clip': [*links, bags.Link(session)][: number % 4]})
 
-    with bags.ShardedDatasetWriter(root / 'data', spec, links=['clip'], shard_length=5) as writer:
+    with bags.ShardedDatasetWriter(root / 'data', spec, linked_fields=['clip'], shard_length=5) as writer:
         append(writer, 0, 7)
     with bags.ShardedDatasetWriter(
-        root / 'data', spec, links=['clip'], shard_length=5, resume=True
+        root / 'data', spec, linked_fields=['clip'], shard_length=5, resume=True
     ) as writer:
         append(writer, 7, 17)
     bags.consolidate(root / 'data')
 
-    writer = bags.DatasetWriter(root / 'open', spec, links=['clip'])
+    writer = bags.DatasetWriter(root / 'open', spec, linked_fields=['clip'])
     append(writer, 0, 17)
     writer.flush()
     leave_open(writer)
     del writer
     assert bags.recover(root / 'open')[0].kept == 17
     for path in ('data', 'open'):
-        with bags.open(root / path, links=session) as dataset:
+        with bags.open(root / path, trust_links=session) as dataset:
             assert len(dataset) == 17
             for number, row in enumerate(dataset):
                 expected = [3] * (number % 3) + [120]
@@ -328,12 +332,12 @@ def test_resumed_recovered_and_consolidated(session):
 @pytest.mark.parametrize('ranges', [[(0, 4), (5, 9), (7, 12)], [(0, 4), None, (7, 12)]])
 def test_every_flipped_byte_of_the_rows_raises_or_is_harmless(session, ranges):
     root = session.parent
-    with bags.DatasetWriter(root / 'data', {'clip': 'video'}, links=['clip']) as writer:
+    with bags.DatasetWriter(root / 'data', {'clip': 'video'}, linked_fields=['clip']) as writer:
         for frames in ranges:
             writer.append({'clip': bags.Link(session, frames=frames)})
 
     def read():
-        with bags.open(root / 'data', links=session) as dataset:
+        with bags.open(root / 'data', trust_links=session) as dataset:
             batch = dataset.batch(range(3))['clip']
             return [[len(row['clip']), len(clip)] for row, clip in zip(dataset, batch, strict=True)]
 
@@ -353,18 +357,20 @@ def test_every_flipped_byte_of_the_rows_raises_or_is_harmless(session, ranges):
 
 def test_frames_that_the_video_lacks(session):
     write(session.parent / 'data', session, [(110, 121), (0, 3)])
-    with bags.open(session.parent / 'data', links=session) as dataset:
+    with bags.open(session.parent / 'data', trust_links=session) as dataset:
         with pytest.raises(bags.DecodeError, match='expected frames 110 to 121, but the video has 120'):
             dataset[0]['clip'][0]
         with pytest.raises(bags.DecodeError, match='expected frames 110 to 121, but the video has 120'):
             dataset.file(0, 'clip')
         assert dataset[1]['clip'].shape[0] == 3
-    assert [each.record for each in bags.verify(session.parent / 'data', links=session, decode=True)] == [0]
+    assert [
+        each.record for each in bags.verify(session.parent / 'data', trust_links=session, decode=True)
+    ] == [0]
 
 
 def test_what_cannot_be_a_segment(session, tmp_path):
     with (
-        bags.DatasetWriter(tmp_path / 'data', {'clip': 'mp4'}, links=['clip']) as writer,
+        bags.DatasetWriter(tmp_path / 'data', {'clip': 'mp4'}, linked_fields=['clip']) as writer,
         pytest.raises(bags.EncodeError, match='expected a field of type video or audio for a part of a file'),
     ):
         writer.append({'clip': bags.Link(session, frames=(0, 3))})
@@ -386,6 +392,6 @@ def test_a_folder_moves_with_its_files(session, tmp_path_factory):
     frames = bags.Video(session)[24:48]
     moved = tmp_path_factory.mktemp('other') / 'moved'
     shutil.move(session.parent, moved)
-    with bags.open(moved / 'data', links=moved) as dataset:
+    with bags.open(moved / 'data', trust_links=moved) as dataset:
         assert np.array_equal(dataset[0]['clip'][:], frames)
         assert np.array_equal(bags.Video(dataset.file(0, 'clip').read())[:], frames)

@@ -408,7 +408,7 @@ def test_handles_of_a_dataset(tmp_path):
         writer.append({'one': file, 'few': [], 'maybe': data, 'packed': str(tmp_path / 'film.mp4')})
         assert not file.closed
     with bags.open(tmp_path / 'films') as reader:
-        assert reader.field('one')[0] == reader.field('one')[1] == data
+        assert reader.records('one')[0] == reader.records('one')[1] == data
         row, batch = reader[0], reader.batch([1, 0])
         assert row['maybe'] is None
         assert [video.shape[0] for video in row['few']] == [120, 5]

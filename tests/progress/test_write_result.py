@@ -27,9 +27,9 @@ def test_functions_that_write_a_dataset_return_what_readers_find(function, tmp_p
         'convert': lambda: bags.convert(tmp_path / 'tars', target, shard_length=2),
         'from_numpy': lambda: bags.from_numpy({'id': np.arange(5)}, target, shard_length=2),
     }[function]()
-    assert isinstance(done, bags.types.Written)
+    assert isinstance(done, bags.types.WriteResult)
     with bags.open(target) as dataset:
-        found = bags.types.Written(len(dataset), dataset.shards, dataset.size, dataset.spec)
+        found = bags.types.WriteResult(len(dataset), dataset.shards, dataset.size, dataset.spec)
     assert (done, done.datapoints, done.shards) == (found, 5, 3)
 
 

@@ -14,13 +14,13 @@ from bags.samplers import (
     Mixture,
     Random,
     Sampler,
-    Sequential,
     ShardShuffled,
     Shuffled,
     Sliding,
     Weighted,
     shard_lengths,
 )
+from bags.samplers.orders import Sequential
 
 SAMPLERS = {
     'sequential': lambda: Sequential(100),

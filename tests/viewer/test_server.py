@@ -120,7 +120,7 @@ def linked(tmp_path):
     path.parent.mkdir()
     (path.parent / 'outside.bin').write_bytes(b'outside of the folder')
     with bags.ShardedDatasetWriter(
-        path, {'clip': 'bytes', 'id': 'int(8)'}, shard_length=2, links=['clip']
+        path, {'clip': 'bytes', 'id': 'int(8)'}, shard_length=2, linked_fields=['clip']
     ) as writer:
         (path / 'raw').mkdir(parents=True)
         (path / 'raw' / 'inside.bin').write_bytes(b'inside of the folder')
@@ -153,23 +153,23 @@ def test_linked_files_outside_of_the_dataset_need_permission(linked, monkeypatch
         assert response.status == 502
         assert f'links to {outside} are not permitted' in found.decode()
         assert b'outside of' not in found
-        monkeypatch.setenv('BAGS_LINKS', str(outside))
+        monkeypatch.setenv('BAGS_TRUST_LINKS', str(outside))
         assert ask(server, path)[1] == b'outside of the folder'
-        monkeypatch.delenv('BAGS_LINKS')
-    with ViewServer(linked, links=[linked / 'raw']) as server:
+        monkeypatch.delenv('BAGS_TRUST_LINKS')
+    with ViewServer(linked, trust_links=[linked / 'raw']) as server:
         assert ask(server, path)[0].status == 502
-    with ViewServer(linked, links=[linked.parent]) as server:
+    with ViewServer(linked, trust_links=[linked.parent]) as server:
         assert ask(server, path, Range='bytes=0-6')[1] == b'outside'
     (linked / 'raw' / 'inside.bin').unlink()
     os.symlink(outside, linked / 'raw' / 'inside.bin')
     with ViewServer(linked) as server:
         response, found = ask(server, '/data/linked/000000/clip.files/1')
         assert (response.status, b'outside of' in found) == (502, False)
-    with bags.open(linked, links=True) as reader, bags.view(reader) as shown:
+    with bags.open(linked, trust_links=True) as reader, bags.view(reader) as shown:
         assert ask(shown._server, path)[1] == b'outside of the folder'
     with bags.open(linked) as reader, bags.view(reader) as shown:
         assert ask(shown._server, path)[0].status == 502
-    with bags.view(linked, links=outside) as shown:
+    with bags.view(linked, trust_links=outside) as shown:
         assert ask(shown._server, path)[1] == b'outside of the folder'
 
 
@@ -187,7 +187,7 @@ def test_other_numbers_and_paths_are_not_linked_files(linked, path):
     os.symlink(linked.parent, linked / '000008')
     shutil.copy(linked / '000001' / 'clip.files', linked.parent)
     os.symlink(linked.parent / 'clip.files', linked / '000000' / 'linked.files')
-    with ViewServer(linked, links=True) as server:
+    with ViewServer(linked, trust_links=True) as server:
         response, data = ask(server, f'/data/linked/{path}')
         assert response.status == 404
         assert b'side of' not in data
@@ -199,13 +199,13 @@ def test_other_numbers_and_paths_are_not_linked_files(linked, path):
 ])  # fmt: skip
 def test_hostile_entries_are_refused(tmp_path, stored):
     path = tmp_path / 'hostile'
-    with bags.DatasetWriter(path, {'clip': 'bytes'}, links=['clip']) as writer:
+    with bags.DatasetWriter(path, {'clip': 'bytes'}, linked_fields=['clip']) as writer:
         writer.append({'clip': b'own'})
     (path / 'raw').mkdir()
     with bags.bag.Writer(path / 'clip.files.bag') as writer:
         writer.write(msgpack.packb(stored))
     (path / 'clip.files.bag').rename(path / 'clip.files')
-    with ViewServer(path, links=True) as server:
+    with ViewServer(path, trust_links=True) as server:
         response, data = ask(server, '/data/hostile/clip.files/1')
         assert response.status == 502
         assert b'root:' not in data
@@ -234,7 +234,7 @@ def test_linked_bags_and_their_dictionaries(tmp_path):
     with bags.DatasetWriter(whole, {'text': 'utf8'}, compression={'text': 'dictionary'}) as writer:
         for index in range(300):
             writer.append({'text': f'a short text about the number {index * 7919 % 1000}, {index}'})
-    bags.copy(whole, tmp_path / 'view', link=('text',))
+    bags.open(whole).save(tmp_path / 'view', link=('text',))
     path = '/data/view/000000/text.files/1'
     with ViewServer(tmp_path / 'view') as server:
         assert ask(server, path, Range='bytes=0-99')[1] == (whole / 'text.bagz').read_bytes()[:100]

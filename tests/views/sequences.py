@@ -181,8 +181,8 @@ def save(draw, dataset, model, root):
     link = heavy if heavy and draw(st.booleans()) else False
     folder, options = root
     path = folder / str(len(list(folder.iterdir())))
-    bags.copy(dataset, path, link=link, shard_length=draw(st.sampled_from([None, 4])))
-    return bags.open(path, links=True, **(options if link else {})), model.copy(keys=())
+    dataset.save(path, link=link, shard_length=draw(st.sampled_from([None, 4])))
+    return bags.open(path, trust_links=True, **(options if link else {})), model.copy(keys=())
 
 
 def pickled(draw, dataset, model, _):
@@ -222,9 +222,9 @@ def check(draw, dataset, model):
         }
     for name in names:
         if model.types[name] == 'bytes?':
-            assert list(dataset.field(name)) == [each[name] for each in rows]
+            assert list(dataset.records(name)) == [each[name] for each in rows]
         if model.types[name] == 'bytes[]':
-            assert list(dataset.items(name)) == [part for each in rows for part in each[name]]
+            assert list(dataset.records(name)) == [part for each in rows for part in each[name]]
         if name in model.keys and rows:
             keys = [each[name] for each in rows]
             assert [dataset.find(name, key) for key in keys] == [keys.index(key) for key in keys]

@@ -222,7 +222,7 @@ def test_a_field_says_the_source(robots, tmp_path):
     assert mixed[4, ('id', 'source')] == {'id': 11, 'source': 'hand'}
     assert mixed[4]['source'] == 'hand'
     assert mixed[[5, 0], 'source'] == {'source': ['hand', 'arm']}
-    assert mixed.field('source')[3] == b'hand'
+    assert mixed.records('source')[3] == b'hand'
     assert mixed.find('source', 'hand') == 3
     assert mixed[:2].batch([], 'source') == {'source': []}
     assert len(mixed.filter(lambda row: row['source'] == 'arm', 'source')) == 3
@@ -276,8 +276,8 @@ def test_a_view_of_arrays_that_differ_is_saved_as_links(tmp_path):
         rows = [{'state': np.full(length, row, np.float32)} for row in range(4)]
         parts[name] = written(tmp_path / name, {'state': f'array(float32,{length})'}, rows)
     mixed = bags.concat(parts, fields='union')
-    bags.copy(mixed, tmp_path / 'links', link=True)
-    linked = bags.open(tmp_path / 'links', links='all')
+    mixed.save(tmp_path / 'links')
+    linked = bags.open(tmp_path / 'links', trust_links='all')
     assert linked.spec == mixed.spec
     assert [len(state) for state in linked.column('state')] == [100] * 4 + [300] * 4
     assert linked.column('source') == mixed.column('source')

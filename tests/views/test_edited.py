@@ -144,11 +144,11 @@ def test_media_keep_their_bytes(source, tmp_path, link):
     names = {'image': 'jpg', 'sound': 'flac', 'clip': 'video.front'}
     view = bags.join([source.drop(fields=MEDIA), source.select(fields=MEDIA).rename(names)])
     link = link and [names[name] for name in link]
-    bags.copy(view.drop([2]), tmp_path / 'copy', link=link)
-    with bags.open(tmp_path / 'copy', links=True) as saved:
+    view.drop([2]).save(tmp_path / 'copy', link=link)
+    with bags.open(tmp_path / 'copy', trust_links=True) as saved:
         for old, new in names.items():
-            records = list(source.field(old))
-            assert list(saved.field(new)) == records[:2] + records[3:]
+            records = list(source.records(old))
+            assert list(saved.records(new)) == records[:2] + records[3:]
             assert saved.file(3, new).read() == records[4]
 
 
@@ -156,23 +156,22 @@ def test_new_values_are_written_once(source, tmp_path):
     view = source.update(
         {0: {'vector': np.ones(100, np.float32)}, -1: {'image': row(3)['image'], 'note': 'dark'}}
     )
-    done = bags.copy(view, tmp_path / 'view', link=('vector', *MEDIA))
+    done = view.save(tmp_path / 'view', link=('vector', *MEDIA))
     values = {
         name: os.path.getsize(tmp_path / 'view/000000' / f'{name}.values') for name in ('vector', *MEDIA)
     }
-    assert values == {'vector': 408, 'image': len(view.field('image')[7]) + 8, 'sound': 0, 'clip': 0}
+    assert values == {'vector': 408, 'image': len(view.records('image')[7]) + 8, 'sound': 0, 'clip': 0}
     assert len(done.parents) == 3
-    with bags.open(tmp_path / 'view', links=True) as saved:
+    with bags.open(tmp_path / 'view', trust_links=True) as saved:
         assert saved[0]['vector'].tolist() == [1.0] * 100
         assert saved[7]['note'] == 'dark'
-        assert saved.field('image')[7] == source.field('image')[3]
+        assert saved.records('image')[7] == source.records('image')[3]
         # An edit of the saved edit needs both.
-        bags.copy(
-            saved.update({1: {'vector': np.zeros(100, np.float32)}}), tmp_path / 'again', link=['vector']
-        )
-    with bags.open(tmp_path / 'again', links=True) as again:
+        changed = saved.update({1: {'vector': np.zeros(100, np.float32)}})
+        changed.save(tmp_path / 'again', link=['vector'])
+    with bags.open(tmp_path / 'again', trust_links=True) as again:
         assert [again[index]['vector'][0] for index in range(3)] == [1, 0, 2]
-    assert bags.verify(tmp_path / 'again', decode=True, links=True) == []
+    assert bags.verify(tmp_path / 'again', decode=True, trust_links=True) == []
 
 
 def test_names_of_other_libraries_can_be_changed_one_by_one(tmp_path):
@@ -207,13 +206,13 @@ def test_edits_of_an_empty_dataset_and_of_one_that_is_written(tmp_path):
         assert view.diff(view).is_empty
         with pytest.raises(IndexError):
             view.update({0: {'key': 3}})
-        bags.copy(view, tmp_path / 'copy', link=True)
+        view.save(tmp_path / 'copy')
     writer.append({'id': 3, 'x': bytes(300)}, flush=True)
     with bags.open(tmp_path / 'd') as growing:
         view = growing.update({0: {'id': 4}}).rename({'id': 'key'})
         writer.append({'id': 5, 'x': bytes(300)}, flush=True)
         assert view.column('key').tolist() == [4]
-        bags.copy(view, tmp_path / 'linked', link=['x'])
+        view.save(tmp_path / 'linked', link=['x'])
     writer.close()
     with bags.open(tmp_path / 'linked') as saved:
         assert [each['key'] for each in saved] == [4]
@@ -226,7 +225,7 @@ def test_arrow_and_pickles_of_edits(source):
     )
     table = pyarrow.table(pickle.loads(pickle.dumps(view)))
     assert table.column('label').to_pylist()[1:4] == ['text 1', 'fixed', 'text 3']
-    assert table.column('jpg').to_pylist() == list(view.field('jpg'))
+    assert table.column('jpg').to_pylist() == list(view.records('jpg'))
     paths = view.select([1]).to_arrow('jpg', media='location').read_all().column('jpg').to_pylist()
     assert paths[0]['path'].endswith('image.bag')
     with pytest.raises(
@@ -247,7 +246,7 @@ def test_windows_and_frames_of_new_values(source):
     assert view[2, {'state': [0, 8]}]['state'].tolist() == [0, 8]
     shown = view[2, {'clip': bags.frames(1, 3)}]['clip']
     assert np.abs(shown.astype(int) - view[2]['clip'][1:3]).max() == 0
-    assert view.file(2, 'clip').read() == view.field('clip')[2]
+    assert view.file(2, 'clip').read() == view.records('clip')[2]
     batch = view.batch([2, 3], {'state': range(1, 3)})['state']
     assert [each.tolist() for each in batch] == [[1, 2], [1, 2]]
 

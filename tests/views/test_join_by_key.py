@@ -134,9 +134,9 @@ def test_lengths_items_files_and_copies(made, tmp_path, kit):
     view = bags.join([films, labels], on='id', how='left')
     rows = expected(film_rows, label_rows, LABELS, keep=True)
     assert view.lengths('words').tolist() == [len(row['words'] or []) for row in rows]
-    assert view.field('note')[:] == [None if row['note'] is None else row['note'].encode() for row in rows]
+    assert view.records('note')[:] == [None if row['note'] is None else row['note'].encode() for row in rows]
     words = list(itertools.chain(*(row['words'] or [] for row in rows)))
-    assert [item.decode() for item in view.items('words')] == words
+    assert [item.decode() for item in view.records('words')] == words
     there = next(index for index, row in enumerate(rows) if row['label'] is not None)
     missing = next(index for index, row in enumerate(rows) if row['label'] is None)
     assert view.file(there, 'label').read() == rows[there]['label'].to_bytes(8, 'little')

@@ -1,6 +1,7 @@
 """Select, concat and join, beyond the tests of every dataset in test_reader.py."""
 
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -53,9 +54,9 @@ def check(dataset, rows):
     assert batch['note'] == [rows[index]['note'] for index in order]
     found = [None if words is None else words.tolist() for words in batch['words']]
     assert found == [rows[index]['words'] for index in order]
-    assert list(dataset.field('text')) == [r['text'].encode() for r in rows]
+    assert list(dataset.records('text')) == [r['text'].encode() for r in rows]
     items = [item.to_bytes(2, 'little') for r in rows for item in r['words'] or []]
-    assert list(dataset.items('words')) == items
+    assert list(dataset.records('words')) == items
     assert repr(pickle.loads(pickle.dumps(dataset))) == repr(dataset)
 
 
@@ -167,7 +168,8 @@ def test_join_adds_and_replaces_fields(source, kit, tmp_path):
     assert list(both[3, ('z', 'id')].items()) == [('z', 3), ('id', 3)]
     assert list(both.batch([3], ('z', 'id'))) == ['z', 'id']
     assert both.file(3, 'text').read() == b'3'
-    assert rows_of(bags.open([base.path, more.path], replace=True)) == wanted
+    assert rows_of(bags.join([base.path, more.path], replace=True)) == wanted
+    assert rows_of(bags.join([base, Path(more.path)], replace=True)) == wanted
     back = bags.join([more, base], replace=True)
     assert [r['text'] for r in back] == [r['text'] for r in rows]
     with pytest.raises(ValueError, match='one length'):
@@ -195,7 +197,7 @@ def test_fields_of_several_folders_are_compared(tmp_path, one, other, raw):
 
     values = list(range(3, 43))
     paths = make('a', one, values), make('b', other, values)
-    both = bags.open(paths, raw=raw)
+    both = bags.join([bags.open(path, raw=raw) for path in paths])
     assert sorted(both.spec) == ['a', 'b', 'id']
     assert len(both) == len(bags.join([bags.open(path) for path in paths])) == 40
     values[17], values[30] = 1000, 1001
@@ -203,17 +205,30 @@ def test_fields_of_several_folders_are_compared(tmp_path, one, other, raw):
     with pytest.raises(
         ValueError, match=r"'id' differs at datapoint 17: expected '20'.*got '1000'.*replace=True"
     ):
-        bags.open(paths, raw=raw)
-    assert str(bags.open(paths, replace=True)[17, 'id']['id']) == '1000'
+        bags.join([bags.open(path, raw=raw) for path in paths])
+    assert str(bags.join(paths, replace=True)[17, 'id']['id']) == '1000'
 
 
 def test_fields_of_other_types_are_not_compared(tmp_path):
     paths = [write_fields(tmp_path / name, {'x': [1.0]}, {'x': 'float(8)'}) for name in 'ab']
     with pytest.raises(ValueError, match=r"field 'x' of dataset 1 is in an earlier one too \(replace=True"):
-        bags.open(paths)
-    assert bags.open(paths, replace=True)[0] == {'x': 1.0}
-    with pytest.raises(ValueError, match='replace: has no effect on one folder'):
+        bags.join(paths)
+    assert bags.join(paths, replace=True)[0] == {'x': 1.0}
+
+
+def test_several_paths_are_joined_and_not_opened(tmp_path):
+    paths = [write_fields(tmp_path / name, {name: [1.0]}, {name: 'float(8)'}) for name in 'ab']
+    assert bags.join(paths)[0] == bags.join(map(str, paths))[0] == {'a': 1.0, 'b': 1.0}
+    several = r'expected a path, got .* \(bags\.join\(\[…\]\) opens several, and joins their fields\)'
+    for value in (paths, tuple(paths), []):
+        with pytest.raises(TypeError, match=several):
+            bags.open(value)
+    with pytest.raises(TypeError, match=r"'replace': use bags\.join\(\[…\], replace=…\)$"):
         bags.open(paths[0], replace=True)
+    with pytest.raises(TypeError, match='join: expected several datasets, got'):
+        bags.join(paths[0])
+    with pytest.raises(TypeError, match="join, dataset 0: expected a dataset, got 'a'"):
+        bags.join({'a': bags.open(paths[0])})
 
 
 def test_editing_with_views(source, kit, tmp_path):
@@ -224,7 +239,7 @@ def test_editing_with_views(source, kit, tmp_path):
     shuffled = np.random.default_rng(0).permutation(12)
     assert [r['id'] for r in base.select(shuffled)] == shuffled.tolist()
     new = kit.fill(tmp_path / 'x', [{'note': 'new'}] * 12, {'note': 'utf8?'})
-    assert {r['note'] for r in bags.open([base.path, new], replace=True)} == {'new'}
+    assert {r['note'] for r in bags.join([base.path, new], replace=True)} == {'new'}
 
 
 def test_closing_a_view_closes_its_datasets(kit, tmp_path):

@@ -5,7 +5,7 @@ import signal
 import time
 from pathlib import Path
 
-from bags.workers.outcome import Partial
+from bags.workers.outcome import PartialResult
 
 
 def square(number):
@@ -24,7 +24,7 @@ def fails_at_7(number):
 
 
 def partial_at_7(number):
-    return Partial(number, ArithmeticError('seven')) if number == 7 else number
+    return PartialResult(number, ArithmeticError('seven')) if number == 7 else number
 
 
 class Unpicklable(Exception):

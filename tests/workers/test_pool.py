@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from bags.workers.outcome import Partial
+from bags.workers.outcome import PartialResult
 from bags.workers.pool import WorkerPool
 from tests.workers import samples
 
@@ -204,4 +204,4 @@ def test_an_error_that_was_raised_is_not_kept():
 
 
 def test_a_partial_result_is_a_pair():
-    assert Partial(1, ValueError('x')).result == 1
+    assert PartialResult(1, ValueError('x')).result == 1

@@ -389,12 +389,14 @@ def write_photos(folder):
 def write_linked(folder):
     """Views that are saved as links, and links to files in the folder of the dataset and beside it."""
     for name, fields in [('probed', tuple(SPEC)), ('trained', ('text',)), ('media', True)]:
-        bags.copy(folder / name, folder / f'{name}_view', link=fields)
+        bags.open(folder / name).save(folder / f'{name}_view', link=fields)
     with bags.open(folder / 'photos', raw=True) as photos:
         images = [bytes(photos[index]['image']) for index in (3, 4)]
     path = folder / 'linked'
     spec = {'id': 'int(8)', 'image': 'png', 'outside': 'mp4?', 'video': 'mp4'}
-    with bags.ShardedDatasetWriter(path, spec, shard_length=2, links=['image', 'outside', 'video']) as writer:
+    with bags.ShardedDatasetWriter(
+        path, spec, shard_length=2, linked_fields=['image', 'outside', 'video']
+    ) as writer:
         (path / 'raw').mkdir(parents=True)
         for name, data in [('a photo #3 %2e?.png', images[0]), ('changed.png', images[1])]:
             (path / 'raw' / name).write_bytes(data)
@@ -414,7 +416,7 @@ def write_segments(folder):
     """Parts of a video that datapoints share, and of a recording."""
     path = folder / 'segments'
     spec = {'id': 'int(8)', 'video': 'video', 'clips': 'video[]', 'sound': 'audio?'}
-    with bags.DatasetWriter(path, spec, links=['video', 'clips', 'sound']) as writer:
+    with bags.DatasetWriter(path, spec, linked_fields=['video', 'clips', 'sound']) as writer:
         shutil.copy(folder / 'video.mp4', path)
         (path / 'sound.wav').write_bytes(bags.encoders['wav']((np.zeros((8000, 1), np.int16), 8000)))
         for index, frames in enumerate([(100, 130), (200, 260), None, (590, 601)]):

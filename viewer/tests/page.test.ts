@@ -676,7 +676,7 @@ describe('links', () => {
 
   test('bags view gives what is permitted', async () => {
     for (const permitted of ['', `${OUT}values/video.mp4`]) {
-      const {url, process} = await startView(`${OUT}values/linked`, {BAGS_LINKS: permitted});
+      const {url, process} = await startView(`${OUT}values/linked`, {BAGS_TRUST_LINKS: permitted});
       try {
         await page.goto(`${url}#view=datapoint&at=0&t=1`);
         await expect.poll(() => panel('image').locator('img').count()).toBe(1);

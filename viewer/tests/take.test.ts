@@ -173,5 +173,5 @@ test('what passes the filter is saved, and a record as it is stored', async () =
   await page.getByLabel('Save photo').click();
   expect((await record).suggestedFilename()).toBe('photo-4.png');
   const digest = createHash('sha256').update(readFileSync(await (await record).path())).digest('hex');
-  expect(python(`import bags, hashlib\nprint(hashlib.sha256(bags.open('${server.url}/data/untimed').field('photo')[4]).hexdigest())`, 'values')).toBe(digest);
+  expect(python(`import bags, hashlib\nprint(hashlib.sha256(bags.open('${server.url}/data/untimed').records('photo')[4]).hexdigest())`, 'values')).toBe(digest);
 });

@@ -17,13 +17,13 @@ from bags.cli.arguments import (
     Durability,
     Fields,
     Json,
-    Links,
     Mode,
     OnError,
     Path,
     Rename,
     ShardLength,
     ShardSize,
+    TrustLinks,
     Workers,
     argument,
     check_field,
@@ -31,8 +31,8 @@ from bags.cli.arguments import (
     parse_byte_count,
     parse_compression,
     parse_fields,
-    parse_links,
     parse_renames,
+    parse_trusted,
 )
 from bags.cli.errors import UsageError, fail
 from bags.cli.output import answer, facts_of, summary
@@ -46,7 +46,7 @@ Storage = Literal['files', 'bags']
 def import_(
     source: Annotated[
         list[str],
-        argument('SOURCE… DATASET', 'A file or folder of other data; then the dataset to create.'),
+        argument('SOURCE… PATH', 'A file or folder of other data; then the dataset to create.'),
     ],
     format: Annotated[
         str | None, option('--format', metavar='NAME', help='The format of the source, if not by its names.')
@@ -191,7 +191,7 @@ def export(
         str | None,
         option('--key', metavar='FIELD', help='A field of texts or integers that names the files.'),
     ] = None,
-    links: Links = None,
+    trust_links: TrustLinks = None,
     resume: Annotated[bool, typer.Option('--resume', help='Continue an export that was killed.')] = False,
     mode: Mode = 'create',
     durability: Durability = 'close',
@@ -210,7 +210,7 @@ def export(
     import bags
     from bags.dataset.open import open_with_known_decoders
 
-    with open_with_known_decoders(path, links=parse_links(links)) as dataset:
+    with open_with_known_decoders(path, trust_links=parse_trusted(trust_links)) as dataset:
         names, size = parse_fields(fields, dataset.spec), parse_byte_count(shard_size)
         if key is not None:
             check_field(key, dataset.spec)

@@ -15,13 +15,13 @@ from bags.cli.arguments import (
     Durability,
     Fields,
     Json,
-    Links,
     Mode,
     OnError,
     Rename,
     Rows,
     ShardLength,
     ShardSize,
+    TrustLinks,
     Workers,
     argument,
     check_field,
@@ -29,11 +29,11 @@ from bags.cli.arguments import (
     parse_byte_count,
     parse_compression,
     parse_fields,
-    parse_links,
     parse_renames,
+    parse_trusted,
     select_rows,
 )
-from bags.cli.output import answer, facts_of, say, summary
+from bags.cli.output import answer, facts_of, say, summary, trust_lines
 from bags.display.counts import byte_count, plural
 
 
@@ -58,7 +58,7 @@ def copy(
             help='Do not copy the records of these fields: link to them. "all" are those of over 256 bytes.',
         ),
     ] = None,
-    links: Links = None,
+    trust_links: TrustLinks = None,
     on_error: OnError = 'raise',
     checksum: Checksum = None,
     durability: Durability = 'close',
@@ -77,7 +77,7 @@ def copy(
     """
     import bags
 
-    with bags.open(source, raw=True, links=parse_links(links)) as dataset:
+    with bags.open(source, raw=True, trust_links=parse_trusted(trust_links)) as dataset:
         view, names = select_rows(dataset, rows), parse_fields(fields, dataset.spec)
         if drop_field is not None:
             dropped = parse_fields(drop_field, dataset.spec) or ()
@@ -86,8 +86,7 @@ def copy(
             view = view.select(fields=names).rename(parse_renames(rename, names or view.spec))
             names = None
         spec = {name: view.spec[name] for name in names or view.spec}
-        done = bags.copy(
-            view,
+        done = view.save(
             target,
             fields=names,
             compression=parse_compression(compression, spec),
@@ -104,7 +103,8 @@ def copy(
         )
     for each in () if json else done.skipped:
         say(f'left out: datapoint {each.datapoint:,}: {each.error}', 'yellow')
-    answer(json, {'source': source, 'target': target, **facts_of(done)}, *done.notes, summary(target, done))
+    lines = *done.notes, summary(target, done), *trust_lines(done.trust_links)
+    answer(json, {'source': source, 'target': target, **facts_of(done)}, *lines)
 
 
 def push(
@@ -147,7 +147,7 @@ def consolidate(
 def create_index(
     path: Annotated[str, argument('PATH', 'A dataset; also a URL.')],
     field: Annotated[str, argument('FIELD', 'Its field of keys: utf8, bytes, int or uint.')],
-    links: Links = None,
+    trust_links: TrustLinks = None,
     json: Json = False,
 ) -> None:
     """Writes the index of a field of keys, with which find() and find_many() find datapoints.
@@ -158,7 +158,7 @@ def create_index(
 
     with bags.open(path, raw=True) as dataset:
         check_field(field, dataset.spec)
-    keys = bags.create_index(path, field, links=parse_links(links))
+    keys = bags.create_index(path, field, trust_links=parse_trusted(trust_links))
     facts = {'path': path, 'field': field, 'keys': keys}
     answer(json, facts, f'{path}: indexed {plural(keys, "key")} of {field}')
 
@@ -173,7 +173,7 @@ def prefetch(
     cache_size: Annotated[
         str | None, option('--cache-size', metavar='BYTES', help='Largest size of the cache, as 500GB.')
     ] = None,
-    links: Links = None,
+    trust_links: TrustLinks = None,
     json: Json = False,
 ) -> None:
     """Fetches a dataset, or a part of it, into a cache, so that reading it is local from then on.
@@ -185,7 +185,7 @@ def prefetch(
     import bags
 
     options: dict[str, Any] = {} if cache_size is None else {'cache_size': parse_byte_count(cache_size)}
-    with bags.open(path, cache=cache, links=parse_links(links), **options) as dataset:
+    with bags.open(path, cache=cache, trust_links=parse_trusted(trust_links), **options) as dataset:
         fetched = bags.prefetch(select_rows(dataset, rows), parse_fields(fields, dataset.spec))
     facts = {'path': path, 'cache': cache, 'bytes': fetched}
     answer(json, facts, f'{path}: {byte_count(fetched)} are in {cache}')

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import json as json_text
 from collections.abc import Mapping
@@ -15,24 +14,23 @@ import typer
 from bags.cli.arguments import (
     DropField,
     Json,
-    Links,
     Mode,
     Rename,
+    TrustLinks,
     argument,
     option,
     parse_fields,
-    parse_links,
     parse_pairs,
     parse_renames,
     parse_rows,
+    parse_trusted,
 )
 from bags.cli.errors import UsageError
-from bags.cli.output import answer, facts_of, print_rich, say, summary, table
+from bags.cli.output import answer, facts_of, print_rich, say, summary, table, trust_lines
 from bags.display.counts import plural
 
 if TYPE_CHECKING:
     from bags.dataset.base import Dataset
-    from bags.progress.write_result import Written
 
 Copied = Annotated[
     bool, typer.Option('--copy', help='Copy all records, instead of linking to those of the source.')
@@ -40,7 +38,6 @@ Copied = Annotated[
 DryRun = Annotated[bool, typer.Option('--dry-run', help='Only print what would be written.')]
 Source = Annotated[str, argument('SOURCE', 'A dataset, which stays as it is; also a URL.')]
 MAX_SHOWN_CHANGES = 20
-ALL_COPIED = 'all records were copied: links are for fields with records of over 256 bytes on average'
 
 
 def edit(
@@ -69,7 +66,7 @@ def edit(
             '--relink', metavar='OLD=NEW', help='The new folder of files that links of the source lead to.'
         ),
     ] = None,
-    links: Links = None,
+    trust_links: TrustLinks = None,
     copy: Copied = False,
     mode: Mode = 'create',
     dry_run: DryRun = False,
@@ -90,7 +87,7 @@ def edit(
 
     from bags.display.values import open_to_show
 
-    with open_to_show(source, links=parse_links(links)) as dataset:
+    with open_to_show(source, trust_links=parse_trusted(trust_links)) as dataset:
         changes = _parse_changes(set_ or [], dataset)
         view = dataset.update(changes) if changes else dataset
         if drop and set(drop.split(',')) <= dataset.spec.keys():
@@ -120,8 +117,9 @@ def edit(
                 raise UsageError('expected a target, or --dry-run')
             _preview(json, facts, dataset.spec, renames)
             return
-        done = _save(view, target, copy, mode=mode, relink=parse_pairs('--relink', relink))
-    answer(json, {**facts, 'target': target, **facts_of(done)}, summary(target, done), *done.notes)
+        done = view.save(target, link=not copy, mode=mode, relink=parse_pairs('--relink', relink))
+    lines = summary(target, done), *done.notes, *trust_lines(done.trust_links)
+    answer(json, {**facts, 'target': target, **facts_of(done)}, *lines)
 
 
 def split(
@@ -136,7 +134,7 @@ def split(
         option('--by', metavar='FIELD', help='Datapoints with one value of this field stay together.'),
     ] = None,
     seed: Annotated[int, typer.Option('--seed', metavar='N', help='Another seed gives other parts.')] = 0,
-    links: Links = None,
+    trust_links: TrustLinks = None,
     copy: Copied = False,
     dry_run: DryRun = False,
     json: Json = False,
@@ -161,7 +159,7 @@ def split(
             raise UsageError(f'expected the name of a folder, got {name!r}')
     store, root = store_for(target)
     paths = {name: f'{target.rstrip("/")}/{name}' for name in given}
-    with bags.open(source, raw=True, links=parse_links(links)) as dataset:
+    with bags.open(source, raw=True, trust_links=parse_trusted(trust_links)) as dataset:
         if by is not None:
             parse_fields(by, dataset.spec)
         views = dataset.split(given, by, seed=seed)
@@ -174,13 +172,14 @@ def split(
                     raise FileExistsError(errno.EEXIST, 'the folder is not empty', paths[name])
         for name, view in views.items():
             if not dry_run:
-                facts[name] |= facts_of(_save(view, paths[name], copy))
+                facts[name] |= facts_of(view.save(paths[name], link=not copy))
     total = max(1, sum(map(len, views.values())))
     lines = [
         f'{paths[name]}: {plural(each["datapoints"], "datapoint")}, {each["datapoints"] / total:.1%}'
         for name, each in facts.items()
     ]
-    answer(json, facts, *lines)
+    trusted = {folder for each in facts.values() for folder in each.get('trust_links', ())}
+    answer(json, facts, *lines, *trust_lines(sorted(trusted)))
 
 
 def diff(
@@ -190,7 +189,7 @@ def diff(
         str | None,
         option('--on', metavar='FIELD', help='Compare datapoints with one key, instead of one index.'),
     ] = None,
-    links: Links = None,
+    trust_links: TrustLinks = None,
     json: Json = False,
 ) -> None:
     """Prints which datapoints and fields differ between two datasets. Shared records are not read.
@@ -199,10 +198,10 @@ def diff(
     """
     import bags
 
-    permitted = parse_links(links)
+    permitted = parse_trusted(trust_links)
     with (
-        bags.open(first, raw=True, links=permitted) as one,
-        bags.open(other, raw=True, links=permitted) as two,
+        bags.open(first, raw=True, trust_links=permitted) as one,
+        bags.open(other, raw=True, trust_links=permitted) as two,
     ):
         found = one.diff(two, on)
     facts = {
@@ -215,19 +214,6 @@ def diff(
     answer(json, facts, *str(found).splitlines())
     if on is None and found.changed and (len(found.removed) or len(found.added)) and not json:
         say('Datapoints of one index were compared; --on FIELD compares those of one key.', 'dim')
-
-
-def _save(view: Dataset, target: str, copy: bool, **options: Any) -> Written:
-    """Saves a view as links; or as a whole, with `copy` or if no field is worth a link."""
-    import bags
-
-    try:
-        return bags.copy(view, target, link=not copy, **options)
-    except ValueError as exc:
-        if not str(exc).startswith('link: ') or options.get('relink'):
-            raise
-    done = bags.copy(view, target, **options)
-    return dataclasses.replace(done, notes=[*done.notes, ALL_COPIED])
 
 
 def _parse_changes(texts: list[str], dataset: Dataset) -> dict[int, dict[str, Any]]:

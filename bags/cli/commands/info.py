@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bags.cli.arguments import Fields, Json, Links, Path, argument, option, parse_fields, parse_links
+from bags.cli.arguments import Fields, Json, Path, TrustLinks, argument, option, parse_fields, parse_trusted
 from bags.cli.output import columns_table, print_json, print_rich, say, table, with_path_as_given
 from bags.display.counts import byte_count, plural
 from bags.display.tables import extent, info_table, is_pooled, statistics_table
@@ -117,13 +117,13 @@ def statistics(
     samples: Annotated[
         int, typer.Option(metavar='N', min=1, help='Datapoints whose images and videos are decoded.')
     ] = 512,
-    again: Annotated[
-        bool, typer.Option('--again', help='Compute them again, even if the dataset has not changed.')
+    recompute: Annotated[
+        bool, typer.Option('--recompute', help='Compute them again, even if the dataset has not changed.')
     ] = False,
     each: Annotated[
         bool, typer.Option('--each', help='Print a line for each element of wide values, too.')
     ] = False,
-    links: Links = None,
+    trust_links: TrustLinks = None,
     json: Json = False,
 ) -> None:
     """Prints mean, deviation, quantiles and a histogram of each numeric field, and keeps them for later.
@@ -136,7 +136,9 @@ def statistics(
 
     with bags.open(path, raw=True) as dataset:
         names = parse_fields(fields, dataset.spec)
-    found = bags.statistics(path, names, samples=samples, again=again, links=parse_links(links))
+    found = bags.statistics(
+        path, names, samples=samples, recompute=recompute, trust_links=parse_trusted(trust_links)
+    )
     if json:
         from bags.display.values import to_json
         from bags.maintenance.field_statistics import as_json

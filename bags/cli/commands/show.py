@@ -7,24 +7,27 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from typing import Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 from bags.cli.arguments import (
     Fields,
     Json,
-    Links,
     Path,
     Rows,
+    TrustLinks,
     argument,
     check_field,
     option,
     parse_fields,
     parse_item,
-    parse_links,
     parse_rows,
+    parse_trusted,
 )
 from bags.cli.errors import UsageError
 from bags.cli.output import as_text, print_json, print_rich, say, table
+
+if TYPE_CHECKING:
+    from bags.dataset.base import Dataset
 
 Save = Annotated[
     str | None, option('--save', metavar='DIR', help='Also save the media as files in this folder.')
@@ -36,7 +39,7 @@ def show(
     rows: Rows = '',
     fields: Fields = None,
     save: Save = None,
-    links: Links = None,
+    trust_links: TrustLinks = None,
     json: Json = False,
 ) -> None:
     """Shows the first datapoint, or those of `--rows`: values, shapes of arrays, headers of media.
@@ -55,7 +58,7 @@ def show(
 
     rows = rows or ':1'
     if locate(path).type != 'bags':
-        found = _show_datapoints(path, rows, fields, save, links)
+        found = _show_datapoints(path, rows, fields, save, trust_links)
     elif fields is None:
         found = _show_records(path, rows, save)
     else:
@@ -75,11 +78,11 @@ Description = tuple[dict[str, Any], list[Any], list[str]]
 
 
 def _show_datapoints(
-    path: str, rows: str, fields: str | None, save: str | None, links: list[str] | None
+    path: str, rows: str, fields: str | None, save: str | None, trust_links: list[str] | None
 ) -> Iterator[Description]:
     from bags.display.values import open_to_show, show_value
 
-    with open_to_show(path, links=parse_links(links)) as dataset:
+    with open_to_show(path, trust_links=parse_trusted(trust_links)) as dataset:
         names = parse_fields(fields, dataset.spec) or list(dataset.spec)
         for position, index in enumerate(parse_rows(rows, len(dataset))):
             values = {name: show_value(dataset, index, name) for name in names}
@@ -103,7 +106,7 @@ def _show_records(path: str, rows: str, save: str | None) -> Iterator[Descriptio
             yield {'index': index, 'record': value.json}, [as_text(f'{index:>8}  {value.text}')], saved
 
 
-def _save_media(folder: str, dataset: Any, index: int, names: list[str]) -> list[str]:
+def _save_media(folder: str, dataset: Dataset, index: int, names: list[str]) -> list[str]:
     """Saves the media of a datapoint as files, and returns their paths.
 
     Raises:
@@ -141,7 +144,7 @@ def cat(
     index: Annotated[int, argument('INDEX', 'The datapoint, or the record of a bag.')],
     field: Annotated[str, argument('[FIELD]', 'The field of a dataset; an item as frames[3].')] = '',
     item: Annotated[int | None, option('--item', metavar='N', help='The item of a sequence.')] = None,
-    links: Links = None,
+    trust_links: TrustLinks = None,
     json: Json = False,
 ) -> None:
     """Writes the bytes of one record to standard output, unchanged.
@@ -150,7 +153,7 @@ def cat(
 
     Example: bags cat episodes 12 'words[0]'
     """
-    with _open_record(path, index, field, item, links) as file:
+    with _open_record(path, index, field, item, trust_links) as file:
         if not json:
             shutil.copyfileobj(file, sys.stdout.buffer, 1 << 20)
             sys.stdout.buffer.flush()
@@ -165,7 +168,7 @@ def cat(
         print_json({'index': index, 'field': field or None, 'item': item, **facts, 'base64': data})
 
 
-def _open_record(path: str, index: int, field: str, item: int | None, links: list[str] | None) -> Any:
+def _open_record(path: str, index: int, field: str, item: int | None, trust_links: list[str] | None) -> Any:
     import bags
     from bags.display.values import open_to_show
     from bags.maintenance.location import locate
@@ -175,7 +178,7 @@ def _open_record(path: str, index: int, field: str, item: int | None, links: lis
             raise UsageError(f'{path}: a bag has no fields and no items, got {field or item!r}')
         with bags.bag.Reader(path) as reader:
             return io.BytesIO(reader[parse_rows(str(index), len(reader), 'record')[0]])
-    with open_to_show(path, links=parse_links(links)) as dataset:
+    with open_to_show(path, trust_links=parse_trusted(trust_links)) as dataset:
         if not field:
             raise UsageError(f'{path}: which field? There are {", ".join(dataset.spec)}')
         name, item = parse_item(field, item)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bags.cli.arguments import Json, Links, Path, Workers, parse_links
+from bags.cli.arguments import Json, Path, TrustLinks, Workers, parse_trusted
 from bags.cli.errors import FAILED
 from bags.cli.output import print_json, say, with_path_as_given
 from bags.display.counts import plural
@@ -17,7 +17,7 @@ def verify(
     path: Path,
     decode: Annotated[bool, typer.Option('--decode', help='Also decode every value.')] = False,
     workers: Workers = None,
-    links: Links = None,
+    trust_links: TrustLinks = None,
     json: Json = False,
 ) -> None:
     """Finds damage in limits, refs, specs and compressed records, and names each damaged record.
@@ -36,7 +36,7 @@ def verify(
 
     damage = 0
     listed: dict[str, list[Any]] = {'damage': [], 'notes': []}
-    options = FolderOptions(links=parse_links(links))
+    options = FolderOptions(trust_links=parse_trusted(trust_links))
     for finding in find_damage([(locate(path), options)], Decoders(None), decode, workers, None):
         is_damage = isinstance(finding, Damage)
         damage += is_damage

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bags.cli.arguments import Json, Links, argument, option, parse_links
+from bags.cli.arguments import Json, TrustLinks, argument, option, parse_trusted
 from bags.cli.errors import UsageError
 from bags.cli.output import answer, print_json, say
 
@@ -27,7 +27,7 @@ def view(
     with_data: Annotated[
         bool, typer.Option('--with-data', help='With --export: copy the dataset, too.')
     ] = False,
-    links: Links = None,
+    trust_links: TrustLinks = None,
     json: Json = False,
 ) -> None:
     """Shows a dataset in the browser, from a server on loopback, until it is interrupted.
@@ -39,13 +39,13 @@ def view(
     if with_data and export is None:
         raise UsageError('--with-data needs --export FOLDER')
     if export is not None:
-        _export(path, export, parse_links(links), with_data=with_data, json=json)
+        _export(path, export, parse_trusted(trust_links), with_data=with_data, json=json)
         return
     import webbrowser
 
     from bags.viewer.server import ViewServer
 
-    with ViewServer(path, port, links=parse_links(links)) as server:
+    with ViewServer(path, port, trust_links=parse_trusted(trust_links)) as server:
         if json:
             print_json({'url': server.url, 'port': server.port}, indent=None)
         else:
@@ -57,7 +57,7 @@ def view(
         server.wait()
 
 
-def _export(path: str, folder: str, links: PermittedPaths, *, with_data: bool, json: bool) -> None:
+def _export(path: str, folder: str, trust_links: PermittedPaths, *, with_data: bool, json: bool) -> None:
     from bags.maintenance.location import a_file, locate
     from bags.viewer.page import export_page
 
@@ -80,7 +80,7 @@ def _export(path: str, folder: str, links: PermittedPaths, *, with_data: bool, j
         import bags
 
         try:
-            with bags.open(path, raw=True, links=links) as dataset:
+            with bags.open(path, raw=True, trust_links=trust_links) as dataset:
                 bags.copy(dataset, os.path.join(folder, 'data', name))
         except BaseException:  # Also Ctrl-C: a page without its dataset is of no use.
             _remove_export(folder, made)

@@ -1,4 +1,4 @@
-"""Entry points: objects that other installed packages add to bags, found by name."""
+"""Entry points: finds objects that other installed packages add to bags, by name."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Added(NamedTuple):
     name: str
     value: Any
     package: str
-    """Name of the package, as pip calls it."""
+    """Name of the package in pip."""
 
 
 def find_added(group: str, name: str) -> Added | None:
-    """Returns the object that an installed package has under a name in a group of entry points.
+    """Returns the object of an installed package under a name in a group of entry points.
 
     Raises:
         ValueError: The package cannot be imported, or several packages have the name.
@@ -46,6 +46,6 @@ def _package(point: EntryPoint) -> str:
 def _load(point: EntryPoint, package: str) -> Added:
     try:
         return Added(point.name, point.load(), package)
-    except Exception as exc:  # Of the code of the package.
+    except Exception as exc:  # Raised by code of the package.
         detail = f'{type(exc).__name__}: {exc}'
         raise ValueError(f'expected {point.name!r} of the package {package} to load, got {detail}') from exc

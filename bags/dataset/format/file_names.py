@@ -13,20 +13,20 @@ from bags.links.files import LINKED
 
 BAG_SUFFIXES = ('.bag', '.bagz', *LINKED)
 IDENTITY = 'source.json'
-"""A file beside bags: the identity of the folder."""
+"""A file beside bags: the identity of the folder (`bags.dataset.format.identity`)."""
 PROGRESS = 'progress.json'
-"""A file beside shards: the source that they are made from, and how much of it was processed (`ProgressLog`)."""
+"""A file beside shards: their source, and how much of it was processed (`ProgressLog`)."""
 EARLIER_PROGRESS = 'source.json'
 """The name of `PROGRESS` in datasets of earlier versions."""
 
 
 def is_temporary(name: str) -> bool:
-    """Returns whether a file, by its name, is temporary: one that is left was written by a killed writer."""
+    """Returns whether a file, by its name, is temporary. Killed writers leave such files behind."""
     return name.endswith('.new')
 
 
 def is_file_of_dataset(name: str) -> bool:
-    """Returns whether a file in a dataset folder, by its name, is a part of the dataset."""
+    """Returns whether a file in a dataset folder, by its name, is part of the dataset."""
     files = ('spec.json', METADATA, STATISTICS, IDENTITY, PROGRESS, EARLIER_PROGRESS, INDEX)
     return (
         name in files
@@ -41,10 +41,10 @@ def is_derived(name: str) -> bool:
 
 
 def bag_suffix(folder: str, field: str, has: Callable[[str], bool]) -> str | None:
-    """Returns the extension of a field's bag; None if there is no bag yet. `has`: whether there is a file.
+    """Returns the extension of a field's bag; None without a bag. `has`: whether a file exists.
 
     Raises:
-        CorruptError: There are two bags.
+        CorruptError: The field has two bags.
     """
     is_plain, is_compressed = has(f'{field}.bag'), has(f'{field}.bagz')
     if is_plain and is_compressed:
@@ -55,25 +55,27 @@ def bag_suffix(folder: str, field: str, has: Callable[[str], bool]) -> str | Non
 
 
 def begun_suffix(field: str, names: Collection[str]) -> str | None:
-    """Returns the extension of a bag by its limits, which exist first: a power cut may lose its name."""
+    """Returns the extension of a bag by its limits, which exist first: a power cut may lose the bag."""
     return next((end for end in ('.bag', '.bagz') if f'limits.{field}{end}' in names), None)
 
 
 def is_linked(field: str, names: Collection[str]) -> bool:
-    """Returns whether a writer has begun a field as a linked one, by the names in its folder."""
+    """Returns whether a field is linked, by the names of the files in its folder."""
     return any(f'{before}{field}{suffix}' in names for before in ('', 'limits.') for suffix in LINKED)
 
 
 def linked_fields(folder: str, fields: Iterable[str], names: Collection[str], asked: set[str]) -> set[str]:
-    """Returns the linked fields of a folder: those that are, and those that are asked for.
+    """Returns the linked fields of a folder: the existing ones and the requested ones.
 
     Raises:
-        ValueError: A field that is asked for is in the folder, and is not linked.
+        ValueError: A requested field is in the folder, and is not linked.
     """
     found = {name for name in fields if is_linked(name, names)}
     for name in asked - found:
         if bag_suffix(folder, name, names.__contains__):
-            raise ValueError(f'links: field {name!r} is not linked in the folder, and stays so: {folder}')
+            raise ValueError(
+                f'linked_fields: field {name!r} is not linked in the folder, and stays so: {folder}'
+            )
     return found | asked
 
 
@@ -84,10 +86,10 @@ def bag_files(
 
     Args:
         folder, fields, names: The folder, its fields, and the names in it.
-        linked: Linked fields, besides those that are in the folder.
+        linked: Further linked fields, which are not in the folder yet.
 
     Returns:
-        Names by `refs`, field, and, before linked fields, `FIELD/values` and `FIELD/files`.
+        Maps `refs` and each field to a name; before linked fields also `FIELD/values` and `FIELD/files`.
     """
     found: dict[str, str] = {}
     for name in ('refs', *fields):

@@ -44,8 +44,8 @@ class Folder:
     """The files of a dataset folder: its spec, its refs, and the bag of each field.
 
     Args:
-        store, path, options: The folder, and how its bags are opened.
-        known: Its entry in a listing or in shards.json, if one of them was read.
+        store, path, options: The folder, and the options of its bags.
+        known: The entry of the folder in a listing or in shards.json, if it was read.
         whole: The folder of the dataset, if this is one of its shards.
     """
 
@@ -62,14 +62,14 @@ class Folder:
         self.options = options
         self._whole = whole
         self.known: Shard | None = None
-        """The entry of the folder in a listing or in shards.json, if one of them was read."""
+        """The entry of the folder in a listing or in shards.json, if it was read."""
         if known is not None and known.sizes and (known.counts is not None or store.can_list):
             self.known = known
         self._spec: bytes | None = None
         self.refs: BagFile | None = None
         """The refs of a remote folder, once they are open."""
         self._version: str | None = None
-        """The version of its spec.json, if it is local and was read by `load`."""
+        """The version of a local spec.json that `load` has read."""
         self._has_begun = False
         """Whether a writer has created the refs, but has not written a datapoint yet."""
         self.starts = options.limits_placement is LimitsPlacement.STARTS
@@ -77,29 +77,29 @@ class Folder:
 
     @cached_attribute
     def linked(self) -> LinkedFiles:
-        """The files that links lead to, of all folders of the dataset."""
+        """The linked files of all folders of the dataset."""
         if self._whole is not None:
             return self._whole.linked
         return LinkedFiles(self.store, self.path, self.options)
 
     @cached_attribute
     def metadata(self) -> Metadata:
-        """The author's metadata, of its metadata.json."""
+        """The metadata of the author, from metadata.json."""
         return without_order(self.stored_metadata)
 
     @cached_attribute
     def stored_metadata(self) -> Metadata:
-        """The content of its metadata.json, with the author's order of fields."""
+        """The content of metadata.json, including the author's order of fields."""
         return read_metadata(self.store, self.path, self.names)
 
     def in_order(self, types: Spec) -> Spec:
-        """Returns types in the author's order of fields; in alphabetical order if that cannot be read."""
+        """Returns types in the author's order of fields; sorted if metadata.json cannot be read."""
         with contextlib.suppress(OSError, BagsError):
             return in_order(types, self.stored_metadata) if self.has(METADATA) else types
         return types
 
     def has(self, name: str) -> bool:
-        """Returns whether the folder has a file; if remote, when it was listed."""
+        """Returns whether the folder has a file; in a remote folder, whether it was in the listing."""
         if self.store.is_remote:
             return name in self.names
         return self.store.exists(self.store.join(self.path, name))
@@ -114,9 +114,9 @@ class Folder:
     def load(self, refs: bool = True, order: bool = True) -> None:
         """Reads the files needed to open the folder, once. Errors are raised when the content is used.
 
-        The spec is read; `check_pinned` compares its version to detect that another dataset has replaced this
-        one. In a remote folder, the refs and, for the order of fields, the metadata are read concurrently,
-        unless `refs` or `order` is False.
+        The spec is always read: `check_pinned` later compares its version, to detect that another dataset
+        has replaced this one. In a remote folder, the refs and, for the order of fields, the metadata are read
+        concurrently, unless `refs` or `order` is False.
         """
         if self._spec is not None:
             return
@@ -138,7 +138,7 @@ class Folder:
         path = self.store.join(self.path, name)
         with contextlib.suppress(OSError, BagsError):
             if name == 'refs.bag':
-                # Only a reader of the whole folder needs all limits in memory.
+                # Only readers of the whole folder need all limits in memory.
                 options = merge(ReaderOptions, self.options, {'limits_storage': LimitsStorage.ON_DISK})
                 self.refs = open_bag(self.store, path, options)
             elif name == METADATA:
@@ -149,7 +149,7 @@ class Folder:
                 _ = self.names
 
     def check_pinned(self) -> None:
-        """Raises a CorruptError if another dataset has replaced this one, in a local folder."""
+        """Raises CorruptError if another dataset has replaced this one in a local folder."""
         with contextlib.suppress(FileNotFoundError):
             path = self.store.join(self.path, 'spec.json')
             if self._version is not None and self._version != self.store.stat(path).version:
@@ -171,19 +171,20 @@ class Folder:
         try:
             schema = parse_schema(data)
         except SpecError:
-            load_spec(data, path)  # Raises an error that has the path.
+            load_spec(data, path)  # Raises an error with the path.
             raise
         for name, field_type in schema.types.items():
             if (field_type.sequence or field_type.optional) and self.granular:
-                raise SpecError(name, 'a plain type, as Granular has no other', field_type.text, self.path)
+                raise SpecError(name, 'a plain type, as in all specs of Granular', field_type.text, self.path)
         return schema
 
     def open_refs(self) -> BagFile | None:
-        """Opens the refs, and determines which library wrote them; returns None for Granular, which has none.
+        """Opens the refs, and determines which library wrote them; returns None for Granular, which has no
+        refs.
 
         Raises:
-            FileNotFoundError: No such folder, or no dataset in it.
-            CorruptError: It has a spec, but no refs, or its refs are damaged.
+            FileNotFoundError: The folder does not exist, or does not contain a dataset.
+            CorruptError: The refs are missing although a spec exists, or the refs are damaged.
         """
         path = self.store.join(self.path, 'refs.bag')
         if self.options.cache is not None:
@@ -204,11 +205,11 @@ class Folder:
         is_legacy = refs.count > 0
         if refs.count > 1:
             # The last limits were read with the size. If they imply `count` rows of one length, the table
-            # does not begin with a start: with a start, it would have one row less.
+            # does not begin with a start: with a start, it would have one row fewer.
             before, last = refs.ends[refs.count - 2 : refs.count].tolist()
             is_legacy = not last or last != (last - before) * refs.count
         if is_legacy and not int(refs.ends[0:1][0]):
-            # No refs record is empty, so this table begins with a start: Bags 0.x wrote it.
+            # Refs records are never empty, so this table begins with a start: Bags 0.x wrote it.
             self.options = merge(ReaderOptions, self.options, {'limits_placement': LimitsPlacement.STARTS})
             self.starts = True
             refs = open_bag(self.store, path, self.options)
@@ -226,7 +227,7 @@ class Folder:
         return refs
 
     def _check_certain(self) -> None:
-        """Raises CorruptError if a power cut may have damaged what a writer had not closed."""
+        """Raises CorruptError if a power cut may have damaged an unclosed folder."""
         schema = self.schema()
         names = names_in(self.store, self.path)
         paths = [
@@ -242,7 +243,7 @@ class Folder:
                 detail += ', but shard folders (bags.open opens both)'
             return FileNotFoundError(errno.ENOENT, detail, self.store.join(self.path, 'spec.json'))
         if is_being_made(self.names, self.store.is_remote):
-            return FileNotFoundError(errno.ENOENT, 'no refs yet in a dataset that is being made', path)
+            return FileNotFoundError(errno.ENOENT, 'no refs yet: the dataset is being created', path)
         return CorruptError(self.path, None, 'has a spec.json, but neither refs.bag nor the .idx of Granular')
 
     def length(self) -> int:
@@ -251,14 +252,14 @@ class Folder:
         return self.shortest(self.schema().types) if refs is None else refs.count
 
     def shortest(self, types: Spec) -> int:
-        """Returns the number of records of the field that has the fewest."""
+        """Returns the number of records of the field with the fewest records."""
         return min((self.open_bag(name).count for name in types), default=0)
 
     def _check_empty(self, refs: BagFile) -> None:
-        """Raises CorruptError if a bag is not empty; called if a closed dataset has refs without records."""
+        """Raises CorruptError if a bag is not empty; called if the refs of a closed dataset are empty."""
         for name in self.names:
             if name.endswith(BAG_SUFFIXES) and self.store.stat(self.store.join(self.path, name)).size:
-                # A writer that has begun since has a journal, and when it has removed that, more refs.
+                # A writer that has opened the folder since has a journal, or, after closing it, more refs.
                 is_begun = self.store.exists(self.store.join(self.path, JOURNAL))
                 if is_begun or self.store.stat(refs.path).size > refs.file.size:
                     self._has_begun = True
@@ -269,12 +270,12 @@ class Folder:
         """Opens the bag of a field, or its links, once the refs are open.
 
         Raises:
-            CorruptError: There is no bag, there are two, or it is damaged.
+            CorruptError: The bag is missing or damaged, or the field has two bags.
         """
         options = self.options
         suffix = bag_suffix(self.path, field, self.has)
         if suffix is None:
-            # It may have been created since the folder was listed.
+            # The bag may have been created after the folder was listed.
             self.names = names_in(self.store, self.path)
             suffix = bag_suffix(self.path, field, self.has)
         path = self.store.join(self.path, field + (suffix or '.bag'))
@@ -284,7 +285,7 @@ class Folder:
             if not self._has_begun:
                 detail = f'field {field!r}: has neither {field}.bag nor {field}.bagz'
                 raise CorruptError(self.path, None, detail)
-            # The writer has not created it yet: there are no datapoints and no records.
+            # The writer has not created the bag yet: the dataset is empty.
             empty = MemoryFile(path, b'')
             return BagFile(path, empty, empty, 0, 0, 0, None, False)
         if options.checksum and not self.store.exists(checksums_name(path)):
@@ -325,7 +326,7 @@ class Folder:
         return records
 
     def learn(self) -> None:
-        """Lists the folder with one request, from which the cache learns the versions of all files."""
+        """Lists the folder with one request, which tells the cache the versions of all files."""
         from bags.storage.cache.store import CachedStore
 
         if isinstance(self.store, CachedStore):

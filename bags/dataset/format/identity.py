@@ -3,13 +3,13 @@
     {"id": "0f8c…", "datapoints": 40, "sizes": {"id.bag": 640, "refs.bag": 1160},
      "copied_from": {"fingerprint": "5e1b…", "first": 0, "total": 100}}
 
-A writer makes an id when it closes a folder that is new, or whose datapoints it has changed. The file is
-written after the bags are closed, and removed before a closed folder is changed, so that an unfinished folder
-has none. `datapoints` and `sizes` are those of the closed folder. If others are found, an earlier version,
-which does not know the file, has changed the folder, and the id is not used.
+A writer creates an id when it closes a new or changed folder. The file is written after the bags are closed,
+and removed before a closed folder is changed: an unfinished folder does not have one. `datapoints` and
+`sizes` describe the closed folder. If they differ from the folder, an earlier version, which does not know
+the file, has changed it, and the id is ignored.
 
-`copied_from` is in a folder that was copied from a dataset: the fingerprint of that dataset, the number of
-its datapoints, and the first of them in this folder.
+A folder that was copied from a dataset has `copied_from`: the fingerprint of the dataset, the number of its
+datapoints, and the index of the first one in this folder.
 
 Earlier versions know a file of this name beside shards, where they log progress; they overwrite and resume
 datasets with this file. New datasets log progress in `progress.json` (`bags.progress.progress_log`).
@@ -37,9 +37,9 @@ class CopiedFrom(NamedTuple):
     fingerprint: str
     """The fingerprint of the other dataset."""
     first: int
-    """The index in it of the first datapoint."""
+    """The index of the first datapoint in the other dataset."""
     total: int
-    """The number of its datapoints."""
+    """The number of datapoints of the other dataset."""
 
 
 class Identity(NamedTuple):
@@ -65,12 +65,12 @@ def new_id() -> str:
 
 
 def read_identity(store: Store, folder: str, length: int, known: Shard | None = None) -> Identity | None:
-    """Returns the identity of a dataset folder; None if it has none, or was changed since it was written.
+    """Returns the identity of a dataset folder; None without one, or if the folder has changed since.
 
     Args:
         store, folder: The folder.
         length: Number of its datapoints.
-        known: Its entry in a listing, if there is one, which has the sizes of its files.
+        known: The entry of the folder in a listing, if it was listed, with the sizes of its files.
     """
     path = store.join(folder, IDENTITY)
     try:
@@ -93,7 +93,7 @@ def read_identity(store: Store, folder: str, length: int, known: Shard | None = 
 
 
 def _load(data: bytes) -> Identity | None:
-    """Parses the content of the file; returns None if it is not one."""
+    """Parses the content of the file; returns None if it is invalid."""
     try:
         found: Any = json.loads(data) if len(data) <= MAX_IDENTITY_BYTES else None
     except (ValueError, RecursionError):

@@ -1,9 +1,9 @@
-"""JSON files of a dataset with checksums: each has its XXH3-64 beside it, in `NAME.xxh3`.
+"""JSON files of a dataset with checksums: the XXH3-64 of each file is beside it, in `NAME.xxh3`.
 
-The new checksum is written beside the old one, then the file, then the new checksum alone: whenever the
-writer is killed, one of them is that of the file. A new file is written before its checksum, and a file is
-removed after it. spec.json is never changed, and has its checksum in that of refs.bag too, so that its own is
-written when the folder is closed.
+To replace a file, the new checksum is written beside the old one, then the file, then the new checksum alone:
+whenever the writer is killed, one of the checksums matches the file. A new file is written before its
+checksum, and removed after it. spec.json never changes, and the checksums of refs.bag include it; its own
+checksum is written when the folder is closed.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ def check_json(store: Store, path: str, data: bytes, renew: str) -> None:
 
     Args:
         store, path, data: The file.
-        renew: The command that accepts the file, or writes it again.
+        renew: The command that accepts the file or writes it again.
 
     Raises:
-        CorruptError: They differ.
+        CorruptError: The content does not match its checksum.
     """
     try:
         table = store.read(checksums_name(path))

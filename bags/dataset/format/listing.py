@@ -23,7 +23,7 @@ from bags.links.files import LINKED
 from bags.storage import Stat, Store
 
 FIRST_SHARDS = 8
-"""Number of shards in the first round of requests; it doubles every round, until a shard is missing."""
+"""Number of shards in the first round of requests; it doubles every round until a shard is missing."""
 MAX_SHARDS = 1 << 16
 RENEW_INDEX = '`bags consolidate` writes it again'
 CONSOLIDATE = 'a web server does not list its files, so run bags.consolidate where they are'
@@ -39,7 +39,7 @@ class ShardList(NamedTuple):
     after: str | None = None
     """The next shard's name, which must not exist. Only set on an object store with shards.json."""
     files: frozenset[str] = frozenset()
-    """The files beside the shards, from a listing. If one is spec.json, the dataset is a single folder."""
+    """The listed files beside the shards. If they include spec.json, the dataset is a single folder."""
     is_unfinished: bool = False
     """Whether incomplete shards at the end were left out."""
 
@@ -66,7 +66,7 @@ def root_names(store: Store, directory: str) -> set[str]:
 
 
 def dataset_of_shard(store: Store, directory: str) -> str | None:
-    """Returns the dataset of which a folder is, or by its name would be, a shard; None if there is none."""
+    """Returns the dataset that a folder is, or by its name would become, a shard of; else None."""
     parent, _, name = directory.rstrip('/').rpartition('/')
     if not numbered({name}, parent):
         return None
@@ -79,7 +79,7 @@ def dataset_of_shard(store: Store, directory: str) -> str | None:
 
 
 def list_local_shards(store: Store, directory: str) -> ShardList:
-    """Returns the shards of a local dataset, except incomplete ones at the end, which are being written.
+    """Returns the shards of a local dataset, except incomplete shards at the end, which are being written.
 
     Raises:
         FileNotFoundError, NotADirectoryError: The folder does not exist, or is a file.
@@ -128,7 +128,7 @@ def list_remote_shards(store: Store, directory: str, checksum: bool = False) -> 
 
     On stores without a listing, it requests spec.json, and if that is missing 000000, 000001, …
 
-    With `checksum`, shards.json is compared with its checksum, if it has one, which takes another request.
+    With `checksum`, shards.json is compared with its checksum, if any, which takes another request.
 
     Raises:
         FileNotFoundError: The folder does not exist.
@@ -172,10 +172,10 @@ def list_remote_shards(store: Store, directory: str, checksum: bool = False) -> 
 
 
 def _nothing_at(store: Store, directory: str) -> OSError:
-    """Returns the error for a folder on a web server in which nothing was found."""
+    """Returns the error for a folder on a web server without any file of a dataset."""
     detail = f'no dataset here: expected spec.json, {INDEX} or 000000/spec.json; {CONSOLIDATE}'
     if directory.endswith(('.bag', '.bagz')):
-        detail += ' (bags.bag.Reader opens a bag alone)'
+        detail += ' (bags.bag.Reader opens a single bag)'
     try:
         store.stat(store.join(directory, 'spec.json'))
     except PermissionError as exc:
@@ -193,12 +193,13 @@ def _read_if_exists(store: Store, path: str) -> bytes | None:
 
 
 def length_by_size(shard: Shard, format: RefsFormat) -> int | None:
-    """Computes the number of datapoints of a shard from its file sizes, if all rows of refs have one length.
+    """Computes the number of datapoints of a shard from its file sizes, if all rows of refs have the same
+    size.
 
     Returns None if the sizes do not fit.
     """
     size = shard.sizes.get('refs.bag')
-    if size is None:  # Granular has an index for each field.
+    if size is None:  # Granular has one index for each field.
         indexes = [shard.sizes.get(f'{name}.idx') for name in format.spec]
         sizes = [size for size in indexes if size is not None]
         return min(sizes) // ENTRY if sizes and len(sizes) == len(indexes) else None
@@ -214,9 +215,9 @@ def length_by_size(shard: Shard, format: RefsFormat) -> int | None:
 
 
 def is_being_made(names: Iterable[str], is_remote: bool = False) -> bool:
-    """Returns whether a folder with these names has only files that a writer creates before the refs.
+    """Returns whether a folder has only files that writers create before the refs.
 
-    The refs are the first bag that is created locally, and the last one on an object store.
+    The refs are the first bag created in a local folder, and the last one on an object store.
     """
     if is_remote:
         return not any(name == 'refs.bag' or name.endswith('.idx') for name in names)
@@ -227,7 +228,7 @@ def is_being_made(names: Iterable[str], is_remote: bool = False) -> bool:
 
 def not_a_folder(path: str) -> NotADirectoryError:
     """Returns the error for a file in place of a dataset folder."""
-    got = 'a bag alone (bags.bag.Reader opens it)' if path.endswith(('.bag', '.bagz')) else 'a file'
+    got = 'a single bag (bags.bag.Reader opens it)' if path.endswith(('.bag', '.bagz')) else 'a file'
     return NotADirectoryError(errno.ENOTDIR, f'expected a dataset, which is a folder, got {got}', path)
 
 
@@ -264,12 +265,12 @@ def _probe_folder(store: Store, folder: str, spec: bytes | None = None, *ends: s
         *ends: Suffixes of more files that a field can have, such as 'index'.
 
     Raises:
-        FileNotFoundError: It has no spec.json.
+        FileNotFoundError: spec.json is missing.
     """
     if spec is None:
         spec = store.read(store.join(folder, 'spec.json'))
     fields: list[str] = []
-    with contextlib.suppress(BagsError):  # Raised where the spec is used.
+    with contextlib.suppress(BagsError):  # The error is raised where the spec is used.
         fields = list(parse_schema(spec).types)
     names = [METADATA, 'refs.bag', 'limits.refs.bag', JOURNAL, checksums_name('refs.bag')]
     names += [f'{name}.{end}' for name in fields for end in ('bag', 'zdict', *ends)]
@@ -298,7 +299,7 @@ def _probe_shards(store: Store, directory: str) -> dict[str, dict[str, int]]:
     For a shard without refs, which is incomplete or from Granular, returns the sizes of all files.
 
     Raises:
-        CorruptError: A shard in between is missing, or there are more than `MAX_SHARDS`.
+        CorruptError: A shard in between is missing, or there are more than `MAX_SHARDS` shards.
     """
     shards: dict[str, dict[str, int]] = {}
     count, is_last = FIRST_SHARDS, False

@@ -4,9 +4,10 @@
      "fields": {"state": {"rate": 200, "unit": "rad", "names": ["shoulder", "elbow"]},
                 "events": {"times": "event_time"}}}
 
-The content is up to the author, except for three facts of a sequence field that `dataset.windows` uses:
+The author chooses the content, except for three facts of a sequence field that `dataset.windows` uses:
 `rate`, items per second; `start`, the time of the first item in seconds, 0 by default; and `times`, the field
-with the times of the items. Of a field whose type another package added to bags, writers store its `package`.
+with the times of the items. Writers also store the `package` of a field whose type comes from another
+package.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from bags.storage import Store
 METADATA = 'metadata.json'
 STATISTICS = 'statistics.json'
 """Statistics of the fields, which `bags.statistics` writes."""
-RENEW_STATISTICS = '`bags statistics DATASET --again` computes it again'
+RENEW_STATISTICS = '`bags statistics PATH --recompute` computes it again'
 MAX_METADATA_BYTES = 1 << 24
 
 UNITS = {'s': 1.0, 'ms': 1e-3, 'us': 1e-6, 'ns': 1e-9}
@@ -36,7 +37,7 @@ UNITS = {'s': 1.0, 'ms': 1e-3, 'us': 1e-6, 'ns': 1e-9}
 PACKAGE = re.compile(r'[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?')
 
 POSITION = 'spec_position'
-"""The fact of a field that says where it is in the author's order of fields."""
+"""Name of the fact with the position of a field in the author's order."""
 
 Metadata = dict[str, Any]
 
@@ -45,8 +46,8 @@ def dump_metadata(metadata: Mapping[str, Any], types: Spec) -> bytes:
     """Returns the content of metadata.json.
 
     Raises:
-        TypeError: The metadata is not a mapping, or has values that JSON does not have.
-        ValueError: A number is not finite, `fields` has a field that the dataset does not have, a fact that
+        TypeError: The metadata is not a mapping, or has values that JSON cannot represent.
+        ValueError: A number is not finite, `fields` names a field that is not in the dataset, a fact that
             `dataset.windows` uses is invalid, or the metadata takes more than 16 MiB.
     """
     if not isinstance(metadata, Mapping):
@@ -67,7 +68,7 @@ def load_metadata(data: bytes, where: object) -> Metadata:
     """Parses the content of metadata.json.
 
     Raises:
-        CorruptError: It is not JSON, or not an object, or takes more than 16 MiB.
+        CorruptError: The content is not JSON, is not an object, or takes more than 16 MiB.
     """
     if len(data) > MAX_METADATA_BYTES:
         raise CorruptError(where, None, f'expected at most {MAX_METADATA_BYTES} bytes, got {len(data)}')
@@ -76,15 +77,15 @@ def load_metadata(data: bytes, where: object) -> Metadata:
     except (ValueError, RecursionError) as exc:
         raise CorruptError(where, None, f'is not JSON: {exc}') from None
     if not isinstance(found, dict) or not isinstance(found.get('fields', {}), dict):
-        raise CorruptError(where, None, 'expected an object, with an object of "fields" if there are any')
+        raise CorruptError(where, None, 'expected an object, in which "fields", if present, is an object')
     return found
 
 
 def read_metadata(store: Store, folder: str, names: Collection[str]) -> Metadata:
-    """Returns the metadata of a dataset folder; empty if it has none. `names` are the files in the folder.
+    """Returns the metadata of a dataset folder, empty by default. `names` are the files in the folder.
 
     Raises:
-        CorruptError: It is not valid, or differs from its checksum.
+        CorruptError: The content is invalid, or differs from its checksum.
     """
     path = store.join(folder, METADATA)
     try:
@@ -92,12 +93,12 @@ def read_metadata(store: Store, folder: str, names: Collection[str]) -> Metadata
     except FileNotFoundError:
         return {}
     if checksums_name(METADATA) in names:
-        check_json(store, path, data, f'`bags metadata DATASET --set {path}` accepts it')
+        check_json(store, path, data, f'`bags metadata PATH --set {path}` accepts it')
     return load_metadata(data, path)
 
 
 def metadata_of_fields(metadata: Metadata, names: Collection[str]) -> Metadata:
-    """Returns the metadata of the dataset and of these fields only."""
+    """Returns the metadata of the dataset and of the fields in `names` only."""
     if 'fields' not in metadata:
         return metadata
     kept = {name: facts for name, facts in metadata['fields'].items() if name in names}
@@ -105,11 +106,11 @@ def metadata_of_fields(metadata: Metadata, names: Collection[str]) -> Metadata:
 
 
 def rename_metadata(metadata: Metadata, names: Mapping[str, str]) -> Metadata:
-    """Returns the metadata of fields under other names, also where one is the `times` of another.
+    """Returns the metadata of renamed fields, including the names of fields in `times`.
 
     Args:
         metadata: The metadata.
-        names: The new name of each field that is kept.
+        names: The new name of each kept field.
     """
     if 'fields' not in metadata:
         return metadata
@@ -120,7 +121,7 @@ def rename_metadata(metadata: Metadata, names: Mapping[str, str]) -> Metadata:
 
 
 def rename_times(facts: Any, names: Mapping[str, str]) -> Any:
-    """Returns the facts of a field, with the new name of its field of times."""
+    """Returns the facts of a field, with the new name of the field in `times`."""
     times = facts.get('times') if isinstance(facts, Mapping) else None
     return {**facts, 'times': names[times]} if isinstance(times, str) and times in names else facts
 
@@ -128,7 +129,7 @@ def rename_times(facts: Any, names: Mapping[str, str]) -> Any:
 def metadata_to_store(metadata: Metadata, types: Spec) -> Metadata:
     """Returns the metadata for a dataset with these fields only.
 
-    Also leaves out `times` whose field is left out or is not a sequence.
+    Leaves out `times` if its field is left out or is not a sequence.
     """
     kept = metadata_of_fields(metadata, types)
     if 'fields' not in kept:
@@ -142,7 +143,7 @@ def metadata_to_store(metadata: Metadata, types: Spec) -> Metadata:
 
 
 def with_order(metadata: Mapping[str, Any], names: Iterable[str]) -> Metadata:
-    """Returns metadata with the positions of fields in an order; without any if that is alphabetical."""
+    """Returns metadata with the positions of fields in an order; without positions if it is alphabetical."""
     bare, names = without_order(metadata), list(names)
     if names == sorted(names):
         return bare
@@ -189,7 +190,7 @@ def _position(facts: Any) -> int | None:
 
 
 def with_packages(metadata: Mapping[str, Any], packages: Mapping[str, str]) -> Metadata:
-    """Returns metadata with the packages that have the types of some fields."""
+    """Returns metadata with the packages that define the types of some fields."""
     if not packages:
         return dict(metadata)
     fields = dict(metadata.get('fields', {}))
@@ -200,20 +201,20 @@ def with_packages(metadata: Mapping[str, Any], packages: Mapping[str, str]) -> M
 
 
 def keep_packages(metadata: Mapping[str, Any], before: Metadata, types: Spec) -> Metadata:
-    """Returns metadata that replaces other metadata, with the packages that the other has."""
+    """Returns metadata that replaces earlier metadata, with the packages from the earlier metadata."""
     own = {name for name, field_type in types.items() if field_type.word not in decoders}
     return with_packages(metadata, {name: found for name in own if (found := package_of(before, name))})
 
 
 def package_of(metadata: Metadata, field: str) -> str | None:
-    """Returns the package that has the type of a field; None if there is none, or no name of a package."""
+    """Returns the package that defines the type of a field; None if it is missing or not a package name."""
     facts = metadata.get('fields', {}).get(field)
     package = facts.get('package') if isinstance(facts, dict) else None
     return package if isinstance(package, str) and PACKAGE.fullmatch(package) else None
 
 
 def merge_metadata(parts: Iterable[Metadata]) -> Metadata:
-    """Merges the metadata of several datasets; the value of a key comes from the first that has it."""
+    """Merges the metadata of several datasets; the first dataset with a key determines its value."""
     merged: Metadata = {}
     fields: dict[str, Any] = {}
     for part in parts:

@@ -48,16 +48,16 @@ class ReadOptions(ReadingKeywords, total=False):
     raw: Annotated[bool, Option(False, boolean)]
     """Return undecoded records, as buffers that may alias the files, instead of values."""
     max_value_size: Annotated[int, Option(MAX_VALUE_SIZE, positive)]
-    """Maximum bytes of a decoded image, video, recording or tree: 1 GiB by default. SECURITY.md lists the
+    """Maximum bytes of a decoded image, video, recording or tree. Default: 1 GiB. SECURITY.md lists the
     types."""
 
-    links: Annotated[PermittedPaths, Option((), permitted_paths)]
-    """What links may reach besides the dataset itself and bags of the datasets beside it: paths of files and
-    folders, or True for all. None by default: a dataset must not make its reader open other files."""
+    trust_links: Annotated[PermittedPaths, Option((), permitted_paths)]
+    """Paths of files and folders that links may reach, besides the dataset itself and bags of the datasets
+    beside it, or True for all. Default: no paths, as a dataset must not make its reader open other files."""
 
 
 class OpenOptions(ReadOptions, total=False):
-    """Options of `bags.open` as keywords, for functions that open a dataset themselves."""
+    """Options of `bags.open` as keywords, for functions that open a dataset."""
 
     decoders: Mapping[str, Callable[..., Any]] | None
     cache_index: bool
@@ -67,7 +67,7 @@ class OpenOptions(ReadOptions, total=False):
 
 @made_from(ReadOptions)
 class FolderOptions(ReaderOptions):
-    """Options of the readers of bags, and those that only datasets have."""
+    """Options of the readers of bags, and options for datasets only."""
 
     if TYPE_CHECKING:
 
@@ -75,7 +75,7 @@ class FolderOptions(ReaderOptions):
 
 
 class DatasetPath(NamedTuple):
-    """Where a dataset is, and how it is read."""
+    """The location of a dataset, and the options for reading it."""
 
     store: Store
     path: str
@@ -91,22 +91,23 @@ def dataset_path(
     options: ReadOptions,
     function: Callable[..., Any],
 ) -> DatasetPath:
-    """Returns where a dataset is, and how it is read.
+    """Returns the location of a dataset, and the options for reading it.
 
     Args:
         path, decoders, cache_index: As in `bags.open`.
         options: Options by name.
-        function: The function that has these options, for errors.
+        function: Name of the function with these options, for errors.
 
     Raises:
-        TypeError: Not an option of datasets.
-        ValueError: An option of the cache without a cache.
+        TypeError: An option does not exist for datasets.
+        ValueError: An option of the cache is set without a cache.
     """
     made = merge(FolderOptions, None, options, ReadOptions.__annotations__, function)
     if 'cache_size' in options and made.cache is None:
         raise ValueError('cache_size: has no effect without cache')
     store, path = store_for(path, made.filesystem, made.storage_options, made.cache, made.cache_size)
-    path = store.pinned(path)
+    if store.is_remote:
+        path = store.pinned(path)
     is_local = not store.is_remote or made.cache is not None
     if cache_index and not (is_local and made.mapped):
         made.limits_storage = LimitsStorage.IN_MEMORY
@@ -143,33 +144,34 @@ class DatasetWriteOptions(WritingKeywords, total=False):
     compression: Annotated[Compression, Option(None, unchecked)]
     """Fields to compress with zstd, or a mapping of fields to levels, to 'dictionary' or to
     `('dictionary', level)`. A dictionary is trained on the first records and saved as `FIELD.zdict`; it makes
-    many small, similar records much smaller. None compresses none; `bags.copy` keeps that of its source."""
+    many small, similar records much smaller. None compresses none; `bags.copy` keeps the compression of its
+    source."""
     resume: Annotated[bool, Option(False, boolean)]
-    """Append to the dataset in the folder, whether it was closed or not; functions continue an earlier run
+    """Append to the dataset in the folder, whether it was closed or not; functions resume an earlier run
     with the same inputs. The folder may also be new."""
     mode: Annotated[Literal['create', 'overwrite'], Option('create', _mode)]
     """'create', or 'overwrite' to replace the dataset in a local folder: the new one is written beside it and
     moved into place when it is complete. After an exception, the old one stays."""
     metadata: Annotated[Mapping[str, Any] | None, Option(None, unchecked)]
-    """JSON values by name, which readers return as `metadata`; those of fields are under `'fields'`. With
-    `resume`, it replaces that of the folder, or of all shards. None keeps it; `bags.copy` and `bags.convert`
-    keep that of their source."""
+    """JSON values by name, which readers return as `metadata`; facts of fields are under `'fields'`. With
+    `resume`, it replaces the metadata of the folder, or of all shards. None keeps the stored metadata;
+    `bags.copy` and `bags.convert` keep the metadata of their source."""
     id: Annotated[str | None, Option(None, _id)]
-    """The id of the dataset, which its fingerprint is made from: a text of up to 200 characters. Equal
-    datapoints with one id give equal files. None makes a random one, which changes with each change."""
-    links: Annotated[Iterable[str], Option(frozenset(), _field_names)]
-    """The fields whose values may be `bags.Link`: records that stay where they are; none by default. Fixed
-    when the dataset is made, and kept by `resume`. `bags.copy` and `bags.convert` have `link` instead;
-    `from_numpy` has neither."""
+    """The id of the dataset, from which its fingerprint is computed: a text of up to 200 characters. Equal
+    datapoints with the same id give equal files. None: a random id, which changes with each change."""
+    linked_fields: Annotated[Iterable[str], Option(frozenset(), _field_names)]
+    """The fields whose values may be `bags.Link`: records that stay in other files. Default: none. Fixed
+    when the dataset is created, and kept by `resume`. `dataset.save` and `bags.convert` have `link` instead;
+    `from_numpy` has neither option."""
 
 
 class WriteOptions(DatasetWriteOptions, total=False):
-    """Options of the functions that write datasets, which are of many folders (shards)."""
+    """Options of the functions that write datasets, which consist of many folders (shards)."""
 
     shard_size: Annotated[int | None, Option(SHARD_SIZE, positive_or_none)]
-    """Bytes at which a shard is full, 10 GiB by default; None for no limit."""
+    """Bytes at which a shard is full; None for no limit. Default: 10 GiB."""
     shard_length: Annotated[int | None, Option(None, positive_or_none)]
-    """Datapoints at which a shard is full; None, the default, for no limit."""
+    """Datapoints at which a shard is full. Default: None, no limit."""
 
 
 @made_from(WriteOptions)
@@ -186,9 +188,10 @@ class WriterSettings(Options):
         return {'filesystem': self.filesystem, 'storage_options': self.storage_options}
 
     def refuse_links(self, detail: str) -> None:
-        """Raises ValueError for `links`, in functions whose values cannot be `bags.Link`."""
-        if self.links:
-            raise ValueError(f'links: expected no fields, got {", ".join(sorted(self.links))}: {detail}')
+        """Raises ValueError for `linked_fields`, in functions whose values cannot be `bags.Link`."""
+        if self.linked_fields:
+            given = ', '.join(sorted(self.linked_fields))
+            raise ValueError(f'linked_fields: expected no fields, got {given}: {detail}')
 
     def is_full(self, size: int, length: int) -> bool:
         """Returns whether a shard with these bytes and datapoints is full."""

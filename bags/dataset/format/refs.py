@@ -1,6 +1,6 @@
-"""The refs table: the records of each datapoint in the bags of the fields. No I/O.
+"""The refs table, which gives the records of each datapoint in the bags of the fields. No I/O.
 
-A refs record is a msgpack array with an entry per field, in sorted order: a record index for a plain field,
+A refs record is a msgpack array with one entry per field, in sorted order: a record index for a plain field,
 `[first, count]` for a sequence. Every integer takes five bytes, so the records of a table differ only in the
 numbers:
 
@@ -9,8 +9,8 @@ numbers:
     92  CE 00 00 00 07  92 CE 00 00 00 14 CE 00 00 00 03
     array of 2          array of 2
 
-A bag of a million refs is read as one NumPy table, by one gather. Other rows (Bags 0.x writes short integers)
-are unpacked one at a time.
+A bag of a million refs is read as one NumPy table, with one gather. Other rows (Bags 0.x writes short
+integers) are unpacked one at a time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.dataset.format.spec import FieldType, Spec
+from bags.indexing import Int64s
 
+Refs = Int64s | tuple[Int64s, Int64s]
+"""The refs of n rows: the records of a plain field, (n,), or first records and counts of a sequence."""
 MISSING = 0xFFFFFFFF
 """The record index of a missing value."""
 
@@ -34,7 +37,7 @@ PAIR = b'\x92'
 
 
 def is_missing(firsts: Any, counts: Any = None) -> Any:
-    """Returns which rows have no value, from their first records, and in a sequence their numbers of records.
+    """Returns which rows have missing values, given their first records, and for a sequence their counts.
 
     The arguments are integers, or arrays of them.
     """
@@ -44,7 +47,7 @@ def is_missing(firsts: Any, counts: Any = None) -> Any:
 def dangling(
     field_type: FieldType, firsts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64] | None, records: int
 ) -> npt.NDArray[np.bool_]:
-    """Returns which refs of a field are outside its bag.
+    """Returns which refs of a field point outside its bag.
 
     Args:
         field_type: The type of the field.
@@ -52,7 +55,7 @@ def dangling(
         records: Number of records in the bag.
     """
     last = firsts if counts is None else firsts + counts - 1
-    bad: npt.NDArray[np.bool_] = last >= records  # Includes MISSING, which is larger than any index.
+    bad: npt.NDArray[np.bool_] = last >= records  # Includes MISSING, which is greater than any index.
     if field_type.optional or counts is not None:
         missing = is_missing(firsts, counts)
         if counts is not None:
@@ -115,8 +118,8 @@ class RefsFormat:
 
         Args:
             firsts: Number of earlier records of each field.
-            refs: For each field, the records relative to these: int64 (n,); for a sequence a pair of them,
-                firsts and counts.
+            refs: For each field, the records relative to `firsts`: int64 (n,); for a sequence a pair of
+                arrays, firsts and counts.
         """
         columns: list[Any] = []
         for name, field_type in self.spec.items():
@@ -132,7 +135,7 @@ class RefsFormat:
         """Returns the row of a record.
 
         Raises:
-            ValueError: It is not a msgpack array of the right shape.
+            ValueError: The record is not a msgpack array of the expected shape.
         """
         if len(record) == self.stride:
             slots = self._struct.unpack(record)
@@ -143,7 +146,7 @@ class RefsFormat:
     def _unpack_other(self, record: bytes) -> tuple[int, ...]:
         try:
             entries = msgpack.unpackb(record)
-        except Exception as exc:  # msgpack's errors have no common class.
+        except Exception as exc:  # The errors of msgpack do not share a class.
             raise ValueError(f'is not msgpack: {exc}') from exc
         if not isinstance(entries, list) or len(entries) != len(self.spec):
             raise ValueError(f'expected an array of {len(self.spec)} refs, got {entries!r:.80}')
@@ -177,7 +180,7 @@ class RefsFormat:
             chosen: The rows to return.
 
         Returns:
-            For a plain field int64 (n,); for a sequence a pair of them, firsts and counts.
+            For a plain field int64 (n,); for a sequence a pair of such arrays, firsts and counts.
         """
         found: dict[str, Any] = {}
         for name in names:
@@ -188,9 +191,9 @@ class RefsFormat:
         return found
 
     def is_identity(self, rows: npt.NDArray[Any], names: Sequence[str], start: int, stop: int) -> bool:
-        """Returns whether some rows of `dtype` refer to the record of their index in some plain fields.
+        """Returns whether rows of `dtype` refer to the records of their own indices, in some plain fields.
 
-        This holds unless values are shared or missing.
+        This is true unless values are shared or missing.
         """
         indices, chosen = np.arange(start, stop), rows[start:stop]
         return all(np.array_equal(chosen[str(self.positions[name])], indices) for name in names)

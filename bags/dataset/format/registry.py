@@ -1,8 +1,8 @@
-"""The types by word: their encoders and decoders, and the arguments that they take.
+"""The types by word: their encoders, decoders and arguments.
 
-Types of media are defined above this package: the first use of their words imports them.
+Media types are defined above this package: the first use of their words imports them.
 
-To add a format: a pair of functions in a module of `bags.formats`, and a line in the table here.
+To add a format, write a pair of functions in a module of `bags.formats`, and add a line to the table here.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from bags.formats.scalars import Buffer, check_count
 _Function = Callable[..., Any]
 
 FORMATS_GROUP = 'bags.formats'
-"""Entry points of other packages: the word of a type, and an object with functions `encode` and `decode`."""
+"""Entry points of other packages: they map the word of a type to an object with `encode` and `decode`."""
 
 
 class TypeFunctions(NamedTuple):
     """The functions of a type."""
 
     encode: _Function
-    """From a value and the type's arguments to a record."""
+    """Converts a value, given the type's arguments, to a record."""
     decode: _Function
-    """From a record and the type's arguments to a value."""
+    """Converts a record, given the type's arguments, to a value."""
     check: _Function | None = None
-    """Raises ValueError for arguments that the type cannot have."""
+    """Raises ValueError for invalid arguments of the type."""
     package: str = ''
-    """The package that has them, if it is not this one."""
+    """The package that defines them, if it is not this one."""
 
 
 INTEGER_WORDS = ('int', 'uint', 'i64', 'u64')
@@ -108,11 +108,11 @@ def _find(word: str) -> TypeFunctions:
 
 
 def _find_added(word: str) -> TypeFunctions:
-    """Returns the functions of a type that another package has.
+    """Returns the functions of a type that another package defines.
 
     Raises:
         KeyError: No installed package has an entry point for the word.
-        ValueError: It has one that cannot be used.
+        ValueError: The entry point cannot be used.
     """
     added = find_added(FORMATS_GROUP, word)
     if added is None:
@@ -125,7 +125,8 @@ def _find_added(word: str) -> TypeFunctions:
 
 
 class Functions(Mapping[str, _Function]):
-    """The encoders or the decoders of the built-in types by word. Those of media are imported on first use.
+    """The encoders or the decoders of the built-in types by word. Functions of media are imported on first
+    use.
 
     Other words are looked up among the entry points of installed packages; iteration does not list them.
     """
@@ -182,7 +183,7 @@ def check_type(
         functions: The encoders or decoders in use. Arguments of user functions are not checked.
 
     Raises:
-        ValueError: The type cannot have these arguments.
+        ValueError: The arguments are invalid for the type.
     """
     known = _find(word) if word in _TYPES else _loaded.get(word)
     if known is not None and known.check is not None and functions.get(word) in known[:2]:
@@ -190,7 +191,7 @@ def check_type(
 
 
 def packages_of(types: Spec, encoders: Mapping[str, _Function]) -> dict[str, str]:
-    """Returns the package of each field whose encoder is of another package's entry point."""
+    """Returns the package of each field whose encoder is an entry point of another package."""
     known = {name: _loaded.get(field_type.word) for name, field_type in types.items()}
     return {
         name: found.package
@@ -207,7 +208,7 @@ def frames_of(word: str, functions: Mapping[str, _Function] = decoders) -> _Func
         functions: The decoders in use. Videos have frames with any decoder.
 
     Returns:
-        A function of a record and the type's arguments; None if values of the type have no frames.
+        A function of a record and the type's arguments; None if values of the type do not have frames.
     """
     own: _Function | None = getattr(functions.get(word), 'frames', None)
     if own is None and word in VIDEO_WORDS:
@@ -215,8 +216,8 @@ def frames_of(word: str, functions: Mapping[str, _Function] = decoders) -> _Func
     return own
 
 
-# Binding: the function for one type, with its arguments parsed. The tables are keyed by function, because a
-# user may replace the function of a word, or use a built-in function for another word.
+# Binding returns the function for a type, with its arguments parsed. The tables are keyed by function, because
+# a user may replace the function of a word, or use a built-in function for another word.
 
 _ENCODERS: dict[_Function, Callable[..., Callable[[Any], Any]]] = {
     scalars.encode_int: scalars.int_encoder,
@@ -245,8 +246,8 @@ def bind_encoder(
     """Returns the function that turns a value of a type into a record.
 
     Raises:
-        KeyError: No function for the word.
-        ValueError: A built-in type cannot have these arguments.
+        KeyError: The word does not have a function.
+        ValueError: The arguments are invalid for a built-in type.
     """
     function = encoders[word]
     check_type(word, args, encoders)
@@ -273,8 +274,8 @@ def bind_decoder(
             their records.
 
     Raises:
-        KeyError: No function for the word.
-        ValueError: A built-in type cannot have these arguments.
+        KeyError: The word does not have a function.
+        ValueError: The arguments are invalid for a built-in type.
     """
     # Nanoseconds a value, from a memoryview: float(4) 54, bytes 89, int(8) 130, bool 130, utf8 128,
     # msgpack of two keys 205, array(float32,256) 439. With the arguments read at every call, int(8) takes
@@ -294,7 +295,7 @@ def bind_decoder(
 def fixed_dtype(
     word: str, args: tuple[str, ...] = (), decoders: Mapping[str, _Function] = decoders
 ) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
-    """Returns dtype and shape of the values of a type whose records all have one size.
+    """Returns dtype and shape of the values of a type whose records all have the same size.
 
     Records of an `int` without a size, or of `int(4)` in an old folder, may have another length; these need
     the decoder (see `decode_int`). `invalid_row` checks the values.
@@ -305,7 +306,7 @@ def fixed_dtype(
         `decoders` is not a built-in one.
 
     Raises:
-        ValueError: A built-in type cannot have these arguments.
+        ValueError: The arguments are invalid for a built-in type.
     """
     reader = _known(_FIXED, decoders.get(word)) if word in decoders else None
     if reader is None:

@@ -16,7 +16,7 @@ from bags.dataset.format.spec import FieldType, Spec, load_spec
 from bags.errors import SpecError
 from bags.formats.scalars import MAX_VALUE_SIZE, decode_legacy_int
 
-SMALL = 64  # Values of one size, up to this, are decoded faster from bytes than from a buffer.
+SMALL = 64  # Fixed-size values of up to this many bytes are decoded faster from bytes than from a buffer.
 
 
 class Schema(NamedTuple):
@@ -28,17 +28,17 @@ class Schema(NamedTuple):
 
 @functools.lru_cache(64)
 def parse_schema(data: bytes) -> Schema:
-    """Returns the schema of a spec.json; shards share one.
+    """Returns the schema of a spec.json; shards share it.
 
     Raises:
-        SpecError: It is invalid.
+        SpecError: The spec is invalid.
     """
     types = load_spec(data, None)
     return Schema(types, RefsFormat(types))
 
 
 class Decoder:
-    """The function from records of a type to values, and the dtype and shape of these."""
+    """The function that converts records of a type to values, and the dtype and shape of the values."""
 
     def __init__(
         self,
@@ -51,18 +51,18 @@ class Decoder:
         self.decode = decode
         """None if the record is the value."""
         self.find_frames = find_frames
-        """Returns the function that opens a record as frames; None if values have no frames."""
+        """Returns the function that opens a record as frames; None if values do not have frames."""
         self.dtype: np.dtype[Any] | None = fixed[0] if fixed else None
         self.shape: tuple[int, ...] = fixed[1] if fixed else ()
-        """The shape of the values, if all have one size."""
+        """The shape of the values, if all have the same size."""
         self.length = _size(fixed)
-        """Bytes of a record, if all have one size; else 0."""
+        """Bytes of a record, if all have the same size; else 0."""
         self.accepts_view = accepts_view
-        """Whether it accepts a buffer over the file instead of a copy."""
+        """Whether `decode` accepts a view of the file instead of a copy."""
         self.max_items = sys.maxsize
         """Maximum number of compressed items of a sequence that are read at once."""
         self.lazy = lazy
-        """Whether it takes a `Record`, which it opens on use, instead of bytes."""
+        """Whether `decode` takes a `Record`, which it opens on use, instead of bytes."""
         self.is_scalar = bool(self.dtype) and not isinstance(
             decode and decode(bytes(self.length)), np.ndarray
         )
@@ -80,7 +80,7 @@ def _decoder_for(field_type: FieldType, function: Callable[..., Any], max_value_
     if getattr(function, 'lazy', False):
         return Decoder(decode, None, False, True, find_frames)
     if function is registry.decoders['utf8']:
-        decode = bytes.decode  # Its records are bytes; this is the fastest way.
+        decode = bytes.decode  # The fastest decoder: records are bytes here.
     is_copied = decode in (bytes, bytes.decode) or (fixed and _size(fixed) <= SMALL)
     accepts_view = registry.is_built_in(function) and not is_copied
     decoder = Decoder(None if decode is bytes else decode, fixed, accepts_view, False, find_frames)
@@ -111,10 +111,10 @@ def _default_decoder(field_type: FieldType, legacy: bool, max_value_size: int) -
 
 
 class Decoders:
-    """The decoders of a dataset; those with built-in functions are made once in the process.
+    """The decoders of a dataset. Decoders with built-in functions are created once per process.
 
     Args:
-        functions: The functions by word; the built-in ones unless given.
+        functions: The functions by word. Default: the built-in functions.
         raw: Return records instead of values.
         max_value_size: Maximum bytes of a decoded value.
     """
@@ -135,8 +135,8 @@ class Decoders:
         """Returns the decoder of a field. `legacy`: Bags 0.x wrote the folder, so every `int` is unsigned.
 
         Raises:
-            KeyError: No function for the word.
-            SpecError: Arguments that the type cannot have, or a type of a package that cannot be imported.
+            KeyError: The word does not have a function.
+            SpecError: The arguments are invalid for the type, or its package cannot be imported.
         """
         functions = registry.decoders if self.functions is None else self.functions
         if self.raw:
@@ -156,7 +156,7 @@ class Decoders:
             raise SpecError.of_type(name, field_type.text, exc, where) from exc
 
     def has(self, word: str) -> bool:
-        """Returns whether values of a type can be decoded, with an installed package if need be."""
+        """Returns whether values of a type can be decoded, possibly with another installed package."""
         try:
             (registry.decoders if self.functions is None else self.functions)[word]
         except (KeyError, ValueError):

@@ -1,4 +1,4 @@
-"""The list of shards in `shards.json`, with which a sharded dataset opens with one request. No I/O.
+"""The list of shards in `shards.json`, so that a sharded dataset opens with one request. No I/O.
 
     {"format": "bags shards 1",
      "spec": {"id": "int(8)", "words": "utf8[]"},
@@ -8,9 +8,9 @@
        "counts": {"id.bag": 40, "refs.bag": 40, "words.bag": 160}},
       …]}
 
-`length` is the number of datapoints, `sizes` has the bytes of each file, `counts` the records of each bag.
-The content is not trusted: names must be those of shard folders, never paths, and lengths, sizes and counts
-are compared with those of a shard when it is first read.
+`length` is the number of datapoints, `sizes` the bytes of each file, `counts` the records of each bag. The
+content is not trusted: names must be names of shard folders, never paths, and lengths, sizes and counts are
+compared with the shard when it is first read.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ INDEX_FORMAT = 'bags shards 1'
 
 
 class Shard(NamedTuple):
-    """A shard folder as a listing or shards.json describes it."""
+    """The description of a shard folder in a listing or in shards.json."""
 
     name: str
     sizes: Mapping[str, int] = {}
-    """Bytes of each file; empty if not known."""
+    """Bytes of each file; empty if unknown."""
     length: int | None = None
-    """Datapoints; None without shards.json."""
+    """Number of datapoints; None without shards.json."""
     counts: Mapping[str, int] | None = None
-    """Records of each bag; None without shards.json."""
+    """Number of records of each bag; None without shards.json."""
 
 
 def numbered(names: Iterable[str], where: object) -> dict[int, str]:
-    """Returns the names of shard folders among the names in a folder, by number, in order.
+    """Maps numbers to names of shard folders, in order; other names in the folder are ignored.
 
     Raises:
         CorruptError: Two shards have the same number.
@@ -73,8 +73,8 @@ def load_index(data: bytes, where: object) -> tuple[Spec, list[Shard]]:
     """Parses the content of shards.json; returns the spec, and the shards in the order of their numbers.
 
     Raises:
-        CorruptError: It is not the content of a shards.json.
-        SpecError: Its spec is not valid.
+        CorruptError: The content is invalid.
+        SpecError: The spec in it is invalid.
     """
     try:
         found = json.loads(data)

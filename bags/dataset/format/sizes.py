@@ -14,8 +14,8 @@ from bags.links.files import LINKED
 def folder_size(folder: Folder, fields: Iterable[str] | None = None, linked: bool = True) -> int:
     """Returns the total bytes of the bags of some or all fields, with their separate limits files.
 
-    Those of a linked field are the bytes of its records, wherever they are, and of the links to them; unless
-    `linked`, the bytes of its files in the folder.
+    A linked field counts the bytes of its records, in any file, and of the links to them; with
+    `linked=False`, the bytes of its files in the folder.
     """
     asked = None if fields is None else {'refs', *fields}
     store, known = folder.store, folder.known
@@ -33,5 +33,5 @@ def folder_size(folder: Folder, fields: Iterable[str] | None = None, linked: boo
             try:
                 total += store.stat(store.join(folder.path, name)).size if sizes is None else sizes[name]
             except FileNotFoundError:
-                pass  # Limits that a writer has just appended to the bag.
+                pass  # A writer has just moved these limits into the bag.
     return total

@@ -23,9 +23,9 @@ TYPE = re.compile(
 )
 NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_.-]*')
 SHOWN_FIELDS = 12
-"""Maximum number of fields that a `repr` names."""
+"""Maximum number of fields in a `repr`."""
 MAX_NAME_LENGTH = 200
-"""File systems accept 255 bytes, with the prefixes and suffixes of temporary files."""
+"""File systems accept names of 255 bytes, including the prefixes and suffixes of temporary files."""
 DEVICES = {'con', 'prn', 'aux', 'nul', *(f'{port}{digit}' for port in ('com', 'lpt') for digit in range(10))}
 OTHER_NAMES = {
     **{f'{word}{8 * size}': f'{word}({size})' for word in ('int', 'uint') for size in (1, 2, 4, 8)},
@@ -42,7 +42,7 @@ OTHER_NAMES = {
 
 
 class FieldType(NamedTuple):
-    """A parsed type: `jpeg(95)[]?` has the word jpeg and the args ('95',), is a sequence, and optional."""
+    """A parsed type: `jpeg(95)[]?` has the word jpeg and the args ('95',), and is an optional sequence."""
 
     text: str
     word: str
@@ -52,7 +52,7 @@ class FieldType(NamedTuple):
 
 
 Spec = dict[str, FieldType]
-"""The type of each field: sorted by field, the order of a refs record; or in the author's order."""
+"""The type of each field, sorted by field as in a refs record, or in the author's order."""
 
 
 @functools.lru_cache
@@ -61,7 +61,7 @@ def parse_type(text: str) -> FieldType:
 
     Raises:
         TypeError: The type is not a str.
-        ValueError: It does not follow the grammar.
+        ValueError: The text does not follow the grammar.
     """
     match = TYPE.fullmatch(text)
     args = tuple(map(str.strip, match['args'].split(','))) if match and match['args'] is not None else ()
@@ -82,11 +82,11 @@ def likely_type(field_type: FieldType, words: Collection[str]) -> str:
 
 
 def _likely_text(given: object) -> str:
-    """Returns the type probably meant by what is none: ` (perhaps int[])` for `list[int]`; or nothing."""
+    """Returns the likely type for an invalid one: ` (perhaps int[])` for `list[int]`; or nothing."""
     text = given.__name__ if isinstance(given, type) else str(given)
     word, bracket, inner = text.removesuffix(']').partition('[')
     if isinstance(given, Mapping):
-        return ' (fields are not nested; a name may be as obs.image, and msgpack holds a dict)'
+        return ' (fields are not nested: use names such as obs.image, or msgpack for a dict)'
     if bracket and word.lower() in ('list', 'tuple', 'sequence', 'optional'):
         inner = inner.partition(',')[0].strip()
         return f' (perhaps {OTHER_NAMES.get(inner, inner)}{"?" if word.lower() == "optional" else "[]"})'
@@ -105,7 +105,7 @@ def parse_spec(spec: object, where: object = None) -> Spec:
 
     Raises:
         SpecError: The spec is not a mapping of names to types, or a name is not a single component of a path.
-            `check_names` has more rules, for specs that are written.
+            `check_names` has more rules, for writing.
     """
     if not isinstance(spec, Mapping):
         raise SpecError(None, 'a mapping of field names to types', spec, where)
@@ -127,7 +127,7 @@ def check_names(spec: Spec) -> None:
     """Checks that all file systems support the field names of a spec, before it is written.
 
     Raises:
-        SpecError: There is no field, a name is not valid on every file system, or two names differ only in
+        SpecError: The spec is empty, a name is invalid on some file systems, or two names differ only in
             case.
     """
     if not spec:
@@ -160,8 +160,8 @@ def unite(
     """Merges specs, each given with its name in error messages.
 
     Raises:
-        SpecError: They differ in more than optional fields. `before` names those before the different one,
-            and `advise`, a function of both specs, says what makes them fit; `advice` unless given.
+        SpecError: The specs differ in more than optional fields. `before` names the earlier specs, and
+            `advise`, a function of both specs, says how to make them fit. Default: `advice`.
     """
     types: Spec = {}
     for number, (where, other) in enumerate(specs):
@@ -173,7 +173,7 @@ def unite(
                 for spec in (types, other)
             )
             fits = (advise or advice)(types, other)
-            expected = f'that of {before}, {mine}, but for optional fields ({fits})'
+            expected = f'the spec of {before}, {mine}, except for optional fields ({fits})'
             raise SpecError(None, expected, theirs, where)
         types = both
     return types
@@ -187,7 +187,7 @@ def union(first: Spec, other: Spec) -> Spec | None:
 
 
 def differing_fields(first: Spec, other: Spec) -> list[str]:
-    """Returns the fields whose types differ, or that only one has and that are not optional there."""
+    """Returns the fields whose types differ, and required fields that only one spec has."""
     found = []
     for name, field_type in {**first, **other}.items():
         types = first.get(name), other.get(name)
@@ -202,7 +202,7 @@ def as_optional(field_type: FieldType) -> FieldType:
 
 
 def with_optional(specs: Sequence[Spec]) -> list[Spec]:
-    """Returns specs in which a field is optional that another one has as optional, or lacks."""
+    """Returns specs in which fields are optional if another spec lacks them or has them as optional."""
     optional = {
         name
         for spec in specs
@@ -216,7 +216,7 @@ def with_optional(specs: Sequence[Spec]) -> list[Spec]:
 
 
 def advice(first: Spec, other: Spec) -> str:
-    """Returns what would make another spec fit a first one, for an error."""
+    """Returns how to make another spec fit a first one, for an error."""
     renamed = renames(first, other)
     found = [f'rename({renamed}) of this one'] if renamed else []
     lacking = [name for name in first if name not in other and not first[name].optional]
@@ -229,11 +229,11 @@ def advice(first: Spec, other: Spec) -> str:
     found += [f'drop(fields={names}) of {which}' for names, which in drops if names]
     if drops[0][0] or drops[1][0]:
         found[-1] += ' unless they are optional, as int?'
-    return f'what fits: {", ".join(found)}'
+    return f'to fit: {", ".join(found)}'
 
 
 def renames(first: Spec, other: Spec) -> dict[str, str]:
-    """Returns names of fields of another spec, and the fields of a first one of which they may be."""
+    """Maps names of fields of another spec to the fields of the first spec that they may stand for."""
     lacking = [name for name in first if name not in other and not first[name].optional]
     found: dict[str, str] = {}
     for name, field_type in other.items():
@@ -244,7 +244,7 @@ def renames(first: Spec, other: Spec) -> dict[str, str]:
 
 
 def reordered(types: Spec, orders: Iterable[Spec]) -> Spec:
-    """Returns types in the order in which specs have them: each where it comes first, others at the end.
+    """Returns types in the order of their first occurrence in the specs; other types come last.
 
     If all specs are in alphabetical order, so is the result.
     """
@@ -261,7 +261,7 @@ def type_texts(spec: Spec) -> dict[str, str]:
 
 
 def some_fields(types: Spec) -> str:
-    """Returns the names of the first fields, and the number of all if there are more."""
+    """Returns the names of the first fields, and the total number if there are more."""
     names = ', '.join(itertools.islice(types, SHOWN_FIELDS))
     return names if len(types) <= SHOWN_FIELDS else f'{names}, … ({len(types)} fields)'
 
@@ -272,7 +272,7 @@ def count_text(count: int) -> str:
 
 
 def not_in_spec(name: object, types: Spec) -> str:
-    """Returns what is wrong with a field that a datapoint has and its dataset has not."""
+    """Returns the error text for a field of a datapoint that is not in its dataset."""
     similar = nearest_name(name, types)
     perhaps = '' if similar is None else f' (perhaps {similar!r})'
     return f'is not in the spec{perhaps}, which has {", ".join(map(repr, types))}'
@@ -287,7 +287,7 @@ def load_spec(data: bytes, where: object) -> Spec:
     """Parses the content of spec.json.
 
     Raises:
-        SpecError: It is not JSON, or not a spec.
+        SpecError: The content is not JSON, or not a spec.
     """
 
     def to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -14,23 +14,26 @@ and the items to read of each row.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from bags.concurrency import map_concurrently
-from bags.dataset.format.refs import MISSING, dangling, is_missing
+from bags.dataset.format.refs import MISSING, Refs, dangling, is_missing
 from bags.dataset.reading.batch import Column, Ragged, concat_ranges
-from bags.dataset.reading.field_reader import Field
-from bags.dataset.reading.selection import FrameSelection, Items, PerRowItems, select_items, select_many
+from bags.dataset.reading.field_reader import FieldReader
+from bags.dataset.reading.selection import Asked, FrameSelection, PerRowItems, select_items, select_many
 from bags.formats.arrays import encode_array
 from bags.indexing import Int64s, offsets_of
 
-Asked = Items | Literal[True]
 Values = npt.NDArray[Any] | list[Any]
 
 IMMUTABLE = (str, bytes, int, float, type(None))
+
+
+ReadField = Callable[[FieldReader, Refs, Asked], Column]
+"""Makes the column of a field from the refs of rows: `read_column`, `read_values` or `read_records`."""
 
 
 class BadRef(Exception):
@@ -41,7 +44,7 @@ class BadRef(Exception):
         self.detail = detail
 
 
-class Chosen(NamedTuple):
+class RowRecords(NamedTuple):
     """The records that rows are read from."""
 
     records: Int64s
@@ -52,7 +55,7 @@ class Chosen(NamedTuple):
     """Which rows have a value, shape (n,); None if all have one."""
 
 
-def read_column(field: Field, refs: Any, items: Asked) -> Column:
+def read_column(field: FieldReader, refs: Refs, items: Asked) -> Column:
     """Returns the column of a batch."""
     if items is not True and _are_frames(items):
         found = _frames(field, refs, items)
@@ -69,7 +72,7 @@ def read_column(field: Field, refs: Any, items: Asked) -> Column:
     return field.values(chosen.records)
 
 
-def read_values(field: Field, refs: Any, items: Asked) -> list[Any]:
+def read_values(field: FieldReader, refs: Refs, items: Asked) -> list[Any]:
     """Returns the value of each row; a sequence of fixed-size items is one array (n, *shape)."""
     if items is not True and _are_frames(items):
         return _frames(field, refs, items)
@@ -80,20 +83,20 @@ def read_values(field: Field, refs: Any, items: Asked) -> list[Any]:
     return values if chosen.present is None else _by_row(values, chosen)
 
 
-def read_records(field: Field, refs: Any, items: Asked) -> list[Any]:
+def read_records(field: FieldReader, refs: Refs, items: Asked) -> list[Any]:
     """Returns the undecoded record of each row, for a sequence a list; frames as encoded arrays."""
     if _are_frames(items):
         return [bytes(encode_array(frames)) for frames in _frames(field, refs, items)]
     return read_with(field, refs, items, field.bag.read)
 
 
-def read_with(field: Field, refs: Any, items: Asked, read: Callable[[Int64s], list[Any]]) -> list[Any]:
+def read_with(field: FieldReader, refs: Refs, items: Asked, read: Callable[[Int64s], list[Any]]) -> list[Any]:
     """Returns what `read` returns for the records of each row, for a sequence a list."""
     chosen = choose_records(field, refs, items)
     return _by_row(read(chosen.records), chosen)
 
 
-def read_value(field: Field, first: int, count: int, items: Any = True) -> Any:
+def read_value(field: FieldReader, first: int, count: int, items: Asked = True) -> Any:
     """Returns the value of one row, as `read_values` does; `count` is 1 for a plain field.
 
     Raises:
@@ -121,13 +124,14 @@ def read_value(field: Field, first: int, count: int, items: Any = True) -> Any:
         items = slice(items.start, items.stop, items.step)
     if isinstance(items, slice):
         return field.values(records[items])
+    assert not isinstance(items, PerRowItems)
     return field.values([records[item] for item in select_items(items, count)])
 
 
 # The records of rows.
 
 
-def choose_records(field: Field, refs: Any, items: Asked) -> Chosen:
+def choose_records(field: FieldReader, refs: Refs, items: Asked) -> RowRecords:
     """Returns the records of the rows.
 
     Raises:
@@ -135,13 +139,13 @@ def choose_records(field: Field, refs: Any, items: Asked) -> Chosen:
         IndexError: An item out of range of its sequence.
         DecodeError: A sequence of compressed items that exceeds `max_value_size`.
     """
-    if not field.type.sequence:
+    if not isinstance(refs, tuple):
         if len(refs) and int(np.maximum.reduce(refs)) >= field.bag.count:  # `MISSING` is above all records.
             expect_refs(field, refs, None)
         if not field.type.optional:
-            return Chosen(refs, None, None)
+            return RowRecords(refs, None, None)
         present = ~is_missing(refs)
-        return Chosen(refs[present], None, present)
+        return RowRecords(refs[present], None, present)
     firsts, counts = refs
     if len(firsts) and (int((firsts + counts - 1).max()) >= field.bag.count or MISSING in firsts):
         expect_refs(field, firsts, counts)
@@ -156,10 +160,10 @@ def choose_records(field: Field, refs: Any, items: Asked) -> Chosen:
             longest = int(counts.argmax())
             field.check_items(int(firsts[longest]), int(counts[longest]))
         records = concat_ranges(firsts, counts)
-    return Chosen(records, counts, present if field.type.optional else None)
+    return RowRecords(records, counts, present if field.type.optional else None)
 
 
-def expect_refs(field: Field, firsts: Int64s, counts: Int64s | None) -> None:
+def expect_refs(field: FieldReader, firsts: Int64s, counts: Int64s | None) -> None:
     """Raises BadRef for the first ref outside the bag."""
     bad = dangling(field.type, firsts, counts, field.bag.count)
     if np.count_nonzero(bad):
@@ -171,7 +175,7 @@ def expect_refs(field: Field, firsts: Int64s, counts: Int64s | None) -> None:
         raise BadRef(position, f'field {field.name!r}: refers to {what}; {path} has {count} records')
 
 
-def _by_row(values: Values, chosen: Chosen) -> list[Any]:
+def _by_row(values: Values, chosen: RowRecords) -> list[Any]:
     """Returns the value of each row, from those of its records; None for a row without a value."""
     _, counts, present = chosen
     if counts is None:
@@ -187,7 +191,7 @@ def _by_row(values: Values, chosen: Chosen) -> list[Any]:
     return [values[start:end] if there else None for there, (start, end) in rows]
 
 
-def _item_values(field: Field, records: Int64s, items: Asked) -> Values:
+def _item_values(field: FieldReader, records: Int64s, items: Asked) -> Values:
     """Returns the values of records. A record in several windows is read and decoded once."""
     is_array = field.bag.in_place and field.decoder.dtype is not None
     if not isinstance(items, PerRowItems) or is_array:
@@ -218,14 +222,15 @@ def _are_frames(items: Asked) -> bool:
     return isinstance(items, FrameSelection) or (isinstance(items, PerRowItems) and items.are_frames)
 
 
-def _frames(field: Field, refs: Any, items: Any) -> list[Any]:
+def _frames(field: FieldReader, refs: Refs, items: Asked) -> list[Any]:
     """Returns frames of many rows; frames of one video are decoded together."""
-    firsts, counts = refs if field.type.sequence else (refs, np.ones(len(refs), np.int64))
-    expect_refs(field, firsts, counts if field.type.sequence else None)
+    firsts, counts = refs if isinstance(refs, tuple) else (refs, np.ones(len(refs), np.int64))
+    expect_refs(field, firsts, counts if isinstance(refs, tuple) else None)
     rows = zip(firsts.tolist(), counts.tolist(), strict=True)
     if isinstance(items, FrameSelection):
         return map_concurrently(lambda row: read_value(field, *row, items), list(rows), field.bag.is_remote)
     found: list[Any] = [None] * len(firsts)
+    assert isinstance(items, PerRowItems)
     positions, starts = items.numbers, np.cumsum(items.counts) - items.counts
     videos, which = np.unique(np.stack([firsts, counts], 1), axis=0, return_inverse=True)
 

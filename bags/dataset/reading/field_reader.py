@@ -25,7 +25,7 @@ MAX_OPEN_FRAMES = 16  # Records whose frames stay open.
 NO_FRAME_TIMES = np.empty(0)
 
 
-class Field(Shareable):
+class FieldReader(Shareable):
     """The values of the records of a field. `position` is that of its first ref in a row."""
 
     def __init__(

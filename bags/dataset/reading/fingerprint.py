@@ -12,8 +12,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Sequence, Sized
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, SupportsIndex, TypeGuard
 
 import numpy as np
 
@@ -23,6 +23,10 @@ from bags.bag.limits import ENTRY
 from bags.concurrency import map_concurrently
 from bags.dataset.format.identity import Identity, read_identity
 from bags.dataset.format.sizes import folder_size
+from bags.dataset.format.spec import Spec
+from bags.dataset.reading.field_reader import FieldReader
+from bags.dataset.reading.refs_reader import RefsReader
+from bags.dataset.reading.row_reader import SizedRowReader
 from bags.errors import CorruptError, SpecError
 
 if TYPE_CHECKING:
@@ -40,7 +44,37 @@ MIN_RECORDS_FOR_THREADS = 64
 THREADS = 16
 
 
-def fingerprint(dataset: Any, fields: Sequence[str] | None = None, *, of_origin: bool = False) -> str:
+class FingerprintedDataset(SizedRowReader, Protocol):
+    """What a fingerprint is computed from: any `bags.Dataset`."""
+
+    types: Spec
+    is_remote: bool
+
+    @property
+    def spec(self) -> dict[str, str]: ...
+
+    def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str: ...
+
+    def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO: ...
+
+
+class FolderReader(Protocol):
+    """The reader of one dataset folder."""
+
+    types: Spec
+    folder: Folder
+    refs: RefsReader
+
+    def __len__(self) -> int: ...
+
+    def open_field(self, name: str) -> FieldReader: ...
+
+
+def _is_dataset(dataset: FingerprintedDataset | Sized) -> TypeGuard[FingerprintedDataset]:
+    return hasattr(dataset, 'fingerprint_of')
+
+
+def fingerprint(dataset: FingerprintedDataset | Sized, fields: Sequence[str] | None = None, *, of_origin: bool = False) -> str:
     """Returns the fingerprint of a dataset, 24 hexadecimal digits.
 
     Args:
@@ -51,13 +85,12 @@ def fingerprint(dataset: Any, fields: Sequence[str] | None = None, *, of_origin:
     Raises:
         OSError: A file cannot be read.
     """
-    if not hasattr(dataset, 'fingerprint_of'):
+    if not _is_dataset(dataset):
         return digest_of(type(dataset).__name__, len(dataset))
-    found: str = dataset.fingerprint_of(tuple(sorted(dataset.types) if fields is None else fields), of_origin)
-    return found
+    return dataset.fingerprint_of(tuple(sorted(dataset.types) if fields is None else fields), of_origin)
 
 
-def source_fingerprints(dataset: Any) -> dict[str, str]:
+def source_fingerprints(dataset: FingerprintedDataset | Sized) -> dict[str, str]:
     """Returns what `source.json` has of a dataset: also the fingerprint that earlier versions compare."""
     return {'fingerprint': legacy_fingerprint(dataset), 'identity': fingerprint(dataset)}
 
@@ -68,10 +101,10 @@ def digest_of(*parts: object) -> str:
 
 
 def fingerprint_of_folders(
-    dataset: Any,
+    dataset: FingerprintedDataset,
     folders: Sequence[Folder],
     lengths: Sequence[int],
-    reader_of: Callable[[int], Any],
+    reader_of: Callable[[int], FolderReader],
     fields: Sequence[str],
     of_origin: bool,
 ) -> str:
@@ -125,7 +158,7 @@ def _size_of(folders: Sequence[Folder], field: str) -> int:
     return sum(folder_size(folder, [field], False) - folder_size(folder, [], False) for folder in folders)
 
 
-def _digest_of_folder(reader: Any, fields: Sequence[str], hashed: Collection[str]) -> str:
+def _digest_of_folder(reader: FolderReader, fields: Sequence[str], hashed: Collection[str]) -> str:
     """Returns a digest of the files of some fields of a folder; of the records of the fields in `hashed`."""
     folder, types = reader.folder, reader.types
     names = [name for name in fields if name in types]
@@ -186,20 +219,20 @@ def sample(length: int) -> list[int]:
     return sorted({step * (length - 1) // (DATAPOINTS - 1) for step in range(DATAPOINTS)}) if length else []
 
 
-def legacy_fingerprint(dataset: Any, fields: Sequence[str] | None = None) -> str:
+def legacy_fingerprint(dataset: FingerprintedDataset | Sized, fields: Sequence[str] | None = None) -> str:
     """Returns the fingerprint of earlier versions: of the spec, the length, and heads of a few records.
 
     Datasets that differ only in other records have the same one.
     """
     digest = hashlib.blake2b(digest_size=12)
     length = len(dataset)
-    if not hasattr(dataset, 'fingerprint_of'):
+    if not _is_dataset(dataset):
         digest.update(repr((type(dataset).__name__, length)).encode())
         return digest.hexdigest()
     spec = {name: dataset.spec[name] for name in (sorted(dataset.spec) if fields is None else fields)}
     digest.update(repr((spec, length)).encode())
     records = [(index, name) for name in spec for index in sample(length)]
-    is_slow = len(records) > MIN_RECORDS_FOR_THREADS or getattr(dataset, 'is_remote', False)
+    is_slow = len(records) > MIN_RECORDS_FOR_THREADS or dataset.is_remote
     for head in map_concurrently(
         lambda record: _head(dataset, *record), records, max_threads=THREADS if is_slow else 1
     ):
@@ -207,14 +240,14 @@ def legacy_fingerprint(dataset: Any, fields: Sequence[str] | None = None) -> str
     return digest.hexdigest()
 
 
-def _head(dataset: Any, index: int, field: str) -> bytes:
+def _head(dataset: FingerprintedDataset, index: int, field: str) -> bytes:
     """Returns size and first bytes of a record; for a sequence, its length, then those of its first item."""
     head = b''
     # A record that is missing or cannot be read adds nothing.
     with contextlib.suppress(Exception):
         item = None
         if dataset.types[field].sequence:
-            count = int(dataset.item_counts(np.array([index]), field)[0])
+            count = int(dataset.item_counts(np.array([index]), field, True)[0])
             head = b'%d:' % count
             if not count:
                 return head

@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 
 from bags.bag.options import LimitsPlacement
+from bags.dataset.format.refs import Refs
 from bags.dataset.format.registry import INTEGER_WORDS
 from bags.dataset.format.schema import Decoders
 from bags.dataset.reading.columns import read_values
-from bags.dataset.reading.field_reader import Field
+from bags.dataset.reading.field_reader import FieldReader
+from bags.dataset.reading.row_reader import SizedRowReader
+from bags.dataset.reading.selection import Asked
 from bags.indexing import Int64s, chunk_length
 
 INTEGER_CLASSES = (int, np.integer)
@@ -42,16 +45,16 @@ def as_key(value: Any) -> bytes:
     return b'%d' % operator.index(value) if isinstance(value, INTEGER_CLASSES) else bytes(value)
 
 
-def _read_built_in(field: Field, refs: Any, items: Any) -> list[Any]:
+def _read_built_in(field: FieldReader, refs: Refs, items: Asked) -> list[Any]:
     """As `read_values`, with built-in decoders instead of those that the dataset was opened with."""
     options = field.bag.options
     is_legacy = options is not None and options.limits_placement is LimitsPlacement.STARTS
     decoder = Decoders(None).get(field.name, field.type, is_legacy, field.bag.path)
-    return read_values(Field(field.name, field.type, field.position, field.bag, decoder), refs, items)
+    return read_values(FieldReader(field.name, field.type, field.position, field.bag, decoder), refs, items)
 
 
 def read_keys(
-    dataset: Any, field: str, rows: Int64s | None = None, step: int = 256
+    dataset: SizedRowReader, field: str, rows: Int64s | None = None, step: int = 256
 ) -> Iterator[tuple[Int64s, list[bytes | None]]]:
     """Yields chunks of `rows` (default: all) and their keys, None if missing; `step` in the first chunk."""
     rows, start = np.arange(len(dataset)) if rows is None else rows, 0

@@ -18,7 +18,7 @@ from typing import Any
 
 from bags.bag.verified import SHIFT, VERIFIED
 from bags.dataset.reading.columns import read_value
-from bags.dataset.reading.field_reader import Field
+from bags.dataset.reading.field_reader import FieldReader
 from bags.dataset.reading.refs_reader import RefsReader
 
 MAX_SPAN_BYTES = 1 << 16
@@ -28,7 +28,9 @@ RowFunction = Callable[..., dict[str, Any] | None]
 """A function of an index, and of the selection if it has items."""
 
 
-def make_row_function(fields: Sequence[Field], refs: RefsReader, has_items: bool = False) -> RowFunction:
+def make_row_function(
+    fields: Sequence[FieldReader], refs: RefsReader, has_items: bool = False
+) -> RowFunction:
     """Returns a function from an index to these fields of a datapoint.
 
     With `has_items`, it also takes a selection of items or frames.
@@ -67,7 +69,7 @@ def make_row_function(fields: Sequence[Field], refs: RefsReader, has_items: bool
     return function
 
 
-def _lines(field: Field, i: int, r: str, read: str, scope: dict[str, Any]) -> list[str]:
+def _lines(field: FieldReader, i: int, r: str, read: str, scope: dict[str, Any]) -> list[str]:
     """Returns the lines that read a field into `v{i}`, and adds what they use to the scope.
 
     Args:

@@ -12,7 +12,7 @@ from bags.bag.bag_file import BagFile
 from bags.bag.limits import BlockTable
 from bags.bag.verified import VerifiedBlocks, as_slice
 from bags.concurrency import cached_attribute, map_concurrently
-from bags.dataset.format.refs import MISSING, RefsFormat
+from bags.dataset.format.refs import MISSING, Refs, RefsFormat
 from bags.errors import CorruptError
 from bags.indexing import Int64s
 from bags.storage.memory_file import MemoryFile
@@ -75,7 +75,7 @@ class RefsReader:
                 found[name] = row[position] + count - 1
         return found
 
-    def of(self, indices: Int64s, names: Iterable[str]) -> dict[str, Any]:
+    def of(self, indices: Int64s, names: Iterable[str]) -> dict[str, Refs]:
         """Returns the refs of datapoints by field: (n,), or for a sequence a pair of firsts and counts.
 
         Raises:

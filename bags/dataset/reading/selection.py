@@ -116,7 +116,9 @@ class FrameSelection:
 
 
 Items = range | slice | list[int] | PerRowItems | FrameSelection
-Selection = dict[str, Any]
+Asked = Items | Literal[True]
+"""What is read of a field: all, or some items or frames."""
+Selection = dict[str, Asked]
 """Field → True, or the items of its sequence; in the order of the result."""
 Fields = str | Iterable[str] | Mapping[str, Any] | None
 
@@ -168,19 +170,18 @@ def select_whole(fields: Fields, spec: Spec, what: str) -> list[str]:
     return list(selection)
 
 
-def check_name(field: Any) -> None:
+def check_name(field: str) -> None:
     """Raises TypeError if an argument is not the name of a field."""
-    if not isinstance(field, str):
+    if not isinstance(cast('object', field), str):
         raise TypeError(f'field: expected the name of a field, got {field!r:.80}')
 
 
-def check_sequence(field: Any, spec: Spec, is_sequence: bool) -> None:
-    """Raises TypeError or KeyError if an argument is not a field, a sequence or a plain one as expected."""
+def check_sequence(field: str, spec: Spec) -> None:
+    """Raises TypeError or KeyError if an argument is not a sequence field."""
     check_name(field)
     select_fields(field, spec)
-    if spec[field].sequence != is_sequence:
-        what, instead = ('a sequence', 'field()') if is_sequence else ('a plain', 'items()')
-        raise TypeError(f'field {field!r} of type {spec[field].text}: expected {what} field; see {instead}')
+    if not spec[field].sequence:
+        raise TypeError(f'field {field!r} of type {spec[field].text}: expected a sequence field')
 
 
 def frames(start: Any, stop: SupportsIndex | None = None, step: SupportsIndex = 1) -> FrameSelection:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 
-class Closable(Protocol):
+class ClosableWriter(Protocol):
     """A writer of one folder."""
 
     def close(self) -> None: ...
@@ -22,12 +22,12 @@ class BackgroundClose:
     """Closes one writer at a time in a thread: uploads it, or writes it to the disk."""
 
     def __init__(self) -> None:
-        self._writer: Closable | None = None
+        self._writer: ClosableWriter | None = None
         self._future: Future[None] | None = None
         """Its `close`, running in a thread; None after it failed, to be retried in the calling thread."""
 
-    def start(self, writer: Closable) -> None:
-        """Begins to close a writer; the one before is closed."""
+    def start(self, writer: ClosableWriter) -> None:
+        """Starts closing a writer. The previous one must be closed."""
         from concurrent.futures import ThreadPoolExecutor
 
         self._writer, self._future = writer, None
@@ -37,7 +37,7 @@ class BackgroundClose:
         threads.shutdown(wait=False)
 
     def finish_if_done(self) -> bool:
-        """As `finish`, unless the thread is still at work; returns whether it is not."""
+        """Calls `finish` if the thread is done; returns whether it was done."""
         if self._future is None or self._future.done():
             self.finish()
         return self._writer is None
@@ -59,20 +59,20 @@ class BackgroundClose:
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
-        """On an OSError in the block, waits, and adds an error of closing to it as a note.
+        """On an OSError in the block, waits for the thread, and adds its error as a note.
 
-        Both often have one cause, such as a full disk. The next call retries.
+        Both often have the same cause, such as a full disk. The next call retries.
         """
         try:
             yield
         except OSError as exc:
             if self._future is not None and (error := self._future.exception()) is not None:
                 self._future = None
-                exc.add_note(f'also while the full shard before was closed: {type(error).__name__}: {error}')
+                exc.add_note(f'closing the previous shard also failed: {type(error).__name__}: {error}')
             raise
 
     def finish_or_leave(self) -> None:
-        """As `finish`. After an error, the files stay as a killed writer leaves them, and are unlocked."""
+        """As `finish`. After an error, releases the lock and leaves the files as a killed writer does."""
         try:
             self.finish()
         except OSError:

@@ -55,10 +55,10 @@ class BaseWriter(ABC):
         _open_writers[id(self)] = self
         self.types = parse_spec(spec)
         self.order = list(spec)
-        """The fields in the author's order."""
+        """The fields in the order of the given spec."""
         check_names(self.types)
-        self.compressions = field_compressions(settings.compression, self.types, settings.links)
-        self.links = set(settings.links)
+        self.compressions = field_compressions(settings.compression, self.types, settings.linked_fields)
+        self.linked_fields = set(settings.linked_fields)
         """The fields whose values may be links."""
         self.metadata: Metadata | None = None
         if settings.metadata is not None:
@@ -66,7 +66,7 @@ class BaseWriter(ABC):
         self.encoder = Encoder(self.types, encoders)
         self.has_own_encoders = encoders is not None
         self.packages = packages_of(self.types, builtin_encoders if encoders is None else encoders)
-        """The package of each field whose type another package has."""
+        """The package of each field whose type comes from another package."""
         if self.metadata is not None:
             self.metadata = with_packages(self.metadata, self.packages)
         self.settings = settings
@@ -83,17 +83,17 @@ class BaseWriter(ABC):
 
     @property
     def spec(self) -> dict[str, str]:
-        """The type of each field, in the order in which the author gave them."""
+        """The type of each field, in the order of the given spec."""
         return {name: self.types[name].text for name in self.order}
 
     def write_metadata(self, folders: Iterable[str], stored: Metadata | None) -> None:
-        """Writes the metadata of folders, unless it is stored already.
+        """Writes the metadata of folders if it differs from the stored metadata.
 
-        A resumed dataset keeps its order of fields, and its metadata unless the writer was given another.
+        A resumed dataset keeps its order of fields, and its metadata unless the writer has new metadata.
 
         Args:
-            folders: Those with datapoints of the dataset.
-            stored: The metadata that is stored; None for a new dataset.
+            folders: The folders with datapoints of the dataset.
+            stored: The stored metadata; None for a new dataset.
         """
         if stored is not None:
             self.order = list(in_order(self.types, stored))
@@ -106,9 +106,9 @@ class BaseWriter(ABC):
                 write_json(self.store, self.store.join(folder, METADATA), data, self.checksum)
 
     def accept_links(self, fields: Iterable[str]) -> None:
-        """Lets the values of fields be links."""
-        self.links = set(fields)
-        self.encoder.accept_links(self.links)
+        """Accepts links as values of these fields."""
+        self.linked_fields = set(fields)
+        self.encoder.accept_links(self.linked_fields)
 
     def encode_item(self, field: str, value: Any, item: int | None) -> Any:
         """Returns the record of the value of a plain field, or of one item of a sequence."""
@@ -124,8 +124,8 @@ class BaseWriter(ABC):
         """Appends a whole datapoint; if this raises, nothing is appended.
 
         Args:
-            datapoint: A value for each field. The value of a sequence field is any iterable; one item of it
-                is in memory at a time. An optional field may be None or left out.
+            datapoint: A value for each field. The value of a sequence field is any iterable, read one
+                item at a time. An optional field may be None or left out.
             flush: True immediately makes the datapoint readable by other processes, and safe if this process
                 is killed. None (the default) does this every 8 MiB and every second; False does it only when
                 buffers are full.
@@ -140,7 +140,7 @@ class BaseWriter(ABC):
         return self.append_records(self.encoder.encode(datapoint), flush)
 
     def encode_whole(self, datapoint: Mapping[str, Any]) -> list[Any]:
-        """Returns the records of a datapoint as `Encoder.encode`, those of sequences as lists."""
+        """Returns the records of a datapoint as `Encoder.encode`, with the records of sequences as lists."""
         records = self.encoder.encode(datapoint)
         return [list(each) if isinstance(each, Iterator) else each for each in records]
 
@@ -155,23 +155,23 @@ class BaseWriter(ABC):
     ) -> Episode:
         """Begins a datapoint that is written item by item, such as an episode while it is recorded.
 
-        One is open at a time, and `append` raises meanwhile. It lies in one shard, even if that exceeds
-        `shard_size`.
+        One datapoint can be open at a time, and `append` raises until it ends. It is written to one shard,
+        even if the shard then exceeds `shard_size`.
 
         Args:
             values: Values of plain fields, as for `Episode.set`.
             flush: In a local folder, items older than this many seconds are safe if this process is killed,
                 and with `durability='flush'` also in a power cut. On an object store, a dataset appears when
-                it is closed: nothing of an open episode is safe.
+                it is closed: an open episode is lost if this process is killed.
             clip_seconds: Single frames, and blocks of samples, are encoded in the background as clips of this
-                length. They are safe when their clip is: this much later, and the delay of the encoder.
-            when_full: What `Episode.append` does while 100 MB wait to be encoded or written: 'wait', or
+                length. They are safe once their clip is: after this time and the delay of the encoder.
+            when_full: What `Episode.append` does while 100 MB are queued for encoding or writing: 'wait', or
                 'raise' `queue.Full`. `Episode.waits` counts both.
             copy: Whether single frames and blocks of samples are copied. With False, an array must not be
                 changed after `Episode.append`; cameras that return a new array each time need no copy.
 
         Raises:
-            EncodeError: As for `Episode.set`; nothing has begun.
+            EncodeError: As for `Episode.set`; no episode is open then.
             ValueError: The writer is closed, or an episode is open.
         """
         one_of('when_full', when_full, ('wait', 'raise'))
@@ -189,7 +189,7 @@ class BaseWriter(ABC):
 
     @abstractmethod
     def begin_episode(self, call: Call, options: EpisodeOptions, offset: int) -> Episode:
-        """Begins an episode with the records of plain fields; `offset`: datapoints of earlier shards."""
+        """Begins an episode with the records of plain fields; `offset`: datapoints in earlier shards."""
 
     @abstractmethod
     def append_records(self, records: list[Any], flush: bool | None = None) -> int:
@@ -197,9 +197,9 @@ class BaseWriter(ABC):
 
     @abstractmethod
     def append_block(self, rows: Sequence[list[Any]]) -> None:
-        """Appends datapoints encoded by `encode_whole`, in a fraction of the time of `append` for each.
+        """Appends datapoints encoded by `encode_whole`, in a fraction of the time of separate `append` calls.
 
-        If this raises, some of the first ones are appended: `len` tells how many.
+        If this raises, the first datapoints may have been appended: `len` gives the count.
         """
 
     @abstractmethod
@@ -227,7 +227,7 @@ class BaseWriter(ABC):
         if error[0] is None:
             self.close()
             return
-        with contextlib.suppress(OSError):  # The error of the `with` block is raised instead.
+        with contextlib.suppress(OSError):  # The error of the `with` block is raised.
             self.abandon()
 
     def __del__(self) -> None:
@@ -275,7 +275,7 @@ class Replacement:
         self._locks.append(store.lock(self.path))
 
     def expect_outside(self, path: str) -> None:
-        """Raises ValueError for a file that links lead to, and that would be removed with the old dataset."""
+        """Raises ValueError for a linked file that would be removed with the old dataset."""
         if '://' not in path and f'{os.path.realpath(path)}/'.startswith(f'{self._target}/'):
             raise ValueError(
                 f'{path}: links cannot lead into the dataset that mode={"overwrite"!r} replaces: write to '
@@ -285,11 +285,11 @@ class Replacement:
     def swap(self) -> str:
         """Moves the new dataset into place, removes the old one, and returns the path.
 
-        Readers find the old or the new dataset, where the system can exchange two folders in one step.
+        Where the system can exchange two folders atomically, readers always find the old or the new dataset.
         """
         store, target = self.store, self._target
         remains = self.path
-        """What is left to remove: the old dataset."""
+        """The folder to remove: the old dataset."""
         if store.exists(target):
             remove_derived(store, target, is_moved=True)
             if not store.exchange(self.path, target):
@@ -314,9 +314,9 @@ class Replacement:
 
 
 def remove_derived(store: Store, folder: str, is_moved: bool = False) -> None:
-    """Removes the statistics and key indexes of a dataset; for a shard, those of the whole dataset.
+    """Removes the statistics and key indexes of a dataset; for a shard, of its whole dataset.
 
-    They detect changed data only by its length and a few datapoints; new data may have the same.
+    They detect changed data only by its length and a few datapoints, which new data may share.
 
     Args:
         store, folder: The dataset.
@@ -341,6 +341,6 @@ def _check(store: Store, folder: str, is_shard: bool = False) -> Lock:
         if name.isascii() and name.isdigit() and not is_shard:
             _check(store, store.join(folder, name), True).release()
         elif not is_file_of_dataset(name):
-            detail = f'holds {name!r}, which is no part of a dataset: it is not overwritten'
+            detail = f'holds {name!r}, which is not part of a dataset: not overwritten'
             raise FileExistsError(errno.EEXIST, detail, folder)
     return lock

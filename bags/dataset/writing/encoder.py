@@ -25,7 +25,7 @@ class Encoder:
     ) -> None:
         self._types = types
         self.functions = registry.encoders if encoders is None else encoders
-        """The encoders by word."""
+        """Maps words to encoders."""
         self._functions = bind_encoders(types, encoders)
         self._steps = [
             (name, field_type, self._functions[name], field_type.sequence)
@@ -34,7 +34,7 @@ class Encoder:
         self.accept_links(links)
 
     def accept_links(self, fields: Iterable[str]) -> None:
-        """Lets values of some fields be links, which are returned as they are."""
+        """Accepts links as values of these fields; they are returned unchanged."""
         for name in fields:
             self._functions[name] = functools.partial(_encode_or_link, self._functions[name])
         self._steps = [
@@ -69,7 +69,7 @@ class Encoder:
             if isinstance(exc, BagsError) or not isinstance(exc, Exception):
                 raise
             if isinstance(value, Link):
-                exc = ValueError(f'{value!r:.200}: links need a writer with links=({name!r},)')
+                exc = ValueError(f'{value!r:.200}: links need a writer with linked_fields=({name!r},)')
             raise _encode_error(name, field_type, exc, value=value) from exc
         return records
 
@@ -96,7 +96,7 @@ class Encoder:
 def check_mapping(name: str, value: Any) -> None:
     """Raises TypeError for values that are not in a mapping."""
     if not isinstance(value, Mapping):
-        advice = '; dict(value) makes one of it' if hasattr(value, 'keys') else ''
+        advice = '; convert it with dict(value)' if hasattr(value, 'keys') else ''
         raise TypeError(f'{name}: expected a mapping of fields to values, got {type(value).__name__}{advice}')
 
 
@@ -156,7 +156,7 @@ def _encode_items(
 
 
 def collect(records: list[Any]) -> list[Any]:
-    """Loads an encoded datapoint into memory: sequences become lists, and files bytes; links stay."""
+    """Loads an encoded datapoint into memory: sequences become lists, and files bytes. Links stay links."""
     try:
         return [
             record if record is None or type(record) is bytes
@@ -178,7 +178,7 @@ def _loaded(record: BinaryIO | Link) -> bytes | Link:
 def bind_encoders(
     spec: Spec, encoders: Mapping[str, Callable[..., Any]] | None
 ) -> dict[str, Callable[[Any], Any]]:
-    """Returns the encoder of each field; a built-in one if `encoders` is None.
+    """Returns the encoder of each field. Default: the built-in encoders.
 
     Raises:
         SpecError: A word has no encoder, or the arguments of a built-in type are invalid.
@@ -204,16 +204,17 @@ def encode_call(
     values: Mapping[str, Any],
     counts: Mapping[str, int] | None,
 ) -> list[tuple[str, Any]]:
-    """Returns the records of items of sequences, or of the values of plain fields.
+    """Returns the records of items of sequences, or of values of plain fields.
 
     Args:
         types: The types of all fields.
         encode_item: Returns the record of a value, given its field and the number of the item.
-        values: By field.
+        values: Items or values by field.
         counts: Number of items of each sequence so far; None for plain fields.
 
     Raises:
-        EncodeError: No such field, one of the other kind, or a value that cannot be encoded.
+        EncodeError: The field does not exist, is plain where a sequence is needed or the reverse, or a value
+            cannot be encoded.
     """
     found: list[tuple[str, Any]] = []
     try:
@@ -223,14 +224,15 @@ def encode_call(
                 raise EncodeError(str(name), '', not_in_spec(name, types))
             if field_type.sequence is (counts is None):
                 is_plain = counts is not None
-                detail = 'is no sequence: set() sets it' if is_plain else 'is a sequence: append() appends'
+                detail = 'is not a sequence: set() sets it' if is_plain else 'is a sequence: append() appends'
                 raise EncodeError(name, field_type.text, detail)
             if value is None and field_type.optional and counts is None:
                 found.append((name, None))
                 continue
             record = encode_item(name, value, None if counts is None else counts[name])
             # The file of a caller may be moved before the record is written.
-            found.append((name, _loaded(record) if isinstance(record, BorrowedFile) else record))  # type: ignore[arg-type]
+            found.append((name, _loaded(record) if isinstance(record, BorrowedFile) else record))  # type:
+            ignore[arg-type]
     except BaseException:
         close_files(record for _, record in found)
         raise

@@ -1,4 +1,4 @@
-"""`Episode`: what `writer.begin` returns. `bags.episodes` has the class, and keeps one after a kill."""
+"""`Episode`, the result of `writer.begin`. `bags.episodes` implements it and recovers it after a kill."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Self
 
 Call = list[tuple[str, Any]]
-"""The records of one call, with their fields; None of a value that is missing."""
+"""The fields and records of one call; None for a missing value."""
 
 
 class EpisodeOptions(NamedTuple):
@@ -19,20 +19,20 @@ class EpisodeOptions(NamedTuple):
     copy: bool = True
 
 
-class Partial(NamedTuple):
-    """What became of an open episode of a killed writer."""
+class PartialEpisode(NamedTuple):
+    """The result of recovering the open episode of a killed writer."""
 
     datapoint: int | None
-    """The index of the datapoint that it became; None if it was left out."""
+    """The index of the datapoint made from the episode; None if the episode was left out."""
     unset: list[str]
-    """The plain fields for which it has no value, and because of which it was left out."""
+    """The plain fields without a value, the reason why the episode was left out."""
 
 
 class Episode(abc.ABC):
-    """A datapoint that is being written by items, as `writer.begin` returns it.
+    """A datapoint that is written item by item, as `writer.begin` returns it.
 
-    Leaving its `with` block commits it. Only `discard` drops it: after an exception, what was written stays
-    for `bags.recover` and `resume=True`, as after a kill. Several threads may use it at a time.
+    Leaving its `with` block commits it. Only `discard` drops it: after an exception, the written items stay
+    for `bags.recover` and `resume=True`, as after a kill. Several threads may use it at once.
     """
 
     state: Literal['open', 'committed', 'discarded', 'left'] = 'open'
@@ -40,28 +40,28 @@ class Episode(abc.ABC):
     index: int | None = None
     """The index of the datapoint, once it is committed."""
     waits = 0
-    """Number of calls that found the queue full, and waited or raised."""
+    """Number of calls that waited or raised because the queue was full."""
 
     @abc.abstractmethod
     def append(self, items: Mapping[str, Any]) -> None:
-        """Appends one item to each of some sequences, or to none of them if this raises.
+        """Appends one item to each given sequence, or to none of them if this raises.
 
         Args:
-            items: An item by field. Fields may be appended to in any order, and as often as one likes. A
-                field of videos also takes single frames, uint8 (height, width, 3), and one of audio blocks of
+            items: One item for each field. Fields may be appended to in any order, any number of times. A
+                video field also takes single frames, uint8 (height, width, 3), and an audio field blocks of
                 samples (time, channels) at its `rate` in the metadata. They are copied, unless `begin` got
-                `copy=False`, and encoded as clips in the background. If a field of videos has `times`, a
+                `copy=False`, and encoded as clips in the background. If a video field has `times`, a
                 frame needs its time in the same call.
 
         Raises:
-            EncodeError: No such field, a field that is no sequence, or an item that cannot be encoded, such
-                as a frame of another size. The episode goes on. Or earlier frames could not be encoded: then
-                it ends.
+            EncodeError: The field does not exist or is not a sequence, or an item cannot be encoded, such as
+                a frame of another size; the episode stays open. Or earlier frames could not be encoded; the
+                episode ends.
             ValueError: The episode has ended.
-            queue.Full: With `when_full='raise'`, too much waits to be encoded or written. Nothing was
+            queue.Full: With `when_full='raise'`, too much is queued for encoding or writing. Nothing was
                 appended.
-            OSError: Earlier items could not be written, e.g. as the disk is full. The episode ends: what was
-                written before stays, as after a kill.
+            OSError: Earlier items could not be written, e.g. the disk is full. The episode ends; the items
+                written before stay, as after a kill.
         """
 
     @abc.abstractmethod
@@ -69,7 +69,8 @@ class Episode(abc.ABC):
         """Sets plain fields, at any time until `commit`. The last value of a field counts.
 
         Raises:
-            EncodeError: No such field, a sequence, or a value that cannot be encoded. The episode goes on.
+            EncodeError: The field does not exist or is a sequence, or a value cannot be encoded. The episode
+                stays open.
             ValueError, OSError: As for `append`.
         """
 
@@ -77,7 +78,7 @@ class Episode(abc.ABC):
     def flush(self) -> None:
         """Makes all items so far safe if this process is killed; with `durability='flush'`, also on disk.
 
-        All but frames and samples of clips that are not encoded yet.
+        Except frames and samples of clips that are not encoded yet.
         """
 
     @abc.abstractmethod
@@ -85,21 +86,21 @@ class Episode(abc.ABC):
         """Ends the episode: it becomes a datapoint. Returns its index, as `append` of the writer does.
 
         Raises:
-            EncodeError: A plain field that is not optional is not set; the episode goes on. Or frames could
-                not be encoded.
-            OSError: Writing failed. What was written stays, as after a kill.
+            EncodeError: A required plain field is not set; the episode stays open. Or frames could not be
+                encoded.
+            OSError: Writing failed. The items written before stay, as after a kill.
         """
 
     @abc.abstractmethod
     def discard(self) -> None:
         """Ends the episode without a datapoint.
 
-        Nothing refers to the records that were written; their bytes stay in the bags.
+        The written records stay in the bags, but no datapoint refers to them.
         """
 
     @abc.abstractmethod
     def leave(self) -> None:
-        """Ends the episode as a kill does, after what was appended is written."""
+        """Ends the episode as a kill does, after the appended items are written."""
 
     def __enter__(self) -> Self:
         return self

@@ -27,7 +27,7 @@ MAX_BAG_RECORDS = 0xFFFFFFFE
 DEFAULT_LEVEL = 3
 
 
-class Compressed(NamedTuple):
+class FieldCompression(NamedTuple):
     """The compression of a field."""
 
     level: int = DEFAULT_LEVEL
@@ -39,13 +39,13 @@ class Compressed(NamedTuple):
 
 def field_compressions(
     compression: Compression, spec: Spec, links: Iterable[str] = ()
-) -> dict[str, Compressed]:
+) -> dict[str, FieldCompression]:
     """Returns the compression of each compressed field.
 
     Raises:
-        SpecError: The spec has no such field, or none of `links`.
-        TypeError: `compression` is neither fields nor a mapping of fields.
-        ValueError: The compression of a field is not valid, or is that of a linked field.
+        SpecError: The spec does not have a field of `compression` or of `links`.
+        TypeError: `compression` is neither names of fields nor a mapping of fields.
+        ValueError: The compression of a field is invalid, or the field is linked.
     """
     if isinstance(compression, str) or not isinstance(compression, Iterable | None):
         raise TypeError(f'compression: expected names of fields, or a mapping of them, got {compression!r}')
@@ -56,7 +56,7 @@ def field_compressions(
         if name not in spec:
             raise SpecError(name, f'one of the fields {", ".join(spec)} to compress', name)
         try:
-            found[name] = value if isinstance(value, Compressed) else _parse(value)
+            found[name] = value if isinstance(value, FieldCompression) else _parse(value)
         except ValueError as exc:
             raise ValueError(f'compression of field {name!r}: {exc}') from None
     for name in links:
@@ -67,7 +67,7 @@ def field_compressions(
     return found
 
 
-def _parse(value: Any) -> Compressed:
+def _parse(value: Any) -> FieldCompression:
     parts = list(value) if isinstance(value, tuple | list) else [value]
     trained = bool(parts) and parts[0] == 'dictionary'
     levels = parts[trained:]
@@ -75,10 +75,10 @@ def _parse(value: Any) -> Compressed:
         raise ValueError(f"expected a zstd level, 'dictionary' or ('dictionary', level), got {value!r}")
     level = levels[0] if levels else DEFAULT_LEVEL
     CompressionZstd(level)  # Checks the level.
-    return Compressed(level, trained)
+    return FieldCompression(level, trained)
 
 
-class Run(NamedTuple):
+class RecordRun(NamedTuple):
     """Consecutive records."""
 
     data: Sequence[Any] | BinaryIO
@@ -86,7 +86,7 @@ class Run(NamedTuple):
     sizes: npt.NDArray[np.int64]
     """Bytes of each record, shape (n,)."""
     stored: bool
-    """Whether the bytes are as stored in the bag: zstd frames if the bag is compressed."""
+    """Whether the bytes have the form stored in the bag: zstd frames if the bag is compressed."""
 
 
 class FieldWriter(bag.Writer):
@@ -96,8 +96,8 @@ class FieldWriter(bag.Writer):
         name: The field.
         field_type: The type of the field.
         path, options, **keywords: As in `bag.Writer`.
-        save_dictionary: Function that saves the dictionary trained on the first records; None: no training.
-        companion: The content of the file that reading the bag needs: spec.json, or a dictionary.
+        save_dictionary: Saves the dictionary trained on the first records; None for no training.
+        companion: The content of the other file needed to read the bag: spec.json, or a dictionary.
     """
 
     _is_alone = False
@@ -120,7 +120,7 @@ class FieldWriter(bag.Writer):
         if companion:
             self.appender.set_companion(companion)
         if save_dictionary is not None and self._codec is not None:
-            appender = self.appender  # The codec has no reference to the writer: a cycle keeps files open.
+            appender = self.appender  # The codec must not refer to the writer: a cycle would keep files open.
 
             def save(dictionary: bytes) -> None:
                 save_dictionary(dictionary)
@@ -180,21 +180,21 @@ class FieldWriter(bag.Writer):
         """Appends the records of several datapoints.
 
         Returns:
-            The results of `write_record` for each; of a sequence, those of `write_items` as two lists.
+            The results of `write_record`; for a sequence, the results of `write_items` as two lists.
         """
         if not self.type.sequence:
             return [list(map(self.write_record, records))]
         return list(zip(*map(self.write_items, records), strict=True))
 
-    def stores_as(self, how: Compressed | None) -> bool:
+    def stores_as(self, how: FieldCompression | None) -> bool:
         """Returns whether stored records of a field with this compression can be copied to this bag."""
         if how is not None and how.trained and not how.dictionary:
-            return True  # Such records are written decompressed: the writer trains the dictionary.
+            return True  # The writer trains the dictionary: the records are written decompressed.
         if self._codec is None or how is None:
             return self._codec is None and how is None
         return self._codec.options.dictionary == how.dictionary
 
-    def write_runs(self, runs: Iterable[Run]) -> None:
+    def write_runs(self, runs: Iterable[RecordRun]) -> None:
         """Appends runs of records, and makes them readable.
 
         Raises:
@@ -219,7 +219,7 @@ class FieldWriter(bag.Writer):
     def rollback(self, count: int) -> None:
         """Drops buffered records after the first `count`.
 
-        Records that are already in the bag stay there, without refs that point to them.
+        Records that are already in the bag stay there, without refs to them.
         """
         del self.pending[max(0, count - self.appender.count) :]
         self.buffered = sum(map(len, self.pending)) + ENTRY * len(self.pending)
@@ -242,7 +242,7 @@ def open_field(
     names: Collection[str],
     name: str,
     field_type: FieldType,
-    how: Compressed | None,
+    how: FieldCompression | None,
     options: WriterOptions,
     **keywords: Any,
 ) -> FieldWriter:
@@ -251,19 +251,19 @@ def open_field(
     Args:
         store, folder, names: The folder, and the files in it.
         name, field_type: The field.
-        how: The compression of the field, unless it has a bag already; None: its records are not compressed.
+        how: The compression of a new bag; None for no compression. An existing bag keeps its own.
         options, **keywords: As in `bag.Writer`.
 
     Raises:
         CorruptError: There are two bags, or the bag or its dictionary cannot be read.
     """
     path = store.join(folder, name)
-    begun = begun_suffix(name, names)  # By a killed writer.
+    begun = begun_suffix(name, names)  # Left by a killed writer.
     suffix = bag_suffix(folder, name, names.__contains__) or begun or ('.bagz' if how else '.bag')
     if suffix == '.bag':
         options.compression = CompressionNone()
         return FieldWriter(name, field_type, path + suffix, options, **keywords)
-    how = how or Compressed()
+    how = how or FieldCompression()
     dictionary, dictionary_path = how.dictionary, f'{path}.zdict'
     if f'{name}.zdict' in names:
         dictionary = check_dictionary(store.read(dictionary_path), dictionary_path)
@@ -276,7 +276,7 @@ def open_field(
 
 
 class RefsWriter(FieldWriter):
-    """Writes the refs of a dataset folder. Rows are buffered as integers and packed all at once.
+    """Writes the refs of a dataset folder. Rows are buffered as integers and packed together.
 
     Args:
         format: The layout of the refs.
@@ -286,8 +286,8 @@ class RefsWriter(FieldWriter):
     def __init__(self, format: RefsFormat, path: str, options: WriterOptions, **keywords: Any) -> None:
         super().__init__('refs', parse_type('bytes'), path, options, **keywords)
         self.earlier: BackgroundClose | None = None
-        """Of the shard before this one. Until it is on disk, no refs are written: a power cut must not keep
-        these datapoints and lose earlier ones."""
+        """Closes the previous shard. Until it is on disk, refs are not written: a power cut must not
+        keep these datapoints and lose earlier ones."""
         self._format = format
         self._row_bytes = format.stride + ENTRY
 
@@ -304,13 +304,13 @@ class RefsWriter(FieldWriter):
         self.count += 1
 
     def hold(self, rows: npt.NDArray[np.int64]) -> None:
-        """Appends rows, shape (n, numbers of a row), which are written by the next `flush`."""
+        """Appends rows, shape (n, numbers of a row). The next `flush` writes them."""
         self.pending.extend(rows.tolist())
         self.buffered += self._row_bytes * len(rows)
         self.count += len(rows)
 
     def is_held(self) -> bool:
-        """Returns whether `flush` would have to wait for the shard before this one."""
+        """Returns whether `flush` would have to wait for the previous shard."""
         return self.earlier is not None and not self.earlier.finish_if_done()
 
     def flush(self) -> None:

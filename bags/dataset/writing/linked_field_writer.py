@@ -1,15 +1,15 @@
-"""Writes a linked field of a dataset folder: its links, the files that they lead to, and other records.
+"""Writes a linked field of a dataset folder: its links, the entries of linked files, and other records.
 
-Records and files are written before the links to them, as records before their limits: whatever is lost, each
-link in the folder has its record.
+Records and entries are written before the links to them, as records are written before their limits: after a
+loss, each link in the folder still has its record.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -22,8 +22,8 @@ from bags.dataset import above
 from bags.dataset.format.listing import dataset_of_shard
 from bags.dataset.format.refs import MISSING
 from bags.dataset.format.spec import FieldType
-from bags.dataset.writing.field_writer import MAX_BAG_RECORDS, FieldWriter, Run
-from bags.dataset.writing.resume import Kept
+from bags.dataset.writing.field_writer import MAX_BAG_RECORDS, FieldWriter, RecordRun
+from bags.dataset.writing.resume import ResumeState
 from bags.formats.signatures import FORMAT_OF_TYPE, SIGNATURE_BYTES, identify, starts_with
 from bags.links.existing import LinkRun
 from bags.links.files import LINKED, LinkedFile, pack_file
@@ -31,20 +31,21 @@ from bags.links.link import Link
 from bags.links.rows import ROW_BYTES, VALUES_FILE, pack_rows
 from bags.links.segments import ParsedFiles, Segment
 from bags.links.sources import LinkSources, OpenedLink
+from bags.storage import Store
 from bags.storage.range_file import read_pieces
 from bags.validation import merge
 
 SEGMENT_WORDS = ('video', 'audio')
 """Words of types whose records can be parts of files."""
 MAX_KNOWN_FILES = 1 << 16
-"""Files whose numbers are kept. A file that is linked again later gets another entry."""
+"""Maximum number of files whose numbers are cached. A file that is linked again later gets another entry."""
 
 
 class LinkedFieldWriter(FieldWriter):
-    """Writes the links of a field, and with them the bags that they lead to.
+    """Writes the links of a field, and the bags of its values and file entries.
 
     Args:
-        values, files: The writers of the records that are no links, and of the entries of files.
+        values, files: The writers of the records that are not links, and of the entries of files.
         sources: Opens the files of links.
         is_checked: Whether to compare the first bytes of linked media with the type of the field.
         name, field_type, path, options, **keywords: As in `FieldWriter`.
@@ -77,7 +78,7 @@ class LinkedFieldWriter(FieldWriter):
         self._parsed = ParsedFiles()
 
     def write_record(self, record: Any) -> int:
-        """Appends a link, or a record that is none."""
+        """Appends a link or another record."""
         if record is None:
             return MISSING
         index = self.count
@@ -134,7 +135,7 @@ class LinkedFieldWriter(FieldWriter):
             digest = part.digest()
         return [self._numbers[link.entry], start, stop, digest, part.first, part.stop]
 
-    def _row_of_file(self, file: Any) -> list[int]:
+    def _row_of_file(self, file: BinaryIO) -> list[int]:
         self.flush()
         start, digest = file.tell(), 0
         size = file.seek(0, os.SEEK_END) - start
@@ -177,13 +178,13 @@ class LinkedFieldWriter(FieldWriter):
             self.appender.sync_flush()
 
     def _write_held(self, run: LinkRun) -> LinkRun:
-        """Writes the records of a run that are in memory, and returns the run with where they are."""
+        """Writes the in-memory records of a run, and returns the run with their positions."""
         for number, file in enumerate(run.files):
             mine = np.flatnonzero(run.which == number)
             if isinstance(file, HeldRecords) and len(mine):
                 records = file.read_bytes(run.starts[mine], run.stops[mine])
                 sizes = run.sizes[mine]
-                self._values.write_runs([Run(records, sizes, True)])
+                self._values.write_runs([RecordRun(records, sizes, True)])
                 starts, stops = run.starts.copy(), run.stops.copy()
                 stops[mine] = self._values.appender.end - int(sizes.sum()) + np.cumsum(sizes)
                 starts[mine] = stops[mine] - sizes
@@ -203,7 +204,7 @@ class LinkedFieldWriter(FieldWriter):
             self.appender.sync_flush()
 
     def _flush_values(self, rows: list[Any]) -> None:
-        """Writes the records that are no links. After a failed upload, they follow what was sent of it."""
+        """Writes the records that are not links. After a failed upload, they follow the sent part."""
         values = self._values
         before, size = values.appender.end, values.buffered - ENTRY * len(values.pending)
         values.flush()
@@ -222,7 +223,7 @@ class LinkedFieldWriter(FieldWriter):
 
     def close(self, *, keep: bool = True) -> None:
         if not keep:
-            super().close(keep=False)  # First, so that no link has lost its record.
+            super().close(keep=False)  # First, so that each link has its record.
         self._values.close(keep=keep)
         self._files.close(keep=keep)
         if keep:
@@ -230,26 +231,35 @@ class LinkedFieldWriter(FieldWriter):
 
 
 def open_linked_field(
-    writer: Any, name: str, options: WriterOptions, mode: str, kept: Kept
+    store: Store,
+    folder: str,
+    name: str,
+    field_type: FieldType,
+    options: WriterOptions,
+    storage_options: Mapping[str, Any] | None,
+    is_checked: bool,
+    mode: str,
+    kept: ResumeState,
 ) -> list[FieldWriter]:
     """Opens the bags of a linked field: the values, the files, and the links.
 
     Args:
-        writer: The `DatasetWriter` of the folder.
-        name, options, mode: As in `FieldWriter`.
-        kept: What is kept of the folder.
+        store, folder: The folder.
+        name, field_type, options, mode: As in `FieldWriter`.
+        storage_options: Options of object stores, with which linked files are opened.
+        is_checked: As in `LinkedFieldWriter`.
+        kept: The records that are kept of the folder.
 
     Raises:
-        ValueError: Linked records are to have checksums, and those that there are have none.
+        ValueError: Checksums are requested, but the existing records have none.
     """
-    store, folder, field_type = writer.store, writer.path, writer.types[name]
     links = store.join(folder, name + LINKED[0])
     options = merge(WriterOptions, options, {'compression': CompressionNone()})
     plain = merge(WriterOptions, options, {'checksum': False, 'buffer_size': 1 << 62})
     if options.checksum and store.exists(links) and not store.exists(checksums_name(links)):
         raise ValueError(f'{links}: checksum: expected a new folder, as its records have no checksums')
     dataset = dataset_of_shard(store, folder) or folder
-    sources = LinkSources(folder, dataset.rpartition('/')[0], writer.settings.storage_options)
+    sources = LinkSources(folder, dataset.rpartition('/')[0], storage_options)
     with contextlib.ExitStack() as stack:
 
         def open_part(part: str) -> FieldWriter:
@@ -261,7 +271,7 @@ def open_linked_field(
 
         values, files = open_part('values'), open_part('files')
         made = LinkedFieldWriter(
-            values, files, sources, not writer.has_own_encoders, name, field_type, links, options,
+            values, files, sources, is_checked, name, field_type, links, options,
             mode=mode, truncate_to=kept.limit(name),
         )  # fmt: skip
         stack.pop_all()

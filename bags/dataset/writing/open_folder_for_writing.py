@@ -1,4 +1,4 @@
-"""Begins to write a dataset folder, or continues one: checks it, and writes its spec, metadata and journal."""
+"""Opens a new or existing dataset folder for writing: checks it, writes spec, metadata and journal."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from bags.dataset.format.metadata import read_metadata
 from bags.dataset.format.refs import RefsFormat
 from bags.dataset.format.spec import dump_spec, load_spec, type_texts
 from bags.dataset.writing.base_writer import BaseWriter, remove_derived
-from bags.dataset.writing.resume import Kept, records_to_keep
+from bags.dataset.writing.resume import ResumeState, records_to_keep
 from bags.errors import CorruptError, SpecError
 
 
-class Begun(NamedTuple):
+class OpenedFolder(NamedTuple):
     """A folder whose bags can be opened."""
 
     mode: Literal['create', 'append', 'overwrite']
-    """That of its bags."""
-    kept: Kept
-    """What is kept of an earlier writer."""
+    """The mode in which its bags are opened."""
+    kept: ResumeState
+    """The records that are kept of an earlier writer."""
     counts: list[int]
-    """Number of records that are kept of each bag."""
+    """Number of kept records of each bag."""
     identity: tuple[int, bytes] | None
-    """Of a closed folder, the number of datapoints, and its identity file."""
+    """The number of datapoints of a closed folder, and its identity file; else None."""
 
 
-def begin_folder(
+def open_folder_for_writing(
     writer: BaseWriter,
     names: Collection[str],
     format: RefsFormat,
@@ -40,11 +40,11 @@ def begin_folder(
     resume: bool,
     truncate_to: int | None,
     keeps_partial: bool,
-) -> Begun:
-    """Prepares a folder, so that its bags can be opened.
+) -> OpenedFolder:
+    """Prepares a folder so that its bags can be opened.
 
     Args:
-        writer: Its writer, which learns what the folder has: metadata, checksums and links.
+        writer: Its writer, which adopts the metadata, checksums and links of the folder.
         names: The files in it.
         format: The format of its refs.
         journal: Its journal.
@@ -52,7 +52,7 @@ def begin_folder(
         keeps_partial: Whether an open episode is kept.
     """
     store, path = writer.store, writer.path
-    # A killed writer may have added checksums to some fields, not to the refs yet, or to metadata alone.
+    # A killed writer may have added checksums to some fields but not yet to the refs, or only to metadata.
     is_begun = JOURNAL in names or 'refs.bag' not in names
     is_adding = is_begun and any(name.endswith(SUFFIX) for name in names)
     writer.checksum = writer.checksum or is_adding or has_checksums(names)
@@ -66,7 +66,7 @@ def begin_folder(
     if 'spec.json' in names:
         found = load_spec(store.read(spec_path), spec_path)
         if found != writer.types:
-            raise SpecError(None, f'that of the folder, {type_texts(found)}', writer.spec, path)
+            raise SpecError(None, f'the spec of the folder, {type_texts(found)}', writer.spec, path)
     elif any(name.endswith(BAG_SUFFIXES) for name in names):
         raise CorruptError(path, None, 'has bags, but no spec.json')
     else:
@@ -81,11 +81,11 @@ def begin_folder(
         elif kept is not None and truncate_to is not None and truncate_to < kept.counts['refs']:
             kept = kept.truncated(truncate_to)
             remove_derived(store, path)
-    kept = kept or Kept({})
-    writer.accept_links(linked_fields(path, writer.types, names, writer.links))
+    kept = kept or ResumeState({})
+    writer.accept_links(linked_fields(path, writer.types, names, writer.linked_fields))
     for name in filter(is_temporary, names):
         store.remove(store.join(path, name))  # Left by a killed writer, as the folder is locked.
-    bags = bag_files(path, writer.types, names, writer.links)
+    bags = bag_files(path, writer.types, names, writer.linked_fields)
     counts = [kept.counts.get(name, 0) for name in bags]
     before = [kept.before.get(name, count) for name, count in zip(bags, counts, strict=True)]
     if resume and keeps_partial and truncate_to is None and not store.is_remote:
@@ -96,4 +96,4 @@ def begin_folder(
         if truncate_to is None and not kept.dropping:
             identity = counts[0], store.read(store.join(path, IDENTITY))
         remove_json(store, store.join(path, IDENTITY))
-    return Begun(mode, kept, counts, identity)
+    return OpenedFolder(mode, kept, counts, identity)

@@ -1,4 +1,4 @@
-"""Begins to write a dataset of shards, or continues one: counts its shards, and finds the unfinished one."""
+"""Opens a new or existing sharded dataset for writing: counts its shards, and finds the unfinished one."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from bags.dataset.writing.resume import remove_files
 from bags.errors import CorruptError, SpecError
 
 
-class BegunShards(NamedTuple):
-    """The shards that an earlier writer has left."""
+class OpenedShards(NamedTuple):
+    """The shards of earlier writers."""
 
     number: int
     """The number of the shard to write next."""
@@ -30,30 +30,30 @@ class BegunShards(NamedTuple):
     shards: int
     """Number of complete shards."""
     size: int
-    """Their bytes."""
+    """Bytes of the complete shards."""
     length: int
-    """Their datapoints."""
+    """Number of datapoints in the complete shards."""
 
 
-def begin_shards(
+def open_shards_for_writing(
     writer: BaseWriter,
     journal: ShardsJournal,
     start: int,
     step: int,
     resume: bool,
     of_partial: dict[str, Any],
-) -> BegunShards:
-    """Prepares the folder of the shards: completes and counts those that are there.
+) -> OpenedShards:
+    """Prepares the folder of the shards: completes and counts existing shards.
 
     Args:
-        writer: Its writer, which learns what the dataset has: metadata, checksums, links and dictionaries.
+        writer: Its writer, which adopts the metadata, checksums, links and dictionaries of the dataset.
         journal: Its journal.
         start, step: The numbers of the writer's shards: `start`, `start + step`, …
         resume: As in `ShardedDatasetWriter`.
         of_partial: The options `partial` and `partial_values`.
 
     Raises:
-        FileExistsError: Without `resume`, there are shards of these numbers, or other files.
+        FileExistsError: Without `resume`, shards with these numbers, or other files, exist.
         SpecError, CorruptError: A shard has another spec, or cannot be read.
     """
     store, number = writer.store, start
@@ -87,7 +87,7 @@ def begin_shards(
         last, path = shards[-1]
         find_dictionaries(writer, path)
         names = store.names(path)
-        writer.links |= {name for name in writer.types if is_linked(name, names)}
+        writer.linked_fields |= {name for name in writer.types if is_linked(name, names)}
         checksums = store.join(shards[0][1], f'refs.bag{SUFFIX}')  # The last shard may not have them yet.
         writer.checksum = writer.checksum or f'refs.bag{SUFFIX}' in names or store.exists(checksums)
         if store.is_remote or ('refs.bag' in names and 'limits.refs.bag' not in names):
@@ -96,7 +96,7 @@ def begin_shards(
             file = store.join(path, 'spec.json')
             types = load_spec(store.read(file), file) if 'spec.json' in names else writer.types
             if types != writer.types and union(types, writer.types) == writer.types:
-                # An existing shard cannot get new fields. The next shard has them.
+                # An existing shard cannot get new fields: the next shard has them.
                 _close_again(writer, journal, path, of_partial)
                 number = last + step
             else:
@@ -108,7 +108,7 @@ def begin_shards(
     if journal.is_unfinished:
         journal.create()
     writer.write_metadata((path for _, path in shards), stored)
-    return BegunShards(number, unfinished, len(shards), size, length)
+    return OpenedShards(number, unfinished, len(shards), size, length)
 
 
 def find_dictionaries(writer: BaseWriter, shard: str) -> None:
@@ -121,7 +121,7 @@ def find_dictionaries(writer: BaseWriter, shard: str) -> None:
 
 
 def _close_again(writer: BaseWriter, journal: ShardsJournal, shard: str, of_partial: dict[str, Any]) -> None:
-    """Closes a shard that an earlier writer has left, so that it is on disk."""
+    """Closes a shard of an earlier writer, so that it is on disk."""
     journal.create()
     file = writer.store.join(shard, 'spec.json')
     options = {'durability': writer.settings.durability, **writer.settings.storage}
@@ -142,7 +142,7 @@ def _count(
     except FileNotFoundError as exc:
         raise CorruptError(shard, None, 'shard without spec.json') from exc
     if union(writer.types, reader.types) != writer.types:
-        expected = f'that of the other shards, {reader.spec}, and any optional fields'
+        expected = f'the spec of the other shards, {reader.spec}, and any optional fields'
         raise SpecError(None, expected, writer.spec, shard)
     if reader.unfinished:
         journal.add_shard(shard)

@@ -1,4 +1,4 @@
-"""Reopens a dataset folder that a writer has left, to close it."""
+"""Reopens a dataset folder that a writer did not close, and closes it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ def reopen(
     path: str,
     types: Spec,
     partial: Literal['keep', 'drop'] = 'keep',
-    values: Mapping[str, Any] | None = None,
+    partial_values: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> DatasetWriter:
-    """Resumes a folder with its spec, only to close it; `partial` and `values` as of `bags.recover`."""
-    for name in values or {}:
+    """Resumes a folder with its spec, only to close it. `partial*` are as in `bags.recover`."""
+    values = partial_values or {}
+    for name in values:
         if name not in types or types[name].sequence:
             plain = ', '.join(repr(each) for each, field_type in types.items() if not field_type.sequence)
-            raise KeyError(f'values: no plain field {name!r}; the plain fields are {plain}')
-    encoder = Encoder({name: types[name] for name in values or {} if name in types}, None)
-    records = {name: encoder.encode_item(name, value, None) for name, value in (values or {}).items()}
+            raise KeyError(f'partial_values: no plain field {name!r}; the plain fields are {plain}')
+    encoder = Encoder({name: types[name] for name in values if name in types}, None)
+    records = {name: encoder.encode_item(name, value, None) for name, value in values.items()}
     encoders = {field_type.word: bytes for field_type in types.values()}
     return DatasetWriter(
         path, type_texts(types), encoders, resume=True, partial=partial, partial_values=records, **options

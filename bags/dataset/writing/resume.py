@@ -1,4 +1,4 @@
-"""Resuming datasets: which files and datapoints of an interrupted writer are kept."""
+"""Determines which records and datapoints of an interrupted writer are kept."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bags.links.existing import first_lost
 from bags.storage import Store
 
 CHECKED_REFS_AT_ONCE = 1 << 18
-"""Rows of refs that are checked at a time."""
+"""Number of rows of refs that are checked at a time."""
 
 
 def remove_files(store: Store, folder: str) -> None:
@@ -38,36 +38,36 @@ def accept(store: Store, folder: str) -> None:
     for name in names:
         store.sync(store.join(folder, name))
     if IDENTITY not in names:
-        remove_json(store, store.join(folder, IDENTITY))  # Its checksum is written first.
+        remove_json(store, store.join(folder, IDENTITY))  # Removes a leftover checksum: it is written first.
     store.sync_folder(folder)
     store.remove(store.join(folder, JOURNAL))
     store.sync_folder(folder)
 
 
-class Kept(NamedTuple):
-    """What resuming keeps of a dataset folder."""
+class ResumeState(NamedTuple):
+    """The records of a dataset folder that resuming keeps."""
 
     counts: dict[str, int]
-    """Number of records, by field and of `refs`, which is the number of datapoints."""
+    """Number of records by field, and of `refs`, which is the number of datapoints."""
     dropping: frozenset[str] = frozenset()
-    """The bags that may have more records, which are dropped."""
+    """The bags whose further records are dropped, if there are any."""
     before: Mapping[str, int] = MappingProxyType({})
-    """Number of records before some are dropped, of bags whose records are all on disk."""
+    """Number of records before dropping, of bags whose records are all on disk."""
 
-    def truncated(self, length: int) -> Kept:
-        """Returns what is kept of the first `length` datapoints."""
+    def truncated(self, length: int) -> ResumeState:
+        """Returns the state for keeping only the first `length` datapoints."""
         before = {'refs': self.counts['refs'], **self.before}
-        return Kept({**self.counts, 'refs': length}, self.dropping | {'refs'}, before)
+        return ResumeState({**self.counts, 'refs': length}, self.dropping | {'refs'}, before)
 
     def limit(self, name: str) -> int | None:
-        """Returns the number of records to which a bag is cut, if it is."""
+        """Returns the number of records to which a bag is truncated; None if it is not."""
         return self.counts[name] if name in self.dropping else None
 
 
 def records_to_keep(
     store: Store, folder: str, format: RefsFormat, names: Collection[str], storage: dict[str, Any]
-) -> Kept | None:
-    """Returns what resuming a dataset folder keeps, and writes that to the disk.
+) -> ResumeState | None:
+    """Returns the records of a dataset folder that resuming keeps, and syncs them to disk.
 
     All datapoints are kept, except those at the end whose records are missing or not certain: a power cut may
     keep refs and lose records.
@@ -79,7 +79,7 @@ def records_to_keep(
         storage: The options `filesystem` and `storage_options`.
 
     Returns:
-        What is kept; None if the folder has no refs yet.
+        The kept records; None if the folder does not have refs yet.
 
     Raises:
         CorruptError: Files are missing, or records are missing although the folder was closed.
@@ -92,7 +92,7 @@ def records_to_keep(
         certain = certain_counts(store, store.join(folder, JOURNAL), paths)
     if certain is not None:
         counts = dict(zip(bags, certain, strict=True))
-        kept: Kept | None = Kept(counts, frozenset(counts))
+        kept: ResumeState | None = ResumeState(counts, frozenset(counts))
     else:
         kept = _complete_records(store, folder, format, names, ReaderOptions(**storage))
     for name in bags.values():
@@ -105,8 +105,8 @@ def records_to_keep(
 
 def _complete_records(
     store: Store, folder: str, format: RefsFormat, names: Collection[str], options: ReaderOptions
-) -> Kept | None:
-    """As `records_to_keep`, of bags that are as their writer left them."""
+) -> ResumeState | None:
+    """Returns the records to keep according to the bags themselves, without the journal."""
     if 'refs.bag' not in names:
         if any(name.endswith('.idx') for name in names):
             raise ValueError(f'{folder}: was written by Granular, and can be read but not resumed')
@@ -146,11 +146,11 @@ def _complete_records(
     if keep < refs.count:
         dropping.add('refs')
         before['refs'] = refs.count
-    return Kept({'refs': keep, **counts}, frozenset(dropping), before)
+    return ResumeState({'refs': keep, **counts}, frozenset(dropping), before)
 
 
 def _first_dangling(refs: BagFile, count: int, format: RefsFormat, counts: dict[str, int]) -> int:
-    """Returns the first of some rows whose records are missing, or their number.
+    """Returns the index of the first row whose records are missing, or the number of rows.
 
     A kill loses records of the last row only; a power cut may lose limits that earlier rows need.
     """
@@ -159,7 +159,7 @@ def _first_dangling(refs: BagFile, count: int, format: RefsFormat, counts: dict[
         data = refs.file.fetch(start * format.stride, stop * format.stride)
         table = np.frombuffer(data, np.uint8).reshape(-1, format.stride)
         if int(refs.ends[stop - 1 : stop][0]) != stop * format.stride or not format.has_tags(table):
-            return count  # Of another writer, which has no journal.
+            return count  # Written by another library, whose refs do not have tags.
         rows = np.frombuffer(data, format.dtype)
         for name, found in format.columns(rows, list(format.spec)).items():
             firsts, lengths = found if format.spec[name].sequence else (found, None)

@@ -1,4 +1,4 @@
-"""Writing datasets of many folders (shards), one after the other."""
+"""Writes datasets of many folders (shards), one after the other."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from bags.dataset.writing.background_close import BackgroundClose
 from bags.dataset.writing.base_writer import BaseWriter
 from bags.dataset.writing.encoder import close_files
 from bags.dataset.writing.episode import Call, Episode, EpisodeOptions
-from bags.dataset.writing.field_writer import MAX_BAG_RECORDS, Run
-from bags.dataset.writing.open_shards_for_writing import begin_shards, find_dictionaries
+from bags.dataset.writing.field_writer import MAX_BAG_RECORDS, RecordRun
+from bags.dataset.writing.open_shards_for_writing import find_dictionaries, open_shards_for_writing
 from bags.dataset.writing.resume import accept
 from bags.dataset.writing.writer import DatasetWriter
 from bags.links.link import Link
@@ -29,39 +29,39 @@ from bags.storage import store_for
 from bags.validation import at_least, merge
 
 MAX_DATAPOINT_RECORDS = 1 << 24
-"""A shard is full if a bag has no room for this many more records, the maximum of one datapoint."""
+"""Maximum number of records of one datapoint: a shard is full if a bag cannot take this many more."""
 
 
 MAX_LINK_BYTES = 1 << 10
-"""Maximum bytes that a link is assumed to take in a shard, with the entry of its file."""
+"""Assumed maximum bytes of a link in a shard, including the entry of its file."""
 
 
 class ShardedDatasetWriter(BaseWriter):
     """Writes a dataset of many folders (shards), one after the other. For one thread at a time.
 
     Args:
-        path: The folder of the shard folders; created, with those above it.
+        path: The folder of the shard folders; created with its parents.
         spec, encoders: As in `DatasetWriter`.
         shard_size: Bytes at which a shard is full; None for no limit.
         shard_length: Datapoints at which a shard is full; None for no limit.
         shard_start, shard_step: Numbers of the shard folders: `shard_start`, `shard_start + shard_step`, …
-            With `shard_start=w, shard_step=n` in worker w of n, each writes separate folders. Datapoints are
-            in the order of the numbers.
+            With `shard_start=w, shard_step=n` in worker w of n, each worker writes separate folders.
+            Datapoints are in the order of the numbers.
         partial, partial_values: As in `DatasetWriter`.
         **options: As in `DatasetWriter`. `resume=True` appends to the last shard of this writer's numbers if
             it was not closed, else starts the next one. On an object store, an incomplete shard is written
-            anew. New shards may have optional fields that earlier ones do not have.
+            again. New shards may have optional fields that earlier shards do not have.
 
-    While a shard is filled, the full one before it is uploaded or written to the disk. An error of that is
-    raised by a later `append`, `flush` or `close`, which retry when they are called again. No datapoint of a
-    local shard is readable before the shard before it is on disk: `flush` waits for that.
+    While a shard is filled, the previous one is uploaded or written to disk in the background. Errors are
+    raised by a later `append`, `flush` or `close`, which retry when they are called again. Datapoints of a
+    local shard become readable once the previous shard is on disk: `flush` waits for that.
 
     Attributes:
         store: The store of the dataset.
         path: Path of the folder.
 
     Raises:
-        FileExistsError: Without `resume`, the folder is not empty, or, with a `shard_step`, has shards of
+        FileExistsError: Without `resume`, the folder is not empty, or, with a `shard_step`, has shards with
             these numbers.
         SpecError, BlockingIOError, CorruptError: As in `DatasetWriter`.
 
@@ -102,30 +102,32 @@ class ShardedDatasetWriter(BaseWriter):
             raise ValueError("mode: expected 'create' with a shard_step, got 'overwrite'")
         store, folder = store_for(path, **settings.storage)
         if (whole := dataset_of_shard(store, folder)) is not None:
-            raise FileExistsError(errno.EEXIST, f'the name is that of a shard of the dataset {whole}', folder)
+            raise FileExistsError(errno.EEXIST, f'the folder would be a shard of the dataset {whole}', folder)
         super().__init__(path, spec, encoders, settings)
         self._encoders = encoders
         self._of_partial: Any = {'partial': partial, 'partial_values': partial_values}
         self.origin: tuple[str, int] | None = None
-        """The fingerprint and the length of the dataset of which all datapoints are copied, in order."""
+        """The fingerprint and the length of the dataset whose datapoints are all copied, in order."""
         self._past_shards = self._past_size = self._past_length = 0
         self._closing = BackgroundClose()
-        """Of the full shard before the current one."""
+        """Closes the shard before the current one."""
         self._journal = ShardsJournal(self.store, self.path, shard_start, shard_step)
         try:
             self._writer = self._open(settings.resume)
         except BaseException:
             self._remove_folder()
             raise
-        self.accept_links(self.links)
+        self.accept_links(self.linked_fields)
         self.closed = False
 
     def _open(self, resume: bool) -> DatasetWriter | None:
-        """Counts existing shards and opens the one to write to, unless its first datapoint creates it."""
-        begun = begin_shards(self, self._journal, self._number, self._step, resume, self._of_partial)
+        """Counts existing shards. Opens the shard to write to, unless its first datapoint will create it."""
+        begun = open_shards_for_writing(
+            self, self._journal, self._number, self._step, resume, self._of_partial
+        )
         self._number = begun.number
         self._past_shards, self._past_size, self._past_length = begun.shards, begun.size, begun.length
-        # After complete shards, the next one is created by its first datapoint, if there is one.
+        # After complete shards, the first datapoint creates the next shard.
         return self._start(begun.unfinished) if begun.unfinished is not None or not begun.shards else None
 
     def _start(self, unfinished: str | None = None) -> DatasetWriter:
@@ -133,10 +135,10 @@ class ShardedDatasetWriter(BaseWriter):
         path = unfinished or self.store.join(self.path, f'{self._number:06}')
         was_set = self._journal.is_unfinished
         self._journal.create()
-        remove_json(self.store, self.store.join(self.path, INDEX))  # Out of date with the new shard.
+        remove_json(self.store, self.store.join(self.path, INDEX))  # Outdated by the new shard.
         options = self.settings.of_shard(
             compression=self.compressions, checksum=self.checksum, metadata=self.metadata,
-            resume=unfinished is not None, mode='create', links=self.links,
+            resume=unfinished is not None, mode='create', linked_fields=self.linked_fields,
         )  # fmt: skip
         try:
             writer = DatasetWriter(path, self.spec, self._encoders, **self._of_partial, **options)
@@ -198,24 +200,24 @@ class ShardedDatasetWriter(BaseWriter):
             with self._noting():
                 writer.append_block(rows)
 
-    def append_runs(self, runs: Mapping[str, Sequence[Run]], refs: Mapping[str, Any]) -> None:
+    def append_runs(self, runs: Mapping[str, Sequence[RecordRun]], refs: Mapping[str, Any]) -> None:
         """Appends many datapoints, all to one shard; see `DatasetWriter.append_runs`."""
         with self._noting():
             self._next_writer().append_runs(runs, refs)
 
     def _noting(self) -> contextlib.AbstractContextManager[None]:
-        """Uploads fail by themselves; writes to one disk together."""
+        """Adds errors of closing as notes, for local datasets: writes to one disk often fail together."""
         return contextlib.nullcontext() if self.store.is_remote else self._closing.noted()
 
     def _next_writer(self) -> DatasetWriter:
-        """Returns the writer of the shard that the next datapoint goes to."""
+        """Returns the writer of the shard for the next datapoint."""
         if self.closed:
             raise ValueError(f'{self!r} is closed')
         self._closing.finish_if_done()
         if self._writer is not None:
             self._writer.expect_no_episode()
         if self._writer is not None and self.is_full(*self._writer.totals):
-            # Ended by the next datapoint, not by the one that fills it: if closing fails, none was appended.
+            # The next datapoint ends a full shard: if closing fails, that datapoint is not appended.
             self.end_shard()
         return self.shard_writer()
 
@@ -305,7 +307,7 @@ class ShardedDatasetWriter(BaseWriter):
             self._journal.release()
 
     def _finish_or_leave(self) -> None:
-        """Waits until the full shard is on disk; on an error, drops the next one, which is not readable."""
+        """Waits until the full shard is on disk; on an error, drops the current, unreadable shard."""
         try:
             self._closing.finish_or_leave()
         except OSError:
@@ -324,7 +326,7 @@ class ShardedDatasetWriter(BaseWriter):
 
 
 def _stored_bytes(record: Any) -> int:
-    """Returns the bytes that a record takes at most, or all items of a sequence."""
+    """Returns the maximum bytes of a record, or of all items of a sequence."""
     if isinstance(record, Link):
         return MAX_LINK_BYTES
     return len(record) if isinstance(record, bytes) else sum(map(_stored_bytes, record or ()))

@@ -23,9 +23,9 @@ from bags.dataset.format.spec import count_text, some_fields
 from bags.dataset.writing.background_close import BackgroundClose
 from bags.dataset.writing.base_writer import BaseWriter
 from bags.dataset.writing.encoder import close_files
-from bags.dataset.writing.episode import Call, Episode, EpisodeOptions, Partial
-from bags.dataset.writing.field_writer import Compressed, FieldWriter, RefsWriter, Run, open_field
-from bags.dataset.writing.open_folder_for_writing import begin_folder
+from bags.dataset.writing.episode import Call, Episode, EpisodeOptions, PartialEpisode
+from bags.dataset.writing.field_writer import FieldCompression, FieldWriter, RecordRun, RefsWriter, open_field
+from bags.dataset.writing.open_folder_for_writing import open_folder_for_writing
 from bags.dataset.writing.resume import remove_files
 from bags.validation import at_least_or_none, merge, one_of
 
@@ -41,14 +41,14 @@ class DatasetWriter(BaseWriter):
     writer to a local folder that is never closed does the same when it is deleted or the process ends.
 
     Args:
-        path: The folder; created, with those above it. An empty one may exist.
+        path: The folder; created with its parents. It may exist if it is empty.
         spec: The type of each field.
-        encoders: Functions by word; `bags.encoders` unless given. A mapping is the whole set. They return
-            bytes, a buffer, or an open binary file, which is copied in pieces and closed.
+        encoders: Functions by word. Default: `bags.encoders`, which a mapping replaces as a whole. They
+            return bytes, a buffer, or an open binary file, which is copied in chunks and closed.
         truncate_to: With `resume`, the number of datapoints to keep; None keeps all.
-        partial: With `resume`, what becomes of an episode that was open when its writer was killed, or that
-            an exception ended: 'keep' makes it a datapoint, 'drop' leaves it out.
-        partial_values: Values of plain fields that are not set in this episode. Without them it is left out.
+        partial: With `resume`, how to treat an episode that was open when its writer was killed, or that an
+            exception ended: 'keep' makes it a datapoint, 'drop' leaves it out.
+        partial_values: Values of plain fields that are not set in this episode. Without them, it is left out.
         **options: `compression`: fields to compress with zstd, or a mapping of fields to levels, to
             'dictionary' or to `('dictionary', level)`. A dictionary is trained on the first records and saved
             as `FIELD.zdict`; it makes many small, similar records much smaller.
@@ -57,28 +57,29 @@ class DatasetWriter(BaseWriter):
             keeps its checksums.
             `resume=True`: append to the dataset in the folder, whether it was closed or not. The folder may
             also be new.
-            `metadata`: JSON values by name, which readers return as `metadata`; those of fields are under
-            `'fields'`. With `resume`, it replaces that of the folder, or of all shards; None keeps it.
-            `id`: the id of the dataset, which its fingerprint is made from: a text of up to 200 characters.
-            Equal datapoints with one id give equal files. Unless given, it is random, and changes with each
-            change.
+            `metadata`: JSON values by name, which readers return as `metadata`; facts of fields are under
+            `'fields'`. With `resume`, it replaces the metadata of the folder, or of all shards; None keeps
+            the stored metadata.
+            `id`: the id of the dataset, from which its fingerprint is computed: a text of up to 200
+            characters. Equal datapoints with the same id give equal files. Default: a random
+            id, which changes with each change of the dataset.
             `mode='overwrite'`: replace the dataset in a local folder: the new one is written beside it and
             moved into place at `close`. After an exception, the old one stays.
-            `links`: the fields whose values may be `bags.Link`: records that stay where they are. Fixed when
-            the folder is made, and kept by `resume`.
+            `linked_fields`: the fields whose values may be `bags.Link`: records that stay in other files.
+            Fixed when the folder is created, and kept by `resume`.
             `durability`: when a local dataset is on disk, so that it survives a power cut: 'close', the
             default, before `close` returns; 'flush', also before each `flush` returns; 'none', whenever the
-            system writes it. After a power cut, `resume=True` and `bags.recover` keep what was on disk.
+            system writes it. After a power cut, `resume=True` and `bags.recover` keep the data on disk.
             `filesystem`, `storage_options`: as in `bags.open`.
 
     Attributes:
-        path: Path of the folder; with `mode='overwrite'`, of the one beside it until `close`.
+        path: Path of the folder; with `mode='overwrite'`, of the temporary folder beside it until `close`.
 
     Raises:
         FileExistsError: The folder is not empty, and `resume` is False; or, with 'overwrite', it holds files
             that do not belong to a dataset.
-        SpecError: The spec is not valid, or, with `resume`, is not that of the folder.
-        TypeError, ValueError: Metadata that JSON cannot hold, or of fields that do not exist.
+        SpecError: The spec is invalid, or, with `resume`, differs from the spec of the folder.
+        TypeError, ValueError: JSON cannot hold the metadata, or it names fields that do not exist.
         BlockingIOError: Another writer has the folder open.
         CorruptError: With `resume`, the folder cannot be read.
 
@@ -118,13 +119,13 @@ class DatasetWriter(BaseWriter):
         self._is_new = False
         """Whether the folder was empty."""
         self._found_identity: tuple[int, bytes] | None = None
-        """With `resume` of a closed folder, the number of datapoints, and its identity file."""
+        """With `resume` of a closed folder, its number of datapoints and its identity file."""
         self.copied_from: CopiedFrom | None = None
         """The origin of the datapoints, if all were copied from another dataset."""
         self.episode: Episode | None = None
-        """The open episode, or one that an error has ended."""
-        self.partial: Partial | None = None
-        """With `resume`, what became of an open episode; None if there was none, or if it was dropped."""
+        """The open episode, or an episode that an error ended."""
+        self.partial: PartialEpisode | None = None
+        """With `resume`, the result of recovering an open episode; None without one, or if it was dropped."""
         self._journal = Journal(self.store, self.store.join(self.path, JOURNAL))
         self._lock = self.replacement or self.store.lock(self.path)
         try:
@@ -135,8 +136,8 @@ class DatasetWriter(BaseWriter):
                     lambda name: self.encode_item(name, (partial_values or {})[name], None),
                 )
         except BaseException:
-            # Closing releases the locks of the bags, also while the caller keeps this error, which is more
-            # informative than one of closing.
+            # Closing releases the locks of the bags even while the caller keeps this error, which is more
+            # informative than an error of closing.
             with contextlib.suppress(OSError):
                 if self._is_new:
                     self._discard()
@@ -144,20 +145,22 @@ class DatasetWriter(BaseWriter):
                 with contextlib.suppress(OSError):
                     if self._journal.open_counts is None:
                         bag.close()
-                    else:  # Closed bags would lose the open episode: the next writer finds it.
+                    else:  # Closing the bags would lose the open episode; the next writer recovers it.
                         bag.appender.release_lock()
             self._lock.release()
             raise
         self._flush_time = time.monotonic() + MAX_UNFLUSHED_SECONDS
-        """When records that are still in memory are flushed."""
+        """Time at which buffered records are flushed."""
         self.closed = False
 
     def _open(self, resume: bool, truncate_to: int | None, keeps_partial: bool) -> None:
-        """Opens the bags. The order of creation is spec.json, journal, refs, fields: `resume` relies on it."""
+        """Opens the bags. `resume` relies on the order of creation: spec.json, journal, refs, fields."""
         store, path = self.store, self.path
         names = set(store.names(path))
         self._is_new = not names
-        begun = begin_folder(self, names, self._format, self._journal, resume, truncate_to, keeps_partial)
+        begun = open_folder_for_writing(
+            self, names, self._format, self._journal, resume, truncate_to, keeps_partial
+        )
         kept, self._found_identity = begun.kept, begun.identity
         refs_path = store.join(path, 'refs.bag')
         spec = store.read(store.join(path, 'spec.json')) if self.checksum else b''
@@ -177,10 +180,13 @@ class DatasetWriter(BaseWriter):
         def open_fields() -> None:
             for name in self.types:
                 options = self.settings.of_bags(buffer_size=MAX_BUFFERED_BYTES, checksum=self.checksum)
-                if name in self.links:
+                if name in self.linked_fields:
                     from bags.dataset.writing.linked_field_writer import open_linked_field
 
-                    self._bags += open_linked_field(self, name, options, begun.mode, kept)
+                    self._bags += open_linked_field(
+                        store, path, name, self.types[name], options, self.settings.storage_options,
+                        not self.has_own_encoders, begun.mode, kept,
+                    )  # fmt: skip
                     continue
                 field = open_field(
                     store, path, names, name, self.types[name], self.compressions.get(name), options,
@@ -188,7 +194,7 @@ class DatasetWriter(BaseWriter):
                 )  # fmt: skip
                 self._bags.append(field)
 
-        # Refs that exist get checksums last: if they have checksums, all fields have.
+        # Existing refs get checksums last: if they have checksums, all fields have them.
         for open_some in (open_fields, open_refs) if 'refs.bag' in names else (open_refs, open_fields):
             open_some()
         last = {bag.name: bag for bag in self._bags[1:]}  # The links of a field come after its other bags.
@@ -202,12 +208,12 @@ class DatasetWriter(BaseWriter):
 
     @property
     def size(self) -> int:
-        """Bytes of the dataset so far; buffered records count uncompressed."""
+        """Bytes of the dataset so far; buffered records are counted uncompressed."""
         return self.totals[0]
 
     @property
     def totals(self) -> tuple[int, int, int]:
-        """Returns bytes, datapoints, and records of the largest bag, each of which is limited in a shard."""
+        """Returns bytes, datapoints, and records of the largest bag. A shard limits each of them."""
         size, records = 0, self._refs.count
         for field in self._bags:
             size += field.size
@@ -273,27 +279,27 @@ class DatasetWriter(BaseWriter):
             raise
 
     def _rollback(self, index: int, before: list[int]) -> None:
-        """Drops the datapoints from `index` on, given the number of records before them of some fields."""
+        """Drops the datapoints from `index` on; `before`: the number of records before them, by field."""
         self._refs.rollback(index)
         for field, count in zip(self._fields, before, strict=False):
             field.rollback(count)
 
-    def stores_as(self, compressions: Mapping[str, Compressed]) -> bool:
+    def stores_as(self, compressions: Mapping[str, FieldCompression]) -> bool:
         """Returns whether the fields have these compressions. An existing folder keeps its own."""
         return all(
-            field.name in self.links or field.stores_as(compressions.get(field.name))
+            field.name in self.linked_fields or field.stores_as(compressions.get(field.name))
             for field in self._fields
         )
 
-    def append_runs(self, runs: Mapping[str, Sequence[Run]], refs: Mapping[str, Any]) -> None:
+    def append_runs(self, runs: Mapping[str, Sequence[RecordRun]], refs: Mapping[str, Any]) -> None:
         """Appends many datapoints, given as runs of records.
 
-        They are flushed, unless the shard before is being closed.
+        They are flushed, unless the previous shard is being closed.
 
         Args:
             runs: The new records of each field.
-            refs: For each field, an int64 array (n,) of records; for a sequence two, first records and
-                counts. Records are relative to the first new record, so that earlier records are negative.
+            refs: For each field, an int64 array (n,) of records; for a sequence two arrays, first records and
+                counts. Records are relative to the first new record: earlier records are negative.
                 `MISSING` is a missing value.
         """
         self.expect_no_episode()
@@ -306,7 +312,7 @@ class DatasetWriter(BaseWriter):
             self._refs.hold(rows)
             return
         sizes = np.full(len(rows), self._format.stride)
-        self._refs.write_runs([Run([self._format.pack(rows)], sizes, stored=True)])
+        self._refs.write_runs([RecordRun([self._format.pack(rows)], sizes, stored=True)])
         self._flush_time = time.monotonic() + MAX_UNFLUSHED_SECONDS
 
     def flush(self) -> None:
@@ -315,33 +321,32 @@ class DatasetWriter(BaseWriter):
         if self.episode is not None and self.episode.state == 'open':
             self.episode.flush()
             return
-        self._flush_fields()
-        self._refs.flush()  # Last: if the refs of a datapoint can be read, its records can.
-        self._flush_time = time.monotonic() + MAX_UNFLUSHED_SECONDS
-
-    def _flush_fields(self) -> None:
         for field in self._fields:
             if field.pending:
                 field.flush()
+        self._refs.flush()  # Last: if the refs of a datapoint can be read, its records can.
+        self._flush_time = time.monotonic() + MAX_UNFLUSHED_SECONDS
 
     def _flush_if_due(self, buffered: int) -> None:
-        """Flushes what is old or large: without the refs, while they are held."""
+        """Flushes old or large buffers; while refs are held, not the refs."""
         if buffered >= MAX_BUFFERED_BYTES or time.monotonic() >= self._flush_time:
-            if self._holds_refs():
-                self._flush_fields()
-            else:
+            if not self._holds_refs():
                 self.flush()
+                return
+            for field in self._fields:
+                if field.pending:
+                    field.flush()
 
     def _holds_refs(self) -> bool:
-        """Returns whether refs stay in memory, as the shard before is being written to the disk."""
+        """Returns whether refs stay in memory because the previous shard is being written to disk."""
         is_small = self._refs.buffered < MAX_BUFFERED_BYTES // 2
         return self._refs.is_held() and is_small and time.monotonic() < self._flush_time
 
     def hold_refs(self, earlier: BackgroundClose) -> None:
-        """Makes the refs wait until the shard before this one is on disk."""
+        """Holds the refs in memory until the previous shard is on disk."""
         self._refs.earlier = earlier
 
-    # Writing an episode. While it is open, its thread alone uses the bags.
+    # Writing an episode. While it is open, only its thread uses the bags.
 
     def begin_episode(self, call: Call, options: EpisodeOptions, offset: int) -> Episode:
         self.expect_no_episode()
@@ -353,21 +358,21 @@ class DatasetWriter(BaseWriter):
         return self.episode
 
     def _episode_bags(self) -> Any:
-        """Returns the bags as an episode writes to them."""
+        """Returns the bags for an episode to write to."""
         return above.EpisodeBags(self.store, self._refs, self._bags, self._journal)
 
     def _end_episode(self) -> None:
         self.episode = None
 
     def expect_no_episode(self) -> None:
-        """Raises ValueError if the writer is closed, or if an episode is open, or was left by an error."""
+        """Raises ValueError if the writer is closed, an episode is open, or an error ended an episode."""
         if self.closed:
             raise ValueError(f'{self!r} is closed')
         if self.episode is not None and self.episode.state == 'open':
             raise ValueError(f'{self!r}: an episode is open: commit or discard it first')
         if self.episode is not None:
             detail = (
-                'an error ended an episode: close the writer; resume=True keeps or drops what was written'
+                'an error ended an episode: close the writer; resume=True keeps or drops the written items'
             )
             raise ValueError(f'{self!r}: {detail}')
 
@@ -383,7 +388,10 @@ class DatasetWriter(BaseWriter):
         if self.closed:
             return
         self.flush()
-        for bag in (*self._bags[1:], self._refs):  # On object stores, refs have the records of all fields.
+        for bag in (
+            *self._bags[1:],
+            self._refs,
+        ):  # On object stores, refs imply all records.
             bag.finish()
         self.store.sync_folder(self.path)  # Before the limits beside the bags are removed.
         for field in self._fields:
@@ -391,7 +399,7 @@ class DatasetWriter(BaseWriter):
             # empty refs beside records as damage.
             field.close(keep=len(self) > 0)
         self._refs.close()
-        self._save_identity()  # Syncs the folder: without the journal, all bags have to be closed.
+        self._save_identity()  # Syncs the folder: all bags must be closed before the journal is removed.
         if is_finished:
             self._journal.remove()
         self.store.sync_folder(self.path)
@@ -401,7 +409,7 @@ class DatasetWriter(BaseWriter):
         self.closed = True
 
     def _save_identity(self) -> None:
-        """Gives the closed folder another id, unless nothing has changed since it was opened."""
+        """Saves a new id for the closed folder if it has changed since it was opened, else its earlier id."""
         store, path, length = self.store, self.path, len(self)
         id = self.settings.id
         if self._found_identity is not None and self._found_identity[0] == length and id is None:
@@ -434,7 +442,7 @@ class DatasetWriter(BaseWriter):
             self.closed = True
 
     def leave(self) -> None:
-        """Ends as a killed writer does: writes nothing more, and unlocks the folder."""
+        """Ends as a killed writer does: writes nothing more, and releases the lock of the folder."""
         for bag in self._bags:
             bag.appender.release_lock()
         self._lock.release()

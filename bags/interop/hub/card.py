@@ -36,7 +36,7 @@ MAX_SHOWN = 300
 
 @with_advice
 def card(
-    dataset: str | os.PathLike[str],
+    path: str | os.PathLike[str],
     *,
     url: str | None = None,
     viewer: str | None = None,
@@ -51,9 +51,9 @@ def card(
     a table. `bags.push` writes the card as README.md.
 
     Args:
-        dataset: The path or URL of a dataset.
-        url: Where readers of the card find the dataset, such as `hf://datasets/OWNER/NAME`; as `dataset`
-            unless given.
+        path: The path or URL of a dataset.
+        url: Where readers of the card find the dataset, such as `hf://datasets/OWNER/NAME`; by default
+            `path`.
         viewer: The URL of a page that `bags view --export` wrote, which the card links to.
         filesystem, storage_options: As in `bags.open`.
 
@@ -67,10 +67,10 @@ def card(
         >>> "bags.open('hf://datasets/u/d')" in text
         True
     """
-    found = info(dataset, filesystem=filesystem, storage_options=storage_options)
+    found = info(path, filesystem=filesystem, storage_options=storage_options)
     if not isinstance(found, DatasetInfo):
         raise ValueError(f'{found.path}: expected a dataset, got a bag')
-    url = os.fspath(dataset) if url is None else url
+    url = os.fspath(path) if url is None else url
     facts = {key: value for key, value in found.metadata.items() if key != 'fields'}
     name = _take_text(facts, 'name', 'title') or url.rstrip('/').rpartition('/')[2].rpartition('@')[2]
     description = _take_text(facts, 'description')

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from bags.progress.progress import progress as show_progress
 from bags.storage import store_for
 from bags.storage.errors import (
+    PreconditionError,
     TransientError,
     error_for_status,
     no_connection_error,
@@ -191,10 +192,11 @@ class HubRepository:
             return self._access_error(path, status, message)
         if code in ('RepoNotFound', 'RevisionNotFound'):
             return self._missing_error(path, code)
-        if status in (409, 412):
+        error = error_for_status(path, status, message, retry_after(response.headers))
+        if isinstance(error, PreconditionError):
             detail = 'the branch has changed since the push began: push again, which sends no file twice'
             return OSError(errno.EIO, detail, path)
-        return error_for_status(path, status, message, retry_after(response.headers))
+        return error
 
     def _quota_error(self, path: str, message: str) -> Exception:
         detail = (

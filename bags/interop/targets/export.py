@@ -19,7 +19,7 @@ from bags.dataset.format.options import SHARD_SIZE
 from bags.dataset.open import open_with_known_decoders
 from bags.dataset.reading.columns import read_values
 from bags.dataset.reading.fingerprint import fingerprint
-from bags.dataset.reading.selection import Fields, select_whole
+from bags.dataset.reading.selection import Fields, Selection, select_whole
 from bags.errors import SourceError
 from bags.formats.signatures import EXTENSION_OF_FORMAT, SIGNATURE_BYTES, identify
 from bags.indexing import Int64s, chunk_length
@@ -31,7 +31,7 @@ from bags.interop.targets.parquet import write_parquet
 from bags.interop.targets.target import Target
 from bags.progress.progress import Advance
 from bags.progress.progress import progress as show_progress
-from bags.progress.write_result import Written
+from bags.progress.write_result import WriteResult
 from bags.storage import Durability
 from bags.storage.urls import plain_path
 from bags.validation import one_of, positive_or_none, with_advice
@@ -65,7 +65,7 @@ def export(
     resume: bool = False,
     mode: Literal['create', 'overwrite'] = 'create',
     durability: Durability | int | Literal['none', 'close', 'flush'] = Durability.CLOSE,
-) -> Written:
+) -> WriteResult:
     """Writes the datapoints of a dataset as media files, with unchanged records, or as Parquet files.
 
     With the format 'lerobot', they become the episodes of a LeRobot dataset of version 3. The file names
@@ -165,7 +165,7 @@ def export(
         else:
             shards = _write_media(folder, dataset, names, key, format, shard_size, shard_length, advance)
     spec = {name: dataset.spec[name] for name in names}
-    return Written(len(dataset), shards, folder.size, spec, notes=folder.notes)
+    return WriteResult(len(dataset), shards, folder.size, spec, notes=folder.notes)
 
 
 def _write_media(
@@ -223,7 +223,7 @@ def _samples(
     dataset: Dataset, fields: list[str], key_field: str, is_told: bool, advance: Advance, start: int
 ) -> Iterator[Sample]:
     """Yields the files of each datapoint from `start` on; reports the previous one as written."""
-    names = {name: True for name in (key_field, WRITTEN_EXTENSIONS) if name in dataset.types}
+    names: Selection = {name: True for name in (key_field, WRITTEN_EXTENSIONS) if name in dataset.types}
     previous = None
     step = 1
     while start < len(dataset):

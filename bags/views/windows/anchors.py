@@ -18,7 +18,7 @@ from bags.views.windows.clocks import (
     EPSILON,
     Clock,
     RateClock,
-    Recordings,
+    RecordingTimes,
     Seconds,
     count_items,
     reads_samples,
@@ -30,7 +30,7 @@ ANCHORED_ROWS_AT_ONCE = 1024
 """Number of datapoints whose times are read together to find the starts and ends of windows."""
 
 
-class Located(NamedTuple):
+class WindowItems(NamedTuple):
     """The items of a field in W windows of n items; a window has none if the datapoint has none."""
 
     items: PerRowItems
@@ -41,7 +41,7 @@ class Located(NamedTuple):
     """For linear fill, the weights of the items after, 0 to 1, shape (W, n)."""
 
 
-class Layout(NamedTuple):
+class WindowLayout(NamedTuple):
     """The windows of all datapoints."""
 
     counts: Int64s
@@ -72,7 +72,7 @@ class Anchors:
 
     def __post_init__(self) -> None:
         self.recordings = {
-            name: Recordings(self.dataset, name)
+            name: RecordingTimes(self.dataset, name)
             for name, span in self.spans.items()
             if reads_samples(self.dataset.types[name], span, self.clocks.get(name))
         }
@@ -90,7 +90,7 @@ class Anchors:
         )
 
     @cached_attribute
-    def layout(self) -> Layout:
+    def layout(self) -> WindowLayout:
         """The windows of all datapoints.
 
         Raises:
@@ -116,7 +116,7 @@ class Anchors:
             has_items = self.dataset.types[name].sequence and not self.dataset.has_frames(name)
             if has_items and not self.is_by_index(name):
                 self._expect_items(name, rows[windows > 0])
-        return Layout(counts, firsts, offsets_of(windows))
+        return WindowLayout(counts, firsts, offsets_of(windows))
 
     def at(self, indices: Int64s) -> tuple[Int64s, Int64s]:
         """Returns the datapoints of windows, and their anchors."""
@@ -130,7 +130,7 @@ class Anchors:
             return np.full(len(rows), np.nan)
         return self._clock.at(rows, anchors[:, None])[:, 0]
 
-    def locate(self, name: str, rows: Int64s, anchors: Int64s, moments: Seconds | None) -> Located:
+    def locate(self, name: str, rows: Int64s, anchors: Int64s, moments: Seconds | None) -> WindowItems:
         """Finds the items of a field in windows.
 
         Args:
@@ -158,10 +158,10 @@ class Anchors:
             positions, last = starts[:, None] + np.arange(span.count), counts[:, None] - 1
             is_pad = (positions < 0) | (positions > last)
             positions = positions.clip(0, last)
-            return Located(_listed(positions), is_pad)
+            return WindowItems(_listed(positions), is_pad)
         return self._locate_times(name, span, rows, moments)
 
-    def _locate_times(self, name: str, span: Times, rows: Int64s, moments: Seconds | None) -> Located:
+    def _locate_times(self, name: str, span: Times, rows: Int64s, moments: Seconds | None) -> WindowItems:
         clock = self.clocks[name]
         assert clock is not None
         assert moments is not None
@@ -192,12 +192,12 @@ class Anchors:
                 )
             is_pad |= missing
         if span.fill != 'linear':
-            return Located(_listed(np.where(counts > 0, positions, -1)), is_pad)
+            return WindowItems(_listed(np.where(counts > 0, positions, -1)), is_pad)
         distance = high_times - low_times
         is_between = (distance > 0) & (wanted - low_times > EPSILON)  # Otherwise there is no interpolation.
         weights = np.divide(wanted - low_times, distance, out=np.zeros_like(wanted), where=is_between)
         positions = np.where(counts > 0, np.concatenate([low, high], 1), -1)
-        return Located(_listed(positions), is_pad, np.clip(weights, 0, 1))
+        return WindowItems(_listed(positions), is_pad, np.clip(weights, 0, 1))
 
     def is_by_index(self, name: str) -> bool:
         """Returns whether item i of a field belongs to anchor i."""
@@ -272,10 +272,10 @@ class Anchors:
         return low, high
 
 
-def _inside(starts: Int64s, count: int) -> Located:
+def _inside(starts: Int64s, count: int) -> WindowItems:
     """Returns windows of `count` consecutive items, none of which is padding."""
     items = PerRowItems(starts, np.full(len(starts), count))
-    return Located(items, np.zeros((len(starts), count), np.bool_))
+    return WindowItems(items, np.zeros((len(starts), count), np.bool_))
 
 
 def _listed(positions: Int64s) -> PerRowItems:

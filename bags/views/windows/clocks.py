@@ -240,7 +240,7 @@ def clocks_of(
 def reads_samples(field_type: FieldType, span: Span | None, clock: Clock | None) -> bool:
     """Returns whether windows have samples of a recording, or of the recordings of a sequence as one.
 
-    Recordings that have times of their own are items at these times.
+    RecordingTimes that have times of their own are items at these times.
     """
     if not field_type.sequence:
         return field_type.word == 'audio'
@@ -276,7 +276,7 @@ def count_items(dataset: Dataset, field: str, rows: Int64s | None = None) -> Int
     return (dataset.frame_counts if dataset.has_frames(field) else dataset.item_counts)(rows, field)
 
 
-class Recordings:
+class RecordingTimes:
     """The recordings of a field of audio, those of a sequence as one. The most recently opened stay open."""
 
     def __init__(self, dataset: Dataset, field: str) -> None:

@@ -13,7 +13,7 @@ sequences or their times, so a view of ten million windows stores one number for
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -21,17 +21,29 @@ import numpy.typing as npt
 
 from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset, WindowsView
+from bags.dataset.format.refs import Refs
 from bags.dataset.format.registry import fixed_dtype
 from bags.dataset.format.spec import Spec, reordered
 from bags.dataset.reading.batch import Column, Ragged, concat_ranges
-from bags.dataset.reading.columns import read_column, read_records
+from bags.dataset.reading.columns import ReadField, read_column, read_records
+from bags.dataset.reading.field_reader import FieldReader
 from bags.dataset.reading.fingerprint import digest_of
-from bags.dataset.reading.row_groups import Address, Datapoint, RecordRanges
-from bags.dataset.reading.selection import Padding, PerRowItems, Selection, Span, Steps, Times, select_many
+from bags.dataset.reading.row_groups import Datapoint, RowGroup
+from bags.dataset.reading.row_reader import FolderFields, RecordRanges
+from bags.dataset.reading.selection import (
+    Asked,
+    Padding,
+    PerRowItems,
+    Selection,
+    Span,
+    Steps,
+    Times,
+    select_many,
+)
 from bags.formats.arrays import encode_array
 from bags.indexing import Int64s, as_indices, check_index
 from bags.validation import item_count, one_of
-from bags.views.windows.anchors import NO_BOUNDS, Anchors, Located, no_items
+from bags.views.windows.anchors import NO_BOUNDS, Anchors, WindowItems, no_items
 from bags.views.windows.clocks import Seconds, clocks_of, reads_samples
 from bags.views.windows.spans import check_bounds, check_spans, positive, types_of
 
@@ -108,7 +120,7 @@ class Windows(WindowsView):
     def read_row(self, index: int, selection: Selection | None) -> Datapoint:
         # A shortcut. A window of 8 numbers takes a third of the time of a batch of one, one of texts a sixth.
         index = check_index(index, len(self))
-        asked = dict.fromkeys(self.types, True) if selection is None else selection
+        asked: Selection = dict.fromkeys(self.types, True) if selection is None else selection
         row, below = self._within(index, asked) if self._has_plain_items else (0, None)
         if below is None:
             return super().read_row(index, asked)
@@ -134,9 +146,7 @@ class Windows(WindowsView):
                 below[name] = items
         return row, below
 
-    def read_selection(
-        self, indices: Int64s, selection: Selection, read: Callable[..., Column]
-    ) -> dict[str, Column]:
+    def read_selection(self, indices: Int64s, selection: Selection, read: ReadField) -> dict[str, Column]:
         rows, anchors = self.anchors.at(indices)
         if read is read_records and len(selection) == 1:
             ((name, items),) = selection.items()
@@ -157,7 +167,7 @@ class Windows(WindowsView):
             if name not in self._pads and name not in recordings
         }
 
-        def read_below(field: Any, refs: Any, items: Any) -> Column:
+        def read_below(field: FieldReader, refs: Refs, items: Asked) -> Column:
             return (read_column if isinstance(items, PerRowItems) else read)(field, refs, items)
 
         columns = self.datasets[0].read_selection(rows, asked, read_below)
@@ -174,7 +184,7 @@ class Windows(WindowsView):
         """Returns the times of anchors if one of the fields is read by time."""
         return None if all(map(self.anchors.is_by_index, names)) else self.anchors.times(rows, anchors)
 
-    def _records_of(self, name: str, items: Any, rows: Int64s, anchors: Int64s, indices: Int64s) -> Column:
+    def _records_of(self, name: str, items: Asked, rows: Int64s, anchors: Int64s, indices: Int64s) -> Column:
         """Returns the records of a field, for a copy of the windows."""
         if name not in self._spans and name not in self._pads:
             return self.datasets[0].read_selection(rows, {name: items}, read_records)[name]
@@ -189,21 +199,21 @@ class Windows(WindowsView):
         encode = encode_array if not self.types[name].args else np.ndarray.tobytes
         return [bytes(encode(np.ascontiguousarray(value))) for value in values]
 
-    def _chosen(self, name: str, items: Any, windows: int) -> tuple[Int64s, Int64s]:
+    def _chosen(self, name: str, items: Asked, windows: int) -> tuple[Int64s, Int64s]:
         """Returns positions in the items of all windows, and the number of items chosen of each window."""
         counts = np.full(windows, self._spans[name].count)
         if items is True:
             return np.arange(counts.sum()), counts
         return select_many(items, np.cumsum(counts) - counts, counts)
 
-    def _items_of(self, name: str, found: PerRowItems, items: Any) -> PerRowItems:
+    def _items_of(self, name: str, found: PerRowItems, items: Asked) -> PerRowItems:
         """Returns the items to read for windows of the items `found`, or for some items of these windows."""
         if items is not True:
             chosen, counts = self._chosen(name, items, len(found.counts))
             return PerRowItems(None, counts, found.numbers[chosen])
         return dataclasses.replace(found, are_frames=True) if name in self._frame_fields else found
 
-    def _finish(self, name: str, column: Column, where: Located, items: Any) -> Column:
+    def _finish(self, name: str, column: Column, where: WindowItems, items: Asked) -> Column:
         """Converts the items that were read to windows: an array (W, n, *shape), or a list of windows."""
         if items is not True:
             chosen, counts = self._chosen(name, items, len(where.is_pad))
@@ -269,13 +279,17 @@ class Windows(WindowsView):
 
     # For views over this one: fields of windows are read here, others from the underlying dataset.
 
-    def resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+    def plan_rows(self, indices: Int64s, selection: Selection) -> list[RowGroup]:
         own = {name: items for name, items in selection.items() if name in self._spans or name in self._pads}
         below = {name: items for name, items in selection.items() if name not in own}
-        addresses = self.datasets[0].resolve(self.anchors.at(indices)[0], below) if below else []
-        return [*addresses, Address(self, indices, own, None)] if own else addresses
+        groups = self.datasets[0].plan_rows(self.anchors.at(indices)[0], below) if below else []
+        return [*groups, RowGroup(self, indices, own, None)] if own else groups
 
-    def record_ranges(self, indices: Int64s, field: str, items: Any = True) -> RecordRanges | None:
+    def folders(self, fields: Iterable[str]) -> FolderFields:
+        below = self.datasets[0]
+        return below.folders([name for name in fields if name in below.types])
+
+    def record_ranges(self, indices: Int64s, field: str, items: Asked = True) -> RecordRanges | None:
         """Returns where the records of a field lie; None if not consecutive, or for computed values."""
         if field not in self._spans and field not in self._pads:
             return super().record_ranges(indices, field, items)
@@ -294,7 +308,7 @@ class Windows(WindowsView):
             return None
         return self.datasets[0].record_ranges(rows, field, PerRowItems(starts, counts))
 
-    def item_counts(self, indices: Int64s, field: str, items: Any = True) -> Int64s:
+    def item_counts(self, indices: Int64s, field: str, items: Asked = True) -> Int64s:
         if field in self._spans:
             return self._chosen(field, items, len(indices))[1]
         return super().item_counts(indices, field, items)

@@ -59,7 +59,7 @@ def test_views(tmp_path):
     }) as writer:  # fmt: skip
         for index in range(5):
             writer.append({'id': index, 'x': index})
-    joined = bags.open([tmp_path / 'a', tmp_path / 'b'])
+    joined = bags.join([tmp_path / 'a', tmp_path / 'b'])
     assert joined.metadata == {
         'robot': 'arm – 7',
         'task': 'walk',

@@ -77,7 +77,7 @@ def test_path_objects_of_other_libraries(here_and_there):
     assert len(bags.bag.Reader([path('x.bag'), path('x.bag')])) == 2
     with bags.bag.Writer(OtherPath(here_and_there / 'y.bag')) as writer:
         writer.write(b'y')
-    for opens in (bags.open, bags.ShardedDatasetReader, lambda path: bags.open([path])):
+    for opens in (bags.open, bags.ShardedDatasetReader, lambda path: bags.join([path])):
         assert len(opens(path('data'))) == 9
     for number, write in enumerate([
         lambda target: bags.copy(path('data'), target),

@@ -236,7 +236,7 @@ def observe_records(path, reader, index, name):
             raise bags.DecodeError(name, index, kind.text, str(exc), path) from exc
 
     if not kind.sequence:
-        yield ('field', index, name, False), attempt(path, lambda: decoded(reader.field(name)[index])), None
+        yield ('field', index, name, False), attempt(path, lambda: decoded(reader.records(name)[index])), None
 
         def read_file():
             try:
@@ -253,7 +253,7 @@ def observe_records(path, reader, index, name):
     def items():
         lengths = reader.lengths(name).tolist()
         start = sum(lengths[:index])
-        return as_row(kind, [decoded(r) for r in reader.items(name)[start : start + lengths[index]]])
+        return as_row(kind, [decoded(r) for r in reader.records(name)[start : start + lengths[index]]])
 
     # Invalid lengths raise where items are counted.
     yield ('items', index, name, False), attempt(path, items) if sane(reader, name) else None, None
@@ -494,10 +494,10 @@ def uses(reader, name):
     yield lambda: reader[:][0]
     if SPEC[name].endswith('[]'):
         yield lambda: reader[1, {name: range(1)}]
-        yield lambda: reader.items(name)[0]
+        yield lambda: reader.records(name)[0]
         yield lambda: reader.file(1, name, 0)
     else:
-        yield lambda: reader.field(name)[0]
+        yield lambda: reader.records(name)[0]
         yield lambda: reader.file(0, name)
 
 
@@ -581,9 +581,9 @@ def test_refs_that_lead_beyond_a_field(hurt, kit, packed):
                         lambda: reader.batch(everything, name),
                         lambda: reader.__getitems__(everything),
                         lambda: list(reader),
-                        lambda: reader.field(name)[2] if not sequence else reader.file(2, name, 0),
+                        lambda: reader.records(name)[2] if not sequence else reader.file(2, name, 0),
                         lambda: reader.file(2, name) if not sequence else reader[2, {name: slice(0, 9)}],
-                        lambda: reader.field(name)[1:4] if not sequence else reader[2, {name: [0]}],
+                        lambda: reader.records(name)[1:4] if not sequence else reader[2, {name: [0]}],
                     ):
                         with pytest.raises(bags.CorruptError, match=rf'refs\.bag, record 2: .*{name}'):
                             use()
@@ -622,9 +622,9 @@ def test_refs_that_are_none(hurt, kit, bad):
             lambda: reader.batch(range(5)),
             lambda: reader.__getitems__([2]),
             lambda: list(reader),
-            lambda: reader.field('id')[2],
+            lambda: reader.records('id')[2],
             lambda: reader.lengths('words'),
-            lambda: reader.items('words'),
+            lambda: reader.records('words'),
             lambda: reader.file(2, 'id'),
         ):
             with pytest.raises(bags.CorruptError, match=r'refs\.bag, record 2'):
@@ -788,9 +788,9 @@ def test_frames_that_lie(tmp_path, kit):
                 lambda: reader.batch([0, 1]),
                 lambda: reader.__getitems__([2, 1]),
                 lambda: list(reader),
-                lambda: list(reader.field('x')),
+                lambda: list(reader.records('x')),
                 lambda: reader.file(1, 'x').read(),
-                lambda: bags.bag.Index(reader.field('x')),
+                lambda: bags.bag.Index(reader.records('x')),
             ):
                 with pytest.raises(bags.CorruptError, match=r'x\.bagz, record 1'):
                     use()

@@ -180,8 +180,8 @@ def test_index_over_a_damaged_field(whole, tmp_path):
         try:
             with bags.open(path) as reader:
                 found = reader.lengths('words').tolist()[COUNT : 2 * COUNT]
-                index = bags.bag.Index(reader.field('text'))
-                keys = {record: index[record] for record in set(reader.field('text'))}
+                index = bags.bag.Index(reader.records('text'))
+                keys = {record: index[record] for record in set(reader.records('text'))}
         except ERRORS as exc:
             check_message(exc, path)
             continue

@@ -216,10 +216,11 @@ def test_a_copy_that_was_interrupted_is_one_too(tmp_path):
     bags.copy(source, tmp_path / 'b', add=add, shard_length=90, resume=True)
     copied = bags.open(tmp_path / 'b')
     assert len(copied) == COUNT
-    assert bags.Loader(copied, 50).fingerprint == bags.Loader(source, 50).fingerprint == source.fingerprint
+    states = [bags.Loader(dataset, 50).state_dict()['dataset'] for dataset in (copied, source)]
+    assert states == [source.fingerprint] * 2
     # A shard that is gone, or was replaced by another.
     shutil.rmtree(tmp_path / 'b' / '000003')
-    assert bags.Loader(bags.open(tmp_path / 'b'), 50).fingerprint != source.fingerprint
+    assert bags.Loader(bags.open(tmp_path / 'b'), 50).state_dict()['dataset'] != source.fingerprint
 
 
 def test_a_folder_changed_by_an_earlier_version_has_no_id(tmp_path):

@@ -72,7 +72,7 @@ def test_fields_that_some_do_not_have(tmp_path, kit, make, order):
             for index, values in enumerate(wanted):
                 assert kit.equal(batch['grid'][index], values['grid'])
     assert dataset.lengths('words').tolist() == [len(values['words'] or ()) for values in expected]
-    assert list(dataset.field('note')) == [
+    assert list(dataset.records('note')) == [
         values['note'] if values['note'] is None else values['note'].encode() for values in expected
     ]
     for index, values in enumerate(expected):
@@ -114,9 +114,9 @@ def test_other_differences_are_refused(tmp_path, other):
     first = write(tmp_path / 'a', 0, 3, OLD, shard_length=10)
     with bags.DatasetWriter(tmp_path / 'b', other):
         pass
-    with pytest.raises(bags.SpecError, match='but for optional fields'):
+    with pytest.raises(bags.SpecError, match='except for optional fields'):
         bags.concat([bags.open(first), bags.open(tmp_path / 'b')])
-    with pytest.raises(bags.SpecError, match='that of the other shards'):
+    with pytest.raises(bags.SpecError, match='the spec of the other shards'):
         bags.ShardedDatasetWriter(first, other, resume=True)
 
 

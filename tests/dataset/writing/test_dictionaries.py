@@ -74,7 +74,7 @@ def test_small_records_take_less_than_half(tmp_path):
     assert [row['text'] for row in reader] == values
     assert reader.batch([7, 3, -1])['text'] == [values[7], values[3], values[-1]]
     assert reader[2]['text'] == values[2]
-    assert list(reader.field('text'))[:9] == [value.encode() for value in values[:9]]
+    assert list(reader.records('text'))[:9] == [value.encode() for value in values[:9]]
 
 
 def test_every_shard_has_the_one_dictionary(tmp_path):

@@ -79,7 +79,7 @@ def test_what_is_not_overwritten(tmp_path):
     write(path, 'shards', 0)
     for place in ('notes.txt', '000001/notes.txt'):
         (path / place).write_text('mine')
-        with pytest.raises(FileExistsError, match=r'notes\.txt.* is no part of a dataset'):
+        with pytest.raises(FileExistsError, match=r'notes\.txt.* is not part of a dataset'):
             write(path, 'shards', 100, mode='overwrite')
         assert (path / place).read_text() == 'mine'
         (path / place).unlink()
@@ -221,7 +221,7 @@ def test_a_sharded_dataset_in_place_of_a_shard_is_refused(tmp_path, name):
         for i in range(10):
             writer.append({'id': i, 'text': str(i)})
     for mode in ('create', 'overwrite'):
-        with pytest.raises(FileExistsError, match='the name is that of a shard of the dataset'):
+        with pytest.raises(FileExistsError, match='the folder would be a shard of the dataset'):
             bags.copy(tmp_path / 'a', tmp_path / 'a' / name, mode=mode)
     assert bags.open(tmp_path / 'a').column('id').tolist() == list(range(10))
     assert len(list((tmp_path / 'a').iterdir())) == 3

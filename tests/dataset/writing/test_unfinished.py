@@ -176,7 +176,7 @@ def test_temporary_files_of_killed_writers(tmp_path, kind, way):
     path, options = tmp_path / 'd', KINDS[kind]
     write_until(path, options, 50, None)
     folder = path / '000000' if options else path
-    files = [folder / name for name in LEFT] + [path / 'source.json.3.new'] * bool(options)
+    files = [folder / name for name in LEFT] + [path / 'progress.json.3.new'] * bool(options)
     for file in files:
         file.write_bytes(b'x')
     found = bags.verify(path, notes=True)

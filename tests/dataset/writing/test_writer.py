@@ -62,7 +62,7 @@ def test_a_dataset_without_datapoints(tmp_path):
             assert batch['id'].shape == (0,)
             assert batch['text'] == []
             assert reader.lengths('words').tolist() == []
-            assert len(reader.field('id')) == len(reader.items('words')) == len(reader[:]) == 0
+            assert len(reader.records('id')) == len(reader.records('words')) == len(reader[:]) == 0
             with pytest.raises(IndexError):
                 reader[0]
 

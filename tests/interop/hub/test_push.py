@@ -95,6 +95,14 @@ def test_a_folder_without_shards(hub, push, tmp_path):
     assert 'source.json' in hub.files
 
 
+def test_logs_beside_shards_are_not_sent(hub, push, tmp_path):
+    path = write(tmp_path / 'episodes')
+    for name in ('progress.json', 'source.json'):  # Of this version and of earlier ones.
+        (path / name).write_text('{"kind": "copy"}')
+    push(path)
+    assert {name for name in hub.files if '/' not in name} == {'README.md', 'shards.json'}
+
+
 def test_nothing_is_sent_twice(hub, push, tmp_path):
     path = write(tmp_path / 'episodes')
     first = push(path)
@@ -313,7 +321,7 @@ def test_datasets_that_cannot_be_pushed(hub, push, tmp_path):
             push(tmp_path / 'begun')
     path = write(tmp_path / 'episodes')
     with bags.open(path) as reader:
-        bags.copy(reader, tmp_path / 'view', link=['blob'], progress=False)
+        reader.save(tmp_path / 'view', link=['blob'], progress=False)
     with pytest.raises(ValueError, match=r"field 'blob' has links to .*bags\.copy makes a dataset without"):
         push(tmp_path / 'view')
     assert not hub.requests

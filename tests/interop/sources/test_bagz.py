@@ -47,7 +47,7 @@ def test_records_of_a_type(kind, records, values, tmp_path):
     for one, other in zip(found, values, strict=True):
         np.testing.assert_array_equal(one['record'], other)
     with bags.open(tmp_path / 'out') as dataset:
-        assert list(dataset.field('record')) == records
+        assert list(dataset.records('record')) == records
 
 
 def test_records_that_are_not_of_the_type_are_named(tmp_path):

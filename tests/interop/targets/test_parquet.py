@@ -55,9 +55,9 @@ def row(index):
 
 def records(dataset, name):
     if not dataset.types[name].sequence:
-        return list(dataset.field(name))
+        return list(dataset.records(name))
     present = [value is not None for value in dataset.column(name)]
-    return present, dataset.lengths(name).tolist(), list(dataset.items(name))
+    return present, dataset.lengths(name).tolist(), list(dataset.records(name))
 
 
 def assert_same(first, other):

@@ -212,7 +212,7 @@ def test_views_of_windows(recordings):
     batch = both.batch([2, 3, 0], names)
     assert np.array_equal(batch['state'], view.batch([200, 0, 5], 'state')['state'])
     assert both.lengths('event').tolist() == [3] * len(both)
-    assert view.items('event')[4] == view[1]['event'][1].encode()
+    assert view.records('event')[4] == view[1]['event'][1].encode()
     with pytest.raises(TypeError, match='windows'):
         chosen.file(0, 'event', 0)
     loader = bags.Loader(both, 8, fields=names, seed=0, epochs=1)

@@ -76,7 +76,7 @@ def sources(request, kit, tmp_path_factory):
                  {name: SPEC[name] for name in names})
         for number, names in enumerate((['id', 'steps', 'words'], ['note', 'others', 'points', 'trees']))
     ]  # fmt: skip
-    return [bags.open(folder), bags.open(shards), bags.open(halves)], rows
+    return [bags.open(folder), bags.open(shards), bags.join(halves)], rows
 
 
 def plain(value):
@@ -105,8 +105,10 @@ def check(kit, view, rows, fields):
         lengths = [0 if row[name] is None else len(row[name]) for row in rows]
         assert view.lengths(name).tolist() == lengths
         assert view.lengths(name).dtype == np.int64
-    assert list(view.items('words')) == [word.encode() for row in rows for word in row['words'] or []]
-    assert list(view.field('note')) == [None if row['note'] is None else row['note'].encode() for row in rows]
+    assert list(view.records('words')) == [word.encode() for row in rows for word in row['words'] or []]
+    assert list(view.records('note')) == [
+        None if row['note'] is None else row['note'].encode() for row in rows
+    ]
     for index in order[:5]:
         for item, word in enumerate(rows[index]['words'] or []):
             assert view.file(index, 'words', item).read() == word.encode()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 from bags.errors import SourceError
 from bags.interop.records import open_file
@@ -50,7 +50,7 @@ def _records(
     """Yields the records of a file: `DamagedEntries` for a wrong checksum, None for those before `start`."""
     checksum, codec = _crc32c(), _codec_of(path, storage_options)
     with open_file(path, storage_options) as raw:
-        file: Any = Decompressed(raw, codec) if codec else raw
+        file: Decompressed | BinaryIO = Decompressed(raw, codec) if codec else raw
         for index in itertools.count():
             try:
                 if not (head := file.read(_HEAD)):

@@ -26,7 +26,7 @@ def test_aloha(tmp_path):
     assert "field 'observations/qpos' is named 'observations.qpos'" in source.notes
     assert bags.convert(source, tmp_path / 'out').datapoints == 3
     with bags.open(tmp_path / 'out') as dataset:
-        assert dataset.field('__key__')[:] == [b'episode_0', b'episode_2', b'episode_10']
+        assert dataset.records('__key__')[:] == [b'episode_0', b'episode_2', b'episode_10']
         for index, episode in enumerate((0, 2, 10)):
             with h5py.File(GOLDEN / f'aloha/episode_{episode}.hdf5') as file:
                 found = dataset[index]

@@ -32,8 +32,8 @@ def test_files_stay_byte_for_byte(name, tmp_path):
     bags.convert(GOLDEN / name, tmp_path / 'out')
     chunks = b''.join(path.read_bytes() for path in sorted((GOLDEN / 'litdata').glob('*.bin')))
     with bags.open(tmp_path / 'out') as dataset:
-        assert len(set(dataset.field('jpeg'))) == 5
-        assert all(record in chunks for record in dataset.field('jpeg'))
+        assert len(set(dataset.records('jpeg'))) == 5
+        assert all(record in chunks for record in dataset.records('jpeg'))
 
 
 @pytest.mark.parametrize('name', NAMES)

@@ -32,7 +32,7 @@ def test_files_stay_byte_for_byte(tmp_path):
     shards = b''.join(path.read_bytes() for path in sorted((GOLDEN / 'mds').glob('*.mds')))
     with bags.open(tmp_path / 'out') as dataset:
         for field in ('jpeg', 'png', 'meta'):
-            for record in dataset.field(field):
+            for record in dataset.records(field):
                 assert record in shards
 
 

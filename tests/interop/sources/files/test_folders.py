@@ -57,8 +57,8 @@ def test_stems_with_sidecars(tmp_path):
             'json': {'n': 2},
         }
         assert dataset[1, 'json'] == {'json': None}
-        assert dataset.field('jpg')[3] == CAT
-        assert dataset.field('json')[2] == files['a/x2.json']
+        assert dataset.records('jpg')[3] == CAT
+        assert dataset.records('json')[2] == files['a/x2.json']
         bags.export(dataset, tmp_path / 'files', format='files')
     assert tree(tmp_path / 'files') == files
 
@@ -291,7 +291,7 @@ def test_json_is_stored_unchanged(tmp_path):
     text = json.dumps({'b': [1, 2.50], 'a': 'ä'}, indent=3).encode()
     bags.convert(make(tmp_path / 'in', {'x.json': text}), tmp_path / 'out')
     with bags.open(tmp_path / 'out') as dataset:
-        assert dataset.field('json')[0] == text
+        assert dataset.records('json')[0] == text
 
 
 ODD = {
@@ -684,7 +684,7 @@ def test_media_of_less_common_extensions(tmp_path):
     assert any('*.xyz are stored as bytes' in note for note in written.notes)
     with bags.open(tmp_path / 'dataset') as reader:
         for extension, content in contents.items():
-            assert bytes(reader.field(extension)[0]) == content
+            assert bytes(reader.records(extension)[0]) == content
         row = reader[0]
         for field in ('mpg', 'avi', 'flv', 'wmv', 'm2ts'):
             assert number_of(row[field][7]) == 7
@@ -717,7 +717,7 @@ def test_a_ts_is_a_video_by_its_content(source, tmp_path):
         bags.export(dataset, tmp_path / 'files', format='files')
     assert bags.convert(tmp_path / 'files', tmp_path / 'again').spec == done.spec
     with bags.open(tmp_path / 'again') as dataset:
-        assert bytes(dataset.field('ts')[0]) == contents['ts']
+        assert bytes(dataset.records('ts')[0]) == contents['ts']
 
 
 def test_a_ts_of_typescript_stays_bytes_with_a_note(tmp_path):

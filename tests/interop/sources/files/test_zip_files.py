@@ -1,4 +1,4 @@
-"""Zips of files, which are imported and adopted as the folders of their files are."""
+"""Zips of files, which are imported and linked as the folders of their files are."""
 
 import os
 import shutil
@@ -42,7 +42,7 @@ def photos(numbers):
 
 
 def rows(path):
-    with bags.open(path, raw=True, links=True) as reader:
+    with bags.open(path, raw=True, trust_links=True) as reader:
         return [
             {
                 name: [bytes(item) for item in value] if isinstance(value, list) else value
@@ -98,7 +98,10 @@ def test_a_zip_is_as_the_folder_of_its_files(name, compression, tmp_path):
         sizes = [each.stat().st_size for each in (tmp_path / 'linked').rglob('*') if each.is_file()]
         assert sum(sizes) < len(CAT)
         (tmp_path / 'data.zip').unlink()
-        with bags.open(tmp_path / 'linked', links=True) as reader, pytest.raises(LinkError, match='got none'):
+        with (
+            bags.open(tmp_path / 'linked', trust_links=True) as reader,
+            pytest.raises(LinkError, match='got none'),
+        ):
             reader[0]
 
 
@@ -320,7 +323,7 @@ def test_zips_in_a_folder_stand_for_folders(tmp_path):
     assert [str(row['label'], 'utf-8') for row in found] == [key.partition('/')[0] for key in expected]
     bags.convert(raw, tmp_path / 'copy')
     assert rows(tmp_path / 'copy') == found
-    assert bags.verify(tmp_path / 'index', links=True) == []
+    assert bags.verify(tmp_path / 'index', trust_links=True) == []
 
 
 def test_zips_by_their_names(tmp_path):

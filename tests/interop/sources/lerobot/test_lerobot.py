@@ -80,10 +80,10 @@ def test_packets_are_copied(tmp_path):
         field = f'observation.images.{camera}'
         whole = packets(V3 / f'videos/{field}/chunk-000/file-000.mp4')
         with bags.open(tmp_path / 'out') as dataset, bags.open(tmp_path / 'single') as single:
-            parts = [packets(io.BytesIO(data)) for data in dataset.field(field)]
+            parts = [packets(io.BytesIO(data)) for data in dataset.records(field)]
             assert [len(part) for part in parts] == list(LENGTHS)
             assert [packet for part in parts for packet in part] == whole
-            for index, data in enumerate(single.field(field)):
+            for index, data in enumerate(single.records(field)):
                 path = V2 / f'videos/chunk-000/{field}/episode_{index:06}.mp4'
                 assert data == path.read_bytes()
 
@@ -259,12 +259,12 @@ def make(
 def check_frames(root, target, **options):
     """Imports, and returns the episodes; each has a frame for each row, the one that the row describes.
 
-    Adopts, and checks the same.
+    Links, and checks the same.
     """
     done = bags.convert(root, target, **options)
-    adopted = bags.convert(root, f'{target}-linked', link=True, **options)
-    assert adopted.skipped == done.skipped
-    with bags.open(target) as dataset, bags.open(f'{target}-linked', links=root) as linked:
+    also = bags.convert(root, f'{target}-linked', link=True, **options)
+    assert also.skipped == done.skipped
+    with bags.open(target) as dataset, bags.open(f'{target}-linked', trust_links=root) as linked:
         assert linked.types == dataset.types
         assert linked.metadata == dataset.metadata
         assert len(linked) == len(dataset)
@@ -358,7 +358,7 @@ def test_episodes_that_begin_at_no_key_frame_are_encoded_again_if_asked(options,
     assert found == [0, 1, 2, 3]
     assert sum('is encoded again: ' in note for note in done.notes) == 3 + (options['bf'] == '3')
     with bags.open(tmp_path / 'again') as dataset:
-        for data in dataset.field('cam'):
+        for data in dataset.records('cam'):
             assert len(packets(io.BytesIO(data))) == len(bags.Video(data))
 
 
@@ -419,7 +419,7 @@ ENCODERS = {
 
 
 @pytest.mark.parametrize('options', ENCODERS.values(), ids=ENCODERS)
-def test_adopted_frames_and_windows_are_those_of_the_file(options, tmp_path):
+def test_linked_frames_and_windows_are_those_of_the_file(options, tmp_path):
     cameras = ('left', 'right.wrist')
     root = make(
         tmp_path / 'in', LENGTHS_MADE, list(STARTS + 0.005 * np.arange(4)), cameras=cameras, **options
@@ -428,7 +428,7 @@ def test_adopted_frames_and_windows_are_those_of_the_file(options, tmp_path):
     assert done.parents == [str(root / 'videos')]
     whole = bags.Video(root / 'videos/left/chunk-000/file-000.mp4')[:]
     stops = np.cumsum(LENGTHS_MADE)
-    with bags.open(tmp_path / 'index', links=done.parents) as dataset:
+    with bags.open(tmp_path / 'index', trust_links=done.parents) as dataset:
         for camera in cameras:
             assert [len(row[camera]) for row in dataset] == list(LENGTHS_MADE)
             for row, stop, count in zip(dataset, stops, LENGTHS_MADE, strict=True):
@@ -443,7 +443,7 @@ def test_adopted_frames_and_windows_are_those_of_the_file(options, tmp_path):
         assert np.array_equal(batch['left'], whole[batch['state']])
 
 
-def test_adopting_copies_no_video_and_reads_each_header_once(tmp_path, monkeypatch):
+def test_linking_copies_no_video_and_reads_each_header_once(tmp_path, monkeypatch):
     lengths, cameras = (3,) * 60, ('left', 'right')
     root = make(tmp_path / 'in', lengths, cameras=cameras)
     found, find = [], demux.find_moov
@@ -458,7 +458,7 @@ def test_adopting_copies_no_video_and_reads_each_header_once(tmp_path, monkeypat
 
     others = size_of('copy') - size_of('copy', cameras)
     assert size_of('index') <= others + 150 * len(lengths) * len(cameras)
-    with bags.open(tmp_path / 'copy') as copy, bags.open(tmp_path / 'index', links=root) as dataset:
+    with bags.open(tmp_path / 'copy') as copy, bags.open(tmp_path / 'index', trust_links=root) as dataset:
         views = [
             each.windows(every='state', state=bags.steps(0, 2), right=bags.steps(0, 2))
             for each in (copy, dataset)
@@ -471,22 +471,25 @@ def test_adopting_copies_no_video_and_reads_each_header_once(tmp_path, monkeypat
         assert not copy.diff(dataset).changed
 
 
-def test_an_adopted_dataset_is_made_whole(tmp_path):
+def test_a_linked_dataset_is_made_whole(tmp_path):
     root = make(tmp_path / 'in', LENGTHS_MADE)
     bags.convert(root, tmp_path / 'copy')
     bags.convert(root, tmp_path / 'index', link=True)
-    bags.copy(bags.open(tmp_path / 'index', links=root), tmp_path / 'whole')
+    bags.copy(bags.open(tmp_path / 'index', trust_links=root), tmp_path / 'whole')
     shutil.rmtree(root)
     with bags.open(tmp_path / 'copy', raw=True) as copy, bags.open(tmp_path / 'whole', raw=True) as whole:
         assert [*whole] == [*copy]
 
 
 @pytest.mark.parametrize('path', [V2, V3])
-def test_what_is_adopted_equals_the_copy(tmp_path, path):
+def test_what_is_linked_equals_the_copy(tmp_path, path):
     root = copy(tmp_path / 'in', path)
     bags.convert(root, tmp_path / 'copy')
     done = bags.convert(root, tmp_path / 'index', link=True)
-    with bags.open(tmp_path / 'copy') as one, bags.open(tmp_path / 'index', links=done.parents) as other:
+    with (
+        bags.open(tmp_path / 'copy') as one,
+        bags.open(tmp_path / 'index', trust_links=done.parents) as other,
+    ):
         assert other.metadata == one.metadata
         assert not one.diff(other).changed
         assert bags.info(tmp_path / 'index').linked_bytes == sum(
@@ -506,7 +509,7 @@ def test_new_episodes_are_added(tmp_path):
     path.write_text(''.join(lines))
     assert bags.convert(root, tmp_path / 'index', link=True, update=True).datapoints == 3
     bags.convert(root, tmp_path / 'copy')
-    with bags.open(tmp_path / 'index', links=root) as index, bags.open(tmp_path / 'copy') as whole:
+    with bags.open(tmp_path / 'index', trust_links=root) as index, bags.open(tmp_path / 'copy') as whole:
         assert not whole.diff(index).changed
 
 
@@ -523,13 +526,16 @@ def test_a_video_that_grows_is_linked_anew(tmp_path):
         assert ('all links were made anew, as a linked file has changed' in done.notes) == (number in (1, 3))
         anew = bags.convert(root, tmp_path / f'anew-{number}', link=True, shard_length=2)
         assert (done.spec, done.shards, done.parents) == (anew.spec, anew.shards, anew.parents)
-        with bags.open(index, links=root) as one, bags.open(tmp_path / f'anew-{number}', links=root) as two:
+        with (
+            bags.open(index, trust_links=root) as one,
+            bags.open(tmp_path / f'anew-{number}', trust_links=root) as two,
+        ):
             assert one.diff(two).is_empty
             assert one.metadata == two.metadata
             for row in one:
                 for camera in cameras:
                     assert frames_of(row[camera]) == row['state'].tolist()
-    assert bags.verify(index, links=True) == []
+    assert bags.verify(index, trust_links=True) == []
     assert {each.name for each in tmp_path.iterdir()} == {'in', 'index', *(f'anew-{n}' for n in range(4))}
 
 
@@ -558,12 +564,12 @@ def test_what_a_grown_video_keeps(tmp_path):
     assert bags.convert(root, index, **options).datapoints == 4
     assert (index / '000000' / 'video.links').exists()
     assert bags.info(index).checksums
-    assert bags.verify(index, links=True) == []
+    assert bags.verify(index, trust_links=True) == []
     shutil.rmtree(root)
     make(root, (8, 14, 3, 9, 5))
     done = bags.convert(root, index, check_source=False, **options)
     assert done.datapoints == 5
-    with bags.open(index, links=root) as dataset:
+    with bags.open(index, trust_links=root) as dataset:
         assert frames_of(dataset[4]['video']) == dataset[4]['state'].tolist()
         with pytest.raises(bags.LinkError, match=r'file-000\.mp4'):
             dataset[0]['video'][:]

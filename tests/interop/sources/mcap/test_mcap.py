@@ -39,7 +39,7 @@ def test_every_value(tmp_path):
     bags.convert(GOLDEN, tmp_path / 'out')
     with bags.open(tmp_path / 'out') as dataset:
         (found,) = dataset
-        stored = list(dataset.items('camera.data'))
+        stored = list(dataset.records('camera.data'))
         assert dataset.metadata['topics']['/arm/joints'] == 'sensor_msgs/msg/JointState'
     for topic, messages in EXPECTED.items():
         name = topic.strip('/').replace('/', '.')

@@ -194,7 +194,7 @@ def test_other_types_may_be_chosen(tmp_path):
     bags.convert(tmp_path / 'x.parquet', tmp_path / 'out', spec=spec)
     with bags.open(tmp_path / 'out') as dataset:
         assert dataset[0] == {'doc': {'a': 1}, 'meta': {'a': 1}, 'ids': [1, None]}
-        assert dataset.field('doc')[0] == b'{"a":  1}'
+        assert dataset.records('doc')[0] == b'{"a":  1}'
     done = bags.convert(tmp_path / 'x.parquet', tmp_path / 'few', spec={'doc': None, 'ids': None})
     assert done.spec == {'meta': 'msgpack'}
 

@@ -36,7 +36,7 @@ def test_values_are_those_that_tensorflow_reads(name, tmp_path):
     }  # fmt: skip
     wanted = expected('tfrecord')
     with bags.open(tmp_path / 'out') as dataset:
-        images = list(dataset.field('image.encoded'))
+        images = list(dataset.records('image.encoded'))
     for index, (datapoint, sample) in enumerate(zip(found, wanted, strict=True)):
         assert [images[index]] == sample['image/encoded']
         assert [datapoint['text'].encode()] == sample['text']
@@ -76,7 +76,7 @@ def test_records_skipped_before_those_written_were_durable_are_read_again(tmp_pa
     (tmp_path / 'a.tfrecord').write_bytes(data)
     with pytest.raises(bags.SourceError, match='record 4'):
         bags.convert(tmp_path / 'a.tfrecord', tmp_path / 'out')
-    log = tmp_path / 'out/source.json'  # As after a crash that loses datapoints before the skipped one.
+    log = tmp_path / 'out/progress.json'  # As after a crash that loses datapoints before the skipped one.
     log.write_text(json.dumps(json.loads(log.read_text()) | {'state': {'skipped': [[5, 'a', 'b', 1]]}}))
     (tmp_path / 'a.tfrecord').write_bytes(RECORDS.read_bytes())
     done = bags.convert(tmp_path / 'a.tfrecord', tmp_path / 'out', resume=True)

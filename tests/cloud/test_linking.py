@@ -1,4 +1,4 @@
-"""Data on object stores and web servers that is adopted: requests, bytes, and the values of a copy."""
+"""Data on object stores and web servers that is linked: requests, bytes, and the values of a copy."""
 
 import io
 import re
@@ -35,19 +35,19 @@ def test_tars_in_a_bucket(tmp_path, s3_storage, proxy):
     for tar in range(3):
         put(f'{root}/{tar}.tar', s3_storage.options, make_tar(range(20 * tar, 20 * tar + 20)))
     options = s3_storage.through(proxy)
-    with proxy.counted() as adopting:
+    with proxy.counted() as linking:
         done = bags.convert(f'{root}/*.tar', tmp_path / 'index', link=True, source_options=options)
     assert done.datapoints == 60
-    tars = [each for each in adopting if each[1].split('?')[0].endswith('.tar') and each[0] == 'GET']
+    tars = [each for each in linking if each[1].split('?')[0].endswith('.tar') and each[0] == 'GET']
     # One request a datapoint, whose photo lies between two headers; and those that open a tar.
     assert len(tars) <= 60 + 3 * 4
     assert downloaded(tars) < 60 * 10_000 + 3 * 200_000
     bags.convert(f'{root}/*.tar', tmp_path / 'copy', source_options=s3_storage.options)
-    adopted = rows(tmp_path / 'index', links=root, storage_options={'s3://': s3_storage.options})
-    assert adopted == rows(tmp_path / 'copy')
+    linked = rows(tmp_path / 'index', trust_links=root, storage_options={'s3://': s3_storage.options})
+    assert linked == rows(tmp_path / 'copy')
     assert done.size < 60 * 300
     with bags.open(
-        tmp_path / 'index', links=done.parents, storage_options={'s3://': s3_storage.options}
+        tmp_path / 'index', trust_links=done.parents, storage_options={'s3://': s3_storage.options}
     ) as reader:
         assert reader[[59, 3, 17], 'txt']['txt'] == ['caption 59', 'caption 3', 'caption 17']
     # The index is local, but its records are not: loaders have as many threads as of a remote dataset.
@@ -61,15 +61,15 @@ def test_a_folder_in_a_bucket_and_an_index_beside_it(s3_storage, proxy):
     for number in range(20):
         put(f'{root}/raw/{number:02}.jpg', s3_storage.options, photo(number))
     options = s3_storage.through(proxy)
-    with proxy.counted() as adopting:
+    with proxy.counted() as linking:
         bags.convert(
             f'{root}/raw', f'{root}/index', link=True, source_options=options,
             storage_options=s3_storage.options,
         )  # fmt: skip
-    photos = [each for each in adopting if each[0] == 'GET' and '.jpg' in each[1]]
+    photos = [each for each in linking if each[0] == 'GET' and '.jpg' in each[1]]
     assert len(photos) <= 40
     storage_options = {s3_storage.root: s3_storage.options}
-    found = rows(f'{root}/index', links=f'{root}/raw', storage_options=storage_options)
+    found = rows(f'{root}/index', trust_links=f'{root}/raw', storage_options=storage_options)
     assert [row['jpg'] for row in found] == list(map(photo, range(20)))
 
 
@@ -78,7 +78,7 @@ def test_a_web_server(tmp_path):
     (tmp_path / 'raw' / 'a.tar').write_bytes(make_tar(range(5)))
     with WebServer(tmp_path / 'raw') as server:
         bags.convert(f'{server.url}/a.tar', tmp_path / 'index', link=True)
-        found = rows(tmp_path / 'index', links=server.url)
+        found = rows(tmp_path / 'index', trust_links=server.url)
     assert [row['jpg'] for row in found] == list(map(photo, range(5)))
 
 
@@ -92,20 +92,20 @@ def test_a_zip_in_a_bucket_and_on_a_web_server(tmp_path, s3_storage, proxy):
     url = f'{s3_storage.root}/zips/a.zip'
     put(url, s3_storage.options, data.read_bytes())
     options = s3_storage.through(proxy)
-    with proxy.counted() as adopting:
+    with proxy.counted() as linking:
         done = bags.convert(url, tmp_path / 'index', link=True, source_options=options)
     assert any('40 compressed files are copied' in note for note in done.notes)
-    requests = [each for each in adopting if each[0] == 'GET' and 'a.zip' in each[1]]
+    requests = [each for each in linking if each[0] == 'GET' and 'a.zip' in each[1]]
     # One request a file, those of the first datapoints that tell what is linked, and those that open the zip.
     assert len(requests) <= 80 + 80 + 4
     assert downloaded(requests) < 200_000 + 160 * 5_000
     bags.convert(url, tmp_path / 'copy', source_options=s3_storage.options)
-    found = rows(tmp_path / 'index', links=done.parents, storage_options={'s3://': s3_storage.options})
+    found = rows(tmp_path / 'index', trust_links=done.parents, storage_options={'s3://': s3_storage.options})
     assert found == rows(tmp_path / 'copy')
     assert [row['jpg'] for row in found] == list(map(photo, range(40)))
     with WebServer(tmp_path / 'raw') as server:
         bags.convert(f'{server.url}/a.zip', tmp_path / 'web', link=True)
-        assert rows(tmp_path / 'web', links=server.url) == found
+        assert rows(tmp_path / 'web', trust_links=server.url) == found
 
 
 def test_zips_in_a_bucket(tmp_path, s3_storage):
@@ -119,7 +119,7 @@ def test_zips_in_a_bucket(tmp_path, s3_storage):
     for name, source in {'folder': root, 'glob': f'{root}/*.zip'}.items():
         done = bags.convert(source, tmp_path / name, link=True, source_options=options)
         assert done.parents == [root]
-        found = rows(tmp_path / name, links=root, storage_options={'s3://': options})
+        found = rows(tmp_path / name, trust_links=root, storage_options={'s3://': options})
         assert [row['jpg'] for row in found] == list(map(photo, (0, 1, 2, 10, 11, 12)))
         assert [str(row['label'], 'utf-8') for row in found] == ['a'] * 3 + ['b'] * 3
 
@@ -130,7 +130,7 @@ def test_chunks_in_a_bucket(tmp_path, s3_storage):
         put(f'{root}/{path.name}', s3_storage.options, path.read_bytes())
     bags.convert(root, tmp_path / 'index', link=True, source_options=s3_storage.options)
     bags.convert(GOLDEN / 'mds', tmp_path / 'copy')
-    found = rows(tmp_path / 'index', links=root, storage_options={'s3://': s3_storage.options})
+    found = rows(tmp_path / 'index', trust_links=root, storage_options={'s3://': s3_storage.options})
     assert found == rows(tmp_path / 'copy')
 
 
@@ -145,10 +145,10 @@ def test_recordings_of_lerobot_and_their_index_in_a_bucket(name, tmp_path, s3_st
     assert any(each.startswith(root) for each in done.parents)
     bags.convert(GOLDEN / name, tmp_path / 'copy')
     with (
-        bags.open(index, links=done.parents, storage_options=options) as adopted,
+        bags.open(index, trust_links=done.parents, storage_options=options) as linked,
         bags.open(tmp_path / 'copy') as copied,
     ):
-        found = adopted.diff(copied)
+        found = linked.diff(copied)
         assert not found.added.size
         assert not found.removed.size
         assert not found.changed
@@ -162,7 +162,9 @@ def test_a_bucket_that_grows(tmp_path, s3_storage):
         for name in ('photos', 'tars'):
             bags.convert(f'{root}/{name}', tmp_path / name, link=True, update=True, source_options=options)
     stores = {root: options}
-    found = {name: rows(tmp_path / name, links=root, storage_options=stores) for name in ('photos', 'tars')}
+    found = {
+        name: rows(tmp_path / name, trust_links=root, storage_options=stores) for name in ('photos', 'tars')
+    }
     assert [row['jpg'] for row in found['photos']] == list(map(photo, range(3)))
     assert [row['jpg'] for row in found['tars']] == list(map(photo, range(15)))
     put(f'{root}/photos/0.jpg', options, photo(8))

@@ -1,6 +1,6 @@
-"""Photos, WebDataset tars and a LeRobot dataset, adopted as links, beside their peers; `--only adopt`.
+"""Photos, WebDataset tars and a LeRobot dataset, linked in place, beside their peers; `--only linking`.
 
-`python -m benchmarks.adopt photos 1000000`, `tars 1000` or `episodes 60` measures adopting as many, once.
+`python -m benchmarks.linking photos 1000000`, `tars 1000` or `episodes 60` links as many, once.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ EPISODES, FRAMES, WINDOWS = 60, 200, 1_500
 
 
 def main(output: report.Report, *, quick: bool) -> None:
-    """Prints a table for adopting each source, and for its epochs."""
+    """Prints a table for linking each source, and for its epochs."""
     photos, tars, episodes = (PHOTOS // 50, TARS // 20, EPISODES // 10) if quick else (PHOTOS, TARS, EPISODES)
-    report.heading(f'Adopt: {photos:,} photos, {tars} tars of {SAMPLES} datapoints, {episodes} episodes')
-    folder = data.cached(f'adopt-photos-{photos}', lambda path: write_photos(path, photos))
-    index = data.scratch('adopt-photos')
+    report.heading(f'Linking: {photos:,} photos, {tars} tars of {SAMPLES} datapoints, {episodes} episodes')
+    folder = data.cached(f'linking-photos-{photos}', lambda path: write_photos(path, photos))
+    index = data.scratch('linking-photos')
     runs = {
-        'adopted': lambda: adopt(folder, index, layout='stems'),
+        'linked': lambda: link_source(folder, index, layout='stems'),
         'PIL opens it': lambda: open_with_pillow(folder),
         'read 512 bytes': lambda: read_heads(folder),
     }
-    compare(output, 'adopt a photo', runs, photos, {'PIL opens it': 0.5})
+    compare(output, 'link a photo', runs, photos, {'PIL opens it': 0.5})
     print(f'  {size_of(index) / photos:.0f} bytes a photo', flush=True)
-    with bags.open(index, links=folder) as photos_of_bags:
-        epochs = {'adopted': lambda: count(bags.Loader(photos_of_bags, BATCH, workers=2))}
+    with bags.open(index, trust_links=folder) as photos_of_bags:
+        epochs = {'linked': lambda: count(bags.Loader(photos_of_bags, BATCH, workers=2))}
         if find_spec('torch'):
             epochs['DataLoader of files'] = lambda: count(files_of_torch(folder))
         compare(output, 'shuffled epoch of photos', epochs, photos, {})
-        opening = {'adopted': Candidate(lambda _: bags.open(index), 1)}
+        opening = {'linked': Candidate(lambda _: bags.open(index), 1)}
         output.compare(
-            'open photos', time_interleaved(opening, seconds=1, min_rounds=5), 'adopted', {}, unit='ms'
+            'open photos', time_interleaved(opening, seconds=1, min_rounds=5), 'linked', {}, unit='ms'
         )
-    root = data.cached(f'adopt-tars-{tars}', lambda path: write_tars(path, tars))
+    root = data.cached(f'linking-tars-{tars}', lambda path: write_tars(path, tars))
     local = sorted(map(str, root.glob('*/*.tar')))
     compare_tars(output, 'local', local, local, {}, {})
     if nginx_path() is not None:
@@ -69,31 +69,29 @@ def compare_tars(
     options: dict[str, Any],
     floors: dict[str, float],
 ) -> None:
-    """Times adopting tars, and epochs of them; `urls`: those of `webdataset`."""
-    index, total = data.scratch('adopt-tars'), len(tars) * SAMPLES
-    runs = {'adopted': lambda: adopt(tars, index, source_options=options or None)}
-    compare(output, f'adopt a datapoint of tars, {where}', runs, total, {}, rounds=1)
+    """Times linking tars, and epochs of them; `urls`: those of `webdataset`."""
+    index, total = data.scratch('linking-tars'), len(tars) * SAMPLES
+    runs = {'linked': lambda: link_source(tars, index, source_options=options or None)}
+    compare(output, f'link a datapoint of tars, {where}', runs, total, {}, rounds=1)
     storage = {f's3://{BUCKET}': options} if options else None
-    with bags.open(index, links=True, raw=True, storage_options=storage) as adopted:
+    with bags.open(index, trust_links=True, raw=True, storage_options=storage) as linked:
         for title, shuffled in (('epoch of tars in order', False), ('shuffled epoch of tars', True)):
-            epochs = {
-                'adopted': lambda shuffled=shuffled: count(bags.Loader(adopted, BATCH, shuffle=shuffled))
-            }
+            epochs = {'linked': lambda shuffled=shuffled: count(bags.Loader(linked, BATCH, shuffle=shuffled))}
             if find_spec('webdataset'):
                 epochs['webdataset'] = lambda shuffled=shuffled: count(webdataset_of(urls, shuffled))
             compare(output, f'{title}, {where}', epochs, total, floors)
 
 
 def compare_episodes(output: report.Report, episodes: int) -> None:
-    """Times adopting a LeRobot dataset of one video file, and windows of it, beside a copy."""
-    root = data.cached(f'adopt-lerobot-{episodes}', lambda path: write_lerobot(path, episodes, FRAMES))
-    paths = {name: data.scratch(f'adopt-lerobot-{name}') for name in ('adopted', 'copied')}
+    """Times linking a LeRobot dataset of one video file, and windows of it, beside a copy."""
+    root = data.cached(f'linking-lerobot-{episodes}', lambda path: write_lerobot(path, episodes, FRAMES))
+    paths = {name: data.scratch(f'linking-lerobot-{name}') for name in ('linked', 'copied')}
     runs = {
-        'adopted': lambda: adopt(root, paths['adopted']),
-        'copied': lambda: adopt(root, paths['copied'], link=False),
+        'linked': lambda: link_source(root, paths['linked']),
+        'copied': lambda: link_source(root, paths['copied'], link=False),
     }
-    compare(output, 'adopt an episode of LeRobot 3', runs, episodes, {})
-    opened = {name: bags.open(path, links=root) for name, path in paths.items()}
+    compare(output, 'link an episode of LeRobot 3', runs, episodes, {})
+    opened = {name: bags.open(path, trust_links=root) for name, path in paths.items()}
     windows = {
         name: reader.windows(every='state', cam=bags.steps(0, 2), padding='drop')
         for name, reader in opened.items()
@@ -114,7 +112,7 @@ def compare_episodes(output: report.Report, episodes: int) -> None:
         reader.close()
 
 
-def adopt(source: Any, index: Path, **options: Any) -> None:
+def link_source(source: Any, index: Path, **options: Any) -> None:
     data.remove(index)
     bags.convert(source, index, progress=False, durability='none', **{'link': True, **options})
 
@@ -130,7 +128,7 @@ def compare(
 ) -> None:
     """Runs each candidate in alternation; prints the time of each of `total` files or datapoints."""
     candidates = {name: Candidate(lambda _, run=run: run(), total) for name, run in runs.items()}
-    output.compare(title, time_alternating(candidates, rounds), 'adopted', floors)
+    output.compare(title, time_alternating(candidates, rounds), 'linked', floors)
 
 
 def count(batches: Iterable[Any]) -> int:
@@ -212,29 +210,29 @@ def write_tars(path: Path, count: int) -> None:
                     tar.addfile(member, io.BytesIO(content))
 
 
-# Adopting very many.
+# Linking very many.
 
 
 def measure(source: str, number: int) -> None:
-    """Adopts files or episodes of the benchmarks, or tars 20 ms away; prints what that costs."""
-    index = data.scratch(f'adopt-{source}')
+    """Links files or episodes of the benchmarks, or tars 20 ms away; prints what that costs."""
+    index = data.scratch(f'linking-{source}')
     if source == 'episodes':
-        folder = data.cached(f'adopt-lerobot-{number}', lambda path: write_lerobot(path, number, FRAMES))
-        print_cost(number, index, lambda: adopt(folder, index))
+        folder = data.cached(f'linking-lerobot-{number}', lambda path: write_lerobot(path, number, FRAMES))
+        print_cost(number, index, lambda: link_source(folder, index))
         return
     if source == 'photos':
-        folder = data.cached(f'adopt-photos-{number}', lambda path: write_photos(path, number))
-        print_cost(number, index, lambda: adopt(folder, index, layout='stems'))
+        folder = data.cached(f'linking-photos-{number}', lambda path: write_photos(path, number))
+        print_cost(number, index, lambda: link_source(folder, index, layout='stems'))
         return
-    root = data.cached(f'adopt-tars-{TARS}', lambda path: write_tars(path, TARS))
-    log = root.parent / 'adopt-requests.log'
+    root = data.cached(f'linking-tars-{TARS}', lambda path: write_tars(path, TARS))
+    log = root.parent / 'linking-requests.log'
     with nginx(root, str(log)) as url, delayed(url, LATENCY) as slow:
         options = {'endpoint_url': slow, 'key': 'a', 'secret': 'b'}
-        for tar in range(TARS, number):  # A name that is given twice is adopted once.
+        for tar in range(TARS, number):  # A name that is given twice is linked once.
             if not (path := root / BUCKET / f'{tar:04}.tar').exists():
                 os.link(root / BUCKET / f'{tar % TARS:04}.tar', path)
         tars = [f's3://{BUCKET}/{tar:04}.tar' for tar in range(number)]
-        print_cost(number * SAMPLES, index, lambda: adopt(tars, index, source_options=options))
+        print_cost(number * SAMPLES, index, lambda: link_source(tars, index, source_options=options))
     answers = [line.split('"')[2].split() for line in log.read_text().splitlines()]
     print(f'{len(answers):,} requests, {sum(int(size) for _, size in answers) / 1e6:,.0f} MB of answers')
 

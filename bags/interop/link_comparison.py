@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from bags.bag.records import StoredRecords
+from bags.dataset.base import Dataset
 from bags.links.existing import ExistingRecords
+from bags.links.files import LinkedFile
 from bags.links.link import Link
 from bags.links.sources import LinkOpener, OpenedLink
 
@@ -16,7 +18,7 @@ from bags.links.sources import LinkOpener, OpenedLink
 class LinkComparison:
     """Compares links with the links of a dataset, by ranges and by the sizes and samples of files."""
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
         self._existing = ExistingRecords()
 
@@ -30,6 +32,7 @@ class LinkComparison:
         """
         values = [] if value is None else value if isinstance(value, list) else [value]
         ranges = self._dataset.record_ranges(np.array([index]), field)
+        assert ranges is not None
         count = int(ranges.counts[0])
         if count != len(values):
             return False
@@ -66,7 +69,7 @@ class LinkComparison:
         return {id(source.bag): source.bag for source in (ranges.sources if ranges else ())}.values()
 
 
-def _is_link(value: Any, file: Any, start: int, stop: int, frames: list[int]) -> bool:
+def _is_link(value: Any, file: LinkedFile, start: int, stop: int, frames: list[int]) -> bool:
     if not isinstance(value, OpenedLink):
         return len(value) == stop - start
     actual = value.offset, value.stop, [*(value.frames or (0, 0))], value.entry.size, value.entry.sample

@@ -1,7 +1,7 @@
-"""Writes `tests/golden/lerobot_adopted`: LeRobot 3 datasets and what LeRobot's class returns of them.
+"""Writes `tests/golden/lerobot_linked`: LeRobot 3 datasets and what LeRobot's class returns of them.
 
     make .venv-adapters/ready
-    .venv-adapters/bin/python -m tests.views.windows.make_lerobot_adopted
+    .venv-adapters/bin/python -m tests.views.windows.make_lerobot_linked
 
 Each dataset has many episodes in one video file a camera. The golden ones are recorded by LeRobot; those of
 `VARIANTS` have videos that are encoded again as a whole, so that episodes begin between key frames.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-GOLDEN = Path(__file__).parents[2] / 'golden' / 'lerobot_adopted'
+GOLDEN = Path(__file__).parents[2] / 'golden' / 'lerobot_linked'
 RATE, HEIGHT, WIDTH = 10, 64, 64
 EPISODES = (9, 5, 12, 7)
 """Frames of each."""

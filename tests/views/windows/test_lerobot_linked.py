@@ -1,18 +1,18 @@
-"""LeRobot 3 datasets that are adopted, beside what LeRobot's class returns: see `make_lerobot_adopted.py`."""
+"""LeRobot 3 datasets that are linked, beside what LeRobot's class returns: see `make_lerobot_linked.py`."""
 
 import numpy as np
 import pytest
 
 import bags
-from tests.views.windows.make_lerobot_adopted import CAMERAS, CODECS, DELTAS, EPISODES, GOLDEN, numbers
+from tests.views.windows.make_lerobot_linked import CAMERAS, CODECS, DELTAS, EPISODES, GOLDEN, numbers
 
 
-def check_adopted(root, target, expected):
-    """Adopts a dataset, and compares frames, values, windows and padding with those of LeRobot, exactly."""
+def check_linked(root, target, expected):
+    """Links to a dataset, and compares frames, values, windows and padding with those of LeRobot, exactly."""
     done = bags.convert(root, target, link=True)
     assert not list(target.rglob('observation.images.*.bag'))
     deltas = {name: bags.times(*each, fill='exact') for name, each in DELTAS.items()}
-    with bags.open(target, links=done.parents) as dataset:
+    with bags.open(target, trust_links=done.parents) as dataset:
         assert [len(row['action']) for row in dataset] == list(EPISODES)
         tasks = [row['tasks'][0] for row, count in zip(dataset, EPISODES, strict=True) for _ in range(count)]
         assert tasks == expected['tasks'].tolist()
@@ -35,8 +35,8 @@ def check_adopted(root, target, expected):
 
 
 @pytest.mark.parametrize('codec', CODECS)
-def test_adopted_values_are_those_of_lerobot(codec, tmp_path):
+def test_linked_values_are_those_of_lerobot(codec, tmp_path):
     pytest.importorskip('av')
     pytest.importorskip('pyarrow')
     with np.load(GOLDEN / f'{codec}.npz') as expected:
-        check_adopted(GOLDEN / codec, tmp_path / 'index', expected)
+        check_linked(GOLDEN / codec, tmp_path / 'index', expected)

@@ -1,11 +1,11 @@
-"""Adopted recordings of LeRobot: frames and windows are those of its class, in all codecs."""
+"""Linked recordings of LeRobot: frames and windows are those of its class, in all codecs."""
 
 import numpy as np
 import pytest
 
 import bags
 from tests.lerobot.recordings import HAS_0_4, LeRobotDataset
-from tests.views.windows.make_lerobot_adopted import (
+from tests.views.windows.make_lerobot_linked import (
     VARIANTS,
     add_episodes,
     encode_again,
@@ -13,20 +13,20 @@ from tests.views.windows.make_lerobot_adopted import (
     read,
     record,
 )
-from tests.views.windows.test_lerobot_adopted import check_adopted
+from tests.views.windows.test_lerobot_linked import check_linked
 
 
 @pytest.mark.parametrize('codec', ['h264', 'libsvtav1'])  # By default, HEVC has open groups.
 def test_recordings_of_lerobot(codec, tmp_path):
     record(tmp_path / 'in', codec)
-    check_adopted(tmp_path / 'in', tmp_path / 'index', read(tmp_path / 'in'))
+    check_linked(tmp_path / 'in', tmp_path / 'index', read(tmp_path / 'in'))
 
 
 @pytest.mark.parametrize('name', VARIANTS)
 def test_videos_whose_episodes_begin_between_key_frames(name, tmp_path):
     record(tmp_path / 'in', 'h264')
     encode_again(tmp_path / 'in', *VARIANTS[name])
-    check_adopted(tmp_path / 'in', tmp_path / 'index', read(tmp_path / 'in'))
+    check_linked(tmp_path / 'in', tmp_path / 'index', read(tmp_path / 'in'))
 
 
 def test_a_recording_that_is_resumed(tmp_path):
@@ -42,8 +42,8 @@ def test_a_recording_that_is_resumed(tmp_path):
         assert done.datapoints == first + 2
     bags.convert(root, tmp_path / 'anew', link=True)
     with (
-        bags.open(tmp_path / 'index', links=root) as index,
-        bags.open(tmp_path / 'anew', links=root) as anew,
+        bags.open(tmp_path / 'index', trust_links=root) as index,
+        bags.open(tmp_path / 'anew', trust_links=root) as anew,
     ):
         assert not anew.diff(index).changed
         assert len(anew) == len(index) == 6

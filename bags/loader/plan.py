@@ -1,0 +1,132 @@
+"""`LoaderPlan`: what iterators over a loader need of it, how batches are made and which are next."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, MutableSequence
+from typing import Any
+
+from bags.concurrency import cached_attribute
+from bags.dataset.reading.fingerprint import fingerprint
+from bags.loader.batches import BatchMaker, SkippedDatapoint, retries_of
+from bags.loader.rows import RowBatches
+from bags.loader.schedule import Cursor, Progress, Schedule, State, cursor_from
+
+
+class LoaderPlan:
+    """How the batches of a loader are made, and where its next iteration begins.
+
+    The loader and its iterators share it: iterators advance `next_cursor`, and record their progress and the
+    datapoints that cannot be read. So do the adapters of PyTorch and Grain.
+
+    Args:
+        maker: Makes the batches. Its schedule is of the rank of the loader.
+        left_out: Datapoints to leave out, by index.
+        workers, processes, prefetch, to_device: As in `Loader`.
+    """
+
+    def __init__(
+        self,
+        maker: BatchMaker,
+        left_out: dict[int, SkippedDatapoint],
+        workers: int,
+        processes: bool,
+        prefetch: int | None,
+        to_device: Callable[[Any], Any] | None,
+    ) -> None:
+        self.maker = maker
+        self.left_out = left_out
+        self.workers, self.processes, self.prefetch, self.to_device = workers, processes, prefetch, to_device
+        self.unreadable: dict[int, SkippedDatapoint] = dict(left_out)
+        """Datapoints to leave out, or that could not be read, by index."""
+        self.cursor_numbers: MutableSequence[int] = [*Cursor()]
+        """The numbers of `next_cursor`: a list, or a tensor in memory that processes share."""
+        self.progress: Progress | None = None
+        """Progress of the newest iterator; None before the first, and after the next cursor is set."""
+        self.process_retries = -retries_of(maker.dataset)
+        """Requests retried by worker processes, less those that were retried before."""
+
+    def __repr__(self) -> str:
+        maker, schedule = self.maker, self.schedule
+        return (
+            f'bags.Loader({maker.dataset.expression}, {schedule.batch_size}, sampler={maker.sampler!r}, '
+            f'seed={maker.seed}, rank={schedule.rank}, world_size={schedule.world_size}, '
+            f'last_batch={schedule.last_batch!r})'
+        )
+
+    @property
+    def schedule(self) -> Schedule:
+        """The steps of an iteration on this rank, from the beginning of the run."""
+        return self.maker.schedule
+
+    def on_rank(self, maker: BatchMaker) -> LoaderPlan:
+        """Returns a plan for another rank, with its own progress; it begins with the same epoch."""
+        other = copy.copy(self)
+        other.maker, other.unreadable = maker, dict(self.left_out)
+        other.cursor_numbers, other.progress = [*self.next_cursor], None
+        other.process_retries = -retries_of(maker.dataset)
+        return other
+
+    def without_workers(self) -> LoaderPlan:
+        """Returns this plan with `workers=0`; both have the same next epoch."""
+        other = copy.copy(self)
+        other.workers = 0
+        return other
+
+    def batch_maker(self, schedule: Schedule) -> BatchMaker:
+        """Returns the maker of the batches of a schedule."""
+        maker = copy.copy(self.maker)
+        maker.schedule, maker.unreadable = schedule, dict(self.unreadable)
+        maker.counts_retries = self.processes and self.workers > 0
+        return maker
+
+    # Where iterations begin.
+
+    @property
+    def next_cursor(self) -> Cursor:
+        """Where the next iteration begins."""
+        return Cursor(*map(int, self.cursor_numbers))
+
+    @next_cursor.setter
+    def next_cursor(self, cursor: Cursor) -> None:
+        for position, number in enumerate(cursor):
+            self.cursor_numbers[position] = number
+
+    def begin(self, cursor: Cursor | None = None) -> Cursor:
+        """Returns where an iteration begins; the one after it begins with the next epoch."""
+        begin, epochs = self.next_cursor if cursor is None else cursor, self.schedule.epochs
+        epoch = begin.epoch + 1 if epochs is None else begin.first + epochs
+        self.next_cursor = Cursor(epoch, 0, epoch)
+        return begin
+
+    # State.
+
+    def state_at(self, cursor: Cursor) -> State:
+        """Returns the state at a cursor."""
+        maker, schedule = self.maker, self.schedule
+        return {
+            'seed': maker.seed,
+            'epoch': cursor.epoch,
+            'consumed': cursor.consumed,
+            'first_epoch': cursor.first,
+            'batch_size': schedule.batch_size,
+            'world_size': schedule.world_size,
+            'last_batch': schedule.last_batch,
+            'length': schedule.length,
+            'sampler': repr(maker.sampler),
+            'dataset': self.fingerprint,
+        }
+
+    def cursor_from(self, state: object, check_dataset: bool = True) -> Cursor:
+        """Returns the cursor of a state, after checking that it belongs to this run."""
+        dataset = self.fingerprint if check_dataset else None
+        own = {'seed': self.maker.seed, 'sampler': repr(self.maker.sampler), 'dataset': dataset}
+        cursor = cursor_from(state, own, self.schedule.length, self.schedule.epochs)
+        self.schedule._replace(begin=cursor).check()
+        return cursor
+
+    @cached_attribute
+    def fingerprint(self) -> str:
+        """The fingerprint of the dataset, or of the one that it is a copy of, with all datapoints."""
+        dataset = self.maker.dataset
+        return fingerprint(dataset.rows if isinstance(dataset, RowBatches) else dataset, of_origin=True)
