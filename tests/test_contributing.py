@@ -21,28 +21,27 @@ def entry(name):
     path = PACKAGE / name
     if not path.is_dir():
         return label(name, path.with_suffix('.py'))
-    modules = ' '.join(contents(path))
-    space = ' ' * INDENT
-    return '\n'.join(
-        [
-            label(f'{name}/', path / '__init__.py'),
-            *textwrap.wrap(modules, 110, initial_indent=space, subsequent_indent=space),
-        ]
-    )
+    return '\n'.join([label(f'{name}/', path / '__init__.py'), *lines(path, INDENT)])
+
+
+def lines(folder, indent):
+    """The modules of a package in one paragraph, then each inner package in a paragraph of its own."""
+    names = sorted(path.stem for path in folder.glob('*.py') if path.stem != '__init__')
+    yield from wrapped(' '.join(names), indent, indent)
+    for path in sorted(folder.iterdir()):
+        if (path / '__init__.py').exists():
+            inner = list(lines(path, 0))
+            yield from wrapped(f'{path.name}/ {" ".join(map(str.strip, inner))}', indent, indent + 2)
+
+
+def wrapped(text, first, rest):
+    if text:
+        yield from textwrap.wrap(text, 110, initial_indent=' ' * first, subsequent_indent=' ' * rest)
 
 
 def label(name, path):
     docstring = ast.get_docstring(ast.parse(path.read_text(encoding='utf-8')))
     return f'{name:<{INDENT}}{docstring.splitlines()[0]}'
-
-
-def contents(folder):
-    """Returns the names of the modules in a package, those of inner packages with the package in front."""
-    for path in sorted(folder.iterdir()):
-        if path.is_dir() and (path / '__init__.py').exists():
-            yield from (f'{path.name}/{name}' for name in contents(path))
-        elif path.suffix == '.py' and path.stem != '__init__':
-            yield path.stem
 
 
 def with_picture(text):
@@ -53,6 +52,23 @@ def test_packages_and_modules_are_up_to_date():
     text = PATH.read_text(encoding='utf-8')
     assert PICTURE.search(text)
     assert with_picture(text) == text, 'run `make layers`'
+
+
+def test_files_named_for_contributors_exist():
+    root = PATH.parent
+    for name in ('CONTRIBUTING.md', 'docs/internals.md'):
+        paths = re.findall(r'`((?:bags|tests|tools|docs|examples)/[\w./-]+)`', (root / name).read_text(encoding='utf-8'))
+        assert len(paths) > 5, name
+        for path in paths:
+            assert (root / path).exists(), f'{name}: {path}'
+
+
+def test_names_on_the_page_of_a_read_and_a_write_exist():
+    text = (PATH.parent / 'docs/internals.md').read_text(encoding='utf-8')
+    names = {name.rpartition('.')[2] for name in re.findall(r'`([A-Za-z_]+(?:\.[a-z_]+)?)`', text)}
+    source = '\n'.join(path.read_text(encoding='utf-8') for path in PACKAGE.rglob('*.py'))
+    for name in names - {'append', 'close', 'unfinished'}:
+        assert re.search(rf'(?:def|class) {name}\b', source), name
 
 
 if __name__ == '__main__':

@@ -1,1 +1,1 @@
-"""Import and export of other formats: folders of media files, and WebDataset tars."""
+"""Import and export of other formats, and uploads to the Hugging Face hub."""

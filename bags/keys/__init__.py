@@ -1,1 +1,1 @@
-"""Keys: the index of a field, which finds the datapoints of a key, and joins by key."""
+"""Keys: the index of a field, which finds the datapoints of a key."""

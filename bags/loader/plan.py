@@ -94,7 +94,7 @@ class LoaderPlan:
 
     def begin(self, cursor: Cursor | None = None) -> Cursor:
         """Returns where an iteration begins; the one after it begins with the next epoch."""
-        begin, epochs = self.next_cursor if cursor is None else cursor, self.schedule.epochs
+        begin, epochs = self.next_cursor if cursor is None else cursor, self.maker.schedule.epochs
         epoch = begin.epoch + 1 if epochs is None else begin.first + epochs
         self.next_cursor = Cursor(epoch, 0, epoch)
         return begin

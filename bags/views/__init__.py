@@ -1,1 +1,1 @@
-"""Views over several datasets: one after the other, or joined by position."""
+"""Views: datasets over datasets, joined, concatenated, edited, split, or cut into windows."""
