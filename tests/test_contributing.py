@@ -57,7 +57,9 @@ def test_packages_and_modules_are_up_to_date():
 def test_files_named_for_contributors_exist():
     root = PATH.parent
     for name in ('CONTRIBUTING.md', 'docs/internals.md'):
-        paths = re.findall(r'`((?:bags|tests|tools|docs|examples)/[\w./-]+)`', (root / name).read_text(encoding='utf-8'))
+        paths = re.findall(
+            r'`((?:bags|tests|tools|docs|examples)/[\w./-]+)`', (root / name).read_text(encoding='utf-8')
+        )
         assert len(paths) > 5, name
         for path in paths:
             assert (root / path).exists(), f'{name}: {path}'

@@ -153,7 +153,11 @@ MISTAKES = {
     'bytes': (lambda at: bags.open(at / 'one')[0, b'id'], TypeError, 'expected names, got 105'),
     'a large index': (lambda at: bags.open(at / 'one').batch([1 << 80]), IndexError, 'more than 64 bits'),
     'an array': (lambda at: bags.bag.Reader(at / 'texts.bag')[np.array([0])], TypeError, 'got ndarray'),
-    'no number': (lambda at: bags.open(at / 'one').records('id')['a'], TypeError, 'index: expected an integer'),
+    'no number': (
+        lambda at: bags.open(at / 'one').records('id')['a'],
+        TypeError,
+        'index: expected an integer',
+    ),
     'a range': (lambda at: bags.bag.Reader(at / 'texts.bag').read_range(0, 1.0), TypeError, 'got 0 and 1.0'),
     'indices': (
         lambda at: bags.bag.Reader(at / 'texts.bag').read_indices_iter(5),

@@ -43,7 +43,9 @@ def test_every_test_that_is_named_outside_of_the_tests_is_there():
         for path in paths:
             assert (ROOT / path).exists(), f'{name}: {path}'
         for path, function in re.findall(r'(tests/[\w/]+\.py)::(\w+)', text):
-            assert f'def {function}(' in (ROOT / path).read_text(encoding='utf-8'), f'{name}: {path}::{function}'
+            assert f'def {function}(' in (ROOT / path).read_text(encoding='utf-8'), (
+                f'{name}: {path}::{function}'
+            )
 
 
 def test_every_test_that_runs_over_object_stores_is_there():

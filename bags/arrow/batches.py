@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.arrow.types import arrow_schema, element_type, import_pyarrow, item_type, shape_of, stores_location
-from bags.bag.held_records import HeldRecords
+from bags.bag.memory_records import MemoryRecords
 from bags.dataset.base import Dataset, Media
 from bags.dataset.format.refs import Refs
 from bags.dataset.format.registry import INTEGER_WORDS, bind_decoder
@@ -34,7 +34,9 @@ GROWTH = 8
 """Maximum ratio of the lengths of a batch and the previous one, from whose size it is estimated."""
 
 
-def read_batches(dataset: Dataset, fields: Fields, media: Media, batch_size: int | None) -> pa.RecordBatchReader:
+def read_batches(
+    dataset: Dataset, fields: Fields, media: Media, batch_size: int | None
+) -> pa.RecordBatchReader:
     """Returns an Arrow reader of the record batches of a dataset; see `Dataset.to_arrow`."""
     pa = import_pyarrow()
     if media is not None:
@@ -91,7 +93,7 @@ def _read_locations(field: FieldReader, refs: Refs, items: Asked) -> list[Any]:
     def locate(indices: Int64s) -> list[dict[str, Any]]:
         rows: list[Any] = [None] * len(indices)
         for found in field.bag.locate(indices):
-            is_held = isinstance(field.bag, HeldRecords)
+            is_held = isinstance(field.bag, MemoryRecords)
             if is_held or not found.are_stored:
                 what = 'segments' if found.are_segments else 'compressed records'
                 what = 'records in memory' if is_held else what

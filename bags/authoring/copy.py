@@ -12,8 +12,8 @@ import numpy as np
 from bags.authoring.computed_fields import ComputedFields
 from bags.authoring.copy_plan import Planner, copied_type
 from bags.authoring.copy_records import ChunkReader
-from bags.bag.held_records import HeldRecords
 from bags.bag.limits import ENTRY
+from bags.bag.memory_records import MemoryRecords
 from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.format.metadata import keep_packages, metadata_to_store
@@ -29,9 +29,9 @@ from bags.dataset.writing.encoder import Encoder
 from bags.dataset.writing.field_writer import FieldCompression, field_compressions
 from bags.dataset.writing.sharded_writer import ShardedDatasetWriter
 from bags.errors import CorruptError, DecodeError
-from bags.links.existing import ExistingRecords, LinkRun
 from bags.links.files import RECORD_SUFFIXES, LinkedFile
 from bags.links.link import MIN_LINKED_BYTES
+from bags.links.link_builder import LinkBuilder, LinkRun
 from bags.links.permission import Permission
 from bags.links.records import LinkedRecords
 from bags.progress.progress import progress as show_progress
@@ -156,7 +156,7 @@ def save(
     every = parse_spec(spec)
     compressed = () if settings.compression is None else field_compressions(settings.compression, every)
     linked = _linked(source, link, names, firsts, compressed)
-    existing = ExistingRecords(relink)
+    existing = LinkBuilder(relink)
     if relink:
         if not link:
             raise ValueError(
@@ -298,7 +298,7 @@ def _mean_sizes(dataset: Dataset, fields: list[str]) -> dict[str, float]:
 
 
 def _relinked(
-    source: Dataset, names: list[str], existing: ExistingRecords, relink: Mapping[str, str]
+    source: Dataset, names: list[str], existing: LinkBuilder, relink: Mapping[str, str]
 ) -> set[str]:
     """Returns the fields that have links, whose files are at their new paths.
 
@@ -374,7 +374,7 @@ def _first_sources(dataset: Dataset, fields: list[str]) -> dict[str, RecordSourc
     return {
         # Of a new value, the field below says how records are stored.
         name: RecordSource(dataset.open_field(name).bag, ranges.sources[0].unsigned)
-        if isinstance(ranges.sources[0].bag, HeldRecords)
+        if isinstance(ranges.sources[0].bag, MemoryRecords)
         else ranges.sources[0]
         for name, ranges in found.items()
         if ranges is not None

@@ -17,7 +17,7 @@ from bags.dataset.reading.batch import concat_ranges
 from bags.dataset.reading.row_reader import RecordRanges, RecordSource
 from bags.errors import CorruptError, DecodeError, SpecError
 from bags.indexing import Int64s, chunk_length, offsets_of
-from bags.links.existing import ExistingRecords, LinkRun, join_links
+from bags.links.link_builder import LinkBuilder, LinkRun, join_links
 from bags.links.rows import ROW_BYTES
 
 MAX_COPIED_CHUNK_BYTES = 1 << 25
@@ -152,7 +152,7 @@ def byte_ranges(plan: CopyPlan) -> ByteRanges:
     return ByteRanges(files, which[heads], begins[heads], ends[next_heads - 1], next_heads - heads, sizes)
 
 
-def links_of(plan: CopyPlan, existing: ExistingRecords) -> LinkRun:
+def links_of(plan: CopyPlan, existing: LinkBuilder) -> LinkRun:
     """Returns links to the records of a plan.
 
     Raises:
@@ -209,7 +209,7 @@ class Planner:
     """Reads a chunk, to skip datapoints that cannot be read; None to skip none."""
     skip: Callable[[int, Exception], None]
     """Called with each skipped datapoint and its error."""
-    links: ExistingRecords | None = None
+    links: LinkBuilder | None = None
     """Makes the links of `linked` fields."""
     linked: Collection[str] = ()
     """The fields whose records are linked."""

@@ -20,7 +20,7 @@ from bags.dataset.reading.batch import concat_ranges
 from bags.dataset.writing.field_writer import FieldCompression, RecordRun
 from bags.errors import CorruptError
 from bags.indexing import Int64s, offsets_of
-from bags.links.existing import LinkRun
+from bags.links.link_builder import LinkRun
 from bags.storage import File
 from bags.storage.range_file import RangeFile
 

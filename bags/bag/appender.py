@@ -17,9 +17,9 @@ from bags.bag.checksums import checksums_name, digests_of, table_of
 from bags.bag.journal import journal_name
 from bags.bag.limits import ENTRY
 from bags.bag.open import limits_name
+from bags.bag.open_for_writing import UnclosedBag
 from bags.bag.options import LimitsPlacement
 from bags.bag.temporary_files import swap_name
-from bags.bag.unclosed import UnclosedBag
 from bags.storage.range_file import read_pieces
 
 COPY_BYTES = 1 << 22

@@ -105,11 +105,11 @@ class BagFile(StoredRecords):
     def locate(self, indices: Int64s | range) -> list[FileRanges]:
         try:
             if isinstance(indices, range):
-                starts, stops = self.stated(indices.start, indices.stop)
+                starts, stops = self.limits_of(indices.start, indices.stop)
             else:
                 if len(indices) > 1 and not self.limits.is_remote:  # Announces pages to the kernel.
                     offsets = self.offset + indices * ENTRY
-                    self.limits.expect(np.maximum(offsets - ENTRY, 0), offsets + ENTRY)
+                    self.limits.will_need(np.maximum(offsets - ENTRY, 0), offsets + ENTRY)
                 # `take` would first copy an unaligned table, and most limits are unaligned.
                 stops = self.ends[indices]
                 starts = self.ends[indices - 1]  # For index 0 this reads the last end.
@@ -123,7 +123,7 @@ class BagFile(StoredRecords):
             raise CorruptError(self.path, int(indices[position]), detail)
         return [FileRanges(self.file, self.codec, self.view, starts, stops)]
 
-    def stated(self, start: int, stop: int) -> tuple[Int64s, Int64s]:
+    def limits_of(self, start: int, stop: int) -> tuple[Int64s, Int64s]:
         """Returns starts and stops of consecutive records from the limits, without validation."""
         stops = np.asarray(self.ends[start:stop])
         starts = np.empty_like(stops)
@@ -133,7 +133,7 @@ class BagFile(StoredRecords):
         return starts, stops
 
     def invalid(self, start: int, stop: int) -> list[tuple[int, str]]:
-        starts, stops = self.stated(start, stop)
+        starts, stops = self.limits_of(start, stop)
         return [
             (start + position, describe_invalid(int(starts[position]), int(stops[position]), self.end))
             for position in np.flatnonzero(invalid_ranges(starts, stops, self.end)).tolist()
@@ -156,7 +156,7 @@ class BagFile(StoredRecords):
     def warm(self) -> None:
         """Reads all limits."""
         if isinstance(self.ends, np.ndarray) and self.count:
-            self.limits.expect(np.array([self.offset]), np.array([self.offset + self.count * ENTRY]))
+            self.limits.will_need(np.array([self.offset]), np.array([self.offset + self.count * ENTRY]))
             self.ends.max()
         else:
             self.ends = np.asarray(self.ends[0 : self.count])
@@ -249,10 +249,10 @@ class BagFile(StoredRecords):
         if in_blocks and self.verified.all_verified(selection):
             table = np.ndarray((self.count, length), np.uint8, self.buffer)
             if isinstance(selection, slice):
-                self.file.expect(np.array([selection.start * length]), np.array([selection.stop * length]))
+                self.file.will_need(np.array([selection.start * length]), np.array([selection.stop * length]))
                 return table[selection].copy()
             starts = indices * length
-            self.file.expect(starts, starts + length)
+            self.file.will_need(starts, starts + length)
             rows = np.empty((len(indices), length), np.uint8)
             # Unlike `table[selection]`, `take` releases the GIL. Mode 'raise' would make a second copy.
             table.take(selection, 0, rows, 'clip')
@@ -262,5 +262,5 @@ class BagFile(StoredRecords):
         ((file, _, _, starts, stops, *_),) = self.locate(indices)
         if np.count_nonzero(stops - starts != length):
             return None
-        file.expect(starts, stops)
+        file.will_need(starts, stops)
         return gather(file.buffer, file.size, starts, length)

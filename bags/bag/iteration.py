@@ -71,19 +71,19 @@ def iterate(
                     return Batch(records, exc)
             return Batch(records, batch.error)
 
-    def expect(batch: Batch) -> None:
+    def will_need(batch: Batch) -> None:
         try:
-            shards().expect(resolve(batch.items))
+            shards().will_need(resolve(batch.items))
         except READ_ERRORS:
             pass  # The error is raised when the batch is read.
 
-    return itertools.chain.from_iterable(_read_ahead(batches, read, expect, is_remote))
+    return itertools.chain.from_iterable(_read_ahead(batches, read, will_need, is_remote))
 
 
 def _read_ahead(
     batches: Iterator[Batch],
     read: Callable[[Batch], Batch],
-    expect: Callable[[Batch], None],
+    will_need: Callable[[Batch], None],
     is_remote: bool,
 ) -> Iterator[list[bytes]]:
     """Yields the records of each batch.
@@ -103,7 +103,7 @@ def _read_ahead(
             if batch is not None and thread is not None:
                 following = thread.submit(read, batch).result
             elif batch is not None:
-                expect(batch)
+                will_need(batch)
                 following = functools.partial(read, batch)
             if pending is not None:
                 records, error = pending()

@@ -37,7 +37,7 @@ from typing import Any
 
 from bags.bag.limits import ENTRY
 from bags.bag.options import LimitsPlacement
-from bags.bag.unsynced import BagState, UnsyncedDigest, pack_numbers, unpack_numbers
+from bags.bag.unsynced_digest import BagState, UnsyncedDigest, pack_numbers, unpack_numbers
 from bags.storage import Durability, Output, Store
 
 BAG_JOURNAL_TEXT = (

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from bags.bag.bag_file import BagFile
-from bags.bag.certain_records import check_certain
 from bags.bag.journal import journal_name
+from bags.bag.journal_recovery import check_certain
 from bags.bag.limits import ENTRY
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import ReaderOptions, ShardingLayout
@@ -146,10 +146,10 @@ class Shards:
         records = self.read(unique)
         return [records[position] for position in inverse.tolist()]
 
-    def expect(self, indices: Indices) -> None:
+    def will_need(self, indices: Indices) -> None:
         """Announces the records to read next, so that the kernel may read ahead."""
         for shard, within in self._groups(indices)[0]:
-            self.bags[shard].expect(np.asarray(within, np.int64))
+            self.bags[shard].will_need(np.asarray(within, np.int64))
 
     def _groups(self, indices: Indices) -> tuple[list[Group], Int64s | None]:
         """Groups indices by shard. Returns the groups, and the positions of their members in `indices`.

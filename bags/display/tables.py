@@ -108,7 +108,6 @@ class ElementStatistics(Protocol):
     def histogram(self) -> npt.NDArray[np.int64]: ...
 
 
-
 def is_pooled(field: ElementStatistics) -> bool:
     """Returns whether the elements of the values of a field have one line of statistics together."""
     return bool(field.mean.size > MAX_ELEMENTS)

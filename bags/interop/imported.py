@@ -95,7 +95,9 @@ def as_named_in_source(dataset: Dataset, names: Mapping[str, str]) -> Dataset:
 class Comparison:
     """Compares files with the records of a dataset: sizes, and contents up to `MAX_BYTES` of each field."""
 
-    def __init__(self, source: FileSource, dataset: Dataset, workers: int, detail: str = SOURCE_CHANGED) -> None:
+    def __init__(
+        self, source: FileSource, dataset: Dataset, workers: int, detail: str = SOURCE_CHANGED
+    ) -> None:
         self._source, self._dataset, self._workers = source, dataset, workers
         self._detail = detail
         """What the error for a difference says."""

@@ -9,9 +9,9 @@ import numpy as np
 
 from bags.bag.records import StoredRecords
 from bags.dataset.base import Dataset
-from bags.links.existing import ExistingRecords
 from bags.links.files import LinkedFile
 from bags.links.link import Link
+from bags.links.link_builder import LinkBuilder
 from bags.links.sources import LinkOpener, OpenedLink
 
 
@@ -20,7 +20,7 @@ class LinkComparison:
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
-        self._existing = ExistingRecords()
+        self._existing = LinkBuilder()
 
     def agree(self, index: int, field: str, value: Any) -> bool:
         """Returns whether a datapoint of the dataset has the same links as its source has now.

@@ -301,8 +301,8 @@ class CheckedObject:
         if not self._is_checked:
             self.read_many(np.empty(0, np.int64), np.empty(0, np.int64))
 
-    def expect(self, starts: Offsets, stops: Offsets) -> None:
-        self._file.expect(starts, stops)
+    def will_need(self, starts: Offsets, stops: Offsets) -> None:
+        self._file.will_need(starts, stops)
 
 
 class FileReader(Protocol):
@@ -355,5 +355,5 @@ class LazyFile:
             number, index, lambda file: file.check() if isinstance(file, CheckedObject) else None
         )
 
-    def expect(self, starts: Offsets, stops: Offsets) -> None:
+    def will_need(self, starts: Offsets, stops: Offsets) -> None:
         pass  # Opening many files ahead costs more than it saves.

@@ -307,7 +307,7 @@ class LinkedRecords(StoredRecords):
             return None
         rows = np.empty((len(indices), length), np.uint8)
         for file, _, _, starts, stops, positions, _ in located:
-            file.expect(starts, stops)
+            file.will_need(starts, stops)
             if positions is None:
                 return gather(file.buffer, file.size, starts, length)
             if np.count_nonzero(starts[1:] != stops[:-1]):

@@ -48,7 +48,9 @@ Rows = npt.NDArray[Any]
 are not segments."""
 
 
-def make_rows(files: Integers, starts: Integers, ends: Integers, frames: npt.NDArray[np.integer[Any]] | None = None) -> Rows:
+def make_rows(
+    files: Integers, starts: Integers, ends: Integers, frames: npt.NDArray[np.integer[Any]] | None = None
+) -> Rows:
     """Returns rows with their digests, shape (n,).
 
     Args:
@@ -63,7 +65,9 @@ def make_rows(files: Integers, starts: Integers, ends: Integers, frames: npt.NDA
     return rows
 
 
-def pack_rows(files: Integers, starts: Integers, ends: Integers, frames: npt.NDArray[np.integer[Any]] | None = None) -> tuple[bytes, Int64s]:
+def pack_rows(
+    files: Integers, starts: Integers, ends: Integers, frames: npt.NDArray[np.integer[Any]] | None = None
+) -> tuple[bytes, Int64s]:
     """Returns the rows of records as bytes, and the size of each row, shape (n,).
 
     Args:

@@ -12,7 +12,6 @@ import numpy as np
 
 from bags.bag.bag_file import BagFile
 from bags.concurrency import FifoCache
-from bags.links.existing import ExistingRecords
 from bags.links.files import (
     FILE_SAMPLE_BYTES,
     RECORD_SUFFIXES,
@@ -22,6 +21,7 @@ from bags.links.files import (
     stored_path,
 )
 from bags.links.link import Link
+from bags.links.link_builder import LinkBuilder
 from bags.storage import File, Hints, store_for
 from bags.storage.base import Buffer
 from bags.storage.pread_file import read_ends
@@ -151,7 +151,7 @@ class LinkOpener:
 
     def records(self, bag: BagFile, start: int) -> Iterator[OpenedLink]:
         """Yields links to the records of a bag from `start` on, or to the zstd frames of a compressed bag."""
-        entry, get_file = ExistingRecords().entry_of(bag), lambda: bag.file
+        entry, get_file = LinkBuilder().entry_of(bag), lambda: bag.file
         self.folders.add(entry.path.rpartition('/')[0])
         for first in range(start, bag.count, RECORDS_AT_ONCE):
             ((_, _, _, starts, stops, *_),) = bag.locate(

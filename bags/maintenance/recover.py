@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from bags.bag import Writer
 from bags.bag.bag_file import BagFile
-from bags.bag.certain_records import placement_in
 from bags.bag.journal import journal_name
+from bags.bag.journal_recovery import placement_in
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import LimitsPlacement, ReaderOptions
 from bags.bag.temporary_files import remove_leftovers, remove_tree

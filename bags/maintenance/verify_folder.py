@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.bag.bag_file import BagFile
-from bags.bag.certain_records import check_certain
 from bags.bag.checksums import SUFFIX, checksums_name
 from bags.bag.journal import journal_name
+from bags.bag.journal_recovery import check_certain
 from bags.bag.limits import invalid_ranges
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import ReaderOptions
@@ -261,7 +261,7 @@ def _read_refs(
     """
     names = list(format.spec)
     try:
-        starts, stops = bag.stated(start, stop)
+        starts, stops = bag.limits_of(start, stop)
     except EOFError:
         return np.empty(0, np.int64), format.columns(np.empty(0, format.dtype), names), []
     first, last = int(starts[0]), int(stops[-1])

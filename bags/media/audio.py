@@ -211,12 +211,12 @@ class Audio:
             _check_complete(decoder, high)
             return decoder.read(low, min(high, decoder.length), self._exact)
 
-    def expect(self, slices: Iterable[tuple[int, int]]) -> None:
+    def will_need(self, slices: Iterable[tuple[int, int]]) -> None:
         """Announces slices (start, stop) to read next: those of a remote file are read together."""
         with self.decoder.use() as decoder:
             if isinstance(decoder.file, RangeFile) and not self._exact:
                 reader = self._as_read(decoder)
-                decoder.file.expect([part for bounds in slices for part in reader.ranges(*bounds)])
+                decoder.file.will_need([part for bounds in slices for part in reader.ranges(*bounds)])
 
     def blocks(self, length: int) -> Iterator[Samples]:
         """Yields all samples in blocks of `length`; the last one may be shorter. Samples are always exact."""

@@ -37,7 +37,7 @@ from bags.formats.signatures import identify_file
 from bags.indexing import Int64s
 from bags.media.demux import open_packets
 from bags.media.packets import DemuxedPackets, Packets
-from bags.media.skips import SKIP_MANUAL
+from bags.media.priming import SKIP_MANUAL
 from bags.media.timeline import PacketTable
 from bags.media.wav_reader import Samples, WavReader, as_float
 from bags.storage.range_file import BufferFile, PositionedFile

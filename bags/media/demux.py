@@ -10,12 +10,12 @@ import numpy as np
 
 from bags.formats.ffmpeg import Stream, best_stream, describe_stream, has_side_data, import_av, open_container
 from bags.formats.signatures import DEMUXERS, identify_file
-from bags.media.joins import JOINED_FORMATS, JoinedClock, is_join
 from bags.media.mp4 import Track, find_moov, find_track
 from bags.media.packets import NO_PROBING, DemuxedPackets, Packets, new_context
 from bags.media.pictures import REORDERED_CODECS, is_b_frame, may_reorder, nal_length_size, split_vops
-from bags.media.skips import Skips
+from bags.media.priming import Skips
 from bags.media.source import LazyDecoder
+from bags.media.spliced_ts import JOINED_FORMATS, JoinedClock, is_join
 from bags.media.timeline import Bools, PacketTable, are_decoding_times, in_order_packets
 from bags.media.truncation import find_truncation
 from bags.storage.range_file import BorrowedFile, positioned

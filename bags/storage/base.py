@@ -148,7 +148,7 @@ class File(Protocol):
         """Returns many ranges, in any order and with repeats. May merge, read ahead, or read concurrently."""
         ...
 
-    def expect(self, starts: Offsets, stops: Offsets) -> None:
+    def will_need(self, starts: Offsets, stops: Offsets) -> None:
         """Announces the ranges to read next. Cheap if the file cannot read ahead."""
         ...
 

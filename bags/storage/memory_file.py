@@ -71,5 +71,5 @@ class MemoryFile:
         data = self._data
         return [data[start:stop] for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
 
-    def expect(self, starts: Offsets, stops: Offsets) -> None:
+    def will_need(self, starts: Offsets, stops: Offsets) -> None:
         pass

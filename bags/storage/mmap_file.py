@@ -65,7 +65,7 @@ class MappedFile(PreadFile):
         if len(starts) > 1 and int(np.add.reduce(sizes)) >= PARALLEL_SIZE * len(starts):
             return self.read_large(starts.tolist(), stops.tolist())
         if len(starts) > 1:
-            self.expect(starts, stops)
+            self.will_need(starts, stops)
         largest = int(np.maximum.reduce(sizes))
         if largest <= MAX_GATHERED and int(np.minimum.reduce(sizes)) == largest:
             if not largest:

@@ -108,7 +108,7 @@ class RemoteFile:
             self.head, self._version_type = head, client.version_type
         return client
 
-    def expect(self, starts: Offsets, stops: Offsets) -> None:
+    def will_need(self, starts: Offsets, stops: Offsets) -> None:
         pass  # This class has no cache to read ahead into; `RangeFile` has one.
 
 

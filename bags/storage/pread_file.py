@@ -119,7 +119,7 @@ class PreadFile:
         if int((stops - starts).sum()) >= PARALLEL_SIZE * len(starts):
             return self.read_large(starts.tolist(), stops.tolist())
         runs = merge(starts, stops, MERGE_GAP)
-        self.expect(runs.starts, runs.stops)
+        self.will_need(runs.starts, runs.stops)
         pieces = [memoryview(piece) for piece in self.read_runs(runs.starts.tolist(), runs.stops.tolist())]
         return list(map(bytes, runs.cut(pieces, starts, stops)))
 
@@ -135,7 +135,7 @@ class PreadFile:
             lambda run: self.fetch(starts[run], stops[run]), range(len(starts)), max_threads=threads
         )
 
-    def expect(self, starts: Offsets, stops: Offsets) -> None:
+    def will_need(self, starts: Offsets, stops: Offsets) -> None:
         """Asks the kernel to read ranges ahead, unless they are in the page cache already.
 
         One thread then uses the full queue of the device (cold 4 KB records: 6k/s without hints, 50k/s with).

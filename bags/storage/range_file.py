@@ -157,7 +157,7 @@ class RangeFile(PositionedFile):
         """Returns the descriptor of a memory-mapped file and the position in it; None for other files."""
         return (self._file.fd, self._start + self.position) if isinstance(self._file, MappedFile) else None
 
-    def expect(self, parts: Sequence[tuple[int, int]]) -> None:
+    def will_need(self, parts: Sequence[tuple[int, int]]) -> None:
         """Announces the parts to read next. Parts of a remote file are read together, and kept."""
         if self._reads_ahead:
             bounds = np.array(parts, np.int64).reshape(len(parts), 2) + self._start

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.bag.bag_file import BagFile
-from bags.bag.held_records import HeldRecords
+from bags.bag.memory_records import MemoryRecords
 from bags.bag.records import StoredRecords
 from bags.concurrency import FifoCache, max_open_bags
 from bags.dataset.base import Dataset, check_dataset
@@ -18,8 +18,8 @@ from bags.dataset.reading.difference import Diff
 from bags.dataset.reading.key_values import read_keys
 from bags.dataset.reading.row_reader import RecordRanges
 from bags.indexing import Int64s
-from bags.links.existing import ExistingRecords
 from bags.links.files import LinkedFile, sample_of, sample_ranges
+from bags.links.link_builder import LinkBuilder
 from bags.views.groups import check_key_types, read_values
 
 PAIRS_AT_ONCE = 1 << 16
@@ -87,7 +87,7 @@ class _FieldComparison:
 
     def __init__(self, first: Dataset, other: Dataset, field: str) -> None:
         self._datasets, self._field = (first, other), field
-        self._existing, self._files = ExistingRecords(), _Files()
+        self._existing, self._files = LinkBuilder(), _Files()
         self._codecs: dict[bytes | None, int] = {}
         """Numbers of dictionaries."""
         self._opened = FifoCache(_open_checked, max_open_bags(4))
@@ -186,9 +186,9 @@ class _Files:
         self._seen: dict[str, list[tuple[LinkedFile, BagFile | None, int]]] = {}
         """By path, the files that have a number, and the open bag of each, if it is one."""
 
-    def number(self, bag: StoredRecords, file: LinkedFile | HeldRecords) -> int:
+    def number(self, bag: StoredRecords, file: LinkedFile | MemoryRecords) -> int:
         """Returns the number of a file of some records: a bag, one that they link to, or one in memory."""
-        if isinstance(file, HeldRecords):
+        if isinstance(file, MemoryRecords):
             return self._numbers.setdefault(id(file), len(self._numbers))
         own = bag if isinstance(bag, BagFile) else None
         store = repr(bag.options.storage_options) if bag.is_remote and bag.options else ''

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bags.bag.held_records import HeldRecords
+from bags.bag.memory_records import MemoryRecords
 from bags.concurrency import Shareable
 from bags.dataset.format.refs import MISSING, Refs
 from bags.dataset.reading.batch import Column
@@ -78,7 +78,7 @@ class NewValuesReader:
         entries, is_sequence = list(values.entries.values()), below.type.sequence
         lists = entries if is_sequence else [None if entry is None else [entry] for entry in entries]
         records = [record for each in lists for record in each or ()]
-        bag = HeldRecords(f'new values of field {name!r}', records)
+        bag = MemoryRecords(f'new values of field {name!r}', records)
         self._field, self._unsigned = FieldReader(name, below.type, 0, bag, below.decoder), values.unsigned
         self._counts = np.array([len(each or ()) for each in lists], np.int64)
         is_missing = np.array([each is None for each in lists], bool)

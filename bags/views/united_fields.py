@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bags.bag.held_records import HeldRecords
+from bags.bag.memory_records import MemoryRecords
 from bags.dataset.format.schema import Decoders
 from bags.dataset.format.spec import FieldType, Spec, parse_type
 from bags.dataset.reading.batch import Column
@@ -77,7 +77,7 @@ class SourceField:
 
     def __init__(self, name: str, sources: Sequence[str]) -> None:
         self.name, self.sources = name, list(sources)
-        bag = HeldRecords(f'field {name!r} of concat', [source.encode() for source in sources])
+        bag = MemoryRecords(f'field {name!r} of concat', [source.encode() for source in sources])
         decoder = Decoders(None).get(name, SOURCE_TYPE, False, None)
         self.field = FieldReader(name, SOURCE_TYPE, 0, bag, decoder)
 

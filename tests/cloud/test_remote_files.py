@@ -195,7 +195,7 @@ def test_records_as_files(s3_storage, proxy):
     assert len(requests) <= 6
     record = RangeFile(file, 120_000, 120_000 + len(DATA), 'x')
     with proxy.counted() as requests:
-        record.expect([(500_000, 700_000)])
+        record.will_need([(500_000, 700_000)])
         for start in range(500_000, 700_000, 20_000):
             record.seek(start)
             assert record.read(20_000) == DATA[start : start + 20_000]

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import bags
-from bags.bag.certain_records import certain_counts
+from bags.bag.journal_recovery import certain_counts
 from bags.formats.audio import encode_wav
 from bags.storage import store_for
 

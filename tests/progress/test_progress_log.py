@@ -56,7 +56,9 @@ def test_logs_and_identities_have_different_names(tmp_path):
 @pytest.mark.parametrize('log', ['progress.json', EARLIER])
 def test_logs_of_both_names_are_resumed(tmp_path, log, checksum):
     path = begin(tmp_path / 'd', log, checksum=checksum)
-    with pytest.raises(ValueError, match=rf'{log}: .*made from something else|{log}: .*expected the 40 inputs'):
+    with pytest.raises(
+        ValueError, match=rf'{log}: .*made from something else|{log}: .*expected the 40 inputs'
+    ):
         resume(path, range(41))
     assert resume(path).datapoints == 40
     assert [row['id'] for row in bags.open(path)] == [*range(40)]

@@ -96,7 +96,7 @@ class FileTests:
         chosen = data.draw(st.one_of(ranges, short))
         chosen = [[min(start, len(DATA)), min(stop, len(DATA))] for start, stop in chosen]
         starts, stops = arrays(chosen)
-        file.expect(starts, stops)
+        file.will_need(starts, stops)
         expected = [DATA[start:stop] for start, stop in chosen]
         assert [bytes(part) for part in file.read_many(starts, stops)] == expected
         assert [bytes(file.read(start, stop)) for start, stop in chosen] == expected
@@ -115,7 +115,7 @@ class FileTests:
 
     def test_no_ranges(self, file):
         assert file.read_many(*arrays([])) == []
-        file.expect(*arrays([]))
+        file.will_need(*arrays([]))
 
     @pytest.mark.freethreaded
     def test_threads_share_it(self, file):

@@ -9,8 +9,8 @@ import os
 from typing import NoReturn
 
 from bags.bag.bag_file import BagFile
-from bags.bag.certain_records import check_certain
 from bags.bag.checksums import checksums_name
+from bags.bag.journal_recovery import check_certain
 from bags.bag.open import open_bag
 from bags.bag.options import (
     CompressionAutoDetect,

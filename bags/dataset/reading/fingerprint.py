@@ -74,7 +74,9 @@ def _is_dataset(dataset: FingerprintedDataset | Sized) -> TypeGuard[Fingerprinte
     return hasattr(dataset, 'fingerprint_of')
 
 
-def fingerprint(dataset: FingerprintedDataset | Sized, fields: Sequence[str] | None = None, *, of_origin: bool = False) -> str:
+def fingerprint(
+    dataset: FingerprintedDataset | Sized, fields: Sequence[str] | None = None, *, of_origin: bool = False
+) -> str:
     """Returns the fingerprint of a dataset, 24 hexadecimal digits.
 
     Args:

@@ -91,7 +91,7 @@ class RefsReader:
                 if identity is not None and not identity.any_bad and identity.all_verified(rows):
                     return dict.fromkeys(names, indices)
                 starts = indices * self.format.stride
-                bag.file.expect(starts, starts + self.format.stride)
+                bag.file.will_need(starts, starts + self.format.stride)
                 return self.format.columns(self._rows, names, rows)
         if len(indices) == 1 and isinstance(bag.ends, BlockTable):
             found = [self._row_and_limits(bag, int(indices[0]))]

@@ -231,8 +231,9 @@ def encode_call(
                 continue
             record = encode_item(name, value, None if counts is None else counts[name])
             # The file of a caller may be moved before the record is written.
-            found.append((name, _loaded(record) if isinstance(record, BorrowedFile) else record))  # type:
-            ignore[arg-type]
+            if isinstance(record, BorrowedFile):
+                record = _loaded(record)  # type: ignore[arg-type]
+            found.append((name, record))
     except BaseException:
         close_files(record for _, record in found)
         raise

@@ -14,8 +14,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from bags.bag.checksums import checksums_name, digest_function, digests_of
-from bags.bag.held_records import HeldRecords
 from bags.bag.limits import ENTRY
+from bags.bag.memory_records import MemoryRecords
 from bags.bag.options import CompressionNone, WriterOptions
 from bags.concurrency import FifoCache
 from bags.dataset import above
@@ -25,9 +25,9 @@ from bags.dataset.format.spec import FieldType
 from bags.dataset.writing.field_writer import MAX_BAG_RECORDS, FieldWriter, RecordRun
 from bags.dataset.writing.resume import ResumeState
 from bags.formats.signatures import FORMAT_OF_TYPE, SIGNATURE_BYTES, identify, starts_with
-from bags.links.existing import LinkRun
 from bags.links.files import LINKED, LinkedFile, pack_file
 from bags.links.link import Link
+from bags.links.link_builder import LinkRun
 from bags.links.rows import ROW_BYTES, VALUES_FILE, pack_rows
 from bags.links.segments import ParsedFiles, Segment
 from bags.links.sources import LinkSources, OpenedLink
@@ -160,7 +160,7 @@ class LinkedFieldWriter(FieldWriter):
                 raise self.error(f'expected at most {MAX_BAG_RECORDS} records in a folder')
             try:
                 numbers = [
-                    VALUES_FILE if isinstance(file, HeldRecords) else self._numbers[file]
+                    VALUES_FILE if isinstance(file, MemoryRecords) else self._numbers[file]
                     for file in run.files
                 ]
             except ValueError as exc:
@@ -181,7 +181,7 @@ class LinkedFieldWriter(FieldWriter):
         """Writes the in-memory records of a run, and returns the run with their positions."""
         for number, file in enumerate(run.files):
             mine = np.flatnonzero(run.which == number)
-            if isinstance(file, HeldRecords) and len(mine):
+            if isinstance(file, MemoryRecords) and len(mine):
                 records = file.read_bytes(run.starts[mine], run.stops[mine])
                 sizes = run.sizes[mine]
                 self._values.write_runs([RecordRun(records, sizes, True)])

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bags.bag.bag_file import BagFile
-from bags.bag.certain_records import certain_counts
 from bags.bag.checksums import checksums_name
+from bags.bag.journal_recovery import certain_counts
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
 from bags.dataset.format.file_names import BAG_SUFFIXES, IDENTITY, bag_files, is_file_of_dataset
@@ -18,7 +18,7 @@ from bags.dataset.format.journal import JOURNAL
 from bags.dataset.format.json_files import remove_json
 from bags.dataset.format.refs import RefsFormat, dangling, is_missing
 from bags.errors import CorruptError
-from bags.links.existing import first_lost
+from bags.links.link_builder import first_lost
 from bags.storage import Store
 
 CHECKED_REFS_AT_ONCE = 1 << 18

@@ -267,11 +267,11 @@ class Windows(WindowsView):
             count = max(1, round((span.offsets[1] - span.offsets[0]) * audio.rate))
             wanted = firsts[:, None] + np.arange(count)
             clipped = wanted.clip(0, len(audio) - 1)
-            audio.expect([(part[0], part[-1] + 1) for part in clipped.tolist()])
+            audio.will_need([(part[0], part[-1] + 1) for part in clipped.tolist()])
             for window, part, is_pad in zip(windows.tolist(), clipped, wanted != clipped, strict=True):
                 found = audio[part[0] : part[-1] + 1][part - part[0]]
                 samples[window], pads[window] = self._fill(found, is_pad), is_pad
-            audio.expect([])
+            audio.will_need([])
 
         map_concurrently(read, np.unique(rows).tolist(), self.reads_wait)
         shapes = {window.shape for window in samples}

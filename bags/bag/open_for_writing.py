@@ -17,14 +17,14 @@ import os
 import numpy as np
 
 from bags.bag.bag_file import BagFile
-from bags.bag.certain_records import certain_counts
 from bags.bag.checksums import checksums_name, digest_function, table_of
 from bags.bag.journal import Journal, journal_name
+from bags.bag.journal_recovery import certain_counts
 from bags.bag.limits import ENTRY
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import LimitsPlacement, ReaderOptions
 from bags.bag.temporary_files import temporary_path
-from bags.bag.unsynced import UnsyncedDigest
+from bags.bag.unsynced_digest import UnsyncedDigest
 from bags.errors import CorruptError
 from bags.indexing import Int64s
 from bags.storage import Lock, Output, Store

@@ -10,7 +10,7 @@ import numpy as np
 
 from bags.bag.bag_file import BagFile
 from bags.bag.checksums import digest_function
-from bags.bag.held_records import HeldRecords
+from bags.bag.memory_records import MemoryRecords
 from bags.bag.records import StoredRecords
 from bags.concurrency import FifoCache, max_open_bags
 from bags.errors import CorruptError
@@ -29,7 +29,7 @@ CHECKED_LINKS_AT_ONCE = 1 << 18
 class LinkRun(NamedTuple):
     """Records of one field to link to."""
 
-    files: Sequence[LinkedFile | HeldRecords]
+    files: Sequence[LinkedFile | MemoryRecords]
     """Files, with absolute paths or URLs; or records in memory, which are written before they are linked."""
     which: Int64s
     """Index in `files` of the file of each record, shape (n,)."""
@@ -46,7 +46,7 @@ class LinkRun(NamedTuple):
         return self.stops - self.starts
 
 
-class ExistingRecords:
+class LinkBuilder:
     """Makes links to stored records. Opens only those linked files that have moved.
 
     Args:
@@ -77,7 +77,7 @@ class ExistingRecords:
             CorruptError: Limits or links are damaged.
             ValueError: The records are compressed with a dictionary that is not stored in a file.
         """
-        if isinstance(bag, HeldRecords):
+        if isinstance(bag, MemoryRecords):
             ((_, _, _, starts, stops, *_),) = bag.locate(indices)
             return LinkRun([bag], np.zeros(len(indices), np.int64), starts, stops)
         if isinstance(bag, BagFile):
@@ -176,7 +176,7 @@ def join_links(runs: Sequence[LinkRun], positions: Sequence[Int64s]) -> LinkRun:
     order = np.concatenate(positions)
     inverse = np.empty(len(order), np.int64)
     inverse[order] = np.arange(len(order))
-    files: list[LinkedFile | HeldRecords] = []
+    files: list[LinkedFile | MemoryRecords] = []
     which = []
     for run in runs:
         which.append(run.which + len(files))

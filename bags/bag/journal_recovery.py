@@ -17,7 +17,7 @@ from bags.bag.journal import ENTRIES, ENTRIES_OFFSET, entry_size, journal_name
 from bags.bag.limits import ENTRY, valid_count
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import LimitsPlacement, ReaderOptions
-from bags.bag.unsynced import BagState, digest_of, unpack_numbers
+from bags.bag.unsynced_digest import BagState, digest_of, unpack_numbers
 from bags.errors import CorruptError
 from bags.indexing import Int64s
 from bags.storage import Store
@@ -171,7 +171,7 @@ def _ends(store: Store, path: str, count: int, options: ReaderOptions) -> Int64s
     if listed:
         return np.frombuffer(data, '<i8', listed)
     bag = open_bag(store, path, options)  # The writer had not yet copied the limits of a closed bag.
-    return np.array(bag.stated(0, min(count, bag.count))[1], '<i8')
+    return np.array(bag.limits_of(0, min(count, bag.count))[1], '<i8')
 
 
 def _is_whole(store: Store, path: str, state: BagState, options: ReaderOptions) -> bool:
@@ -181,7 +181,7 @@ def _is_whole(store: Store, path: str, state: BagState, options: ReaderOptions) 
             # Limits are created before the bag. They are empty, unless a power cut has lost the bag's name.
             return not store.stat(limits_name(path)).size
         bag = open_bag(store, path, options)
-        ends = bag.stated(0, bag.count)[1]
+        ends = bag.limits_of(0, bag.count)[1]
     except (CorruptError, OSError, EOFError):
         return False
     return state.synced <= bag.count <= state.flushed and valid_count(ends, bag.file.size) == bag.count

@@ -12,7 +12,7 @@ from bags.indexing import Int64s, offsets_of
 from bags.storage.memory_file import MemoryFile
 
 
-class HeldRecords(StoredRecords):
+class MemoryRecords(StoredRecords):
     """Records in memory, with the interface of a bag.
 
     Args:
@@ -27,7 +27,7 @@ class HeldRecords(StoredRecords):
         self.path, self.count = path, len(records)
         self._file = MemoryFile(path, b''.join(records))
         self._offsets = offsets_of(np.fromiter(map(len, records), np.int64, len(records)))
-        self.reopen = functools.partial(HeldRecords, path, records)
+        self.reopen = functools.partial(MemoryRecords, path, records)
 
     @property
     def size(self) -> int:
