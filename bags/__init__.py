@@ -70,9 +70,10 @@ if TYPE_CHECKING:
     from bags.maintenance.verify import verify
     from bags.media.audio import Audio
     from bags.media.audio_sequence import AudioSequence
+    from bags.media.clip_sequence import ClipSequence
     from bags.media.clips import cut_clips
     from bags.media.remux import remux
-    from bags.media.video import ClipSequence, Video
+    from bags.media.video import Video
     from bags.viewer.notebook import view
     from bags.views.concat import concat
     from bags.views.join_by_key import join
@@ -174,7 +175,8 @@ _HOMES = {
     'media.audio_sequence': ('AudioSequence',),
     'media.clips': ('cut_clips',),
     'media.remux': ('remux',),
-    'media.video': ('ClipSequence', 'Video'),
+    'media.clip_sequence': ('ClipSequence',),
+    'media.video': ('Video',),
     'views.windows.spans': ('steps', 'times'),
     'viewer.notebook': ('view',),
     'views.concat': ('concat',),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bags.arrow.batches import arrow_dataset as arrow_dataset
     from bags.arrow.batches import read_batches as read_batches
-    from bags.authoring.copy import save as save
+    from bags.authoring.save import save as save
     from bags.conditions.needs import bind_condition as bind_condition
     from bags.display.batches import ragged_as_html as ragged_as_html
     from bags.display.datasets import dataset_as_html as dataset_as_html
@@ -39,7 +39,7 @@ MODULES = {
         'arrow_dataset',
         'read_batches',
     ),
-    'bags.authoring.copy': ('save',),
+    'bags.authoring.save': ('save',),
     'bags.conditions.needs': ('bind_condition',),
     'bags.display.batches': ('ragged_as_html',),
     'bags.display.datasets': (

@@ -87,7 +87,7 @@ def statistics_table(found: Mapping[str, Any], each: bool = False) -> list[Colum
 
 
 class ElementStatistics(Protocol):
-    """Statistics of each element of the values of a field, as arrays of one shape (histogram: *shape, bins)."""
+    """Statistics of each element of the values of a field, as arrays of one shape."""
 
     @property
     def count(self) -> npt.NDArray[np.int64]: ...

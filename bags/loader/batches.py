@@ -91,8 +91,8 @@ class BatchMaker:
         """Returns the batches of consecutive steps, whose numbers have one quotient by `PLAN_STEPS`.
 
         Returns:
-            A `StepResult` for each, or a `PartialResult` with those before an error. The error names the datapoints, and
-            says whether the sampler, the dataset, `transform` or `collate` raised it.
+            A `StepResult` for each, or a `PartialResult` with those before an error. The error names the
+            datapoints, and says whether the sampler, the dataset, `transform` or `collate` raised it.
         """
         made: list[StepResult] = []
         try:

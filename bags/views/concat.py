@@ -28,8 +28,7 @@ from bags.dataset.reading.selection import Selection
 from bags.errors import SpecError
 from bags.indexing import Int64s, check_index, offsets_of
 from bags.validation import one_of
-from bags.views.optional import Change, ChangedReader, list_column, optional_column, optional_field
-from bags.views.united_fields import (
+from bags.views.mixed_specs import (
     SOURCE_TYPE,
     MissingValues,
     SourceField,
@@ -39,6 +38,7 @@ from bags.views.united_fields import (
     varying_field,
     with_common_shapes,
 )
+from bags.views.optional import Change, ChangedReader, list_column, optional_column, optional_field
 
 CommonFields = Literal['same', 'union', 'common']
 

@@ -15,7 +15,7 @@ import pytest
 
 import bags
 from bags.dataset.reading.frames import known_length
-from bags.media.video import JoinedVideos
+from bags.media.clip_sequence import JoinedVideos
 from tests.media.samples import decoded, film, x264
 
 LENGTHS = (9, 1, 20)

@@ -24,7 +24,7 @@ def row_below_25(number):
 
 
 def begin(path, log='progress.json', **options):
-    """Writes 25 of 40 datapoints; then gives the log the name of earlier versions, whose bytes are the same."""
+    """Writes 25 of 40 datapoints; then gives the log another name, such as the one of earlier versions."""
     with pytest.raises(ZeroDivisionError):
         bags.write(range(40), path, SPEC, transform=row_below_25, **OPTIONS, **options)
     for suffix in ('', '.xxh3') if options.get('checksum') else ('',):

@@ -114,8 +114,8 @@ class Folder:
     def load(self, refs: bool = True, order: bool = True) -> None:
         """Reads the files needed to open the folder, once. Errors are raised when the content is used.
 
-        The spec is always read: `check_pinned` later compares its version, to detect that another dataset
-        has replaced this one. In a remote folder, the refs and, for the order of fields, the metadata are read
+        The spec is always read: `check_pinned` later compares its version, to detect that another dataset has
+        replaced this one. In a remote folder, the refs and, for the order of fields, the metadata are read
         concurrently, unless `refs` or `order` is False.
         """
         if self._spec is not None:

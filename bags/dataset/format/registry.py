@@ -216,8 +216,8 @@ def frames_of(word: str, functions: Mapping[str, _Function] = decoders) -> _Func
     return own
 
 
-# Binding returns the function for a type, with its arguments parsed. The tables are keyed by function, because
-# a user may replace the function of a word, or use a built-in function for another word.
+# Binding returns the function for a type, with its arguments parsed. The tables are keyed by function: a
+# user may replace the function of a word, or use a built-in function for another word.
 
 _ENCODERS: dict[_Function, Callable[..., Callable[[Any], Any]]] = {
     scalars.encode_int: scalars.int_encoder,

@@ -43,8 +43,8 @@ class RecordRanges(NamedTuple):
 class RowReader(Protocol):
     """Reads rows: datapoints of one dataset folder, or of a view that computes values.
 
-    A dataset plans a read as `RowGroup`s, each the rows of one reader. Readers are safe to use from many threads.
-    Indices of rows are checked, and fields exist.
+    A dataset plans a read as `RowGroup`s, each the rows of one reader. Threads may share a reader. Callers have
+    checked the rows and the fields.
     """
 
     def read_selection(self, rows: Int64s, selection: Selection, read: ReadField, /) -> dict[str, Column]:
@@ -62,11 +62,11 @@ class RowReader(Protocol):
         ...
 
     def item_counts(self, rows: Int64s, field: str, items: Asked, /) -> Int64s:
-        """Returns the number of selected items of a sequence in each row, shape (n,), without reading records."""
+        """Returns the number of selected items of a sequence in each row, shape (n,). Reads no records."""
         ...
 
     def record_ranges(self, rows: Int64s, field: str, items: Asked, /) -> RecordRanges | None:
-        """Returns where the records of a field are; None if they are not consecutive, or values are computed."""
+        """Returns where the records of a field are; None for computed values and records with gaps."""
         ...
 
     def folders(self, fields: Iterable[str], /) -> FolderFields:

@@ -23,7 +23,7 @@ from bags.interop.files import open_unchanged
 from bags.interop.records import read_json, size_of
 from bags.interop.source import DamagedEntries, Source, as_source_errors, find_filesystem, name_fields
 from bags.interop.sources.arrays.arrays import type_of_arrays
-from bags.interop.sources.lerobot.lerobot_frames import TOLERANCE, Part, find_frames
+from bags.interop.sources.lerobot.segments import TOLERANCE, Part, find_frames
 from bags.interop.sources.tables.arrow_files import open_table
 from bags.links.sources import OpenedLink
 from bags.media.remux import copy_frames

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bags.interop.sources.lerobot.lerobot_frames import Part, find_frames
+from bags.interop.sources.lerobot.segments import Part, find_frames
 
 FPS = 30
 EPISODE = st.tuples(st.integers(1, 9), st.integers(-1, 1), st.booleans())

@@ -1,0 +1,329 @@
+"""What `dataset.save` and `bags.copy` write: links to the records of the original, or copies of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from bags.authoring.computed_fields import ComputedFields
+from bags.authoring.copy_plan import Planner, copied_type
+from bags.authoring.copy_records import ChunkReader
+from bags.bag.limits import ENTRY
+from bags.bag.memory_records import MemoryRecords
+from bags.concurrency import map_concurrently
+from bags.dataset.base import Dataset
+from bags.dataset.format.metadata import keep_packages, metadata_to_store
+from bags.dataset.format.options import Compression, WriteOptions, WriterSettings
+from bags.dataset.format.refs import RefsFormat
+from bags.dataset.format.spec import Spec, parse_spec, reordered, type_texts
+from bags.dataset.reading.fingerprint import fingerprint, source_fingerprints
+from bags.dataset.reading.row_groups import RowGroup
+from bags.dataset.reading.row_reader import RecordSource
+from bags.dataset.reading.selection import Fields, select_whole
+from bags.dataset.writing.encoder import Encoder
+from bags.dataset.writing.field_writer import FieldCompression, field_compressions
+from bags.dataset.writing.sharded_writer import ShardedDatasetWriter
+from bags.errors import CorruptError, DecodeError
+from bags.links.files import RECORD_SUFFIXES, LinkedFile
+from bags.links.link import MIN_LINKED_BYTES
+from bags.links.link_builder import LinkBuilder, LinkRun
+from bags.links.permission import Permission
+from bags.links.records import LinkedRecords
+from bags.progress.progress import progress as show_progress
+from bags.progress.progress_log import ProgressLog, resumed
+from bags.progress.write_result import Skipped, WriteResult
+from bags.validation import at_least, merge, one_of, worker_count
+from bags.workers.pool import WorkerPool
+
+Added = Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]]
+"""The option `add`: by field, its type, and a function from a batch to the values of its datapoints."""
+
+ALL_COPIED = (
+    f'all records were copied: links are for fields with records of over {MIN_LINKED_BYTES} bytes on average'
+)
+
+MAX_RESOLVED = 1 << 20
+"""Datapoints whose folders are looked up at a time."""
+
+
+def save(
+    source: Dataset,
+    path: str | os.PathLike[str],
+    fields: Fields,
+    add: Added | None,
+    batch_size: int,
+    encoders: Mapping[str, Callable[..., Any]] | None,
+    link: bool | Iterable[str],
+    relink: Mapping[str, str] | None,
+    on_error: Literal['raise', 'skip'],
+    check_source: bool,
+    progress: bool | None,
+    workers: int | None,
+    options: WriteOptions,
+) -> WriteResult:
+    """Writes a dataset or a view as a new dataset; the arguments are those of `Dataset.save`."""
+    settings = merge(WriterSettings, None, options, function=save)
+    settings.refuse_links('dataset.save(path, link=(FIELD, …)) links fields of a dataset')
+    one_of('on_error', on_error, ('raise', 'skip'))
+    batch_size = at_least('batch_size', batch_size, 1)
+    workers = worker_count(workers)
+    new, functions = _added(add)
+    chosen = select_whole(fields, source.types, 'copy')
+    names = [name for name in source.types if name in chosen and name not in new]
+    firsts = _first_sources(source, names)
+    types = {
+        name: copied_type(source.types[name], name in firsts and firsts[name].unsigned) for name in names
+    }
+    spec = type_texts(reordered({**types, **new}, [types, new]))
+    every = parse_spec(spec)
+    compressed = () if settings.compression is None else field_compressions(settings.compression, every)
+    linked = _linked(source, link, names, firsts, compressed)
+    existing = LinkBuilder(relink)
+    if relink:
+        if not link:
+            raise ValueError(
+                'relink: expected link=True or names of fields, as a copy without links needs none'
+            )
+        linked |= _relinked(source, names, existing, relink)
+    compressions, recompressed = _compressions(settings.compression, every, firsts)
+    if settings.compression is None:
+        compressions = {name: how for name, how in compressions.items() if name not in linked}
+    skips = on_error == 'skip'
+    computed = None
+    if new:
+        computed = ComputedFields(
+            source, new, functions, Encoder(new, encoders), batch_size, encoders is not None
+        )
+    checksum: bool | None = settings.checksum
+    if checksum is None:
+        checksum = any(first.bag.has_checksums for first in firsts.values())
+    metadata = settings.metadata
+    if metadata is None:
+        metadata = metadata_to_store(source.metadata, every) or None
+    else:
+        metadata = keep_packages(metadata, source.metadata, every)
+    changed: WriteOptions = {
+        **options, 'compression': compressions, 'checksum': checksum, 'metadata': metadata,
+        'linked_fields': linked,
+    }  # fmt: skip
+    reader = ChunkReader(
+        source, types, compressions, recompressed, skips, workers if skips else 1, computed, checksum
+    )
+    with ShardedDatasetWriter(
+        path,
+        spec,
+        {field_type.word: bytes for field_type in every.values()},  # Never called.
+        **changed,
+    ) as writer:
+        made_from = {'kind': 'copy', 'fields': spec, 'length': len(source), **source_fingerprints(source)}
+        if linked:
+            made_from['links'] = sorted(linked)
+        log = ProgressLog(writer, made_from, settings.resume, check_source)
+        if not any(name in source.types for name in new):  # Else datapoints have other values.
+            writer.origin = fingerprint(source, of_origin=True), len(source)
+        noted = log.state.get('skipped', [])
+        position, skipped = resumed(len(writer), [Skipped(*entry) for entry in noted])
+        log.state['skipped'] = skipped
+        if len(skipped) < len(noted):
+            log.save()
+
+        if position < len(source) and not writer.shard_writer().stores_as(compressions):
+            # The shard of an earlier run has other compressions, so records cannot be copied to it as stored.
+            writer.end_shard()
+
+        def skip(index: int, exc: Exception) -> None:
+            skipped.append(Skipped(index, f'{type(exc).__name__}: {exc}'))
+            # Before later datapoints are written: to resume, the position is derived from their number.
+            log.save()
+
+        shard = writer.totals
+        planner = Planner(
+            source, types, RefsFormat(every).stride + ENTRY, writer.is_full, shard, settings.shard_length,
+            reader.load if skips else None, skip, existing if linked else None, linked,
+        )  # fmt: skip
+        parents = _Parents(writer)
+        planned, before = 0, writer.size
+        with (
+            show_progress('copying', len(source) - position, 'datapoints', show=progress) as advance,
+            WorkerPool(reader.load, 0 if skips else workers, name='bags-copy') as pool,
+        ):
+            for outcome in pool.run(planner.plan(position), ahead=workers + 1):
+                records, chunk = outcome.get(), outcome.task
+                if chunk.begins_shard:
+                    writer.end_shard()
+                for name in linked:
+                    parents.add(records.runs[name])
+                size = writer.size
+                writer.shard_writer().append_runs(records.runs, records.refs)
+                advance(chunk.stop - chunk.start, writer.size - size)
+                planned += chunk.size
+                planner.scale = (writer.size - before) / planned
+    notes = [ALL_COPIED] if link is True and firsts and not linked else []
+    return WriteResult(
+        len(writer), writer.shards, writer.size, writer.spec, skipped, notes,
+        sorted(parents.folders), sorted(parents.untrusted),
+    )  # fmt: skip
+
+
+def _linked(
+    dataset: Dataset,
+    link: bool | Iterable[str],
+    names: list[str],
+    firsts: Mapping[str, RecordSource],
+    compressed: Collection[str],
+) -> set[str]:
+    """Returns the fields to link: the named ones, or those with large records that can be linked.
+
+    Args:
+        dataset: The dataset.
+        link: As in `Dataset.save`.
+        names: The fields that are saved.
+        firsts: The source of the first record of each field, if it is stored.
+        compressed: The fields with a compression of their own, which links cannot have.
+
+    Raises:
+        ValueError: A named field is computed.
+        KeyError: No such field.
+    """
+    if isinstance(link, str) or not isinstance(link, bool | Iterable):
+        raise TypeError(f'link: expected True, or names of fields, got {link!r:.80}')
+    if not isinstance(link, bool):
+        for name in (chosen := set(link)) - set(names):
+            raise KeyError(f'link: no field {name!r} to link; there are {", ".join(map(repr, names))}')
+        for name in chosen - firsts.keys() if firsts else ():
+            raise ValueError(f'link: field {name!r} is computed when it is read, so it cannot be linked')
+        return chosen
+    candidates = [name for name in names if name in firsts and name not in compressed] if link else []
+    means = _mean_sizes(dataset, candidates) if candidates else {}
+    return {name for name, mean in means.items() if mean > MIN_LINKED_BYTES}
+
+
+def _mean_sizes(dataset: Dataset, fields: list[str]) -> dict[str, float]:
+    """Returns the mean bytes of the records in all bags that each field is read from; opens them.
+
+    Bags that are damaged are left out: copying their records raises the error.
+    """
+    sizes: dict[str, dict[str, tuple[int, int]]] = {name: {} for name in fields}
+
+    def open_bags(group: RowGroup) -> None:
+        for name in group.selection:
+            with contextlib.suppress(CorruptError, DecodeError):
+                ranges = group.reader.record_ranges(group.rows[:1], name, True)
+                for bag, _ in ranges.sources if ranges is not None else ():
+                    sizes[name][bag.path] = bag.size - ENTRY * bag.count, bag.count
+
+    for start in range(0, len(dataset), MAX_RESOLVED):
+        rows = np.arange(start, min(start + MAX_RESOLVED, len(dataset)))
+        map_concurrently(open_bags, dataset.plan_rows(rows, dict.fromkeys(fields, True)), dataset.is_remote)
+    totals = {name: np.array([*bags.values()]).sum(0) for name, bags in sizes.items() if bags}
+    return {name: float(size / max(count, 1)) for name, (size, count) in totals.items()}
+
+
+def _relinked(
+    source: Dataset, names: list[str], existing: LinkBuilder, relink: Mapping[str, str]
+) -> set[str]:
+    """Returns the fields that have links, whose files are at their new paths.
+
+    Raises:
+        EOFError: A file is missing, or is not the one that was linked.
+        ValueError: No file has moved.
+    """
+    found, moved = set(), 0
+    for name in names:
+        ranges = source.record_ranges(np.arange(len(source)), name)
+        for bag in {id(each.bag): each.bag for each in (ranges.sources if ranges else ())}.values():
+            if isinstance(bag, LinkedRecords):
+                found.add(name)
+                moved += existing.check_moves(bag)
+    if not moved:
+        raise ValueError(f'relink: expected paths of linked files, got {", ".join(relink)}')
+    return found
+
+
+class _Parents:
+    """Collects the folders that links of a dataset lead into; of datasets with shards, the shard folders."""
+
+    def __init__(self, writer: ShardedDatasetWriter) -> None:
+        self._replacement = writer.replacement
+        self._permission = Permission(writer.store, writer.path, ())
+        self._checked: set[tuple[str, bool]] = set()
+        self.folders: set[str] = set()
+        self.untrusted: set[str] = set()
+        """Folders of datasets that readers of the new dataset need permission for."""
+
+    def add(self, runs: Iterable[LinkRun]) -> None:
+        """Adds the folders of linked files.
+
+        Raises:
+            ValueError: A linked file is of the dataset that is replaced.
+        """
+        files = {file for run in runs for file in run.files if isinstance(file, LinkedFile)}
+        for path in {file.path for file in files} | {
+            file.dictionary.path for file in files if file.dictionary
+        }:
+            if self._replacement is not None:
+                self._replacement.expect_outside(path)
+            folder = path.rpartition('/')[0]
+            self.folders.add(folder)
+            key = folder, path.endswith(RECORD_SUFFIXES)  # Bags of datasets nearby need no permission.
+            if key not in self._checked:
+                self._checked.add(key)
+                try:
+                    self._permission.check(path)
+                except PermissionError:
+                    dataset, _, name = folder.rpartition('/')
+                    is_shard = bool(dataset) and name.isascii() and name.isdigit()
+                    self.untrusted.add(dataset if is_shard else folder)
+
+
+def _added(add: Added | None) -> tuple[Spec, dict[str, Callable[[Mapping[str, Any]], Any]]]:
+    """Returns types and functions of new fields."""
+    if not isinstance(add, Mapping | None):
+        raise TypeError(f'add: expected a mapping of fields to a type and a function, got {add!r:.80}')
+    pairs: Mapping[str, Any] = add or {}
+    for name, pair in pairs.items():
+        if not (isinstance(pair, tuple | list) and len(pair) == 2 and callable(pair[1])):
+            raise TypeError(f'add: expected a type and a function for field {name!r}, got {pair!r}')
+    types = parse_spec({name: field_type for name, (field_type, _) in pairs.items()})
+    return types, {name: function for name, (_, function) in pairs.items()}
+
+
+def _first_sources(dataset: Dataset, fields: list[str]) -> dict[str, RecordSource]:
+    """Returns the source of the first record of each field, if there is one and it is stored."""
+    if not len(dataset):
+        return {}
+    found = {name: dataset.record_ranges(np.arange(1), name) for name in fields}
+    return {
+        # Of a new value, the field below says how records are stored.
+        name: RecordSource(dataset.open_field(name).bag, ranges.sources[0].unsigned)
+        if isinstance(ranges.sources[0].bag, MemoryRecords)
+        else ranges.sources[0]
+        for name, ranges in found.items()
+        if ranges is not None
+    }
+
+
+def _compressions(
+    compression: Compression, spec: Spec, firsts: Mapping[str, RecordSource]
+) -> tuple[dict[str, FieldCompression], set[str]]:
+    """Returns the compression of the copy, and the fields that are always compressed again."""
+    stored = {}
+    for name, first in firsts.items():
+        if first.bag.codec is not None:
+            dictionary = first.bag.codec.options.dictionary
+            stored[name] = FieldCompression(trained=bool(dictionary), dictionary=dictionary)
+    if compression is None:
+        return stored, set()
+    asked = field_compressions(compression, spec)
+    again = set()
+    for name, how in asked.items():
+        source = stored.get(name)
+        if isinstance(compression, Mapping) and how != FieldCompression(trained=how.trained):
+            again.add(name)
+        elif source is not None and how.trained and source.trained:
+            asked[name] = source  # Use the same dictionary.
+    return asked, again
