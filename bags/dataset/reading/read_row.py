@@ -1,8 +1,8 @@
 """One generated function that reads a row, all fields one after the other.
 
 A shortcut of `bags.dataset.reading.columns` for one row: a row of an integer, a text and a vector takes
-1.1 us with it, 2.3 us with a call of `read_value` for each field, and 30 us as a batch of one; with 30 KB of bytes
-besides, 2.9 and 4.5 us (from the processor's cache). Limits and tags are checked at every read, or once for a
+1.1 us with it, 2.3 us with a call of `read_value` for each field, and 30 us as a batch of one. With another
+30 KB of bytes, a row takes 2.9 and 4.5 us (from the processor's cache). Limits and tags are checked at every read, or once for a
 block of rows of one length. The generated text has only numbers of fields, and no name or value from a file;
 these are in the function's closure.
 

@@ -43,8 +43,8 @@ class RecordRanges(NamedTuple):
 class RowReader(Protocol):
     """Reads rows: datapoints of one dataset folder, or of a view that computes values.
 
-    A dataset plans a read as `RowGroup`s, each the rows of one reader. Threads may share a reader. Callers have
-    checked the rows and the fields.
+    A dataset plans a read as `RowGroup`s, each the rows of one reader. Threads may share a reader. Rows and
+    fields are checked before a reader is called.
     """
 
     def read_selection(self, rows: Int64s, selection: Selection, read: ReadField, /) -> dict[str, Column]:
