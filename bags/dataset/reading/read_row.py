@@ -1,10 +1,10 @@
 """One generated function that reads a row, all fields one after the other.
 
-A shortcut of `bags.dataset.reading.columns` for one row: a row of an integer, a text and a vector takes
-1.1 us with it, 2.3 us with a call of `read_value` for each field, and 30 us as a batch of one. With another
-30 KB of bytes, a row takes 2.9 and 4.5 us (from the processor's cache). Limits and tags are checked at every read, or once for a
-block of rows of one length. The generated text has only numbers of fields, and no name or value from a file;
-these are in the function's closure.
+A shortcut of `bags.dataset.reading.columns` for one row: a row of an integer, a text and a vector takes 1.1
+us with it, 2.3 us with a call of `read_value` for each field, and 30 us as a batch of one. With another 30 KB
+of bytes, a row takes 2.9 and 4.5 us (from the processor's cache). Limits and tags are checked at every read,
+or once for a block of rows of one length. The generated text has only numbers of fields, and no name or value
+from a file; these are in the function's closure.
 
 The function returns None for anything unusual: damage, an error in a decoder, an index out of range. The
 reader then reads the row as a batch, which raises the error.
