@@ -94,7 +94,7 @@ def numbers(tmp_path):
         (lambda d, path: bags.open(None), TypeError, 'open: expected a path, got None'),
         (lambda d, path: bags.open(b'x'), TypeError, "open: expected a path, got b'x'"),
         (lambda d, path: d.select(np.ones(4, bool)), IndexError, 'mask of shape'),
-        (lambda d, path: bags.concat(d), TypeError, 'expected several datasets, got a DatasetReader alone'),
+        (lambda d, path: bags.concat(d), TypeError, 'expected several datasets, got a single DatasetReader'),
         (lambda d, path: bags.bag.Index(d), TypeError, 'Index: expected records'),
         (lambda d, path: bags.Loader(d, 3, rank=2), ValueError, 'rank: expected less than world_size'),
         (lambda d, path: bags.Loader(d, 3, transform=3), TypeError, 'transform: expected a function, got 3'),

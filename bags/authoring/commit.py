@@ -57,7 +57,7 @@ def check_options(
 
 
 def check_absent(store: Store, folder: str) -> None:
-    """Raises FileExistsError if there is a dataset already."""
+    """Raises FileExistsError if the folder already contains a dataset."""
     if 'spec.json' in store.names(folder) or shard_numbers(store, folder):
         raise FileExistsError(errno.EEXIST, 'a dataset exists already', folder)
 
@@ -68,7 +68,7 @@ def shard_names(count: int) -> list[str]:
 
 
 def begin(store: Store, folder: str) -> str:
-    """Creates a temporary folder in the folder of the outputs, and returns its path."""
+    """Creates a temporary folder in the output folder, and returns its path."""
     path = store.join(folder, f'.unfinished-{uuid.uuid4().hex}')
     store.make_folder(path)
     return path
@@ -77,7 +77,7 @@ def begin(store: Store, folder: str) -> str:
 def commit(store: Store, unfinished: str, moves: Iterable[tuple[str, str]]) -> None:
     """Renames files or folders, and removes the rest of the temporary folder.
 
-    A dataset, whose shards are folders, is unfinished until all are renamed.
+    If the outputs are shard folders, the dataset counts as unfinished until all of them are renamed.
 
     Args:
         store: The store of the files.
@@ -85,7 +85,7 @@ def commit(store: Store, unfinished: str, moves: Iterable[tuple[str, str]]) -> N
         moves: Paths in the temporary folder, and their new paths.
 
     Raises:
-        FileExistsError: A path exists, and is not from an earlier attempt.
+        FileExistsError: A new path already exists, and an earlier attempt did not write it.
     """
     folder = os.path.dirname(unfinished)
     journal = store.join(folder, JOURNAL)
@@ -97,7 +97,7 @@ def commit(store: Store, unfinished: str, moves: Iterable[tuple[str, str]]) -> N
         _move(store, path, target)
     store.sync_folder(folder)
     remove_tree(store, unfinished)
-    if is_dataset or store.exists(journal):  # Perhaps of an earlier attempt.
+    if is_dataset or store.exists(journal):  # Possibly from an earlier attempt.
         store.remove(journal)
         store.sync_folder(folder)
 
@@ -108,7 +108,7 @@ def _move(store: Store, path: str, target: str) -> None:
             raise FileNotFoundError(errno.ENOENT, 'was removed before it was finalized', path)
         return
     names = _names(store, path)
-    # On an object store, a file of the same size may be the copy by an earlier attempt to rename it.
+    # On an object store, a file of the same size may be the copy from an earlier rename attempt.
     if _exists(store, target) and (
         not store.is_remote or (names is None and store.stat(target).size != store.stat(path).size)
     ):
@@ -126,7 +126,7 @@ def _exists(store: Store, path: str) -> bool:
 
 
 def _names(store: Store, path: str) -> list[str] | None:
-    """Lists a folder; None if it is not one, or empty."""
+    """Lists a folder; returns None if the path is not a folder, or the folder is empty."""
     try:
         return store.names(path) or None
     except (FileNotFoundError, NotADirectoryError):

@@ -24,7 +24,7 @@ from bags.formats.signatures import FORMAT_OF_TYPE
 from bags.indexing import Int64s
 
 ENCODED_TYPES = {*FORMAT_OF_TYPE, 'image'}
-"""Types whose values encoding changes. `video` and `audio` store files as they are."""
+"""Types whose values change when they are encoded. `video` and `audio` store files as they are."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -39,13 +39,13 @@ class ComputedFields:
     batch_size: int
     """Maximum number of datapoints in a batch."""
     has_own_encoders: bool
-    """Whether the encoders are the caller's, which are called for each value."""
+    """Whether the caller passed the encoders, which are then called for every value."""
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
 
     def compute(self, indices: Int64s) -> dict[str, tuple[list[RecordRun], Any]]:
-        """Returns the records of each new field, and their refs, relative to the first of them.
+        """Returns the records of each new field, and their refs, relative to the first record.
 
         Raises:
             ValueError: A function does not return one value for each datapoint.
@@ -70,15 +70,15 @@ class ComputedFields:
         if not hasattr(values, '__len__') or len(values) != len(indices):
             got = f'{len(values)}' if hasattr(values, '__len__') else type(values).__name__
             raise ValueError(
-                f'field {name!r}: expected {len(indices)} values of its function for {where}, got {got}'
+                f'field {name!r}: expected {len(indices)} values from its function for {where}, got {got}'
             )
         optional = self.types[name].optional
-        kept = {} if self.has_own_encoders else batch.records_of(self.types[name], values)
+        stored_records = {} if self.has_own_encoders else batch.records_of(self.types[name], values)
         records = []
         for position, (index, value) in enumerate(zip(indices.tolist(), values, strict=True)):
             try:
-                if position in kept:
-                    records.append(kept[position])
+                if position in stored_records:
+                    records.append(stored_records[position])
                     continue
                 record = None if value is None and optional else self.encoder.encode_field(name, value)
                 records += collect([record])
@@ -96,7 +96,7 @@ class LazyBatch(Mapping[str, Column]):
         self._indices = indices
         self._columns: dict[str, Column] = {}
         self._media: dict[str, list[tuple[Any, Any]]] = {}
-        """The values of media as they were read, with digests of their arrays."""
+        """Media values as they were read, each with a digest of its arrays."""
 
     def __getitem__(self, name: str) -> Column:
         if name not in self._columns:
@@ -109,29 +109,29 @@ class LazyBatch(Mapping[str, Column]):
                 return read_column(field, refs, items)
 
             self._columns |= self._dataset.read_selection(self._indices, {name: True}, read)
-            # Other decoders may return what is not in the record, such as smaller images.
+            # Custom decoders may return values that differ from the record, such as smaller images.
             if self._dataset.types[name].word in ENCODED_TYPES and are_built_in and all(are_built_in):
                 self._media[name] = [(value, _digest(value)) for value in self._columns[name]]
         return self._columns[name]
 
     def records_of(self, field_type: FieldType, values: Sequence[Any]) -> dict[int, Any]:
-        """Returns the records of those values, by position, that are a datapoint's own medium, unchanged.
+        """Returns the stored records of values that are unchanged media of the same datapoint, by position.
 
-        A new field of this type has them as they are: encoding the medium again would change it.
+        A new field of this type reuses these records: encoding the medium again would change it.
         """
-        kept: dict[int, Any] = {}
-        for name, known in self._media.items():
+        stored_records: dict[int, Any] = {}
+        for name, media in self._media.items():
             if not _is_stored_alike(self._dataset.types[name], field_type):
                 continue
             positions = [
                 position
-                for position, (value, (before, digest)) in enumerate(zip(values, known, strict=True))
+                for position, (value, (before, digest)) in enumerate(zip(values, media, strict=True))
                 if value is before and value is not None and _digest(value) == digest
             ]
             if positions:
                 records = self._dataset.read_records(self._indices[positions], name)
-                kept.update(zip(positions, records, strict=True))
-        return kept
+                stored_records.update(zip(positions, records, strict=True))
+        return stored_records
 
     def __contains__(self, name: object) -> bool:
         return name in self._dataset.types
@@ -147,7 +147,7 @@ class LazyBatch(Mapping[str, Column]):
 
 
 def _is_stored_alike(source: FieldType, new: FieldType) -> bool:
-    """Returns whether a new field may have the records of a source field: `jpeg` those of `jpeg(95)`."""
+    """Returns whether a new field can reuse the records of a source field, such as `jpeg` of `jpeg(95)`."""
     encoders: Any = registry.encoders
     is_same_format = source.word == new.word or encoders.get(source.word) is encoders.get(new.word)
     return is_same_format and source.sequence == new.sequence and new.args in ((), source.args)
@@ -156,17 +156,17 @@ def _is_stored_alike(source: FieldType, new: FieldType) -> bool:
 def _digest(value: Any) -> Any:
     """Returns a digest of the arrays in a value, which a function may change in place."""
     if isinstance(value, list | tuple):
-        return [_digest(each) for each in value]
+        return [_digest(item) for item in value]
     if isinstance(value, np.ndarray):
         return value.shape, digest_function()(np.ascontiguousarray(value))
     return None
 
 
 def join_entries(entries: Sequence[Any], sequence: bool) -> tuple[list[RecordRun], Any]:
-    """Returns the records of some datapoints as a run, and their refs, relative to the first of them.
+    """Returns the records of some datapoints as a run, and their refs, relative to the first record.
 
     Args:
-        entries: For each datapoint its record, or its records if the field is a sequence; None for missing.
+        entries: For each datapoint, its record, or the list of its records in a sequence; None if missing.
         sequence: Whether the field is a sequence.
     """
     present = np.fromiter((entry is not None for entry in entries), bool, len(entries))

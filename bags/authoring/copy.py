@@ -34,32 +34,33 @@ def copy(
 ) -> WriteResult:
     """Copies a dataset or a view of one to a new dataset, which needs no other files.
 
-    Records are copied without decoding, and compressed again only if the copy is compressed in another way.
+    Records are copied without decoding, and recompressed only if the copy has a different compression.
     Records shared by consecutive datapoints are shared in the copy too; others are copied for each datapoint.
     `dataset.save` writes links to large records instead of copying them.
 
     Args:
         dataset: A reader, a view, or the path of a dataset.
         path: The folder of the copy: str, path or URL.
-        fields: Names of the fields to copy; all unless given.
+        fields: Names of the fields to copy. Default: all fields.
         add: New fields: their type, and a function from a batch to the values of its datapoints, an array or
-            a list. The batch is a mapping of the dataset's fields to columns, each read when it is first
-            used. A field of that name is replaced. Functions are called by one thread at a time. An image, a
-            video or a recording of the batch that is returned as it is keeps its bytes, if the types agree.
-        batch_size: Maximum number of datapoints in such a batch.
-        encoders: Encoders of the new fields; `bags.encoders` unless given.
-        on_error: 'raise', or 'skip' to leave out datapoints that cannot be read, and list them in the result.
-            This decompresses all compressed records, and is slower.
+            a list. The batch is a mapping of the dataset's fields to columns; each column is read on first
+            use. An existing field of the same name is replaced. Functions are called by one thread at a
+            time. An image, video or recording that a function returns unchanged keeps its bytes, if the
+            types match.
+        batch_size: Maximum number of datapoints in a batch for the functions of `add`.
+        encoders: Encoders of the new fields. Default: `bags.encoders`.
+        on_error: 'raise', or 'skip' to leave out unreadable datapoints and list them in the result. 'skip' is
+            slower, because it decompresses all compressed records.
         check_source: With `resume`, raise if the dataset has changed since the earlier run. False continues
-            with the datapoints after those that were copied.
+            after the last copied datapoint.
         progress: Whether to show a progress bar; None: on a terminal or in a notebook.
-        workers: Number of threads that read ahead; the number of processors unless given.
-        source_options: As `storage_options`, for a dataset that is given as a URL.
-        **options: As in `ShardedDatasetWriter`, for the copy. `compression`: unless given, that of each field
-            of the dataset. With a level other than 3, fields are compressed again even if they are compressed
-            already. `checksum`: unless given, if the dataset has some. Records are then compared with those
-            of the dataset, and are in memory for that. `metadata`: unless given, that of the dataset.
-            `resume=True` resumes an earlier run, if there was one, after its last datapoint.
+        workers: Number of threads that read ahead. Default: the number of processors.
+        source_options: Like `storage_options`, but for the source dataset, if it is a URL.
+        **options: As in `ShardedDatasetWriter`, for the copy. `compression`: by default, each field keeps its
+            compression. A level other than 3 recompresses fields that are already compressed. `checksum`: by
+            default, the copy has checksums if the dataset has checksums. Records are then read into memory
+            and compared with the checksums of the dataset. `metadata`: by default, the metadata of the
+            dataset. `resume=True` resumes an earlier run, if there was one, after its last datapoint.
             `mode='overwrite'` may overwrite the source.
 
     Raises:

@@ -34,7 +34,7 @@ def copied_type(field_type: FieldType, unsigned: bool) -> FieldType:
     return field_type._replace(word='uint', text=f'u{field_type.text}')
 
 
-# Of one field.
+# Plans of single fields.
 
 
 class LastCopied(NamedTuple):
@@ -46,7 +46,7 @@ class LastCopied(NamedTuple):
 
 
 class CopyPlan(NamedTuple):
-    """The records of a field to copy, as few ranges, and the positions of each datapoint in them."""
+    """The records of a field to copy, in few ranges, and the positions of each datapoint in them."""
 
     sources: Sequence[RecordSource]
     which: Int64s
@@ -56,8 +56,8 @@ class CopyPlan(NamedTuple):
     stops: Int64s
     """The end of each range."""
     firsts: Int64s
-    """For each datapoint, the position of its first record among all copied records: negative if it was
-    copied before, `MISSING` without a value."""
+    """For each datapoint, the position of its first record among all copied records: negative if an
+    earlier plan copied it, `MISSING` if the value is missing."""
     counts: Int64s
     """For each datapoint, its number of records."""
     last: LastCopied | None
@@ -66,8 +66,8 @@ class CopyPlan(NamedTuple):
 def plan_field(ranges: RecordRanges, last: LastCopied | None = None) -> CopyPlan:
     """Plans the copy of some datapoints, in their order.
 
-    Consecutive records of consecutive datapoints become one range, and records that two such datapoints share
-    are copied once:
+    Consecutive records of consecutive datapoints become one range. Records that two consecutive datapoints
+    share are copied once:
 
         datapoint     a        b        c          ranges       copies at
         its records   4 5 6    6 7 8    2          4-8, 2       0 1 2, 2 3 4, 5
@@ -82,7 +82,7 @@ def plan_field(ranges: RecordRanges, last: LastCopied | None = None) -> CopyPlan
     bag = ranges.sources[int(which[0])].bag
     if last is not None and not (bag is last.bag and last.start <= int(begins[0]) <= last.stop):
         last = None
-    # A new range begins in another bag, at an earlier record, and after a gap.
+    # A new range begins where the bag changes, at an earlier record, and after a gap.
     breaks = np.ones(len(present), bool)
     breaks[1:] = (which[1:] != which[:-1]) | (begins[1:] < begins[:-1])
     group = np.cumsum(breaks)
@@ -95,7 +95,7 @@ def plan_field(ranges: RecordRanges, last: LastCopied | None = None) -> CopyPlan
     starts = begins[heads]
     stops = reached[np.append(heads[1:], len(present)) - 1]
     if last is not None:
-        starts[0] = last.stop  # The beginning of the first range is already copied.
+        starts[0] = last.stop  # The beginning of the first range was already copied.
     positions = offsets_of(stops - starts)[:-1]
     firsts[present] = positions[range_of] + begins - starts[range_of]
     sources = which[heads]
@@ -106,7 +106,7 @@ def plan_field(ranges: RecordRanges, last: LastCopied | None = None) -> CopyPlan
 
 
 class ByteRanges(NamedTuple):
-    """The byte ranges of records; consecutive records are one range."""
+    """The byte ranges of records; consecutive records form one range."""
 
     files: Sequence[FileRanges]
     """The files, with the ranges of single records in them."""
@@ -138,12 +138,12 @@ def byte_ranges(plan: CopyPlan) -> ByteRanges:
         else:
             chosen = concat_ranges(plan.starts[mine], lengths[mine])
             positions = concat_ranges(offsets[mine], lengths[mine])
-        for found in bag.locate(chosen):
-            if found.positions is not None:
-                positions = concat_ranges(offsets[mine], lengths[mine])[found.positions]
-            begins[positions], sizes[positions] = found.starts, found.stops - found.starts
+        for located in bag.locate(chosen):
+            if located.positions is not None:
+                positions = concat_ranges(offsets[mine], lengths[mine])[located.positions]
+            begins[positions], sizes[positions] = located.starts, located.stops - located.starts
             which[positions] = len(files)
-            files.append(found)
+            files.append(located)
     ends = begins + sizes
     breaks = np.ones(len(sizes), bool)
     breaks[1:] = (which[1:] != which[:-1]) | (begins[1:] != ends[:-1])
@@ -168,7 +168,7 @@ def links_of(plan: CopyPlan, existing: LinkBuilder) -> LinkRun:
     return join_links(runs, positions)
 
 
-# Of all fields.
+# Chunks of all fields.
 
 
 @dataclasses.dataclass
@@ -185,20 +185,20 @@ class CopyChunk:
     size: int
     """Bytes of the chunk in the copy, as far as they are known."""
     records: int
-    """Number of records of the field with the most."""
+    """Number of records of the field with the most records."""
     loaded: Any = None
-    """The content, if it was read to find unreadable datapoints."""
+    """The records of the chunk, if they were read to find unreadable datapoints."""
 
 
 @dataclasses.dataclass(eq=False)
 class Planner:
-    """Divides a dataset into chunks."""
+    """Divides a dataset into chunks to copy."""
 
     dataset: Dataset
     types: Spec
     """The fields that are copied, with their types in the copy."""
     row_size: int
-    """Bytes of a datapoint besides its records."""
+    """Bytes of a datapoint in addition to its records."""
     is_full: Callable[[int, int, int], bool]
     """Whether a shard with these bytes, datapoints, and records of a field is full."""
     shard: tuple[int, int, int]
@@ -263,7 +263,9 @@ class Planner:
             ranges = self.dataset.record_ranges(indices, name)
             if ranges is None:
                 if name in self.linked:
-                    raise ValueError(f'link: field {name!r} is computed when it is read: it cannot be linked')
+                    raise ValueError(
+                        f'link: field {name!r} is computed when it is read, so it cannot be linked'
+                    )
                 chunk.fields[name] = None
                 continue
             for source in ranges.sources:
@@ -280,14 +282,14 @@ class Planner:
                     ROW_BYTES * len(links.which),
                 )
             else:
-                found = byte_ranges(plan)
-                chunk.fields[name], count, size = (plan, found), len(found.sizes), int(found.sizes.sum())
+                stored = byte_ranges(plan)
+                chunk.fields[name], count, size = (plan, stored), len(stored.sizes), int(stored.sizes.sum())
             chunk.size += size + ENTRY * count
             chunk.records = max(chunk.records, count)
         return chunk
 
     def _fitting(self, chunk: CopyChunk, size: int, length: int, records: int) -> int:
-        """Returns the number of a chunk's datapoints to copy: fewer if it is large, or fills the shard."""
+        """Returns how many datapoints of a chunk to copy: fewer if it is large, or overfills the shard."""
         count = chunk.stop - chunk.start
         if count > 1 and chunk.size > 2 * MAX_COPIED_CHUNK_BYTES:
             return chunk_length(count, chunk.size, MAX_COPIED_CHUNK_BYTES, count)

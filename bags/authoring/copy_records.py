@@ -1,4 +1,4 @@
-"""Reads the records of a chunk: in stored form, decompressed, compressed again, or computed."""
+"""Reads the records of a chunk: in stored form, decompressed, recompressed, or computed."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from bags.storage import File
 from bags.storage.range_file import RangeFile
 
 MIN_FILE_COPY_BYTES = 1 << 17
-"""Mean bytes of ranges from which the system copies them from file to file."""
-MAX_REQUEST_BYTES = 1 << 23  # Longer ranges are read in parts, which object stores serve concurrently.
+"""Mean bytes of a range from which on the operating system copies ranges from file to file."""
+MAX_REQUEST_BYTES = 1 << 23  # Longer ranges are split into parts, which object stores serve concurrently.
 MAX_BUFFER_BYTES = 1 << 27
-"""Maximum bytes of a field read into memory at a time, if the system cannot copy."""
+"""Maximum bytes of a field read into memory at a time, if the operating system cannot copy."""
 MAX_RECORD_BYTES = 1 << 30  # Maximum of the codec; the writer checks its own limit.
 
 
 class ChunkRecords(NamedTuple):
-    """The records of a chunk, as arguments of `_append_runs`."""
+    """The records of a chunk, as arguments of `append_runs`."""
 
     runs: dict[str, list[Any]]
     refs: dict[str, Any]
@@ -49,20 +49,20 @@ class ChunkReader:
     compressions: Mapping[str, FieldCompression]
     """Compression of the fields of the copy."""
     recompressed: Collection[str]
-    """Fields that are compressed again even if their compression is the same."""
+    """Fields that are recompressed even if their compression is the same."""
     verify: bool
-    """Whether to also decompress records that are copied in stored form, to find damage."""
+    """Whether to decompress records even if they are copied in stored form, to find damage."""
     threads: int
     """Maximum number of threads that decompress a chunk."""
     computed: ComputedFields | None
     checksum: bool = False
-    """Whether the copy has checksums: records are then compared with those of the source, if it has any."""
+    """Whether the copy has checksums. Records are then compared with the checksums of the source, if any."""
 
     def __post_init__(self) -> None:
         self._checked = FifoCache(_open_checked, max_open_bags(4))
 
     def _bag(self, bag: StoredRecords) -> StoredRecords:
-        """Returns a bag that compares records with their checksums, if the copy keeps these."""
+        """Returns a bag that compares records with their checksums, if the copy has checksums."""
         if not self.checksum or bag.checksums is not None or bag.reopen is None:
             return bag
         return self._checked[bag] if bag.has_checksums else bag
@@ -79,11 +79,11 @@ class ChunkReader:
         records = ChunkRecords({}, {})
         indices = np.arange(chunk.start, chunk.stop)
         for name, field_type in self.types.items():
-            found = chunk.fields[name]
-            if found is None:
+            planned = chunk.fields[name]
+            if planned is None:
                 records.runs[name], records.refs[name] = _read_values(self.dataset, indices, name)
                 continue
-            plan, ranges = found
+            plan, ranges = planned
             if isinstance(ranges, LinkRun):
                 records.runs[name] = [self._with_digests(plan, ranges)]
             else:
@@ -95,8 +95,8 @@ class ChunkReader:
         return records
 
     def _runs(self, name: str, plan: CopyPlan, ranges: ByteRanges) -> list[RecordRun]:
-        target, again = self.compressions.get(name), name in self.recompressed
-        if all(_is_stored_alike(found, target, again) for found in ranges.files):
+        target, recompresses = self.compressions.get(name), name in self.recompressed
+        if all(_is_stored_alike(file_ranges, target, recompresses) for file_ranges in ranges.files):
             if self.verify:
                 self._read_records(plan)
             if self.checksum:
@@ -111,7 +111,7 @@ class ChunkReader:
         return [run_of(codec.encode_many(records), True)]
 
     def _with_digests(self, plan: CopyPlan, links: LinkRun) -> LinkRun:
-        """Returns links with the checksums of their records: those of the source, or of what is read."""
+        """Returns links with the checksums of their records, from the source or computed from the records."""
         if self.verify:
             self._read_records(plan)
         if not self.checksum:
@@ -123,10 +123,10 @@ class ChunkReader:
             mine = np.flatnonzero(plan.which == which)
             bag, indices = self._bag(plan.sources[which].bag), concat_ranges(plan.starts[mine], lengths[mine])
             if bag.checksums is not None:
-                found: Any = bag.checksums.of(indices)
+                computed: Any = bag.checksums.of(indices)
             else:
-                found = bag.digests(indices)
-            digests[concat_ranges(offsets[mine], lengths[mine])] = found
+                computed = bag.digests(indices)
+            digests[concat_ranges(offsets[mine], lengths[mine])] = computed
         return links._replace(digests=digests)
 
     def _read_records(self, plan: CopyPlan, stored: bool = False) -> list[bytes]:
@@ -140,9 +140,9 @@ class ChunkReader:
         for which in np.unique(plan.which).tolist():
             mine = np.flatnonzero(plan.which == which)
             bag, indices = self._bag(plan.sources[which].bag), concat_ranges(plan.starts[mine], lengths[mine])
-            found = bag.read(indices, self.threads, stored=stored)
+            source_records = bag.read(indices, self.threads, stored=stored)
             for position, record in zip(
-                concat_ranges(offsets[mine], lengths[mine]).tolist(), found, strict=True
+                concat_ranges(offsets[mine], lengths[mine]).tolist(), source_records, strict=True
             ):
                 records[position] = record
         return records
@@ -154,10 +154,10 @@ def _open_checked(bag: StoredRecords) -> StoredRecords:
     return bag.reopen(checksum=True)
 
 
-def _is_stored_alike(found: FileRanges, target: FieldCompression | None, again: bool) -> bool:
+def _is_stored_alike(source: FileRanges, target: FieldCompression | None, again: bool) -> bool:
     """Returns whether a file stores records in the same form as the copy."""
-    codec = found.codec
-    if found.are_segments:
+    codec = source.codec
+    if source.are_segments:
         return False
     if codec is None or target is None:
         return codec is None and target is None
@@ -168,7 +168,7 @@ def _is_stored_alike(found: FileRanges, target: FieldCompression | None, again: 
 
 def _stored_runs(ranges: ByteRanges) -> list[RecordRun]:
     """Returns runs of the stored bytes."""
-    files = [found.file for found in ranges.files]
+    files = [file_ranges.file for file_ranges in ranges.files]
     total, count = int(ranges.sizes.sum()), len(ranges.starts)
     mapped = all(file.buffer is not None for file in files)
     if count and (
@@ -197,14 +197,14 @@ def _read_bytes(ranges: ByteRanges, files: Sequence[File]) -> list[bytes]:
     for source in np.unique(which).tolist():
         mine = np.flatnonzero(which == source)
         try:
-            found = files[source].read_many(starts[mine], stops[mine])
+            contents = files[source].read_many(starts[mine], stops[mine])
         except EOFError as exc:
             raise CorruptError(files[source].path, None, str(exc)) from exc
-        for position, data in zip(mine.tolist(), found, strict=True):
+        for position, data in zip(mine.tolist(), contents, strict=True):
             buffers[position] = data
     return buffers
 
 
 def _read_values(dataset: Dataset, indices: Int64s, field: str) -> tuple[list[RecordRun], Any]:
-    """Returns the records of a field without a bag, and their refs, relative to the first of them."""
+    """Returns the records of a field without a bag, and their refs, relative to the first record."""
     return join_entries(dataset.read_records(indices, field), dataset.types[field].sequence)

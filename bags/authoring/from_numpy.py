@@ -22,7 +22,7 @@ from bags.progress.progress_log import ProgressLog
 from bags.progress.write_result import WriteResult
 from bags.validation import merge
 
-WRITTEN_BLOCK_BYTES = 1 << 23  # Bytes that are written at a time.
+WRITTEN_BLOCK_BYTES = 1 << 23  # Bytes written at a time.
 
 
 def from_numpy(
@@ -35,22 +35,22 @@ def from_numpy(
 ) -> WriteResult:
     """Writes arrays of one length to a new dataset: datapoint i has the elements at index i of each array.
 
-    Arrays in files are written with little memory, however large they are.
+    Arrays in files take little memory, whatever their size.
 
     Args:
         arrays: A mapping of field names to arrays, or to paths of `.npy` files, which are mapped into memory;
             or a table of pandas, polars or Arrow. Anything with a shape, a dtype and slices is an array. A
-            single one becomes the field `data`.
+            single array becomes the field `data`.
         path: The folder of the dataset: str, path or URL.
-        check_source: With `resume`, compare what was written with the arrays.
+        check_source: With `resume`, compare the datapoints already written with the arrays.
         progress: Whether to show a progress bar; None: on a terminal or in a notebook.
         **options: As in `ShardedDatasetWriter`. `resume=True` resumes an earlier run, if there was one, with
             the same arrays.
 
     Raises:
         SpecError: An array has no dimension, or a dtype that fields do not support.
-        ValueError: Arrays of different lengths, or a file that is not one array; with `resume`, the dataset
-            is made from something else.
+        ValueError: Arrays differ in length, or a file does not hold a single array; with `resume`, the
+            dataset was made from another source.
         FileExistsError: The folder is not empty, and `resume` is not set.
 
     Examples:
@@ -94,7 +94,7 @@ def from_numpy(
 
 
 def _expect_equal(written: Dataset, fields: Mapping[str, Any], length: int, block: int) -> None:
-    """Compares the first datapoints of a dataset with arrays, as bytes.
+    """Compares the first datapoints of a dataset with arrays, byte by byte.
 
     Raises:
         ValueError: They differ.
@@ -102,9 +102,9 @@ def _expect_equal(written: Dataset, fields: Mapping[str, Any], length: int, bloc
     for start in range(0, length, block):
         rows = range(start, min(start + block, length))
         for name, array in fields.items():
-            found = np.ascontiguousarray(written.batch(rows, name)[name])
-            given = np.ascontiguousarray(array[rows.start : rows.stop], found.dtype)
-            pair = [part.reshape(-1).view(np.uint8).reshape(len(rows), -1) for part in (found, given)]
+            old = np.ascontiguousarray(written.batch(rows, name)[name])
+            new = np.ascontiguousarray(array[rows.start : rows.stop], old.dtype)
+            pair = [part.reshape(-1).view(np.uint8).reshape(len(rows), -1) for part in (old, new)]
             differ = (pair[0] != pair[1]).any(1)
             if differ.any():
                 raise ValueError(
@@ -112,31 +112,32 @@ def _expect_equal(written: Dataset, fields: Mapping[str, Any], length: int, bloc
                     f'{start + int(differ.argmax())}: datapoints of both would be mixed '
                     '(check_source=False resumes anyway)'
                 )
-        del found, given, pair
+        del old, new, pair
         for array in fields.values():
             _release_pages(array)
 
 
 def _columns(arrays: Any) -> Mapping[str, Any]:
-    """Returns arrays by name: those of a mapping, the columns of a table, or a single array as `data`."""
+    """Returns arrays by name: the items of a mapping, the columns of a table, or a single array as `data`."""
     if isinstance(arrays, Mapping):
         return arrays
-    names = getattr(arrays, 'column_names', None) or getattr(arrays, 'columns', None)  # Of Arrow; of others.
+    # Arrow has `column_names`, other libraries have `columns`.
+    names = getattr(arrays, 'column_names', None) or getattr(arrays, 'columns', None)
     return {'data': arrays} if names is None else {name: arrays[name] for name in names}
 
 
 def _open(name: str, array: Any) -> Any:
     if isinstance(array, str | os.PathLike):
         try:
-            found = np.load(array, mmap_mode='r', allow_pickle=False)
+            loaded = np.load(array, mmap_mode='r', allow_pickle=False)
         except (ValueError, EOFError) as exc:
             expected = 'expected a .npy file with an array of a dtype that needs no pickle'
             raise ValueError(f'{os.fspath(array)}: {expected} ({exc})') from exc
-        if not isinstance(found, np.ndarray):
-            found.close()
+        if not isinstance(loaded, np.ndarray):
+            loaded.close()
             raise ValueError(f'{os.fspath(array)}: expected a .npy file, got an archive of several arrays')
-        array = found
-    elif hasattr(array, 'iloc'):  # Slices of a pandas Series may be of labels.
+        array = loaded
+    elif hasattr(array, 'iloc'):  # Slices of a pandas Series may refer to labels.
         array = array.to_numpy()
     elif not (hasattr(array, 'shape') and hasattr(array, '__getitem__') and _has_dtype(array)):
         array = np.asarray(array)
@@ -148,7 +149,7 @@ def _open(name: str, array: Any) -> Any:
 
 
 def _has_dtype(array: Any) -> bool:
-    """Returns whether an array has a NumPy dtype: tensors and table columns may have others."""
+    """Returns whether an array has a NumPy dtype: tensors and table columns may have other dtypes."""
     try:
         np.dtype(array.dtype)
     except (AttributeError, TypeError):
@@ -178,10 +179,10 @@ def _run(array: Any, start: int, stop: int) -> RecordRun:
 
 
 def _release_pages(array: Any) -> None:
-    """Drops the pages of a mapped file that were read, which would count as memory of this process."""
+    """Drops the pages read from a mapped file, which would count as memory of this process."""
     mapped = array
     while isinstance(mapped, np.ndarray):
         mapped = mapped.base
-    # Not for a private map, whose changes are only in these pages.
+    # Not for a private mapping, whose changes exist only in these pages.
     if isinstance(mapped, mmap.mmap) and getattr(array, 'mode', None) == 'r' and hasattr(mapped, 'madvise'):
         mapped.madvise(mmap.MADV_DONTNEED)

@@ -1,4 +1,4 @@
-"""What `dataset.save` and `bags.copy` write: links to the records of the original, or copies of them."""
+"""Implements `dataset.save` and `bags.copy`: writes links to the records of the source, or copies of them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ALL_COPIED = (
 )
 
 MAX_RESOLVED = 1 << 20
-"""Datapoints whose folders are looked up at a time."""
+"""Number of datapoints whose folders are looked up at a time."""
 
 
 def save(
@@ -65,7 +65,7 @@ def save(
     workers: int | None,
     options: WriteOptions,
 ) -> WriteResult:
-    """Writes a dataset or a view as a new dataset; the arguments are those of `Dataset.save`."""
+    """Writes a dataset or a view as a new dataset; takes the arguments of `Dataset.save`."""
     settings = merge(WriterSettings, None, options, function=save)
     settings.refuse_links('dataset.save(path, link=(FIELD, …)) links fields of a dataset')
     one_of('on_error', on_error, ('raise', 'skip'))
@@ -79,19 +79,19 @@ def save(
         name: copied_type(source.types[name], name in firsts and firsts[name].unsigned) for name in names
     }
     spec = type_texts(reordered({**types, **new}, [types, new]))
-    every = parse_spec(spec)
-    compressed = () if settings.compression is None else field_compressions(settings.compression, every)
+    all_types = parse_spec(spec)
+    compressed = () if settings.compression is None else field_compressions(settings.compression, all_types)
     linked = _linked(source, link, names, firsts, compressed)
     existing = LinkBuilder(relink)
     if relink:
         if not link:
             raise ValueError(
-                'relink: expected link=True or names of fields, as a copy without links needs none'
+                'relink: expected link=True or names of fields: a copy without links has no paths to change'
             )
         linked |= _relinked(source, names, existing, relink)
-    compressions, recompressed = _compressions(settings.compression, every, firsts)
+    compressions, recompressed = _compressions(settings.compression, all_types, firsts)
     if settings.compression is None:
-        compressions = {name: how for name, how in compressions.items() if name not in linked}
+        compressions = {name: setting for name, setting in compressions.items() if name not in linked}
     skips = on_error == 'skip'
     computed = None
     if new:
@@ -103,9 +103,9 @@ def save(
         checksum = any(first.bag.has_checksums for first in firsts.values())
     metadata = settings.metadata
     if metadata is None:
-        metadata = metadata_to_store(source.metadata, every) or None
+        metadata = metadata_to_store(source.metadata, all_types) or None
     else:
-        metadata = keep_packages(metadata, source.metadata, every)
+        metadata = keep_packages(metadata, source.metadata, all_types)
     changed: WriteOptions = {
         **options, 'compression': compressions, 'checksum': checksum, 'metadata': metadata,
         'linked_fields': linked,
@@ -116,33 +116,33 @@ def save(
     with ShardedDatasetWriter(
         path,
         spec,
-        {field_type.word: bytes for field_type in every.values()},  # Never called.
+        {field_type.word: bytes for field_type in all_types.values()},  # Never called.
         **changed,
     ) as writer:
         made_from = {'kind': 'copy', 'fields': spec, 'length': len(source), **source_fingerprints(source)}
         if linked:
             made_from['links'] = sorted(linked)
         log = ProgressLog(writer, made_from, settings.resume, check_source)
-        if not any(name in source.types for name in new):  # Else datapoints have other values.
+        if not any(name in source.types for name in new):  # Otherwise the datapoints have new values.
             writer.origin = fingerprint(source, of_origin=True), len(source)
-        noted = log.state.get('skipped', [])
-        position, skipped = resumed(len(writer), [Skipped(*entry) for entry in noted])
+        logged_skips = log.state.get('skipped', [])
+        position, skipped = resumed(len(writer), [Skipped(*entry) for entry in logged_skips])
         log.state['skipped'] = skipped
-        if len(skipped) < len(noted):
+        if len(skipped) < len(logged_skips):
             log.save()
 
         if position < len(source) and not writer.shard_writer().stores_as(compressions):
-            # The shard of an earlier run has other compressions, so records cannot be copied to it as stored.
+            # The shard of an earlier run has other compressions, so it cannot take records in stored form.
             writer.end_shard()
 
         def skip(index: int, exc: Exception) -> None:
             skipped.append(Skipped(index, f'{type(exc).__name__}: {exc}'))
-            # Before later datapoints are written: to resume, the position is derived from their number.
+            # Saved before later datapoints are written: resume derives the source position from their count.
             log.save()
 
         shard = writer.totals
         planner = Planner(
-            source, types, RefsFormat(every).stride + ENTRY, writer.is_full, shard, settings.shard_length,
+            source, types, RefsFormat(all_types).stride + ENTRY, writer.is_full, shard, settings.shard_length,
             reader.load if skips else None, skip, existing if linked else None, linked,
         )  # fmt: skip
         parents = _Parents(writer)
@@ -176,14 +176,14 @@ def _linked(
     firsts: Mapping[str, RecordSource],
     compressed: Collection[str],
 ) -> set[str]:
-    """Returns the fields to link: the named ones, or those with large records that can be linked.
+    """Returns the fields to link: the named fields, or the linkable fields with large records.
 
     Args:
         dataset: The dataset.
         link: As in `Dataset.save`.
         names: The fields that are saved.
         firsts: The source of the first record of each field, if it is stored.
-        compressed: The fields with a compression of their own, which links cannot have.
+        compressed: The fields with an explicit compression, which links cannot have.
 
     Raises:
         ValueError: A named field is computed.
@@ -203,9 +203,9 @@ def _linked(
 
 
 def _mean_sizes(dataset: Dataset, fields: list[str]) -> dict[str, float]:
-    """Returns the mean bytes of the records in all bags that each field is read from; opens them.
+    """Returns the mean record bytes of each field, over all bags that it is read from; opens these bags.
 
-    Bags that are damaged are left out: copying their records raises the error.
+    Damaged bags are left out: copying their records raises the error.
     """
     sizes: dict[str, dict[str, tuple[int, int]]] = {name: {} for name in fields}
 
@@ -226,26 +226,27 @@ def _mean_sizes(dataset: Dataset, fields: list[str]) -> dict[str, float]:
 def _relinked(
     source: Dataset, names: list[str], existing: LinkBuilder, relink: Mapping[str, str]
 ) -> set[str]:
-    """Returns the fields that have links, whose files are at their new paths.
+    """Returns the fields with links, after checking that the linked files are at their new paths.
 
     Raises:
-        EOFError: A file is missing, or is not the one that was linked.
+        EOFError: A file is missing, or differs from the linked file.
         ValueError: No file has moved.
     """
-    found, moved = set(), 0
+    linked, moved = set(), 0
     for name in names:
         ranges = source.record_ranges(np.arange(len(source)), name)
-        for bag in {id(each.bag): each.bag for each in (ranges.sources if ranges else ())}.values():
+        bags = [range_source.bag for range_source in (ranges.sources if ranges else ())]
+        for bag in {id(bag): bag for bag in bags}.values():
             if isinstance(bag, LinkedRecords):
-                found.add(name)
+                linked.add(name)
                 moved += existing.check_moves(bag)
     if not moved:
         raise ValueError(f'relink: expected paths of linked files, got {", ".join(relink)}')
-    return found
+    return linked
 
 
 class _Parents:
-    """Collects the folders that links of a dataset lead into; of datasets with shards, the shard folders."""
+    """Collects the folders of the linked files of a dataset; in sharded datasets, the shard folders."""
 
     def __init__(self, writer: ShardedDatasetWriter) -> None:
         self._replacement = writer.replacement
@@ -253,13 +254,13 @@ class _Parents:
         self._checked: set[tuple[str, bool]] = set()
         self.folders: set[str] = set()
         self.untrusted: set[str] = set()
-        """Folders of datasets that readers of the new dataset need permission for."""
+        """Dataset folders that readers of the new dataset need permission for."""
 
     def add(self, runs: Iterable[LinkRun]) -> None:
         """Adds the folders of linked files.
 
         Raises:
-            ValueError: A linked file is of the dataset that is replaced.
+            ValueError: A linked file belongs to the dataset that is replaced.
         """
         files = {file for run in runs for file in run.files if isinstance(file, LinkedFile)}
         for path in {file.path for file in files} | {
@@ -269,7 +270,7 @@ class _Parents:
                 self._replacement.expect_outside(path)
             folder = path.rpartition('/')[0]
             self.folders.add(folder)
-            key = folder, path.endswith(RECORD_SUFFIXES)  # Bags of datasets nearby need no permission.
+            key = folder, path.endswith(RECORD_SUFFIXES)  # Bags of nearby datasets need no permission.
             if key not in self._checked:
                 self._checked.add(key)
                 try:
@@ -281,7 +282,7 @@ class _Parents:
 
 
 def _added(add: Added | None) -> tuple[Spec, dict[str, Callable[[Mapping[str, Any]], Any]]]:
-    """Returns types and functions of new fields."""
+    """Returns the types and the functions of new fields."""
     if not isinstance(add, Mapping | None):
         raise TypeError(f'add: expected a mapping of fields to a type and a function, got {add!r:.80}')
     pairs: Mapping[str, Any] = add or {}
@@ -296,13 +297,13 @@ def _first_sources(dataset: Dataset, fields: list[str]) -> dict[str, RecordSourc
     """Returns the source of the first record of each field, if there is one and it is stored."""
     if not len(dataset):
         return {}
-    found = {name: dataset.record_ranges(np.arange(1), name) for name in fields}
+    first_ranges = {name: dataset.record_ranges(np.arange(1), name) for name in fields}
     return {
-        # Of a new value, the field below says how records are stored.
+        # For a new value, the underlying field determines how records are stored.
         name: RecordSource(dataset.open_field(name).bag, ranges.sources[0].unsigned)
         if isinstance(ranges.sources[0].bag, MemoryRecords)
         else ranges.sources[0]
-        for name, ranges in found.items()
+        for name, ranges in first_ranges.items()
         if ranges is not None
     }
 
@@ -310,7 +311,7 @@ def _first_sources(dataset: Dataset, fields: list[str]) -> dict[str, RecordSourc
 def _compressions(
     compression: Compression, spec: Spec, firsts: Mapping[str, RecordSource]
 ) -> tuple[dict[str, FieldCompression], set[str]]:
-    """Returns the compression of the copy, and the fields that are always compressed again."""
+    """Returns the compression of the copy, and the fields that are always recompressed."""
     stored = {}
     for name, first in firsts.items():
         if first.bag.codec is not None:
@@ -318,12 +319,12 @@ def _compressions(
             stored[name] = FieldCompression(trained=bool(dictionary), dictionary=dictionary)
     if compression is None:
         return stored, set()
-    asked = field_compressions(compression, spec)
-    again = set()
-    for name, how in asked.items():
+    requested = field_compressions(compression, spec)
+    recompressed = set()
+    for name, setting in requested.items():
         source = stored.get(name)
-        if isinstance(compression, Mapping) and how != FieldCompression(trained=how.trained):
-            again.add(name)
-        elif source is not None and how.trained and source.trained:
-            asked[name] = source  # Use the same dictionary.
-    return asked, again
+        if isinstance(compression, Mapping) and setting != FieldCompression(trained=setting.trained):
+            recompressed.add(name)
+        elif source is not None and setting.trained and source.trained:
+            requested[name] = source  # Use the same dictionary.
+    return requested, recompressed

@@ -1,4 +1,4 @@
-"""The inputs of `bags.write`, grouped into tasks, without those written by an earlier run."""
+"""Groups the inputs of `bags.write` into tasks; leaves out inputs that an earlier run has written."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import numpy as np
 from bags.workers.outcome import Outcome
 
 MIN_SECONDS, MAX_SECONDS = 0.03, 0.2
-"""Target range of the duration of a task; outside of it, the size of the next tasks changes."""
+"""Target duration of a task; outside of this range, the size of the next tasks changes."""
 MAX_INPUTS = 256
-GOOD_BYTES = 1 << 22
-"""Bytes of the records of a task above which tasks do not grow; above twice as many they shrink."""
+TARGET_TASK_BYTES = 1 << 22
+"""Record bytes of a task above which tasks stop growing; above twice this size, tasks shrink."""
 
 MAX_HASHED_BYTES = 1 << 26
-"""Bytes of inputs that a fingerprint is computed from."""
+"""Bytes of the inputs from which a fingerprint is computed."""
 
 
 class Task(NamedTuple):
     """Consecutive inputs."""
 
     first: int
-    """The number of the first input."""
+    """Index of the first input."""
     inputs: list[Any]
 
     def __str__(self) -> str:
@@ -63,11 +63,11 @@ class Inputs(Iterator[Task]):
         return task
 
     def learn(self, outcome: Outcome) -> None:
-        """Adapts the size of tasks to the time and bytes that one took."""
+        """Adapts the size of the next tasks to the duration and the bytes of a finished task."""
         count = len(outcome.task.inputs)
-        if count >= self._size and outcome.seconds < MIN_SECONDS and outcome.size < GOOD_BYTES:
+        if count >= self._size and outcome.seconds < MIN_SECONDS and outcome.size < TARGET_TASK_BYTES:
             self._size = min(2 * self._size, self._max_size)
-        elif count <= self._size and (outcome.seconds > MAX_SECONDS or outcome.size > 2 * GOOD_BYTES):
+        elif count <= self._size and (outcome.seconds > MAX_SECONDS or outcome.size > 2 * TARGET_TASK_BYTES):
             self._size = max(1, self._size // 2)
 
 
@@ -83,7 +83,7 @@ def _from(source: Iterable[Any], start: int) -> Iterator[Any]:
     skipped = sum(1 for _ in itertools.islice(inputs, start))
     if skipped < start:
         raise ValueError(
-            f'resume: expected at least {start} inputs, which an earlier run has written, got {skipped}'
+            f'resume: expected at least the {start} inputs that an earlier run has written, got {skipped}'
         )
     return inputs
 
@@ -91,8 +91,8 @@ def _from(source: Iterable[Any], start: int) -> Iterator[Any]:
 def fingerprint_of_inputs(source: Any) -> str | None:
     """Returns a hash of the first 64 MiB of a list or array of plain values; None for other inputs.
 
-    The items of other sequences may take long to make.
-    Plain values are None, numbers, texts, bytes, paths, ranges, arrays, and lists and mappings of them.
+    The items of other sequences may be slow to compute.
+    Plain values are None, numbers, strings, bytes, paths, ranges, arrays, and lists and mappings of them.
     """
     if not isinstance(source, list | tuple | range | np.ndarray):
         return None
@@ -113,7 +113,7 @@ def fingerprint_of_inputs(source: Any) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """Returns paths and arrays as values that msgpack has."""
+    """Converts paths, ranges and arrays to values that msgpack supports."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, range):

@@ -1,4 +1,4 @@
-"""Writes a dataset with many workers, which transform and encode inputs, and one process that writes."""
+"""`bags.write`: many workers transform and encode inputs, and one process writes the records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from bags.workers.pool import WorkerPool
 from bags.workers.processes import check_main, check_sendable
 
 MAX_HELD_RECORD_BYTES = 1 << 28
-"""Maximum bytes of finished records that wait for earlier ones."""
+"""Maximum bytes of finished records that wait for the records of earlier inputs."""
 MAX_TASKS_AHEAD = 256
 TABLE_PACKAGES = ('pandas', 'polars', 'pyarrow')
 """Packages whose tables are iterated by column."""
@@ -33,7 +33,7 @@ TABLE_PACKAGES = ('pandas', 'polars', 'pyarrow')
 
 @dataclasses.dataclass(eq=False)
 class Encode:
-    """The work of a worker: makes datapoints from the inputs of a task, and encodes them."""
+    """The function of a worker: transforms the inputs of a task to datapoints, and encodes them."""
 
     spec: Mapping[str, str]
     encoders: Mapping[str, Callable[..., Any]] | None
@@ -41,7 +41,7 @@ class Encode:
     linked_fields: frozenset[str]
     """The fields whose values may be links."""
     dataset: Any
-    """The dataset whose datapoints the inputs are indices of."""
+    """The dataset that the inputs index; None if the inputs are the values themselves."""
 
     def __post_init__(self) -> None:
         self._encoder = Encoder(parse_spec(self.spec), self.encoders, self.linked_fields)
@@ -76,24 +76,24 @@ def write(
     progress: bool | None = None,
     **options: Unpack[WriteOptions],
 ) -> WriteResult:
-    """Writes a dataset with many workers, which transform and encode inputs; this process writes the records.
+    """Writes a dataset: many workers transform and encode inputs, and this process writes the records.
 
     Args:
-        source: The inputs: a dataset, a sequence, any other iterable, or a map-style dataset of PyTorch:
-            anything with `__len__` and `__getitem__`. Workers read the datapoints of datasets themselves.
+        source: The inputs: a dataset, a sequence, any other iterable, or a map-style dataset of PyTorch
+            (any object with `__len__` and `__getitem__`). Workers read the datapoints of datasets themselves.
         path: The folder of the dataset: str, path or URL.
         spec: The type of each field.
-        transform: Function from an input to its datapoint; unless given, the inputs are the datapoints.
-        workers: Number of workers; the number of processors unless given. 1 uses only this process.
+        transform: Function from an input to its datapoint. By default, the inputs are the datapoints.
+        workers: Number of workers. Default: the number of processors. 1 uses only this process.
         processes: True for spawned processes, which must be able to import `transform` and `encoders`; False
-            for threads. Unless given, processes if there is a `transform`, `encoders` or a map-style dataset,
+            for threads. By default, processes if there is a `transform`, `encoders` or a map-style dataset,
             and they can be pickled.
         encoders: As in `DatasetWriter`. They run in the workers.
         check_source: With `resume`, raise if the source has changed since the earlier run. False continues
-            with its other inputs. Compared are the contents of a dataset, and the first 64 MiB of a list,
-            range or array of plain values: numbers, texts, paths, arrays, and lists and mappings of them. Of
-            any other source only the length is compared, if it has one, and files that inputs name are not
-            read.
+            with the remaining inputs. The check compares the contents of a dataset, or the first 64 MiB of a
+            list, range or array of plain values: numbers, strings, paths, arrays, and lists and mappings of
+            them. For any other source, it compares only the length, if the source has one. Files that inputs
+            name are not read.
         progress: Whether to show a progress bar; None: on a terminal or in a notebook.
         **options: As in `ShardedDatasetWriter`. `resume=True` resumes an earlier run, if there was one, with
             the same inputs in the same order: no datapoint is lost or written twice.
@@ -104,7 +104,7 @@ def write(
             are written.
         RuntimeError: A script starts processes outside of `if __name__ == '__main__':`; nothing is written.
             Or several workers in a row died during the same task; earlier datapoints are written.
-        ValueError: With `resume`, the dataset has another source.
+        ValueError: With `resume`, the dataset was written from another source.
 
     Examples:
         >>> done = bags.write(
@@ -115,7 +115,7 @@ def write(
     """
     dataset = source if isinstance(source, Dataset) else None
     indexed: Any = dataset
-    """The dataset whose datapoints the inputs are indices of. Iterating over it need not end."""
+    """The dataset that the inputs index. Iterating over it may never end."""
     if dataset is None and not isinstance(source, Iterable):
         if not (isinstance(source, Sized) and hasattr(source, '__getitem__')):
             raise TypeError(
@@ -133,9 +133,9 @@ def write(
     parse_spec(spec)
     work = Encode(dict(spec), encoders, transform, settings.linked_fields, indexed)
     if workers == 1 and not processes:
-        workers = 0  # This thread: each input is written before the next is taken.
+        workers = 0  # In this thread: each input is written before the next one is taken.
     elif processes is None and transform is None and encoders is None and indexed is dataset:
-        processes = False  # Built-in encoders take less time than sending them values, or release the GIL.
+        processes = False  # Built-in encoders take less time than sending the values, or release the GIL.
     elif processes is not False:
         try:
             check_sendable(transform=transform, encoders=encoders, source=indexed)
@@ -173,7 +173,7 @@ def write(
 
 
 def _size_of(datapoints: list[list[Any]]) -> int:
-    """Returns the bytes of the records of some datapoints; those of links are not in memory."""
+    """Returns the record bytes of some datapoints, without linked records, which are not in memory."""
     return sum(
         sum(len(item) for item in (record if type(record) is list else [record]) if type(item) is bytes)
         for records in datapoints

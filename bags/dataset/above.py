@@ -1,7 +1,7 @@
-"""The functions and types of packages above `dataset` that it uses.
+"""The functions and types of higher packages that `dataset` uses.
 
-For type checkers these are plain imports. When the program runs, a module is imported when one of its names
-is first used, because these packages import `dataset` themselves.
+For type checkers these are plain imports. At run time, each module is imported on first use of one of its
+names, because these packages import `dataset` themselves.
 """
 
 from __future__ import annotations

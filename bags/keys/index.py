@@ -9,8 +9,8 @@
 All numbers are little-endian. The hash of a key is xxh3_64 of its bytes, of its UTF-8, or of the decimal text
 of an integer. Datapoints whose keys have the same hash are in ascending order.
 
-A look-up reads one block, and then compares the keys of the datapoints found in it. A wrong file therefore
-cannot lead to a datapoint with another key.
+A look-up reads one block, and then compares the keys of the datapoints found in it: a wrong file cannot lead
+to a datapoint with another key.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def check_key_field(dataset: Dataset, field: str) -> FieldType:
     """Returns the type of a field of keys.
 
     Raises:
-        KeyError: No such field.
+        KeyError: The field does not exist.
         TypeError: The field is a sequence, or has a type whose values cannot be keys.
     """
     select_whole(field, dataset.types, 'key')
@@ -97,7 +97,7 @@ def dump_key_index(dataset: Dataset, field: str, advance: Callable[[int], None] 
 
 
 class KeyIndex:
-    """The index of a field's keys, in a file. Raises CorruptError if it is damaged."""
+    """The index of a field's keys, in a file. Raises CorruptError if the file is damaged."""
 
     def __init__(self, file: File) -> None:
         self.path, self._file = file.path, file
@@ -145,14 +145,14 @@ class KeyIndex:
         """Reads and checks the whole index.
 
         Raises:
-            CorruptError: It is damaged.
+            CorruptError: The index is damaged.
         """
         for start in range(0, len(self._firsts), 1024):
             self._read(np.arange(start, min(start + 1024, len(self._firsts))))
 
     def _candidates(self, hashes: Hashes) -> Int64s:
         """Returns the datapoints whose keys have one of the hashes. `hashes` is sorted and distinct."""
-        # Equal hashes may begin at the end of the previous block, and continue in following ones.
+        # Equal hashes may begin at the end of the previous block, and continue in later blocks.
         starts = np.maximum(self._firsts.searchsorted(hashes, 'left') - 1, 0)
         counts = self._firsts.searchsorted(hashes, 'right') - starts
         known, rows = self._read(np.unique(concat_ranges(starts, counts)))
@@ -162,9 +162,9 @@ class KeyIndex:
         return rows.astype(np.int64)
 
     def _candidate(self, digest: int) -> list[int]:
-        """Returns the datapoints whose key has a hash, if they are all in one block; else none.
+        """Returns the datapoints whose key has a hash, if all are in one block; else an empty list.
 
-        A look-up of one key takes 23 us with this method, and 54 us with the steps for many keys.
+        A look-up of one key takes 23 us with this method, and 54 us with the method for many keys.
         """
         firsts = self._first_hashes
         block = bisect.bisect_left(firsts, digest)
@@ -218,26 +218,26 @@ def open_key_index(dataset: Dataset, field: str, folder: Folder) -> KeyIndex:
     """Opens the index of a dataset, from its folder or the folder of its first shard.
 
     Raises:
-        FileNotFoundError: There is no index.
-        CorruptError: It is damaged, or stale.
+        FileNotFoundError: The index does not exist.
+        CorruptError: The index is damaged, or stale.
     """
     path = folder.store.join(folder.path, field + INDEX_SUFFIX)
     hints = Hints(mapped=folder.options.mapped, max_parallelism=folder.options.max_parallelism)
     try:
         index = KeyIndex(folder.store.open(path, hints))
     except FileNotFoundError:
-        detail = f'no index of field {field!r}: bags.create_index makes it'
+        detail = f'no index of field {field!r}: bags.create_index writes it'
         raise FileNotFoundError(errno.ENOENT, detail, path) from None
     if index.length != len(dataset) or not _is_of(dataset, field, index, folder):
         dataset.batch(sample(len(dataset)), field)  # Raises the real error if the dataset is damaged.
-        detail = f'is stale: it was made of other data (of {index.length} datapoints, here {len(dataset)})'
+        detail = f'is stale: it was made from other data ({index.length} datapoints, here {len(dataset)})'
         again = 'run bags.create_index again, and open the dataset again'
         raise CorruptError(path, None, f'{detail}: {again}')
     return index
 
 
 def _is_of(dataset: Dataset, field: str, index: KeyIndex, folder: Folder) -> bool:
-    """Returns whether an index was made of this dataset."""
+    """Returns whether an index was made from this dataset."""
     is_legacy = not folder.store.exists(folder.store.join(folder.path, IDENTITY))
     if is_legacy and index.fingerprint == legacy_fingerprint(dataset, [field]).encode():
         return True  # An earlier version wrote both.
@@ -246,7 +246,7 @@ def _is_of(dataset: Dataset, field: str, index: KeyIndex, folder: Folder) -> boo
 
 
 def find_keys(dataset: Dataset, field: str, keys: Iterable[Any]) -> Int64s:
-    """Returns the first datapoint that has each key; raises the errors of `Dataset.find`."""
+    """Returns the first datapoint with each key; raises the errors of `Dataset.find`."""
     field_type = check_key_field(dataset, field)
     asked = list(keys)
     for key in asked:
@@ -276,26 +276,26 @@ def create_index(
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> int:
-    """Writes the index of a field of keys, with which `dataset.find` and `find_many` find datapoints.
+    """Writes the index of a field of keys, for `dataset.find` and `find_many`.
 
-    It is one file for the whole dataset, `FIELD.index`, with 16 bytes for each key, and replaces an older
-    one. Readers of bags and other libraries ignore it. It is refused after datapoints were added or replaced,
-    and `bags.copy` leaves it out. About 60 bytes of memory are used for each key. Several datapoints may have
-    the same key.
+    The index is one file for the whole dataset, `FIELD.index`, with 16 bytes per key, and replaces an older
+    index. Readers of bags and other libraries ignore it. It becomes stale when datapoints are added or
+    replaced, and `bags.copy` leaves it out. Writing it takes about 60 bytes of memory per key. Several
+    datapoints may have the same key.
 
     Args:
         path: The dataset: str, path or URL.
         field: A field of type `utf8`, `bytes`, `int` or `uint`. Missing values are not in the index.
-        progress: Show a bar: True, False, or None for on terminals.
+        progress: Whether to show a bar. Default: on terminals.
         trust_links, filesystem, storage_options: As in `bags.open`.
 
     Returns:
         The number of datapoints in the index.
 
     Raises:
-        FileNotFoundError: No such dataset.
-        KeyError: No such field.
-        TypeError: The field is a sequence, or of another type.
+        FileNotFoundError: The dataset does not exist.
+        KeyError: The field does not exist.
+        TypeError: The field is a sequence, or has another type.
         ValueError: The dataset is unfinished.
         OSError: The dataset is on a web server.
         CorruptError: A record cannot be read.
@@ -311,7 +311,7 @@ def create_index(
     ) as dataset:
         check_key_field(dataset, field)
         folder = dataset.index_folder()
-        folder.store.make_folder(folder.path)  # Raises for a web server before any key is read.
+        folder.store.make_folder(folder.path)  # Raises on a web server, before any key is read.
         if dataset.unfinished:
             detail = 'expected a finished dataset, got one that is being written, or whose writer ended early'
             raise ValueError(f'{folder.path}: {detail} (bags.recover accepts it as it is)')

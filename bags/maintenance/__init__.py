@@ -1,1 +1,1 @@
-"""Checking, repairing and describing datasets; scaling values by what was found."""
+"""Checks, repairs and describes datasets; normalizes values by their statistics."""

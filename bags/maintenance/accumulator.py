@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 VALUES_AT_ONCE = 1 << 16
-"""Number of values that fit the processor's cache, over which several passes are made."""
+"""Number of values in a block, which fits the processor's cache for several passes."""
 BITS = {16: 16, 12: 512}
-"""Bits of a bucket's number, by the maximum number of elements of a value."""
+"""Bits of a bucket index, by the maximum number of elements of a value."""
 
 Array = npt.NDArray[Any]
 
@@ -39,8 +39,8 @@ class Accumulator:
         """Means relative to the pivot, so that a large offset costs no precision."""
         self.squares = np.zeros(elements)
         """Sums of the squares of distances from the mean."""
-        self.bits = next((bits for bits, most in BITS.items() if elements <= most), 0)
-        """Number of upper bits of a float32 that determine its bucket, from the sign on; 0 for none."""
+        self.bits = next((bits for bits, max_elements in BITS.items() if elements <= max_elements), 0)
+        """Number of upper bits of a float32, sign included, that determine its bucket; 0 without buckets."""
         self._buckets = np.zeros((elements, 1 << self.bits) if self.bits else (0, 0), np.int64)
         self._pending: list[Array] = []
         self._pending_count = 0
@@ -116,27 +116,27 @@ class Accumulator:
 
     def quantiles(self) -> Array:
         """Returns the `QUANTILES`, shape (quantiles, elements); NaN for elements without values."""
-        found: Array = np.full((len(QUANTILES), len(self.count)), np.nan)
+        result: Array = np.full((len(QUANTILES), len(self.count)), np.nan)
         for element, values, counts in self._distributions():
             ranks = np.array(QUANTILES) * (self.count[element] - 1)
-            found[:, element] = values[np.cumsum(counts).searchsorted(ranks, 'right')]
-        return found
+            result[:, element] = values[np.cumsum(counts).searchsorted(ranks, 'right')]
+        return result
 
     def histogram(self, bins: int) -> Array:
         """Returns the number of values in ranges of equal width from the minimum to the maximum.
 
         Shape (elements, bins). Accurate to the width of a bucket.
         """
-        found = np.zeros((len(self.count), bins), np.int64)
+        result = np.zeros((len(self.count), bins), np.int64)
         for element, values, counts in self._distributions():
             low, high = self.low[element], self.high[element]
             if np.isfinite([low, high]).all():
                 positions = (values - low) * bins / max(high - low, np.finfo(float).tiny)
-                found[element] = np.bincount(np.minimum(positions, bins - 1).astype(np.int64), counts, bins)
-        return found
+                result[element] = np.bincount(np.minimum(positions, bins - 1).astype(np.int64), counts, bins)
+        return result
 
     def _distributions(self) -> Iterator[tuple[int, Array, Array]]:
-        """Yields the elements that have values, with approximate increasing values and their counts.
+        """Yields each element that has values, with approximate values in increasing order and their counts.
 
         The value of a bucket is its middle, limited to the minimum and maximum of the element.
         """

@@ -1,4 +1,4 @@
-"""`bags.consolidate`: writes `shards.json`, with which a sharded dataset opens with one request."""
+"""`bags.consolidate`: writes `shards.json`, so that a sharded dataset opens with one request."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ def consolidate(
 ) -> int:
     """Writes `shards.json` into a sharded dataset, so that it opens with one request.
 
-    The file has the spec, and the sizes and counts of every shard. It is ignored, or refused as stale, if it
-    does not match the shards; a `ShardedDatasetWriter` that adds shards removes it. Bags 0.x and Granular
-    would take it for a shard.
+    The file holds the spec, and the sizes and counts of every shard. If it does not match the shards, it is
+    ignored or refused as stale. A `ShardedDatasetWriter` that adds shards removes it. Bags 0.x and Granular
+    would mistake it for a shard.
 
     Args:
         path: The folder of the shard folders: str, path or URL.
-        progress: Show a bar: True, False, or None for on terminals.
+        progress: Whether to show a progress bar; None: on a terminal.
         filesystem, storage_options: As in `bags.open`.
 
     Returns:
         The number of shards.
 
     Raises:
-        FileNotFoundError: No such folder, or no shard in it.
+        FileNotFoundError: The folder does not exist, or contains no shards.
         ValueError: A shard is unfinished.
         SpecError: Shards have different specs.
         CorruptError: A shard cannot be read.
@@ -70,7 +70,8 @@ def consolidate(
         raise FileNotFoundError(errno.ENOENT, detail, location.path)
     if has_journal(location.store, location.path):
         raise ValueError(f'{location.path}: {EXPECTED_FINISHED}')
-    location.store.make_folder(location.path)  # A web server refuses here, before all shards are read.
+    # Web servers refuse to write: raise before all shards are read.
+    location.store.make_folder(location.path)
     types, shards = describe_shards(location, progress)
     checksum = checksums_name('refs.bag') in shards[0].sizes
     write_json(location.store, location.store.join(location.path, INDEX), dump_index(types, shards), checksum)
@@ -95,14 +96,14 @@ def describe_shards(location: Location, progress: bool | None = False) -> tuple[
 
         def describe(name: str) -> tuple[Spec, Shard]:
             path = store.join(location.path, name)
-            found = _describe(store, path, options, Shard(name, sizes[name]))
+            described = _describe(store, path, options, Shard(name, sizes[name]))
             advance(1, sum(sizes[name].values()))
-            return found
+            return described
 
-        found = map_concurrently(describe, list(sizes), store.is_remote)
-    named = ((store.join(location.path, shard.name), types) for types, shard in found)
+        described = map_concurrently(describe, list(sizes), store.is_remote)
+    named = ((store.join(location.path, shard.name), types) for types, shard in described)
     types = unite(named, 'the shards before it')
-    return Folder(store, location.parts[0], options).in_order(types), [shard for _, shard in found]
+    return Folder(store, location.parts[0], options).in_order(types), [shard for _, shard in described]
 
 
 def index_damage(location: Location) -> str | None:
@@ -117,21 +118,21 @@ def index_damage(location: Location) -> str | None:
     except (CorruptError, SpecError) as exc:
         return str(exc).removeprefix(f'{path}: ')
     try:
-        found = describe_shards(location)
+        described = describe_shards(location)
     except (BagsError, ValueError, OSError):
         return None  # Reported with the shard, or it is being written.
-    if (found[0], list(map(_data_of, found[1]))) == (types, list(map(_data_of, shards))):
+    if (described[0], list(map(_data_of, described[1]))) == (types, list(map(_data_of, shards))):
         return None
     return 'differs from the shards: run bags consolidate'
 
 
 def _sizes(shard: Shard) -> dict[str, int]:
-    """Returns the sizes of the files, except statistics and key indexes, which may be written later."""
+    """Returns the sizes of the files, except for statistics and key indexes, which may be written later."""
     return {name: size for name, size in sorted(shard.sizes.items()) if not is_derived(name)}
 
 
 def _data_of(shard: Shard) -> Shard:
-    """Returns the description of a shard without the files that change while the data stay."""
+    """Returns the description of a shard, without files that may change while the data stay the same."""
     changed = {METADATA, IDENTITY, *map(checksums_name, (METADATA, IDENTITY, 'spec.json'))}
     sizes = {name: size for name, size in _sizes(shard).items() if name not in changed}
     return shard._replace(sizes=sizes)

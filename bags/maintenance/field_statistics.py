@@ -16,13 +16,13 @@ Array = npt.NDArray[Any]
 
 @dataclasses.dataclass(frozen=True)
 class FieldStatistics:
-    """Statistics of a field: for each element of its values, or each channel of its images.
+    """Statistics of a field, for each element of its values, or each channel of its images.
 
-    All arrays are float64 and have the shape of a value, (channels,) for images. NaNs are not counted.
+    All arrays are float64 and have the shape of a value; for images, (channels,). NaNs are not counted.
 
     Examples:
-        >>> found = bags.statistics('episodes', 'state')['state']
-        >>> found.max.tolist(), found.count.tolist()
+        >>> state = bags.statistics('episodes', 'state')['state']
+        >>> state.max.tolist(), state.count.tolist()
         ([18.0, 19.0], [52, 52])
     """
 
@@ -47,9 +47,9 @@ class FieldStatistics:
 
 
 class Statistics(dict[str, FieldStatistics]):
-    """Statistics by field; `str` is a table with a line for each element of their values.
+    """Statistics by field; `str` is a table with a line for each element of the values.
 
-    Values of more than 8 elements have one line, of all their elements together.
+    Fields with more than 8 elements have a single line for all elements together.
     """
 
     def __str__(self) -> str:
@@ -61,39 +61,39 @@ class Statistics(dict[str, FieldStatistics]):
 
 
 class GroupedStatistics(dict[Any, Statistics]):
-    """Statistics of the datapoints with each value of a field; None for a missing value.
+    """Statistics of groups of datapoints, by the value of a field; None for missing values.
 
     Examples:
-        >>> found = bags.statistics('episodes', 'state', by='label')
-        >>> found.by, [int(each['state'].count[0]) for each in found.values()]
+        >>> groups = bags.statistics('episodes', 'state', by='label')
+        >>> groups.by, [int(group['state'].count[0]) for group in groups.values()]
         ('label', [24, 28])
     """
 
     def __init__(self, by: str, groups: Mapping[Any, Statistics]) -> None:
         super().__init__(groups)
         self.by = by
-        """The field."""
+        """The field whose values define the groups."""
 
     def __str__(self) -> str:
-        return '\n\n'.join(f'{self.by} {value!r}\n{found}' for value, found in self.items())
+        return '\n\n'.join(f'{self.by} {value!r}\n{group}' for value, group in self.items())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return GroupedStatistics, (self.by, dict(self))
 
 
-def as_json(found: FieldStatistics) -> dict[str, Any]:
-    """Returns statistics as values of JSON."""
-    quantiles = {str(key): value.tolist() for key, value in found.quantiles.items()}
-    values = {name: np.asarray(value).tolist() for name, value in vars(found).items()}
+def as_json(statistics: FieldStatistics) -> dict[str, Any]:
+    """Returns statistics as JSON values."""
+    quantiles = {str(key): value.tolist() for key, value in statistics.quantiles.items()}
+    values = {name: np.asarray(value).tolist() for name, value in vars(statistics).items()}
     return {**values, 'quantiles': quantiles}
 
 
-def from_json(kept: Mapping[str, Any]) -> FieldStatistics:
-    """Returns statistics from their JSON."""
+def from_json(content: Mapping[str, Any]) -> FieldStatistics:
+    """Returns statistics from JSON values, as `as_json` returns them."""
     arrays: dict[str, Any] = {
-        name: np.array(kept[name], np.int64 if name in ('count', 'nans', 'histogram') else np.float64)
+        name: np.array(content[name], np.int64 if name in ('count', 'nans', 'histogram') else np.float64)
         for name in ('count', 'nans', 'min', 'max', 'mean', 'std', 'pivot', 'histogram')
     }
-    quantiles = {float(key): np.array(value, np.float64) for key, value in kept['quantiles'].items()}
-    error = float(kept['quantile_error'])
-    return FieldStatistics(**arrays, quantiles=quantiles, quantile_error=error, sampled=kept['sampled'])
+    quantiles = {float(key): np.array(value, np.float64) for key, value in content['quantiles'].items()}
+    error = float(content['quantile_error'])
+    return FieldStatistics(**arrays, quantiles=quantiles, quantile_error=error, sampled=content['sampled'])

@@ -40,9 +40,9 @@ from bags.validation import with_advice
 
 SAMPLED_SHARDS = 64
 SAMPLED_RECORDS = 1 << 20
-"""Sampled records of each field in each of these shards, from the middle."""
+"""Records of each field sampled from the middle of each of these shards."""
 SAMPLED_FRAMES = 1 << 10
-"""Sampled records whose zstd headers are read."""
+"""Records whose zstd headers are read, among the sampled records."""
 FRAME_HEADER_BYTES = 18
 HISTOGRAM_BINS = 8
 
@@ -62,13 +62,13 @@ class Distribution:
     mean: float
     max: int
     edges: list[float]
-    """Edges of the bins, one more than bins: evenly spaced, or logarithmic if numbers vary widely."""
+    """Edges of the bins, one more than bins: evenly spaced, or logarithmic if the numbers vary widely."""
     counts: list[int]
-    """Numbers in each bin."""
+    """Count of numbers in each bin."""
 
     @classmethod
     def of(cls, parts: Sequence[Int64s]) -> Distribution | None:
-        """Returns the distribution of the numbers in several arrays; None without any."""
+        """Returns the distribution of the numbers in several arrays; None if the arrays are empty."""
         numbers = np.concatenate([np.empty(0, np.int64), *parts])
         if not len(numbers):
             return None
@@ -97,16 +97,16 @@ class FieldInfo:
     bytes: int
     """Bytes on disk of records and limits, in all shards."""
     linked_bytes: int
-    """Bytes of other files that links lead to, each range once."""
+    """Bytes of linked records in other files; each byte range counts once."""
     compressed: bool
     ratio: float | None
     """Bytes of the records divided by their compressed bytes; None if they are not compressed."""
     record_bytes: Distribution | None
     """Bytes on disk of a record."""
     items: Distribution | None
-    """Items of a datapoint; None for plain fields."""
+    """Number of items of a datapoint; None for plain fields."""
     missing: int
-    """Missing values in the sampled datapoints."""
+    """Number of missing values in the sampled datapoints."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,8 +114,8 @@ class DatasetInfo:
     """A dataset.
 
     Examples:
-        >>> found = bags.info('episodes')
-        >>> found.datapoints, found.shards, list(found.fields)
+        >>> summary = bags.info('episodes')
+        >>> summary.datapoints, summary.shards, list(summary.fields)
         (8, 2, ['id', 'label', 'task', 'image', 'state'])
     """
 
@@ -124,14 +124,14 @@ class DatasetInfo:
     shards: int
     bytes: int
     linked_bytes: int
-    """Bytes of other files that links lead to, each range once for a field."""
+    """Bytes of linked records in other files; each byte range counts once per field."""
     refs_bytes: int
     unfinished: bool
-    """Whether it is being written, or its writer ended early: by an exception, or because it was killed."""
+    """Whether the dataset is being written, or its writer ended early: it raised, or was killed."""
     unclosed: list[str]
     """Folders that were not closed."""
     checksums: bool
-    """Whether records have checksums, in every shard."""
+    """Whether the records of every shard have checksums."""
     sampled_shards: int
     """Number of shards from which distributions, ratios and missing values are computed."""
     fields: dict[str, FieldInfo]
@@ -152,7 +152,7 @@ class DatasetInfo:
 
 @dataclasses.dataclass(frozen=True)
 class BagInfo:
-    """A bag, or several that are one sequence.
+    """A bag, or several bags that form one sequence.
 
     Examples:
         >>> bags.info('episodes/000000/task.bag').records
@@ -166,10 +166,10 @@ class BagInfo:
     unclosed: list[str]
     """Bags that were not closed."""
     checksums: bool
-    """Whether records have checksums, in every bag."""
+    """Whether the records of every bag have checksums."""
     compressed: bool
     ratio: float | None
-    """Bytes of the records over their compressed bytes; None if they are not compressed."""
+    """Bytes of the records divided by their compressed bytes; None if they are not compressed."""
     record_bytes: Distribution | None
     """Bytes on disk of a record."""
     sampled_bags: int
@@ -185,16 +185,16 @@ def info(
     """Describes a dataset or bags: counts, bytes, and distributions of record sizes and sequence lengths.
 
     Args:
-        path: A dataset, or a bag (or several, as `name@*.bagz`); also a URL.
+        path: A dataset, or one or several bags (`name@*.bagz`); also a URL.
         filesystem, storage_options: As in `bags.open`.
 
     Raises:
-        FileNotFoundError: No dataset or bag at the path, or a dataset that is just being created.
-        CorruptError, SpecError: Damaged data.
+        FileNotFoundError: The path has no dataset or bag, or the dataset is just being created.
+        CorruptError, SpecError: The data are damaged.
 
     Examples:
-        >>> found = bags.info('episodes')
-        >>> found.datapoints, found.fields['image'].type
+        >>> summary = bags.info('episodes')
+        >>> summary.datapoints, summary.fields['image'].type
         (8, 'jpeg')
     """
     location = locate(path, filesystem, storage_options)
@@ -218,16 +218,16 @@ class _Sample:
             return
         self.sizes.append(bag.sizes(chosen))
         if not isinstance(bag, BagFile) or not bag.is_compressed:
-            return  # The ratio of links is that of their sources.
-        for found in bag.locate(np.array(_evenly_spaced(chosen, SAMPLED_FRAMES))):
-            starts, stops = found.starts, found.stops
-            headers = found.file.read_many(starts, np.minimum(stops, starts + FRAME_HEADER_BYTES))
+            return  # The sources of links report their own ratio.
+        for located in bag.locate(np.array(_evenly_spaced(chosen, SAMPLED_FRAMES))):
+            starts, stops = located.starts, located.stops
+            headers = located.file.read_many(starts, np.minimum(stops, starts + FRAME_HEADER_BYTES))
             for header, size in zip(headers, (stops - starts).tolist(), strict=True):
                 try:
                     content = zstandard.frame_content_size(header)
                 except zstandard.ZstdError:
                     continue
-                if found.codec is not None and content >= 0:
+                if located.codec is not None and content >= 0:
                     self._compressed += size
                     self._uncompressed += content
 
@@ -236,7 +236,7 @@ class _Sample:
 
 
 def _middle(count: int) -> range:
-    """Returns the records of a bag that are sampled."""
+    """Returns the range of records of a bag to sample."""
     start = max(0, count - SAMPLED_RECORDS) // 2
     return range(start, min(count, start + SAMPLED_RECORDS))
 
@@ -254,17 +254,17 @@ def _bag_info(location: Location) -> BagInfo:
         bag = open_bag(store, path, options)
         return bag.count, store.stat(path).size, bag.limits.path != bag.file.path
 
-    found = map_concurrently(look, paths, store.is_remote)
+    summaries = map_concurrently(look, paths, store.is_remote)
     sample = _Sample()
     sampled = [open_bag(store, path, options) for path in _evenly_spaced(paths, SAMPLED_SHARDS)]
     for bag in sampled:
         sample.add(bag)
     return BagInfo(
         location.path,
-        sum(count for count, _, _ in found),
+        sum(count for count, _, _ in summaries),
         len(paths),
-        sum(size for _, size, _ in found),
-        [path for path, (_, _, is_unclosed) in zip(paths, found, strict=True) if is_unclosed],
+        sum(size for _, size, _ in summaries),
+        [path for path, (_, _, is_unclosed) in zip(paths, summaries, strict=True) if is_unclosed],
         all(store.exists(checksums_name(path)) for path in paths),
         any(bag.is_compressed for bag in sampled),
         sample.ratio(),
@@ -276,18 +276,18 @@ def _bag_info(location: Location) -> BagInfo:
 def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> DatasetInfo:
     with open_dataset(path, raw=True, **storage) as dataset:
         types, datapoints, metadata = dataset.types, len(dataset), dataset.metadata
-        paths = location.parts[: dataset.shards]  # Without shards that are being created.
+        paths = location.parts[: dataset.shards]  # Excludes shards that are being created.
     samples = {name: _Sample() for name in types}
     sampled = _evenly_spaced(paths, SAMPLED_SHARDS)
     for folder in sampled:
         _sample_folder(Folder(location.store, folder, ReaderOptions()), samples)
     totals = collections.Counter[str]()
-    known, unclosed, checked = set(paths), set(), set()
+    folders, unclosed, checked = set(paths), set(), set()
     unfinished = len(paths) < len(location.parts) or has_journal(location.store, location.path)
     for file, stat in files_below(location.store, paths, location.path).items():
         folder, _, name = file.rpartition('/')
         path = location.store.join(location.path, folder) if folder else location.path
-        if path in known:
+        if path in folders:
             totals[name] += stat.size
             unfinished |= name in (JOURNAL, 'limits.refs.bag')
             if name == 'limits.refs.bag':
@@ -317,7 +317,7 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
         totals['refs.bag'] + totals['limits.refs.bag'],
         unfinished,
         [path for path in paths if path in unclosed],
-        checked == known,
+        checked == folders,
         len(sampled),
         fields,
         metadata,
@@ -325,7 +325,7 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
 
 
 def _linked_bytes(location: Location, paths: Sequence[str], field: str) -> int:
-    """Returns the bytes of all ranges of other files that the links of a field lead to."""
+    """Returns the bytes of all ranges of other files that the links of a field point to."""
     store, options = location.store, ReaderOptions()
     ranges: dict[str, set[tuple[int, int]]] = {}
     for path in paths:
@@ -335,7 +335,7 @@ def _linked_bytes(location: Location, paths: Sequence[str], field: str) -> int:
         rows = np.unique(np.stack(bag.link_rows(range(bag.count))[:3], 1), axis=0)
         for number, start, end in rows[rows[:, 0] != VALUES_FILE].tolist():
             ranges.setdefault(resolved_path(bag.entry(number).path, path), set()).add((start, end))
-    return sum(end - start for found in ranges.values() for start, end in found)
+    return sum(end - start for file_ranges in ranges.values() for start, end in file_ranges)
 
 
 def _sample_folder(folder: Folder, samples: dict[str, _Sample]) -> None:

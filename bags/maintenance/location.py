@@ -13,13 +13,13 @@ from bags.storage import Store, store_for
 from bags.storage.urls import plain_path
 
 NO_FOLDER = os.strerror(errno.ENOENT), os.strerror(errno.ENOTDIR), 'no such folder'
-"""Reasons of errors that say nothing but that a path is no folder."""
+"""Error reasons that only mean that a path is not a folder."""
 MAX_TRIED = 100
 """Maximum number of names in a folder that are tried as datasets."""
 
 
 class Location(NamedTuple):
-    """The type of a path, and its parts."""
+    """The type of a path, and the folders or bags it consists of."""
 
     type: Literal['folder', 'shards', 'bags']
     store: Store
@@ -35,7 +35,7 @@ def locate(
     """Detects the type of a path.
 
     Args:
-        path: A dataset, a bag, or a spec of several bags, such as `name@*.bagz`; also as a URL.
+        path: A dataset, a bag, or several bags, such as `name@*.bagz`; also a URL.
         filesystem, storage_options: As in `bags.open`.
 
     Raises:
@@ -79,7 +79,7 @@ def _location_of(store: Store, folder: str, names: set[str]) -> Location:
 
 
 def _datasets_in(store: Store, folder: str, names: set[str]) -> list[str]:
-    """Returns which of the first names in a local folder are datasets, for an error."""
+    """Returns the datasets among the first names in a local folder, for an error message."""
     if store.is_remote:
         return []
     firsts = ('spec.json', '000000/spec.json')
@@ -97,7 +97,7 @@ def _locate_bags(
     storage_options: Mapping[str, Any] | None,
     reason: OSError,
 ) -> Location:
-    """Returns the location of bags; `reason` says why the path is no folder, such as a missing repository."""
+    """Returns the location of bags; `reason` says why the path is not a folder, e.g. no repository."""
 
     def in_store(path: str) -> str:
         return store_for(path, filesystem, storage_options)[1]

@@ -33,8 +33,9 @@ def set_metadata(
 ) -> None:
     """Replaces the metadata of a dataset, without rewriting data.
 
-    Each shard has a copy, which is replaced as a whole; readers use that of the first shard. An empty mapping
-    removes the metadata. The packages that have the types of fields, which writers store, are kept.
+    Each shard has a copy of the metadata, which is replaced as a whole; readers use the copy of the first
+    shard. An empty mapping removes the metadata. The names of the packages that define field types, which
+    writers store, are kept.
 
     Args:
         path: A dataset: path or URL.
@@ -42,9 +43,9 @@ def set_metadata(
         filesystem, storage_options: As in `bags.open`.
 
     Raises:
-        FileNotFoundError: No such dataset.
-        ValueError: The path is a single bag, or metadata is invalid, or of fields that do not exist.
-        TypeError: Not a mapping, or values that JSON cannot hold.
+        FileNotFoundError: The dataset does not exist.
+        ValueError: The path is a single bag, or the metadata are invalid, or name fields that do not exist.
+        TypeError: The metadata are not a mapping, or have values that JSON cannot represent.
 
     Examples:
         >>> bags.set_metadata('episodes', {**dataset.metadata, 'licence': 'CC0 1.0'})

@@ -34,10 +34,10 @@ class Normalize:
     """
 
     scales: dict[str, tuple[Array, Array]]
-    """For each field, the offset that is subtracted from its values, and the divisor that follows."""
+    """For each field, the offset that is subtracted from its values, and the scale that divides them."""
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns a batch, or a datapoint, with normalized columns: float32, or float64 where they were."""
+        """Returns a batch or a datapoint with normalized columns: float64 if they were, else float32."""
         return self._apply(batch, lambda values, offset, scale: (values - offset) / scale)
 
     def inverse(self, batch: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,19 +45,19 @@ class Normalize:
         return self._apply(batch, lambda values, offset, scale: values * scale + offset)
 
     def _apply(self, batch: Mapping[str, Any], scaled: Callable[..., Array]) -> dict[str, Any]:
-        found = {
+        columns = {
             name: _changed(
                 batch[name], name, offset.shape, functools.partial(scaled, offset=offset, scale=scale)
             )
             for name, (offset, scale) in self.scales.items()
             if name in batch
         }
-        return {**batch, **found}
+        return {**batch, **columns}
 
 
 @dataclasses.dataclass(frozen=True)
 class NormalizeGroups:
-    """As `Normalize`, for statistics by the values of a field, which batches need to have. Picklable.
+    """Like `Normalize`, for statistics by group; batches need the field that names the group. Picklable.
 
     Examples:
         >>> scale = bags.normalize(bags.statistics('episodes', 'state', by='label'), 'state')
@@ -66,9 +66,9 @@ class NormalizeGroups:
     """
 
     by: str
-    """The field."""
+    """The field that names the group."""
     groups: dict[Any, Normalize]
-    """What normalizes the datapoints with each of its values."""
+    """Normalizes the datapoints of each group, by the value of the field."""
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Returns a batch, or a datapoint, with normalized columns."""
@@ -80,7 +80,7 @@ class NormalizeGroups:
 
     def _apply(self, batch: Mapping[str, Any], scaled: Callable[..., dict[str, Any]]) -> dict[str, Any]:
         if self.by not in batch:
-            raise KeyError(f'normalize: expected the field {self.by!r} in the batch, which says the group')
+            raise KeyError(f'normalize: expected the field {self.by!r} in the batch, which names the group')
         values = batch[self.by]
         if not isinstance(values, list | np.ndarray) or np.ndim(values) == 0:
             return scaled(self._of(values), batch)
@@ -94,14 +94,14 @@ class NormalizeGroups:
             for value, some in rows.items()
         ]
         positions = np.concatenate([*rows.values()]) if rows else None
-        found = {name: join_columns([part[name] for part in parts], positions) for name in names if parts}
-        return {**batch, **found}
+        columns = {name: join_columns([part[name] for part in parts], positions) for name in names if parts}
+        return {**batch, **columns}
 
     def _of(self, value: Any) -> Normalize:
         value = value.item() if isinstance(value, np.generic | np.ndarray) else value
         if value not in self.groups:
             shown = ', '.join(map(repr, list(self.groups)[:8]))
-            raise KeyError(f'normalize: no statistics of {self.by} {value!r}; there are those of {shown}')
+            raise KeyError(f'normalize: no statistics of {self.by} {value!r}; the groups are {shown}')
         return self.groups[value]
 
 
@@ -113,7 +113,7 @@ def _changed(values: Any, name: str, shape: tuple[int, ...], scaled: Callable[[A
     if isinstance(values, list | tuple):
         return [_changed(value, name, shape, scaled) for value in values]
     array = np.asarray(values)
-    # Grey images have one channel in their statistics, and none in their shape.
+    # Statistics of grey images have one channel; the images have no channel dimension.
     if shape != (1,) and array.shape[array.ndim - len(shape) :] != shape:
         raise ValueError(f'normalize: field {name!r}: expected values of shape {shape}, got {array.shape}')
     return scaled(array).astype(np.float64 if array.dtype == np.float64 else np.float32)
@@ -142,16 +142,16 @@ def normalize(
     """Returns a `transform` for `bags.Loader` that normalizes fields, and its inverse.
 
     Args:
-        statistics: The result of `bags.statistics`. Of one with `by`, each datapoint is normalized by the
-            statistics of its group, and batches need the field that says the group.
-        fields: A name or names; all fields of the statistics unless given.
+        statistics: The result of `bags.statistics`. With `by`, each datapoint is normalized by the statistics
+            of its group, and batches need the field that names the group.
+        fields: A name or names. Default: all fields of the statistics.
         mode: 'std' scales to mean 0 and standard deviation 1; 'range' to -1 at the minimum and 1 at the
             maximum; 'quantiles' to -1 and 1 at the quantiles 0.01 and 0.99. Constant elements become 0.
 
     Raises:
-        KeyError: No statistics of a field.
-        ValueError: Not a mode; or a field has no values (in no group, if there are groups), no quantiles, or
-            infinite values.
+        KeyError: A field has no statistics.
+        ValueError: `mode` is unknown; or a field has no values (in any group), no quantiles, or infinite
+            values.
 
     Examples:
         >>> scale = bags.normalize(bags.statistics(dataset, 'state'), 'state')
@@ -170,18 +170,18 @@ def normalize(
             raise KeyError(
                 f'no statistics of field {name!r}; the fields are {", ".join(map(repr, statistics))}'
             )
-        found = statistics[name]
-        if not np.all(found.count):
+        field = statistics[name]
+        if not np.all(field.count):
             raise ValueError(f'normalize: field {name!r}: expected values, got none')
         if mode == 'std':
-            offset, scale = found.mean, found.std
+            offset, scale = field.mean, field.std
         else:
-            if mode == 'quantiles' and not found.quantiles:
+            if mode == 'quantiles' and not field.quantiles:
                 raise ValueError(
                     f'normalize: field {name!r} has no quantiles: its values have too many elements'
                 )
             low, high = (
-                (found.min, found.max) if mode == 'range' else (found.quantiles[0.01], found.quantiles[0.99])
+                (field.min, field.max) if mode == 'range' else (field.quantiles[0.01], field.quantiles[0.99])
             )
             offset, scale = (low + high) / 2, (high - low) / 2
         if not (np.isfinite(offset).all() and np.isfinite(scale).all()):
@@ -193,14 +193,14 @@ def normalize(
 
 
 def _normalize_groups(statistics: GroupedStatistics, names: list[str] | None, mode: Mode) -> NormalizeGroups:
-    """Returns what `normalize` does; a group without values of a field leaves it as it is."""
-    groups, known = {}, set[str]()
-    for value, found in statistics.items():
-        there = [name for name in found if np.any(found[name].count)]
-        known |= {*there}
-        wanted = there if names is None else [each for each in names if each in there or each not in found]
-        groups[value] = normalize(found, wanted, mode=mode)
+    """Like `normalize`, by group; a group without values of a field leaves the field unchanged."""
+    groups, fields_with_values = {}, set[str]()
+    for value, fields in statistics.items():
+        filled = [name for name in fields if np.any(fields[name].count)]
+        fields_with_values |= {*filled}
+        wanted = filled if names is None else [name for name in names if name in filled or name not in fields]
+        groups[value] = normalize(fields, wanted, mode=mode)
     for name in names or ():
-        if name not in known:
+        if name not in fields_with_values:
             raise ValueError(f'normalize: field {name!r}: expected values in one group, got none')
     return NormalizeGroups(statistics.by, groups)

@@ -1,7 +1,7 @@
 """A progress bar on the terminal, or a line of text in a notebook.
 
-`progress: bool | None` of functions of the library is True for a bar, False for none, and None (the default)
-for a bar if standard error is a terminal or a notebook.
+The option `progress: bool | None` of functions is True for a bar, False for none, and None (the default) for
+a bar if standard error is a terminal or a notebook.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ import time
 from collections.abc import Callable, Iterator
 
 Advance = Callable[..., None]
-"""`advance(count=1, size=0)` adds to the number of finished things, and to their bytes."""
+"""`advance(count=1, size=0)` adds to the number of finished units, and to their bytes."""
 LINE_SECONDS = 0.2  # Seconds between two lines in a notebook, which keeps all output.
 
 
 @contextlib.contextmanager
 def progress(what: str, total: int | None, unit: str, *, show: bool | None = None) -> Iterator[Advance]:
-    """Shows a bar with the count of things done, things and bytes a second, and the time left.
+    """Shows a bar with the number of finished units, units and bytes per second, and the remaining time.
 
     Args:
         what: The activity, e.g. 'copying'.
-        total: Number of things; None if unknown.
-        unit: The things that are counted, e.g. 'datapoints'.
-        show: Whether to show it; None: if standard error is a terminal or a notebook. The bar on a terminal
-            is removed at the end.
+        total: Total number of units; None if unknown.
+        unit: Name of the units, e.g. 'datapoints'.
+        show: Whether to show the bar. Default: if standard error is a terminal or a notebook. The bar on a
+            terminal is removed at the end.
 
     Yields:
-        The function that advances the bar, for any thread.
+        The function that advances the bar. Any thread may call it.
     """
-    # Jupyter, VS Code and Colab: the stream of a kernel, which is not a terminal.
+    # Jupyter, VS Code and Colab have the stream of a kernel, which is not a terminal.
     is_notebook = type(sys.stderr).__module__.startswith('ipykernel.')
     if show is None:
         show = is_notebook or (sys.stderr is not None and sys.stderr.isatty())
@@ -48,10 +48,10 @@ def progress(what: str, total: int | None, unit: str, *, show: bool | None = Non
     from rich.text import Text
 
     class Rates(ProgressColumn):
-        """Things and bytes a second."""
+        """Units and bytes per second."""
 
         def render(self, task: Task) -> Text:
-            # Not `task.speed`, which is that of a moment: many updates come at once.
+            # Not `task.speed`, which is the momentary speed: updates come in bursts.
             speed = task.completed / max(task.elapsed or 0, 0.1)
             return Text(_rates(speed, unit, task.fields['size'] / max(task.completed, 1)))
 
@@ -62,7 +62,7 @@ def progress(what: str, total: int | None, unit: str, *, show: bool | None = Non
         Rates(table_column=Column(no_wrap=True)),
         TimeRemainingColumn(),
     ]
-    # Text printed to a terminal meanwhile appears above the bar; output to a file is not redirected.
+    # Text printed to a terminal appears above the bar; output to a file is not redirected.
     is_terminal = sys.stdout is not None and sys.stdout.isatty()
     with Progress(
         *columns, console=Console(stderr=True), transient=True, redirect_stdout=is_terminal, expand=True
@@ -81,7 +81,7 @@ def progress(what: str, total: int | None, unit: str, *, show: bool | None = Non
 
 
 def _rates(speed: float, unit: str, size: float) -> str:
-    """Returns things a second, and their bytes, given the bytes of each."""
+    """Returns units and bytes per second as text, given the mean bytes of a unit."""
     from rich.filesize import decimal
 
     text = f'{speed:,.0f} {unit}/s' if speed >= 10 else f'{speed:.1f} {unit}/s'
@@ -90,7 +90,7 @@ def _rates(speed: float, unit: str, size: float) -> str:
 
 @contextlib.contextmanager
 def _line(what: str, total: int | None, unit: str) -> Iterator[Advance]:
-    """Writes a line again and again: a notebook has no cursor to move, and a widget needs other packages."""
+    """Rewrites one line: notebooks do not support cursor movement, and a widget needs other packages."""
     lock = threading.Lock()
     start = written = time.monotonic()
     done = done_size = width = 0

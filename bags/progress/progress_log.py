@@ -19,15 +19,15 @@ SOURCE_CHANGED = (
 
 
 class ProgressLog:
-    """The source of a dataset, and what resuming needs besides its length, in `progress.json`.
+    """The source of a dataset, and the state for resuming besides its length, in `progress.json`.
 
     The log of a dataset that an earlier version began is in `source.json`, and stays there.
 
     Args:
         writer: The `ShardedDatasetWriter` that writes the dataset.
         source: The source of the dataset, as JSON values.
-        resume: Whether to read the log of an earlier run, if there was one.
-        check_source: Whether to raise if the source has another fingerprint.
+        resume: Whether to read the log of an earlier run, if it exists.
+        check_source: Whether to raise if the fingerprint of the source has changed.
         grows: Whether the source may have more inputs than in the earlier run.
 
     Raises:
@@ -52,13 +52,13 @@ class ProgressLog:
         self.state: dict[str, Any] = {}
         """JSON values, stored by `save`."""
         self.may_be_repaired = False
-        """Whether the run ended at damage of the source, which may be repaired before it is resumed."""
+        """Whether the run ended at damage of the source, which may be repaired before the run is resumed."""
         if found_name is not None:
             data = store.read(self._path)
             check_json(store, self._path, data, 'remove it and begin again with mode="overwrite"')
             found = json.loads(data)
             check_source = check_source and not found.get('may_be_repaired')
-            # An earlier version has not written the identity, which replaces the fingerprint.
+            # The identity replaces the fingerprint; earlier versions do not write it.
             ignored = 'fingerprint' if 'identity' in found and 'identity' in source else 'identity'
             for name, value in source.items():
                 is_checked = name != ignored and (check_source or name not in ('fingerprint', 'identity'))
@@ -71,13 +71,13 @@ class ProgressLog:
         elif resume and len(writer):
             raise ValueError(
                 f'{self._path}: is missing, so it is unknown what the {len(writer)} datapoints are made '
-                'from; expected the file that an earlier run wrote'
+                'from; expected the file of the earlier run'
             )
         else:
             self.save()
 
     def save(self) -> None:
-        """Writes source and state, atomically."""
+        """Writes source and state atomically."""
         found = {**self._source, 'state': self.state}
         if self.may_be_repaired:
             found['may_be_repaired'] = True
@@ -88,14 +88,14 @@ class ProgressLog:
 def resumed(
     length: int, skipped: Iterable[_Skipped], count: Callable[[_Skipped], int] = lambda _: 1
 ) -> tuple[int, list[_Skipped]]:
-    """Returns the input to continue with after some datapoints, and the inputs skipped before it.
+    """Returns the input at which to resume after some datapoints, and the inputs skipped before it.
 
     Inputs that were skipped after the last durable datapoint are read again.
 
     Args:
-        length: Datapoints.
-        skipped: Begin with the number of an input.
-        count: Returns how many inputs one of them is.
+        length: Number of datapoints.
+        skipped: The skipped inputs; each entry begins with the number of the input.
+        count: Returns the number of inputs that an entry stands for.
     """
     position, before = length, []
     for entry in sorted(skipped, key=lambda entry: entry[0]):
@@ -106,14 +106,14 @@ def resumed(
 
 
 def _difference(name: str, found: Any, given: Any) -> str:
-    """Describes how the source differs from that of the earlier run, and what the user can do."""
+    """Returns how the source differs from the source of the earlier run, and what the user can do."""
     if name == 'length' and isinstance(found, int) and isinstance(given, int):
         if given < found:
             return f'resume: expected the {found:,} inputs of the earlier run, got only {given:,}'
         return (
             f'resume: expected the {found:,} inputs of the earlier run, got {given:,}. Resume with the first '
-            f'{found:,} of them; write the others to a dataset of their own, and join both with bags.concat'
+            f'{found:,} of them; write the rest to another dataset, and combine both with bags.concat'
         )
     if name in ('fingerprint', 'identity'):
         return SOURCE_CHANGED
-    return f'resume: the dataset is made from something else: expected {name} {found!r}, got {given!r}'
+    return f'resume: the dataset is made from another source: expected {name} {found!r}, got {given!r}'

@@ -1,4 +1,4 @@
-"""`source_options` of functions that read a source and write a dataset, beside `storage_options`."""
+"""The option `source_options` of functions that read a source and write a dataset."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def advise_source_options(
     storage_options: Mapping[str, Any] | None,
     source_options: Mapping[str, Any] | None,
 ) -> Iterator[str]:
-    """Says that `source_options` are meant, if a source fails and only options of the dataset are given.
+    """Advises `source_options` if reading a source fails and only options of the dataset are given.
 
     Args:
         function: Name of the function.
@@ -28,16 +28,16 @@ def advise_source_options(
         source_options: Options of the storage of the sources.
 
     Yields:
-        The advice, which errors get as a note; '' if there is none.
+        The advice, which is added to errors as a note; '' without advice.
 
     Raises:
-        ValueError: The dataset is local, so that its options have no effect.
+        ValueError: The dataset is local: its options have no effect.
     """
     is_url = any(locate(str(source))[0] != 'file' for source in sources)
     if not is_url or source_options or not storage_options:
         yield ''
         return
-    advice = 'storage_options are those of the dataset; pass source_options= for the source'
+    advice = 'storage_options apply to the dataset; pass source_options= for the source'
     if locate(str(path))[0] == 'file':
         raise ValueError(f'{function}: {advice} {sources[0]}')
     try:

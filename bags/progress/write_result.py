@@ -1,4 +1,4 @@
-"""The result of the functions that write a dataset, or export one."""
+"""The result of functions that write or export a dataset."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ class WriteResult:
     """
 
     datapoints: int
-    """Number of datapoints written, including those of earlier runs with `resume`."""
+    """Number of datapoints written, including earlier runs with `resume`."""
     shards: int
     """Number of shards: folders of the dataset; for `export`, tars or Parquet files, else 1."""
     size: int
-    """Bytes written, including those of earlier runs."""
+    """Bytes written, including earlier runs."""
     spec: dict[str, str]
     """The type of each field."""
     skipped: list[Skipped] = dataclasses.field(default_factory=list)
-    """With `on_error='skip'`, what was left out because of an error."""
+    """The datapoints left out because of an error, with `on_error='skip'`."""
     notes: list[str] = dataclasses.field(default_factory=list)
-    """Sentences about what was left out or changed, such as renamed fields and replaced types."""
+    """Notes about omissions and changes, such as renamed fields and replaced types."""
     parents: list[str] = dataclasses.field(default_factory=list)
-    """The folders that links of a saved or linked dataset lead into, which it needs."""
+    """The folders that the links of a saved or linked dataset lead into. The dataset needs them."""
     trust_links: list[str] = dataclasses.field(default_factory=list)
-    """The folders that `bags.open` needs as `trust_links=`, i.e. parents that are not beside the dataset; of
-    datasets with shards, the folder of all shards."""
+    """The folders that `bags.open` needs as `trust_links=`, i.e. parents that are not beside the dataset; for
+    sharded datasets, the folder of all shards."""
 
     def __str__(self) -> str:
-        """Returns what was written, and the files that it needs, in lines of text."""
+        """Returns a summary, and the files that the dataset needs, in lines of text."""
         counts = f'{self.datapoints:,} datapoints, {self.shards:,} shards, {self.size:,} bytes'
         lines = [f'{counts}, {len(self.skipped):,} skipped' if self.skipped else counts, *self.notes]
         if self.parents:

@@ -1,4 +1,4 @@
-"""`concat`: the datapoints of several datasets, one after the other, whose specs may differ."""
+"""`concat`: the datapoints of several datasets in succession. Specs may differ."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from bags.views.optional import Change, ChangedReader, list_column, optional_col
 CommonFields = Literal['same', 'union', 'common']
 
 SHOWN_DATASETS = 3
-"""Maximum number of datasets that a `repr` names."""
+"""Maximum number of datasets in a `repr`."""
 NO_FIELDS: Selection = {}
 
 
 class Concat(View):
-    """The datapoints of several datasets, one after the other, as `bags.concat` returns them."""
+    """The datapoints of several datasets in succession, the result of `bags.concat`."""
 
     def __init__(
         self, datasets: Sequence[Dataset], fields: CommonFields = 'same', source: SourceField | None = None
@@ -64,11 +64,11 @@ class Concat(View):
         types = unite(zip(names, specs, strict=True), 'the datasets before it', advise)
         super().__init__(datasets, reordered(types, specs))
         self._changes: list[dict[str, Change]] = []
-        """The fields of each dataset whose columns differ here, and how."""
+        """For each dataset, the fields whose columns change in the view, and the change."""
         self._varying = set[str]()
-        """The fields whose arrays differ in a length."""
+        """The fields whose arrays differ in one length."""
         self._lists = {name for name, each in self.types.items() if not each.sequence}
-        """The fields whose columns are lists, where a dataset lacks them."""
+        """The fields whose missing columns are lists, for datasets without the field."""
         for dataset in datasets:
             changes: dict[str, Change] = {}
             for name, before in dataset.types.items():
@@ -178,22 +178,24 @@ def concat(
     *,
     source: str | None = None,
 ) -> Concat:
-    """Returns a view of the datapoints of several datasets, one after the other.
+    """Returns a view of the datapoints of several datasets in succession.
 
-    Their specs may differ in optional fields, whose values are missing in datasets without the field.
+    Specs may differ in optional fields, whose values are missing for datasets without the field.
 
     Args:
-        datasets: The datasets; or a mapping of names to them, and a field says the name for each datapoint.
-        fields: 'same': all datasets have the same other fields. 'union': the view has the fields of all;
-            those that a dataset lacks, or has as optional, are optional. 'common': it has the fields that
-            all have. With both, arrays may differ in one length: `array(float32,7)` and `array(float32,14)`
-            become `array(float32,?)`, which `bags.pad` makes one array of.
-        source: The name of the field of names, of type `utf8`: 'source' unless given.
+        datasets: The datasets; or a mapping of names to datasets, which adds a field with the name of the
+            dataset of each datapoint.
+        fields: 'same': all datasets have the same required fields. 'union': the view has the fields of all
+            datasets; fields that are missing or optional in a dataset are optional. 'common': the view has
+            the fields that all datasets have. With 'union' and 'common', arrays may differ in one length:
+            `array(float32,7)` and `array(float32,14)` become `array(float32,?)`, which `bags.pad` makes one
+            array of.
+        source: The name of the field of names, of type `utf8`. Default: 'source'.
 
     Raises:
-        SpecError: The specs differ in other fields, or in the type of a field.
-        ValueError: A dataset has a field `source` already; or `source` is given and the datasets have no
-            names.
+        SpecError: The specs differ in required fields, or in the type of a field.
+        ValueError: A dataset has a field `source` already; or `source` is given and the datasets do not
+            have names.
 
     Examples:
         >>> both = bags.concat([dataset, dataset[:2]])
@@ -235,22 +237,22 @@ def concat(
 
 
 def _advise_same(first: Spec, other: Spec) -> str:
-    """Returns what makes a spec fit that of the datasets before it."""
-    return f"{advice(first, other)}; fields='union' takes the fields of all, 'common' those that all have"
+    """Returns how to make a spec fit the spec of the datasets before it."""
+    return f"{advice(first, other)}; fields='union' takes the fields of all datasets, 'common' shared ones"
 
 
 def _advise_union(first: Spec, other: Spec) -> str:
-    """Returns what makes a spec fit that of the datasets before it, if each may lack fields."""
+    """Returns how to make a spec fit the spec of the datasets before it, with fields='union'."""
     names = differing_fields(first, other)
     renamed = ', '.join(f'{name!r}: …' for name in names)
     rest = 'arrays may differ in one length, of one dtype'
-    return f'what fits: rename({{{renamed}}}) or drop(fields={names}) of one of them; {rest}'
+    return f'to fit: rename({{{renamed}}}) or drop(fields={names}) of one of them; {rest}'
 
 
 def check_datasets(what: str, datasets: Iterable[Any]) -> list[Dataset]:
-    """Returns the datasets as a list, which is not empty; errors name the function `what`."""
+    """Returns the datasets as a non-empty list; errors name the function `what`."""
     if isinstance(datasets, Dataset):
-        raise TypeError(f'{what}: expected several datasets, got a {type(datasets).__name__} alone')
+        raise TypeError(f'{what}: expected several datasets, got a single {type(datasets).__name__}')
     if isinstance(datasets, str | os.PathLike) or not isinstance(datasets, Iterable):
         raise TypeError(f'{what}: expected several datasets, got {datasets!r}')
     found = list(datasets)
@@ -262,7 +264,7 @@ def check_datasets(what: str, datasets: Iterable[Any]) -> list[Dataset]:
 
 
 def expressions(datasets: Sequence[Dataset], names: Sequence[str] | None = None) -> str:
-    """Returns the expressions of the first datasets, after their names, and the number of others."""
+    """Returns the expressions of the first datasets, with their names, and the number of further datasets."""
     shown = [dataset.expression for dataset in datasets[:SHOWN_DATASETS]]
     if names is not None:
         shown = [f'{name!r}: {each}' for name, each in zip(names, shown, strict=False)]

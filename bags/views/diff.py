@@ -1,4 +1,4 @@
-"""`diff`: the datapoints that differ between two datasets, without reading what is the same record."""
+"""`diff`: the datapoints that differ between two datasets. Records that both share are not read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 def diff_datasets(first: Dataset, other: Dataset, on: str | None) -> Diff:
-    """Returns the result of `Dataset.diff`, which says what it raises."""
+    """Returns the result of `Dataset.diff`; see there for errors."""
     check_dataset('diff', other)
     one, two = first.spec, other.spec
     names = [*one, *(name for name in two if name not in one)]
@@ -64,7 +64,7 @@ def _others(count: int, rows: Int64s) -> Int64s:
 
 
 def _match(first: Dataset, other: Dataset, on: str) -> tuple[Int64s, Int64s]:
-    """Returns the datapoints with one key, in the order of the first dataset."""
+    """Returns pairs of datapoints with equal keys, in the order of the first dataset."""
     rows_of = []
     for dataset, which in ((first, 'the first'), (other, 'the other')):
         check_key_types(dataset, on, f'diff: {which} dataset')
@@ -75,7 +75,7 @@ def _match(first: Dataset, other: Dataset, on: str) -> tuple[Int64s, Int64s]:
             raise ValueError(f'{what}: datapoint {keys.index(None)} has no key')
         if len(rows) < len(keys):
             row, key = next((row, key) for row, key in enumerate(keys) if rows[key] != row)
-            raise ValueError(f'{what}: datapoints {row} and {rows[key]} have one key')
+            raise ValueError(f'{what}: datapoints {row} and {rows[key]} have the same key')
         rows_of.append(rows)
     matches = np.fromiter((rows_of[1].get(key, -1) for key in rows_of[0]), np.int64, len(rows_of[0]))
     lefts = np.flatnonzero(matches >= 0)
@@ -98,7 +98,7 @@ class _FieldComparison:
             dataset.record_ranges(rows, self._field)
             for dataset, rows in zip(self._datasets, (lefts, rights), strict=True)
         )
-        if one is None or other is None:  # Values of windows, which are in no file.
+        if one is None or other is None:  # Values of windows are not in a file.
             return self._read(lefts, rights, np.arange(len(lefts)))
         are_missing = [is_missing(ranges.firsts, ranges.counts) for ranges in (one, other)]
         differ: Bools = (one.counts != other.counts) | (are_missing[0] != are_missing[1])
@@ -111,17 +111,17 @@ class _FieldComparison:
             digests = [self._digests(ranges, rows, left) for ranges in (one, other)]
             is_same[left] = (digests[0] == digests[1]).all(0) & (digests[0][1] != 0)
         owners = np.repeat(rows, counts)
-        # A part of a video is the same as that part of that file only: not all can be read as bytes.
+        # Parts of videos are compared by file and frames only: some cannot be read as bytes.
         are_parts = ~is_same & (np.minimum(locations[0][4], locations[1][4]) > 0)
         differ[owners[are_parts]] = True
         unknown = np.setdiff1d(owners[~is_same], np.flatnonzero(differ))
         return np.sort(np.append(np.flatnonzero(differ), self._read(lefts, rights, unknown)))
 
     def _read(self, lefts: Int64s, rights: Int64s, positions: Int64s) -> Int64s:
-        """Returns those of some positions whose records differ, which are read."""
+        """Reads the records at some positions, and returns the positions where they differ."""
         one, other = self._datasets
         found = []
-        # Both in chunks of one number of datapoints: the sizes of the first.
+        # Both are read in chunks of the same length, from the sizes of the first.
         start = 0
         for chunk, values in read_values(one, lefts[positions], self._field):
             some = positions[start : start + len(chunk)]
@@ -142,7 +142,7 @@ class _FieldComparison:
         return self._of_records(ranges, rows, chosen, self._digests_in)
 
     def _of_records(self, ranges: RecordRanges, rows: Int64s, chosen: Int64s | None, find: Any) -> Int64s:
-        """Returns the columns that `find` returns for records, by bag."""
+        """Returns the columns that `find` returns for the records of each bag."""
         records = concat_ranges(ranges.firsts[rows], ranges.counts[rows])
         which = np.repeat(ranges.which[rows], ranges.counts[rows])
         if chosen is not None:
@@ -169,7 +169,7 @@ class _FieldComparison:
             return np.zeros((2, len(records)), np.int64)
         checked = self._opened[bag]
         assert checked.checksums is not None
-        # Checksums are those of records as stored, so they tell of records in one compression.
+        # Checksums are of stored bytes: they are comparable for equal compressions only.
         compression = 0
         if bag.codec is not None:
             dictionary = bag.codec.options.dictionary
@@ -179,15 +179,15 @@ class _FieldComparison:
 
 
 class _Files:
-    """Numbers of files. One that was replaced since it was opened or linked is another file."""
+    """Numbers files. A file that was replaced since it was opened or linked counts as another file."""
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
         self._seen: dict[str, list[tuple[LinkedFile, BagFile | None, int]]] = {}
-        """By path, the files that have a number, and the open bag of each, if it is one."""
+        """Maps paths to numbered files, each with its open bag, if it is a bag."""
 
     def number(self, bag: StoredRecords, file: LinkedFile | MemoryRecords) -> int:
-        """Returns the number of a file of some records: a bag, one that they link to, or one in memory."""
+        """Returns the number of a file with records: a bag, a linked file, or records in memory."""
         if isinstance(file, MemoryRecords):
             return self._numbers.setdefault(id(file), len(self._numbers))
         own = bag if isinstance(bag, BagFile) else None
@@ -207,7 +207,7 @@ class _Files:
 
 
 def _is_sampled(bag: BagFile | None, file: LinkedFile) -> bool:
-    """Returns whether a bag is the file of a link; it may have grown since."""
+    """Returns whether a bag matches the file of a link; it may have grown since."""
     if bag is None or file.size > bag.end:
         return False
     ranges = np.array(sample_ranges(file.size), np.int64)
@@ -215,7 +215,7 @@ def _is_sampled(bag: BagFile | None, file: LinkedFile) -> bool:
 
 
 def _open_checked(bag: StoredRecords) -> StoredRecords:
-    """Returns a bag that has its checksums."""
+    """Opens a bag again with its checksums."""
     if bag.checksums is not None or bag.reopen is None:
         return bag
     return bag.reopen(checksum=True)

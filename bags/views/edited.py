@@ -1,6 +1,6 @@
 """`rename` and `update`: views with other names of fields and other values.
 
-An edit of an edit is one edit of the dataset below, so that a hundred of them read as fast as one:
+An edit of an edit becomes one edit of the underlying dataset: a hundred edits read as fast as one:
 
     dataset.update({2: {'a': 'x'}})[1:].rename({'a': 'b'}).update({0: {'b': 'y'}})
 
@@ -35,11 +35,11 @@ from bags.links.link import Link
 from bags.views.new_values import NewValues, NewValuesReader
 
 CACHED = ('_readers', '_changed')
-"""Attributes that are made again in another process."""
+"""Attributes that are recomputed in another process."""
 
 
 class RenamedReader:
-    """A reader whose fields have other names; `names` maps each new name to the name in the reader."""
+    """A reader with renamed fields; `names` maps each new name to the name in the reader."""
 
     def __init__(self, reader: RowReader, names: Mapping[str, str]) -> None:
         self._reader, self._names = reader, names
@@ -60,12 +60,12 @@ class RenamedReader:
 
 
 class Edited(View):
-    """A view of the same datapoints, in which fields have other names, and some rows other values.
+    """A view of the same datapoints with renamed fields and with new values in some rows.
 
     Args:
         dataset: The dataset.
-        names: The name in it of each field of the view, in the order of the view.
-        values: The new values by field of the view.
+        names: The name in the dataset of each field of the view, in the order of the view.
+        values: The new values, by field of the view.
     """
 
     names: dict[str, str]
@@ -95,7 +95,7 @@ class Edited(View):
 
     @property
     def new_names(self) -> dict[str, str]:
-        """The name in the view of each field of the dataset that is kept."""
+        """Maps fields of the dataset to their names in the view, if the view has them."""
         return {name: new for new, name in self.names.items()}
 
     @property
@@ -141,7 +141,7 @@ class Edited(View):
         found = np.array(pairs, np.int64).reshape(-1, 2)
         return sort_matches(np.append(owners[is_old], found[:, 0]), np.append(rows[is_old], found[:, 1]))
 
-    # Reads: of new values, and of all others from the dataset below, under their name there.
+    # Reads: new values, and all other values from the underlying dataset, under their names there.
 
     @cached_attribute
     def _readers(self) -> dict[str, NewValuesReader]:
@@ -211,20 +211,20 @@ class Edited(View):
 
 
 def rename_fields(dataset: Dataset, names: Mapping[str, str]) -> Edited:
-    """Returns the view of `Dataset.rename`, which says what it raises."""
+    """Returns the view of `Dataset.rename`; see there for errors."""
     if not isinstance(names, Mapping):
         raise TypeError(f'rename: expected a mapping of names to new names, got {names!r:.80}')
     select_fields(names.keys(), dataset.types)
     for name, new in names.items():
         if not isinstance(new, str):
-            raise TypeError(f'rename: expected a new name of field {name!r}, got {new!r:.80}')
+            raise TypeError(f'rename: expected a new name for field {name!r}, got {new!r:.80}')
     view: dict[str, str] = {}
     for name in dataset.types:
         new = names.get(name, name)
         if new in view:
             raise ValueError(f'rename: fields {view[new]!r} and {name!r} would both be {new!r}')
         view[new] = name
-    # Other names are as they are: a dataset of another library may have some that bags would not write.
+    # Other names are not checked: datasets of other libraries may have names that bags does not write.
     folded = {new.casefold() for name, new in names.items() if new != name}
     if folded:
         check_names({new: dataset.types[name] for new, name in view.items() if new.casefold() in folded})
@@ -236,7 +236,7 @@ def update_values(
     values: Mapping[int, Mapping[str, Any]],
     encoders: Mapping[str, Callable[..., Any]] | None,
 ) -> Edited:
-    """Returns the view of `Dataset.update`, which says what it raises."""
+    """Returns the view of `Dataset.update`; see there for errors."""
     if not isinstance(values, Mapping):
         raise TypeError(f'update: expected a mapping of datapoints to new values, got {values!r:.80}')
     rows = as_indices(list(values), len(dataset), 'update').tolist()
@@ -269,7 +269,7 @@ def _encoder_of(
     ranges = dataset.record_ranges(np.arange(1), name)
     if ranges is None:
         raise TypeError(
-            f'update: field {name!r} is made of windows when it is read: update the dataset below them'
+            f'update: field {name!r} is computed from windows when it is read: update the underlying dataset'
         )
     field_type, unsigned = dataset.types[name], ranges.sources[0].unsigned
     if unsigned and field_type.word == 'int':
@@ -278,10 +278,10 @@ def _encoder_of(
 
 
 def _encode(encoder: Encoder, field_type: FieldType, name: str, value: Any) -> Any:
-    """Returns the record of a value in memory, of a sequence a list, of a missing one None."""
+    """Returns the record of a value in memory; a list for a sequence, None for a missing value."""
     if value is None and field_type.optional:
         return None
     if isinstance(value, Link):
-        raise TypeError(f'expected a value, got {value!r:.80}: only a writer takes links')
+        raise TypeError(f'expected a value, got {value!r:.80}: only writers take links')
     (entry,) = collect([encoder.encode_field(name, value)])
     return entry

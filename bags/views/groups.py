@@ -1,4 +1,4 @@
-"""`split` and `unique`: divisions of the datapoints by hashes of keys and of records."""
+"""`split` and `unique`: views of datapoints selected by hashes of keys and records."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ COMPARED_CHUNK_BYTES = 1 << 24
 MAX_COMPARED_CHUNK = 1 << 16
 HASHES = 1 << 64
 Value = bytes | tuple[bytes, ...] | None
-"""The record of a value, or those of a sequence."""
+"""The record of a value, or the records of a sequence."""
 
 
 def check_key_types(dataset: Dataset, field: str, what: str) -> None:
-    """Raises KeyError or TypeError if a field has no keys; errors name the function `what`."""
+    """Raises KeyError or TypeError if a field cannot have keys; errors name the function `what`."""
     check_name(field)
     select_whole(field, dataset.types, what)
     field_type = dataset.types[field]
@@ -34,7 +34,7 @@ def check_key_types(dataset: Dataset, field: str, what: str) -> None:
 
 
 def split_datapoints(dataset: Dataset, shares: Any, by: str | None, seed: int) -> dict[str, Select]:
-    """Returns the views of `Dataset.split`, which says what it raises."""
+    """Returns the views of `Dataset.split`; see there for errors."""
     from xxhash import xxh3_64_intdigest
 
     if not isinstance(shares, Mapping) or not shares:
@@ -55,21 +55,23 @@ def split_datapoints(dataset: Dataset, shares: Any, by: str | None, seed: int) -
     hashes = np.empty(len(dataset), np.uint64)
     for index, key in enumerate(keys):
         if key is None:
-            raise ValueError(f'split: field {by!r} has no value in datapoint {index}: filter such ones first')
+            raise ValueError(
+                f'split: field {by!r} has no value in datapoint {index}: filter such datapoints first'
+            )
         hashes[index] = xxh3_64_intdigest(key, seed)
-    # The bounds are numbers of hashes, as a float of 1.0 would be one too many for 64 bits.
+    # The bounds are integers: 2**64, the bound of a share of 1.0, exceeds 64 bits.
     bounds = [min(round(bound * HASHES), HASHES - 1) for bound in itertools.accumulate(shares.values())]
     views = np.searchsorted(np.array(bounds[:-1], np.uint64), hashes, 'right')
     return {name: Select(dataset, np.flatnonzero(views == number)) for number, name in enumerate(shares)}
 
 
 def unique_datapoints(dataset: Dataset, field: str) -> Select:
-    """Returns the view of `Dataset.unique`, which says what it raises."""
+    """Returns the view of `Dataset.unique`; see there for errors."""
     check_name(field)
     select_whole(field, dataset.types, 'unique')
     digest = digest_function()
     rows_of: dict[int, list[int]] = {}
-    """The first datapoint of each value by its hash."""
+    """The first datapoint of each value, by the hash of the value."""
     kept: list[int] = []
     for rows, values in read_values(dataset, np.arange(len(dataset)), field):
         first_of: dict[Value, int] = {}
@@ -90,7 +92,7 @@ def unique_datapoints(dataset: Dataset, field: str) -> Select:
 
 
 def _hashed(value: Any) -> bytes:
-    """Returns the bytes to hash of a record, of the records of a sequence, or of a missing value."""
+    """Returns the bytes to hash for a record, the records of a sequence, or a missing value."""
     if isinstance(value, tuple):
         digest = digest_function()
         return b''.join(digest(record).to_bytes(8, 'little') for record in value)
@@ -98,7 +100,7 @@ def _hashed(value: Any) -> bytes:
 
 
 def read_values(dataset: Dataset, rows: Int64s, field: str) -> Iterator[tuple[Int64s, list[Value]]]:
-    """Yields chunks of rows and their records, of sequences as tuples; None of missing values."""
+    """Yields chunks of rows and their records; tuples for sequences, None for missing values."""
     start, step = 0, 1
     while start < len(rows):
         some = rows[start : start + step]

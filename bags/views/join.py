@@ -1,4 +1,4 @@
-"""`Join`: the fields of several datasets of one length, joined by position."""
+"""`Join`: the fields of several datasets of equal length, joined by position."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ KEYS_AT_ONCE = 1 << 13
 
 
 class Join(View):
-    """The fields of several datasets of one length, as `bags.join` returns them.
+    """The fields of several datasets of equal length, the result of `bags.join`.
 
-    Without `replace`, a field that several datasets have must have equal values in them, which are read here.
+    Without `replace`, the values of a field in several datasets must be equal. They are read here.
     """
 
     def __init__(self, datasets: Sequence[Dataset], replace: bool) -> None:
         self._replace = replace
         self._owners: dict[str, Dataset] = {}
-        """The dataset that each field is read from."""
+        """The dataset from which each field is read."""
         for number, dataset in enumerate(datasets):
             if len(dataset) != len(datasets[0]):
                 raise ValueError(
@@ -59,7 +59,7 @@ class Join(View):
         return [(name, numbers[id(owner)]) for name, owner in self._owners.items()]
 
     def _shares(self, selection: Selection) -> list[tuple[Dataset, Selection]]:
-        """Divides a selection by the dataset that each field is read from."""
+        """Splits a selection by the dataset from which each field is read."""
         shares: dict[int, tuple[Dataset, Selection]] = {}
         for name, items in selection.items():
             owner = self._owners[name]
@@ -79,7 +79,7 @@ class Join(View):
 
     def read_row(self, index: int, selection: Selection | None) -> Datapoint:
         if self.is_remote:
-            return super().read_row(index, selection)  # All datasets at once.
+            return super().read_row(index, selection)  # Reads all datasets together.
         index = check_index(index, len(self))
         asked: Selection = dict.fromkeys(self.types, True) if selection is None else selection
         found: Datapoint = {}
@@ -96,7 +96,8 @@ def _expect_equal(field: str, first: Dataset, second: Dataset, number: int) -> N
     """Compares a field that two datasets have.
 
     Raises:
-        ValueError: The values differ, or are of types that are not compared. `number` is of the second.
+        ValueError: The values differ, or their types are not compared. `number`: the number of the second
+            dataset.
     """
     again = 'replace=True takes the later'
     words = {first.types[field].word, second.types[field].word}

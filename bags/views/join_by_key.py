@@ -1,4 +1,4 @@
-"""`bags.join`: by a field of keys, each dataset becomes a view of its matching datapoints first."""
+"""`bags.join`. To join by keys, each dataset first becomes a view of its matching datapoints."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ def join(
     how: Literal['inner', 'left'] = 'inner',
     many: bool = False,
 ) -> Join:
-    """Returns a view of the fields of several datasets: of one length, or joined by a field of keys.
+    """Returns a view of the fields of several datasets of equal length, or joined by a field of keys.
 
     Without `on`, datapoints at the same index are joined. With `on`, the keys of the first dataset are read
-    now, and those of the others unless they have an index (`bags.create_index`). Other fields are read on
-    demand. The view is in the order of the first dataset. A datapoint without a key matches no other.
+    now, and the keys of other datasets if they do not have an index (`bags.create_index`). Other fields are
+    read on demand. The view is in the order of the first dataset. Datapoints without a key never match.
 
     Args:
         datasets: The datasets, or paths that `bags.open` opens with its default options. With options:
             `bags.join([bags.open(path, …), …])`.
-        replace: Read a field that several datasets have from the last of them. Otherwise such a field must be
-            of integers or `utf8`; it is read now, and must have equal values in all of them.
+        replace: Read a field of several datasets from the last of them. Without it, the type of such a field
+            must be an integer or `utf8`; it is read now, and must have equal values in all datasets.
         on: A field of type `utf8`, `bytes`, `int` or `uint` that all datasets have. Integers of different
-            sizes are equal if their values are.
-        how: 'inner' keeps the datapoints whose key is in all datasets. 'left' keeps all of the first; the
-            fields of the others are then optional.
-        many: Allow several datapoints of a later dataset with one key: the view has a datapoint for each, in
-            their order, and for each combination of several datasets.
+            sizes are equal if their values are equal.
+        how: 'inner' keeps the datapoints whose key is in all datasets. 'left' keeps all datapoints of the
+            first; the fields of the other datasets are then optional.
+        many: Allow several datapoints with the same key in a later dataset: the view has one datapoint for
+            each of them, in their order, and for each combination of several datasets.
 
     Raises:
-        ValueError: Without `on`, the lengths differ; several datasets have a field, with other values or of
-            another type, and `replace` is not set; with `on`, several datapoints of a later dataset have one
-            key and `many` is not set.
-        KeyError, TypeError: With `on`, no such field, or one that cannot have keys.
+        ValueError: Without `on`, the lengths differ. Without `replace`, several datasets have a field, with
+            different values or types. Without `many`, several datapoints of a later dataset have the same
+            key.
+        KeyError, TypeError: The field `on` does not exist, or cannot have keys.
         CorruptError: An index is damaged, or stale.
 
     Examples:
@@ -80,7 +80,7 @@ def _open_paths(datasets: Iterable[Dataset | str | os.PathLike[str]]) -> list[Da
     """Opens the datasets that are given as paths.
 
     Raises:
-        TypeError: Not several datasets or paths.
+        TypeError: The argument is not a list of datasets or paths.
     """
     is_one = isinstance(datasets, Dataset | str | os.PathLike | Mapping)
     if is_one or not isinstance(datasets, Iterable):
@@ -91,7 +91,7 @@ def _open_paths(datasets: Iterable[Dataset | str | os.PathLike[str]]) -> list[Da
 
 
 class _Matched(Select):
-    """A view of the datapoints that match those of another dataset; index -1 means no match.
+    """A view of the datapoints that match the datapoints of another dataset; index -1 means no match.
 
     All fields are optional.
     """
@@ -130,12 +130,12 @@ class _Matched(Select):
 
 
 def _join_by_key(datasets: Sequence[Dataset], on: str, keep: bool, many: bool) -> list[Dataset]:
-    """Returns a view of each dataset, all of one length. Datapoints at the same index have the same key.
+    """Returns a view of each dataset, all of equal length. Datapoints at the same index have the same key.
 
     Args:
         datasets: The datasets.
         on: The field of keys; only the view of the first dataset has it.
-        keep: Whether to keep datapoints of the first dataset that have no match.
+        keep: Whether to keep datapoints of the first dataset without a match.
         many: Whether several datapoints of another dataset may have the same key.
 
     Raises:
@@ -172,7 +172,7 @@ def _join_by_key(datasets: Sequence[Dataset], on: str, keep: bool, many: bool) -
 
 
 def _match(dataset: Dataset, field: str, keys: list[bytes | None]) -> Matches:
-    """Looks up the datapoints of each key in the index of the dataset, or else in one made in memory."""
+    """Looks up the datapoints of each key in the index of the dataset, else in an index in memory."""
     try:
         return dataset.match_keys(field, keys)
     except (FileNotFoundError, TypeError):

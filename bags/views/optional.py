@@ -1,4 +1,4 @@
-"""Fields whose columns differ in a view: optional there, or of another type, as other datapoints need it."""
+"""Fields whose columns change in a view: they become optional, or get another type."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from bags.dataset.reading.selection import Asked, Selection
 from bags.indexing import Int64s
 
 Change = Callable[[Column, Asked], Column]
-"""A function of a column, and of the items that were selected, to the column in the view."""
+"""A function from a column and the selected items to the column in the view."""
 
 
 class ChangedReader:
     """A reader that changes the columns of some fields after reading them.
 
-    A field is read with its own type, whose values are one array if they have one size. Reading them as an
-    optional field would decode each value.
+    A field is read with its own type, which gives one array if all values have the same size. Reading it as
+    an optional field would decode each value.
     """
 
     def __init__(self, reader: RowReader, changes: Mapping[str, Change]) -> None:
@@ -50,7 +50,7 @@ class ChangedReader:
 
 
 def optional_column(field_type: FieldType, column: Column, items: Asked) -> Column:
-    """Returns a column of values that are all there as one of an optional field."""
+    """Converts a column without missing values to a column of an optional field."""
     if isinstance(column, Ragged):
         if column.present is None:
             return dataclasses.replace(column, present=np.ones(len(column), np.bool_))
@@ -70,7 +70,7 @@ def list_column(field_type: FieldType, column: Column, _: Any = True) -> list[An
 
 
 def optional_field(field: FieldReader) -> FieldReader:
-    """Returns a field that may have missing values."""
+    """Returns the field with an optional type."""
     field = copy.copy(field)
     field.type = as_optional(field.type)
     return field

@@ -158,7 +158,7 @@ def test_resume_and_shards(base):
     with bags.open(base / 'base') as dataset:
         dataset.save(base / 'view', shard_length=13)
         dataset.save(base / 'part', shard_length=13)
-        with pytest.raises(ValueError, match='made from something else: expected links'):
+        with pytest.raises(ValueError, match='made from another source: expected links'):
             dataset.save(base / 'part', link=['blob'], resume=True, shard_length=13)
         with bags.ShardedDatasetWriter(base / 'part', SPEC, resume=True) as writer:
             assert len(writer) == COUNT

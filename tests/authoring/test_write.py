@@ -217,7 +217,7 @@ def test_what_cannot_be_written(tmp_path):
         bags.write(rows * 2, tmp_path / 'd', samples.SPEC, resume=True)
     with pytest.raises(ValueError, match=r'expected the 1 inputs .* got only 0'):
         bags.write([], tmp_path / 'd', samples.SPEC, resume=True)
-    with pytest.raises(ValueError, match='made from something else: expected length 1, got None'):
+    with pytest.raises(ValueError, match='made from another source: expected length 1, got None'):
         bags.write(iter(rows), tmp_path / 'd', samples.SPEC, resume=True)
     assert bags.write(rows, tmp_path / 'd', samples.SPEC, resume=True).datapoints == 1
     with pytest.raises(ValueError, match='expected at least 1 inputs'):

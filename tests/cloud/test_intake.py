@@ -71,7 +71,7 @@ def no_credentials(monkeypatch, tmp_path):
         monkeypatch.setenv(name, str(tmp_path / 'none'))
 
 
-ADVICE = 'storage_options are those of the dataset; pass source_options= for the source'
+ADVICE = 'storage_options apply to the dataset; pass source_options= for the source'
 
 
 def test_options_of_the_source_are_advised_between_urls(s3, tmp_path, no_credentials):

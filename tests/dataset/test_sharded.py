@@ -64,7 +64,7 @@ def test_an_exact_number_of_shards(tmp_path, kit):
 
 
 def test_few_records_are_left_of_a_shard(tmp_path, monkeypatch):
-    monkeypatch.setattr('bags.dataset.writing.sharded_writer.MAX_RECORDS', 20)
+    monkeypatch.setattr('bags.dataset.writing.sharded_writer.MAX_BAG_RECORDS', 20)
     monkeypatch.setattr('bags.dataset.writing.sharded_writer.MAX_DATAPOINT_RECORDS', 5)
     with bags.ShardedDatasetWriter(tmp_path / 'a', {'x': 'utf8[]'}) as writer:
         for _ in range(10):

@@ -237,7 +237,7 @@ def test_views_that_have_no_keys(tmp_path):
 def test_no_index(tmp_path):
     path = write(tmp_path / 'x', [{'id': 'a'}], {'id': 'utf8'})
     with pytest.raises(
-        FileNotFoundError, match=r"no index of field 'id': bags.create_index makes it.*id.index"
+        FileNotFoundError, match=r"no index of field 'id': bags.create_index writes it.*id.index"
     ):
         bags.open(path).find('id', 'a')
 
@@ -280,7 +280,7 @@ def test_of_other_data(small, tmp_path):
             writer.append({'id': f'EP-{number}'})
     (tmp_path / 'y/id.index').write_bytes((small / 'id.index').read_bytes())
     with pytest.raises(
-        bags.CorruptError, match=r'is stale: it was made of other data .*: run bags.create_index'
+        bags.CorruptError, match=r'is stale: it was made from other data .*: run bags.create_index'
     ):
         bags.open(tmp_path / 'y').find('id', 'EP-3')
 

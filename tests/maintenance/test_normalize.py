@@ -98,7 +98,7 @@ def test_errors(dataset):
     ):
         bags.statistics(dataset, by='actions')
     scale = bags.normalize(bags.statistics(dataset.select([0, 1]), by='robot'), 'state')
-    with pytest.raises(KeyError, match="no statistics of robot 'one'; there are those of 'arm', 'crane'"):
+    with pytest.raises(KeyError, match="no statistics of robot 'one'; the groups are 'arm', 'crane'"):
         scale(dataset.batch([7]))
     with pytest.raises(KeyError, match="expected the field 'robot' in the batch"):
         scale(dataset.batch([0], 'state'))

@@ -103,7 +103,7 @@ def test_a_truncated_video_ends_what_is_known():
 def test_videos_of_different_sizes():
     video = joined([parts()[0], film(size=(48, 64), count=3)])
     assert video[9:].shape == (3, 48, 64, 3)
-    with pytest.raises(ValueError, match='expected frames of one size'):
+    with pytest.raises(ValueError, match='expected frames of the same size'):
         video[5:12]
 
 

@@ -118,6 +118,21 @@ def test_audio_of_another_file_beside_a_part_of_a_video(session):
         assert np.array_equal(row['sound'].between(0.5, 0.7), bags.Audio(sound)[7200:8800])
 
 
+@pytest.mark.parametrize('field_type', ['flac', 'wav'])
+def test_a_part_of_a_recording_is_mixed_and_resampled(tmp_path, field_type):
+    path = tmp_path / 'sound'
+    samples = (np.random.default_rng(0).standard_normal((24_000, 2)) * 4000).astype(np.int16)
+    path.write_bytes(bags.encoders[field_type]((samples, 8000)))
+    spec = {'sound': 'audio(channels=1)', 'quick': 'audio(rate=16000)'}
+    with bags.DatasetWriter(tmp_path / 'data', spec, linked_fields=list(spec)) as writer:
+        writer.append({name: bags.Link(path, frames=(8000, 16_000)) for name in spec})
+    with bags.open(tmp_path / 'data', trust_links=path) as dataset:
+        row = dataset[0]
+        assert np.allclose(row['sound'][:], bags.Audio(path, channels=1)[8000:16_000], 0, 1e-6)
+        assert row['quick'].shape == (16_000, 2)
+    assert bags.verify(tmp_path / 'data', decode=True, trust_links=path) == []
+
+
 @pytest.mark.parametrize('field_type', ['flac', 'wav', 'aac'])
 def test_samples_are_those_of_the_recording(tmp_path, field_type):
     path = tmp_path / 'sound'

@@ -211,7 +211,7 @@ def test_arrays_that_differ_in_more(robots, tmp_path, other):
         assert f"got {{'state': '{other}" in str(caught.value)
         assert "rename({'state': …}) or drop(fields=['state']) of one of them" in str(caught.value)
         assert "'id'" not in str(caught.value)  # Which only one has.
-    with pytest.raises(bags.SpecError, match="fields='union' takes the fields of all, 'common' those that"):
+    with pytest.raises(bags.SpecError, match="fields='union' takes the fields of all datasets, 'common' the"):
         bags.concat([robots[0], robots[1]])
 
 

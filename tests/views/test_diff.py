@@ -170,7 +170,7 @@ def test_wrong_diffs_are_refused(source, tmp_path):
         (source, 'ids', KeyError, "no field 'ids'"),
         (source, 'parts', TypeError, 'expected utf8, bytes, int or uint'),
         (source, 'text', ValueError, 'datapoint 0 has no key'),
-        (source.select([1, 2, 1]), 'id', ValueError, 'datapoints 0 and 2 have one key'),
+        (source.select([1, 2, 1]), 'id', ValueError, 'datapoints 0 and 2 have the same key'),
     ):
         with pytest.raises(error, match=message):
             source.diff(other, on)

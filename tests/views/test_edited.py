@@ -84,7 +84,7 @@ REFUSED = {
     'a link': (
         lambda d: d.update({1: {'image': bags.Link('x.jpg')}}),
         TypeError,
-        'only a writer takes links',
+        'only writers take links',
     ),
     'window': (
         lambda d: d.windows(every='state', state=bags.steps(0, 2), padding='drop').update(

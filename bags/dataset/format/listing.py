@@ -57,7 +57,7 @@ def root_names(store: Store, directory: str) -> set[str]:
     """Returns the names of files and shards of a dataset. Stores without a listing omit files beside shards.
 
     Raises:
-        FileNotFoundError, NotADirectoryError: There is no such folder.
+        FileNotFoundError, NotADirectoryError: The folder does not exist, or is a file.
     """
     if store.can_list:
         return set(store.names(directory))
@@ -236,7 +236,7 @@ def names_in(store: Store, folder: str, *ends: str) -> set[str]:
     """Returns the names of the files in a dataset folder; `ends` as in `_probe_folder`.
 
     Raises:
-        FileNotFoundError, NotADirectoryError: There is no such folder.
+        FileNotFoundError, NotADirectoryError: The folder does not exist, or is a file.
     """
     return set(store.names(folder) if store.can_list else _probe_folder(store, folder, None, *ends))
 

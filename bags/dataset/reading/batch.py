@@ -1,7 +1,7 @@
 """Batches: columns of values, and their concatenation and reordering.
 
-A column is an array (B, *shape) if all values have one size, a `Ragged` for sequences of such values, and
-otherwise a list.
+A column is an array (B, *shape) if all values have the same size, a `Ragged` for sequences of such values,
+and a list otherwise.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Ragged:
     offsets: npt.NDArray[np.int64]
     """The start of each sequence in `values`, and the end of the last, shape (B + 1,)."""
     present: npt.NDArray[np.bool_] | None = None
-    """Which sequences are not missing, shape (B,), if the field is optional. A missing one has no items."""
+    """Which sequences are present, shape (B,), if the field is optional. A missing sequence has 0 items."""
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
@@ -62,7 +62,7 @@ class Ragged:
         return (self[index] for index in range(len(self)))
 
     def _repr_html_(self) -> str:
-        """Returns the HTML for notebooks: the first sequences, those of numbers as curves."""
+        """Returns the HTML for notebooks: the first sequences, with numbers as curves."""
         html: str = above.ragged_as_html(self)
         return html
 
@@ -74,10 +74,11 @@ class Ragged:
         """
         lengths = self.lengths
         if self.present is not None and not self.present.all():
-            raise ValueError(f'expected sequences of one length, got {int((~self.present).sum())} missing')
+            missing = int((~self.present).sum())
+            raise ValueError(f'expected sequences of equal length, got {missing} missing')
         if len(lengths) and (lengths != lengths[0]).any():
             raise ValueError(
-                f'expected sequences of one length, got {lengths.min()} to {lengths.max()} items'
+                f'expected sequences of equal length, got {lengths.min()} to {lengths.max()} items'
             )
         items = int(lengths[0]) if len(lengths) else 0
         return self.values.reshape(len(lengths), items, *self.values.shape[1:])
@@ -93,7 +94,7 @@ Column = npt.NDArray[Any] | Ragged | list[Any]
 
 
 def concat_ranges(firsts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Concatenates the ranges that begin at `firsts` and have `counts` members."""
+    """Concatenates the ranges that begin at `firsts` and have `counts` elements."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total) + np.repeat(firsts - ends + counts, counts)
@@ -150,7 +151,7 @@ def _join(arrays: Sequence[npt.NDArray[Any]], positions: npt.NDArray[np.int64] |
 
 
 def split(column: Column, counts: Sequence[int]) -> list[Column]:
-    """Divides the rows of a column into columns of some numbers of rows, whose arrays are views."""
+    """Splits a column into columns with the given numbers of rows, whose arrays are views."""
     ranges = list(itertools.pairwise(itertools.accumulate(counts, initial=0)))
     if not isinstance(column, Ragged):
         return [column[start:stop] for start, stop in ranges]

@@ -1,11 +1,11 @@
-"""What a read of a field means: the value of each row, from its refs and the items that are asked for.
+"""Reads a field: computes the value of each row from its refs and the requested items.
 
-- The row of a plain field has one record, and a row of a sequence the records `first` to `first + count`. A
-  ref outside the bag raises `BadRef`.
-- A row without a value has the ref `MISSING`, in a sequence with a count of 0. Only an optional field may
-  have one: the value is None.
-- Items of a sequence are those of its records that `select_items` chooses, or `PerRowItems` for each row.
-- Frames are those of the value of a plain field, or of all values of a sequence as one.
+- A row of a plain field has one record; a row of a sequence has the records `first` to `first + count`. A ref
+  outside the bag raises `BadRef`.
+- A row without a value has the ref `MISSING`, and in a sequence a count of 0. Only optional fields may have
+  such rows: the value is None.
+- Items of a sequence are the records that `select_items` selects, or `PerRowItems` for each row.
+- Frames are the frames of the value of a plain field, or of all values of a sequence as one.
 
 Each function takes a field, the refs of rows ((n,) indices, or for a sequence a pair of firsts and counts)
 and the items to read of each row.
@@ -45,14 +45,14 @@ class BadRef(Exception):
 
 
 class RowRecords(NamedTuple):
-    """The records that rows are read from."""
+    """The records from which rows are read."""
 
     records: Int64s
     """Indices in the bag, row after row."""
     counts: Int64s | None
     """The number of records of each row of a sequence, shape (n,); None in a plain field."""
     present: npt.NDArray[np.bool_] | None
-    """Which rows have a value, shape (n,); None if all have one."""
+    """Which rows have a value, shape (n,); None if all rows have one."""
 
 
 def read_column(field: FieldReader, refs: Refs, items: Asked) -> Column:
@@ -84,26 +84,27 @@ def read_values(field: FieldReader, refs: Refs, items: Asked) -> list[Any]:
 
 
 def read_records(field: FieldReader, refs: Refs, items: Asked) -> list[Any]:
-    """Returns the undecoded record of each row, for a sequence a list; frames as encoded arrays."""
+    """Returns the undecoded record of each row, or a list for a sequence; frames as encoded arrays."""
     if _are_frames(items):
         return [bytes(encode_array(frames)) for frames in _frames(field, refs, items)]
     return read_with(field, refs, items, field.bag.read)
 
 
 def read_with(field: FieldReader, refs: Refs, items: Asked, read: Callable[[Int64s], list[Any]]) -> list[Any]:
-    """Returns what `read` returns for the records of each row, for a sequence a list."""
+    """Returns the result of `read` for the record of each row, or a list for a sequence."""
     chosen = choose_records(field, refs, items)
     return _by_row(read(chosen.records), chosen)
 
 
 def read_value(field: FieldReader, first: int, count: int, items: Asked = True) -> Any:
-    """Returns the value of one row, as `read_values` does; `count` is 1 for a plain field.
+    """Returns the value of one row, as `read_values`; `count` is 1 for a plain field.
 
     Raises:
-        Exception: Anything unusual. The row is then read as a batch, which raises the error to report.
+        Exception: Anything unusual. The caller then reads the row as a batch, which raises the error to
+            report.
     """
-    # A shortcut. A row of a sequence of 8 texts takes 9 us with it, and 88 us as a batch of one; a missing
-    # value 1.7 and 38.
+    # A shortcut: a row of a sequence of 8 texts takes 9 us with it, and 88 us as a batch of one; a missing
+    # value 1.7 and 38 us.
     is_sequence = field.type.sequence
     if items is True and not is_sequence:
         return None if first == MISSING and field.type.optional else field.value(first)
@@ -140,7 +141,7 @@ def choose_records(field: FieldReader, refs: Refs, items: Asked) -> RowRecords:
         DecodeError: A sequence of compressed items that exceeds `max_value_size`.
     """
     if not isinstance(refs, tuple):
-        if len(refs) and int(np.maximum.reduce(refs)) >= field.bag.count:  # `MISSING` is above all records.
+        if len(refs) and int(np.maximum.reduce(refs)) >= field.bag.count:  # `MISSING` exceeds all records.
             expect_refs(field, refs, None)
         if not field.type.optional:
             return RowRecords(refs, None, None)
@@ -176,7 +177,7 @@ def expect_refs(field: FieldReader, firsts: Int64s, counts: Int64s | None) -> No
 
 
 def _by_row(values: Values, chosen: RowRecords) -> list[Any]:
-    """Returns the value of each row, from those of its records; None for a row without a value."""
+    """Returns the value of each row from the values of its records; None for a row without a value."""
     _, counts, present = chosen
     if counts is None:
         if present is None:
@@ -205,7 +206,7 @@ def _item_values(field: FieldReader, records: Int64s, items: Asked) -> Values:
     found = [values[position] for position in back.tolist()]
     repeated = np.ones(len(records), bool)
     repeated[first] = False
-    # Windows do not share values: writing to one must not change another.
+    # Windows must not share values: writing to one would change another.
     for position in np.flatnonzero(repeated).tolist():
         value = found[position]
         if type(value) is np.ndarray:
@@ -223,7 +224,7 @@ def _are_frames(items: Asked) -> bool:
 
 
 def _frames(field: FieldReader, refs: Refs, items: Asked) -> list[Any]:
-    """Returns frames of many rows; frames of one video are decoded together."""
+    """Returns frames of many rows; frames of the same video are decoded together."""
     firsts, counts = refs if isinstance(refs, tuple) else (refs, np.ones(len(refs), np.int64))
     expect_refs(field, firsts, counts if isinstance(refs, tuple) else None)
     rows = zip(firsts.tolist(), counts.tolist(), strict=True)

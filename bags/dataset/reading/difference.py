@@ -9,7 +9,7 @@ from bags.indexing import Int64s
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Diff:
-    """What differs between a dataset and another, later one.
+    """The differences between a dataset and a later one.
 
     Examples:
         >>> found = dataset.diff(dataset[:6])
@@ -20,24 +20,24 @@ class Diff:
     """
 
     fields: dict[str, tuple[str | None, str | None]]
-    """The types in the two datasets of fields that only one has (None: it lacks the field), or that have
-    different types. Their values are not compared."""
+    """The types in the two datasets of fields that only one has (None where it is missing), or whose types
+    differ. Their values are not compared."""
     removed: Int64s
-    """The datapoints that the other dataset lacks, by index in the first."""
+    """The datapoints that are missing in the other dataset, by index in the first."""
     added: Int64s
-    """The datapoints that the first dataset lacks, by index in the other."""
+    """The datapoints that are missing in the first dataset, by index in the other."""
     changed: dict[str, Int64s]
-    """The changed datapoints by field, if there are any: their indices in the two datasets, shape (n, 2)."""
+    """The changed datapoints of each changed field: their indices in the two datasets, shape (n, 2)."""
     compared: int
-    """Number of datapoints that both have."""
+    """Number of datapoints in both datasets."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing differs."""
+        """Whether the datasets are equal."""
         return not (self.fields or len(self.removed) or len(self.added) or self.changed)
 
     def __str__(self) -> str:
-        """Returns a line for each difference."""
+        """Returns one line for each difference."""
         lines = [
             f'{name}: {old or "no such field"} → {new or "no such field"}'
             for name, (old, new) in self.fields.items()
@@ -59,5 +59,5 @@ def _count_text(count: int) -> str:
 
 
 def _some(rows: list[int]) -> str:
-    """Returns the first few of some indices as text."""
+    """Returns the first few indices as text."""
     return ', '.join(map(str, rows[:10])) + (', …' if len(rows) > 10 else '')

@@ -20,13 +20,13 @@ from bags.indexing import Int64s
 
 MAX_SINGLE_ITEMS = 4  # More items are read as a batch.
 MAX_SINGLE_BYTES = 1 << 14  # Larger items of a fixed size are read as a batch.
-MAX_SINGLE_RECORDS = 8  # More records are read by one call.
+MAX_SINGLE_RECORDS = 8  # More records are read with one call.
 MAX_OPEN_FRAMES = 16  # Records whose frames stay open.
 NO_FRAME_TIMES = np.empty(0)
 
 
 class FieldReader(Shareable):
-    """The values of the records of a field. `position` is that of its first ref in a row."""
+    """The values of the records of a field. `position` is the position of its first ref in a row."""
 
     def __init__(
         self, name: str, field_type: FieldType, position: int, bag: StoredRecords, decoder: Decoder
@@ -50,7 +50,7 @@ class FieldReader(Shareable):
 
     @cached_attribute
     def _get(self) -> Callable[[int], Any]:
-        """Returns a record as the decoder takes it."""
+        """Returns a record in the form that the decoder takes."""
         if self.decoder.lazy:
             name, field_type, bag = (
                 self.name,
@@ -111,7 +111,7 @@ class FieldReader(Shareable):
     def array(self, indices: Int64s) -> npt.NDArray[Any] | None:
         """Returns values as one new array (n, *shape).
 
-        None if the type has no fixed size, or a record has another size.
+        None if the type does not have a fixed size, or a record has another size.
         """
         decoder = self.decoder
         if decoder.dtype is None:
@@ -134,7 +134,7 @@ class FieldReader(Shareable):
         if decode is None:
             return records
         try:
-            # Not `map`: a StopIteration of the decoder would end it early.
+            # Not `map`: a StopIteration in the decoder would end it early.
             return [decode(record) for record in records]
         except Exception:
             return [self._decode(*pair) for pair in zip(indices.tolist(), records, strict=True)]
@@ -164,16 +164,16 @@ class FieldReader(Shareable):
 
     @property
     def has_frames(self) -> bool:
-        """Whether `frames` reads frames of its values."""
+        """Whether values of the field have frames."""
         return self._open_frames is not None
 
     def frames(self, records: range | None, selection: FrameSelection) -> Any:
-        """Returns frames of the values of consecutive records as one sequence; None of no value.
+        """Returns frames of the values of consecutive records as one sequence; None for a missing value.
 
         The most recently opened records stay open.
 
         Raises:
-            TypeError: Values of the type have no frames.
+            TypeError: Values of the type do not have frames.
         """
         if self._open_frames is None:
             raise TypeError(f'field {self.name!r} of type {self.type.text} has no frames: got {selection!r}')
@@ -206,12 +206,12 @@ class FieldReader(Shareable):
         return frames
 
     def _times(self, index: int) -> tuple[Seconds, float]:
-        """Returns the times of the frames of a record, and the seconds from the first to the end."""
+        """Returns the times of the frames of a record, and the seconds from the first frame to the end."""
         frames: Any = self._frames[index]
         return frames.timestamps, frames.duration
 
     def _length(self, index: int) -> Length:
-        """Returns the number of frames of a record, and the error if more are missing at its end."""
+        """Returns the number of frames of a record, and the error if frames are missing at its end."""
         if index in self._lengths:
             return self._lengths[index], None
         try:
@@ -228,10 +228,10 @@ class FieldReader(Shareable):
 
 
 class Record:
-    """A record that is opened on use: the argument of decoders with the attribute `lazy`.
+    """A record that is opened on use, the argument of decoders with the attribute `lazy`.
 
-    Creating it reads nothing. It keeps the files of the bag open, even after the dataset is closed. An
-    unpickled record opens them again, by path.
+    Creating it does not read anything. It keeps the files of the bag open, even after the dataset is closed.
+    An unpickled record opens them again, by path.
     """
 
     __slots__ = ('_again', 'bag', 'field', 'index', 'type')
@@ -252,7 +252,7 @@ class Record:
 
     @property
     def is_remote(self) -> bool:
-        """Whether reading may wait for a network; after unpickling True, until the bag is open."""
+        """Whether reading may wait for a network; True after unpickling, until the bag is open."""
         return self.bag is None or self.bag.is_remote
 
     def open(self) -> BinaryIO:
@@ -261,7 +261,7 @@ class Record:
 
     @property
     def segment(self) -> Any:
-        """The part of a linked video or recording that the record is; None for other records."""
+        """The part of a linked video or recording that the record refers to; None for other records."""
         return self._opened().segment(self.index)
 
     def _opened(self) -> StoredRecords:

@@ -1,10 +1,11 @@
 """Fingerprints: hashes that tell whether two datasets have the same datapoints, wherever they are.
 
-The fingerprint of a dataset is made from the ids of its folders (`bags.dataset.format.identity`). A folder
-has no id if another library or an earlier version wrote it, or before it is closed. Its refs, limits,
-checksums, and the records of each field of up to 64 MiB are hashed then. Datasets of up to 8 MiB in up to 64
-folders are always hashed, so that a file that was replaced by hand is noticed. The fingerprint of a view is
-made from the fingerprints of its datasets and from the options of the view. The times of files are not used.
+The fingerprint of a dataset is computed from the ids of its folders (`bags.dataset.format.identity`). A
+folder does not have an id if another library or an earlier version wrote it, or before it is closed. Then its
+refs, limits, checksums, and the records of each field of up to 64 MiB are hashed. Datasets of up to 8 MiB in
+up to 64 folders are always hashed, to detect files that were replaced by hand. The fingerprint of a view is
+computed from the fingerprints of its datasets and the options of the view. Modification times of files are
+not used.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
 
 SMALL_DATASET_BYTES = 1 << 23
 MAX_SMALL_FOLDERS = 64
-"""Opening the files of a folder takes 1.4 ms, and reading its id 0.05."""
+"""Opening the files of a folder takes 1.4 ms, and reading its id 0.05 ms."""
 MAX_RECORDS_BYTES = 1 << 26
-"""Bytes of the records of a field that are read for the fingerprint of a folder without an id."""
+"""Maximum bytes of records of a field that are read for the fingerprint of a folder without an id."""
 HASHED_READ_BYTES = 1 << 24
 DATAPOINTS = 8
 HASHED_RECORD_BYTES = 256
@@ -45,7 +46,7 @@ THREADS = 16
 
 
 class FingerprintedDataset(SizedRowReader, Protocol):
-    """What a fingerprint is computed from: any `bags.Dataset`."""
+    """The parts of a dataset from which a fingerprint is computed: any `bags.Dataset`."""
 
     types: Spec
     is_remote: bool
@@ -80,9 +81,9 @@ def fingerprint(
     """Returns the fingerprint of a dataset, 24 hexadecimal digits.
 
     Args:
-        dataset: A reader, a view, or any map-style dataset, of which only the type and the length are used.
-        fields: Only these fields matter.
-        of_origin: For a copy of all datapoints of another dataset, return the fingerprint of that one.
+        dataset: A reader, a view, or any map-style dataset, where only the type and the length are used.
+        fields: Only these fields are used.
+        of_origin: For a copy of all datapoints of another dataset, return the fingerprint of the original.
 
     Raises:
         OSError: A file cannot be read.
@@ -93,7 +94,7 @@ def fingerprint(
 
 
 def source_fingerprints(dataset: FingerprintedDataset | Sized) -> dict[str, str]:
-    """Returns what `source.json` has of a dataset: also the fingerprint that earlier versions compare."""
+    """Returns the fingerprints for a progress log: the current one and the one of earlier versions."""
     return {'fingerprint': legacy_fingerprint(dataset), 'identity': fingerprint(dataset)}
 
 
@@ -113,7 +114,7 @@ def fingerprint_of_folders(
     """Returns the fingerprint of a dataset, or of shards of one.
 
     Args:
-        dataset: Its reader.
+        dataset: The reader of the dataset.
         folders, lengths: The folders, and the number of datapoints in each.
         reader_of: Function from the number of a folder to its reader.
         fields, of_origin: As in `fingerprint`.
@@ -145,7 +146,7 @@ def fingerprint_of_folders(
 
 
 def _origin_of(identities: Sequence[Identity | None], total: int) -> str | None:
-    """Returns the fingerprint of the dataset that folders are a copy of, with all its datapoints in order."""
+    """Returns the fingerprint of the original, if the folders are a copy of all its datapoints in order."""
     found, first = set(), 0
     for identity in identities:
         if identity is None or identity.copied_from is None or identity.copied_from.first != first:
@@ -161,12 +162,12 @@ def _size_of(folders: Sequence[Folder], field: str) -> int:
 
 
 def _digest_of_folder(reader: FolderReader, fields: Sequence[str], hashed: Collection[str]) -> str:
-    """Returns a digest of the files of some fields of a folder; of the records of the fields in `hashed`."""
+    """Returns a digest of the files of some fields of a folder, and of the records of fields in `hashed`."""
     folder, types = reader.folder, reader.types
     names = [name for name in fields if name in types]
 
     def digest(name: str | None) -> tuple[str, ...]:
-        # Damage has a digest too: a loader may leave out what cannot be read.
+        # Damage has a digest too: a loader may leave out unreadable datapoints.
         try:
             bag = reader.refs.bag if name is None else reader.open_field(name).bag
         except (CorruptError, SpecError):
@@ -217,14 +218,14 @@ def _digest_of_file(folder: Folder, name: str) -> str:
 
 
 def sample(length: int) -> list[int]:
-    """Returns the indices of the datapoints that a fingerprint of earlier versions is computed from."""
+    """Returns the indices of the datapoints in the fingerprints of earlier versions."""
     return sorted({step * (length - 1) // (DATAPOINTS - 1) for step in range(DATAPOINTS)}) if length else []
 
 
 def legacy_fingerprint(dataset: FingerprintedDataset | Sized, fields: Sequence[str] | None = None) -> str:
     """Returns the fingerprint of earlier versions: of the spec, the length, and heads of a few records.
 
-    Datasets that differ only in other records have the same one.
+    Datasets that differ only in other records have the same fingerprint.
     """
     digest = hashlib.blake2b(digest_size=12)
     length = len(dataset)
@@ -243,9 +244,9 @@ def legacy_fingerprint(dataset: FingerprintedDataset | Sized, fields: Sequence[s
 
 
 def _head(dataset: FingerprintedDataset, index: int, field: str) -> bytes:
-    """Returns size and first bytes of a record; for a sequence, its length, then those of its first item."""
+    """Returns size and first bytes of a record; for a sequence, its length and the head of its first item."""
     head = b''
-    # A record that is missing or cannot be read adds nothing.
+    # Missing or unreadable records do not add anything.
     with contextlib.suppress(Exception):
         item = None
         if dataset.types[field].sequence:

@@ -1,8 +1,8 @@
-"""Frames: values that are sequences, read in parts; those of consecutive records as one sequence.
+"""Frames: values that are sequences, read in parts; frames of consecutive records form one sequence.
 
 A decoder with an attribute `frames`, a function of a record and the type's arguments, has such values:
-`bags.frames` selects some of their frames and `dataset.windows` makes windows of them, without decoding
-values as a whole. The function gets a record to open, as a lazy decoder does, and returns `LazyFrames`.
+`bags.frames` selects some of their frames, and `dataset.windows` creates windows of them, without decoding
+whole values. The function takes a record to open, as a lazy decoder does, and returns `LazyFrames`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class LazyFrames(Protocol):
     """
 
     def __len__(self) -> int:
-        """Returns the number of frames that the record has."""
+        """Returns the number of frames of the record."""
         ...
 
     def __getitem__(self, numbers: Int64s, /) -> npt.NDArray[Any]:
@@ -40,11 +40,11 @@ class LazyFrames(Protocol):
 
 
 Length = tuple[int, Exception | None]
-"""The number of frames of a record, and the error if more are missing at its end."""
+"""The number of frames of a record, and the error if frames are missing at its end."""
 
 
 def known_length(frames: LazyFrames) -> Length:
-    """Returns the number of frames of a record, and the error if more are missing at its end."""
+    """Returns the number of frames of a record, and the error if frames are missing at its end."""
     return len(frames), getattr(frames, 'truncation', None)
 
 
@@ -52,13 +52,13 @@ def frame_numbers(key: Any, count: Callable[[int | None], int], name: str) -> In
     """Returns frame numbers as int64 in the range of the frames.
 
     Args:
-        key: Numbers, of which negative ones count from the end.
-        count: Returns the number of frames, or any number not below its argument if there are that many.
+        key: Numbers; negative numbers count from the end.
+        count: Returns the number of frames; or, if the argument is not greater, any number from it on.
         name: The name of the frames in errors.
 
     Raises:
-        IndexError: No such frame.
-        TypeError: Not integers.
+        IndexError: A frame does not exist.
+        TypeError: The key does not consist of integers.
     """
     found = np.asarray(key)
     are_long = found.dtype == object and all(isinstance(number, int) for number in found.flat)
@@ -67,7 +67,7 @@ def frame_numbers(key: Any, count: Callable[[int | None], int], name: str) -> In
     if not len(found):
         return found.astype(np.int64)
     total = count(None if int(found.min()) < 0 else int(found.max()) + 1)
-    # Before the conversion, in which unsigned numbers become negative ones.
+    # Checked before the conversion, which makes large unsigned numbers negative.
     wrong = found[(found < -total) | (found >= total)]
     if len(wrong):
         raise IndexError(f'{name}: frame {wrong[0]} out of range [{-total}, {total})')
@@ -76,15 +76,15 @@ def frame_numbers(key: Any, count: Callable[[int | None], int], name: str) -> In
 
 
 class JoinedFrames:
-    """The frames of consecutive records as one sequence. Lengths are read once, as far as they are needed.
+    """The frames of consecutive records as one sequence. Lengths are read on demand, once.
 
     Args:
         records: The number of records.
-        read: Function from the number of a record and numbers of its frames to these frames.
-        length: Function from the number of a record to its `Length`.
-        is_remote: Reads wait for a network, so that several records are read concurrently.
-        name: The name in error messages.
-        no_frames: The frames of no record.
+        read: Returns frames, given the number of a record and numbers of its frames.
+        length: Returns the `Length` of a record, given its number.
+        is_remote: Whether reads wait for a network: several records are then read concurrently.
+        name: The name of the frames in error messages.
+        no_frames: The result for an empty list of frames.
     """
 
     def __init__(
@@ -99,18 +99,18 @@ class JoinedFrames:
         self._records, self._read, self._length = records, read, length
         self._is_remote, self._name, self._no_frames = is_remote, name, no_frames
         self._known: list[Length] = []
-        """Lengths of the first records. Without a lock, which a fork could leave held: threads may find the
-        same lengths, and write equal values."""
+        """Lengths of the first records. Not protected by a lock, which a fork could leave held: threads may
+        find the same lengths, and write equal values."""
 
     def ends(self) -> Int64s:
         """Returns the end of each record in frames, as far as the lengths are known."""
         return np.cumsum([length for length, _ in self._known], dtype=np.int64)
 
     def count(self, stop: int | None = None) -> int:
-        """Returns the number of frames, or any number not below `stop` if there are that many.
+        """Returns the number of frames; or, if at least `stop` frames exist, any number from `stop` on.
 
         Raises:
-            Exception: That of a record whose frames are missing, if they are needed.
+            Exception: The error of a record with missing frames, if they are needed.
         """
         while True:
             ends = self.ends()
@@ -121,7 +121,7 @@ class JoinedFrames:
                 raise cut
             if len(ends) == self._records:
                 return count
-            # Assumes that no later record is longer than the longest one known.
+            # Assumes that later records are not longer than the longest known record.
             more = self._records - len(ends)
             if stop is not None:
                 longest = int(np.diff(ends, prepend=0).max()) if len(ends) else stop
@@ -142,7 +142,7 @@ class JoinedFrames:
             if isinstance(found, Exception):
                 if not results:
                     raise found
-                break  # An access that needs this record tries again.
+                break  # The next access that needs this record tries again.
             results.append(found)
             if found[1]:
                 break
@@ -155,10 +155,10 @@ class JoinedFrames:
         return self.read(frame_numbers(key, self.count, self._name))
 
     def read(self, numbers: Int64s) -> npt.NDArray[Any]:
-        """Returns frames by numbers below a `count`, in any order, with repeats.
+        """Returns frames by non-negative numbers, in any order, with repeats.
 
         Raises:
-            ValueError: They differ in shape or dtype.
+            ValueError: The frames differ in shape or dtype.
         """
         if not len(numbers):
             return self._read(0, numbers) if self._records else self._no_frames
@@ -175,18 +175,19 @@ class JoinedFrames:
         shapes = sorted({(part.shape[1:], part.dtype.name) for _, part in parts})
         if len(shapes) > 1:
             found = ' and '.join(f'{dtype} frames of shape {shape}' for shape, dtype in shapes[:2])
-            raise ValueError(f'{self._name}: expected frames of one size, got {found}')
+            raise ValueError(f'{self._name}: expected frames of the same size, got {found}')
         frames = np.empty((len(numbers), *shapes[0][0]), shapes[0][1])
         for positions, part in parts:
             frames[positions] = part
         return frames
 
     def times(self, timestamps: Callable[[int], tuple[Seconds, float]]) -> tuple[Seconds, float]:
-        """Returns the time of each frame, and the end of the last; each record begins where one ends.
+        """Returns the time of each frame, and the end of the last; each record begins where the previous one
+        ends.
 
         Args:
-            timestamps: Function from the number of a record to the times of its frames, and the seconds from
-                the first of them to the end of the last frame.
+            timestamps: Returns the times of the frames of a record, given its number, and the seconds from
+                the first frame to the end of the last one.
         """
         self.count()
         parts, end = [np.empty(0)], 0.0

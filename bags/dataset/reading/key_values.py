@@ -1,4 +1,4 @@
-"""Values as keys: as bytes, of which equal values give equal ones, and their matches in a dataset."""
+"""Values as keys: equal values give equal bytes; and matches of keys in a dataset."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def as_key(value: Any) -> bytes:
 
 
 def _read_built_in(field: FieldReader, refs: Refs, items: Asked) -> list[Any]:
-    """As `read_values`, with built-in decoders instead of those that the dataset was opened with."""
+    """Reads values as `read_values`, but with the built-in decoders."""
     options = field.bag.options
     is_legacy = options is not None and options.limits_placement is LimitsPlacement.STARTS
     decoder = Decoders(None).get(field.name, field.type, is_legacy, field.bag.path)
@@ -56,7 +56,7 @@ def _read_built_in(field: FieldReader, refs: Refs, items: Asked) -> list[Any]:
 def read_keys(
     dataset: SizedRowReader, field: str, rows: Int64s | None = None, step: int = 256
 ) -> Iterator[tuple[Int64s, list[bytes | None]]]:
-    """Yields chunks of `rows` (default: all) and their keys, None if missing; `step` in the first chunk."""
+    """Yields chunks of `rows` (default: all) and their keys, None if missing; `step` rows come first."""
     rows, start = np.arange(len(dataset)) if rows is None else rows, 0
     while start < len(rows):
         some = rows[start : start + step]

@@ -1,10 +1,10 @@
-"""One generated function that reads a row, all fields one after the other.
+"""A generated function that reads all fields of a row, one after another.
 
 A shortcut of `bags.dataset.reading.columns` for one row: a row of an integer, a text and a vector takes 1.1
-us with it, 2.3 us with a call of `read_value` for each field, and 30 us as a batch of one. With another 30 KB
-of bytes, a row takes 2.9 and 4.5 us (from the processor's cache). Limits and tags are checked at every read,
-or once for a block of rows of one length. The generated text has only numbers of fields, and no name or value
-from a file; these are in the function's closure.
+us with it, 2.3 us with a call of `read_value` for each field, and 30 us as a batch of one. With another 30
+KB of bytes, a row takes 2.9 and 4.5 us (from the processor's cache). Limits and tags are checked at every
+read, or once for a block of rows of the same length. The generated text contains only numbers of fields,
+never names or values from a file, which are in the function's closure.
 
 The function returns None for anything unusual: damage, an error in a decoder, an index out of range. The
 reader then reads the row as a batch, which raises the error.
@@ -22,10 +22,10 @@ from bags.dataset.reading.field_reader import FieldReader
 from bags.dataset.reading.refs_reader import RefsReader
 
 MAX_SPAN_BYTES = 1 << 16
-"""Maximum bytes of items of a sequence that are copied from the map without announcing them to the kernel."""
+"""Maximum bytes of items of a sequence that are copied from the map without a hint to the kernel."""
 
 RowFunction = Callable[..., dict[str, Any] | None]
-"""A function of an index, and of the selection if it has items."""
+"""A function of an index, and of a selection if items are selected."""
 
 
 def make_row_function(
@@ -42,7 +42,7 @@ def make_row_function(
     lines = ['if not 0 <= index < count: return None']
     numbers = ', '.join(map('r{}'.format, range(len(refs.format.tags))))
     if refs.bag is None:
-        lines.append(f'{numbers.replace(", ", " = ")} = index')  # Granular has no sequences.
+        lines.append(f'{numbers.replace(", ", " = ")} = index')  # Granular does not have sequences.
     else:
         verified = refs.bag.verified
         scope |= {
@@ -70,13 +70,13 @@ def make_row_function(
 
 
 def _lines(field: FieldReader, i: int, r: str, read: str, scope: dict[str, Any]) -> list[str]:
-    """Returns the lines that read a field into `v{i}`, and adds what they use to the scope.
+    """Returns the lines that read a field into `v{i}`, and adds the names that they use to the scope.
 
     Args:
         field, i: The field and its number.
-        r: The variable that holds its ref.
-        read: The call that reads it without a fast path.
-        scope: Names that the lines can use.
+        r: The variable with the ref.
+        read: The call that reads the field without a fast path.
+        scope: The names that the lines can use.
     """
     bag, decoder = field.bag, field.decoder
     table, n = field.table, f'r{field.position + 1}'
@@ -123,7 +123,7 @@ def _lines(field: FieldReader, i: int, r: str, read: str, scope: dict[str, Any])
 
 @functools.lru_cache(64)
 def _maker(names: tuple[str, ...], lines: tuple[str, ...]) -> Callable[..., Any]:
-    """Returns a function that makes the row function, given the values of its names; shared by all shards."""
+    """Returns a function that creates the row function from the values of its names. All shards share it."""
     body = ''.join(map('            {}\n'.format, lines))
     text = (
         f'def make({", ".join(names)}):\n'

@@ -1,4 +1,4 @@
-"""The refs of a folder: those of many datapoints as arrays, and the last ones."""
+"""Reads the refs of a folder: of many datapoints as arrays, and of the last datapoint."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_REFS_IN_MEMORY = 1 << 28  # Maximum bytes of remote refs that are read as a 
 
 
 def refs_in_memory(refs: BagFile) -> BagFile:
-    """Reads refs into memory; of very large refs, only their limits."""
+    """Reads refs into memory; if they are very large, only their limits."""
     if refs.limits is not refs.file or refs.file.size > MAX_REFS_IN_MEMORY:
         refs.warm()
         return refs
@@ -36,9 +36,9 @@ class RefsReader:
     """The refs of the first `count` datapoints of a folder.
 
     Args:
-        path: The path that errors name: the refs, or the folder if it has none.
+        path: The path in errors: the refs, or the folder if it does not have refs.
         bag: The refs; None in a folder of Granular, where datapoint i is record i of each field.
-        format: Their format.
+        format: The format of the refs.
         count: Number of datapoints.
     """
 
@@ -48,16 +48,16 @@ class RefsReader:
         self.format = format
         self.count = count
         self._identity: dict[tuple[str, ...], VerifiedBlocks] = {}
-        """By field names, the blocks in which datapoint i has record i of each field."""
+        """Maps names of fields to the blocks in which datapoint i has record i of each field."""
         self.is_table = bag is not None and bag.length == format.stride
-        """Whether the refs, in memory, seem to be a table of rows of one length."""
+        """Whether the refs are in memory and seem to be a table of rows of the same length."""
         if bag is not None and self.is_table:
             bag.check_rows = format.has_tags
             self._rows = np.ndarray((bag.count,), format.dtype, bag.buffer)
 
     @cached_attribute
     def last_records(self) -> dict[str, int]:
-        """The last record of the last datapoint in each field that has one; none of a damaged datapoint."""
+        """The last record of the last datapoint in each field with a value; empty if it is damaged."""
         bag, format, found = self.bag, self.format, {}
         if bag is None or not bag.count:
             return {}
@@ -79,7 +79,7 @@ class RefsReader:
         """Returns the refs of datapoints by field: (n,), or for a sequence a pair of firsts and counts.
 
         Raises:
-            CorruptError: Damaged refs.
+            CorruptError: The refs are damaged.
         """
         names, bag = tuple(names), self.bag
         if bag is None:
@@ -110,7 +110,7 @@ class RefsReader:
         """
         if len(self._identity) >= MAX_FIELD_SETS or not self.format.sequences.isdisjoint(names):
             return None
-        # Not of self: a cycle would keep the file open.
+        # Must not refer to self: a cycle would keep the file open.
         check = functools.partial(self.format.is_identity, self._rows, names)
         found = self._identity[names] = VerifiedBlocks(len(self._rows), check)
         return found

@@ -1,4 +1,4 @@
-"""Row groups: the rows of each folder that a read needs, and the merging of what was read."""
+"""Row groups: the rows of each folder that a read needs, and the merging of their columns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RowGroup(NamedTuple):
     """Positions of the rows in the result, shape (n,); None if the rows are the whole result, in order."""
 
     def within(self, positions: Int64s | None) -> RowGroup:
-        """Returns the group for a larger result, which has this result at these positions; None for all."""
+        """Returns the group for a larger result that contains this result at `positions`; None: in order."""
         if positions is None:
             return self
         inner = self.positions
@@ -42,7 +42,7 @@ class RowGroup(NamedTuple):
 def group_by_part(
     layout: Concatenated, indices: Int64s, selection: Selection
 ) -> list[tuple[int, Int64s, Selection, Int64s | None]]:
-    """Groups indices by part: the part, the indices in it, their selection, and their positions.
+    """Groups indices by part. Returns the part, the indices in it, their selection, and their positions.
 
     If all are in one part, the positions are None.
     """
@@ -75,7 +75,7 @@ def merge_columns(
     if len(found) == 1 and groups[0].positions is None:
         return found[0]
     merged: dict[str, Column] = {}
-    positions: dict[tuple[int, ...], Int64s | None] = {}  # By the groups that have a field.
+    positions: dict[tuple[int, ...], Int64s | None] = {}  # By the groups with a field.
     for name in names:
         which = tuple(number for number, columns in enumerate(found) if name in columns)
         if which not in positions:
@@ -85,7 +85,7 @@ def merge_columns(
 
 
 def _positions(groups: Sequence[RowGroup], which: Sequence[int]) -> Int64s | None:
-    """Returns where each row of some groups is among the requested datapoints; None if in order."""
+    """Returns the position of each row of some groups among the requested datapoints; None if in order."""
     known = [positions for number in which if (positions := groups[number].positions) is not None]
     if not known:
         return None

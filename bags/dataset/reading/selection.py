@@ -65,20 +65,20 @@ Span = Times | Steps
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PerRowItems:
-    """Items that differ from row to row, as those of windows: items of a sequence, or frames of a video."""
+    """Items that differ from row to row, as in windows: items of a sequence, or frames of a video."""
 
     starts: Int64s | None
     """The first item of each row, shape (B,), if each row has consecutive items; else None."""
     counts: Int64s
     """Number of items of each row, shape (B,)."""
     listed: Int64s | None = None
-    """The items row after row, if `starts` is None."""
+    """The items of all rows, concatenated, if `starts` is None."""
     are_frames: bool = False
     """Whether the items are frames of a value, or of a sequence of values as one."""
 
     @property
     def numbers(self) -> Int64s:
-        """The items row after row, each in `range` of its sequence."""
+        """The items of all rows, concatenated, each in `range` of its sequence."""
         if self.listed is not None:
             return self.listed
         assert self.starts is not None
@@ -91,10 +91,10 @@ class PerRowItems:
         else:
             is_beyond = self.numbers >= np.repeat(counts, self.counts)
         if is_beyond.any():
-            raise IndexError('items that a view takes of a sequence do not exist any more')
+            raise IndexError('items that a view takes from a sequence no longer exist')
 
     def take(self, rows: Int64s) -> PerRowItems:
-        """Returns the items of some of the rows."""
+        """Returns the items of these rows."""
         counts = self.counts[rows]
         if self.starts is not None:
             return PerRowItems(self.starts[rows], counts, None, self.are_frames)
@@ -107,7 +107,7 @@ class FrameSelection:
     """Frames of a value, such as a video, or of a sequence of values as if they were one."""
 
     key: Any
-    """A slice or numbers, as for `Video`; None for the number of frames, 'timestamps' for their times."""
+    """A slice or numbers, as for `Video`; None for the number of frames; 'timestamps' for their times."""
 
     def __repr__(self) -> str:
         if isinstance(self.key, slice):
@@ -117,9 +117,9 @@ class FrameSelection:
 
 Items = range | slice | list[int] | PerRowItems | FrameSelection
 Asked = Items | Literal[True]
-"""What is read of a field: all, or some items or frames."""
+"""The requested part of a field: True for all, or items, or frames."""
 Selection = dict[str, Asked]
-"""Field → True, or the items of its sequence; in the order of the result."""
+"""Maps fields to True, or to the items of their sequences, in the order of the result."""
 Fields = str | Iterable[str] | Mapping[str, Any] | None
 
 
@@ -127,11 +127,11 @@ def select_fields(fields: Fields, spec: Spec) -> Selection:
     """Converts names or a mapping, as given by the user, to a selection.
 
     Args:
-        fields: None for all; a name; names; or a mapping of names to True, False (left out) or items.
+        fields: None for all fields; a name; names; or a mapping of names to True, False (left out) or items.
 
     Raises:
-        KeyError: No such field.
-        TypeError: Not a selection, or items of a field that is not a sequence.
+        KeyError: A field does not exist.
+        TypeError: The argument is not a selection, or selects items of a field that is not a sequence.
     """
     if fields is None:
         return dict.fromkeys(spec, True)
@@ -158,10 +158,10 @@ def select_fields(fields: Fields, spec: Spec) -> Selection:
 
 
 def select_whole(fields: Fields, spec: Spec, what: str) -> list[str]:
-    """Returns the names of selected fields, for `what`, which cannot select items.
+    """Returns the names of selected fields, for the function `what`, which cannot select items.
 
     Raises:
-        KeyError, TypeError: As `select_fields`; also for items of a sequence.
+        KeyError, TypeError: As `select_fields`. TypeError also for items of a sequence.
     """
     selection = select_fields(fields, spec)
     for name, items in selection.items():
@@ -185,14 +185,14 @@ def check_sequence(field: str, spec: Spec) -> None:
 
 
 def frames(start: Any, stop: SupportsIndex | None = None, step: SupportsIndex = 1) -> FrameSelection:
-    """Returns a selection of frames of a field of videos: of type `video`, `mp4`, `webm`, `mkv`, or several.
+    """Returns a selection of frames of a video field: of type `video`, `mp4`, `webm` or `mkv`, or a sequence.
 
     `reader[i, {'video': bags.frames(1000, 1064)}]` is uint8, shape (64, height, width, 3). The frames of a
     sequence of clips are numbered through all clips. Only the clips that contain selected frames are read,
-    and only their necessary part. Types of your own have frames if their decoder has an attribute `frames`.
+    and only their necessary part. Custom types have frames if their decoder has an attribute `frames`.
 
     Args:
-        start, stop, step: As of a slice: clipped, and counted from the end if negative. Or a list of frames
+        start, stop, step: As in a slice: clipped, and counted from the end if negative. Or a list of frames
             as `start`, in any order, with repeats.
 
     Examples:
@@ -252,15 +252,16 @@ def select_items(items: range | slice | list[int], count: int) -> range | list[i
 def select_many(
     items: Items, firsts: Int64s, counts: Int64s, present: npt.NDArray[np.bool_] | None = None
 ) -> tuple[Int64s, Int64s]:
-    """Returns the selected records of many sequences, as indices in the bag, and their number in each.
+    """Returns the selected records of many sequences, as indices in the bag, and their count per sequence.
 
     Args:
         items: The items of each sequence.
         firsts, counts: The first record of each sequence, and the number of records.
-        present: Which sequences there are; all unless given. Others have no items, also if `items` is a list.
+        present: Which sequences are present. Default: all. Missing ones have 0 items, even if `items` is a
+            list.
 
     Raises:
-        IndexError: A position in a list is out of range of a sequence that is there.
+        IndexError: A position in a list is out of range of a sequence that is present.
     """
     assert not isinstance(items, FrameSelection)
     if isinstance(items, PerRowItems):
@@ -276,7 +277,7 @@ def select_many(
 
 
 def divide(selection: Selection, groups: Sequence[Int64s]) -> list[Selection]:
-    """Divides the selection of all rows into those of groups of rows."""
+    """Splits the selection of all rows into the selections of groups of rows."""
     if not any(type(items) is PerRowItems for items in selection.values()):
         return [selection] * len(groups)
     return [

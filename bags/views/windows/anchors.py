@@ -31,14 +31,14 @@ ANCHORED_ROWS_AT_ONCE = 1024
 
 
 class WindowItems(NamedTuple):
-    """The items of a field in W windows of n items; a window has none if the datapoint has none."""
+    """The items of a field in W windows of n items; a window is empty if its datapoint has no items."""
 
     items: PerRowItems
-    """The items to read of each datapoint: n, or for linear fill 2 n, first those before the times."""
+    """The items to read of each datapoint: n, or 2 n for linear fill, first the items before the times."""
     is_pad: npt.NDArray[np.bool_]
     """Which items of the windows are padding, (W, n)."""
     weights: Seconds | None = None
-    """For linear fill, the weights of the items after, 0 to 1, shape (W, n)."""
+    """For linear fill, the weights of the items after the times, 0 to 1, shape (W, n)."""
 
 
 class WindowLayout(NamedTuple):
@@ -47,7 +47,7 @@ class WindowLayout(NamedTuple):
     counts: Int64s
     """The number of anchors of each datapoint, with or without a window."""
     firsts: Int64s
-    """The first anchor of each datapoint that has a window."""
+    """The first anchor with a window in each datapoint."""
     offsets: Int64s
     """The number of windows before each datapoint, followed by the total."""
 
@@ -77,11 +77,11 @@ class Anchors:
             if reads_samples(self.dataset.types[name], span, self.clocks.get(name))
         }
         self._clock = self.clocks.get(self.every) if isinstance(self.every, str) else None
-        """The clock of the anchors; None without times, or until `layout` makes it."""
+        """The clock of the anchors; None without times, or until `layout` creates it."""
 
     @property
     def is_known_from_refs(self) -> bool:
-        """Whether the windows of all datapoints follow from the lengths of sequences."""
+        """Whether the lengths of sequences determine the windows of all datapoints."""
         return (
             isinstance(self.every, str)
             and self.bounds == NO_BOUNDS
@@ -107,7 +107,7 @@ class Anchors:
             if self.is_by_index(name) and name != self.every:
                 self._expect_counts(name, counts)
         if self.is_known_from_refs or (self.padding != 'drop' and self.bounds == NO_BOUNDS):
-            blocks = [rows]  # No times are read.
+            blocks = [rows]  # Times are not read.
         allowed = [self._allowed(block, counts[block]) for block in blocks]
         firsts, lasts = (np.concatenate(parts) for parts in zip(*allowed, strict=True))
         firsts = -(-firsts // self.stride) * self.stride
@@ -210,12 +210,12 @@ class Anchors:
         if (others != counts).any():
             index = int((others != counts).argmax())
             raise ValueError(
-                f'windows: expected sequences of one length, got {counts[index]} items of {self.every!r} '
+                f'windows: expected sequences of equal length, got {counts[index]} items of {self.every!r} '
                 f'and {others[index]} of {name!r} in datapoint {index}'
             )
 
     def _expect_items(self, name: str, rows: Int64s) -> None:
-        """Checks that datapoints have items, unless they can be padded with zeros."""
+        """Checks that datapoints have items, except where windows can be padded with zeros."""
         field_type = self.dataset.types[name]
         if self.padding != 'zero' or fixed_dtype(field_type.word, field_type.args) is None:
             lacking = rows[count_items(self.dataset, name, rows) == 0]
@@ -223,7 +223,7 @@ class Anchors:
                 raise no_items(int(lacking[0]), name)
 
     def _make_grid(self, seconds: float, blocks: list[Int64s]) -> Clock:
-        """Returns the clock of anchors at a constant distance, over the times of all fields."""
+        """Returns the clock of anchors at constant intervals, over the times of all fields."""
         low, high = np.full((2, len(self.dataset)), np.nan)
         for rows in blocks:
             for name in self.spans:
@@ -256,7 +256,7 @@ class Anchors:
             elif clock is None or self.is_by_index(name):
                 low, high = np.maximum(low, -span.start), np.minimum(high, counts - span.stop)
             else:
-                # The last item that step 0 must come after, and the last one that it can be.
+                # Step 0 must come after the first of these items, and cannot come after the second.
                 ends = np.stack([np.full(len(rows), -span.start - 1), clock.counts(rows) - span.stop], 1)
                 first, last = clock.at(rows, ends).T
                 if span.start < 0:
@@ -273,19 +273,19 @@ class Anchors:
 
 
 def _inside(starts: Int64s, count: int) -> WindowItems:
-    """Returns windows of `count` consecutive items, none of which is padding."""
+    """Returns windows of `count` consecutive items without padding."""
     items = PerRowItems(starts, np.full(len(starts), count))
     return WindowItems(items, np.zeros((len(starts), count), np.bool_))
 
 
 def _listed(positions: Int64s) -> PerRowItems:
-    """Returns the items at positions (W, n); rows of -1 have none."""
+    """Returns the items at positions (W, n); rows of -1 are empty."""
     counts = np.where(positions[:, 0] < 0, 0, positions.shape[1])
     return PerRowItems(None, counts, positions[positions >= 0])
 
 
 def no_items(row: int, name: str) -> ValueError:
-    """Returns the error for a window of a field that has no item in its datapoint."""
+    """Returns the error for a window of a field without items in its datapoint."""
     return ValueError(
         f'windows: datapoint {row}: expected items of {name!r}, got none '
         f"(padding='drop' leaves such windows out, 'zero' fills those of numbers)"

@@ -1,7 +1,7 @@
 """Clocks: the times of the items of a field, from a field of times, a rate, or timestamps of videos.
 
-A clock takes many datapoints at once. Times are float64 seconds on the clock of their datapoint, which
-all its fields share.
+A clock handles many datapoints at once. Times are float64 seconds on the clock of the datapoint, which all of
+its fields share.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bags.views.edited import Edited
 Seconds = npt.NDArray[np.float64]
 
 EPSILON = 1e-6
-"""Seconds by which equal times may differ: more than float64 rounds, less than any sampling interval."""
+"""Seconds by which equal times may differ: more than rounding errors of float64, less than any interval."""
 UNITS_TEXT = "'s', 'ms', 'us' or 'ns'"
 MAX_CACHED_TIMES = 1 << 24
 MAX_OPEN_RECORDINGS = 64
@@ -45,7 +45,7 @@ class Clock(ABC):
     @property
     @abstractmethod
     def options(self) -> object:
-        """Numbers and strings that determine the times, beside the dataset."""
+        """The numbers and strings that determine the times, besides the dataset."""
 
     @abstractmethod
     def counts(self, rows: Int64s) -> Int64s:
@@ -57,7 +57,7 @@ class Clock(ABC):
 
     @abstractmethod
     def before(self, rows: Int64s, times: Seconds) -> Int64s:
-        """Returns the last item at or before each time, shape (W, n); -1 if there is none."""
+        """Returns the last item at or before each time, shape (W, n); -1 without one."""
 
     def extent(self, rows: Int64s) -> tuple[Seconds, Seconds]:
         """Returns the times of the first and the last item, shape (W,); NaN without items."""
@@ -69,8 +69,8 @@ class Clock(ABC):
 class RateClock(Clock):
     """Items at a constant rate, in items per second.
 
-    `start` is the time of the first item, for all or for each datapoint. `counts` are the items of each
-    datapoint, unless they are those of the field.
+    `start` is the time of the first item, for all datapoints or for each. `counts`: the number of items of
+    each datapoint. Default: the lengths of the field.
     """
 
     def __init__(
@@ -185,12 +185,13 @@ class TableClock(Clock):
 
 
 def clock_of(dataset: Dataset, field: str, source: str | float | None) -> Clock | None:
-    """Returns the clock of a field; None if it has no times.
+    """Returns the clock of a field; None without times.
 
-    `source` is the field with its times, or its rate, instead of those in the metadata.
+    `source` is the field with its times, or its rate, instead of the facts in the metadata.
 
     Raises:
-        TypeError, ValueError: No such times, invalid metadata, or another number of times than of items.
+        TypeError, ValueError: The times do not exist or differ in number from the items, or the metadata is
+            invalid.
     """
     own = _facts_of(dataset, field, 'rate', 'start', 'times') if source is None else {}
     # A view of some fields may have left out the field that the metadata names.
@@ -220,7 +221,7 @@ def clocks_of(
     """Returns the clocks of the fields of windows, by the arguments of `Dataset.windows`.
 
     Raises:
-        TypeError, ValueError: As `clock_of`; also if a field needs times and has none.
+        TypeError, ValueError: As `clock_of`; also if the times of a field that needs them are missing.
     """
     names = {*spans, *sources, *([every] if isinstance(every, str) else [])}
     clocks = {name: clock_of(dataset, name, sources.get(name)) for name in sorted(names)}
@@ -231,7 +232,7 @@ def clocks_of(
     for name in sorted(timed):
         if clocks[name] is None and not reads_samples(dataset.types[name], spans.get(name), None):
             raise ValueError(
-                f'windows: field {name!r}: nothing says when its items happen: expected a rate, or a field '
+                f'windows: field {name!r}: the times of its items are unknown: expected a rate, or a field '
                 f'of times that the dataset has, in its metadata or in times={{{name!r}: …}}'
             )
     return clocks
@@ -240,7 +241,7 @@ def clocks_of(
 def reads_samples(field_type: FieldType, span: Span | None, clock: Clock | None) -> bool:
     """Returns whether windows have samples of a recording, or of the recordings of a sequence as one.
 
-    RecordingTimes that have times of their own are items at these times.
+    Recordings with times of their own are items at these times.
     """
     if not field_type.sequence:
         return field_type.word == 'audio'
@@ -249,7 +250,7 @@ def reads_samples(field_type: FieldType, span: Span | None, clock: Clock | None)
 
 
 def _facts_of(dataset: Dataset, field: str, *keys: str) -> Mapping[str, Any]:
-    """Returns some of the facts of a field in the metadata, after checking them."""
+    """Returns some facts of a field in the metadata, after checking them."""
     if not isinstance(dataset, View):
         facts = dataset.metadata.get('fields', {}).get(field, {})
         check_facts(field, facts, dataset.types)
@@ -271,13 +272,16 @@ def _facts_of(dataset: Dataset, field: str, *keys: str) -> Mapping[str, Any]:
 
 
 def count_items(dataset: Dataset, field: str, rows: Int64s | None = None) -> Int64s:
-    """Returns the number of items of sequences, or of frames of values; of all datapoints unless given."""
+    """Returns the number of items of sequences, or of frames of values. Default: of all datapoints."""
     rows = np.arange(len(dataset)) if rows is None else rows
     return (dataset.frame_counts if dataset.has_frames(field) else dataset.item_counts)(rows, field)
 
 
 class RecordingTimes:
-    """The recordings of a field of audio, those of a sequence as one. The most recently opened stay open."""
+    """Start and end times of the recordings of an audio field. The most recently opened recordings stay open.
+
+    The recordings of a sequence count as one.
+    """
 
     def __init__(self, dataset: Dataset, field: str) -> None:
         self.dataset = dataset
@@ -285,7 +289,7 @@ class RecordingTimes:
         self._open: dict[int, Any] = {}
 
     def of(self, rows: Int64s) -> dict[int, Any]:
-        """Returns the recordings of datapoints, by datapoint, with headers read; None if missing."""
+        """Returns recordings by datapoint, with headers read; None if missing."""
         known = self._open
         found = {row: known.get(row) for row in np.unique(rows).tolist()}
         missing = [row for row, audio in found.items() if audio is None]
@@ -307,7 +311,7 @@ class RecordingTimes:
         ]
 
     def extent(self, rows: Int64s) -> tuple[Seconds, Seconds]:
-        """Returns the times at which recordings begin and end, shape (W,); NaN if missing."""
+        """Returns the start and end times of recordings, shape (W,); NaN if missing."""
         found = self.of(rows)
         audios = [found[row] for row in rows.tolist()]
         starts = np.array([audio.start if audio else np.nan for audio in audios])

@@ -1,4 +1,4 @@
-"""Spans of windows: the items of a field at times, or steps, relative to an anchor. No I/O."""
+"""Spans of windows: the items of a field at times or steps relative to an anchor. No I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bags.validation import integer, one_of, reject_other_name
 MAX_OFFSETS = 1 << 20
 MAX_STEP = 1 << 40
 EXACT_TOLERANCE = 1e-4
-"""Seconds between an item and its time, for `fill='exact'`; LeRobot's default as well."""
+"""Maximum seconds between an item and its time, for `fill='exact'`; also the default of LeRobot."""
 
 
 def times(
@@ -29,17 +29,18 @@ def times(
 ) -> Times:
     """Returns the items of a field at times relative to an anchor, for `dataset.windows`.
 
-    `times(-0.2, 0.0)` selects two items, and `times(-0.1, 0.0, rate=100)` eleven, of the range with both
-    ends. For a field of type `audio`, `times(-0.5, 0.0)` selects the samples of this range, without its end.
+    `times(-0.2, 0.0)` selects two items, and `times(-0.1, 0.0, rate=100)` eleven, from the range including
+    both ends. For a field of type `audio`, `times(-0.5, 0.0)` selects the samples in this range, excluding
+    its end.
 
     Args:
         *offsets: Seconds from the anchor, negative before it.
         rate: Items per second of the range between two offsets.
         fill: The value at a time without an item: the 'nearest' item (the earlier of two); the 'previous'
             item; 'linear' interpolation of the items around it, for types of floats; or 'exact', which
-            accepts no other item.
-        tolerance: Maximum seconds between a time and its item (with 'linear', the closer one). Not limited
-            unless given, except for 'exact': 0.0001.
+            requires an item at the time.
+        tolerance: Maximum seconds between a time and its item (with 'linear', the closer one). Default: no
+            limit; 0.0001 for 'exact'.
         gaps: How to handle a time inside the datapoint without an item within the tolerance: 'raise' a
             ValueError, or 'pad' with the nearest item and mark it in `FIELD_is_pad`.
 
@@ -81,7 +82,7 @@ def steps(start: SupportsIndex, stop: SupportsIndex) -> Steps:
     `steps(-2, 0)` the two items before. A field without times must have an item for each anchor.
 
     Raises:
-        TypeError, ValueError: Not integers, or an empty range.
+        TypeError, ValueError: The arguments are not integers, or the range is empty.
 
     Examples:
         >>> windows = dataset.windows(
@@ -118,7 +119,7 @@ def check_spans(
     """Checks the fields of windows, by the arguments of `Dataset.windows`.
 
     Raises:
-        KeyError, TypeError, ValueError: No field, or one that has no such windows or times.
+        KeyError, TypeError, ValueError: A field does not exist, or cannot have such windows or times.
     """
     if not isinstance(spans, Mapping):
         raise TypeError(f'windows: expected a mapping of fields to spans, got {spans!r:.80}')

@@ -6,8 +6,8 @@
     action=steps(0, 3)             actions             x x x               the next three items
 
 Windows do not extend to other datapoints: items outside the datapoint are padding, which `FIELD_is_pad`
-marks, or the window is left out. The number of windows of each datapoint follows from the lengths of its
-sequences or their times, so a view of ten million windows stores one number for each datapoint.
+marks, or the window is left out. The lengths of sequences or their times determine the number of windows of
+each datapoint: a view of ten million windows stores one number per datapoint.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from bags.views.windows.spans import check_bounds, check_spans, positive, types_
 
 
 class Windows(WindowsView):
-    """The result of `Dataset.windows`, which says what the arguments are."""
+    """The result of `Dataset.windows`; see there for the arguments."""
 
     def __init__(
         self,
@@ -89,19 +89,19 @@ class Windows(WindowsView):
             and isinstance(every, str)
         )
         if self.anchors.is_known_from_refs:
-            _ = self.anchors.layout  # Raises for sequences of different lengths; reads no records.
+            _ = self.anchors.layout  # Raises for sequences of different lengths, without reading records.
 
     def __len__(self) -> int:
         return int(self.anchors.layout.offsets[-1])
 
     def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
-        # Fields of times, and those that windows begin with, matter too.
+        # Fields of times and the fields of anchors count too.
         below = self.datasets[0]
         names = list(fields), self.fingerprint_options()
         return digest_of(type(self).__name__, names, below.fingerprint_of(tuple(below.types), of_origin))
 
     def fingerprint_options(self) -> object:
-        """Returns what the view is made with, and the clocks of its fields."""
+        """Returns the arguments of the view, and the clocks of its fields."""
         options = self.expression.replace(self.datasets[0].expression, '')
         clocks = [(name, clock and clock.options) for name, clock in self.anchors.clocks.items()]
         return options, clocks
@@ -118,7 +118,7 @@ class Windows(WindowsView):
         super().close()
 
     def read_row(self, index: int, selection: Selection | None) -> Datapoint:
-        # A shortcut. A window of 8 numbers takes a third of the time of a batch of one, one of texts a sixth.
+        # A shortcut: a window of 8 numbers takes a third of the time of a batch of one, of texts a sixth.
         index = check_index(index, len(self))
         asked: Selection = dict.fromkeys(self.types, True) if selection is None else selection
         row, below = self._within(index, asked) if self._has_plain_items else (0, None)
@@ -132,7 +132,7 @@ class Windows(WindowsView):
         return {name: values[name] for name in asked}
 
     def _within(self, index: int, selection: Selection) -> tuple[int, Selection | None]:
-        """Returns the datapoint of a window and what to read of it; None if items are padding."""
+        """Returns the datapoint of a window and the selection to read; None if items are padding."""
         (row,), (anchor,) = (part.tolist() for part in self.anchors.at(np.array([index])))
         count, below = int(self.anchors.layout.counts[row]), {}
         for name, items in selection.items():
@@ -155,7 +155,7 @@ class Windows(WindowsView):
         moments = self._times_for(named, rows, anchors)
         recordings = [name for name in named if name in self.anchors.recordings]
         others = [name for name in named if name not in recordings]
-        # Clocks read times.
+        # Clocks read fields of times.
         is_slow = self.is_remote and not all(self.anchors.is_by_index(name) for name in others)
         found = map_concurrently(
             lambda name: self.anchors.locate(name, rows, anchors, moments), others, is_slow
@@ -192,7 +192,9 @@ class Windows(WindowsView):
             where = self.anchors.locate(name, rows, anchors, self._times_for([name], rows, anchors))
             chosen, counts = self._chosen(name, items, len(rows))
             if self.anchors.padding == 'zero' and where.is_pad.ravel()[chosen].any():
-                raise TypeError(f"field {name!r}: no record is zeros: copy windows with padding='edge'")
+                raise TypeError(
+                    f"field {name!r}: records of zeros do not exist: copy windows with padding='edge'"
+                )
             below = PerRowItems(None, counts, where.items.numbers[chosen])
             return self.datasets[0].read_selection(rows, {name: below}, read_records)[name]
         values = self.read_selection(indices, {name: True}, read_column)[name]
@@ -200,21 +202,21 @@ class Windows(WindowsView):
         return [bytes(encode(np.ascontiguousarray(value))) for value in values]
 
     def _chosen(self, name: str, items: Asked, windows: int) -> tuple[Int64s, Int64s]:
-        """Returns positions in the items of all windows, and the number of items chosen of each window."""
+        """Returns positions of selected items among the items of all windows, and their count per window."""
         counts = np.full(windows, self._spans[name].count)
         if items is True:
             return np.arange(counts.sum()), counts
         return select_many(items, np.cumsum(counts) - counts, counts)
 
     def _items_of(self, name: str, found: PerRowItems, items: Asked) -> PerRowItems:
-        """Returns the items to read for windows of the items `found`, or for some items of these windows."""
+        """Returns the items to read for windows of the items `found`, or for selected items of them."""
         if items is not True:
             chosen, counts = self._chosen(name, items, len(found.counts))
             return PerRowItems(None, counts, found.numbers[chosen])
         return dataclasses.replace(found, are_frames=True) if name in self._frame_fields else found
 
     def _finish(self, name: str, column: Column, where: WindowItems, items: Asked) -> Column:
-        """Converts the items that were read to windows: an array (W, n, *shape), or a list of windows."""
+        """Converts the read items to windows: an array (W, n, *shape), or a list of windows."""
         if items is not True:
             chosen, counts = self._chosen(name, items, len(where.is_pad))
             pads = np.split(where.is_pad.ravel()[chosen], np.cumsum(counts))[:-1]
@@ -242,7 +244,7 @@ class Windows(WindowsView):
         return filled
 
     def _fill(self, values: Any, is_pad: npt.NDArray[np.bool_]) -> Any:
-        """Replaces the padding in one or several windows by zeros, with `padding='zero'`."""
+        """Replaces padding in one or several windows with zeros, for `padding='zero'`."""
         if self.anchors.padding == 'zero' and is_pad.any():
             if isinstance(values, list):  # Images of different sizes.
                 return [item * 0 if pad else item for item, pad in zip(values, is_pad.tolist(), strict=True)]
@@ -277,7 +279,7 @@ class Windows(WindowsView):
         shapes = {window.shape for window in samples}
         return (np.stack(samples), np.stack(pads)) if len(shapes) == 1 else (samples, pads)
 
-    # For views over this one: fields of windows are read here, others from the underlying dataset.
+    # For views of this view: fields of windows are read here, other fields from the underlying dataset.
 
     def plan_rows(self, indices: Int64s, selection: Selection) -> list[RowGroup]:
         own = {name: items for name, items in selection.items() if name in self._spans or name in self._pads}
@@ -290,7 +292,7 @@ class Windows(WindowsView):
         return below.folders([name for name in fields if name in below.types])
 
     def record_ranges(self, indices: Int64s, field: str, items: Asked = True) -> RecordRanges | None:
-        """Returns where the records of a field lie; None if not consecutive, or for computed values."""
+        """Returns the locations of the records of a field; None if not consecutive or computed."""
         if field not in self._spans and field not in self._pads:
             return super().record_ranges(indices, field, items)
         span = self._spans.get(field)
@@ -324,13 +326,13 @@ class Windows(WindowsView):
 
     @property
     def length_text(self) -> str:
-        # The length of others depends on the times of all datapoints.
+        # Other lengths depend on the times of all datapoints.
         is_known = self.anchors.is_known_from_refs and not self.is_remote
         return super().length_text if is_known else 'datapoints'
 
 
 def _stack(values: Any) -> Any:
-    """Stacks a list of arrays if they have one shape."""
+    """Stacks a list of arrays if their shapes are equal."""
     are_arrays = isinstance(values, list) and values and all(isinstance(each, np.ndarray) for each in values)
     if are_arrays and len({(each.shape, each.dtype) for each in values}) == 1:
         return np.stack(values)

@@ -240,8 +240,8 @@ def test_what_cannot_be_meant(recordings, tmp_path):
         ({'every': 'frame', 'frame': 3}, TypeError, "field 'frame': expected bags.times"),
         ({'every': 0, 'frame': bags.times(0.0)}, ValueError, 'every'),
         ({'every': 'frame', 'frame': bags.times(0.0), 'padding': 'x'}, ValueError, 'padding'),
-        ({'every': 'action_time', 'frame': bags.times(0.0)}, ValueError, 'nothing says when'),
-        ({'every': 'frame', 'action_time': bags.steps(0, 2)}, ValueError, 'sequences of one length'),
+        ({'every': 'action_time', 'frame': bags.times(0.0)}, ValueError, 'times of its items are unknown'),
+        ({'every': 'frame', 'action_time': bags.steps(0, 2)}, ValueError, 'sequences of equal length'),
         ({'frame': bags.times(0.0)}, TypeError, 'every='),
         ({'every': 'frame', 'nothing': bags.times(0.0)}, KeyError, 'nothing'),
     ]
@@ -448,7 +448,7 @@ def test_zeros_instead_of_pictures_are_not_copied(tmp_path):
     reader = bags.open(tmp_path / 'x')
     view = reader.windows(every='image', image=bags.steps(0, 2), padding='zero')
     with pytest.raises(
-        TypeError, match="field 'image': no record is zeros: copy windows with padding='edge'"
+        TypeError, match="field 'image': records of zeros do not exist: copy windows with padding='edge'"
     ):
         bags.copy(view, tmp_path / 'y')
     bags.copy(view[:2], tmp_path / 'z')
