@@ -49,7 +49,7 @@ def batches(
             grain.ReadOptions(num_threads=4, prefetch_buffer_size=8)
         )
 
-    Give `ReadOptions`: Grain buffers 500 elements unless given a size, and each is a batch in memory.
+    Give `ReadOptions`: Grain buffers 500 elements by default, and each is a batch in memory.
 
     Args:
         dataset: A reader, a view, or another map-style dataset.
@@ -156,7 +156,7 @@ def _iter_dataset(loader: Loader, worker: int, workers: int, begin: Cursor) -> g
             return f'bags.grain.iter_dataset({loader!r})'
 
     class Iterator(grain.DatasetIterator):  # type: ignore[misc, name-defined, unused-ignore]
-        """Iterates over the batches; its state is that of the loader."""
+        """Iterates over the batches; its state is the state of the loader."""
 
         def __init__(self, worker: int, workers: int) -> None:
             super().__init__()

@@ -31,8 +31,8 @@ def device_put(batch: Any, sharding: Placement | None = None) -> Any:
 
     Args:
         batch: A dict of columns. Lists, tuples and dicts inside it are converted too.
-        sharding: A device or a sharding; the default device unless given. If it spans the devices of several
-            hosts, the batch is this host's part of the global one.
+        sharding: A device or a sharding; by default the default device of JAX. If it spans the devices of
+            several hosts, the batch is this host's part of the global one.
 
     Raises:
         OverflowError: Integers that do not fit the 32 bits which JAX uses without `jax_enable_x64`.
@@ -94,7 +94,7 @@ def prefetch(batches: Iterable[Any], size: int = 2, sharding: Placement | None =
         sharding: As for `device_put`.
 
     Returns:
-        An iterator. Its `get_state` and `set_state` are those of the iterator of `batches`, after the last
+        An iterator. Its `get_state` and `set_state` call the iterator of `batches`, after the last
         delivered batch: batches copied ahead do not count.
 
     Examples:

@@ -1,6 +1,6 @@
 """Former names, and names of other libraries, with the name that Bags uses: advice for errors.
 
-An old name is no alias: it raises an error of one line that says the new name.
+An old name raises an error of one line that says the new name.
 """
 
 from __future__ import annotations

@@ -42,12 +42,12 @@ def to_torch(
     """Converts the arrays of a batch to tensors.
 
     A tensor on the CPU shares the array's memory: writing to one writes to the other. Arrays that PyTorch
-    cannot share are copied: read-only ones, and those of foreign byte order or negative strides.
+    cannot share are copied: read-only arrays, and arrays of foreign byte order or negative strides.
 
     Args:
         batch: A dict of columns. Lists, tuples and dicts inside it are converted too. Strings, bytes,
             numbers, None and other values are unchanged.
-        device: The device of the tensors; the CPU unless given.
+        device: The device of the tensors. Default: the CPU.
         pin: Copies through page-locked memory, from which an accelerator can copy while the program runs on.
             Without an accelerator nothing is pinned.
         non_blocking: Does not wait for copies from pinned memory to a device.
@@ -102,8 +102,8 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
 
     Args:
         loader: The loader. If its `world_size` is 1, it gets the rank of this process.
-        rank: Index of this process in a distributed run; unless given, that of `torch.distributed`, if it is
-            initialised now.
+        rank: Index of this process in a distributed run. Default: the rank in `torch.distributed`, if
+            it is initialised now.
         world_size: Number of processes.
         tensors: False keeps NumPy arrays.
 

@@ -215,7 +215,7 @@ class Scan:
 
     Args:
         dataset: The dataset.
-        columns: Names of the columns, all unless given.
+        columns: Names of the columns. Default: all.
         filter: A pyarrow expression that selects rows; it may use columns that are not in `columns`.
         media: As in `Dataset.to_arrow`.
     """

@@ -32,7 +32,7 @@ class ReadDataset(beam.PTransform):  # type: ignore[misc]
 
     Args:
         path: The dataset: path or URL.
-        fields: Which fields to read, as in `reader[i, fields]`; all unless given.
+        fields: Which fields to read, as in `reader[i, fields]`. Default: all.
         **options: As in `bags.open`.
 
     Examples:

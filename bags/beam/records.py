@@ -31,7 +31,7 @@ class ReadFromBag(beam.PTransform):  # type: ignore[misc]
 
     Args:
         file_pattern: A path, `name@8.bagz`, `name@*.bagz` or a glob, or several separated by commas; or URLs.
-        coder: Decodes a record; bytes unless given.
+        coder: Decodes a record. Default: bytes.
         compression_type: Ignored, for compatibility with bagz: file names and `compression` decide.
         **options: As in `bags.bag.Reader`.
 
@@ -87,7 +87,7 @@ class WriteToBag(beam.PTransform):  # type: ignore[misc]
     Args:
         file_path: `name@8.bagz` for eight files, `name@*.bagz` for a file for each bundle, `name@0.bagz` or
             `name.bagz@0` for a single file without a number. May be a URL.
-        coder: Encodes a record; bytes unless given.
+        coder: Encodes a record. Default: bytes.
         compression_type: Ignored, for compatibility with bagz: file names and `compression` decide.
         **options: As in `bags.bag.Writer`: `compression`, `limits_placement` and so on.
 

@@ -72,7 +72,7 @@ def command_name(function: Callable[..., None]) -> str:
 
 
 def build_app() -> Any:
-    """Returns the command as a function without arguments, which parses those of the process."""
+    """Returns the command as a function without arguments, which parses the arguments of the process."""
     app = typer.Typer(
         name='bags',
         help='Shows, copies, checks and repairs datasets and bags.',

@@ -106,7 +106,7 @@ def parse_rows(text: str, length: int, what: str = 'datapoint') -> range | list[
     """Returns the indices in `7`, `-1`, `10:20`, `:5`, `::2`, or several of these separated by commas.
 
     Raises:
-        IndexError: There is no such index among `length`; a range, as in Python, is cut off at the ends.
+        IndexError: The index is not below `length`; a range, as in Python, is cut off at the ends.
     """
     parts = [_parse_range(part.strip(), length, what) for part in text.split(',')]
     return parts[0] if len(parts) == 1 else [index for part in parts for index in part]
@@ -168,7 +168,7 @@ def parse_pairs(option: str, texts: Collection[str] | None) -> dict[str, str]:
 
 
 def check_field(name: str, known: Collection[str]) -> None:
-    """Raises UsageError if there is no such field."""
+    """Raises UsageError if the field does not exist."""
     if name not in known:
         similar = nearest_name(name, known)
         perhaps = '' if similar is None else f' (perhaps {similar})'

@@ -31,7 +31,7 @@ USER_ERRORS = (BagsError, OSError, EOFError, ValueError, LookupError, TypeError,
 
 
 POSITIONAL = ('path', 'source', 'target', 'field', 'key')
-"""Arguments of commands that are no options."""
+"""Positional arguments of commands."""
 USAGE_WORDS = (
     (r"^Invalid value for '(.+?)': (?:Value error, )?", r'\1: '),
     (r'^No such option: (\S+) \(Possible options: (\S+)\)$', r'no option \1; did you mean \2?'),
@@ -45,7 +45,7 @@ USAGE_WORDS = (
     (r'^Got unexpected extra argument\(s\) \((.+)\)$', r'too many arguments: \1'),
     (r'Input should be a valid integer, .*', 'expected an integer'),
 )
-"""Words of Typer's errors, and those of the command."""
+"""Words of Typer's errors, and the words that the command uses."""
 
 
 class UsageError(ValueError):

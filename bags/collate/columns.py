@@ -82,12 +82,12 @@ def pad(column: Any, length: Length = None, *, value: Any = 0, multiple: int = 1
 
     Args:
         column: A `Ragged`, or a list of arrays or of lists of numbers; or a batch, for all such columns.
-        length: The length to pad to; that of the longest sequence unless given. With `mask`, also the lengths
-            of all dimensions, where None is that of the largest array.
+        length: The length to pad to. Default: the length of the longest sequence. With `mask`, also the
+            lengths of all dimensions, where None means the length of the largest array.
         value: The padding value. For texts, 0, the default, is the empty text.
-        multiple: Rounds the length, that of the first dimension, up to a multiple of this.
-        mask: Arrays may differ in all dimensions, as those of datasets with other robots, and a mask says
-            which elements are theirs.
+        multiple: Rounds the length of the first dimension up to a multiple of this.
+        mask: Arrays may differ in all dimensions, as in datasets of different robots, and a mask says
+            which elements are values.
 
     Returns:
         A `Padded`: the array (B, length, *shape), and the original lengths; 0 for a missing sequence. With

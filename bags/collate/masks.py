@@ -13,7 +13,7 @@ from bags.validation import item_count
 
 Array = npt.NDArray[Any]
 Length = int | Sequence[int | None] | None
-"""The length of the first dimension, or of all; None for that of the largest array."""
+"""The length of the first dimension, or of all; None for the length of the largest array."""
 
 
 class Masked(NamedTuple):
@@ -31,7 +31,7 @@ class Masked(NamedTuple):
 
 
 def pad_to_shape(column: Any, length: Length, value: Any, multiple: int) -> Masked:
-    """Pads the arrays of a column to one shape; the arguments are those of `bags.pad`.
+    """Pads the arrays of a column to one shape; the arguments are as in `bags.pad`.
 
     Raises:
         StackError, TypeError, ValueError: As `bags.pad`.

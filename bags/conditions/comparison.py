@@ -87,7 +87,7 @@ class Comparisons:
         return Value('number', lambda row: _length_of(row[name], name))
 
     def size(self, name: str) -> Value:
-        """Returns the bytes of a field as they are stored, of a sequence those of its items."""
+        """Returns the stored bytes of a field; for a sequence, the bytes of its items."""
         self.field(name)
         return self._measured(name, 'size')
 

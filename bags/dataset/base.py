@@ -107,7 +107,7 @@ class Dataset(Shareable, abc.ABC):
         *('select', 'filter', 'windows', 'drop', 'rename', 'update', 'split', 'unique', 'diff', 'save'),
         *('to_arrow', 'to_arrow_dataset', 'close'),
     )
-    """The names that `dir` lists, besides those of the base classes: what docs/reference documents."""
+    """The names that `dir` lists besides names of the base classes: what docs/reference documents."""
 
     if not TYPE_CHECKING:  # A name that does not exist is an error for type checkers.
 
@@ -184,7 +184,7 @@ class Dataset(Shareable, abc.ABC):
         Args:
             indices: The datapoints, in any order, with repeats; negative ones count from the end.
             fields: A name, names, or a mapping of names to True, False, or the items (a range, slice or
-                list) of a sequence; all fields unless given.
+                list) of a sequence. Default: all fields.
 
         Returns:
             The columns in the order of `fields`. A type whose values have one size gives a new array
@@ -290,8 +290,8 @@ class Dataset(Shareable, abc.ABC):
 
         Args:
             indices: Integers in any order, with repeats (negative ones count from the end), a range, a slice,
-                or a mask of one bool for each datapoint; all datapoints unless given.
-            fields: A name or names; all fields unless given.
+                or a mask of one bool for each datapoint. Default: all datapoints.
+            fields: A name or names. Default: all fields.
 
         Raises:
             IndexError: An index out of range, or a mask of another length.
@@ -314,8 +314,8 @@ class Dataset(Shareable, abc.ABC):
         Args:
             function: A condition such as 'length > 3 and label == cat', see docs/conditions.md;
                 or a function that takes a datapoint, a dict of `fields`, and returns a bool.
-            fields: The fields that the function takes, as in `batch`; all fields unless given.
-            workers: Threads that read and call the function; the number of processors unless given.
+            fields: The fields that the function takes, as in `batch`. Default: all fields.
+            workers: Threads that read and call the function. Default: the number of processors.
 
         Raises:
             ValueError: The condition does not follow the grammar, names no field, or compares values of
@@ -421,7 +421,7 @@ class Dataset(Shareable, abc.ABC):
 
         Args:
             values: For each datapoint, by index, the new values by field. None is a missing value.
-            encoders: The functions by word; `bags.encoders` unless given.
+            encoders: The functions by word. Default: `bags.encoders`.
 
         Raises:
             IndexError, KeyError: No such datapoint, or no such field.
@@ -463,7 +463,7 @@ class Dataset(Shareable, abc.ABC):
         return above.unique_datapoints(self, field)
 
     def diff(self, other: Dataset, on: str | None = None) -> Diff:
-        """Compares the datapoints of another, later dataset with those of this one.
+        """Compares the datapoints of a later dataset with this one.
 
         Records are compared byte for byte. Those that are in the same place of the same file, as links to one
         record are, or whose checksums agree, are not read.
@@ -556,17 +556,18 @@ class Dataset(Shareable, abc.ABC):
 
         All windows of a field have the same number of items n: numbers are an array (n, *shape), frames
         (n, height, width, 3), samples of audio float32 (n, channels), others a list. `FIELD_is_pad`, bool
-        (n,), marks the padding. Other fields are those of the datapoint of the window. Only the items of a
-        window are read.
+        (n,), marks the padding. Other fields have the values of the datapoint of the window. Only the items
+        of a window are read.
 
-        Windows of a field of videos (`video`, `mp4[]`, …) are frames, numbered through all clips. So are
-        those of types of your own whose values have frames. The number of frames of every video is read when
-        the view is first used, from the header of each file (or all of it, if the container has no index),
-        and kept with the view, also when it is pickled.
+        Windows of a field of videos (`video`, `mp4[]`, …) are frames, numbered through all clips. The
+        same holds for your own types whose values have frames. The number of frames of every video is read
+        when the view is first used, from the header of each file (or all of it, if the container has no
+        index), and kept with the view, also when it is pickled.
 
         Args:
-            spans: A mapping from fields to spans, as an alternative to keyword arguments: for fields whose
-                names are not those of keywords, such as `observation.images.top`, or are those of options.
+            spans: A mapping from fields to spans, as an alternative to keyword arguments: for fields
+                whose names cannot be keywords, such as `observation.images.top`, or are names of
+                options.
             every: The field whose items are the anchors of windows, or the seconds between anchors.
             stride: Anchors from one window to the next.
             padding: The value of items outside the datapoint: its first or last item ('edge') or zeros
@@ -647,9 +648,9 @@ class Dataset(Shareable, abc.ABC):
 
         Raises:
             KeyError: No datapoint has the key, or no such field.
-            TypeError: The key is not of the field's type, the field is of a type without keys, or this is a
-                view of windows, several of which share a key.
-            FileNotFoundError: There is no index.
+            TypeError: The key is not of the field's type, the field is of a type without keys, or this
+                is a view of windows, where several windows share a key.
+            FileNotFoundError: The index is missing.
             CorruptError: The index is damaged, or the dataset has changed since it was made.
         """
         return int(above.find_keys(self, field, [key])[0])
@@ -695,9 +696,10 @@ class Dataset(Shareable, abc.ABC):
     def fingerprint(self) -> str:
         """A hash of the datapoints, 24 hexadecimal digits, wherever the dataset is; computed at each use.
 
-        It is that of the id that the writer gave the dataset, which changes with each change. Of a dataset of
-        an earlier version or another library, it is that of all limits, refs and checksums, and of the
-        records of each field of up to 64 MiB. That of a view is made from those of its datasets.
+        It is computed from the id that the writer gave the dataset, which changes with each change.
+        Datasets of earlier versions or other libraries have no id: all limits, refs and checksums are
+        hashed instead, and the records of each field of up to 64 MiB. The fingerprint of a view is
+        computed from the fingerprints of its datasets.
         """
         return fingerprint(self)
 

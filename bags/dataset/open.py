@@ -29,19 +29,19 @@ def open(
 
     Args:
         path: The folder: str, path or URL. `bags.join` takes several.
-        decoders: The functions by word; `bags.decoders` unless given. A mapping is the whole set.
+        decoders: The functions by word. Default: `bags.decoders`. A mapping is the whole set.
         cache_index: Read limits that are not mapped, as on an object store, as a whole at open and keep them,
             instead of in blocks when they are needed.
         shard_start, shard_step: Read the shards `shard_start`, `shard_start + shard_step`, … only, so that
             each of `shard_step` workers reads a separate part.
         **options: `raw=True` returns undecoded records, as buffers that may alias the files, instead of
-            values. `filesystem`: an fsspec file system that `path` belongs to. `storage_options`: those
-            of the object store behind a URL, as s3fs, gcsfs or obstore call them. `cache`: a local folder, of
-            at most `cache_size` bytes, that keeps the files that are read from an object store.
-            `checksum=True` compares every record that is read with its checksum, which the dataset must have;
-            one that differs raises CorruptError. `max_value_size`: maximum bytes of a decoded record, 1 GiB
-            by default (SECURITY.md lists the types). `access_pattern`, `cache_policy`, `mapped`,
-            `max_parallelism` and `max_record_size` are those of `bags.bag.Reader`.
+            values. `filesystem`: an fsspec file system that `path` belongs to. `storage_options`:
+            options of the object store behind a URL, with the names of s3fs, gcsfs or obstore. `cache`: a
+            local folder, of at most `cache_size` bytes, that keeps the files that are read from an object
+            store. `checksum=True` compares every record that is read with its checksum, which the dataset
+            must have; one that differs raises CorruptError. `max_value_size`: maximum bytes of a decoded
+            record, 1 GiB by default (SECURITY.md lists the types). `access_pattern`, `cache_policy`,
+            `mapped`, `max_parallelism` and `max_record_size` are options of `bags.bag.Reader`.
 
     Raises:
         FileNotFoundError: No such folder, or no dataset in it.

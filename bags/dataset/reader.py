@@ -48,7 +48,7 @@ class DatasetReader(Dataset):
 
     Args:
         path: The folder: str, path or URL.
-        decoders: The functions by word; `bags.decoders` unless given. A mapping is the whole set.
+        decoders: The functions by word. Default: `bags.decoders`. A mapping is the whole set.
         cache_index: Read limits that are not mapped as a whole at open and keep them, instead of in blocks
             when they are needed.
         **options: As in `bags.open`.
@@ -80,7 +80,7 @@ class DatasetReader(Dataset):
     def of_folder(cls, folder: Folder, decoders: Decoders, order: Spec | None = None) -> Self:
         """Returns the reader of a folder that may be listed or loaded already.
 
-        The fields are in the order of those of `order`, or else in that of the folder.
+        The fields are in the order of `order`, else in the order of the folder.
         """
         reader = cls.__new__(cls)
         reader._open(folder, decoders, order)

@@ -1,4 +1,4 @@
-"""Reads datasets of many folders: `000000`, `000001`, …, each of which is a dataset."""
+"""Reads datasets of many folders: `000000`, `000001`, …; each is a dataset."""
 
 from __future__ import annotations
 
@@ -365,7 +365,7 @@ def _missing_file(exc: FileNotFoundError) -> CorruptError:
 
 
 def _check_after(store: Store, path: str, unseen: list[str]) -> None:
-    """Checks, once, that there is no shard after the last one in shards.json."""
+    """Raises, once, if a shard exists after the last one in shards.json."""
     for name in list(unseen):
         if store.exists(store.join(store.join(path, name), 'spec.json')):
             detail = f'is stale, as it does not have shard {name}: run bags consolidate'

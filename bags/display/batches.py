@@ -110,7 +110,7 @@ def _name(value: Any) -> str:
 def batch_as_html(batch: Any, dataset: Dataset | None = None) -> str:
     """Returns a table of the columns of a batch, with the values of its first datapoints.
 
-    What is no batch, such as a datapoint, has one column of values.
+    Anything but a batch, such as a datapoint, has one column of values.
     """
     columns = _columns(batch)
     length = batch_length(columns)
@@ -141,7 +141,7 @@ def batch_length(columns: Mapping[str, Any]) -> int | None:
 
 
 def ragged_as_html(batch: Ragged) -> str:
-    """Returns a table of the first sequences of a batch: those of numbers as curves, others as text."""
+    """Returns a table of the first sequences of a batch: sequences of numbers as curves, others as text."""
     lines = [
         f'<tr><td>{index}</td><td style="text-align:left">{value_as_html(batch[index])}</td></tr>'
         for index in range(min(len(batch), 2 * SHOWN_BATCH_ROWS))

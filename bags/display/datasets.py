@@ -39,7 +39,7 @@ def dataset_as_html(dataset: Dataset, rows: Iterable[int] | None = None) -> str:
 
     Args:
         dataset: The dataset.
-        rows: The datapoints; the first ones unless given. A value that cannot be read is shown as its error.
+        rows: The datapoints. Default: the first ones. A value that cannot be read is shown as its error.
     """
     rows = range(min(SHOWN_DATASET_ROWS, len(dataset))) if rows is None else rows
     columns = {str(row): {name: _cell(dataset, row, name) for name in dataset.types} for row in rows}

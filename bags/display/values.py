@@ -128,7 +128,7 @@ def cut_off(text: str, max_length: int = MAX_PLAIN_TEXT) -> str:
 
 
 def open_records(dataset: Dataset, index: int, field: str) -> Iterator[BinaryIO]:
-    """Yields the record of a field, or those of its items, as files; nothing for a missing value."""
+    """Yields the record of a field, or the records of its items, as files; nothing for a missing value."""
     field_type = dataset.types[field]
     if field_type.sequence:
         for item in range(_item_count(dataset, index, field)):

@@ -121,7 +121,7 @@ class ClipStream:
         """Returns the item in the values of a call, copied if there is `memory` for it, with its time.
 
         Raises:
-            EncodeError: It is no frame or block, or has no time.
+            EncodeError: The value is not a frame or block, or has no time.
         """
         try:
             value = values[self.name]

@@ -120,7 +120,7 @@ class EpisodeBags:
         """Makes the open episode of an earlier writer a datapoint; returns None if it wrote nothing.
 
         Args:
-            metadata: The metadata, of which `times` ties fields that have one item each at a time. They are
+            metadata: The metadata, whose `times` ties fields that have one item each at a time. They are
                 cut to the shortest.
             encode: Returns the record of a plain field that is not set; KeyError if it gets none.
         """

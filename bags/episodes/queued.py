@@ -34,7 +34,7 @@ class QueuedEpisode(Episode):
     """An episode that is written by a thread of its own.
 
     Args:
-        bags, encoder, metadata: Those of the folder.
+        bags, encoder, metadata: The bags, encoder and metadata of the folder.
         begin: The records that it begins with.
         path: The folder.
         offset: Datapoints of earlier shards.
@@ -160,7 +160,7 @@ class QueuedEpisode(Episode):
             raise self._error
 
     def _encode(self, values: Mapping[str, Any], are_items: bool) -> Call:
-        """Returns the records of values, all of which are encoded before one is written."""
+        """Returns the records of values. All are encoded before the first is written."""
         self._expect_open()
         for name, value in values.items():
             if value is None and not are_items and name in self._set_fields:

@@ -88,14 +88,14 @@ def convert(
         check_source: With `resume`, raise if the source has changed since the earlier run: the names, sizes
             or contents of its files, of large ones the ends. False continues with its other datapoints. Not
             after damage, which may have been repaired. Of a folder or of tars with the field `__key__`, files
-            may have been added, repaired or removed: compared are those of datapoints that the dataset has,
+            may have been added, repaired or removed: the files of datapoints in the dataset are compared,
             by size, the first 64 MiB of each field and the last datapoint by content: `notes` of the result
             says which were not.
-        workers: Threads that read files; the number of processors unless given.
+        workers: Threads that read files. Default: the number of processors.
         progress: Show a bar: True, False, or None for on terminals.
         source_options: As `storage_options`, for a source that is a URL.
-        **options: As in `ShardedDatasetWriter`. `metadata`: unless given, that of the source. `resume=True`
-            continues an interrupted conversion.
+        **options: As in `ShardedDatasetWriter`. `metadata` is by default the metadata of the source.
+            `resume=True` continues an interrupted conversion.
 
     Raises:
         FileNotFoundError: No source.
@@ -257,7 +257,7 @@ def _new_names(source: Source, rename: Mapping[str, str]) -> dict[str, str]:
 
 
 def _encoders(source: Source) -> Mapping[str, Callable[..., Any]] | None:
-    """Returns the encoders of a source's types: its own, those of bags and those of installed packages."""
+    """Returns the encoders of a source's types: its own, built-in ones, and encoders of packages."""
     if not source.encoders:
         return None
     words = {field_type.word for field_type in parse_spec(source.spec).values()} - {

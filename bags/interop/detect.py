@@ -33,7 +33,7 @@ _NEED_MARKER = ('mds', 'litdata', 'lerobot')
 _ZARR = ('zarr.json', '.zgroup', '.zarray', '.zmetadata')
 _TABLES_OF_TEXT = ('csv', 'jsonl')
 _TEXTS = (*_TABLES_OF_TEXT, 'textgrid', 'ctm', 'subtitles')
-"""Formats whose files are also values or tables about other files: containers if there are no others."""
+"""Formats whose files are also values or tables about other files: containers if nothing else is there."""
 _ALL = tuple(pattern for format, each in FORMATS.items() if format not in _TEXTS for pattern in each.files)
 _MARKERS = tuple(each.marker for each in FORMATS.values() if each.marker)
 _MARKED = tuple(pattern for each in FORMATS.values() if each.marker for pattern in each.files)
@@ -126,8 +126,7 @@ def format_of(path: str) -> str | None:
 def zips_to_open(root: str, names: Iterable[str]) -> list[str]:
     """Returns the zips of a folder that stand for the folders of their files.
 
-    There are none beside containers, or if the name of one differs from that of another file only in its
-    extension: it may be a value then.
+    There are none beside containers, or if two names differ only in their extension: it may be a value then.
     """
     visible = [name for name in names if not is_hidden(name)]
     zips = [name for name in visible if is_zip(name) and not _formats_of(name)]

@@ -57,7 +57,7 @@ Layout = tuple[frozenset[str], frozenset[str], bool]
 
 
 class FileSource(Source):
-    """Files, each of which becomes a record byte for byte. The field `KEY` holds their names.
+    """Files that become records byte for byte. The field `KEY` holds their names.
 
     With `exported`, the fields are those that an export has in its metadata.
     """
@@ -155,7 +155,7 @@ class FileSource(Source):
 
 
 def group_exported(exported: Exported, files: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Groups the files of a datapoint by field; those of a sequence are in order.
+    """Groups the files of a datapoint by field; files of a sequence are in order.
 
     Args:
         exported: The fields.

@@ -11,7 +11,7 @@ MAX_BYTES = 1 << 26
 """Bytes of files that are read as a whole; of later ones, in the order of their names, only the ends."""
 END_BYTES = 1 << 16
 MAX_ENDS = 1 << 10
-"""Maximum number of files of which the ends are read."""
+"""Maximum number of files whose ends are read."""
 
 
 def fingerprint_of_files(

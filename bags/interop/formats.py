@@ -30,7 +30,7 @@ class Importer(Protocol):
 
         Args:
             paths: Files: paths or URLs, which `bags.interop.records.open_file` opens.
-            storage_options: Those of the object store, for URLs.
+            storage_options: Options of the object store, for URLs.
 
         Raises:
             ValueError: A file is damaged.
@@ -158,7 +158,7 @@ def importer_for(names: Iterable[str]) -> tuple[Importer, list[str], list[str]] 
     """Finds what reads files that this library does not know, among other installed packages.
 
     Args:
-        names: Paths of files of which no format of this library has the names.
+        names: Paths of files whose names match no built-in format.
 
     Returns:
         The importer, its files, and the files beside them that describe them. None if a file is neither, or

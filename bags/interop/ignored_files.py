@@ -47,7 +47,7 @@ def _is_in_hidden(folder: str) -> bool:
 
 
 def is_beside(name: str) -> bool:
-    """Returns whether a file, by its path in a folder, describes the others and is no datapoint itself."""
+    """Returns whether a file, by its path in a folder, describes other files instead of being a datapoint."""
     if '/' not in name and matches(name, _DOCUMENTS) and type_of(split_name(name)[1]) not in MEDIA:
         return True
     return matches(name, NO_DATA)

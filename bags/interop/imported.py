@@ -54,7 +54,7 @@ def remaining_entries(
         storage: The options that select the store of the dataset.
         names: The name in the dataset of each field of the source.
         skipped: Earlier entries that are not in the dataset are added to it.
-        notes: Sentences are added about fields of which not all files were read again.
+        notes: Gets a sentence about each field whose files were not all read again.
         check_source: Whether to compare the entries that are in the dataset with its records.
         workers: Threads that read files.
 
@@ -120,7 +120,7 @@ class Comparison:
         """Number of datapoints whose files of a field were not compared by content."""
 
     def notes(self) -> list[str]:
-        """Returns a sentence about each field of which some files were not compared by content."""
+        """Returns a sentence about each field with files that were not compared by content."""
         compared = dict.fromkeys(self._kept, 'compared with the source by size only')
         return [
             f'resumed: field {name!r} of {count:,} earlier datapoints was '
@@ -130,7 +130,7 @@ class Comparison:
         ]
 
     def check(self, entries: list[tuple[int, Entry]]) -> None:
-        """Compares entries with the datapoints of these numbers, which follow those of the last call.
+        """Compares entries with the datapoints of these numbers, which follow the last call's.
 
         Raises:
             ValueError: One differs.

@@ -67,7 +67,7 @@ def fields_to_link(source: Source, link: bool | Iterable[str]) -> set[str]:
 def linked_folders(folders: Collection[str]) -> list[str]:
     """Returns the folder that all linked files are below; their folders if there is none.
 
-    Repositories of a hub have no revision, so that they permit those of later updates, too.
+    Repositories of a hub have no revision, so that they also permit files of later updates.
     """
     if not folders:
         return []
@@ -182,7 +182,7 @@ def new_entries(
 ) -> Iterator[Entry]:
     """Returns the entries that are not in a dataset yet, in the order of the source.
 
-    A name that several datapoints have is that of the first ones in the source.
+    If datapoints share a name, the first ones in the source have it.
 
     Args:
         source, writer, storage, names, notes, workers: As in `remaining_entries`.

@@ -28,7 +28,7 @@ Block = list[tuple[str, Mapping[str, Any] | DamagedEntries]]
 def load_blocks(
     source: Source, new_names: Mapping[str, str], entries: Iterator[Any], workers: int
 ) -> Iterator[Block]:
-    """Yields the entries in order, in blocks of which only the last one may be damaged.
+    """Yields the entries in order, in blocks; only the last block may be damaged.
 
     A batch of entries is loaded at a time, in threads: links only once their reads have waited, as threads
     that do not wait hinder each other (100,000 photos in memory: 5.4 s with one, 9.2 s with two).

@@ -50,8 +50,8 @@ def open_source(
     Args:
         source: A file, a folder, or a list or glob of files, or with braces as in WebDataset
             (`train-{000..099}.tar`); path or URL.
-        format: Name of a format in docs/import.md; detected by the names of files unless given.
-        layout: Layout of a folder of media: 'files', 'stems', 'classes' or 'episodes'; detected unless given.
+        format: Name of a format in docs/import.md; by default detected from the names of files.
+        layout: Layout of a folder of media: 'files', 'stems', 'classes' or 'episodes'; by default detected.
         spec: Changes to the spec: a type by field, or None to leave a field out.
         storage_options: As in `bags.open`, for a URL; `client` and `retries` have no effect.
         on_error: 'raise' refuses damaged files, 'skip' leaves them out, but keeps the datapoints of a tar
@@ -245,7 +245,7 @@ def _find_added(format: str | None, names: list[str]) -> tuple[Importer, list[st
 def _list(paths: list[str], storage_options: Mapping[str, Any] | None) -> tuple[str, list[str], list[str]]:
     """Returns a folder, and the paths in it of the files, and of empty and linked folders.
 
-    There are no files if the only path is not a folder.
+    The list of files is empty if the only path is not a folder.
     """
     if len(paths) == 1:
         root = paths[0].rstrip('/')

@@ -21,7 +21,7 @@ from bags.storage.urls import SCHEMES, locate
 MAX_EXPANDED_BYTES = 1 << 30
 """Maximum bytes of a value that its source stores in fewer: compressed, or with holes."""
 MAX_RATIO = 1 << 12
-"""Maximum ratio of the bytes of all values to those of their files, above `MAX_EXPANDED_BYTES`."""
+"""Maximum ratio of the bytes of all values to the bytes of their files, above `MAX_EXPANDED_BYTES`."""
 MEASURED_DATAPOINTS = 100
 """The datapoints, from the first, that tell which fields are linked."""
 RECORD_ENCODERS = dict.fromkeys(('json', 'msgpack', 'tree'), lambda value, *_args: bytes(value))
@@ -71,9 +71,9 @@ class Source(abc.ABC):
     records: Sequence[Any] = ()
     """The argument of `load` for each datapoint, if known beforehand."""
     encoders: Mapping[str, Callable[..., Any]]
-    """Encoders by type that replace those of bags, for values that are already records."""
+    """Encoders by type that replace the built-in encoders, for values that are already records."""
     linked: Collection[str] = ()
-    """The fields of which `load` returns links, `bags.Link`, to the records that are ranges of files."""
+    """The fields for which `load` returns links (`bags.Link`) to records that are ranges of files."""
     opener: LinkOpener
     """Opens the files of these links."""
     rewrites_files: bool = False
@@ -168,7 +168,7 @@ def check_claim(claimed: int, stored: int, what: str) -> None:
 def find_filesystem(path: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
     """Returns the fsspec file system of a path or URL, and the path in it.
 
-    The options are those of `bags.open`; `client` and `retries` have no effect.
+    The options are as in `bags.open`; `client` and `retries` have no effect.
     """
     import fsspec
 

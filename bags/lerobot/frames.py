@@ -34,12 +34,12 @@ def dataset(
     delta_timestamps=…)`: the items have the same keys, dtypes, shapes and values.
 
     Args:
-        dataset: A dataset of which a datapoint is an episode, imported from LeRobot or not; path, URL, or
+        dataset: A dataset whose datapoints are episodes, imported from LeRobot or not; path, URL, or
             open.
         delta_timestamps: For a feature, the offsets of its items in seconds, multiples of `1 / fps`. Items
             outside the episode are its first or last, and true in `FEATURE_is_pad`, bool (n,).
         image_transforms: What is called with the tensor of each camera.
-        episodes: The numbers of the episodes to read; all unless given. Their frames are in the order of the
+        episodes: The numbers of the episodes to read. Default: all. Their frames are in the order of the
             dataset.
         tolerance_s: Seconds by which an offset may miss a multiple.
         return_uint8: Frames of videos stay uint8, a quarter of the memory.

@@ -25,7 +25,7 @@ class Metadata:
     Frames are numbered through all episodes, and episodes by their position in the dataset.
 
     Args:
-        dataset: The dataset, of which a datapoint is an episode.
+        dataset: The dataset, whose datapoints are episodes.
 
     Raises:
         TypeError: LeRobot has no feature for a field.
@@ -93,9 +93,9 @@ class Metadata:
 
     @cached_attribute
     def stats(self) -> dict[str, dict[str, Any]]:
-        """Statistics of each feature as arrays, of cameras (3, 1, 1) in [0, 1]: those of the metadata.
+        """Statistics of each feature as arrays, of cameras (3, 1, 1) in [0, 1], from the metadata.
 
-        Those of features that have none there are computed, which reads all frames once.
+        Statistics that the metadata lacks are computed, which reads all frames once.
         """
         found: dict[str, Any] = {}
         facts = self.dataset.metadata.get('fields', {})
@@ -162,7 +162,7 @@ class Metadata:
         return import_optional('pandas').DataFrame({'task_index': range(len(names))}, index=names)
 
     def get_task_index(self, task: str) -> int | None:
-        """Returns the number of a task; None if there is no such task."""
+        """Returns the number of a task; None for an unknown task."""
         return self.task_names.index(task) if task in self.task_names else None
 
     @property
@@ -172,7 +172,7 @@ class Metadata:
 
     @property
     def info(self) -> dict[str, Any]:
-        """The facts of `meta/info.json`, without those of files."""
+        """The facts of `meta/info.json`, without facts about files."""
         return {
             'codebase_version': 'v3.0', 'robot_type': self.robot_type, 'fps': self.fps,
             'total_episodes': self.total_episodes, 'total_frames': self.total_frames,

@@ -56,9 +56,9 @@ def export(
     the folder after `import bags.lerobot`. No release does so yet, and this is unproven until one does.
 
     Args:
-        dataset: A dataset of which a datapoint is an episode: path, or open.
+        dataset: A dataset whose datapoints are episodes: path, or open.
         target: A folder, which must be new or empty.
-        fields: Names of fields; all unless given.
+        fields: Names of fields. Default: all.
         progress: Show a bar: True, False, or None for on terminals.
         durability: As in `bags.export`.
 

@@ -16,13 +16,13 @@ from bags.workers.pool import WorkerPool
 from bags.workers.signals import delay_interrupts
 
 TASK_SECONDS = 0.001
-"""With 0.002, batches of raw images take a quarter longer: those of a task exceed the processor's cache."""
+"""With 0.002, batches of raw images take a quarter longer, as a task exceeds the processor's cache."""
 MALLOC_THRESHOLD = (1 << 25) - (1 << 13)
 """Bytes of the largest allocation that raises the mmap threshold of glibc: 32 MiB with its header."""
 
 
 class LoaderIterator(Iterator[Any]):
-    """Batches of one iteration over a loader; with several workers, those of one worker.
+    """Batches of one iteration over a loader; with several workers, the batches of one worker.
 
     Its threads or processes end at the end of the iteration, on `close`, on an error, or when it is garbage
     collected. The next call starts new ones: after Ctrl-C it resumes with the interrupted batch, and after an
@@ -212,7 +212,7 @@ def worker_shard(plan: LoaderPlan, worker: int, workers: int, begin: Cursor | No
     Args:
         plan: The plan of the loader.
         worker, workers: The index of the worker, and the number of workers.
-        begin: Where to begin; unless given, where the next iteration begins, which does not change.
+        begin: Where to begin. Default: where the next iteration begins, which does not change.
     """
     plan = plan if workers == 1 else plan.without_workers()
     return LoaderIterator(plan, plan.next_cursor if begin is None else begin, worker, workers)

@@ -51,8 +51,8 @@ class Loader:
             that wrap around to the beginning of the epoch; every batch has a column `_mask`, False for
             repeats. 'drop': no last step.
         sampler: The order, instead of `shuffle`; see `bags.samplers`.
-        workers: Threads or processes that make batches ahead; 0 makes each batch on demand. The number of
-            processors unless given; for a remote dataset, whose threads wait for the network, 16.
+        workers: Threads or processes that make batches ahead; 0 makes each batch on demand. Default:
+            the number of processors; for a remote dataset, whose threads wait for the network, 16.
         processes: Workers are processes, for a `transform` that holds the GIL. All options must then be
             picklable, and a script needs `if __name__ == '__main__':`.
         prefetch: Maximum number of batches to make ahead. By default two for each worker, and more if a batch
@@ -211,7 +211,7 @@ class Loader:
 
     @property
     def sampler(self) -> Sampler:
-        """The order of the datapoints; also that of `shuffle`."""
+        """The order of the datapoints, also if it comes from `shuffle`."""
         return self._plan.maker.sampler
 
     @property
@@ -277,8 +277,8 @@ class Loader:
     def retries(self) -> int:
         """Number of requests to an object store that were retried since the loader was made.
 
-        Requests of its worker processes are in it with their batches; those of other datasets on the same
-        store in this process are in it too. The logger `bags.storage` says which requests they were.
+        Requests of its worker processes are included with their batches, and requests of other datasets
+        on the same store in this process. The logger `bags.storage` says which requests they were.
         """
         return self._plan.process_retries + retries_of(self._plan.maker.dataset)
 

@@ -27,7 +27,7 @@ Fixed = tuple[np.dtype[Any], tuple[int, ...]]
 
 
 def numeric_fields(dataset: Dataset, fields: Fields) -> list[str]:
-    """Returns the names of numeric fields: those of `fields`, or all; arrays of varying length only if named.
+    """Returns the names of numeric fields, in `fields` or all; arrays of varying length only if named.
 
     Raises:
         KeyError, TypeError: No such field, or one that is not numeric.
@@ -58,7 +58,7 @@ def _element_of(field_type: FieldType) -> np.dtype[Any] | None:
 
 
 def fixed_of(dataset: Dataset, name: str) -> Fixed | None:
-    """Returns dtype and shape of the values of a field; of a varying length, those of the first value."""
+    """Returns dtype and shape of the values of a field; of a varying length, of the first value."""
     field_type = dataset.types[name]
     fixed, dtype = _dtype_of(field_type), _element_of(field_type)
     if fixed is not None or dtype is None:

@@ -25,9 +25,9 @@ def prefetch(dataset: Dataset, fields: Fields = None, *, progress: bool | None =
     """Downloads a dataset into its cache, so that later reads are local.
 
     Args:
-        dataset: A reader that was opened with `cache=…`, or a view, of which only the shards with its
-            datapoints are downloaded.
-        fields: Names of fields; all unless given.
+        dataset: A reader that was opened with `cache=…`, or a view; only the shards with its datapoints
+            are downloaded.
+        fields: Names of fields. Default: all.
         progress: Show a bar: True, False, or None for on terminals.
 
     Returns:

@@ -103,12 +103,12 @@ def statistics(
 
     Args:
         dataset: A reader, a view, or the path of a dataset.
-        fields: A name or names; all fields of numbers, arrays of a fixed shape, images and videos unless
-            given.
+        fields: A name or names. Default: all fields of numbers, arrays of a fixed shape, images and
+            videos.
         by: A field of numbers or texts, such as `source` or `episode`: the result has the statistics of the
             datapoints with each of its values, in order. They are not saved.
         samples: Number of datapoints whose images are decoded, evenly spaced; of each group with `by`.
-        workers: Number of threads; the number of processors unless given.
+        workers: Number of threads. Default: the number of processors.
         recompute: For a path, read the data even if saved statistics are there.
         progress: Whether to show a progress bar; None: if standard error is a terminal.
         trust_links, filesystem, storage_options: As in `bags.open`, for a path.

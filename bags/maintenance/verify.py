@@ -70,7 +70,7 @@ def verify(
         decode: Also read and decode every value, which finds all that checksums and decoders detect.
         notes: Also return notes: datasets that were not closed, records that nothing refers to.
         decoders: As in `bags.open`, for `decode`.
-        workers: Number of threads; the number of processors unless given.
+        workers: Number of threads. Default: the number of processors.
         progress: Show a bar: True, False, or None for on terminals.
         trust_links: As in `bags.open`: what links may reach. What they must not reach is damage.
         filesystem, storage_options: As in `bags.open`. For an open dataset, the default is what it

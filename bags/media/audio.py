@@ -52,9 +52,9 @@ class Audio:
             before the slice are decoded, as in other decoders. The samples are then the same, except for the
             noise that AAC decoders generate, and speech in Opus (within 3e-5), and are the same each time.
         stream: An index in `streams`; by default, the stream that players play.
-        rate: Sample rate in Hz to resample to, as PyAV's `AudioResampler` does; by default, that of the
-            recording. Slices equal those of the resampled recording.
-        channels: 1 or 2, to mix channels to; by default, those of the recording. Mono is 0.707 times the sum
+        rate: Sample rate in Hz to resample to, as PyAV's `AudioResampler` does; by default, the rate of the
+            recording. Slices equal slices of the resampled recording.
+        channels: 1 or 2, to mix channels to; by default, as in the recording. Mono is 0.707 times the sum
             of left and right, as FFmpeg mixes floats: it may exceed 1.
 
     Examples:
@@ -212,7 +212,7 @@ class Audio:
             return decoder.read(low, min(high, decoder.length), self._exact)
 
     def will_need(self, slices: Iterable[tuple[int, int]]) -> None:
-        """Announces slices (start, stop) to read next: those of a remote file are read together."""
+        """Announces slices (start, stop) to read next: slices of a remote file are read together."""
         with self.decoder.use() as decoder:
             if isinstance(decoder.file, RangeFile) and not self._exact:
                 reader = self._as_read(decoder)

@@ -7,7 +7,7 @@
 Priming and padding are dropped as the file specifies, as in a decode of the whole file.
 
 Packets before a packet contribute to its samples. Their number depends on the codec; after those in
-`PACKETS_BEFORE`, the samples are those of a decode of the whole file:
+`PACKETS_BEFORE`, the samples equal a decode of the whole file:
 
 | codec | packets before | samples |
 | --- | --- | --- |
@@ -19,7 +19,7 @@ Packets before a packet contribute to its samples. Their number depends on the c
 | MP2 | 64 | within 3e-5: the decoder dithers |
 
 A slice of a codec that is not in the table is decoded from the start of the file: other decoders, such as
-those of Speex, G.722 and AC-3, keep a state for long, and some do not reset it when flushed. An exact slice
+Speex, G.722 and AC-3, keep a state for long, and some do not reset it when flushed. An exact slice
 is decoded from the start too, unless the table says equal. The state of a decoder cannot be copied, so some
 decoders are kept at the ends of earlier slices, and the nearest one before a slice continues.
 """

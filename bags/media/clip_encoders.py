@@ -102,7 +102,7 @@ def _encode_frames(
 
 
 def _in_units(clip: Iterator[tuple[Frames, int, int]], units: Fraction) -> Iterator[tuple[Frames, int, int]]:
-    """Yields frames with their starts and ends in other units, rounded; `units`: those of a tick.
+    """Yields frames with their starts and ends in other units, rounded; `units` are the units of a tick.
 
     Starts count from the first frame of all, so that the errors of clips do not add up.
     """

@@ -99,8 +99,8 @@ def cut_clips(
         frames: Frames of a clip; the last one has the rest.
         gop: The largest number of frames from one key frame to the next; by default unlimited for copied
             clips, and 32 for encoded ones. A slice of a clip is decoded from the key frame before it.
-        codec: `h264`, `hevc`, `vp9` or `av1`; by default that of the source for copied clips, and H.264 for
-            encoded ones.
+        codec: `h264`, `hevc`, `vp9` or `av1`; by default the codec of the source for copied clips, and H.264
+            for encoded ones.
         crf: The constant rate factor of encoded clips: a lower one means better quality and larger files.
         fps: Frames per second of a source without timestamps, 30 by default.
         copy: Encode nothing: cut at the key frames nearest to the exact cuts. The resulting length of each

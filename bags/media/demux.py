@@ -323,7 +323,7 @@ def _round_last_duration(table: PacketTable, duration: int) -> None:
 
     Args:
         table: The packets.
-        duration: That of the file, in microseconds.
+        duration: Duration of the file, in microseconds.
     """
     numerator, denominator = table.time_base
     last = int(np.argmax(table.times))

@@ -33,7 +33,7 @@ from bags.media.timeline import Bools, PacketTable
 
 MAX_MOOV_BYTES = 1 << 30
 MAX_EQUAL_SAMPLES = 1 << 24
-"""Maximum number of samples of one size, of which a header can claim any number. PCM audio has more."""
+"""Maximum number of samples of one size: a header can claim any number of them. PCM audio has more."""
 
 
 class UnusualTrackError(Exception):
@@ -49,8 +49,8 @@ class Track:
     table: PacketTable
     """The samples of the track, with presentation times after the edit."""
     edit: tuple[int, int, int] | None
-    """The edit in ticks: its start in presentation time, its start in track time, and its duration; None if
-    there is no edit."""
+    """The edit in ticks: its start in presentation time, its start in track time, and its duration; None
+    without an edit."""
     header: bytes
     """A short file with the header of this track, without its samples."""
     index: int
@@ -61,7 +61,7 @@ def find_moov(file: BinaryIO) -> bytes:
     """Returns the content of the moov box of a file.
 
     Raises:
-        ValueError: There is no moov box, or it is cut off.
+        ValueError: The moov box is missing or cut off.
     """
     size, start = file.seek(0, 2), 0
     while start + 8 <= size:
@@ -184,7 +184,7 @@ def _times(stbl: dict[bytes, memoryview], count: int) -> tuple[Int64s, Int64s]:
 
 
 def _keys(stbl: dict[bytes, memoryview], count: int) -> Bools:
-    """Returns which samples are key frames; all, if there is no list."""
+    """Returns which samples are key frames; all, without a list."""
     if b'stss' not in stbl:
         return np.ones(count, bool)
     return np.isin(np.arange(1, count + 1), _table(stbl[b'stss'], '>u4', 1))

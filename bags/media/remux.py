@@ -28,7 +28,7 @@ MP4_CODECS = {'h264', 'hevc', 'vp9', 'av1', 'mpeg4', 'mjpeg'}
 """Codecs that MP4 supports, with one frame in each packet."""
 
 HEADER_CODECS = {'h264', 'hevc', 'av1'}
-"""Codecs whose header in an MP4 has all that a new header needs. That of VP9 needs the first packets."""
+"""Codecs whose header in an MP4 has all that a new header needs. VP9 also needs the first packets."""
 
 
 class RemuxedFile(io.BufferedReader):

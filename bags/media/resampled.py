@@ -27,9 +27,9 @@ class Resampled:
 
     Args:
         decoder: The decoder.
-        rate: Sample rate in Hz; None for that of the recording.
-        channels: 1 or 2; None for those of the recording. FFmpeg mixes floats so that mono is 0.707 times
-            the sum of left and right, and both channels of stereo are 0.707 times mono.
+        rate: Sample rate in Hz; None for the rate of the recording.
+        channels: 1 or 2; None for the channels of the recording. FFmpeg mixes floats so that mono is 0.707
+            times the sum of left and right, and both channels of stereo are 0.707 times mono.
 
     Raises:
         ValueError: The rates differ by more than a factor of 1,000.

@@ -161,7 +161,7 @@ class AudioPart:
 def audio_of(source: Source, stream: int | None = None) -> AnyAudioDecoder:
     """Opens the audio of a source; `stream` and errors as of `open_audio`.
 
-    That of a segment of a video has the clock of its frames.
+    The audio of a segment of a video has the clock of its frames.
     """
     segment = segment_of(source)
     if segment is None:

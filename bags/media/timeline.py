@@ -88,7 +88,7 @@ class Timeline:
         return len(self.packet_of_frame)
 
     def part(self, first: int, stop: int) -> Timeline:
-        """Returns the timeline of some frames, of which the first is at 0.
+        """Returns the timeline of some frames; the first is at 0.
 
         Raises:
             ValueError: The video has fewer frames.
@@ -184,8 +184,8 @@ def in_order_packets(times: Int64s) -> Int64s:
 
 
 def are_decoding_times(times: Int64s, b_frames: Bools) -> bool:
-    """Returns whether the times of packets are decoding times, since a B-frame is presented after all earlier
-    packets, one of which it must precede.
+    """Returns whether the times of packets are decoding times, since a B-frame is presented after all
+    earlier packets, although it must precede one of them.
     """
     latest = np.maximum.accumulate(times)
     return bool((b_frames[1:] & (times[1:] > latest[:-1])).any())

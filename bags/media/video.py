@@ -201,7 +201,7 @@ class Video(Shareable, FrameSequence):
 
 
 def decode_video(record: Any, *args: str) -> Video:
-    """Returns a `Video` over a record, read when frames are accessed; `args` are those of its type."""
+    """Returns a `Video` over a record, read when frames are accessed; `args`: arguments of its type."""
     return Video(record, **reading_options(*args))
 
 

@@ -16,7 +16,7 @@ LAYOUTS = ('', 'mono', 'stereo', '2.1', '4.0', '5.0', '5.1', '6.1', '7.1')
 
 
 class WavReader:
-    """A WAV of uncompressed samples, of which only the accessed samples are read."""
+    """A WAV of uncompressed samples; only the accessed samples are read."""
 
     begin: float = 0.0
     """The time of the first sample, in seconds."""

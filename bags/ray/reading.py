@@ -45,7 +45,7 @@ def read(
 
     Args:
         dataset: Path or URL; or an open dataset or view. All nodes of a cluster must reach its files.
-        fields: A name or names; all fields unless given.
+        fields: A name or names. Default: all fields.
         override_num_blocks, concurrency: As in `ray.data.read_datasource`: the number of tasks, and how many
             may run at a time.
         **options: As in `bags.open`, for a path; not `raw`.

@@ -18,7 +18,7 @@ class Random:
     Args:
         length: Number of datapoints.
         seed: Seed of the draws, with the epoch.
-        samples: Number of positions in an epoch; `length` unless given.
+        samples: Number of positions in an epoch. Default: `length`.
 
     Examples:
         >>> bags.samplers.Random(8, samples=12).take(0, np.arange(12))
@@ -46,7 +46,7 @@ class Weighted:
     Args:
         weights: Weight of each datapoint, of any sum; one of weight 0 is never drawn.
         seed: Seed of the draws, with the epoch.
-        samples: Number of positions in an epoch; the number of weights unless given.
+        samples: Number of positions in an epoch. Default: the number of weights.
 
     Raises:
         ValueError: A weight is negative or not finite, or all weights are 0.

@@ -27,10 +27,10 @@ class Mixture:
     Args:
         lengths: Number of datapoints of each dataset.
         weights: Their shares, of any sum; 0 leaves a dataset out. Or a mapping from positions, counted over
-            all epochs, to the weights from there on; those of the first also hold before it.
+            all epochs, to the weights from there on; the first weights also hold before it.
         seed: Seed of the order of each dataset.
         shuffle: False for the order of each dataset.
-        samples: Number of positions in an epoch; the sum of the lengths unless given.
+        samples: Number of positions in an epoch. Default: the sum of the lengths.
 
     Examples:
         >>> both = bags.concat([dataset, dataset[:2]])

@@ -100,8 +100,8 @@ class Sliding:
     Args:
         length: Number of datapoints.
         window: Number of positions in a window.
-        stride: Positions from one window to the next. `window` unless given: then each datapoint comes once,
-            except those that fill the last window.
+        stride: Positions from one window to the next. With the default, `window`, each datapoint comes
+            once, except datapoints that fill the last window.
 
     Examples:
         >>> bags.samplers.Sliding(6, window=3, stride=2).take(0, np.arange(6))

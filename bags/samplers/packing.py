@@ -184,7 +184,7 @@ def _best_fit(lengths: Int64s, budget: int) -> tuple[Int64s, int]:
     """Packs for one budget."""
     values, counts = np.unique(lengths, return_counts=True)
     runs: list[tuple[int, int]] = []
-    """First bin and number of bins, each of which gets one datapoint: the longest datapoints first."""
+    """First bin and number of bins that get one datapoint each: the longest datapoints first."""
     spaces: list[int] = []  # Spaces of bins that are not full, sorted.
     bins: dict[int, list[tuple[int, int]]] = {}  # Runs of bins, by their space.
     total = 0

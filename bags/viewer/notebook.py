@@ -46,7 +46,7 @@ def view(
         trust_links, filesystem, storage_options: As in `bags.open`, for a path.
 
     Raises:
-        FileNotFoundError: There is no dataset at the path, or the page is not built.
+        FileNotFoundError: No dataset at the path, or the page is not built.
         IndexError: No such datapoint.
 
     Example:

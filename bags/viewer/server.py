@@ -59,7 +59,7 @@ class ViewServer:
         filesystem, storage_options: As in `bags.open`.
 
     Raises:
-        FileNotFoundError: There is no dataset, or the page is not built.
+        FileNotFoundError: No dataset, or the page is not built.
         ValueError: A bag instead of a dataset.
         OSError: The port is in use.
     """
@@ -173,7 +173,7 @@ class ViewServer:
             return (index, content_type) if index else None
 
     def _find_linked(self, key: tuple[str, str], number: int, dictionary: str | None) -> File | bytes | None:
-        """Returns a linked file, or its dictionary; None if there is no such number.
+        """Returns a linked file, or its dictionary; None for an unknown number.
 
         Raises:
             PermissionError: Links must not reach it.

@@ -120,8 +120,8 @@ def push(
 ) -> None:
     """Uploads a dataset into a repository of the Hugging Face hub, in one commit.
 
-    A push that was broken off is continued by the same command. The token is HF_TOKEN, or that of
-    hf auth login.
+    The same command continues an interrupted push. The token is HF_TOKEN, or the token of hf auth
+    login.
 
     Example: bags push episodes hf://datasets/u/d
     """

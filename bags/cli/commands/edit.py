@@ -74,8 +74,8 @@ def edit(
 ) -> None:
     """Saves a dataset with some datapoints and fields left out, renamed or with other values.
 
-    The source stays as it is, and the new dataset links to its records. Rows are those of the source, names
-    in the options those before --rename, and --where sees the values of --set.
+    The source stays as it is, and the new dataset links to its records. Row numbers are row numbers of
+    the source, options use the names before --rename, and --where sees the values of --set.
 
     Example: bags edit episodes clean --drop 3,7 --drop-field mask --rename image=camera
 
@@ -233,7 +233,7 @@ def _parse_changes(texts: list[str], dataset: Dataset) -> dict[int, dict[str, An
 
 
 def _check_condition(text: str, dataset: Dataset) -> None:
-    """Raises UsageError if a text is no condition on the datapoints of a dataset."""
+    """Raises UsageError if a text is not a condition on the datapoints of a dataset."""
     from bags.conditions.condition import parse_condition
 
     try:

@@ -42,7 +42,7 @@ def show(
     trust_links: TrustLinks = None,
     json: Json = False,
 ) -> None:
-    """Shows the first datapoint, or those of `--rows`: values, shapes of arrays, headers of media.
+    """Shows the first datapoint, or the datapoints of `--rows`: values, shapes of arrays, headers of media.
 
     Example: bags show episodes
 

@@ -25,7 +25,7 @@ class RecordSource(NamedTuple):
 
     bag: StoredRecords
     unsigned: bool
-    """Whether Bags 0.x wrote the bag. Its integers are then unsigned, even those of type `int`."""
+    """Whether Bags 0.x wrote the bag. Its integers are then unsigned, even in fields of type `int`."""
 
 
 class RecordRanges(NamedTuple):

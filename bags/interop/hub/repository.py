@@ -30,7 +30,7 @@ from bags.validation import import_optional
 Result = TypeVar('Result')
 
 DEFAULTS = {'timeout': 600.0, 'retries': 30}
-"""Storage options: the rate limits of the hub are those of five minutes."""
+"""Storage options: the rate limits of the hub count requests in five minutes."""
 GROUP_FILES = 256
 GROUP_BYTES = 1 << 30
 """Maximum files and bytes, if it is more than a file, that are uploaded before the bar advances."""
@@ -39,7 +39,7 @@ GIT_DIGITS = 40
 QUOTA = re.compile('storage|quota|payment|billing', re.IGNORECASE)
 """In messages of status 403: the account may not store more."""
 CLIENTS = ('httpcore', 'httpcore2', 'httpx', 'httpx2', 'requests', 'urllib3')
-"""Packages by which huggingface_hub makes requests; those of the version that is installed."""
+"""Packages with which the installed huggingface_hub makes requests."""
 
 
 class HubRepository:
@@ -65,7 +65,7 @@ class HubRepository:
         """Returns the commit of the branch.
 
         Raises:
-            FileNotFoundError: There is no such repository or branch.
+            FileNotFoundError: The repository or branch does not exist.
             PermissionError: The token is missing, has expired, or may not read the repository.
         """
         commit: str = self._call(self._api.repo_info, revision=self._place.revision).sha
@@ -229,7 +229,7 @@ class HubRepository:
 
 
 def _is(addition: Any, digest: str) -> bool:
-    """Returns whether an added file has a digest of the hub: SHA-256, or that of git."""
+    """Returns whether an added file has a digest of the hub: SHA-256, or the digest of git."""
     if len(digest) != GIT_DIGITS:
         known: str = addition.upload_info.sha256.hex()
         return known == digest

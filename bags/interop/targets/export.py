@@ -68,8 +68,8 @@ def export(
 ) -> WriteResult:
     """Writes the datapoints of a dataset as media files, with unchanged records, or as Parquet files.
 
-    With the format 'lerobot', they become the episodes of a LeRobot dataset of version 3. The file names
-    below are those of 'webdataset' and 'files'.
+    With the format 'lerobot', they become the episodes of a LeRobot dataset of version 3. The file
+    names below apply to 'webdataset' and 'files'.
 
     File names are `KEY.FIELD.EXTENSION`: the field `__key__`, or the index of the datapoint; the field; and
     an extension that fits the type, unless the field ends in one. Numbers become text; arrays, and sequences
@@ -86,7 +86,7 @@ def export(
         dataset: A reader, a view, or the path of a dataset.
         target: A folder, which must be new or empty: path or URL.
         format: 'webdataset' for tars `000000.tar`, …, 'files' for a folder of files, 'parquet' or 'lerobot'.
-        fields: Names of fields; all unless given.
+        fields: Names of fields. Default: all.
         shard_size, shard_length: Bytes and datapoints at which a tar or Parquet file is full; None for no
             limit.
         progress: Show a bar: True, False, or None for on terminals.

@@ -33,7 +33,7 @@ def write_meta(
         info: The facts of info.json, without those that follow from the other arguments.
         stats: The statistics of each feature, as lists.
         tasks: The tasks in the order of their numbers.
-        episodes: The columns of each episode, without those of statistics.
+        episodes: The columns of each episode, without statistics.
     """
     import pyarrow as pa
 

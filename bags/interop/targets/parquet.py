@@ -66,7 +66,7 @@ def type_of_feature(feature: Any, type: pa.DataType) -> tuple[str, list[str] | N
 
 
 def _array_type(shape: Any, type: pa.DataType) -> str | None:
-    """Returns the type of `Array2D` and others; None if the shape is invalid, or not that of the column."""
+    """Returns the type of `Array2D` and others; None if the shape is invalid, or differs from the column."""
     lengths: list[int] = []
     type = getattr(type, 'storage_type', type)  # Extension type, if `datasets` is imported.
     for length in shape if isinstance(shape, list) else [0]:

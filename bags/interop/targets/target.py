@@ -36,7 +36,7 @@ class Target:
         path: The folder.
         storage_options: As in `bags.open`, for a URL.
         facts: What determines the files, to compare by `resume`.
-        fingerprint: Returns that of the dataset.
+        fingerprint: Returns the fingerprint of the dataset.
         resume: Continue an unfinished export.
         mode: 'overwrite' replaces an earlier export, finished or not, when the new one is complete.
         durability: Unless NONE, local files are on disk before the export is complete, and tars and Parquet
@@ -208,7 +208,7 @@ class Target:
             raise FileExistsError(errno.EEXIST, detail, self.path)
 
     def _is_exported(self, names: list[str]) -> bool:
-        """Returns whether `metadata.json` says that the files are those of an export."""
+        """Returns whether `metadata.json` says that an export wrote the files."""
         if METADATA not in names:
             return False
         with contextlib.suppress(ValueError, RecursionError):

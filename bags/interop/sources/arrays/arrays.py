@@ -122,7 +122,7 @@ class ArraySource(Source):
         """
 
     def key(self, record: Any) -> str | None:
-        """Returns the name of a datapoint, which becomes the field `KEY`; None if there are no names."""
+        """Returns the name of a datapoint, which becomes the field `KEY`; None without names."""
         return None
 
     @abc.abstractmethod

@@ -108,7 +108,7 @@ class _Member:
         return np.ndarray((stop - start, *self.shape[1:]), self.dtype, self._read(start * row, stop * row))
 
     def has_records_of(self, field_type: FieldType) -> bool:
-        """Returns whether the elements, or those of a row, are a record of a type as they are stored."""
+        """Returns whether the stored elements, of the array or of a row, are a record of a type."""
         shape = self.shape[field_type.sequence :]
         fits = len(shape) + 1 == len(field_type.args) and all(
             text in ('?', str(length)) for text, length in zip(field_type.args[1:], shape, strict=True)

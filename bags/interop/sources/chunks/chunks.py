@@ -69,7 +69,7 @@ class Column(NamedTuple):
     size: int | None = None
     """Bytes of a value, if all have the same size."""
     is_raw: bool = False
-    """Whether `decode` makes arrays of one dtype and shape, of which records have the same bytes."""
+    """Whether `decode` makes arrays of one dtype and shape, whose records have the same bytes."""
 
 
 class ChunkSource(RecordSource):

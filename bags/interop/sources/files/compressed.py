@@ -25,7 +25,7 @@ CODECS: dict[str, tuple[bytes, Callable[[], Any]]] = {
 }
 """The first bytes of each form of compression, and a function that returns a decompressor of one member."""
 _PADDED = ('gz', 'xz')
-"""The forms of which zeros may follow."""
+"""The forms that zeros may follow."""
 _STORED_BYTES = 1 << 12
 """Bytes of the file that are decompressed at a time: to at most 128 MiB, of zstd."""
 _KEPT_BYTES = 1 << 10

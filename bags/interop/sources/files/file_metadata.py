@@ -87,7 +87,7 @@ def join(files: Iterable[str], metadata: Metadata) -> dict[str, str]:
 
 
 def _parse(path: str, data: bytes) -> list[tuple[int, Any]] | None:
-    """Returns the number of each line and its values; None if there is no column `file_name`."""
+    """Returns the number of each line and its values; None without a column `file_name`."""
     try:
         text = data.decode('utf-8-sig')
         if path.endswith('.csv'):

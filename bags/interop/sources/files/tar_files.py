@@ -215,7 +215,7 @@ class Tar:
 
 
 class _Headers(PositionedFile):
-    """A tar on an object store, of which no more than `_HEADER_BYTES` are read at a time."""
+    """A tar on an object store. At most `_HEADER_BYTES` are read at a time."""
 
     def __init__(self, file: File) -> None:
         self._file = file

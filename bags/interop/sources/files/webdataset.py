@@ -285,7 +285,7 @@ def _is_label(name: str, size: int) -> bool:
 def _is_left_out(name: str) -> bool:
     """Returns whether a file belongs to no datapoint: a hidden one, or WebDataset's own metadata.
 
-    Other folders than that of macOS may be parts of keys.
+    Folders, except the folder of macOS, may be parts of keys.
     """
     *folders, base = name.removeprefix('./').split('/')
     is_own = not folders and base.startswith('__') and base.endswith('__')

@@ -184,7 +184,7 @@ class FolderWithZips:
         Args:
             folder: The folder.
             names: The paths in it of all files.
-            zips: Those of the zips, which are files with names of zips.
+            zips: The paths of the zips: files with names of zips.
             storage_options: As in `Zip`.
 
         Raises:

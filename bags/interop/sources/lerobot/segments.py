@@ -36,8 +36,8 @@ def find_frames(times: Float64s, parts: Sequence[Part], fps: float) -> dict[int,
     """Finds the frames of episodes in a video file.
 
     Counts are exact if the file has as many frames as its episodes, however far the times of episodes have
-    drifted. Otherwise frames are found by time, with the tolerance of LeRobot, and none belongs to two
-    episodes. What both ways contradict each other about, although all times are those of frames, is refused.
+    drifted. Otherwise frames are found by time, with the tolerance of LeRobot, and no frame belongs to
+    two episodes. If both ways disagree although all times are times of frames, an error is raised.
 
     Args:
         times: The time of each frame of the file in seconds, shape (n,).
@@ -92,7 +92,7 @@ def _follow(parts: Sequence[Part], fps: float) -> bool:
 
 
 def _have_drifted(starts: Sequence[int | None], counted: Sequence[range]) -> bool:
-    """Returns whether the times of episodes are those of their frames, or have drifted.
+    """Returns whether the times of episodes equal the times of their frames, or have drifted.
 
     If all are the times of frames, but of others, one by one frame and the next by none, then an episode of
     the file may have a frame too many, and another one lack a frame.

@@ -26,7 +26,7 @@ from bags.interop.sources.mcap.ros_types import LARGE, MAX_FIELDS, Definitions, 
 
 CHANNELS = {'mono': 1, 'rgb': 3, 'bgr': 3, 'rgba': 4, 'bgra': 4}
 ENCODINGS = {f'{name}{bits}': f'{bits}UC{count}' for name, count in CHANNELS.items() for bits in (8, 16)}
-"""Encodings of ROS to those of OpenCV: bits, U for unsigned, S for signed or F for float, channels."""
+"""Encodings of ROS to encodings of OpenCV: bits, U for unsigned, S for signed or F for float, channels."""
 _WIDE = re.compile(r'\bw(string|char)\b')
 _OPENCV = re.compile(r'(8|16|32|64)([USF])C([1-9])')
 
@@ -128,7 +128,7 @@ class McapSource(Source):
 
     @contextlib.contextmanager
     def _open(self, path: str, *, check: bool = False) -> Iterator[Any]:
-        """Opens a recording. SQLite recordings without message definitions have those of ROS 2.
+        """Opens a recording. SQLite recordings without message definitions use the definitions of ROS 2.
 
         Args:
             path: The file or folder.
@@ -191,7 +191,7 @@ class McapSource(Source):
     def _type_of_topic(self, topic: str, connections: list[Any]) -> tuple[str, list[str]]:
         """Returns the type of the messages of a topic that are read, '' for none; and notes of the others.
 
-        It is the type in earlier recordings, or else that of most messages.
+        It is the type in earlier recordings, else the type of most messages.
         """
         counts: Counter[str] = Counter()
         for each in connections:

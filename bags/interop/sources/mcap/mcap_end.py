@@ -125,7 +125,7 @@ def survey(file: BinaryIO) -> Survey:
 
 
 def check_data(file: BinaryIO, found: Survey) -> None:
-    """Compares the checksum of the data, all of which this reads.
+    """Compares the checksum of the data; reads all of it.
 
     Raises:
         ValueError: It is another one.

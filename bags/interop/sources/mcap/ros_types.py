@@ -82,7 +82,7 @@ def leaves_of(store: Any, message_type: str) -> list[Leaf]:
 
 
 def _leaves(store: Any, message_type: str, path: tuple[str, ...]) -> Iterator[Leaf]:
-    """Yields the fields of a message type, including those of nested messages."""
+    """Yields the fields of a message type, including fields of nested messages."""
     for name, (node, about) in store.fielddefs[message_type][1]:
         here = (*path, name)
         if node.name == 'NAME':

@@ -101,7 +101,7 @@ class ArrowSource(Source):
         self._fields: dict[str, pa.Field] = {}
         """Arrow fields by the name in the dataset."""
         self._of_bytes: list[str] = []
-        """Fields of bytes of which no metadata says the type."""
+        """Fields of bytes whose type no metadata says."""
         schema: pa.Schema | None = None
         with_nulls: set[str] = set()
         for path in paths:

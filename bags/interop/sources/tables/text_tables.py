@@ -117,7 +117,7 @@ def _expect_closed_quotes(table: pa.Table, data: bytes) -> None:
 
 
 def _json_line(data: bytes, row: int) -> int:
-    """Returns the line of a row, from 1 on; empty lines are no rows."""
+    """Returns the line of a row, from 1 on; empty lines are not rows."""
     filled = (number for number, line in enumerate(io.BytesIO(data), 1) if line.strip())
     return next(itertools.islice(filled, row, None), row + 1)
 

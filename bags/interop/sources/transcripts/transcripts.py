@@ -1,6 +1,6 @@
 """Transcripts with times: a datapoint is a file, or in CTM a channel of a recording.
 
-A tier is a sequence of texts, and one or two of times: the begins and ends of intervals, or those of points.
+A tier is a sequence of texts, and one or two of times: begins and ends of intervals, or times of points.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TranscriptSource(Source):
         Args:
             paths: The files.
             storage_options: As in `bags.open`, for URLs.
-            root: The folder that keys are relative to; keys are names of files unless given.
+            root: The folder that keys are relative to; by default, keys are names of files.
         """
         self._extension = split_name(paths[0])[1]
         for path in paths:
