@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Unpack
 
-from bags.authoring.save import Added, save
+from bags.authoring.save import NO_LINKS, Added, save
 from bags.dataset.base import check_dataset
 from bags.dataset.format.options import WriteOptions, WriterSettings
 from bags.dataset.open import open as open_dataset
@@ -75,6 +75,7 @@ def copy(
         (2, array([0, 2]))
     """
     settings = merge(WriterSettings, None, options, function=copy)
+    settings.refuse_links(NO_LINKS)
     dataset = plain_path(dataset)
     source = dataset
     if isinstance(dataset, str | os.PathLike):

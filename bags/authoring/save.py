@@ -42,6 +42,7 @@ from bags.workers.pool import WorkerPool
 Added = Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]]
 """The option `add`: by field, its type, and a function from a batch to the values of its datapoints."""
 
+NO_LINKS = 'dataset.save(path, link=(FIELD, …)) links fields of a dataset'
 ALL_COPIED = (
     f'all records were copied: links are for fields with records of over {MIN_LINKED_BYTES} bytes on average'
 )
@@ -67,7 +68,7 @@ def save(
 ) -> WriteResult:
     """Writes a dataset or a view as a new dataset; takes the arguments of `Dataset.save`."""
     settings = merge(WriterSettings, None, options, function=save)
-    settings.refuse_links('dataset.save(path, link=(FIELD, …)) links fields of a dataset')
+    settings.refuse_links(NO_LINKS)
     one_of('on_error', on_error, ('raise', 'skip'))
     batch_size = at_least('batch_size', batch_size, 1)
     workers = worker_count(workers)

@@ -360,7 +360,7 @@ def test_a_copy_resumes_only_from_what_it_is_of(tmp_path, sources):
         bags.copy(found['plain'], tmp_path / 'copy', fields='id', resume=True)
     with bags.ShardedDatasetWriter(tmp_path / 'written', {'id': 'int(8)'}) as writer:
         writer.append({'id': 3})
-    with pytest.raises(ValueError, match=r'source\.json'):
+    with pytest.raises(ValueError, match=r'progress\.json'):
         bags.copy(found['plain'], tmp_path / 'written', fields='id', resume=True)
 
 

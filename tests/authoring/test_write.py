@@ -220,7 +220,7 @@ def test_what_cannot_be_written(tmp_path):
     with pytest.raises(ValueError, match='made from another source: expected length 1, got None'):
         bags.write(iter(rows), tmp_path / 'd', samples.SPEC, resume=True)
     assert bags.write(rows, tmp_path / 'd', samples.SPEC, resume=True).datapoints == 1
-    with pytest.raises(ValueError, match='expected at least 1 inputs'):
+    with pytest.raises(ValueError, match='expected at least the 1 inputs'):
         bags.write(iter(()), tmp_path / 'g', samples.SPEC, resume=not _generator(tmp_path / 'g', rows))
     with pytest.raises(TypeError, match=r'transform: .* sent to other processes'):
         bags.write(rows, tmp_path / 'x', samples.SPEC, transform=lambda row: row, processes=True)

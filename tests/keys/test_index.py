@@ -267,7 +267,7 @@ def test_stale(small):
     with bags.DatasetWriter(small, {'id': 'utf8', 'n': 'int'}, resume=True) as writer:
         writer.append({'id': 'ep-700', 'n': 700})
     with pytest.raises(
-        bags.CorruptError, match=r'id\.index: is stale: .* 700 .* 701.*: run bags.create_index again'
+        bags.CorruptError, match=r'id\.index: is stale: .*700 .* 701.*: run bags.create_index again'
     ):
         bags.open(small).find('id', 'ep-3')
     bags.create_index(small, 'id')

@@ -119,7 +119,7 @@ def test_statistics_and_index_after_one_shard_is_replaced(tmp_path):
         for index in range(10):
             writer.append({'a': 104.5, 'key': 1000 + index})
     assert bags.statistics(tmp_path / 'x')['a'].mean == 14.5
-    with pytest.raises(FileNotFoundError, match=r'no index .*create_index makes it'):
+    with pytest.raises(FileNotFoundError, match=r'no index .*create_index writes it'):
         bags.open(tmp_path / 'x').find('key', 1004)
     bags.create_index(tmp_path / 'x', 'key')
     assert bags.open(tmp_path / 'x').find('key', 1004) == 34

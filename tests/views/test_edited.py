@@ -71,7 +71,7 @@ REFUSED = {
     'case only': (lambda d: d.rename({'id': 'Text'}), bags.SpecError, 'in more than case'),
     'no name': (lambda d: d.rename({'id': '../id'}), bags.SpecError, 'a letter or _'),
     'name of refs': (lambda d: d.rename({'id': 'refs'}), bags.SpecError, 'other than refs'),
-    'no text': (lambda d: d.rename({'id': 3}), TypeError, "new name of field 'id'"),
+    'no text': (lambda d: d.rename({'id': 3}), TypeError, "new name for field 'id'"),
     'no mapping': (lambda d: d.rename('id'), TypeError, 'expected a mapping'),
     'update no row': (lambda d: d.update({COUNT: {'id': 3}}), IndexError, 'out of range'),
     'update no field': (lambda d: d.update({1: {'idd': 3}}), KeyError, "no field 'idd'"),
@@ -91,7 +91,7 @@ REFUSED = {
             {0: {'state': [1]}}
         ),
         TypeError,
-        'made of windows',
+        'computed from windows',
     ),
 }
 
