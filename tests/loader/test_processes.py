@@ -58,7 +58,7 @@ def test_errors_arrive_and_nothing_stays(script):
         count, kind, text, notes = error_of(loader(transform=generator))
         assert (count, kind) == (0, 'TypeError') and 'generator' in text, (kind, text)
         count, kind, text, notes = error_of(loader(transform=lost))
-        assert (kind, text) == ('FileNotFoundError', 'gone') and 'taken over' in notes, (kind, text)
+        assert (kind, text) == ('FileNotFoundError', 'gone') and 'was received' in notes, (kind, text)
         assert count <= 7  # It is met for all of the batches that were made together.
         count, kind, text, notes = error_of(loader(transform=sudden))
         assert kind == 'WorkerDiedError' and 'exit code -9' in text
