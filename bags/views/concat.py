@@ -238,7 +238,7 @@ def concat(
 
 def _advise_same(first: Spec, other: Spec) -> str:
     """Returns how to make a spec fit the spec of the datasets before it."""
-    return f"{advice(first, other)}; fields='union' takes the fields of all datasets, 'common' shared ones"
+    return f"{advice(first, other)}; fields='union' takes the fields of all datasets, 'common' the shared"
 
 
 def _advise_union(first: Spec, other: Spec) -> str:
