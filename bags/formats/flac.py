@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bags.formats.scalars import Buffer, Sliceable
+from bags.formats.scalars import SEARCH_BLOCK_BYTES, Buffer, Sliceable
 
 BLOCK_LENGTHS = (0, 192, 576, 1152, 2304, 4608, 256, 65536, *(1 << n for n in range(8, 16)))
 """Number of samples of a frame, or its maximum, for each code in a frame header."""
@@ -21,7 +21,6 @@ MAX_TAG_BYTES = 1 << 16
 """Maximum bytes of tags that programs append after the last frame."""
 FILE_START = re.compile(rb'fLaC[\0\x80]\0\0\x22')
 """Matches the beginning of a file, up to the length of the first metadata block."""
-SEARCH_BLOCK_BYTES = 1 << 20
 
 
 class StreamInfo(NamedTuple):

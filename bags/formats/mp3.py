@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 
-from bags.formats.scalars import Sliceable
+from bags.formats.scalars import SEARCH_BLOCK_BYTES, Sliceable
 
 TAG = re.compile(rb'ID3[\x02-\x04][^\xff].[\0-\x7f]{4}', re.DOTALL)
 """Matches the header of a tag: version, flags, and the size without headers, as four digits of 7 bits."""
 FRAME_START = re.compile(rb'\xff[\xe0-\xff]')
 """Matches the beginning of a frame."""
 TAG_HEADER_BYTES = 10
-SEARCH_BLOCK_BYTES = 1 << 20
 
 
 def check_one_file(data: Sliceable) -> None:

@@ -39,6 +39,8 @@ class Sliceable(Protocol):
     def __getitem__(self, key: slice, /) -> Buffer: ...
 
 
+SEARCH_BLOCK_BYTES = 1 << 20
+"""Bytes of a file that are searched for a marker at a time."""
 MAX_VALUE_SIZE = 1 << 30
 """Default of `max_value_size`: the maximum size of a decoded record, in bytes."""
 

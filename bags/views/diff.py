@@ -87,7 +87,7 @@ class _FieldComparison:
 
     def __init__(self, first: Dataset, other: Dataset, field: str) -> None:
         self._datasets, self._field = (first, other), field
-        self._existing, self._files = LinkBuilder(), _Files()
+        self._existing, self._files = LinkBuilder(), _FileNumbers()
         self._codecs: dict[bytes | None, int] = {}
         """Numbers of dictionaries."""
         self._opened = FifoCache(_open_checked, max_open_bags(4))
@@ -178,7 +178,7 @@ class _FieldComparison:
         return np.stack([np.full(len(records), compression), sums])
 
 
-class _Files:
+class _FileNumbers:
     """Numbers files. A file that was replaced since it was opened or linked counts as another file."""
 
     def __init__(self) -> None:

@@ -219,7 +219,7 @@ def test_cat(work, run):
     [
         (['copy', 'texts.bagz', 'x'], 'expected a dataset, which is a folder, got a single bag'),
         (['export', 'photos', 'x'], 'no dataset here: expected spec.json, or shard folders 000000'),
-        (['export', 'episodes', 'photos'], 'something is there already; choose another place'),
+        (['export', 'episodes', 'photos'], 'the folder is not empty; choose another place'),
         (['import', 'nowhere', 'x'], 'no such file or folder'),
         (['import', 'nowhere'], 'nowhere: no such file or folder'),
         (['info', 'nowhere'], 'nowhere: no such dataset or bag'),
@@ -487,7 +487,7 @@ def test_times_and_complex_numbers_are_shown(run, tmp_path):
 
 def test_an_export_is_replaced_and_notes_of_an_import_are_printed(work, run):
     run('export', 'dataset', 'tars')
-    check_line(run('export', 'dataset', 'tars', code=1), 'something is there already')
+    check_line(run('export', 'dataset', 'tars', code=1), 'the folder is not empty')
     check_line(run('export', 'dataset', 'tars', '--resume', code=1), 'holds no unfinished export to resume')
     run('export', 'dataset', 'tars', '--mode', 'overwrite', '--durability', 'none')
     (work / 'tars/README.md').write_text('# Mine')

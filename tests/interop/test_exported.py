@@ -151,7 +151,7 @@ def test_two_fields_of_one_file_name(tmp_path):
         writer.append({'photo': picture(0), 'photo.jpg': picture(1)})
     for format in ('webdataset', 'files'):
         with pytest.raises(
-            bags.SourceError, match=r'datapoint 0, .*two fields would be one file: photo\.jpg, '
+            bags.SourceError, match=r'datapoint 0, .*two fields have the same file name: photo\.jpg, '
         ):
             bags.export(tmp_path / 'in', tmp_path / 'out', format=format)
         assert not list((tmp_path / 'out').iterdir())
@@ -179,7 +179,7 @@ def test_a_datapoint_without_files_is_refused(format, tmp_path):
     with bags.DatasetWriter(tmp_path / 'a', {'caption': 'utf8?', 'words': 'utf8[]'}) as writer:
         writer.append({'caption': 'one', 'words': []})
         writer.append({'caption': None, 'words': []})
-    with pytest.raises(bags.SourceError, match='datapoint 1: expected a file at least'):
+    with pytest.raises(bags.SourceError, match='datapoint 1: expected at least one file'):
         bags.export(tmp_path / 'a', tmp_path / 'b', format=format, progress=False)
 
 

@@ -1,4 +1,4 @@
-"""Bags of bagz and Säckli, whose records have the type given by the user."""
+"""Bags of bagz and Säckli. The user gives the type of their records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BLOCK_BYTES = 1 << 22
 
 
 def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> Source:
-    """Returns the source of bags; `a@8.bagz` names the shards of one."""
+    """Returns the source of bags; `a@8.bagz` stands for the shards of one bag."""
     if '@' not in paths[0]:
         paths = list_paths(paths, storage_options)
         with open_file(paths[0], storage_options) as file:
@@ -28,7 +28,7 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> 
     damaged: list[tuple[str, str]] = []
     for path in paths:
         if path.rpartition('/')[2].startswith('limits.'):
-            continue  # Belongs to the file of the same name without it, which opens it.
+            continue  # Opened with the file that has the rest of the name.
         with (
             collect_errors(damaged),
             as_source_errors(path, 'bagz'),
@@ -41,8 +41,8 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> 
             as_source_errors(path, 'bagz'),
             Reader(path, storage_options=storage_options, mapped=False) as reader,
         ):
-            for each in reader.paths:
-                bag = open_bag(reader.options.store_of(each), each, reader.options)
+            for shard in reader.paths:
+                bag = open_bag(reader.options.store_of(shard), shard, reader.options)
                 yield from source.opener.records(bag, start)
                 start = max(0, start - bag.count)
 
@@ -50,7 +50,7 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> 
         if source.linked:
             yield from link(path, start)
             return
-        # Not mapped, so that memory stays constant.
+        # Without memory mapping, so that memory use stays constant.
         with (
             as_source_errors(path, 'bagz'),
             Reader(path, storage_options=storage_options, mapped=False) as reader,

@@ -38,11 +38,11 @@ from bags.validation import one_of, positive_or_none, with_advice
 
 KEYS = ('utf8', 'int', 'uint', 'i64', 'u64')
 BATCH_BYTES = 1 << 24
-"""Approximate bytes that are read at a time."""
+"""Approximate number of bytes that are read at a time."""
 MAX_BATCH = 64
 """Maximum number of datapoints that are read at a time."""
 MAX_KEYS = 1 << 16
-"""Number of keys that are read at a time, to tell the names of files."""
+"""Number of keys that are read at a time to check file names."""
 
 File = tuple[str, bytes]
 """The part of a file name after the key, and the content of the file."""
@@ -75,7 +75,7 @@ def export(
     an extension that fits the type, unless the field ends in one. Numbers become text; arrays, and sequences
     of numbers or of `array(…)`, become `.npy`; other sequences `KEY.FIELD.000003.EXTENSION` for each item.
     Missing values have no file. `metadata.json` has the metadata, and the types of the fields if file names
-    do not tell them; `convert` reads both. An export that fails removes its files. One that is killed
+    do not determine them; `convert` reads both. An export that fails removes its files. One that is killed
     leaves a hidden file `.unfinished-export.json`, and `convert` refuses the folder.
 
     Parquet files `000000.parquet`, … have a column for each field, as in `Dataset.to_arrow`, with the bytes
@@ -100,13 +100,13 @@ def export(
         durability: As in `ShardedDatasetWriter`: unless 'none', local files are on disk when this returns.
 
     Raises:
-        FileExistsError: The target is not empty; or, with `resume` or 'overwrite', it has no such export.
+        FileExistsError: The target is not empty, or with `resume` or 'overwrite', it is not such an export.
         MissingDependencyError: pyarrow, for Parquet, is not installed.
         SourceError: A key is not a valid file name, or two datapoints have the same key (in tars: two in a
             row); for LeRobot, sequences of a datapoint differ in length.
         TypeError: LeRobot has no feature for a field.
-        ValueError: For LeRobot, the metadata has no frame rate; the export to resume is another one;
-            'overwrite' of a URL.
+        ValueError: For LeRobot, the metadata has no frame rate; the export to resume has other arguments or
+            another dataset; 'overwrite' of a URL.
 
     Examples:
         >>> done = bags.export(dataset, 'tars', format='webdataset', fields=('id', 'task', 'image'))
@@ -182,23 +182,23 @@ def _write_media(
     metadata = metadata_of_fields(metadata_to_store(dataset.metadata, dataset.types), names)
     key = key or KEY
     files = [name for name in names if name != key]
-    is_told = key == KEY and _names_tell(dataset, files)
-    if is_told:
+    is_inferable = key == KEY and _can_infer_fields(dataset, files)
+    if is_inferable:
         files = [name for name in files if name not in (WRITTEN_EXTENSIONS, 'label')]
     else:
         spec = {name: dataset.spec[name] for name in names}
         metadata = {**metadata, EXPORT: {'spec': spec, 'key': key if key in names else ''}}
     if metadata:
         folder.write(METADATA, dump_metadata(metadata, dataset.types))
-    samples = _samples(dataset, files, key, is_told, advance, folder.start)
+    samples = _samples(dataset, files, key, is_inferable, advance, folder.start)
     if format == 'webdataset':
         return _write_tars(folder, samples, shard_size, shard_length)
-    _write_files(folder, samples, is_told)
+    _write_files(folder, samples, is_inferable)
     return 1
 
 
-def _names_tell(dataset: Dataset, fields: list[str]) -> bool:
-    """Returns whether an import can tell the fields by the names of their files, and takes all of these."""
+def _can_infer_fields(dataset: Dataset, fields: list[str]) -> bool:
+    """Returns whether an import can infer the fields from file names, and ignores none of the files."""
     others = [name for name in fields if name != WRITTEN_EXTENSIONS]
     columns: dict[str, Any] = {KEY: True}
     if 'label' in others and dataset.types['label'].text == 'utf8' and KEY in dataset.types:
@@ -209,20 +209,20 @@ def _names_tell(dataset: Dataset, fields: list[str]) -> bool:
         return False
     extensions = [extension_of(field, dataset.types[field].word) or 'data' for field in others]
     for indices in np.split(np.arange(len(dataset)), range(MAX_KEYS, len(dataset), MAX_KEYS)):
-        found = dataset.read_selection(indices, columns, read_values)
+        values = dataset.read_selection(indices, columns, read_values)
         if 'label' in columns:
-            rows = zip(found['label'], found[KEY], strict=True)
+            rows = zip(values['label'], values[KEY], strict=True)
             if any(key.split('/', maxsplit=1)[0] != label for label, key in rows):
                 return False
-        if may_be_ignored(map(str, found[KEY]), extensions):
+        if may_be_ignored(map(str, values[KEY]), extensions):
             return False
     return True
 
 
 def _samples(
-    dataset: Dataset, fields: list[str], key_field: str, is_told: bool, advance: Advance, start: int
+    dataset: Dataset, fields: list[str], key_field: str, is_inferable: bool, advance: Advance, start: int
 ) -> Iterator[Sample]:
-    """Yields the files of each datapoint from `start` on; reports the previous one as written."""
+    """Yields the files of each datapoint from `start` on; reports each as written when it is resumed."""
     names: Selection = {name: True for name in (key_field, WRITTEN_EXTENSIONS) if name in dataset.types}
     previous = None
     step = 1
@@ -231,7 +231,7 @@ def _samples(
         columns = {field: _column(dataset, field, indices) for field in fields}
         found: dict[str, Any] = dataset.read_selection(indices, names, read_values)
         keys = found.get(key_field) or [f'{index:09}' for index in indices.tolist()]
-        extensions = (is_told and found.get(WRITTEN_EXTENSIONS)) or [None] * len(indices)
+        extensions = (is_inferable and found.get(WRITTEN_EXTENSIONS)) or [None] * len(indices)
         batch_size = 0
         for position, value in enumerate(keys):
             key, where = str(value), f'datapoint {start + position}, field {key_field!r}'
@@ -248,15 +248,15 @@ def _samples(
             ]
             if len(dict(files)) < len(files):
                 raise SourceError(
-                    where, f'two fields would be one file: {", ".join(name for name, _ in files)}'
+                    where, f'two fields have the same file name: {", ".join(name for name, _ in files)}'
                 )
             if not files:
                 detail = (
-                    "expected a file at least, got none: its values are missing (format='parquet' keeps it)"
+                    "expected at least one file, got none: all values are missing (format='parquet' keeps it)"
                 )
                 raise SourceError(f'datapoint {start + position}', detail)
             # An original extension is added even if the key ends with it.
-            yield key, sorted(files), is_told and len(files) == 1 and not original
+            yield key, sorted(files), is_inferable and len(files) == 1 and not original
             size = sum(len(data) for _, data in files)
             advance(1, size)
             batch_size += size
@@ -304,17 +304,17 @@ def _as_text(value: Any) -> bytes:
 
 
 def _checked(where: str, name: str) -> str:
-    """Returns the name of a file; refuses one that would be outside the target."""
+    """Returns a file name; raises SourceError if the file would be outside the target."""
     if '\\' in name or '\0' in name or any(part in ('', '.', '..') for part in name.split('/')):
         raise SourceError(where, f'expected a relative name for files, got {name!r}')
     return name
 
 
-def _write_files(target: Target, samples: Iterator[Sample], is_told: bool) -> None:
+def _write_files(target: Target, samples: Iterator[Sample], is_inferable: bool) -> None:
     """Writes the files of all datapoints."""
     for key, files, is_only in samples:
         for name, data in files:
-            path = file_name(key, name, is_only) if is_told else f'{escape_key(key)}.{name or "data"}'
+            path = file_name(key, name, is_only) if is_inferable else f'{escape_key(key)}.{name or "data"}'
             path = _checked(key, path)
             where = posixpath.join(target.path, path)
             if path == METADATA and (path in target.files or data.lstrip()[:1] == b'{'):
@@ -325,7 +325,7 @@ def _write_files(target: Target, samples: Iterator[Sample], is_told: bool) -> No
 
 
 def _write_tars(target: Target, samples: Iterator[Sample], shard_size: int, shard_length: int | None) -> int:
-    """Writes all files into tars; returns how many tars there are."""
+    """Writes all files into tars; returns the number of tars."""
     for number, first in enumerate(samples, len(target.shards)):
         size = length = 0
         with (

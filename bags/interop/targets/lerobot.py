@@ -1,8 +1,8 @@
 """Writing LeRobot datasets of version 3: each datapoint becomes an episode.
 
 meta/info.json, stats.json, tasks.parquet, episodes/chunk-000/file-000.parquet
-data/chunk-000/file-000.parquet, …       an episode; a row a frame
-videos/FIELD/chunk-000/file-000.mp4, …   an episode: the records of the dataset
+data/chunk-000/file-000.parquet, …       an episode, with a row for each frame
+videos/FIELD/chunk-000/file-000.mp4, …   an episode, as in the records of the dataset
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 FILES = 1000
 """Number of files in a folder."""
 TOLERANCE = 1e-4
-"""Seconds by which a frame may be late in LeRobot."""
+"""Maximum error of the time of a frame in LeRobot, in seconds."""
 DATA_PATH = 'data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet'
 VIDEO_PATH = 'videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4'
 DEPTH = {'is_depth_map': True, 'depth_unit': 'mm', 'video.depth_min': 0.0, 'video.depth_max': 4.095,
          'video.shift': 0.0, 'video.use_log': False}  # fmt: skip
-"""Facts of grey videos of 12 bits, with which LeRobot returns the stored values as millimetres."""
+"""Metadata of 12-bit gray videos, so that LeRobot returns the stored values as millimetres."""
 MAX_DEPTH_BITS = 12
 
 
 def write_lerobot(target: Target, dataset: Dataset, names: list[str], advance: Advance) -> None:
-    """Writes a LeRobot dataset of some fields."""
+    """Writes the given fields as a LeRobot dataset."""
     import_optional('pyarrow', 'lerobot')
     writer = _Writer(target, dataset, names)
     for index in range(len(dataset)):
@@ -115,7 +115,7 @@ class _Writer:
         return tasks
 
     def _add_video(self, where: str, name: str, index: int, record: bytes) -> tuple[Any, float]:
-        """Writes the video of an episode: the record, or a copy of its packets if the record is not an MP4.
+        """Writes the video of an episode: the record, or its packets as an MP4 if the record is not an MP4.
 
         Returns:
             The presentation times of its frames in seconds, and the end of the last one.

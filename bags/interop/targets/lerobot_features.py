@@ -22,10 +22,10 @@ QUANTILES = {0.01: 'q01', 0.5: 'q50', 0.99: 'q99'}
 
 
 def feature_of(name: str, dataset: Dataset, what: str) -> dict[str, Any]:
-    """Returns the feature of a field, without the shape of cameras; `what` begins the error.
+    """Returns the feature of a field, without the shape of cameras; errors begin with `what`.
 
     Raises:
-        TypeError: LeRobot has none for its type.
+        TypeError: LeRobot has no feature for its type.
     """
     field_type = dataset.types[name]
     fixed = fixed_dtype(field_type.word, field_type.args, decoders)
@@ -51,15 +51,15 @@ def feature_of(name: str, dataset: Dataset, what: str) -> dict[str, Any]:
 def tasks_of(dataset: Dataset, fields: Collection[str]) -> tuple[str | None, dict[int, str]]:
     """Returns the field that gives the task of each frame, if there is one, and the names of `task_index`."""
     classes = dataset.metadata.get('fields', {}).get('task_index', {}).get('classes') or ()
-    there = [name for name in TASKS[not classes :] if name in fields]
-    return (there[0] if there else None), dict(enumerate(classes))
+    task_fields = [name for name in TASKS[not classes :] if name in fields]
+    return (task_fields[0] if task_fields else None), dict(enumerate(classes))
 
 
 def fps_of(dataset: Dataset, fields: Collection[str], what: str) -> int | float:
-    """Returns the frames per second, of the metadata or the common rate of all fields that have one.
+    """Returns the frames per second: from the metadata, or the rate that all fields with a rate share.
 
     Raises:
-        ValueError: There is none.
+        ValueError: Neither exists.
     """
     about = dataset.metadata.get('fields', {})
     rates = {about.get(name, {}).get('rate') for name in fields} - {None}
@@ -72,12 +72,12 @@ def fps_of(dataset: Dataset, fields: Collection[str], what: str) -> int | float:
 
 def statistics_of(dataset: Dataset, features: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Computes the statistics of features in LeRobot's form: by channel for cameras, from 0 to 1."""
-    found: dict[str, Any] = {}
+    stats_of_features: dict[str, Any] = {}
     names = []
     for name, feature in features.items():
         if (feature.get('info') or {}).get('is_depth_map'):  # Statistics are in the unit of depth.
-            kept = dataset.metadata.get('fields', {}).get(name, {}).get('stats')
-            found |= {name: kept} if kept else {}
+            stored = dataset.metadata.get('fields', {}).get(name, {}).get('stats')
+            stats_of_features |= {name: stored} if stored else {}
         elif feature['dtype'] != 'string':
             names.append(name)
     for name, stats in statistics(dataset, names, progress=False).items() if names else ():
@@ -85,6 +85,6 @@ def statistics_of(dataset: Dataset, features: Mapping[str, Mapping[str, Any]]) -
         values |= {QUANTILES[key]: value for key, value in stats.quantiles.items() if key in QUANTILES}
         if features[name]['dtype'] in ('image', 'video'):
             values = {key: np.asarray(value).reshape(-1, 1, 1) / 255 for key, value in values.items()}
-        found[name] = {key: np.atleast_1d(value).tolist() for key, value in values.items()}
-        found[name]['count'] = [int(np.max(stats.count, initial=0))]
-    return found
+        stats_of_features[name] = {key: np.atleast_1d(value).tolist() for key, value in values.items()}
+        stats_of_features[name]['count'] = [int(np.max(stats.count, initial=0))]
+    return stats_of_features

@@ -16,7 +16,7 @@ COUNTED = {
     'timestamp': {'dtype': 'float32', 'shape': [1], 'names': None},
     **{name: {'dtype': 'int64', 'shape': [1], 'names': None} for name in COUNTERS},
 }
-"""The features that every dataset of LeRobot has."""
+"""The features of every LeRobot dataset."""
 
 
 def write_meta(
@@ -30,7 +30,7 @@ def write_meta(
 
     Args:
         write: Writes bytes to a path in the dataset.
-        info: The facts of info.json, without those that follow from the other arguments.
+        info: The content of info.json, except values that follow from the other arguments.
         stats: The statistics of each feature, as lists.
         tasks: The tasks in the order of their numbers.
         episodes: The columns of each episode, without statistics.

@@ -1,4 +1,4 @@
-"""Parquet files with the features of Hugging Face's datasets: conversion of types, and writing."""
+"""Writes Parquet files with the features of Hugging Face datasets; converts features and types."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAGE_BYTES = 1 << 20
 _MEDIA = {'Image': 'image', 'Audio': 'audio', 'Video': 'video'}
 _SEQUENCES = ('List', 'LargeList', 'Sequence')
 _NAMES = {'halffloat': 'float16', 'float': 'float32', 'double': 'float64', 'date32[day]': 'date32'}
-"""Names of Arrow types that differ in features."""
+"""Arrow types whose name differs in features, and that name."""
 
 
 def read_features(schema: pa.Schema) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def read_features(schema: pa.Schema) -> dict[str, Any]:
 def type_of_feature(feature: Any, type: pa.DataType) -> tuple[str, list[str] | None]:
     """Returns the field type for a column, by its feature if it has one, and the names of its classes."""
     pa = import_pyarrow()
-    if isinstance(feature, list) and len(feature) == 1:  # The form before version 4.
+    if isinstance(feature, list) and len(feature) == 1:  # As before version 4 of `datasets`.
         feature = {'_type': 'List', 'feature': feature[0]}
     feature_type = feature.get('_type') if isinstance(feature, dict) else None
     if not isinstance(feature_type, str):
@@ -89,7 +89,7 @@ def write_parquet(
     shard_length: int | None,
     advance: Advance,
 ) -> int:
-    """Writes files 000000.parquet, … of some fields; returns their number."""
+    """Writes the given fields to files 000000.parquet, …; returns the number of files."""
     pa = import_pyarrow()
     import pyarrow.parquet as pq
 
@@ -143,7 +143,7 @@ def write_parquet(
 
 
 def _with_features(schema: pa.Schema, types: Spec, metadata: Metadata) -> pa.Schema:
-    """Returns the schema that the library datasets would store, with the features as metadata.
+    """Returns the schema that Hugging Face datasets would store, with the features as metadata.
 
     The `classes` of a field in the metadata make it a `ClassLabel`. A feature is used only if the library
     would have written the same Arrow type.
@@ -168,7 +168,7 @@ def _with_features(schema: pa.Schema, types: Spec, metadata: Metadata) -> pa.Sch
 
 
 def _as_stored(column: pa.Array, type: pa.DataType) -> pa.Array:
-    """Converts a column to the form of the library datasets: media become structs of bytes and path."""
+    """Converts a column to the form of Hugging Face datasets: media become structs of bytes and path."""
     pa = import_pyarrow()
     if (
         pa.types.is_list(type)
@@ -184,7 +184,7 @@ def _as_stored(column: pa.Array, type: pa.DataType) -> pa.Array:
 
 
 def _feature_of(field_type: FieldType, type: pa.DataType, classes: Any) -> tuple[dict[str, Any], pa.DataType]:
-    """Returns the feature of a value, or of an item, and the Arrow type to store it as."""
+    """Returns the feature of a value or item, and the Arrow type that stores it."""
     pa = import_pyarrow()
     if field_type.word in MEDIA_TYPES:
         is_image = field_type.word in (*IMAGE_TYPES, 'jpg')
@@ -203,7 +203,7 @@ def _feature_of(field_type: FieldType, type: pa.DataType, classes: Any) -> tuple
 
 
 def _array_shape(field_type: FieldType) -> tuple[int, ...] | None:
-    """Returns the shape of arrays with a feature (`Array2D` and others); None for other types."""
+    """Returns the shape of arrays that have a feature, such as `Array2D`; None for other types."""
     found = shape_of(field_type)
     if found is None or field_type.sequence or found[0].kind not in 'biuf' or not 2 <= len(found[1]) <= 5:
         return None

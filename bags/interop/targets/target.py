@@ -1,6 +1,6 @@
 """The folder that an export writes.
 
-Until the export is complete, a hidden file in the folder says so, and how far it is.
+Until the export is complete, a hidden file in the folder records its progress.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bags.storage.urls import plain_path
 UNFINISHED = '.unfinished-export.json'
 """The file in the folder of an unfinished export."""
 _OWN = re.compile(rf'[0-9]{{6,}}\.(tar|parquet)|{re.escape(METADATA)}|meta|data|videos')
-"""Names at the top of the folder of a complete export."""
+"""Top-level names in the folder of a complete export."""
 
 
 class Target:
@@ -35,7 +35,7 @@ class Target:
     Args:
         path: The folder.
         storage_options: As in `bags.open`, for a URL.
-        facts: What determines the files, to compare by `resume`.
+        facts: The arguments that determine the files, for comparison by `resume`.
         fingerprint: Returns the fingerprint of the dataset.
         resume: Continue an unfinished export.
         mode: 'overwrite' replaces an earlier export, finished or not, when the new one is complete.
@@ -43,8 +43,8 @@ class Target:
             files before they are listed as complete.
 
     Raises:
-        FileExistsError: The folder is not empty, or with `resume` or 'overwrite', it has no such export.
-        ValueError: The unfinished export is another one, or 'overwrite' of a URL.
+        FileExistsError: The folder is not empty, or with `resume` or 'overwrite', it is not such an export.
+        ValueError: The unfinished export has other facts or another dataset, or 'overwrite' of a URL.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Target:
         elif mode == 'overwrite' and names:
             self._check_own(names)
         elif names:
-            detail = 'something is there already'
+            detail = 'the folder is not empty'
             if UNFINISHED in names:
                 detail = "holds an unfinished export: resume=True continues it, mode='overwrite' replaces it"
             raise FileExistsError(errno.EEXIST, detail, self.path)
@@ -93,7 +93,7 @@ class Target:
         self.size = 0
         """Bytes of the files of the export."""
         self.notes: list[str] = []
-        """Sentences about what is left out or changed."""
+        """Sentences about data that are left out or changed."""
         for number in range(len(self.shards)):
             self.size += self._fs.size(posixpath.join(self._root, self._shard(number)))
         self._write_mark()
@@ -101,8 +101,8 @@ class Target:
     @property
     def shards(self) -> list[int]:
         """For each complete tar or Parquet file, the number of datapoints up to its end."""
-        found: list[int] = self._mark['shards']
-        return found
+        shards: list[int] = self._mark['shards']
+        return shards
 
     @property
     def start(self) -> int:
@@ -113,7 +113,7 @@ class Target:
         return f'{number:06}.{self._extension}'
 
     def end_shard(self, datapoints: int) -> None:
-        """Notes that a tar or Parquet file is complete, with the datapoints up to a number."""
+        """Records that a tar or Parquet file is complete, and holds datapoints up to index `datapoints`."""
         if self._store:
             self._store.sync(posixpath.join(self._root, self._shard(len(self.shards))))
             self._store.sync_folder(self._root)
@@ -133,7 +133,7 @@ class Target:
 
     @contextlib.contextmanager
     def create(self, name: str) -> Iterator[Any]:
-        """Opens a file to write, which gets its name once it is complete."""
+        """Opens a file for writing; it is renamed to `name` once it is complete."""
         path = posixpath.join(self._root, name)
         self.files.add(name)
         self._temporary.add(f'{name}.new')
@@ -174,21 +174,21 @@ class Target:
         return sorted(names)
 
     def _continue(self, names: list[str]) -> None:
-        """Reads how far an unfinished export is."""
+        """Reads the progress of an unfinished export."""
         if UNFINISHED not in names:
             raise FileExistsError(errno.EEXIST, 'holds no unfinished export to resume', self.path)
         try:
-            found = json.loads(self._fs.cat_file(posixpath.join(self._root, UNFINISHED)))
-            shards = [int(stop) for stop in found.pop('shards')]
-            fingerprint = found.pop('fingerprint')
+            mark = json.loads(self._fs.cat_file(posixpath.join(self._root, UNFINISHED)))
+            shards = [int(stop) for stop in mark.pop('shards')]
+            fingerprint = mark.pop('fingerprint')
         except (ValueError, TypeError, KeyError, AttributeError):
             raise ValueError(f"{self.path}: {UNFINISHED} is damaged; mode='overwrite' begins again") from None
-        wanted = {key: value for key, value in self._mark.items() if key not in ('shards', 'fingerprint')}
+        expected = {key: value for key, value in self._mark.items() if key not in ('shards', 'fingerprint')}
         if shards and fingerprint != self._fingerprint():
-            found, wanted = {'dataset': fingerprint}, {'dataset': self._fingerprint()}
-        if found != json.loads(json.dumps(wanted)):
-            different = [key for key in wanted if found.get(key) != wanted[key]]
-            detail = ', '.join(f'{key} {wanted[key]!r:.80}, got {found.get(key)!r:.80}' for key in different)
+            mark, expected = {'dataset': fingerprint}, {'dataset': self._fingerprint()}
+        if mark != json.loads(json.dumps(expected)):
+            different = [key for key in expected if mark.get(key) != expected[key]]
+            detail = ', '.join(f'{key} {expected[key]!r:.80}, got {mark.get(key)!r:.80}' for key in different)
             raise ValueError(
                 f'{self.path}: resume: expected an export of the same arguments and dataset: {detail}; '
                 "mode='overwrite' begins again"
@@ -204,7 +204,7 @@ class Target:
             )
         foreign = [name for name in names if not _OWN.fullmatch(name)]
         if foreign and UNFINISHED not in names and not self._is_exported(names):
-            detail = f'holds {foreign[0]!r}, which is not known to be of an export: it is not overwritten'
+            detail = f'holds {foreign[0]!r}, which is not from an export: not overwritten'
             raise FileExistsError(errno.EEXIST, detail, self.path)
 
     def _is_exported(self, names: list[str]) -> bool:
@@ -223,12 +223,12 @@ class Target:
             self._fs.pipe_file(path, data)
 
     def _sync(self) -> None:
-        """Writes the files, and the names in their folders, to the disk."""
+        """Syncs the files and their folders to disk."""
         if not self._store or not self._store.durability:
             return
         shards = set(map(self._shard, range(len(self.shards))))
         files = sorted(self.files - shards)
-        # Many files at a time, since a file system writes its journal once for all of them.
+        # Concurrent, because a file system commits its journal once for many files.
         map_concurrently(self._store.sync, [posixpath.join(self._root, name) for name in files])
         folders = {posixpath.dirname(name) for name in files}
         folders |= {folder[:end] for folder in folders for end, letter in enumerate(folder) if letter == '/'}
@@ -236,7 +236,7 @@ class Target:
             self._store.sync_folder(posixpath.join(self._root, folder))
 
     def _swap(self) -> None:
-        """Moves a new export to the path of the one that it replaces."""
+        """Moves the new export to the path of the export that it replaces."""
         if not self._store or not self._replaced:
             return
         old = self._root.removesuffix('.new') + '.old'

@@ -1,9 +1,9 @@
-"""Named arrays as datapoints: the common part of HDF5, Zarr and .npz, and the field types of arrays.
+"""Named arrays as datapoints: the base of HDF5, Zarr and .npz sources, and the field types of arrays.
 
 The length of a datapoint is the most common first dimension of its arrays, if at least two of them have it.
 
-    x[]         a row is an item: in all datapoints, the array has this length, or the arrays differ only in
-                their first dimension
+    x[]         a row is an item: the array has this length in all datapoints, or the shapes differ only in
+                the first dimension
     array(…)    any other array
 """
 
@@ -29,9 +29,9 @@ from bags.interop.extensions import KEY
 from bags.interop.source import Source, collect_errors, list_paths, name_fields
 
 BLOCK_BYTES = 1 << 24
-"""Bytes of an array that are read at a time, if its rows are items."""
+"""Bytes that are read at a time from an array whose rows are items."""
 ITEMS = {'utf8', 'bytes', 'jpeg', 'png'}
-"""Types of items that are not numbers."""
+"""Item types other than numbers."""
 
 Shape = tuple[int, ...]
 _Facts = tuple[str, Shape, bool]
@@ -73,7 +73,7 @@ class ArraySource(Source):
         super().__init__(self.name_of_format, {}, 0)
         self.storage_options = storage_options
         records = self.find(sorted(list_paths(paths, storage_options), key=natural_order))
-        self.metadata.pop('fields', None)  # In a dataset, this key holds facts of fields.
+        self.metadata.pop('fields', None)  # In a dataset, this key holds the metadata of fields.
         found: dict[str, Counter[_Facts]] = {}
         self._item_types: dict[tuple[str, str, int], str] = {}
         self.records: list[Any] = []
@@ -85,7 +85,7 @@ class ArraySource(Source):
                 for name, array in arrays.items():
                     field = name_fields([name], [])[name]
                     if not isinstance(array, Exception):
-                        seen[name] = self._kind_and_shape(name, array)
+                        seen[name] = self._type_and_shape(name, array)
                     elif field in left_out:
                         unreadable.add(field)
                     else:
@@ -116,26 +116,26 @@ class ArraySource(Source):
 
     @abc.abstractmethod
     def find(self, paths: list[str]) -> Sequence[Any]:
-        """Returns the argument of `open` for each datapoint in some files.
+        """Returns the argument of `open` for each datapoint in the files.
 
         Adds to `notes`, `damaged` and `metadata`.
         """
 
     def key(self, record: Any) -> str | None:
-        """Returns the name of a datapoint, which becomes the field `KEY`; None without names."""
+        """Returns the name of a datapoint, for the field `KEY`; None if datapoints have no names."""
         return None
 
     @abc.abstractmethod
     def open(self, record: Any) -> AbstractContextManager[Mapping[str, Any]]:
         """Opens the arrays of a datapoint; errors in the file become a SourceError, also inside the `with`.
 
-        Arrays have `shape` and `dtype`. Indexing with a slice returns rows, and with `()` all of them. An
-        error in place of an array says why it cannot be read.
+        Arrays have `shape` and `dtype`. A slice as index returns rows, and `()` the whole array. An error
+        replaces an array that cannot be read.
         """
 
     @contextmanager
     def _arrays_of(self, record: Any) -> Iterator[Mapping[str, Any]]:
-        """Opens the arrays of a datapoint, and its name; an array of this name gets another one."""
+        """Opens the arrays of a datapoint, and adds its name as `KEY`; renames an array called `KEY`."""
         key = self.key(record)
         with self.open(record) as arrays:
             if key is None:
@@ -160,13 +160,13 @@ class ArraySource(Source):
             }
 
     def link(self, record: Any, field: str, array: Any) -> Any:
-        """Returns a link to the elements of an array, or one to each row; None if they are to be copied."""
+        """Returns a link to the elements of an array, or a link to each row; None to copy the values."""
         return None
 
-    def _kind_and_shape(self, name: str, array: Any) -> tuple[str, Shape]:
-        """Returns the dtype of numbers, or the type of the first item that is not a number; and the shape."""
+    def _type_and_shape(self, name: str, array: Any) -> tuple[str, Shape]:
+        """Returns the dtype of numbers, or the type of the first item of other arrays; and the shape."""
         dtype, shape = np.dtype(array.dtype), tuple(array.shape)
-        is_rows = dtype == np.uint8 and len(shape) == 2  # Possibly images.
+        is_rows = dtype == np.uint8 and len(shape) == 2  # May be images.
         if dtype.kind in 'biufcmM' and not is_rows:
             return dtype.name, shape
         key = name, dtype.kind, len(shape)
@@ -176,7 +176,7 @@ class ArraySource(Source):
         return type, shape[:1] if is_rows and type in ITEMS else shape
 
     def _value(self, entry: Any, name: str, array: Any) -> Any:
-        """Converts an array to the type of its field; a large sequence becomes an iterator over its rows."""
+        """Converts an array to the type of its field. A large sequence becomes an iterator over its rows."""
         field_type = self._types[self._fields[name]]
         try:
             _check_size(array.shape[field_type.sequence :], array.dtype)
@@ -206,7 +206,7 @@ def _numbered(name: str) -> Iterator[str]:
 
 
 def _type_of_items(array: Any) -> str:
-    """Returns the type of the first item, which may be a row of bytes; '' without items."""
+    """Returns the type of the first item, which may be a row of bytes; '' for other items."""
     _check_size(array.shape[1:], array.dtype)
     first = np.asarray(array[:1] if array.shape else array[()])
     item = first[0] if first.dtype == np.uint8 else first.reshape(-1)[0]
@@ -224,19 +224,19 @@ def _check_size(shape: Shape, dtype: np.dtype[Any]) -> None:
 
 
 def _type(facts: Counter[_Facts], count: int) -> str:
-    """Returns the type of a field from its arrays in `count` datapoints; '' if no type fits."""
+    """Returns the type of a field, from its arrays in `count` datapoints; '' if no type fits."""
     types = {type for type, _, _ in facts}
     shapes = {shape for _, shape, _ in facts}
     items, ranks = {shape[1:] for shape in shapes}, {len(shape) for shape in shapes}
     if types & ITEMS:
         is_sequence = ranks == {1}
-        found = types.pop() if len(types) == 1 and ranks in ({0}, {1}) else ''
+        field_type = types.pop() if len(types) == 1 and ranks in ({0}, {1}) else ''
     else:
         varies = len(shapes) > 1 and len(items) == 1
         have_length = all(has_length for _, _, has_length in facts)
         is_sequence = len(ranks) == 1 and 0 not in ranks and (have_length or varies)
-        found = '' if '' in types else type_of_arrays(types, items if is_sequence else shapes)
-    return found and found + '[]' * is_sequence + '?' * (facts.total() < count)
+        field_type = '' if '' in types else type_of_arrays(types, items if is_sequence else shapes)
+    return field_type and field_type + '[]' * is_sequence + '?' * (facts.total() < count)
 
 
 def _item(value: Any, word: str) -> Any:
@@ -251,12 +251,12 @@ def _item(value: Any, word: str) -> Any:
 
 
 def image_type(data: bytes) -> str | None:
-    """Returns the type of an image that may be padded with zeros, with which neither format ends."""
+    """Returns the type of a JPEG or PNG image, which may be padded with zeros; None for other data."""
     return {'JPEG': 'jpeg', 'PNG': 'png'}.get(identify(data[:SIGNATURE_BYTES]))
 
 
 def type_of_arrays(dtypes: set[str], shapes: set[Shape]) -> str:
-    """Returns the field type for dtypes, by name, and shapes: a number or `array(float32,3,?)`."""
+    """Returns the field type for names of dtypes and shapes: a number or `array(float32,3,?)`."""
     if len(dtypes) > 1 or len({len(shape) for shape in shapes}) > 1:
         return 'array'
     dimensions = [set(lengths) for lengths in zip(*shapes, strict=True)]
@@ -273,10 +273,10 @@ def natural_order(name: str) -> list[tuple[int, int | str]]:
 
 
 def split_episodes(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Returns the groups that are datapoints, and the arrays outside of them.
+    """Returns the groups that are datapoints, and the arrays outside these groups.
 
-    Datapoints are the groups in `data`, or in the root, if the names of all these groups end with a number;
-    else only the root, ''.
+    Datapoints are the groups in `data`, or else in the root, if all their names end with a number. Otherwise
+    the root, '', is the only datapoint.
     """
     for parent in ('data/', ''):
         inside = [name for name in names if name.startswith(parent)]

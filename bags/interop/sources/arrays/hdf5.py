@@ -14,18 +14,18 @@ from bags.interop.source import as_source_errors, check_claim, collect_errors
 from bags.interop.sources.arrays.arrays import ArraySource, Episode, split_episodes
 
 MAX_NOTED = 16
-"""Names of an enumeration that a note lists."""
+"""Maximum number of names of an enumeration in a note."""
 MAX_MASK_BYTES = 1 << 20
 MAX_NAMES = 1 << 20
 MAX_DEPTH = 64
-"""Limits on the names in a file and their depth: links can make them exceed the bytes of the file."""
+"""Limits on the number and depth of names: links allow more names than the file has bytes."""
 
 
 class HDF5Source(ArraySource):
     """The datasets and attributes of files, or of their groups `data/demo_0`, …, as datapoints.
 
-    Attributes of a file with several datapoints, and of its `data`, become metadata, as do the names of
-    datapoints in its `mask`.
+    In a file with several datapoints, attributes of the file and of its group `data` become metadata, like
+    the names of datapoints in its group `mask`.
     """
 
     name_of_format = 'hdf5'
@@ -84,11 +84,11 @@ _EMPTY = 'is left out: an empty group'
 
 
 def _survey(file: Any) -> tuple[list[str], list[str], dict[str, str]]:
-    """Returns the groups that are datapoints, the datasets outside of them, and remarks on some by name."""
+    """Returns the groups that are datapoints, the datasets outside them, and remarks by name."""
     remarks: dict[str, str] = {}
-    found = _datasets(file, remarks)
+    datasets = _datasets(file, remarks)
     claimed = 0
-    for name, dataset in found.items():
+    for name, dataset in datasets.items():
         if isinstance(dataset, Exception):
             continue
         claimed += max(dataset.nbytes, dataset.size)
@@ -99,7 +99,7 @@ def _survey(file: Any) -> tuple[list[str], list[str], dict[str, str]]:
         if remark:
             remarks[name] = remark
     check_claim(claimed, file.id.get_filesize(), 'the shapes')
-    groups, outside = split_episodes(name for name in found if not name.startswith('mask/'))
+    groups, outside = split_episodes(name for name in datasets if not name.startswith('mask/'))
     parent = groups[0].rpartition('/')[0]
     for name, remark in remarks.items():
         above, _, base = name.rpartition('/')
@@ -109,7 +109,7 @@ def _survey(file: Any) -> tuple[list[str], list[str], dict[str, str]]:
 
 
 def _remark_on_names(dtype: Any) -> str:
-    """Returns a remark on the names of an enumeration, whose values become integers; '' for other types."""
+    """Returns a remark for an enumeration, whose values become integers; '' for other types."""
     import h5py
 
     names = h5py.check_enum_dtype(dtype)
@@ -130,7 +130,7 @@ def _count_missing(dataset: Any) -> int:
 
 
 def _metadata_of(file: Any, groups: list[str], remarks: dict[str, str]) -> dict[str, Any]:
-    """Returns the attributes of a file of several datapoints and of the group above them, and its `mask`."""
+    """Returns the attributes of a file with several datapoints and of their parent group, and its `mask`."""
     import h5py
 
     if groups == ['']:
@@ -149,16 +149,16 @@ def _metadata_of(file: Any, groups: list[str], remarks: dict[str, str]) -> dict[
 
 
 def _datasets(group: Any, remarks: dict[str, str]) -> dict[str, Any]:
-    """Returns the datasets below a group by path, or the error why one cannot be read.
+    """Returns the datasets below a group, by path; an error replaces a dataset that cannot be read.
 
-    Links out of the file or to groups above are left out, with a remark by path.
+    Links to other files and to parent groups are left out, with a remark by path.
 
     Raises:
-        ValueError: There are too many datasets, or the names are damaged.
+        ValueError: There are too many names, or damaged names.
     """
     import h5py
 
-    found: dict[str, Any] = {}
+    datasets: dict[str, Any] = {}
     visited = 0
 
     def visit(above: list[Any], prefix: str) -> None:
@@ -172,7 +172,7 @@ def _datasets(group: Any, remarks: dict[str, str]) -> dict[str, Any]:
                     f'expected up to {MAX_NAMES} names, {MAX_DEPTH} deep, those behind links too'
                 )
             path = prefix + name
-            if not name or path in found:
+            if not name or path in datasets:
                 raise ValueError(f'{prefix!r:.200}: expected names that differ, got {name!r:.80}')
             link = above[-1].get(name, getlink=True)
             if isinstance(link, h5py.ExternalLink):
@@ -188,17 +188,17 @@ def _datasets(group: Any, remarks: dict[str, str]) -> dict[str, Any]:
             elif value.shape is None:
                 remarks[path] = 'is left out: it has no values'
             elif value.external or value.is_virtual:
-                found[path] = ValueError(f'expected values in this file, {value.name!r} refers to others')
+                datasets[path] = ValueError(f'expected values in this file, {value.name!r} refers to others')
             else:
-                found[path] = value
+                datasets[path] = value
 
     visit([group], '')
-    return found
+    return datasets
 
 
 def _attributes(group: Any, remarks: dict[str, str]) -> dict[str, Any]:
-    """Returns attributes that are numbers or texts, as arrays; the others get a remark."""
-    found = {}
+    """Returns attributes that are numbers or texts, as arrays; other attributes get a remark."""
+    attributes = {}
     for name, value in ((name, np.asarray(value)) for name, value in group.attrs.items()):
         try:
             value = np.char.decode(value) if value.dtype.kind == 'S' else value
@@ -206,9 +206,9 @@ def _attributes(group: Any, remarks: dict[str, str]) -> dict[str, Any]:
             remarks[f'@{name}'] = 'is left out: expected texts of UTF-8'
             continue
         if value.dtype.kind in 'biufSU':
-            found[name] = value
+            attributes[name] = value
             if remark := _remark_on_names(group.attrs.get_id(name).dtype):
                 remarks[f'@{name}'] = remark
         else:
             remarks[f'@{name}'] = 'is left out: expected numbers or texts'
-    return found
+    return attributes

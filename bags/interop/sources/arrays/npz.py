@@ -1,7 +1,7 @@
 """.npz files of NumPy: a datapoint is a file. Pickled values are refused.
 
-Arrays that are not compressed, in C order and little-endian, can be linked; checksums of members are then not
-compared.
+Arrays can be linked if they are uncompressed, in C order and little-endian. Links do not verify the checksums
+of members.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ class NpzSource(ArraySource):
             members = archive.infolist()
             stored = file.seek(0, 2)
             check_claim(sum(member.file_size for member in members), stored, 'the archive')
-            found: dict[str, Any] = {}
+            arrays: dict[str, Any] = {}
             for member in members:
                 name = member.filename.removesuffix('.npy')
                 if name != member.filename:
-                    found[name] = _open_member(archive, name, stored)
+                    arrays[name] = _open_member(archive, name, stored)
                 elif not member.is_dir():
                     note = f'{member.filename!r} is left out: it is no .npy file'
                     if note not in self.notes:
                         self.notes.append(note)
-            yield found
+            yield arrays
 
     def linkable(self) -> dict[str, float | str]:
         return self.measured(self.spec.keys())
@@ -75,7 +75,7 @@ open_source = NpzSource
 
 
 def _open_member(archive: zipfile.ZipFile, name: str, size: int) -> _Member | Exception:
-    """Returns an array, or the reason why it cannot be read."""
+    """Opens an array; returns the error if it cannot be read."""
     try:
         return _Member(archive, name, size)
     except ValueError as exc:
@@ -83,7 +83,7 @@ def _open_member(archive: zipfile.ZipFile, name: str, size: int) -> _Member | Ex
 
 
 class _Member:
-    """An array in a file, whose rows are read in order if it is stored in C order."""
+    """An array in a file. Rows of an array in C order are read in order, others with the whole array."""
 
     def __init__(self, archive: zipfile.ZipFile, name: str, size: int) -> None:
         self._archive, self._name, self.archive_size = archive, name, size
@@ -92,7 +92,7 @@ class _Member:
             info = archive.getinfo(f'{name}.npy')
             self.shape, self._is_fortran, self.dtype = read_npy_header(file, info.file_size)
             self.start = file.tell()
-            """Bytes of the header of the array, which its elements follow."""
+            """Bytes of the header of the array, before its elements."""
             self.header = info.header_offset
             """The offset of the member in the archive."""
             self._is_stored = info.compress_type == zipfile.ZIP_STORED
@@ -108,7 +108,7 @@ class _Member:
         return np.ndarray((stop - start, *self.shape[1:]), self.dtype, self._read(start * row, stop * row))
 
     def has_records_of(self, field_type: FieldType) -> bool:
-        """Returns whether the stored elements, of the array or of a row, are a record of a type."""
+        """Returns whether the stored elements, of the array or of a row, equal a record of the type."""
         shape = self.shape[field_type.sequence :]
         fits = len(shape) + 1 == len(field_type.args) and all(
             text in ('?', str(length)) for text, length in zip(field_type.args[1:], shape, strict=True)
@@ -118,11 +118,11 @@ class _Member:
         return is_same and is_plain and not self._is_fortran
 
     def _read(self, start: int, stop: int) -> bytes:
-        """Reads some bytes of the elements."""
+        """Reads a range of the bytes of the elements."""
         offset = self.start + start
         if self._file is None or self._file.tell() > offset:
             self._file = self._archive.open(f'{self._name}.npy')
-        self._file.read(offset - self._file.tell())  # `seek` would skip the comparison of the checksum.
+        self._file.read(offset - self._file.tell())  # `seek` would skip the checksum.
         data: bytes = self._file.read(stop - start)
         if len(data) != stop - start:
             raise ValueError(f'expected {stop - start} bytes of elements, got {len(data)}')

@@ -102,7 +102,7 @@ def _length(array: Any) -> int:
 
 @contextmanager
 def _noting_warnings(path: str, notes: dict[str, None]) -> Iterator[None]:
-    """Adds the warnings of zarr to notes, and passes on others."""
+    """Adds warnings of zarr to `notes`, and issues other warnings again."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter('always')
         try:
@@ -122,7 +122,7 @@ def _open(path: str, storage_options: Mapping[str, Any] | None) -> Any:
     if path.endswith('.zip'):
         with open(path, 'rb') as file, zipfile.ZipFile(file) as archive:
             check_zip(archive, file)
-            if (name := archive.testzip()) is not None:  # Zarr may read parts, without the checksum.
+            if (name := archive.testzip()) is not None:  # Zarr's partial reads skip checksums.
                 raise ValueError(f'{name!r:.200} is damaged: expected another checksum')
         root = zarr.open(zarr.storage.ZipStore(path, mode='r'), mode='r')
     else:
@@ -139,9 +139,9 @@ def _open(path: str, storage_options: Mapping[str, Any] | None) -> Any:
 
 
 def _arrays(group: Any, notes: dict[str, None], prefix: str = '') -> Iterator[tuple[str, Any]]:
-    """Yields the path of each array below a group, and the array, or the error why it cannot be opened.
+    """Yields the path of each array below a group, and the array, or an error if it cannot be opened.
 
-    Zarr leaves out what has no metadata; here, it is an error.
+    Zarr skips folders without metadata; here, they raise ValueError.
     """
     from zarr.core.sync import sync
 
@@ -157,24 +157,24 @@ def _arrays(group: Any, notes: dict[str, None], prefix: str = '') -> Iterator[tu
             if next(_names(group.store_path / name), None) is not None:
                 detail = 'expected an array or a group, got a folder without their metadata'
                 raise ValueError(f'{prefix}{name}: {detail}') from exc
-            notes[f'{prefix + name!r} is left out: it is no array'] = None
+            notes[f'{prefix + name!r} is left out: it is not an array'] = None
             continue
         except OSError:
             raise
-        except Exception as exc:  # Of an unknown codec, or of metadata that is not valid.
+        except Exception as exc:  # An unknown codec, or invalid metadata.
             yield prefix + name, exc
             continue
         if hasattr(member, 'dtype'):
             _check_blosc(member.metadata)
             yield prefix + name, member
-        elif sync((member.store_path / '.zarray').exists()):  # Damaged: zarr takes it for a group.
+        elif sync((member.store_path / '.zarray').exists()):  # Damaged: zarr reads a group.
             yield prefix + name, ValueError('expected the shape of an array in .zarray, got none')
         else:
             yield from _arrays(member, notes, f'{prefix}{name}/')
 
 
 def _names(path: Any) -> Iterator[str]:
-    """Yields the names in a folder of a store, without metadata and hidden files."""
+    """Yields the names in a folder of a store, except metadata and hidden files."""
     from zarr.core.sync import sync
 
     async def listed() -> list[str]:
@@ -184,7 +184,7 @@ def _names(path: Any) -> Iterator[str]:
 
 
 def _check(arrays: Mapping[str, Any], notes: dict[str, None]) -> None:
-    """Compares the shapes of arrays with what is stored, and refuses pickled values."""
+    """Compares the shapes of arrays with their stored chunks; raises ValueError for pickled values."""
     claimed, found = 0, [(name, array) for name, array in arrays.items() if not isinstance(array, Exception)]
     for name, array in found:
         about = {key: value for key, value in array.metadata.to_dict().items() if key != 'attributes'}
@@ -194,7 +194,7 @@ def _check(arrays: Mapping[str, Any], notes: dict[str, None]) -> None:
         lengths = zip(array.shape, getattr(array, 'shards', None) or array.chunks, strict=True)
         count = math.prod(-(-length // chunk) for length, chunk in lengths)
         stored, others = _count_chunks(array)
-        notes |= dict.fromkeys(f'{f"{name}/{other}"!r} is left out: it is no chunk' for other in others)
+        notes |= dict.fromkeys(f'{f"{name}/{other}"!r} is left out: it is not a chunk' for other in others)
         if stored > count:
             raise ValueError(f'{name}: expected {count} chunks for shape {array.shape}, got {stored}')
         if stored < count:
@@ -214,7 +214,7 @@ def _count_chunks(array: Any) -> tuple[int, list[str]]:
     async def names() -> list[str]:
         return [name.removeprefix(folder) async for name in path.store.list_prefix(folder)]
 
-    # A zip may have folders, whose names end with a slash.
+    # A zip may list folders, with names that end with a slash.
     found = [name for name in sync(names()) if name.rpartition('/')[2] not in ('', *_METADATA)]
     others = [name for name in found if not _CHUNK.fullmatch(name)]
     return len(found) - len(others), [name for name in others if not is_hidden(name)]
@@ -227,7 +227,7 @@ def _stored_bytes(array: Any) -> int:
 
 
 def _check_blosc(metadata: Any) -> None:
-    """Replaces the class of the Blosc codecs of an array by one that compares sizes."""
+    """Replaces the Blosc codecs of an array with `CheckedBlosc`."""
     codecs = [*getattr(metadata, 'codecs', ())]
     codecs += [inner for codec in codecs for inner in getattr(codec, 'codecs', ())]  # Of shards.
     found = [getattr(codec, '_blosc_codec', None) or getattr(codec, '_codec', None) for codec in codecs]
@@ -243,7 +243,7 @@ def _blosc() -> tuple[type[Any], type[Any]]:
     from numcodecs.blosc import Blosc
 
     class CheckedBlosc(Blosc):  # type: ignore[misc, unused-ignore]
-        """Blosc reads as many bytes as its header says, also beyond the end of the chunk."""
+        """Checks the size in the header, up to which Blosc reads, even beyond the end of the chunk."""
 
         def decode(self, buf: Any, out: Any = None) -> Any:
             size, head = memoryview(buf).nbytes, bytes(memoryview(buf).cast('B')[:16])
@@ -261,7 +261,7 @@ def _rows_of_episodes(arrays: Mapping[str, Any]) -> list[tuple[int, int]]:
         raise ValueError(f'{ENDS}: expected at most {MAX_EPISODES} episodes, got {arrays[ENDS].size}')
     rows = list(itertools.pairwise([0, *arrays[ENDS][:].tolist()]))
     if any(start > stop for start, stop in rows):
-        raise ValueError(f'{ENDS}: expected integers that rise, got {str(arrays[ENDS][:])[:80]}')
+        raise ValueError(f'{ENDS}: expected increasing integers, got {str(arrays[ENDS][:])[:80]}')
     for name, array in arrays.items():
         is_read = name.startswith('data/') and not isinstance(array, Exception)
         if is_read and rows and (length := _length(array)) < rows[-1][1]:

@@ -3,8 +3,8 @@
 A chunk has the number of its samples and their offsets, followed by their end, 4 bytes each, then the
 samples. A sample has the sizes of the columns without a fixed size, 4 bytes each, then the columns.
 
-The libraries of both formats are not used: they import torch, and their readers decode JPEG and unpickle,
-while an import keeps the bytes.
+The libraries of both formats are not used, because they import torch, and their readers decode JPEG and
+unpickle, while an import copies the bytes.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from bags.links.link import Link
 from bags.links.sources import LinkOpener, OpenedLink
 
 _OFFSET_BYTES = 4
-"""Bytes of a sample beside its columns."""
+"""Bytes of the offset of a sample."""
 _SAMPLE_BYTES = 1 << 13
-"""Bytes of a linked sample that are read at once: the sizes of its columns, and the first of them."""
+"""Bytes of a linked sample that are read at once: the sizes of its columns, and the first columns."""
 _MAX_CHUNK_BYTES = 1 << 32
 """Maximum size of a chunk: offsets have four bytes."""
 _HASHED_BYTES = 1 << 20
@@ -50,7 +50,7 @@ class Chunk(NamedTuple):
     size: int | None = None
     """Bytes of the file."""
     codec: str = ''
-    """A form of compression, optionally with ':' and a level; empty if not compressed."""
+    """A codec, optionally with ':' and a level; empty if not compressed."""
     level: str = 'chunk'
     """The unit of compression: the whole 'chunk', each 'batch' or each 'sample'."""
     hashes: tuple[tuple[str, str], ...] = ()
@@ -58,22 +58,22 @@ class Chunk(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column, and how its bytes become values."""
+    """A column, and the conversion of its bytes to values."""
 
     type: str
     """The type of its field."""
     decode: Callable[[bytes], Any] | None = None
     """Function from bytes to a value, or to the files of a sequence; None to keep the bytes."""
     note: str = ''
-    """What the import changes, as a sentence without its subject, the field."""
+    """What the import changes: a sentence without its subject, the field."""
     size: int | None = None
     """Bytes of a value, if all have the same size."""
     is_raw: bool = False
-    """Whether `decode` makes arrays of one dtype and shape, whose records have the same bytes."""
+    """Whether `decode` returns arrays of one dtype and shape, whose records equal the stored bytes."""
 
 
 class ChunkSource(RecordSource):
-    """The samples of chunks, given by path, whose columns are in the given order."""
+    """The samples of chunks, by path. The order of `columns` is the order in a sample."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class ChunkSource(RecordSource):
 
 
 def _link_samples(path: str, chunk: Chunk, start: int, opener: LinkOpener) -> Iterator[OpenedLink]:
-    """Yields links to the samples of a chunk that is not compressed; its digests are not compared."""
+    """Yields links to the samples of an uncompressed chunk; its digests are not verified."""
     with as_source_errors(path, 'chunk'):
         whole = opener.open(Link(path))
         if chunk.size not in (None, len(whole)):
@@ -167,7 +167,7 @@ def _ends(data: bytes, count: int, size: int) -> Int64s:
     """Returns the start of each sample of a chunk, and the end of the last one, shape (count + 1,).
 
     Args:
-        data: The beginning of the chunk; empty if it is shorter than it has to be.
+        data: The beginning of the chunk, with all offsets; empty if the chunk is too short for them.
         count: The number of samples.
         size: Bytes of the chunk.
     """
@@ -208,7 +208,7 @@ def _read_chunk(
 
 
 def _check_hashes(file: BinaryIO, hashes: Sequence[tuple[str, str]]) -> None:
-    """Compares the digests of a file; unknown algorithms are left out."""
+    """Verifies the digests of a file; skips unknown algorithms."""
     import xxhash
 
     for name, expected in hashes:
@@ -221,9 +221,9 @@ def _check_hashes(file: BinaryIO, hashes: Sequence[tuple[str, str]]) -> None:
         while block := file.read(_HASHED_BYTES):
             digest.update(block)
         file.seek(0)
-        found = digest.hexdigest()
-        if found != expected.lower():
-            raise ValueError(f'expected {name} {expected}, got {found}')
+        actual = digest.hexdigest()
+        if actual != expected.lower():
+            raise ValueError(f'expected {name} {expected}, got {actual}')
 
 
 def _read_frames(
@@ -243,7 +243,7 @@ def _read_frames(
         raise ValueError(f'expected {frames} batches, got a file of {size} bytes')
     offsets = np.frombuffer(file.read(4 * (count + 1)), '<u4').astype(np.int64)
     table = list(_FRAME.iter_unpack(file.read(_FRAME.size * frames)))
-    if [first for first, *_ in table] + [count] != [0, *itertools.accumulate(each[1] for each in table)]:
+    if [first for first, *_ in table] + [count] != [0, *itertools.accumulate(frame[1] for frame in table)]:
         raise ValueError('expected batches that follow each other')
     for first, number, offset, stored, _ in table:
         stop = first + number
@@ -275,14 +275,14 @@ def _inflated(file: BinaryIO, codec: str) -> bytes:
 
 
 def numbers(dtype: str, shape: tuple[int, ...] = ()) -> Column:
-    """Returns a column of numbers, or of arrays of one dtype and shape; -1 is a length that varies."""
+    """Returns a column of numbers, or of arrays of one dtype and shape; -1 marks a variable length."""
     element = np.dtype(dtype)
     decode = functools.partial(array_from, dtype=element, shape=shape)
     return Column(type_text(element, shape), decode, is_raw=bool(shape))
 
 
 def split_images(data: bytes) -> list[bytes]:
-    """Splits a list of images into files. It has their number and sizes, 4 bytes each, then the files."""
+    """Splits a stored list of images into files: their number and sizes, 4 bytes each, then the files."""
     (count,) = struct.unpack_from('<I', data)
     ends = itertools.accumulate(struct.unpack_from(f'<{count}I', data, 4), initial=4 + 4 * count)
     return [data[start:end] for start, end in itertools.pairwise(ends)]

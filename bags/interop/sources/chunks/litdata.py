@@ -1,7 +1,7 @@
 """Chunks of LitData: `index.json` names the chunks and the format of each leaf of a sample.
 
-Samples of texts, numbers, and lists and dicts of these are rows of an Arrow file in the chunk, if LitData had
-pyarrow when it wrote them.
+Samples of texts, numbers, and lists and dicts of them are rows of an Arrow file in the chunk, if pyarrow was
+installed when LitData wrote them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bags.interop.sources.tables import arrow
 from bags.interop.sources.tables.arrow_files import LITDATA_END
 from bags.validation import at_least
 
-# NumPy dtypes by their numbers in LitData.
+# NumPy dtypes by their number in LitData.
 _NUMPY: dict[int, str] = dict(
     enumerate(('i1', 'i2', 'i4', 'i8', 'u1', 'u2', 'u4', 'u8', 'f2', 'f4', 'f8', 'c8', 'c16', '?'))
 )
@@ -94,10 +94,10 @@ def _parse(root: str, index: Any) -> tuple[list[tuple[str, Column]], dict[str, C
     ]
     codec = str(config.get('compression') or '')
     chunks = {
-        path_beside(root, each['filename']): Chunk(
-            at_least('chunk_size', each['chunk_size'], 0), None, codec, level
+        path_beside(root, facts['filename']): Chunk(
+            at_least('chunk_size', facts['chunk_size'], 0), None, codec, level
         )
-        for each in index['chunks']
+        for facts in index['chunks']
     }
     if len(chunks) < len(index['chunks']):
         raise ValueError('expected each chunk once, got one twice')
@@ -105,7 +105,7 @@ def _parse(root: str, index: Any) -> tuple[list[tuple[str, Column]], dict[str, C
 
 
 def _names(spec: Any, before: str = '') -> Iterator[str]:
-    """Yields the names of the leaves of a tree, as `torch.utils._pytree` dumps it; nested ones with dots."""
+    """Yields the names of the leaves of a tree dumped by `torch.utils._pytree`; dots join nested names."""
     if spec['type'] is None:
         yield before or 'value'
     children = spec['children_spec']
@@ -123,6 +123,6 @@ def _column(name: str, format: str) -> Column:
     dtypes = {'no_header_numpy': _NUMPY, 'no_header_tensor': _TORCH}.get(word, {})
     dtype = dtypes.get(int(rest)) if rest.isdecimal() else None
     if dtype is None:
-        known = ', '.join((*_LEAVES, 'file'))
-        raise ValueError(f'leaf {name!r}: expected {known}, or numbers of NumPy, got {format!r}')
+        leaves = ', '.join((*_LEAVES, 'file'))
+        raise ValueError(f'leaf {name!r}: expected {leaves}, or numbers of NumPy, got {format!r}')
     return numbers(dtype, (-1,))

@@ -36,34 +36,34 @@ _ENCODINGS = {
 
 
 def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> ChunkSource:
-    """Returns the source of folders of MDS, one after the other."""
+    """Returns the source of MDS folders, read one after the other."""
     shards: dict[str, Chunk] = {}
     columns: list[tuple[str, Column]] = []
     first: dict[str, Any] = {}
     uses_raw = False
     for path in sorted(paths, key=natural_order):
         root = path.rstrip('/')
-        facts, found, chunks = read_json(
+        facts, file_columns, chunks = read_json(
             f'{root}/index.json', functools.partial(_parse, root), storage_options
         )
         if facts != (first or facts):
             raise SourceError(f'{root}/index.json', f'expected the columns {first}, got {facts}')
-        first, columns = facts, found
+        first, columns = facts, file_columns
         for files in chunks:
             stored, *others = files
             if others and size_of(stored, storage_options) is None and size_of(others[0], storage_options):
-                uses_raw, stored = True, others[0]  # The cache of Streaming has no compressed files.
+                uses_raw, stored = True, others[0]  # The cache of Streaming lacks compressed files.
             if stored in shards:
                 raise SourceError(f'{root}/index.json', f'expected each shard once, got {stored!r} twice')
             shards[stored] = files[stored]
     source = ChunkSource('mds', columns, shards, storage_options)
     if uses_raw:
-        source.notes.append('shards whose compressed files are missing are read from those beside them')
+        source.notes.append('shards whose compressed files are missing are read from their raw files')
     return source
 
 
 def _parse(root: str, index: Any) -> tuple[dict[str, Any], list[tuple[str, Column]], list[dict[str, Chunk]]]:
-    """Returns the facts about the columns, the columns, and the files of each shard: as stored, then raw."""
+    """Returns the stored column facts, the columns, and the files of each shard: as stored, then raw."""
     shards = []
     first = {key: index['shards'][0][key] for key in _COLUMNS}
     for number, each in enumerate(index['shards']):
@@ -97,15 +97,15 @@ def _column(name: str, encoding: str) -> Column:
     word, _, rest = encoding.partition(':')
     dtype, _, lengths = rest.partition(':')
     if word != 'ndarray':
-        known = ', '.join((*_ENCODINGS, 'ndarray'))
-        raise ValueError(f'column {name!r}: expected an encoding of {known}, got {encoding!r}')
+        encodings = ', '.join((*_ENCODINGS, 'ndarray'))
+        raise ValueError(f'column {name!r}: expected an encoding of {encodings}, got {encoding!r}')
     if lengths:
         return numbers(dtype, tuple(map(int, lengths.split(','))))
     return Column('array', functools.partial(_array, dtype=dtype))
 
 
 def _array(data: bytes, dtype: str) -> Any:
-    """Parses an array that follows its shape, and before that its dtype if `dtype` is empty."""
+    """Parses an array: the dtype if `dtype` is empty, then the shape, then the elements."""
     if not dtype:
         dtype, data = _DTYPES[data[0]], data[1:]
     width, rank = 1 << (data[0] & 3), data[0] >> 2

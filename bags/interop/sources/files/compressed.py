@@ -1,7 +1,7 @@
-"""Compressed files as streams whose checks are compared, up to the last byte of the file.
+"""Compressed files as streams that verify checksums, up to the last byte of the file.
 
-The classes of the standard library compare a checksum only if a caller reads past the last byte, and the
-reader of zstandard takes the end of a file for the end of its content.
+The classes of the standard library verify a checksum only if a caller reads past the last byte, and the
+reader of zstandard treats the end of a truncated file as the end of its content.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ CODECS: dict[str, tuple[bytes, Callable[[], Any]]] = {
     'xz': (b'\xfd7zXZ\0', lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=1 << 30)),
     'zstd': (b'\x28\xb5\x2f\xfd', lambda: zstandard.ZstdDecompressor().decompressobj()),
 }
-"""The first bytes of each form of compression, and a function that returns a decompressor of one member."""
+"""For each codec, the first bytes of a file, and a function that returns a decompressor for one member."""
 _PADDED = ('gz', 'xz')
-"""The forms that zeros may follow."""
+"""Codecs whose data may be followed by zeros."""
 _STORED_BYTES = 1 << 12
-"""Bytes of the file that are decompressed at a time: to at most 128 MiB, of zstd."""
+"""Compressed bytes that are decompressed at a time; with zstd, to at most 128 MiB."""
 _KEPT_BYTES = 1 << 10
-"""Bytes before the position to which `seek` can return."""
+"""Bytes before the buffered content that are kept, so that `seek` can go back to them."""
 
 
 def codec_of(head: bytes) -> str:
-    """Returns the form of compression of a file by its first bytes; '' for others."""
+    """Returns the codec of a file by its first bytes; '' for other files."""
     return next((codec for codec, (magic, _) in CODECS.items() if head.startswith(magic)), '')
 
 
 class Decompressed:
     """The content of a compressed file, which may have several members, read in order.
 
-    The checksum of a member is compared when its last byte is read, so that content which was read before may
-    turn out to be damaged. It is whole after `finish`, and after a `read` that returns fewer bytes than asked
-    for.
+    The checksum of a member is verified when its last byte is read, so content that was returned earlier may
+    turn out to be damaged. All checksums are verified after `finish`, and after a `read` that returns fewer
+    bytes than requested.
 
     Raises:
         ValueError: The file is damaged, cut off, or followed by other bytes.
@@ -85,23 +85,23 @@ class Decompressed:
                 return b''.join(parts)
 
     def finish(self) -> None:
-        """Reads to the end, which compares the remaining checksums."""
+        """Reads to the end, which verifies the remaining checksums."""
         while self._fill():
             pass
 
     def _fill(self) -> bool:
-        """Reads more of the content, after the end of the buffer; returns whether there is more."""
+        """Appends content to the buffer; returns False at the end of the content."""
         while not self._ended:
             if data := self._decompress():
-                kept = self._buffer[-_KEPT_BYTES:]
-                self._position += len(kept) - len(self._buffer)
-                self._offset += len(self._buffer) - len(kept)
-                self._buffer = kept + data
+                tail = self._buffer[-_KEPT_BYTES:]
+                self._position += len(tail) - len(self._buffer)
+                self._offset += len(self._buffer) - len(tail)
+                self._buffer = tail + data
                 return True
         return False
 
     def _decompress(self) -> bytes:
-        """Returns the content of the next bytes of the file, which may be empty."""
+        """Decompresses the next bytes of the file; the result may be empty."""
         stored = self._stored or self._file.read(_STORED_BYTES)
         self._stored = b''
         if self._member is None:

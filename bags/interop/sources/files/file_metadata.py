@@ -22,7 +22,7 @@ FILE_NAME = 'file_name'
 
 INTEGER = re.compile(r'0|-?[1-9][0-9]{0,17}')
 _FLOAT = re.compile(r'[+-]?((0|[1-9][0-9]{0,14})(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?')
-"""Numbers that a float holds without loss: `007` and identifiers of 20 digits are texts."""
+"""Numbers that a float holds without loss. `007` and identifiers of 20 digits remain text."""
 
 
 class Metadata:
@@ -31,52 +31,52 @@ class Metadata:
     def __init__(self) -> None:
         self.tables: list[str] = []  # Paths of the tables in the folder.
         self.rows: dict[str, dict[str, Any]] = {}
-        """The text of each field that has a value, by the path of the file."""
+        """For each file, by its path, the text of each field that has a value."""
         self.types: dict[str, str] = {}
 
 
 def read_metadata(root: str, names: Iterable[str], read: Callable[[str], bytes]) -> Metadata:
-    """Reads the tables among the files of a folder, given their paths in it."""
-    found, values = Metadata(), dict[str, list[Any]]()
-    known = set(names)
+    """Reads the metadata tables of a folder, given the paths of its files."""
+    metadata, values = Metadata(), dict[str, list[Any]]()
+    paths = set(names)
     for table in sorted(
         name
-        for name in known
+        for name in paths
         if name.endswith(METADATA_TABLES) and posixpath.basename(name) in METADATA_TABLES
     ):
         path = f'{root.rstrip("/")}/{table}'
         rows = _parse(path, read(table))
         if rows is None:
             continue
-        found.tables.append(table)
+        metadata.tables.append(table)
         for line, row in rows:
             where = f'{path}, line {line}'
             name = row.pop(FILE_NAME, None)
             if not isinstance(name, str) or not name:
                 raise SourceError(where, f'expected the name of a file as {FILE_NAME!r}, got {name!r}')
             name = posixpath.normpath(posixpath.join(posixpath.dirname(table), name))
-            if name not in known:
+            if name not in paths:
                 raise SourceError(where, f'there is no file {name!r}')
-            if name in found.rows:
+            if name in metadata.rows:
                 raise SourceError(where, f'expected one row for each file, got another one for {name!r}')
             present = {field_of(key): value for key, value in row.items() if value not in (None, '')}
             fields = set(map(field_of, row))
             if len(fields) < len(row) or fields & {KEY, WRITTEN_EXTENSIONS}:
                 raise SourceError(where, f'expected other names of columns than {", ".join(row)}')
-            found.rows[name] = present
+            metadata.rows[name] = present
             for field, value in present.items():
                 values.setdefault(field, []).append(value)
-    is_csv = all(table.endswith('.csv') for table in found.tables)
-    found.types = {field: _type_of(column, is_csv) for field, column in values.items()}
-    for row in found.rows.values():
+    is_csv = all(table.endswith('.csv') for table in metadata.tables)
+    metadata.types = {field: _type_of(column, is_csv) for field, column in values.items()}
+    for row in metadata.rows.values():
         for field, value in row.items():
-            is_text = found.types[field] != 'json' and isinstance(value, str)
+            is_text = metadata.types[field] != 'json' and isinstance(value, str)
             row[field] = value if is_text else json.dumps(value, ensure_ascii=False)
-    return found
+    return metadata
 
 
 def join(files: Iterable[str], metadata: Metadata) -> dict[str, str]:
-    """Returns the columns of the files of a datapoint."""
+    """Merges the metadata columns of the files of a datapoint."""
     joined: dict[str, str] = {}
     for file in files:
         for field, value in metadata.rows.get(file, {}).items():
@@ -87,7 +87,7 @@ def join(files: Iterable[str], metadata: Metadata) -> dict[str, str]:
 
 
 def _parse(path: str, data: bytes) -> list[tuple[int, Any]] | None:
-    """Returns the number of each line and its values; None without a column `file_name`."""
+    """Returns the line number and values of each row; None if the table has no column `file_name`."""
     try:
         text = data.decode('utf-8-sig')
         if path.endswith('.csv'):
@@ -112,7 +112,7 @@ def _parse(path: str, data: bytes) -> list[tuple[int, Any]] | None:
 
 
 def _type_of(values: list[Any], is_csv: bool) -> str:
-    """Returns the type of a column; texts of CSV may all be numbers."""
+    """Returns the type of a column. A CSV column is numeric if all its texts are numbers."""
     types = set(map(type, values))
     if types == {str}:
         if not is_csv:

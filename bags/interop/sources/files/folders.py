@@ -1,10 +1,10 @@
-"""A folder of files, or zips of them, as a source of datapoints: the file names alone determine these.
+"""A folder of files, or of zips, as a source of datapoints. File names alone determine the datapoints.
 
 Layouts:
 
     files      each file is a datapoint
-    stems      files that differ only in their extension: `x.jpg`, `x.txt`, `x.json`
-    classes    as stems, in a folder for each class, whose name becomes the field `label`
+    stems      files that differ only in their extension are a datapoint: `x.jpg`, `x.txt`, `x.json`
+    classes    like stems, with a folder for each class; the folder name becomes the field `label`
     episodes   each folder is a datapoint; its numbered files are sequences
 
 `metadata.csv` and `metadata.jsonl` add fields to the datapoints of the files they name, except in episodes.
@@ -63,26 +63,26 @@ class Files(Protocol):
 
     @property
     def compressed(self) -> Collection[str]:
-        """The files that cannot be linked, as they are stored compressed."""
+        """Files that cannot be linked, because they are compressed."""
 
     def sizes(self) -> Mapping[str, int]:
-        """Returns the bytes of all files."""
+        """Returns the size of each file in bytes."""
 
     def head(self, name: str, size: int | None = None) -> bytes:
         """Returns the first bytes of a file; all if `size` is None."""
 
     def read(self, name: str, word: str) -> Any:
-        """Returns the value for a file, as of `checked_value`, or the path of a local video or recording.
+        """Returns the value that `checked_value` makes of a file, or the path of a local video or recording.
 
         Raises:
             SourceError: The file is damaged, or not of its type.
         """
 
     def link(self, name: str, word: str, opener: LinkOpener) -> Any:
-        """Returns a link to the content of a file, or what `read` does if it is compressed.
+        """Returns a link to the content of a file, or the result of `read` if the file is compressed.
 
         Raises:
-            SourceError: As `read`; the content is only looked at as far as `checked_link` does.
+            SourceError: As in `read`, but only the bytes that `checked_link` reads are checked.
         """
 
 
@@ -99,8 +99,8 @@ class Folder:
         self._location = os.path.abspath(self._path or '/').rstrip('/') if is_local else root.rstrip('/')
 
     def sizes(self) -> Mapping[str, int]:
-        found = self._fs.find(self._path, detail=True)
-        return {name[len(self._path) + 1 :]: int(facts['size'] or 0) for name, facts in found.items()}
+        files = self._fs.find(self._path, detail=True)
+        return {name[len(self._path) + 1 :]: int(facts['size'] or 0) for name, facts in files.items()}
 
     def head(self, name: str, size: int | None = None) -> bytes:
         data: bytes = self._fs.cat_file(f'{self._path}/{name}', end=size)
@@ -162,7 +162,7 @@ class FolderSource(FileSource):
                 extension = split_name(name)[1]
                 if is_transport_stream(extension, functools.partial(files.head, name, SIGNATURE_BYTES)):
                     types[field] = 'video' + '[]' * is_sequence
-                elif self.layout == 'episodes':  # Others are named after the extension.
+                elif self.layout == 'episodes':  # In other layouts, the field name is the extension.
                     types[field] = type_of(extension) + '[]' * is_sequence
             fields |= found.keys()
         self._has_labels = self.layout == 'classes' and 'label' not in fields
@@ -174,26 +174,26 @@ class FolderSource(FileSource):
         self.infer(layouts, types)
 
     def _group_exported(self, exported: Exported, names: list[str]) -> list[Group]:
-        found: dict[str, list[tuple[str, str]]] = {}
+        by_key: dict[str, list[tuple[str, str]]] = {}
         for name in names:
             key, extension = split_key(name)
-            found.setdefault(key, []).append((extension, name))
+            by_key.setdefault(key, []).append((extension, name))
         try:
-            return [(key, group_exported(exported, files)) for key, files in sorted(found.items())]
+            return [(key, group_exported(exported, files)) for key, files in sorted(by_key.items())]
         except ValueError as exc:
             raise SourceError(self.root, str(exc)) from exc
 
     def entries(self, start: int = 0) -> Iterator[Entry]:
-        for key, found in itertools.islice(self._groups, start, None):
+        for key, group_files in itertools.islice(self._groups, start, None):
             if self.exported is not None:
-                yield Entry(self.root, key, found, {}, {})
+                yield Entry(self.root, key, group_files, {}, {})
                 continue
-            files = {self.rename(field): file for field, file in found.items()}
+            files = {self.rename(field): file for field, file in group_files.items()}
             columns = join(map(str, files.values()), self._metadata) if self._metadata.rows else {}
             if self._has_labels:
                 columns['label'] = key.partition('/')[0]
             names = {field: file for field, file in files.items() if isinstance(file, str)}
-            # An export always gives the files of episodes other names.
+            # An export never keeps the file names of episodes.
             extensions = {} if self.layout == 'episodes' else written_extensions(key, names)
             yield Entry(self.root, key, files, columns, extensions)
 
@@ -236,9 +236,9 @@ class FolderSource(FileSource):
 
 
 def find_layout(names: list[str]) -> str:
-    """Returns the layout of the files of a folder, given their paths in it.
+    """Infers the layout of a folder from the paths of its files.
 
-    Folders of numbered files are episodes if the names of the folders are numbers or end with one (`ep_12`),
+    Folders of numbered files are episodes if the folder names are numbers or end with a number (`ep_12`),
     and classes otherwise.
     """
     folders = {name.partition('/')[0] for name in names if '/' in name}
@@ -280,12 +280,12 @@ def group(names: Iterable[str], layout: str) -> list[Group]:
 def _split_numbered(name: str) -> tuple[str, str, str]:
     """Splits a file name into the part before its number, the number, and the extension."""
     stem, extension = split_name(name)
-    found = _NUMBERED.fullmatch(stem)
-    return (found[1], found[2], extension) if found else (stem, '', extension)
+    match = _NUMBERED.fullmatch(stem)
+    return (match[1], match[2], extension) if match else (stem, '', extension)
 
 
 def _episodes(names: list[str]) -> list[Group]:
-    found: dict[str, dict[tuple[str, str, bool], list[tuple[int, str]]]] = defaultdict(
+    episodes: dict[str, dict[tuple[str, str, bool], list[tuple[int, str]]]] = defaultdict(
         lambda: defaultdict(list)
     )
     for name in names:
@@ -293,8 +293,8 @@ def _episodes(names: list[str]) -> list[Group]:
         if not slash:
             raise SourceError(name, 'expected a folder for each episode, got a file outside of any')
         prefix, number, extension = _split_numbered(rest)
-        found[folder][prefix, extension, bool(number)].append((int(number or 0), name))
-    groups = {group for episode in found.values() for group in episode}
+        episodes[folder][prefix, extension, bool(number)].append((int(number or 0), name))
+    groups = {group for episode in episodes.values() for group in episode}
     fields = _fields(groups)
     return [
         (
@@ -304,7 +304,7 @@ def _episodes(names: list[str]) -> list[Group]:
                 for group, files in episode.items()
             },
         )
-        for folder, episode in sorted(found.items())
+        for folder, episode in sorted(episodes.items())
     ]
 
 

@@ -1,4 +1,4 @@
-"""The files of a tar, which may be compressed: their contents or locations, checked up to its end."""
+"""The files of a tar, compressed or not: their contents or locations. The tar is verified up to its end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HEADER_BYTES = 1 << 13
 """Bytes of a remote tar that are read at a time: a header, the beginning of its file, and small files with
 their headers."""
 _END_BYTES = 1 << 16
-"""Bytes after the last file that are compared at a time."""
+"""Bytes after the last file that are compared with zeros at a time."""
 
 
 class Stored(NamedTuple):
@@ -34,24 +34,24 @@ class Stored(NamedTuple):
     size: int
     """Bytes of the file."""
     parts: tuple[tuple[int, int], ...] | None = None
-    """Position in the file and size of each part of a sparse file, between which there are zeros."""
+    """Position and size of each stored part of a sparse file; the bytes between them are zeros."""
     format: str = ''
-    """The format of its content, as of `identify`, in a tar on an object store; else empty."""
+    """The format of the content, from `identify`, in a tar on an object store; otherwise empty."""
 
 
 Content = bytes | Stored | SourceError
-"""The content of a file, its location, or the reason why it has none."""
+"""The content of a file, its location, or an error if it has no content."""
 
 
 def content_size(content: Content, *, only_expanded: bool = False) -> int:
-    """Returns the bytes of a file; 0 for one stored as it is, if `only_expanded`."""
+    """Returns the bytes of a file. If `only_expanded`, a `Stored` file that is not sparse counts as 0."""
     if isinstance(content, Stored):
         return 0 if only_expanded and content.parts is None else content.size
     return 0 if isinstance(content, SourceError) else len(content)
 
 
 class Tar:
-    """A tar, local or at a URL, whatever its name."""
+    """A tar, local or at a URL. The first bytes determine its compression, not its name."""
 
     def __init__(
         self,
@@ -65,42 +65,42 @@ class Tar:
         Args:
             path: The tar.
             storage_options: As in `bags.open`.
-            is_label: Whether the content of a file of this name and size is read with its header.
-            is_left_out: Whether a file of this name is left out.
+            is_label: Whether the content of a file with this name and size is read with its header.
+            is_left_out: Whether a file with this name is left out.
         """
         self.path = path
         self._storage_options = storage_options
         self._is_label, self._is_left_out = is_label, is_left_out
         self.is_compressed = False
-        """Known after the first member."""
+        """Set when the first member is read."""
         self.left_out: Counter[str] = Counter()
-        """Number of members that are left out, by a word for them."""
+        """Number of members that are left out, by a description of them."""
         self.is_remote = '://' in path
         self.size: int | None = None
-        """Bytes of the tar, when its headers were read."""
+        """Size of the tar in bytes when its headers were read."""
         self._targets: dict[str, Content] | None = None
         self._listing = b''
         self._damage: Exception | None = None
 
     def read_headers(self) -> None:
-        """Reads the headers of a tar on an object store, which `files` then yields from memory."""
+        """Reads the headers of a tar on an object store, so that `files` yields its files from memory."""
         if self.is_remote and not self._listing:
-            found = []
+            files = []
             try:
-                for each in self._files():
+                for file in self._files():
                     if self.is_compressed:
-                        return  # It would be read as a whole.
-                    found.append(each)
+                        return  # Listing it would read all of its content.
+                    files.append(file)
             except (ValueError, OSError) as exc:
                 self._damage = exc
-            self._listing = zlib.compress(pickle.dumps(found), 1)
+            self._listing = zlib.compress(pickle.dumps(files), 1)
 
     def files(self) -> Iterator[tuple[str, Content]]:
         """Yields the name and content of each file. A hard link has the content of its target.
 
         Raises:
-            ValueError: The tar is damaged. The content of a compressed tar is only known to be whole at the
-                end, where its checksum is compared.
+            ValueError: The tar is damaged. The content of a compressed tar is verified only at the end,
+                by its checksum.
         """
         self.read_headers()
         if not self._listing:
@@ -132,13 +132,13 @@ class Tar:
         self.left_out = left_out
 
     def head(self, content: Content, size: int) -> bytes:
-        """Returns the first bytes of a file; none of one without content."""
+        """Returns the first bytes of a file; empty if it has no content."""
         if isinstance(content, Stored) and content.parts is None:
             return self._read(content.start, min(size, content.size))
         return content[:size] if isinstance(content, bytes) else b''
 
     def read(self, content: Content) -> bytes:
-        """Returns the bytes of a file; raises its error if it has none."""
+        """Returns the content of a file; raises its error if it has no content."""
         if isinstance(content, SourceError):
             raise content
         if isinstance(content, bytes):
@@ -152,7 +152,7 @@ class Tar:
         return bytes(data)
 
     def _members(self) -> Iterator[tuple[tarfile.TarInfo, Callable[[], Content]]]:
-        """Yields each member, and a function that returns its content before the next one is asked for."""
+        """Yields each member, and a function that returns its content; it is valid until the next member."""
         with contextlib.ExitStack() as stack:
             if self.is_remote:
                 store, path = store_for(self.path, None, self._storage_options)
@@ -171,7 +171,7 @@ class Tar:
             try:
                 with tarfile.open(fileobj=file, mode='r:') as members:
                     while (member := members.next()) is not None:
-                        members.members = []  # type: ignore[attr-defined]  # Else it keeps all members.
+                        members.members = []  # type: ignore[attr-defined]  # Otherwise tarfile keeps all.
                         _check(member, members.offset)
                         yield member, lambda member=member: self._content(members, member)  # type: ignore[misc]
                     _check_end(file, members.offset)
@@ -191,7 +191,7 @@ class Tar:
             except tarfile.TarError as exc:
                 raise ValueError(str(exc)) from exc
         format = ''
-        if self.is_remote and members.fileobj is not None:  # Read already, with the header.
+        if self.is_remote and members.fileobj is not None:  # Already read with the header.
             members.fileobj.seek(member.offset_data)
             format = identify(members.fileobj.read(min(SIGNATURE_BYTES, member.size)))
         return Stored(member.offset_data, member.size, _parts(member), format)
@@ -199,16 +199,16 @@ class Tar:
     def _find_targets(self) -> dict[str, Content]:
         """Returns the content of the files that hard links refer to, by name."""
         names = {member.linkname for member, _ in self._members() if member.islnk()}
-        found: dict[str, Content] = {}
+        targets: dict[str, Content] = {}
         held = 0
         for member, read in self._members():
             if member.name in names and member.isfile():
-                found[member.name] = content = read()
+                targets[member.name] = content = read()
                 held += len(content) if isinstance(content, bytes) else 0
                 check_expanded(held, 'the files that links refer to')
-            elif member.name in names and member.islnk() and member.linkname in found:
-                found[member.name] = found[member.linkname]
-        return found
+            elif member.name in names and member.islnk() and member.linkname in targets:
+                targets[member.name] = targets[member.linkname]
+        return targets
 
     def _read(self, start: int, size: int) -> bytes:
         return read_range(self.path, start, size, self._storage_options)
@@ -233,7 +233,7 @@ class _Headers(PositionedFile):
 
 
 def _is_header(block: bytes) -> bool:
-    """Returns whether a tar that is not compressed begins with a block."""
+    """Returns whether a block is a tar header: a tar that begins with it is not compressed."""
     try:
         tarfile.TarInfo.frombuf(block, 'utf-8', 'surrogateescape')
     except tarfile.HeaderError:
@@ -242,7 +242,7 @@ def _is_header(block: bytes) -> bool:
 
 
 def _parts(member: tarfile.TarInfo) -> tuple[tuple[int, int], ...] | None:
-    """Returns position and size of the parts of a sparse file; None for others."""
+    """Returns the position and size of each part of a sparse file; None for other files."""
     sparse: Any = member.sparse
     return None if sparse is None else tuple(part for part in sparse if part[1])
 
@@ -259,7 +259,7 @@ def _check(member: tarfile.TarInfo, stop: int) -> None:
 def _check_end(file: Any, offset: int) -> None:
     """Raises ValueError unless zeros follow from `offset` to the end of the file, at least a block.
 
-    tarfile takes a damaged or incomplete header, and a block of zeros, for the end.
+    tarfile treats a damaged or incomplete header as the end, like a block of zeros.
     """
     file.seek(offset)
     block = file.read(tarfile.BLOCKSIZE)

@@ -38,20 +38,20 @@ from bags.interop.sources.files.tar_files import Content, Stored, Tar, content_s
 Member = tuple[str, str, str, Content]
 """A file of a tar: the key of its datapoint, the rest of its name, its name, and its content."""
 MAX_TARS = 32
-"""Tars on an object store whose headers are read at the same time."""
+"""Maximum number of tars on an object store whose headers are read concurrently."""
 MAX_LABEL_BYTES = 64
 """Label files up to this size are read together with the file names, without another request."""
 
 
 def is_tar(name: str) -> bool:
-    """Returns whether a file, by its name, is a tar, which may be compressed."""
+    """Returns whether a file name has the extension of a tar, compressed or not."""
     return name.lower().endswith(('.tar', '.tar.gz', '.tgz', '.tar.bz2', '.tar.xz', '.tar.zst'))
 
 
 class TarSource(FileSource):
-    """The datapoints of WebDataset tars, one after the other; of a damaged tar, those before the damage.
+    """The datapoints of WebDataset tars, in order. A damaged tar yields the datapoints before the damage.
 
-    Of a damaged tar that is compressed, there are none: its checksum does not tell where the damage begins.
+    A damaged tar that is compressed yields none: its checksum does not tell where the damage begins.
     """
 
     def __init__(
@@ -70,14 +70,14 @@ class TarSource(FileSource):
         }
         self._types: dict[str, dict[str, str]] = {}  # Types of table columns, by tar.
         self._beside: dict[str, set[str]] = {}
-        """Names of files that describe the others, by tar."""
+        """Names of documents and checksums beside the data, by tar."""
         remote = [tar for tar in self._open.values() if tar.is_remote]
         map_concurrently(Tar.read_headers, remote, max_threads=MAX_TARS)
         layouts: Counter[Layout] = Counter()
         texts: set[str] = set()
         columns: dict[str, str] = {}
         self._by_content: dict[str, str] = {}
-        """The type of each field of files `.ts`, by the first of them."""
+        """The type of each field with the extension `.ts`, from the content of its first file."""
         documents = Counter[Layout]()
         for tar in self.tars:
             layouts += self._scan(tar, texts, documents)
@@ -107,8 +107,8 @@ class TarSource(FileSource):
     def _scan(self, tar: str, texts: set[str], documents: Counter[Layout]) -> Counter[Layout]:
         """Returns the number of datapoints of each layout.
 
-        Adds labels that are not all integers to `texts`, and files that describe the others to `documents`.
-        Reads a tar with a table of metadata twice.
+        Adds label fields with other values than integers to `texts`, and counts documents in `documents`.
+        Reads a tar with a metadata table twice.
         """
         layouts: Counter[Layout] = Counter()
         described: list[tuple[list[str], Layout]] = []
@@ -148,7 +148,7 @@ class TarSource(FileSource):
         return Counter() if is_left_out else layouts
 
     def _metadata_of(self, tar: str) -> Metadata:
-        """Returns the tables among the files of a tar: `metadata.csv` and `metadata.jsonl`."""
+        """Reads the metadata tables of a tar: `metadata.csv` and `metadata.jsonl`."""
         names, tables = [], {}
         for name, content in self._open[tar].files():
             name = name.removeprefix('./')
@@ -178,7 +178,7 @@ class TarSource(FileSource):
                 yield entry
 
     def _named_entries_of(self, tar: str) -> Iterator[tuple[Entry, list[str]]]:
-        """Yields each entry and the names of its files, which an export has none of."""
+        """Yields each entry and the names of its files; for an export, the names are empty."""
         try:
             metadata = Metadata()
             if tar in self._types:
@@ -209,7 +209,7 @@ class TarSource(FileSource):
         except (ValueError, OSError) as exc:
             is_local_refusal = isinstance(exc, PermissionError) and not self._open[tar].is_remote
             if isinstance(exc, FileNotFoundError | PermissionError) and not is_local_refusal:
-                raise  # Of an object store, the credentials are wrong for all tars.
+                raise  # On an object store, wrong credentials affect all tars.
             raise SourceError(tar, f'cannot be read: {exc}' if is_local_refusal else str(exc)) from exc
 
     def _is_beside_export(self, tar: str, name: str) -> bool:
@@ -235,7 +235,7 @@ class TarSource(FileSource):
         return checked_value(name, word, tar.read(found))
 
     def _link(self, name: str, word: str, tar: Tar, content: Content) -> Any:
-        """Returns a link to a file, or its content if it is not in the tar as it is."""
+        """Returns a link to a file, or its content if it is compressed, sparse, or already in memory."""
         if not isinstance(content, Stored) or content.parts is not None:
             return checked_value(name, word, tar.read(content))
         whole = open_unchanged(self.opener, tar.path, tar.size)
@@ -262,7 +262,7 @@ class TarSource(FileSource):
 
 
 def _bounded(members: Iterable[Member]) -> Iterator[Member]:
-    """Yields the files of a tar; raises ValueError for a datapoint that is stored in far fewer bytes."""
+    """Yields the files of a tar; raises ValueError if the expanded files of a datapoint are too large."""
     key, size = None, 0
     for member in members:
         key, size = member[0], size if member[0] == key else 0
@@ -272,7 +272,7 @@ def _bounded(members: Iterable[Member]) -> Iterator[Member]:
 
 
 def _common(one: list[str] | None, other: list[str]) -> list[str]:
-    """Returns the folder that two folders are in, as the parts of its path."""
+    """Returns the common path of two folders, as a list of its parts."""
     if one is None or one == other:
         return other
     return [part for part, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other))]  # noqa: B905
@@ -283,9 +283,9 @@ def _is_label(name: str, size: int) -> bool:
 
 
 def _is_left_out(name: str) -> bool:
-    """Returns whether a file belongs to no datapoint: a hidden one, or WebDataset's own metadata.
+    """Returns whether a file is left out: a hidden file, or WebDataset's own metadata.
 
-    Folders, except the folder of macOS, may be parts of keys.
+    Folder names may be parts of keys, except the folder of macOS.
     """
     *folders, base = name.removeprefix('./').split('/')
     is_own = not folders and base.startswith('__') and base.endswith('__')

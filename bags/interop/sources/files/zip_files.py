@@ -1,4 +1,4 @@
-"""The files of zips: their contents or locations; checks of zips that zipfile leaves out."""
+"""The files of zips: their contents or locations. Adds checks that zipfile lacks."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from bags.storage import File, Hints, store_for
 from bags.storage.range_file import PositionedFile
 
 LOCAL_SIZES = struct.Struct('<26x2H')
-"""The header of a member of a zip; its last numbers are the bytes of two texts that follow."""
+"""The local header of a zip member; its last numbers are the lengths of the name and the extra field."""
 _END = b'PK\x05\x06'
 _END_BYTES = (1 << 16) + 22
-"""Maximum bytes of the end of a zip, with a comment."""
+"""Maximum size of the end record of a zip, including its comment."""
 _HEADER = b'PK\x03\x04'
 _EXTRA_BYTES = 256
-"""Bytes that are read for the second text of a header; a longer one costs another read."""
+"""Bytes that are read for the extra field of a header; a longer field costs another read."""
 _ENCRYPTED, _UTF8 = 1 << 0, 1 << 11
 MAX_ZIPS = 32
-"""Zips on an object store whose directories are read at the same time."""
+"""Maximum number of zips on an object store whose directories are read concurrently."""
 
 
 def is_zip(name: str) -> bool:
-    """Returns whether a file, by its name, is a zip."""
+    """Returns whether a file name has the extension of a zip."""
     return name.lower().endswith('.zip')
 
 
 def check_zip(archive: zipfile.ZipFile, file: BinaryIO) -> None:
-    """Compares the names of all files, at their start and in the directory, and their number.
+    """Compares the directory of a zip with the local headers of its files, and with the number of files.
 
     Raises:
         ValueError, zipfile.BadZipFile: The directory of the zip is damaged.
@@ -58,14 +58,14 @@ class Zip:
         """Reads the directory.
 
         Raises:
-            SourceError: Not a zip, a damaged directory, two files of one name, names that lead out of the
-                folder, or more bytes than the zip may hold.
+            SourceError: Not a zip, a damaged directory, two files of the same name, names that lead out
+                of the folder, or sizes that are too large for the zip.
         """
         self.root = path
         self._storage_options = storage_options
         self._members: dict[str, zipfile.ZipInfo] = {}
         self._stops: dict[str, int] = {}
-        """Where the next member, or the directory, begins in the zip."""
+        """For each member, the offset of the next member, or of the directory."""
         self.others: list[str] = []
         """Names of symbolic links, which are left out."""
         with as_source_errors(path, '.zip'), self._open() as file, zipfile.ZipFile(file) as archive:
@@ -79,7 +79,7 @@ class Zip:
                 if name.endswith('/') and member.file_size:
                     raise ValueError(f'expected a folder, got a file of the name {name!r:.200}')
                 if not name.endswith('/'):
-                    path_beside('', name)  # Raises if it leads elsewhere.
+                    path_beside('', name)  # Raises if the path leads out of the folder.
                     if name in self._members:
                         raise ValueError(f'expected one file of each name, got two of {name!r:.200}')
                     self._members[name], self._stops[name] = member, stop
@@ -115,7 +115,7 @@ class Zip:
         return checked_link(f'{self.root}/{name}', word, link)
 
     def _content(self, name: str, size: int) -> bytes:
-        """Returns the first bytes of a file; compares the checksum of a whole one."""
+        """Returns the first bytes of a file; verifies the checksum if these are all bytes."""
         member = self._members[name]
         is_stored = member.compress_type == zipfile.ZIP_STORED
         stored = size if is_stored else member.compress_size
@@ -137,11 +137,11 @@ class Zip:
         return data
 
     def _start(self, name: str, header: bytes) -> int:
-        """Returns where the content of a file begins after its header, which is compared."""
+        """Checks the local header of a file; returns the offset of its content from the header."""
         member = self._members[name]
         stored = member.orig_filename.encode('utf-8' if member.flag_bits & _UTF8 else 'cp437')
-        found = header[LOCAL_SIZES.size : LOCAL_SIZES.size + len(stored)]
-        if header[:4] != _HEADER or found != stored:
+        stored_name = header[LOCAL_SIZES.size : LOCAL_SIZES.size + len(stored)]
+        if header[:4] != _HEADER or stored_name != stored:
             raise ValueError(
                 f'expected its header at byte {member.header_offset} of the zip, got other bytes'
             )
@@ -167,9 +167,9 @@ class Zip:
 
 
 class FolderWithZips:
-    """A folder in which zips stand for the folders of their files: `a/x.zip` for `a/x`.
+    """A folder whose zips are read as folders: `a/x.zip` as `a/x`.
 
-    If all files of `x.zip` are in a folder `x`, it stands for that one.
+    If all files of `x.zip` are in a folder `x`, paths contain `x` only once.
     """
 
     def __init__(
@@ -183,12 +183,12 @@ class FolderWithZips:
 
         Args:
             folder: The folder.
-            names: The paths in it of all files.
-            zips: The paths of the zips: files with names of zips.
+            names: The paths of all files in the folder.
+            zips: The paths of the zips among them.
             storage_options: As in `Zip`.
 
         Raises:
-            SourceError: Two files have one name.
+            SourceError: Two files have the same path.
         """
         self.root = folder.root
         self.damaged: list[tuple[str, str]] = []
@@ -229,11 +229,11 @@ class FolderWithZips:
         self.others += [f'{folder}.zip/{name}' for name in archive.others]
 
     def sizes(self) -> Mapping[str, int]:
-        found = dict[Files, Mapping[str, int]]()
+        sizes = dict[Files, Mapping[str, int]]()
         for files, _ in self._files.values():
-            if files not in found:
-                found[files] = files.sizes()
-        return {name: found[files][inner] for name, (files, inner) in self._files.items()}
+            if files not in sizes:
+                sizes[files] = files.sizes()
+        return {name: sizes[files][inner] for name, (files, inner) in self._files.items()}
 
     def head(self, name: str, size: int | None = None) -> bytes:
         files, inner = self._files[name]
@@ -249,7 +249,7 @@ class FolderWithZips:
 
 
 class _Directory(PositionedFile):
-    """A zip on an object store, whose end is read at once; a longer directory with another request."""
+    """A zip on an object store. Its end is read once; a longer directory needs another request."""
 
     def __init__(self, file: File) -> None:
         self._file = file
@@ -271,7 +271,7 @@ def _check_count(archive: zipfile.ZipFile, file: BinaryIO) -> None:
     end = file.read()
     start = end.rfind(_END) + 10
     count, members = int.from_bytes(end[start : start + 2], 'little'), len(archive.infolist())
-    if count not in (members, 0xFFFF):  # 65535 stands for a number that is stored elsewhere.
+    if count not in (members, 0xFFFF):  # 65535 means that the number is stored elsewhere.
         raise ValueError(f'expected {count} files in the zip, got {members}')
 
 
@@ -288,7 +288,7 @@ def _check_supported(member: zipfile.ZipInfo) -> None:
 
 
 def _header_bytes(member: zipfile.ZipInfo) -> int:
-    """Returns the bytes that the header of a file has, unless its texts are longer than usual."""
+    """Estimates the size of the local header of a file, whose extra field has an unknown length."""
     return LOCAL_SIZES.size + len(member.orig_filename.encode('utf-8', 'replace')) + _EXTRA_BYTES
 
 

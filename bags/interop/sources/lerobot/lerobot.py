@@ -1,7 +1,7 @@
 """LeRobot datasets, versions 2 and 3: a datapoint is an episode.
 
-Version 2 has separate files for each episode. Version 3 has many episodes in a file: rows of Parquet, and
-videos, from which an episode is copied without decoding it, or to which it is linked: frames of the file.
+Version 2 has separate files for each episode. Version 3 has many episodes in a Parquet or video file. The
+frames of an episode are copied from the video without decoding them, or linked.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 INFO = 'meta/info.json'
 MAX_TABLE_BYTES = 1 << 32
-"""Maximum bytes of the values in a file; LeRobot begins a new file after 100 MB."""
+"""Maximum bytes of the values in a file; LeRobot starts a new file after 100 MB."""
 KNOWN_VIDEOS = 16
 """Number of videos whose packet positions are kept."""
 COUNTERS = ('index', 'frame_index')
-"""Features that follow from the position of a frame."""
+"""Features that can be computed from the position of a frame."""
 TYPES = {'video': 'video', 'image': 'image[]', 'string': 'utf8[]'}
-_PLACES = re.compile(r'[^{}]|\{(episode_index|episode_chunk|chunk_index|file_index|video_key)(:0?\dd)?\}')
+_ALLOWED = re.compile(r'[^{}]|\{(episode_index|episode_chunk|chunk_index|file_index|video_key)(:0?\dd)?\}')
 
 
 class Episode(NamedTuple):
-    """The facts of an episode, and its rows."""
+    """The metadata and the rows of an episode."""
 
     number: int
     facts: dict[str, Any]
@@ -88,13 +88,13 @@ class LeRobotSource(Source):
         return f'{self._root}, episode {entry.number}'
 
     def _path(self, key: str, facts: Mapping[str, Any], prefix: str, video_key: str = '') -> str:
-        """Returns the path of a file of an episode, by the template `key`.
+        """Returns the path of a file of an episode, from the template `key` in info.json.
 
-        In version 3, the columns that begin with `prefix` have its numbers.
+        In version 3, the columns that start with `prefix` hold the numbers for the template.
         """
         template, number = str(self._info.get(key)), facts['episode_index']
         with as_source_errors(f'{self._root}/{INFO}', 'LeRobot'):
-            if _PLACES.sub('', template):
+            if _ALLOWED.sub('', template):
                 raise ValueError(f'{key}: expected placeholders like {{file_index:03d}}, got {template:.80}')
             numbers = {f'{name}_index': facts.get(f'{prefix}/{name}_index') for name in ('chunk', 'file')}
             numbers['episode_chunk'] = number // self._info.get('chunks_size', 1000)
@@ -108,7 +108,7 @@ class LeRobotSource(Source):
             raise SourceError(path, 'no such file, but the metadata of episodes names it')
 
     def _table(self, path: str, wanted: Callable[[str], bool] = bool) -> pa.Table:
-        """Returns the columns of a file for whose names `wanted` is true."""
+        """Reads the columns of a file whose names satisfy `wanted`."""
         import pyarrow as pa
         import pyarrow.json
 
@@ -163,7 +163,7 @@ class LeRobotSource(Source):
         rows = sorted((row.pop('task_index'), *row.values()) for row in tasks.to_pylist())
         classes = [name for number, (index, name, *_) in enumerate(rows) if index == number]
         if not stats:
-            self.notes.append('statistics of episodes are left out; bags.statistics makes those of all')
+            self.notes.append('statistics of episodes are left out; bags.statistics computes them')
         for name, feature in info['features'].items():
             if name not in self._fields:
                 continue
@@ -176,8 +176,8 @@ class LeRobotSource(Source):
             if name == 'task_index' and len(classes) == len(rows):
                 facts['classes'] = classes
             fields[self._fields[name]] = {key: fact for key, fact in facts.items() if fact}
-        kept = 'fps', 'robot_type', 'splits', 'codebase_version', 'features'
-        return {**{key: info[key] for key in kept if info.get(key)}, 'fields': fields}
+        keys = 'fps', 'robot_type', 'splits', 'codebase_version', 'features'
+        return {**{key: info[key] for key in keys if info.get(key)}, 'fields': fields}
 
     def entries(self, start: int = 0) -> Iterator[Episode | DamagedEntries]:
         import pyarrow.compute as pc
@@ -196,23 +196,23 @@ class LeRobotSource(Source):
                 try:
                     rows = table.filter(pc.equal(table.column('episode_index'), number))
                     yield Episode(number, facts, _in_order(rows, number, facts['length']))
-                except (ValueError, TypeError, LookupError, NotImplementedError) as exc:  # Also of pyarrow.
+                except (ValueError, TypeError, LookupError, NotImplementedError) as exc:  # pyarrow's too.
                     yield DamagedEntries(SourceError(path, str(exc)))
 
     def load(self, entry: Episode) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, field in self._fields.items():
             feature = self._info['features'].get(name)
             if field not in self.spec:
                 continue
             if feature is None or name == 'episode_index':
-                found[field] = entry.facts.get(name)
+                values[field] = entry.facts.get(name)
             elif feature['dtype'] == 'video':
-                found[field] = self._video(name, entry)
+                values[field] = self._video(name, entry)
             else:
                 with as_source_errors(f'{self.name(entry)}, {name}', feature['dtype']):
-                    found[field] = _values(entry.rows.column(name), feature)
-        return found
+                    values[field] = _values(entry.rows.column(name), feature)
+        return values
 
     def linkable(self) -> dict[str, float | str]:
         found: dict[str, float | str] = {}
@@ -227,44 +227,46 @@ class LeRobotSource(Source):
         """Returns a link to the frames of an episode in a video file."""
         where = path if 'file' in self._fs.protocol else self._fs.unstrip_protocol(path)
         with as_source_errors(path, f'video of episode {number}'):
-            known, size, frames = self._frames_of(path, name, number)
-            is_whole = len(known.timeline) == len(frames)
+            decoder, size, frames = self._frames_of(path, name, number)
+            is_whole = len(decoder.timeline) == len(frames)
             part = None if is_whole or not frames else (frames.start, frames.stop)
             return dataclasses.replace(open_unchanged(self.opener, where, size), frames=part)
 
     def _frames_of(self, path: str, name: str, number: int) -> tuple[VideoDecoder, int, range]:
-        """Returns the video of a file, which threads parse once, its bytes, and the frames of an episode.
+        """Returns the decoder and the size of a video file, and the frames of an episode in it.
+
+        Threads that need the same file wait for one of them to parse it.
 
         Raises:
-            ValueError: They are not in the file.
+            ValueError: The frames are not in the file.
         """
         with self._opening.setdefault(path, threading.Lock()):
-            known, size, ranges = self._videos(path, name)
-        found = ranges[number]
-        if isinstance(found, str):
-            raise ValueError(found)
-        return known, size, found
+            decoder, size, ranges = self._videos(path, name)
+        frames = ranges[number]
+        if isinstance(frames, str):
+            raise ValueError(frames)
+        return decoder, size, frames
 
     def _video(self, name: str, entry: Episode) -> bytes | str | OpenedLink:
-        """Returns the video of an episode: the path of its file, a part of it, or a link to that."""
+        """Returns the video of an episode: the path of its file, its own bytes, or a link."""
         path = self._path('video_path', entry.facts, f'videos/{name}', name)
         self._expect(path)
         if self._fields[name] in self.linked:
             return self._link(path, name, entry.number)
         with as_source_errors(path, f'video of episode {entry.number}'), self._fs.open(path, 'rb') as file:
-            known, _, found = self._frames_of(path, name, entry.number)
-            if len(known.timeline) == len(found):
+            decoder, _, frames = self._frames_of(path, name, entry.number)
+            if len(decoder.timeline) == len(frames):
                 return path if 'file' in self._fs.protocol else self._fs.cat_file(path)
             why = 'it does not begin at a key frame'
-            if not self.encode or known.timeline.packet_of_frame[found.start] in known.timeline.keys:
+            if not self.encode or decoder.timeline.packet_of_frame[frames.start] in decoder.timeline.keys:
                 try:
-                    return copy_frames(known.over(file), found.start, found.stop)
+                    return copy_frames(decoder.over(file), frames.start, frames.stop)
                 except ValueError as exc:
                     if not self.encode:
                         raise ValueError(f'{exc}; with encode=True, they are encoded again') from exc
                     why = str(exc)
             self.notes.append(f'{path}: episode {entry.number} is encoded again: {why}')
-            return self._encode(known.over(file), found)
+            return self._encode(decoder.over(file), frames)
 
     def _encode(self, decoder: VideoDecoder, frames: range) -> bytes:
         options = PixelOptions()
@@ -276,15 +278,15 @@ class LeRobotSource(Source):
 
     def _find_parts(self, name: str) -> dict[str, list[Part]]:
         """Returns the episodes in each video file of a camera."""
-        found: dict[str, list[Part]] = {}
+        parts: dict[str, list[Part]] = {}
         for facts in self._episodes.to_pylist():
             times = (facts.get(f'videos/{name}/{key}_timestamp') for key in ('from', 'to'))
             path = self._path('video_path', facts, f'videos/{name}', name)
-            found.setdefault(path, []).append(Part(facts['episode_index'], facts['length'], *times))
-        return found
+            parts.setdefault(path, []).append(Part(facts['episode_index'], facts['length'], *times))
+        return parts
 
     def _open_video(self, path: str, name: str) -> tuple[VideoDecoder, int, dict[int, range | str]]:
-        """Opens a video file; returns its bytes, and the frames of each episode, or why there are none."""
+        """Opens a video file; returns its decoder, its size, and the frames of each episode or an error."""
         with self._fs.open(path, 'rb') as file:
             decoder = open_video(file)
             size = file.seek(0, 2)
@@ -305,7 +307,7 @@ class LeRobotSource(Source):
 
 
 def _in_order(rows: pa.Table, number: int, count: int) -> pa.Table:
-    """Returns the rows of an episode, in the order of the numbers of their frames."""
+    """Returns the rows of an episode, sorted by `frame_index`."""
     if len(rows) != count:
         raise ValueError(f'expected {count} rows of episode {number}, got {len(rows)}')
     if 'frame_index' not in rows.column_names:

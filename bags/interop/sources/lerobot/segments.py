@@ -1,4 +1,4 @@
-"""The frames of each episode in a video file of LeRobot, which has one episode after the other. No I/O."""
+"""Finds the frames of each episode in a video file of LeRobot, where episodes follow each other. No I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 TOLERANCE = 1e-4
-"""Seconds by which a frame may be off in LeRobot (`tolerance_s`)."""
+"""Maximum error of the time of a frame in LeRobot, in seconds (`tolerance_s`)."""
 
 Float64s = npt.NDArray[np.float64]
 
@@ -22,7 +22,7 @@ class Part(NamedTuple):
     length: int
     """Number of frames."""
     begin: float | None = None
-    """When it begins in the file, in seconds."""
+    """Time in the file at which the episode begins, in seconds."""
     end: float | None = None
 
     def lacks(self, fps: float) -> float:
@@ -37,7 +37,7 @@ def find_frames(times: Float64s, parts: Sequence[Part], fps: float) -> dict[int,
 
     Counts are exact if the file has as many frames as its episodes, however far the times of episodes have
     drifted. Otherwise frames are found by time, with the tolerance of LeRobot, and no frame belongs to
-    two episodes. If both ways disagree although all times are times of frames, an error is raised.
+    two episodes. If both ways disagree although all times are times of frames, the result is an error text.
 
     Args:
         times: The time of each frame of the file in seconds, shape (n,).
@@ -45,7 +45,7 @@ def find_frames(times: Float64s, parts: Sequence[Part], fps: float) -> dict[int,
         fps: Frames per second.
 
     Returns:
-        By the number of each episode: its frames, or what is wrong.
+        For each episode, by number: its frames, or a text that says what is wrong.
     """
     parts = sorted(parts, key=lambda part: part.number)
     stops = list(itertools.accumulate(part.length for part in parts))
@@ -56,7 +56,7 @@ def find_frames(times: Float64s, parts: Sequence[Part], fps: float) -> dict[int,
         return {part.number: frames for part, frames in zip(parts, counted, strict=True)}
     if len(parts) == 1 and parts[0].begin is None and len(times):  # Version 2.
         parts, starts = [parts[0]._replace(begin=float(times[0]))], [0]
-    found: dict[int, range | str] = {}
+    results: dict[int, range | str] = {}
     for part, start, frames in zip(parts, starts, counted, strict=True):
         later = [other for other in starts if other is not None and start is not None and other > start]
         stop = min(later, default=len(times))
@@ -68,8 +68,8 @@ def find_frames(times: Float64s, parts: Sequence[Part], fps: float) -> dict[int,
                 f'expected frames from {result.start} on by its time, got those from {frames.start} on by '
                 'numbers: another episode may have frames too many or too few'
             )
-        found[part.number] = result
-    return found
+        results[part.number] = result
+    return results
 
 
 def _frame_at(times: Float64s, begin: float | None) -> int | None:
@@ -81,7 +81,7 @@ def _frame_at(times: Float64s, begin: float | None) -> int | None:
 
 
 def _follow(parts: Sequence[Part], fps: float) -> bool:
-    """Returns whether nothing but their begin speaks against episodes that follow each other in a file."""
+    """Returns whether episodes have consecutive numbers, rising begin times, and as many frames as fit."""
     begins = [part.begin for part in parts if part.begin is not None]
     numbers = [part.number for part in parts]
     return (
@@ -92,20 +92,20 @@ def _follow(parts: Sequence[Part], fps: float) -> bool:
 
 
 def _have_drifted(starts: Sequence[int | None], counted: Sequence[range]) -> bool:
-    """Returns whether the times of episodes equal the times of their frames, or have drifted.
+    """Returns whether the begin times of episodes are those that frame counts imply, or have drifted.
 
-    If all are the times of frames, but of others, one by one frame and the next by none, then an episode of
-    the file may have a frame too many, and another one lack a frame.
+    If all begin times are times of frames, but the difference to the counted frame varies, an episode in the
+    file may have an extra frame, and another episode may lack a frame.
     """
-    found = [start for start in starts if start is not None]
-    if len(found) < len(starts):
+    known_starts = [start for start in starts if start is not None]
+    if len(known_starts) < len(starts):
         return True
-    late = np.subtract(found, [frames.start for frames in counted])
+    late = np.subtract(known_starts, [frames.start for frames in counted])
     return len(set(np.diff(late).tolist())) <= 1
 
 
 def _frames_by_time(times: Float64s, part: Part, start: int | None, stop: int, fps: float) -> range | str:
-    """Returns the frames of an episode that begins at frame `start`, and may have those before `stop`."""
+    """Returns the frames of an episode that begins at frame `start` and ends at frame `stop` or earlier."""
     expected = f'expected {part.length} frames from {part.begin} s on'
     if start is None or part.begin is None:
         end = f'{times[-1]:.4f} s' if len(times) else 'none'

@@ -1,6 +1,6 @@
-"""ROS recordings, each a datapoint: MCAP files, rosbag2 folders, and ROS 1 bags.
+"""ROS recordings as datapoints: MCAP files, rosbag2 folders, and ROS 1 bags.
 
-The messages of a topic become sequences: one of their times, and one for each field of the message.
+The messages of a topic become sequences: one for the times, and one for each field of the messages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bags.interop.sources.mcap.ros_types import LARGE, MAX_FIELDS, Definitions, 
 
 CHANNELS = {'mono': 1, 'rgb': 3, 'bgr': 3, 'rgba': 4, 'bgra': 4}
 ENCODINGS = {f'{name}{bits}': f'{bits}UC{count}' for name, count in CHANNELS.items() for bits in (8, 16)}
-"""Encodings of ROS to encodings of OpenCV: bits, U for unsigned, S for signed or F for float, channels."""
+"""OpenCV encodings by ROS encoding: bits, then U (unsigned), S (signed) or F (float), then channels."""
 _WIDE = re.compile(r'\bw(string|char)\b')
 _OPENCV = re.compile(r'(8|16|32|64)([USF])C([1-9])')
 
@@ -40,16 +40,16 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = No
 
 
 class McapSource(Source):
-    """Recordings. Times of topic `/arm/state` are `arm.state_time`, in ns, its fields `arm.state.…`."""
+    """Recordings. Times of topic `/arm/state` are `arm.state_time`, in ns; its fields are `arm.state.…`."""
 
     def __init__(self, paths: list[str]) -> None:
         super().__init__('mcap', {}, 0)
         self.records: list[str] = []
         self._surveys: dict[str, Survey] = {}
         self._types: dict[str, str] = {}
-        """The type of the messages of each topic."""
+        """The message type of each topic."""
         self._topics: dict[str, set[str]] = {}
-        """The topics that are read, by recording."""
+        """The imported topics of each recording."""
         definitions = Definitions()
         shapes: dict[str, list[Leaf]] = {}
         leaves: dict[str, list[Leaf]] = {}
@@ -110,29 +110,29 @@ class McapSource(Source):
         self.metadata = {'topics': {topic: self._types[topic] for topic in sorted(leaves)}, 'fields': about}
 
     def load(self, entry: str) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         small: dict[str, list[tuple[Leaf | None, str]]] = {}
         with self._open(entry, check=True) as reader:
             for (topic, leaf), field in self._fields.items():
                 if field in self.spec and topic in self._topics[entry]:
-                    found[field] = []
+                    values[field] = []
                     if leaf and leaf.type in LARGE:
-                        found[field] = self._large(entry, topic, leaf)
+                        values[field] = self._large(entry, topic, leaf)
                     else:
                         small.setdefault(topic, []).append((leaf, field))
             chosen = _connections(reader, {topic: self._types[topic] for topic in small})
             for topic, time, message in _messages(reader, chosen):
                 for leaf, field in small[topic]:
-                    found[field].append(_get(message, leaf) if leaf else time)
-        return found
+                    values[field].append(_get(message, leaf) if leaf else time)
+        return values
 
     @contextlib.contextmanager
     def _open(self, path: str, *, check: bool = False) -> Iterator[Any]:
-        """Opens a recording. SQLite recordings without message definitions use the definitions of ROS 2.
+        """Opens a recording. SQLite recordings without message definitions use the ROS 2 definitions.
 
         Args:
             path: The file or folder.
-            check: Compare the checksum of the data of MCAP files.
+            check: Verify the checksum of the data of MCAP files.
         """
         from rosbags.highlevel import AnyReader
         from rosbags.typesys import Stores, get_typestore
@@ -142,7 +142,7 @@ class McapSource(Source):
         survey_of = self._survey
 
         class RecordingPath(type(Path())):  # type: ignore[misc]
-            """A path whose MCAP files have the begin and the end that rosbags needs."""
+            """A path that opens MCAP files with the header and the index that rosbags needs."""
 
             def open(self, mode: str = 'r', *args: Any, **options: Any) -> Any:
                 file = super().open(mode, *args, **options)
@@ -167,31 +167,31 @@ class McapSource(Source):
                 yield reader
 
     def _survey(self, path: str, file: BinaryIO) -> Survey:
-        """Returns what an MCAP file holds; the first time, notes what of it is not imported."""
+        """Returns the survey of an MCAP file; the first call adds notes on content that is not imported."""
         if path not in self._surveys:
-            found = self._surveys[path] = survey(file)
-            if found.attachments:
-                self.notes.append(f'{path}: attachments are left out: {list_some(found.attachments)}')
-            if found.left_out:
-                others = list_some(found.left_out)
-                self.notes.append(f'{path}: topics are left out, as not of ROS 2: {others}')
-            elif found.end is not None and found.is_whole:
+            contents = self._surveys[path] = survey(file)
+            if contents.attachments:
+                self.notes.append(f'{path}: attachments are left out: {list_some(contents.attachments)}')
+            if contents.left_out:
+                others = list_some(contents.left_out)
+                self.notes.append(f'{path}: topics without messages of ROS 2 are left out: {others}')
+            elif contents.end is not None and contents.is_whole:
                 self.notes.append(f'{path}: its index is missing or damaged; all messages are read')
-            elif not found.is_whole:
+            elif not contents.is_whole:
                 detail = (
-                    f'has no end: {found.size - found.stop:,} of {found.size:,} bytes, those from byte '
-                    f'{found.stop} on, are cut off or damaged'
+                    f'has no end: {contents.size - contents.stop:,} of {contents.size:,} bytes, from byte '
+                    f'{contents.stop} on, are cut off or damaged'
                 )
-                if not found.messages:
+                if not contents.messages:
                     raise SourceError(path, detail)
-                detail += f"; on_error='skip' reads the {found.messages:,} messages before them"
+                detail += f"; on_error='skip' reads the {contents.messages:,} messages before that byte"
                 self.damaged.append((path, detail))
         return self._surveys[path]
 
     def _type_of_topic(self, topic: str, connections: list[Any]) -> tuple[str, list[str]]:
-        """Returns the type of the messages of a topic that are read, '' for none; and notes of the others.
+        """Returns the imported message type of a topic, '' if the topic lacks it; and notes on other types.
 
-        It is the type in earlier recordings, else the type of most messages.
+        The type is the one in earlier recordings, or else the type of most messages.
         """
         counts: Counter[str] = Counter()
         for each in connections:
@@ -213,7 +213,7 @@ class McapSource(Source):
 
 
 def _leave_out_hashes(storage: Any) -> None:
-    """Leaves out the hashes of types with texts of wide characters, which rosbags cannot compute."""
+    """Removes the hashes of types with wide strings or characters, which rosbags cannot compute."""
     if storage is None:
         return
     open_storage = storage.open
@@ -221,28 +221,28 @@ def _leave_out_hashes(storage: Any) -> None:
     def open_without_hashes() -> None:
         open_storage()
         storage.connections[:] = [
-            each._replace(digest='') if _WIDE.search(each.msgdef.data) else each
-            for each in storage.connections
+            connection._replace(digest='') if _WIDE.search(connection.msgdef.data) else connection
+            for connection in storage.connections
         ]
 
     storage.open = open_without_hashes
 
 
 def _by_topic(reader: Any) -> list[tuple[str, list[Any]]]:
-    found: dict[str, list[Any]] = {}
-    for each in reader.connections:
-        found.setdefault(each.topic, []).append(each)
-    return sorted(found.items())
+    by_topic: dict[str, list[Any]] = {}
+    for connection in reader.connections:
+        by_topic.setdefault(connection.topic, []).append(connection)
+    return sorted(by_topic.items())
 
 
 def _connections(reader: Any, types: Mapping[str, str]) -> list[Any]:
-    """Returns the connections for messages of topics, given the type of each."""
+    """Returns the connections of topics whose messages have the given types."""
     return [each for each in reader.connections if types.get(each.topic) == each.msgtype]
 
 
 def _messages(reader: Any, connections: list[Any]) -> Iterator[tuple[str, int, Any]]:
-    """Yields topic, time in ns, and message of some connections, ordered by time."""
-    if connections:  # With an empty list, rosbags reads all.
+    """Yields topic, time in ns, and message for the messages of connections, ordered by time."""
+    if connections:  # For an empty list, rosbags reads all messages.
         number = -1
         for number, (connection, time, data) in enumerate(reader.messages(connections)):
             try:
@@ -255,7 +255,7 @@ def _messages(reader: Any, connections: list[Any]) -> Iterator[tuple[str, int, A
 
 
 def _leaves_of_topic(reader: Any, connections: list[Any], shape: list[Leaf]) -> list[Leaf]:
-    """Returns the fields of the messages of a topic; the first message determines the types of images."""
+    """Returns the fields of the messages of a topic; the first message determines image types."""
     leaves = list(shape)
     if any(leaf.type == 'bytes' for leaf in leaves):
         for _, _, message in itertools.islice(_messages(reader, connections), 1):

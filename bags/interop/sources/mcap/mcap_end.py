@@ -1,7 +1,7 @@
-"""The ends of MCAP files: a header, and an index of what comes before it, which a recorder writes last.
+"""The header of MCAP files, and the index at their end, which a recorder writes last. rosbags needs both.
 
-rosbags needs both. Recordings of a recorder that lost power have no index, and it may list less than there
-is. https://mcap.dev/spec describes the records.
+The index is missing if the recorder lost power, and may be incomplete. https://mcap.dev/spec describes the
+records.
 """
 
 from __future__ import annotations
@@ -42,39 +42,39 @@ from bags.interop.sources.mcap.mcap_records import (
 
 _FOOTER = struct.Struct('<QQI')
 MAX_CODE, MIN_PRIVATE_CODE = 15, 128
-"""Codes of records between these are not in use."""
+"""Record codes between these are not assigned."""
 MIN_ZEROS = 64
-"""Number of zeros at the end of a file without an end from which on they are not taken for data."""
+"""Minimum number of zeros at the end of a file without index that are not data."""
 _END_BYTES = HEAD.size + _FOOTER.size + len(MAGIC)
 
 
 class Survey(NamedTuple):
-    """What is in an MCAP file."""
+    """The contents of an MCAP file."""
 
     size: int
     head: bytes
-    """What replaces the begin of the file; empty if it has the profile of ROS 2."""
+    """Replacement for the beginning of the file; empty if the file has the profile of ROS 2."""
     stop: int
-    """Where the data end: at the record that says so, or before the first record that is not whole."""
+    """Offset of the end of the data: the record for it, or the first incomplete record."""
     is_whole: bool
-    """Whether the file has a record for the end of the data, so that none of them are missing."""
+    """Whether the file has a record for the end of the data, so that no data are missing."""
     checksum: int
     """The CRC-32 of the data, or 0 if the recorder computed none."""
     messages: int
-    """Number of messages, if `end` is given."""
+    """Number of messages; only with `end`."""
     attachments: list[str]
     """Names of attached files."""
     left_out: list[str]
-    """Topics whose messages are not of ROS 2, if `end` is given, and the encodings of these."""
+    """Topics whose messages are not of ROS 2, with their encodings; only with `end`."""
     end: bytes | None
-    """What replaces the file from `stop` on; None if its own end lists all messages."""
+    """Replacement for the file from `stop` on; None if its own index lists all messages."""
 
 
 def survey(file: BinaryIO) -> Survey:
-    """Finds what an MCAP file holds, and compares the checksums of attachments.
+    """Surveys an MCAP file, and verifies the checksums of attachments.
 
     Raises:
-        ValueError: Not an MCAP file, or one that is damaged before its end.
+        ValueError: Not an MCAP file, or damaged before its end.
     """
     size = file.seek(0, io.SEEK_END)
     file.seek(0)
@@ -125,10 +125,10 @@ def survey(file: BinaryIO) -> Survey:
 
 
 def check_data(file: BinaryIO, found: Survey) -> None:
-    """Compares the checksum of the data; reads all of it.
+    """Reads all data, and verifies their checksum.
 
     Raises:
-        ValueError: It is another one.
+        ValueError: The checksum differs.
     """
     if not found.checksum:
         return
@@ -141,7 +141,7 @@ def check_data(file: BinaryIO, found: Survey) -> None:
 
 
 def with_ends(file: BinaryIO, found: Survey) -> BinaryIO:
-    """Returns an MCAP file with the begin and the end that rosbags needs; the file itself if it has them."""
+    """Returns an MCAP file with the header and index that rosbags needs; `file` if it has both."""
     if found.end is None and not found.head:
         return file
     stop, end = (found.size, b'') if found.end is None else (found.stop, found.end)
@@ -149,7 +149,7 @@ def with_ends(file: BinaryIO, found: Survey) -> BinaryIO:
 
 
 class _Joined(io.RawIOBase):
-    """A file with other bytes at its begin, up to some byte, and then other bytes."""
+    """A file whose beginning is replaced, and whose end after `stop` is replaced."""
 
     def __init__(self, file: BinaryIO, head: bytes, stop: int, end: bytes) -> None:
         self._file, self._head, self._stop, self._end, self._position = file, head, stop, end, 0
@@ -188,7 +188,7 @@ class _Joined(io.RawIOBase):
 
 
 class _Index:
-    """What the end of a file lists."""
+    """The index for the end of a file."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -211,10 +211,10 @@ class _Index:
         return channel, time
 
     def add_chunk(self, chunk: Chunk, content: bytes) -> None:
-        """Adds a chunk, all of whose records are whole.
+        """Adds a chunk; raises ValueError if a record in it is incomplete.
 
-        rosbags derives the number of messages of a channel from the offsets of their index, and reads nothing
-        else of it, so that the offsets need not be those in the file.
+        rosbags derives the number of messages of a channel from the offsets of its message index, and never
+        reads that index, so these offsets need not exist in the file.
         """
         counts: Counter[int] = Counter()
         times = []
@@ -229,7 +229,7 @@ class _Index:
                 counts[channel] += 1
                 times.append(time)
         if stop != len(content):
-            raise ValueError(f'expected whole records up to byte {len(content)}, got those up to {stop}')
+            raise ValueError(f'expected whole records up to byte {len(content)}, got records up to {stop}')
         offset = chunk.start + chunk.length
         offsets = b''
         for channel, count in counts.items():
@@ -246,7 +246,7 @@ class _Index:
         )
 
     def end(self, stop: int) -> bytes:
-        """Returns the end of a file whose data end at a byte."""
+        """Returns the bytes that end a file whose data end at offset `stop`."""
         channels = {}
         for number, record in self._channels.items():
             topic, encoding, language = parse_channel(record, self._schemas)
@@ -256,7 +256,7 @@ class _Index:
                 self.left_out.append(f'{topic} ({encoding})')
         used = {struct.unpack_from('<H', record, 2)[0] for record in channels.values()}
         schemas = {number: record for number, record in self._schemas.items() if number in used}
-        if not schemas:  # Without one, rosbags reads those of all messages.
+        if not schemas:  # Without a schema, rosbags reads all messages.
             schemas = {1: struct.pack('<HIII', 1, 0, 0, 0)}
         counts = b''.join(struct.pack('<HQ', number, self._counts[number]) for number in channels)
         first, last = self._times or (0, 0)
@@ -279,7 +279,7 @@ class _Index:
 
 
 def _written(file: BinaryIO, size: int) -> int:
-    """Returns where the bytes of a file end that was cut off: after a power cut, zeros may follow."""
+    """Returns the end of the data in a truncated file: after a power cut, zeros may follow."""
     stop = size
     while stop:
         start = max(0, stop - READ_BYTES)
@@ -292,10 +292,10 @@ def _written(file: BinaryIO, size: int) -> int:
 
 
 def _lists_all(file: BinaryIO, size: int, chunks: list[Chunk]) -> bool:
-    """Returns whether the own end of a file has an index of all its chunks, of messages of ROS alone.
+    """Returns whether the index of a file lists all its chunks, and only messages of ROS.
 
     Raises:
-        ValueError: It lists a chunk that is not there.
+        ValueError: The index lists a missing chunk.
     """
     file.seek(max(0, size - _END_BYTES))
     end = file.read()
@@ -318,7 +318,7 @@ def _lists_all(file: BinaryIO, size: int, chunks: list[Chunk]) -> bool:
         if code == CHUNK_INDEX:
             begin, offsets = struct.unpack_from('<QQI', record, 16)[::2]
             if not offsets:
-                return False  # rosbags takes a chunk without an index of messages for an empty one.
+                return False  # rosbags treats a chunk without message index as empty.
             listed.add(begin)
         elif code == SCHEMA:
             schemas[struct.unpack_from('<H', record)[0]] = record

@@ -23,18 +23,18 @@ READ_BYTES = 1 << 20
 
 
 class Chunk(NamedTuple):
-    """A chunk of messages: where it is, and what its header says."""
+    """A chunk of messages: its location and the fields of its header."""
 
     start: int
     length: int
     checksum: int
     codec: str
     content: int
-    """Where its content begins."""
+    """Offset of its content in the file."""
     stored: int
-    """Bytes of its content in the file."""
+    """Bytes of its content in the file, as stored."""
     size: int
-    """Bytes of its content."""
+    """Bytes of its content after decompression."""
 
 
 def make_record(code: int, content: bytes) -> bytes:
@@ -43,10 +43,11 @@ def make_record(code: int, content: bytes) -> bytes:
 
 
 def make_head(header: bytes) -> bytes:
-    """Returns the begin of a file up to its profile, as rosbags reads it; empty if it is already so.
+    """Returns the beginning of a file with the profile `ros2`; empty if the file has this profile.
 
-    rosbags reads only files of profile `ros2`. Others may have messages of ROS 2, too. The header keeps its
-    length, as offsets count from the begin of the file; rosbags does not read the text after the profile.
+    rosbags reads only files with this profile, but others may have messages of ROS 2 too. The header keeps
+    its length, because offsets count from the beginning of the file. rosbags does not read the text after
+    the profile.
     """
     profile = struct.pack('<I', 4) + b'ros2'
     if len(header) < len(profile) or header.startswith(profile):
@@ -55,7 +56,7 @@ def make_head(header: bytes) -> bytes:
 
 
 def walk(file: BinaryIO, start: int, size: int) -> Iterator[tuple[int, int, int]]:
-    """Yields code, start and length of records, with the file at their content, until one is not whole."""
+    """Yields code, start and length of each record, with the file at its content, up to an incomplete one."""
     while start + HEAD.size <= size:
         file.seek(start)
         code, length = HEAD.unpack(file.read(HEAD.size))
@@ -66,7 +67,7 @@ def walk(file: BinaryIO, start: int, size: int) -> Iterator[tuple[int, int, int]
 
 
 def parse_text(data: bytes, start: int) -> tuple[str, int]:
-    """Returns a text, and where it ends."""
+    """Returns a text, and the offset of its end."""
     (length,) = struct.unpack_from('<I', data, start)
     stop = start + 4 + length
     if stop > len(data):
@@ -84,7 +85,7 @@ def parse_channel(record: bytes, schemas: Mapping[int, bytes]) -> tuple[str, str
 
 
 def read_chunk_head(file: BinaryIO, start: int, length: int) -> Chunk:
-    """Reads the header of the chunk that starts at a byte and has a content of a length."""
+    """Reads the header of the chunk whose record starts at `start` and has a content of `length` bytes."""
     head = file.read(min(length, 128))
     _, _, size, checksum = _CHUNK.unpack_from(head)
     codec, stop = parse_text(head, _CHUNK.size)
@@ -99,7 +100,7 @@ def read_chunk(file: BinaryIO, chunk: Chunk) -> bytes:
     """Returns the records of a chunk.
 
     Raises:
-        ValueError: They are damaged, or more than an import holds.
+        ValueError: The chunk is damaged, or larger than an import allows.
     """
     check_expanded(chunk.size, 'a chunk')
     file.seek(chunk.content)
@@ -122,7 +123,7 @@ def read_chunk(file: BinaryIO, chunk: Chunk) -> bytes:
 
 
 def read_attachment(file: BinaryIO, length: int) -> str:
-    """Returns the name of an attachment, after a comparison of its checksum."""
+    """Verifies the checksum of an attachment, and returns its name."""
     begin, checksum, left = file.tell(), 0, length - 4
     while left > 0 and (block := file.read(min(left, READ_BYTES))):
         checksum, left = zlib.crc32(block, checksum), left - len(block)

@@ -1,4 +1,4 @@
-"""The types of ROS messages in a recording: which of them rosbags reads, and their fields."""
+"""The types of ROS messages in a recording: their fields, and whether rosbags can read them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ IMAGE = 'sensor_msgs/msg/Image'
 MAX_FIELDS = 4096
 """Maximum number of fields in the messages of a topic, including nested messages."""
 LARGE = ('array', 'bytes', 'jpeg', 'png')
-"""Types of items that are read one at a time."""
+"""Item types that are read one item at a time."""
 BYTES = ('uint8', 'byte', 'octet', 'char')
 NUMBERS = {'bool': 'bool', 'float32': 'float(4)', 'float64': 'float(8)', **dict.fromkeys(BYTES, 'uint(1)')}
 NUMBERS |= {f'{word}{8 * size}': f'{word}({size})' for word in ('int', 'uint') for size in (1, 2, 4, 8)}
 
 
 class Leaf(NamedTuple):
-    """A field of the messages of a topic that is not itself a message."""
+    """A field of messages that is not a nested message."""
 
     path: tuple[str, ...]
     """Names of the attributes that lead to the field."""
@@ -32,15 +32,15 @@ class Definitions:
         self._parsed: dict[Any, dict[str, Any]] = {}
 
     def clashes(self, reader: Any) -> dict[tuple[str, str], str]:
-        """Returns the topics and types whose definition is not that with which rosbags reads, and why.
+        """Returns the topics and types that rosbags would read with another definition, and the reasons.
 
-        rosbags has one definition of each type in a recording: the last one.
+        For each type in a recording, rosbags uses one definition: the last one.
         """
         used: dict[str, Any] = {}
         for each in reader.connections:
             used |= self._parse(each)
         return {
-            (each.topic, each.msgtype): f'its definition of {name} is another one than that of other topics'
+            (each.topic, each.msgtype): f'its definition of {name} differs from other topics'
             for part in reader.readers
             for each in _stored_connections(part)
             for name, definition in self._parse(each).items()
@@ -55,13 +55,13 @@ class Definitions:
         key = connection.msgtype, connection.msgdef.data
         if key not in self._parsed:
             is_text = connection.msgdef.format == MessageDefinitionFormat.MSG
-            found = get_types_from_msg(*reversed(key)) if is_text else {}
-            self._parsed[key] = {name: fields for name, (_, fields) in found.items()}
+            definitions = get_types_from_msg(*reversed(key)) if is_text else {}
+            self._parsed[key] = {name: fields for name, (_, fields) in definitions.items()}
         return self._parsed[key]
 
 
 def unreadable(store: Any, message_type: str, seen: set[str]) -> str:
-    """Returns why messages of a type cannot be read; empty if they can. `seen` are types known to be."""
+    """Returns why messages of a type cannot be read; empty if they can. `seen` are types already checked."""
     if message_type not in store.fielddefs:
         return f'{message_type} is not known'
     if message_type in seen:
@@ -69,15 +69,15 @@ def unreadable(store: Any, message_type: str, seen: set[str]) -> str:
     seen.add(message_type)
     for name, (node, about) in store.fielddefs[message_type][1]:
         inner, word = about[0] if node.name in ('ARRAY', 'SEQUENCE') else (node, about)
-        if inner.name == 'NAME' and (found := unreadable(store, word, seen)):
-            return f'{name}: {found}'
+        if inner.name == 'NAME' and (reason := unreadable(store, word, seen)):
+            return f'{name}: {reason}'
         if inner.name != 'NAME' and word[0] not in NUMBERS and word[0] != 'string':
             return f'{name} is a {word[0]}, which rosbags does not read'
     return ''
 
 
 def leaves_of(store: Any, message_type: str) -> list[Leaf]:
-    """Returns the fields of the messages of a type, one more than `MAX_FIELDS` at most."""
+    """Returns the fields of the messages of a type, at most `MAX_FIELDS` + 1."""
     return list(itertools.islice(_leaves(store, message_type, ()), MAX_FIELDS + 1))
 
 
@@ -101,6 +101,6 @@ def _leaves(store: Any, message_type: str, path: tuple[str, ...]) -> Iterator[Le
 
 
 def _stored_connections(reader: Any) -> list[Any]:
-    """Returns the connections in the files of a recording, which a folder of rosbag2 may have several of."""
+    """Returns the connections in all files of a recording; a rosbag2 folder may have several files."""
     storage = getattr(reader, 'storage', reader)
     return [each for part in getattr(storage, 'storages', [storage]) for each in part.connections]

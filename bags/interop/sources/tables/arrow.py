@@ -1,4 +1,4 @@
-"""Parquet, Arrow, CSV and JSONL files, and datasets of Hugging Face, which are folders of the first two."""
+"""Parquet, Arrow, CSV and JSONL files, and Hugging Face datasets: folders of Parquet or Arrow files."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _PARTITION = re.compile(r'/([^/=]+)=[^/]*(?=/)')
 IMAGE_TYPES = {'JPEG': 'jpeg', 'PNG': 'png', 'WebP': 'webp', 'AVIF': 'avif'}
 """Formats of images, and their types."""
 IMAGES_TO_SEE = 1000
-"""Values of a column of bytes that are looked at."""
+"""Number of values of a column of bytes that are inspected."""
 _SHARD = re.compile(r'(.+)-\d{5}-of-\d{5}(-[0-9a-f]+)?\.\w+')
 
 Entry = tuple[str, int, dict[str, Any]]
-"""A file, a row of it, and its values by field."""
+"""A file, the index of a row, and its values by field."""
 
 
 def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = None) -> ArrowSource:
@@ -89,7 +89,7 @@ def _files_of(state: str, options: Mapping[str, Any] | None) -> list[str]:
 
 
 class ArrowSource(Source):
-    """The rows of Parquet and Arrow files of one schema, one file after the other."""
+    """The rows of Parquet and Arrow files with the same schema, one file after the other."""
 
     loads_in_threads = False  # Batches are converted as a whole, in `entries`.
 
@@ -101,7 +101,7 @@ class ArrowSource(Source):
         self._fields: dict[str, pa.Field] = {}
         """Arrow fields by the name in the dataset."""
         self._of_bytes: list[str] = []
-        """Fields of bytes whose type no metadata says."""
+        """Fields of bytes whose type the metadata do not give."""
         schema: pa.Schema | None = None
         with_nulls: set[str] = set()
         for path in paths:
@@ -127,7 +127,7 @@ class ArrowSource(Source):
             self.notes.append(f'column {name!r}, which is in the names of folders, is left out')
         self._infer(schema, with_nulls)
         self._images = dict(self._find_images())
-        """Fields of bytes whose first values are images of one format: the format."""
+        """The image format of the first values, by field, for fields of bytes."""
         for field, format in self._images.items():
             word = IMAGE_TYPES[format]
             self.spec[field] = word + '?' * self.spec[field].endswith('?')
@@ -160,7 +160,7 @@ class ArrowSource(Source):
                 self.notes.append(f'field {field!r}: axes are in the order of storage')
             if zone := _zone(column.type):
                 facts.setdefault(field, {})['timezone'] = zone
-                self.notes.append(f'field {field!r}: times are those of UTC; the zone {zone} is in metadata')
+                self.notes.append(f'field {field!r}: times are in UTC; the zone {zone} is in the metadata')
             if field_type.startswith('msgpack') or pa.types.is_decimal(column.type):
                 self.notes.append(f'field {field!r}: {_short(column.type)} becomes {field_type}')
             elif pa.types.is_dictionary(column.type):
@@ -177,7 +177,7 @@ class ArrowSource(Source):
         """Yields the fields of bytes whose first 1,000 values are images of one format, and the format."""
         for field in self._of_bytes:
             formats: set[str] = set()
-            with contextlib.suppress(SourceError):  # Reading the values raises it.
+            with contextlib.suppress(SourceError):  # Raised when values are read.
                 for value in itertools.islice(self._first_values(field), IMAGES_TO_SEE):
                     formats.add(identify(value[:SIGNATURE_BYTES]))
                     if len(formats) > 1 or not formats <= IMAGE_TYPES.keys():
@@ -203,7 +203,7 @@ class ArrowSource(Source):
             start = max(0, start - count)
 
     def _rows(self, path: str, parts: Mapping[int, int], row: int) -> Iterator[Entry | DamagedEntries]:
-        """Yields the rows of a file, starting at `row`; of a damaged part, those before the damage."""
+        """Yields the rows of a file, starting at `row`; for a damaged part, the rows before the damage."""
         types = {field: parse_type(text) for field, text in self.spec.items()}
         table, stop = None, 0
         for number, count in parts.items():
@@ -243,7 +243,7 @@ class ArrowSource(Source):
                 detail = (
                     f'expected {format}, as the first values are, got {identify(value[:SIGNATURE_BYTES])}'
                 )
-                advice = f"spec={{{field!r}: 'bytes'}}, or --spec {field}=bytes, takes all values as they are"
+                advice = f"spec={{{field!r}: 'bytes'}}, or --spec {field}=bytes, imports all values unchanged"
                 raise SourceError(self.name(entry), f'field {field!r}: {detail}; {advice}')
         return entry[2]
 
@@ -253,16 +253,16 @@ class ArrowSource(Source):
 
 def _check_schema(path: str, schema: pa.Schema, first: str, expected: pa.Schema) -> None:
     for name in dict.fromkeys([*expected.names, *schema.names]):
-        found, wanted = (
+        actual, expected_type = (
             _short(each.field(name).type) if name in each.names else 'no column'
             for each in (schema, expected)
         )
-        if found != wanted:
-            raise SourceError(path, f'column {name!r}: expected {wanted}, as in {first}, got {found}')
+        if actual != expected_type:
+            raise SourceError(path, f'column {name!r}: expected {expected_type}, as in {first}, got {actual}')
 
 
 def _read_facts(schema: pa.Schema) -> tuple[dict[str, Any], Metadata]:
-    """Returns the spec and metadata of the dataset that an Arrow schema was written from; empty if none."""
+    """Returns the spec and metadata that `export` stores in an Arrow schema; empty for other schemas."""
     try:
         facts = json.loads((schema.metadata or {})[METADATA_KEY])
         spec, metadata = facts['spec'], facts['metadata']
@@ -301,7 +301,7 @@ def _form(type: pa.DataType) -> str:
 
 
 def _zone(type: pa.DataType) -> str | None:
-    """Returns the time zone of times, or of items that are times; None if there is none."""
+    """Returns the time zone of times, or of lists of times; None without a time zone."""
     types = import_pyarrow().types
     if is_list(type) or types.is_dictionary(type) or types.is_run_end_encoded(type):
         return _zone(type.value_type)

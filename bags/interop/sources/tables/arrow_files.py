@@ -30,19 +30,19 @@ MAX_BATCH = 1024
 """Maximum number of rows that are converted at a time."""
 TEXTS = FORMATS['csv'].files + FORMATS['jsonl'].files
 _STREAM_OFFSET = 8
-"""Bytes before the stream that an Arrow file has before its footer."""
+"""Bytes of an Arrow file before its stream of batches."""
 LITDATA_END = b'LDARW01\0'
-"""At the end of a chunk of LitData that has an Arrow file before it, whose length follows that in 4 bytes."""
+"""The end of a LitData chunk with an Arrow file: the file, its length in 4 bytes, then these bytes."""
 
 
 def open_table(path: str, storage_options: Mapping[str, Any], *, to_scan: bool = False) -> Table:
-    """Opens a file. Names of CSV and JSONL determine the format, else its first and last bytes.
+    """Opens a file. The name determines CSV and JSONL; first and last bytes determine other formats.
 
     Args:
         path: The file.
         storage_options: As in `bags.open`, for a URL.
-        to_scan: Map a local file, so that `scan` reads no values. Otherwise a file is not mapped, so that the
-            memory of the process stays small, whatever the size of the file.
+        to_scan: Map a local file, so that `scan` reads no values. By default, a file is not mapped, so that
+            the memory of the process does not grow with the file.
 
     Raises:
         SourceError: The file cannot be read.
@@ -64,7 +64,7 @@ def open_table(path: str, storage_options: Mapping[str, Any], *, to_scan: bool =
             return _check_names(_Parquet(file))
         if head[:4] == b'FEA1':
             raise ValueError(
-                'it is of version 1 of Feather; expected one that write_feather wrote since 2020'
+                'got version 1 of Feather; expected version 2, which write_feather writes since 2020'
             )
         if (size := file.size()) > 12:
             end = file.read_at(12, size - 12)
@@ -84,7 +84,7 @@ class _Parquet:
         import pyarrow.parquet as pq
 
         self._native = file
-        # A page is read at a time, not a row group, which may be larger than memory.
+        # Reads a page at a time, because a row group may be larger than memory.
         self._file = pq.ParquetFile(
             file, pre_buffer=False, buffer_size=PARQUET_BUFFER, page_checksum_verification=True
         )
@@ -95,7 +95,7 @@ class _Parquet:
         return read_row_groups(self._native)
 
     def scan(self, damaged: list[tuple[str, str]]) -> tuple[dict[int, int], set[str]]:
-        """Returns the number of rows by part, and the columns that may have nulls.
+        """Returns the number of rows of each part, and the columns that may have nulls.
 
         Parts whose rows cannot be counted are left out, and added to `damaged`.
 
@@ -177,7 +177,7 @@ class _Arrow:
 
 
 def _check_names(table: Table) -> Table:
-    """Raises ValueError for columns of one name, or with names that are not UTF-8."""
+    """Raises ValueError for duplicate column names, or names that are not UTF-8."""
     names = table.schema.names
     if len(set(names)) < len(names):
         raise ValueError(f'expected each column once, got {", ".join(names)}')
@@ -185,7 +185,7 @@ def _check_names(table: Table) -> Table:
 
 
 def _check_rows(count: int, schema: pa.Schema, file: pa.NativeFile) -> None:
-    """Raises ValueError for more rows than a file of its size is expected to have."""
+    """Raises ValueError for more rows than a file of this size can plausibly hold."""
     dtypes = [dtype_of(field.type) for field in schema]
     row = sum(np.dtype(dtype or 'u1').itemsize for dtype in dtypes)
     check_claim(count * row, file.size(), f'{count} rows')

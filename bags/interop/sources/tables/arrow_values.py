@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def values_of(column: pa.Array, field_type: FieldType) -> list[Any]:
-    """Converts a column to values of a field, None for nulls; for json, msgpack and tree, to records.
+    """Converts a column to values of a field, or to records for json, msgpack and tree; nulls become None.
 
-    A value that does not fit the type is replaced by the error that says why.
+    A value that does not fit the type is replaced by an error.
     """
     import pyarrow.compute as pc
 
@@ -66,7 +66,7 @@ def _decoded(column: pa.Array) -> pa.Array:
         import pyarrow.compute as pc
 
         return _decoded(pc.run_end_decode(column))
-    if pa.types.is_fixed_size_list(column.type):  # Cast to lists, whose nulls have no items.
+    if pa.types.is_fixed_size_list(column.type):  # Nulls in lists have no items.
         return column.cast(pa.large_list(column.type.value_type))
     return column
 
@@ -83,7 +83,7 @@ def _each(column: pa.Array, convert: Callable[[Any], Any]) -> list[Any]:
 
 
 def _items(column: pa.Array, field_type: FieldType) -> list[Any]:
-    """Converts a column to values of a plain field, or items of a sequence."""
+    """Converts a column to values of a field, or to items of a sequence."""
     pa = import_pyarrow()
     is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     is_text = is_text or pa.types.is_string_view(column.type)
@@ -115,7 +115,7 @@ def _is_binary(type: pa.DataType) -> bool:
 
 
 def _file(value: Any) -> bytes:
-    """Returns the bytes of an image, video or recording, which Hugging Face stores beside a path."""
+    """Returns the bytes of an image, video or recording from a struct of Hugging Face: bytes and path."""
     data = value.get('bytes') if isinstance(value, dict) else None
     if isinstance(data, bytes):
         return data
@@ -123,7 +123,7 @@ def _file(value: Any) -> bytes:
     if path is None:
         raise ValueError('expected bytes, got none')
     raise ValueError(
-        f'refers to the file {path!r:.200}, expected its bytes, which save_to_disk and push_to_hub store'
+        f'expected bytes, which save_to_disk and push_to_hub store, got a reference to the file {path!r:.200}'
     )
 
 
@@ -153,7 +153,7 @@ def _restored(parts: Any) -> npt.NDArray[Any]:
 def _arrays(
     column: pa.Array, dtype: np.dtype[Any], shape: tuple[int, ...], keeps_nulls: bool
 ) -> list[Any] | None:
-    """Returns lists of lists as arrays; None where they differ in shape, but for the first length.
+    """Returns nested lists as arrays; None if shapes differ in more than the first length.
 
     Null times are None if `keeps_nulls`, else NaT.
     """
@@ -190,7 +190,7 @@ def _arrays(
 
 
 def _elements(column: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any] | None:
-    """Converts elements of arrays to one array (n,) of a dtype; None if there are nulls or other values."""
+    """Converts elements of arrays to one array, shape (n,); None for nulls or values of another type."""
     pa = import_pyarrow()
     if pa.types.is_temporal(column.type):
         size = 4 if column.type.bit_width == 32 else 8
@@ -211,7 +211,7 @@ def _elements(column: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any] | None
     if dtype.kind == 'c':
         pairs: npt.NDArray[Any] = np.ascontiguousarray(found).view(f'c{2 * found.itemsize}')
         return pairs
-    # Only float16 has another type in Arrow; the encoder refuses other dtypes.
+    # Only float16 may have another type in Arrow; the encoder rejects other dtypes.
     return found.astype(dtype) if dtype == np.float16 and found.dtype == np.float32 else found
 
 

@@ -1,6 +1,6 @@
 """The row groups of a Parquet file, read from its footer.
 
-pyarrow ends the process for some damaged footers when it is asked for the metadata of a column.
+Reading column metadata with pyarrow crashes the process for some damaged footers.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ _MAGIC = b'PAR1'
 _END_BYTES = 8
 """Bytes after the footer: its length, in 4 bytes, and the magic number."""
 _READ_BYTES = 1 << 16
-"""Bytes that are read from the end of a file, which most footers do not exceed."""
+"""Bytes that are read from the end of a file; most footers fit."""
 
-# The fields of the footer that are read, by their numbers in parquet.thrift.
+# The fields of the footer that are read, by their number in parquet.thrift.
 _STATISTICS = {3: int}  # null_count
 _COLUMN = {3: [bytes], 12: _STATISTICS}  # path_in_schema, statistics
 _ROW_GROUP = {1: [{3: _COLUMN}], 2: int, 3: int}  # columns, total_byte_size, num_rows
@@ -28,7 +28,7 @@ class RowGroup(NamedTuple):
     size: int
     """Bytes of the encoded columns before compression."""
     nulls: dict[str, int]
-    """The least number of nulls in the leaves of each column; a number that is not known counts as 1."""
+    """For each column, the smallest number of nulls of its leaves; an unknown number counts as 1."""
 
 
 def read_row_groups(file: BinaryIO) -> list[RowGroup]:
@@ -70,7 +70,7 @@ def _row_group(group: dict[int, Any]) -> RowGroup:
 
 # Thrift's compact protocol:
 # https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
-# Each function takes an offset in the data, and returns the offset after what it reads.
+# Each function takes an offset in the data, and returns the offset after the value.
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 
 
@@ -79,7 +79,7 @@ def _struct(data: bytes, offset: int, wanted: dict[int, Any]) -> tuple[dict[int,
 
     The values of `wanted` are `int`, `bytes`, `[type]` for a list, or the fields of a struct.
     """
-    found: dict[int, Any] = {}
+    fields: dict[int, Any] = {}
     number = 0
     while head := data[offset]:
         offset += 1
@@ -88,14 +88,14 @@ def _struct(data: bytes, offset: int, wanted: dict[int, Any]) -> tuple[dict[int,
         else:
             number, offset = _integer(data, offset)
         if number in wanted:
-            found[number], offset = _value(data, offset, head & 15, wanted[number])
+            fields[number], offset = _value(data, offset, head & 15, wanted[number])
         elif head & 15 > _FALSE:  # Otherwise the type is the value.
             offset = _skip(data, offset, head & 15)
-    return found, offset + 1
+    return fields, offset + 1
 
 
 def _value(data: bytes, offset: int, code: int, wanted: Any) -> tuple[Any, int]:
-    """Returns a value with the code of its type; raises ValueError if `wanted` is another type."""
+    """Parses a value whose type has a code; raises ValueError if `wanted` is another type."""
     if wanted is int and code in (_I16, _I32, _I64):
         return _integer(data, offset)
     if wanted is bytes and code == _BINARY:

@@ -1,4 +1,4 @@
-"""CSV and JSONL files, whose types Arrow's readers infer from all rows."""
+"""CSV and JSONL files. Arrow's readers infer the types from all rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MAX_BATCH = 1024
 """Maximum number of rows that are converted at a time."""
 MAX_BYTES = 1 << 31
-"""Maximum size of a file: it is parsed as a whole."""
+"""Maximum size of a file, because it is parsed as a whole."""
 _NUMBER = r'^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$'
 _JSON_ROW = re.compile(r'^(?:JSON parse error: )?(.*) in row (\d+)$', re.DOTALL)
 _CSV_ROW = re.compile(r'^CSV parse error: Row #(\d+): Expected (\d+) columns, got (.*)$', re.DOTALL)
@@ -27,11 +27,11 @@ class TextTable:
     """A file of rows as text, in memory.
 
     Args:
-        path: The file; its extension says which characters separate columns.
-        data: Its bytes.
+        path: The file; its extension determines the separator of columns.
+        data: The content of the file.
 
     Raises:
-        ValueError: It is not UTF-8, or a row cannot be parsed; names the line.
+        ValueError: The file is not UTF-8, or a row cannot be parsed; names the line.
     """
 
     def __init__(self, path: str, data: bytes) -> None:
@@ -82,7 +82,7 @@ class TextTable:
             self.notes.append(f'{path}: {about}')
         if table.num_columns == 1 and ';' in table.column_names[0]:
             self.notes.append(
-                f'{path}: one column {table.column_names[0]!r}: expected columns divided by commas'
+                f'{path}: one column {table.column_names[0]!r}: expected columns separated by commas'
             )
         return table
 
@@ -95,7 +95,7 @@ class TextTable:
 
 
 def _mixed(table: pa.Table) -> Iterator[tuple[str, int, str]]:
-    """Yields the columns of text most of whose values are numbers, with the first row that has none."""
+    """Yields text columns with mostly numbers: the name, the first row with another text, and the text."""
     import pyarrow.compute as pc
 
     for name, column in zip(table.column_names, table.columns, strict=True):
@@ -107,23 +107,23 @@ def _mixed(table: pa.Table) -> Iterator[tuple[str, int, str]]:
 
 
 def _expect_closed_quotes(table: pa.Table, data: bytes) -> None:
-    """Raises ValueError for a quote that is not closed: all lines after it are the last value."""
+    """Raises ValueError for an unclosed quote: the last value then holds all lines after it."""
     last = table.columns[-1][-1].as_py() if table.num_rows else None
     if isinstance(last, str) and '\n' in last:
         value = last.replace('"', '""').encode()
         if data.endswith(b'"' + value):
             line = data.count(b'\n', 0, len(data) - len(value)) + 1
-            raise ValueError(f'line {line}: expected a quote that is closed, got {last[:40]!r}')
+            raise ValueError(f'line {line}: expected a closing quote, got {last[:40]!r}')
 
 
 def _json_line(data: bytes, row: int) -> int:
-    """Returns the line of a row, from 1 on; empty lines are not rows."""
+    """Returns the line of a row, counted from 1; empty lines are not rows."""
     filled = (number for number, line in enumerate(io.BytesIO(data), 1) if line.strip())
     return next(itertools.islice(filled, row, None), row + 1)
 
 
 def _csv_line(data: bytes, delimiter: str, row: int) -> int:
-    """Returns the first line of a row, from 1 on; the header is row 0, and quoted values may have lines."""
+    """Returns the first line of a row, counted from 1. The header is row 0; quoted values may span lines."""
     lines = io.TextIOWrapper(io.BytesIO(data), 'utf-8', newline='')
     rows, first = csv_rows.reader(lines, delimiter=delimiter), 1
     try:

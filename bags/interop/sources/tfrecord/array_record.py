@@ -15,7 +15,7 @@ _BLOCK = 64
 
 
 def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> Source:
-    """Returns the source of ArrayRecord files, which the library reads from local disks only."""
+    """Returns the source of ArrayRecord files; array_record reads only local files."""
     files: dict[str, int] = {}
     damaged: list[tuple[str, str]] = []
     for path in list_paths(paths, storage_options):

@@ -1,7 +1,6 @@
-"""`tf.train.Example` and `SequenceExample` as datapoints, in files of any format of records.
+"""`tf.train.Example` and `SequenceExample` as datapoints, in files of any record format.
 
-Their types come from `features.json` of TensorFlow Datasets, if it is beside the files, else from the first
-records.
+Types come from `features.json` of TensorFlow Datasets in the same folder, or else from the first records.
 """
 
 from __future__ import annotations
@@ -25,15 +24,16 @@ from bags.interop.source import Source, name_fields
 from bags.interop.sources.tfrecord.tfds_features import ExampleColumn, read_features
 
 SAMPLES = 1000
-"""Number of records from which types are inferred, unless fewer have this many bytes:"""
+"""Maximum number of records from which types are inferred."""
 SAMPLE_BYTES = 1 << 25
+"""Bytes of records after which no more are read to infer types."""
 _MAX_INFLATED = 1 << 30
 _SPLIT = re.compile(r'.*?-([A-Za-z0-9_]+)\.(?:tfrecord|array_record)[^/]*')
 _TEXT = re.compile(r'[^\x00-\x08\x0b\x0c\x0e-\x1f]*')
 
 Example = dict[tuple[bool, str], list[Sequence[Any]]]
-"""The values of each feature, by key: of one list, or of a list for each step if the first part of the key is
-true. Values are bytes, ints or floats."""
+"""The values of each feature: one list, or a list for each step. The key is whether the feature has steps,
+and its name. Values are bytes, ints or floats."""
 _MESSAGES = {
     'Bytes': 'value: BYTES*',
     'Floats': 'value: FLOAT*',
@@ -52,7 +52,7 @@ _MESSAGES = {
 def open_examples(
     format: str, files: Mapping[str, int], read: Read, storage_options: Mapping[str, Any] | None
 ) -> Source:
-    """Returns the source of some files: of examples, or of bytes if the records are not examples."""
+    """Returns a source of examples, or of bytes if the records are not examples."""
     notes: list[str] = []
     folder = next(iter(files), '').rpartition('/')[0] or '.'
     found = read_features(folder, storage_options, notes)
@@ -78,7 +78,7 @@ def open_examples(
 class ExampleSource(RecordSource):
     """Examples in the records of files.
 
-    Their columns come from `looked_at` records; if that is None, records may have other features too.
+    The columns come from the first `looked_at` records. With None, records may have other features too.
     """
 
     def __init__(
@@ -96,20 +96,20 @@ class ExampleSource(RecordSource):
 
     def add_splits(self) -> None:
         """Adds a field `split`, if the files belong to several splits."""
-        found = {path: match[1] for path in self.files if (match := _SPLIT.fullmatch(path))}
-        if len(set(found.values())) > 1 and 'split' not in self.spec:
-            self._splits = found
+        splits = {path: match[1] for path in self.files if (match := _SPLIT.fullmatch(path))}
+        if len(set(splits.values())) > 1 and 'split' not in self.spec:
+            self._splits = splits
             self.spec['split'] = 'utf8'
-            names = ', '.join(sorted(set(found.values())))
+            names = ', '.join(sorted(set(splits.values())))
             self.notes.append(f"field 'split' is the split of each datapoint: {names}")
 
     def decode(self, entry: Record, data: bytes) -> Mapping[str, Any]:
         example = _parse_example(data)
         if self._looked_at is not None:
-            known = {(column.in_steps, column.key) for column in self._columns.values()}
-            for _, key in (each for each in example.keys() - known if any(example[each])):
+            keys = {(column.in_steps, column.key) for column in self._columns.values()}
+            for _, key in (each for each in example.keys() - keys if any(example[each])):
                 raise ValueError(
-                    f'feature {key!r}: expected only those of the first {self._looked_at} records, '
+                    f'feature {key!r}: expected only features of the first {self._looked_at} records, '
                     "whose features are the fields; on_error='skip' leaves this record out"
                 )
         values: dict[str, Any] = {'split': self._splits[entry.path]} if self._splits else {}
@@ -164,7 +164,7 @@ def _decoded(values: Sequence[Any], column: ExampleColumn, word: str, name: str)
 
 
 def _infer(where: str, records: Iterable[bytes], notes: list[str]) -> tuple[dict[str, ExampleColumn], int]:
-    """Returns the columns of some records, none if they are not examples, and the number of records used."""
+    """Infers columns from records; returns none if they are not examples, and the number of records used."""
     seen: dict[tuple[bool, str], list[list[Sequence[Any]]]] = defaultdict(list)
     count = size = 0
     for data in itertools.islice(records, SAMPLES):
@@ -228,7 +228,7 @@ def _word(values: list[bytes]) -> str:
 
 
 def _parse_example(data: bytes) -> Example:
-    """Parses a SequenceExample; an Example is one without feature lists."""
+    """Parses a SequenceExample, or an Example, which is a SequenceExample without feature lists."""
     try:
         message = _message().FromString(data)
     except Exception as exc:  # google.protobuf.message.DecodeError
@@ -248,7 +248,7 @@ def _values(feature: Any) -> Sequence[Any]:
 
 @functools.cache
 def _message() -> Any:
-    """Returns the class of SequenceExample, in a separate pool: TensorFlow uses the default one."""
+    """Returns the class of SequenceExample, in its own pool, because TensorFlow uses the default pool."""
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     except ImportError as exc:

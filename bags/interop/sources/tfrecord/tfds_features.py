@@ -28,12 +28,12 @@ class ExampleColumn(NamedTuple):
     dtype: str = ''
     """Dtype of numbers."""
     shape: tuple[int, ...] = ()
-    """Shape of a value; -1 is a length that varies."""
+    """Shape of a value; -1 marks a variable length."""
     is_sequence: bool = False
     encoding: str = ''
     """'bytes' or 'zlib' for numbers stored in this form; else empty."""
     in_steps: bool = False
-    """Whether it is a feature list of a SequenceExample."""
+    """Whether the feature is a feature list of a SequenceExample."""
     optional: bool = False
     """Whether some examples lack the feature."""
 
@@ -47,7 +47,7 @@ class ExampleColumn(NamedTuple):
 def read_features(
     folder: str, storage_options: Mapping[str, Any] | None, notes: list[str]
 ) -> tuple[dict[str, ExampleColumn], Metadata] | None:
-    """Returns the column of each field, and metadata with names of classes; None without `features.json`."""
+    """Returns the column of each field, and metadata with class names; None without `features.json`."""
     path = f'{folder}/features.json'
     if size_of(path, storage_options) is None:
         return None
@@ -117,6 +117,6 @@ def _column(key: str, feature: Mapping[str, Any], levels: int) -> ExampleColumn:
         name = str(feature.get('pythonClassName', 'feature')).rpartition('.')[2]
         raise ValueError(
             f'feature {key!r}: a {name} of shape {shape} in {levels} sequences cannot be a field; '
-            'to import the others, take it out of this file'
+            'to import the other features, remove it from this file'
         )
     return ExampleColumn(key, word, dtype, shape, levels == 1, encoding)

@@ -1,7 +1,7 @@
 """TFRecord files, without TensorFlow: `tf.train.Example` and `SequenceExample`, or other records.
 
-A record is its length (8 bytes), the checksum of that, the data, and its checksum: masked CRC-32C, 4 bytes.
-The package `tfrecord` compares no checksum, allocates any length, and cannot be imported beside TensorFlow.
+A record has a length (8 bytes) and its checksum, then the data and their checksum: masked CRC-32C, 4 bytes.
+The package `tfrecord` verifies no checksum, allocates any length, and cannot be imported with TensorFlow.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from bags.interop.sources.files.compressed import Decompressed, codec_of
 from bags.interop.sources.tfrecord.examples import open_examples
 
 _HEAD = 12
-"""Bytes before the data; 4 follow it."""
+"""Bytes before the data of a record; 4 bytes follow the data."""
 _MAX_BYTES = 1 << 31
-"""Maximum bytes of a record, which is the maximum of Protobuf messages."""
+"""Maximum bytes of a record: the maximum of Protobuf messages."""
 
 
 def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> Source:
@@ -47,7 +47,7 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> 
 def _records(
     path: str, start: int, storage_options: Mapping[str, Any] | None
 ) -> Iterator[bytes | DamagedEntries | None]:
-    """Yields the records of a file: `DamagedEntries` for a wrong checksum, None for those before `start`."""
+    """Yields the records of a file: None before `start`, and `DamagedEntries` for a wrong checksum."""
     checksum, codec = _crc32c(), _codec_of(path, storage_options)
     with open_file(path, storage_options) as raw:
         file: Decompressed | BinaryIO = Decompressed(raw, codec) if codec else raw
@@ -77,7 +77,7 @@ def _records(
 
 
 def _codec_of(path: str, storage_options: Mapping[str, Any] | None) -> str | None:
-    """Returns the form of compression of a file, '' for records, or None for an empty file."""
+    """Returns the codec of a file, '' if it is not compressed, or None for an empty file."""
     with open_file(path, storage_options) as file:
         head = file.read(_HEAD)
     if not head:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 OVERLAP = 1e-6
-"""Seconds that a text may begin before the end of the one before it, as files have rounded times."""
+"""Seconds by which texts may overlap, because files have rounded times."""
 _MARKS = {codecs.BOM_UTF8: 'utf-8-sig', codecs.BOM_UTF16_LE: 'utf-16', codecs.BOM_UTF16_BE: 'utf-16'}
 _TOKEN = re.compile(r'"(?P<text>[^"]*(?:""[^"]*)*)"(?!\S)|(?P<comment>![^\n]*)|(?P<word>\S+)')
 _NUMBER = re.compile(r'[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?')
@@ -34,21 +34,21 @@ class Tier:
     stops: list[float] = dataclasses.field(default_factory=list)
     """The ends of the texts; empty in a tier of points."""
     confidence: list[float] = dataclasses.field(default_factory=list)
-    """A number for each word, which CTM may have; NaN where it has none."""
+    """A confidence for each word of CTM; NaN for words without one."""
     has_stops: bool = True
     overlaps: list[int] = dataclasses.field(default_factory=list)
-    """The lines of texts that begin before the end of the one before them."""
+    """The lines of texts that begin before the end of the previous text."""
 
     def add(self, line: int, text: str, start: float, stop: float) -> None:
         """Adds a text.
 
         Raises:
-            ValueError: It ends before it begins, or begins before the one before it.
+            ValueError: The text ends before it begins, or begins before the previous text.
         """
         if stop < start:
-            _fail(line, f'expected an end after the begin, {start:g} s, got {stop:g} s')
+            _fail(line, f'expected an end after the beginning, {start:g} s, got {stop:g} s')
         if self.starts and start < self.starts[-1]:
-            _fail(line, f'expected times that rise, got {start:g} s after {self.starts[-1]:g} s')
+            _fail(line, f'expected increasing times, got {start:g} s after {self.starts[-1]:g} s')
         if self.stops and start < self.stops[-1] - OVERLAP:
             self.overlaps.append(line)
         self.texts.append(text)
@@ -61,7 +61,7 @@ def decode(data: bytes) -> str:
     """Returns the text of a file, with line feeds at the ends of lines.
 
     Raises:
-        ValueError: It is neither UTF-8, nor UTF-16 with a byte order mark; names the line.
+        ValueError: The file is neither UTF-8, nor UTF-16 with a byte order mark; names the line.
     """
     encoding = next((name for mark, name in _MARKS.items() if data.startswith(mark)), 'utf-8')
     expected = 'expected UTF-8, or UTF-16 with a byte order mark'
@@ -78,7 +78,7 @@ def parse_textgrid(data: bytes) -> dict[str, Tier]:
     """Returns the tiers of a TextGrid in the long or the short text format, by name.
 
     Raises:
-        ValueError: Not such a file, or its times overlap or go back; names the line.
+        ValueError: Not a TextGrid, or intervals overlap or are out of order; names the line.
     """
     if data.startswith(b'ooBinaryFile'):
         raise ValueError('it is a binary TextGrid: Praat saves it as a text file')
@@ -122,12 +122,12 @@ class _Values:
 
     def _split(self, text: str) -> Iterator[tuple[str, str]]:
         end = 0
-        for found in _TOKEN.finditer(text):
-            self.line += text.count('\n', end, found.start())
-            end = found.start()
-            if found['text'] is not None:
-                yield 'text', found['text'].replace('""', '"')
-            elif (word := found['word']) is None:
+        for token in _TOKEN.finditer(text):
+            self.line += text.count('\n', end, token.start())
+            end = token.start()
+            if token['text'] is not None:
+                yield 'text', token['text'].replace('""', '"')
+            elif (word := token['word']) is None:
                 continue
             elif word.startswith('"'):
                 _fail(self.line, f'expected a text in double quotes, got {text[end : end + 40]!r}')
@@ -137,7 +137,7 @@ class _Values:
                 yield 'flag', word[1:-1]
 
     def take(self, type: str, what: str) -> str:
-        """Returns the next value, of a type; `what` says which, for errors."""
+        """Returns the next value, which must have the type; errors name it `what`."""
         found, value = next(self._values, ('', ''))
         if not found:
             _fail(self.line, f'expected {what}, got the end of the file')
@@ -159,9 +159,9 @@ def parse_ctm(data: bytes) -> dict[tuple[str, str], Tier]:
     """Returns the words of each recording and channel of a CTM, in the order of their first lines.
 
     Raises:
-        ValueError: A line has other columns, or times go back; names the line.
+        ValueError: A line has other columns, or times decrease; names the line.
     """
-    found: dict[tuple[str, str], Tier] = {}
+    channels: dict[tuple[str, str], Tier] = {}
     for line, text in enumerate(decode(data).split('\n'), 1):
         columns = text.split()
         if not columns or text.startswith(';;'):
@@ -174,17 +174,17 @@ def parse_ctm(data: bytes) -> dict[tuple[str, str], Tier]:
         start, length, confidence = (_number(line, each) for each in (*columns[2:4], *columns[5:], 'nan')[:3])
         if length < 0:
             _fail(line, f'expected a duration of at least 0, got {length:g} s')
-        tier = found.setdefault((columns[0], columns[1]), Tier())
+        tier = channels.setdefault((columns[0], columns[1]), Tier())
         tier.add(line, columns[4], start, start + length)
         tier.confidence.append(confidence)
-    return found
+    return channels
 
 
 def parse_subtitles(data: bytes, *, is_webvtt: bool) -> Tier:
-    """Returns the texts of SRT or WebVTT; markup in them stays, and lines are joined by line feeds.
+    """Returns the texts of SRT or WebVTT, with their markup, and with line feeds between lines.
 
     Raises:
-        ValueError: A line is neither of a text nor the times of one, or times go back; names the line.
+        ValueError: A line is neither a text nor times, or times decrease; names the line.
     """
     lines = [*decode(data).split('\n'), '']
     tier, number = Tier(), 0
@@ -212,7 +212,7 @@ def parse_subtitles(data: bytes, *, is_webvtt: bool) -> Tier:
 
 
 def _end_of_block(lines: list[str], number: int) -> int:
-    """Returns the number of the next blank line; the last line is one."""
+    """Returns the number of the next blank line; the last line is blank."""
     while lines[number].strip():
         number += 1
     return number

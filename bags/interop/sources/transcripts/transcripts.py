@@ -1,6 +1,6 @@
 """Transcripts with times: a datapoint is a file, or in CTM a channel of a recording.
 
-A tier is a sequence of texts, and one or two of times: begins and ends of intervals, or times of points.
+A tier becomes a sequence of texts, and sequences of times: starts and stops of intervals, or times of points.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TranscriptSource(Source):
         Args:
             paths: The files.
             storage_options: As in `bags.open`, for URLs.
-            root: The folder that keys are relative to; by default, keys are names of files.
+            root: The folder that keys are relative to. By default, keys are file names.
         """
         self._extension = split_name(paths[0])[1]
         for path in paths:
@@ -47,39 +47,39 @@ class TranscriptSource(Source):
         )
         self._options, self._root = storage_options, root.rstrip('/') + '/'
         self._counts: dict[str, int] = {}
-        """Number of datapoints of each file."""
+        """Number of datapoints in each file."""
         has_stops: dict[str, bool] = {}
-        """Whether a tier is one of intervals, by its name."""
+        """Whether a tier has intervals, by name."""
         present: dict[str, int] = {}
         overlaps: list[str] = []
         has_confidence = False
         for path in paths:
             with collect_errors(self.damaged), as_source_errors(path, self._name_of_format(path)):
-                found = self._parse(path)
-                for _, tiers in found:
+                datapoints = self._parse(path)
+                for _, tiers in datapoints:
                     for name, tier in tiers.items():
                         if has_stops.setdefault(name, tier.has_stops) != tier.has_stops:
                             types = ('points', 'intervals') if has_stops[name] else ('intervals', 'points')
                             text = f'expected {types[1]} as in the files before it, got {types[0]}'
                             raise SourceError(path, f'tier {name!r}: {text}')
-                for _, tiers in found:
+                for _, tiers in datapoints:
                     for name, tier in tiers.items():
                         present[name] = present.get(name, 0) + 1
                         has_confidence |= not all(map(math.isnan, tier.confidence))
                         overlaps += [f'{path}, line {line}' for line in tier.overlaps]
-                self._counts[path] = len(found)
+                self._counts[path] = len(datapoints)
         self.count = sum(self._counts.values())
         if not present:
             detail = f'expected texts with times, got {NAMES[self._extension]} without any'
             raise SourceError(*self.damaged[0] if self.damaged else (paths[0], detail))
         if overlaps:
-            some = f'{len(overlaps):,} texts begin before the end of the one before them, the first in '
+            some = f'{len(overlaps):,} texts begin before the end of the previous text, the first in '
             self.notes.append(some + overlaps[0])
         self._fields = name_fields(present, self.notes)
         self._describe(has_stops, {name for name in present if present[name] < self.count}, has_confidence)
 
     def _describe(self, has_stops: Mapping[str, bool], optional: set[str], has_confidence: bool) -> None:
-        """Sets the spec and the metadata: the field of the times of each tier."""
+        """Sets the spec, and the metadata: the field with the times of each tier."""
         self.spec = {KEY: 'utf8'}
         if self.format == 'ctm':
             self.spec['channel'] = 'utf8'
@@ -98,7 +98,7 @@ class TranscriptSource(Source):
         self.metadata = {'fields': facts}
 
     def _times(self, name: str, has_stops: bool) -> list[str]:
-        """Returns the fields of the times of a tier."""
+        """Returns the names of the fields with the times of a tier."""
         before = f'{self._fields[name]}_' if self.format == 'textgrid' else ''
         return [f'{before}start', f'{before}stop'] if has_stops else [f'{before}time']
 
@@ -106,7 +106,7 @@ class TranscriptSource(Source):
         return NAMES[split_name(path)[1]]
 
     def _parse(self, path: str) -> list[tuple[dict[str, str], dict[str, Tier]]]:
-        """Returns the key, and for CTM the channel, and the tiers of each datapoint of a file."""
+        """Parses a file; returns the key, for CTM the channel, and the tiers of each datapoint."""
         with open_file(path, self._options) as file:
             data = file.read(MAX_BYTES)
         if len(data) >= MAX_BYTES:
@@ -125,13 +125,13 @@ class TranscriptSource(Source):
             if start < count:
                 try:
                     with as_source_errors(path, self._name_of_format(path)):
-                        found = self._parse(path)
-                        if len(found) != count:
-                            raise ValueError(f'expected {count} recordings, as it had, got {len(found)}')
+                        datapoints = self._parse(path)
+                        if len(datapoints) != count:
+                            raise ValueError(f'expected {count} recordings, as it had, got {len(datapoints)}')
                 except SourceError as exc:
                     yield DamagedEntries(exc, count - start)
                 else:
-                    for about, tiers in found[start:]:
+                    for about, tiers in datapoints[start:]:
                         yield path, {**about, **self._values(tiers)}
             start = max(0, start - count)
 

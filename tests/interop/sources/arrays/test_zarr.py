@@ -80,7 +80,7 @@ def test_ends_that_do_not_fit(tmp_path):
     ):
         open_source(tmp_path / 'a.zarr')
     root.create_array('meta/episode_ends', data=np.array([3, 2]), overwrite=True)
-    with pytest.raises(bags.SourceError, match=r'expected integers that rise, got \[3 2\]'):
+    with pytest.raises(bags.SourceError, match=r'expected increasing integers, got \[3 2\]'):
         open_source(tmp_path / 'a.zarr')
 
 
@@ -188,7 +188,7 @@ def test_chunks_that_are_not_stored_are_noted(version, tmp_path):
     shutil.move(chunk.parents[1] if version == 3 else chunk, tmp_path / 'moved')
     (tmp_path / 'a.zarr/readme.txt').write_text('by me')
     assert open_source(tmp_path / 'a.zarr').notes == [
-        "'readme.txt' is left out: it is no array",
+        "'readme.txt' is left out: it is not an array",
         "'data/img': 1 of 2 chunks are not stored, their values are 0",
     ]
     other = chunk.parents[2] / '1/0/0' if version == 3 else chunk.with_name('1.0.0')
@@ -237,9 +237,9 @@ def test_other_files_in_a_group_or_an_array_are_noted_or_hidden(version, chunks,
         (tmp_path / 'a.zarr' / name).write_bytes(b'x')
     source = open_source(tmp_path / 'a.zarr')
     assert sorted(source.notes) == [
-        "'README.md' is left out: it is no array",
-        "'data/notes.txt' is left out: it is no array",
-        "'data/x/notes.txt' is left out: it is no chunk",
+        "'README.md' is left out: it is not an array",
+        "'data/notes.txt' is left out: it is not an array",
+        "'data/x/notes.txt' is left out: it is not a chunk",
         "'meta/one' is left out: it is in no datapoint",
     ]
     bags.convert(source, tmp_path / 'out')

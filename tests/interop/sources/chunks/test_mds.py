@@ -138,7 +138,7 @@ def test_the_cache_of_streaming_has_only_raw_files(tmp_path):
             path.unlink()
     done, found = converted(source, tmp_path / 'out')
     assert [each['text'] for each in found] == [each['text'] for each in expected]
-    assert 'shards whose compressed files are missing are read from those beside them' in done.notes
+    assert 'shards whose compressed files are missing are read from their raw files' in done.notes
     (source / 'shard.00001.mds').unlink()
     with pytest.raises(bags.SourceError, match=r'shard.00001.mds.zstd: expected .* bytes, got no file'):
         open_source(source)

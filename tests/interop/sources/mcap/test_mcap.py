@@ -287,7 +287,7 @@ def test_recordings_of_any_profile_are_read(profile, library, options, tmp_path)
     path = write_mcap(tmp_path / 'a.mcap', profile=profile, library=library, others=others, **options)
     done = bags.convert(path, tmp_path / 'out')
     assert values_of(tmp_path / 'out') == (list(range(100)), list(range(0, 1000, 10)))
-    assert any("as not of ROS 2: '/other0 (ros1)'" in note for note in done.notes)
+    assert any("without messages of ROS 2 are left out: '/other0 (ros1)'" in note for note in done.notes)
     path.write_bytes(path.read_bytes()[:-40])
     bags.convert(path, tmp_path / 'cut', on_error='skip')
     assert values_of(tmp_path / 'cut')[0] == list(range(100))
@@ -299,7 +299,7 @@ def test_a_recording_without_messages_of_ros2_says_what_it_has(tmp_path):
     schema = writer.register_schema('std_msgs/Float64', 'ros1msg', b'float64 data')
     writer.add_message(writer.register_channel('/a', 'ros1', schema), 1, bytes(8), 1)
     writer.finish()
-    detail = r"a.mcap: expected messages, found none; .*not of ROS 2: '/a \(ros1\)'"
+    detail = r"a.mcap: expected messages, found none; .*without messages of ROS 2 are left out: '/a \(ros1\)'"
     with pytest.raises(bags.SourceError, match=detail):
         open_source(tmp_path / 'a.mcap')
     write_mcap(tmp_path / 'b.mcap')
@@ -357,7 +357,7 @@ def test_definitions_that_differ_between_topics_are_left_out_with_a_note(tmp_pat
         assert dataset[0]['x.data'].tolist() == list(range(100))
         assert dataset[0]['other1.n.v'].tolist() == [7]
     assert 'other0.n.v' not in done.spec
-    detail = 'its definition of my/msg/N is another one than that of other topics'
+    detail = 'its definition of my/msg/N differs from other topics'
     assert f"topic '/other0' is left out: {detail}" in done.notes
 
 
@@ -392,7 +392,7 @@ def test_topics_that_cannot_be_read_are_left_out_with_a_note(tmp_path):
     notes = '; '.join(done.notes)
     assert "topic '/other0' is left out: w: my/msg/wstring is not known" in notes
     assert "topic '/other1' is left out: list: w: my/msg/wstring is not known" in notes
-    assert "topics are left out, as not of ROS 2: '/other2 (json)', '/other3 (protobuf)'" in notes
+    assert "topics without messages of ROS 2 are left out: '/other2 (json)', '/other3 (protobuf)'" in notes
 
 
 @pytest.mark.parametrize('plugin', StoragePlugin)

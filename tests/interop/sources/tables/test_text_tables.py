@@ -85,7 +85,7 @@ def test_values_with_lines_and_quotes(tmp_path):
 
 def test_other_delimiters_are_noted(tmp_path):
     notes = imported(tmp_path, 'a.csv', b'a;b\n1;2\n')[0].notes
-    assert any("one column 'a;b': expected columns divided by commas" in note for note in notes)
+    assert any("one column 'a;b': expected columns separated by commas" in note for note in notes)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_other_delimiters_are_noted(tmp_path):
         (
             'a.csv',
             b'a,b\n1,2\n3,"x ""y"" z\n4,5\n',
-            """line 3: expected a quote that is closed, got 'x "y" z""",
+            """line 3: expected a closing quote, got 'x "y" z""",
         ),
         ('a.csv', b'a,b\n1,2\n3,\xff\n', 'line 3: expected UTF-8, got the byte 0xff'),
         ('a.csv', 'a,b\n1,2\n'.encode('utf-16'), 'line 1: expected UTF-8'),

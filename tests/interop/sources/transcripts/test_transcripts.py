@@ -207,7 +207,7 @@ def test_overlaps_of_words_and_subtitles_are_noted(tmp_path):
     done, rows = imported(tmp_path, 'a.ctm', 'a 1 0 2 x\na 1 1 2 y\na 1 2.5 1 z\n')
     assert len(rows[0]['text']) == 3
     assert len(done.notes) == 1
-    assert done.notes[0].startswith('2 texts begin before the end of the one before them, the first in ')
+    assert done.notes[0].startswith('2 texts begin before the end of the previous text, the first in ')
     assert done.notes[0].endswith('a.ctm, line 2')
 
 
@@ -282,12 +282,12 @@ DAMAGED = {
     'grid backwards': (
         'a.TextGrid',
         changed(LONG, 'xmin = 1.25', 'xmin = 0.25'),
-        'line 24: expected times that rise, got 0.25 s after 0.5 s',
+        'line 24: expected increasing times, got 0.25 s after 0.5 s',
     ),
     'ends first': (
         'a.TextGrid',
         changed(LONG, 'xmax = 1.25', 'xmax = 0.25'),
-        'line 20: expected an end after the begin, 0.5 s, got 0.25 s',
+        'line 20: expected an end after the beginning, 0.5 s, got 0.25 s',
     ),
     'ctm columns': (
         'a.ctm',
@@ -300,7 +300,7 @@ DAMAGED = {
     'ctm backwards': (
         'a.ctm',
         'a 1 3 1 x\nb 1 0 1 x\na 1 2 1 x\n',
-        'line 3: expected times that rise, got 2 s after 3 s',
+        'line 3: expected increasing times, got 2 s after 3 s',
     ),
     'ctm alternatives': (
         'a.ctm',
@@ -321,12 +321,12 @@ DAMAGED = {
     'srt backwards': (
         'a.srt',
         changed(SRT, '00:00:01', '03:00:01').replace('00:00:03', '03:00:03'),
-        'line 7: expected times that rise, got 3723 s after 10801.5 s',
+        'line 7: expected increasing times, got 3723 s after 10801.5 s',
     ),
     'srt ends first': (
         'a.srt',
         changed(SRT, '00:00:03,250', '00:00:01,250'),
-        'line 2: expected an end after the begin, 1.5 s, got 1.25 s',
+        'line 2: expected an end after the beginning, 1.5 s, got 1.25 s',
     ),
     'vtt header': ('a.vtt', SRT, "line 1: expected WEBVTT, got '1'"),
 }
