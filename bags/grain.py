@@ -1,4 +1,4 @@
-"""Grain: batches of a loader as its datasets, for random access and for iteration."""
+"""Grain: the batches of a loader as Grain datasets, for random access and for iteration."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def batches(
     to_device: Callable[[Any], Any] | None = None,
     mask_column: str | None = None,
 ) -> grain.MapDataset[Any]:
-    """Returns a `grain.MapDataset` of batches: the fast way from a dataset into Grain.
+    """Returns a `grain.MapDataset` of batches, the fastest way to read a dataset with Grain.
 
-    An element is a dict of columns, read with one call: the batch at this step of a `bags.Loader` with the
-    same options. Elements beyond the length belong to the next epochs, in other orders, so `repeat()` and
+    An element is a dict of columns, read with one call: the batch of this step in a `bags.Loader` with the
+    same options. Elements beyond the length belong to later epochs, in other orders, so `repeat()` and
     other methods of Grain work. Any step is computed from its number alone, so resuming is immediate.
 
         training = bags.grain.batches(dataset, 64, fields=('image', 'label')).repeat()
@@ -49,11 +49,11 @@ def batches(
             grain.ReadOptions(num_threads=4, prefetch_buffer_size=8)
         )
 
-    Give `ReadOptions`: Grain buffers 500 elements by default, and each is a batch in memory.
+    Pass `ReadOptions`: Grain buffers 500 elements by default, and each element is a batch in memory.
 
     Args:
         dataset: A reader, a view, or another map-style dataset.
-        batch_size: Datapoints of a batch on this rank.
+        batch_size: Number of datapoints in a batch on this rank.
         fields: As for `bags.Loader`, as are all other options.
 
     Raises:
@@ -114,12 +114,12 @@ def iter_dataset(loader: Loader) -> grain.IterDataset[Any]:
 
     Its iterators have the state of the loader, integers and strings, which Grain's checkpoints store.
     `mp_prefetch` divides the batches over processes; each makes its batches in one thread. As with every
-    dataset of Grain, each iteration is the same: it begins at the current position of the loader. Give the
-    loader the `epochs` of the run, or None for endless.
+    Grain dataset, each iteration is the same: it begins at the current position of the loader. Set the
+    `epochs` of the loader to the epochs of the run, or to None for an endless run.
 
     Raises:
         MissingDependencyError: Grain is not installed.
-        TypeError: Not a loader.
+        TypeError: `loader` is not a `Loader`.
 
     Examples:
         >>> import bags.grain
@@ -135,7 +135,7 @@ def _iter_dataset(loader: Loader, worker: int, workers: int, begin: Cursor) -> g
     grain = import_optional('grain')
 
     class Batches(grain.IterDataset):  # type: ignore[misc, name-defined, unused-ignore]
-        """Batches one after the other."""
+        """Iterates over batches in order."""
 
         def __init__(self) -> None:
             super().__init__()

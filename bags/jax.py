@@ -1,4 +1,4 @@
-"""JAX: columns as arrays on devices, copied there ahead of their use."""
+"""JAX: columns as arrays on devices, copied ahead of use."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def device_put(batch: Any, sharding: Placement | None = None) -> Any:
 
     Args:
         batch: A dict of columns. Lists, tuples and dicts inside it are converted too.
-        sharding: A device or a sharding; by default the default device of JAX. If it spans the devices of
-            several hosts, the batch is this host's part of the global one.
+        sharding: A device or a sharding. Default: the default device of JAX. If it spans the devices of
+            several hosts, the batch is this host's part of the global batch.
 
     Raises:
-        OverflowError: Integers that do not fit the 32 bits which JAX uses without `jax_enable_x64`.
-        TypeError: JAX has no such dtype, or a `Ragged` would be divided over devices: `pad` or `pack` it.
+        OverflowError: Integers do not fit the 32 bits that JAX uses without `jax_enable_x64`.
+        TypeError: JAX lacks the dtype, or a `Ragged` would be divided over devices: `pad` or `pack` it first.
         MissingDependencyError: JAX is not installed.
 
     Examples:
@@ -66,7 +66,7 @@ def device_put(batch: Any, sharding: Placement | None = None) -> Any:
 
 
 def _supported(array: np.ndarray[Any, Any], where: str, wide: bool) -> np.ndarray[Any, Any]:
-    """Returns an array that JAX stores without loss: it would truncate 64-bit integers silently."""
+    """Returns an array that JAX stores without loss; JAX itself would truncate 64-bit integers silently."""
     dtype = array.dtype
     field = f'field {where!r}' if where else 'the array'
     if dtype.kind not in 'biufcV' or dtype.names or dtype.char in 'gG':  # g: long doubles
@@ -109,7 +109,7 @@ def prefetch(batches: Iterable[Any], size: int = 2, sharding: Placement | None =
 
 
 class Prefetch(Iterator[Any]):
-    """Batches on devices; made by `prefetch`.
+    """Batches on devices, returned by `prefetch`.
 
     Examples:
         >>> type(bags.jax.prefetch(bags.Loader(dataset, 4, fields='label'))).__name__

@@ -1,4 +1,4 @@
-"""PyTorch: columns as tensors that share their memory, and a loader as an iterable dataset."""
+"""PyTorch: columns as tensors that share memory with the arrays, and a loader as an iterable dataset."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ else:
 __all__ = ['IterableDataset', 'to_torch']
 
 MAX_ITERATIONS = 16
-"""Maximum number of iterations by workers at the same time."""
+"""Maximum number of concurrent iterations by workers."""
 LOCK_SECONDS = 60.0
 
 
@@ -48,14 +48,14 @@ def to_torch(
         batch: A dict of columns. Lists, tuples and dicts inside it are converted too. Strings, bytes,
             numbers, None and other values are unchanged.
         device: The device of the tensors. Default: the CPU.
-        pin: Copies through page-locked memory, from which an accelerator can copy while the program runs on.
-            Without an accelerator nothing is pinned.
-        non_blocking: Does not wait for copies from pinned memory to a device.
-        nested: Converts a `Ragged` to a nested tensor of jagged layout, without its `present`. Otherwise it
+        pin: Copy through page-locked memory, from which an accelerator copies while the program continues.
+            Has no effect without an accelerator.
+        non_blocking: Do not wait for copies from pinned memory to a device.
+        nested: Convert a `Ragged` to a nested tensor of jagged layout, without its `present`. By default it
             stays a `Ragged`, with tensors for `values`, `offsets` and `present`.
 
     Raises:
-        TypeError: PyTorch has no such dtype; the message names the field.
+        TypeError: PyTorch lacks the dtype of a field. The message names the field.
         MissingDependencyError: PyTorch is not installed.
 
     Examples:
@@ -71,7 +71,7 @@ def to_torch(
         is_pinned = pin and tensor.device.type == 'cpu'
         if is_pinned:
             tensor = tensor.pin_memory()
-        # Memory that is not pinned may be freed before an asynchronous copy has read it.
+        # Unpinned memory may be freed before an asynchronous copy has read it.
         return tensor if device is None else tensor.to(device, non_blocking=non_blocking and is_pinned)
 
     def leaf(value: Any, where: str) -> Any:
@@ -87,8 +87,8 @@ def to_torch(
     return convert(batch, leaf)
 
 
-class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where PyTorch is not installed
-    """The batches of a loader as an iterable dataset of PyTorch, for its `DataLoader` with `batch_size=None`.
+class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any without PyTorch
+    """The batches of a loader as a PyTorch iterable dataset, for a `DataLoader` with `batch_size=None`.
 
         batches = bags.torch.IterableDataset(bags.Loader(dataset, 64))
         training = DataLoader(batches, batch_size=None, num_workers=4)
@@ -103,13 +103,13 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
     Args:
         loader: The loader. If its `world_size` is 1, it gets the rank of this process.
         rank: Index of this process in a distributed run. Default: the rank in `torch.distributed`, if
-            it is initialised now.
+            it is already initialised.
         world_size: Number of processes.
-        tensors: False keeps NumPy arrays.
+        tensors: Whether to convert arrays to tensors; False keeps NumPy arrays.
 
     Raises:
-        TypeError: Not a loader.
-        ValueError: The loader is for another rank; or a rank without a world size.
+        TypeError: `loader` is not a `Loader`.
+        ValueError: The loader has another rank, or `rank` is given without `world_size`.
         MissingDependencyError: PyTorch is not installed.
 
     Examples:
@@ -130,21 +130,21 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
         self.loader = _on_this_rank(loader, rank, world_size)
         self.tensors = tensors
         torch = import_optional('torch')
-        # In shared memory: the process with the loader does not learn of iterations, only its workers do.
+        # In shared memory, because only the workers see the start of an iteration, not the main process.
         plan = plan_of(self.loader)
         if not isinstance(plan.cursor_numbers, torch.Tensor):
             plan.cursor_numbers = torch.tensor(list(plan.cursor_numbers)).share_memory_()
         self._begun = torch.zeros((MAX_ITERATIONS, 5), dtype=torch.int64).share_memory_()
-        """For the newest iterations of workers: the key, the number of workers that began it, its cursor."""
+        """For each of the latest iterations: the key, the number of workers that began it, and its cursor."""
         self._lock, self._iterations = _new_lock(), 0
 
     @classmethod
     def _register(cls) -> None:
-        # Not derived: the class exists, with its documentation, before PyTorch is imported.
+        # Registered instead of derived: the class exists before PyTorch is imported.
         import_optional('torch').utils.data.IterableDataset.register(cls)
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes the next iteration begin with an epoch, as `Loader.set_epoch`."""
+        """Sets the epoch of the next iteration, as `Loader.set_epoch`."""
         self.loader.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[Any]:
@@ -156,13 +156,13 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
         return Tensors(batches) if self.tensors else batches
 
     def _begin(self, info: Any) -> Cursor:
-        """Returns where a worker begins. The first worker of an iteration advances the loader.
+        """Returns the cursor at which a worker begins. The first worker of an iteration advances the loader.
 
         Raises:
-            RuntimeError: Another worker was killed meanwhile.
+            RuntimeError: Another worker was killed while it held the lock.
         """
-        # Workers of one iteration have the same base seed and number of begun iterations. If a seed is set
-        # again for each iteration, a new iteration is one after all workers have begun the previous one.
+        # Workers of one iteration share the base seed and the number of begun iterations. If the seed is set
+        # again before each iteration, an iteration is new once all workers have begun the previous one.
         self._iterations += 1
         key = (info.seed - info.id + self._iterations) % (1 << 62) + 1
         if not self._lock.acquire(timeout=LOCK_SECONDS):
@@ -172,7 +172,12 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
         try:
             rows = self._begun.tolist()
             number = next(
-                (known for known, row in enumerate(rows) if row[0] == key and row[1] < info.num_workers), None
+                (
+                    position
+                    for position, row in enumerate(rows)
+                    if row[0] == key and row[1] < info.num_workers
+                ),
+                None,
             )
             if number is None:
                 number = -1
@@ -192,7 +197,7 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
         return len(self.loader)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A lock can be sent only to a process that is being started.
+        # A lock can be pickled only for a process that is being spawned.
         is_starting = multiprocessing.context.get_spawning_popen() is not None
         return self.__dict__ | ({} if is_starting else {'_lock': None})
 

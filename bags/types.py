@@ -50,7 +50,7 @@ __all__ = [
     'WriteResult',
 ]
 
-if not TYPE_CHECKING:  # A misspelled name is an error for type checkers.
+if not TYPE_CHECKING:  # Type checkers then report misspelled names.
 
     def __getattr__(name: str) -> object:
         from bags.other_names import module_advice

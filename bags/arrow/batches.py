@@ -1,4 +1,4 @@
-"""Conversion of datasets to Arrow: record batches, which pyarrow and other libraries read."""
+"""Conversion of datasets to Arrow record batches, which pyarrow and other libraries read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RECORD_BATCH_BYTES = 1 << 24
 MAX_RECORD_BATCH = 1 << 16
 """Maximum number of datapoints in a record batch."""
 GROWTH = 8
-"""Maximum ratio of the lengths of a batch and the previous one, from whose size it is estimated."""
+"""Maximum growth of a batch over the previous batch, whose size determines the length of the next."""
 
 
 def read_batches(
@@ -70,17 +70,17 @@ def _read_column(dataset: Dataset, indices: Int64s, name: str, items: Asked, med
     """Returns the values of a field as an Arrow array."""
     field_type: FieldType = dataset.types[name]
     read: Callable[..., Any] = read_records
-    found = shape_of(field_type)
+    dtype_and_shape = shape_of(field_type)
     if stores_location(field_type, media):
         read = _read_locations
-    elif found is not None and -1 not in found[1]:
+    elif dtype_and_shape is not None and -1 not in dtype_and_shape[1]:
         read = read_column
     elif field_type.word in ('array', *INTEGER_WORDS):
         read = read_values
     column = dataset.read_selection(indices, {name: items}, read)[name]
     try:
         return _as_arrow(column, field_type, media)
-    # The exceptions of pyarrow are subclasses of these.
+    # The exceptions of pyarrow are subclasses of these exceptions.
     except (ValueError, TypeError, OverflowError, NotImplementedError) as exc:
         detail = f'{type(exc).__name__}: {exc}'
         raise ValueError(
@@ -92,18 +92,18 @@ def _read_column(dataset: Dataset, indices: Int64s, name: str, items: Asked, med
 def _read_locations(field: FieldReader, refs: Refs, items: Asked) -> list[Any]:
     def locate(indices: Int64s) -> list[dict[str, Any]]:
         rows: list[Any] = [None] * len(indices)
-        for found in field.bag.locate(indices):
+        for run in field.bag.locate(indices):
             is_held = isinstance(field.bag, MemoryRecords)
-            if is_held or not found.are_stored:
-                what = 'segments' if found.are_segments else 'compressed records'
+            if is_held or not run.are_stored:
+                what = 'segments' if run.are_segments else 'compressed records'
                 what = 'records in memory' if is_held else what
                 raise ValueError(
-                    f"{found.file.path}: {what} cannot be read by their location: pass media='bytes'"
+                    f"{run.file.path}: {what} cannot be read by their location: pass media='bytes'"
                 )
-            positions = range(len(indices)) if found.positions is None else found.positions.tolist()
-            bounds = zip(positions, found.starts.tolist(), found.stops.tolist(), strict=True)
+            positions = range(len(indices)) if run.positions is None else run.positions.tolist()
+            bounds = zip(positions, run.starts.tolist(), run.stops.tolist(), strict=True)
             for position, start, stop in bounds:
-                rows[position] = {'path': found.file.path, 'offset': start, 'length': stop - start}
+                rows[position] = {'path': run.file.path, 'offset': start, 'length': stop - start}
         return rows
 
     return read_with(field, refs, items, locate)
@@ -123,33 +123,33 @@ def _as_arrow(column: Any, field_type: FieldType, media: Media) -> pa.Array:
     else:
         present = np.fromiter((value is not None for value in column), bool, len(column))
         if not field_type.sequence:
-            found = _items([value for value in column if value is not None], field_type, media)
+            converted = _items([value for value in column if value is not None], field_type, media)
             positions = pa.array(np.cumsum(present) - 1, mask=~present)
-            return found if present.all() else found.take(positions)
+            return converted if present.all() else converted.take(positions)
         offsets = offsets_of(np.array([len(value or ()) for value in column], np.int64))
         values = [item for value in column if value is not None for item in value]
     mask = None if present is None or present.all() else pa.array(~present)
-    found = _items(values, field_type, media)
-    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), found, mask=mask)
+    converted = _items(values, field_type, media)
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), converted, mask=mask)
 
 
 def _items(values: npt.NDArray[Any] | list[Any], field_type: FieldType, media: Media) -> pa.Array:
     """Converts values to an Arrow array. No value may be missing."""
     pa = import_pyarrow()
-    found = shape_of(field_type)
-    if isinstance(values, np.ndarray) and found is None and field_type.word == 'array':
+    dtype_and_shape = shape_of(field_type)
+    if isinstance(values, np.ndarray) and dtype_and_shape is None and field_type.word == 'array':
         values = list(values)  # Windows of a video, whose type has no shape.
     if isinstance(values, np.ndarray):
         return _nest(values.reshape(-1), len(values), values.shape[1:], [])
-    wanted = item_type(field_type, media)
+    arrow_type = item_type(field_type, media)
     if stores_location(field_type, media):
-        return pa.array(values, wanted)
-    if found is None and field_type.word not in ('array', *INTEGER_WORDS):
-        return pa.array(values, pa.binary()).cast(wanted)  # Checks UTF-8.
+        return pa.array(values, arrow_type)
+    if dtype_and_shape is None and field_type.word not in ('array', *INTEGER_WORDS):
+        return pa.array(values, pa.binary()).cast(arrow_type)  # Checks UTF-8.
     if values and type(values[0]) in (bytes, memoryview):  # From a reader with `raw=True`.
         values = list(map(bind_decoder(field_type.word, field_type.args), values))
-    if found is not None:
-        dtype, shape = found
+    if dtype_and_shape is not None:
+        dtype, shape = dtype_and_shape
         if not shape:
             return _nest(np.array(values, dtype), len(values), shape, [])
         arrays: list[npt.NDArray[Any]] = [np.asarray(value, dtype) for value in values]
@@ -158,8 +158,8 @@ def _items(values: npt.NDArray[Any] | list[Any], field_type: FieldType, media: M
         return _nest(flat, len(arrays), shape, lengths)
     if field_type.word == 'array':
         parts = [dict(zip(('dtype', 'shape', 'data'), array_parts(value), strict=True)) for value in values]
-        return pa.array(parts, wanted)
-    return pa.array(list(map(str, values)) if pa.types.is_string(wanted) else values, wanted)
+        return pa.array(parts, arrow_type)
+    return pa.array(list(map(str, values)) if pa.types.is_string(arrow_type) else values, arrow_type)
 
 
 def _nest(flat: npt.NDArray[Any], count: int, shape: Sequence[int], lengths: Sequence[int]) -> pa.Array:
@@ -168,7 +168,7 @@ def _nest(flat: npt.NDArray[Any], count: int, shape: Sequence[int], lengths: Seq
     Args:
         flat: The elements of all arrays, concatenated.
         count: Number of arrays.
-        shape: Their shape; -1 for a length that varies.
+        shape: The shape of the arrays; -1 for a varying length.
         lengths: The varying length of each array.
     """
     pa = import_pyarrow()
@@ -188,27 +188,28 @@ def _nest(flat: npt.NDArray[Any], count: int, shape: Sequence[int], lengths: Seq
 
 def _elements(flat: npt.NDArray[Any]) -> pa.Array:
     pa = import_pyarrow()
-    wanted = element_type(flat.dtype)
-    dtype = np.dtype('f4') if pa.types.is_float32(wanted) else flat.dtype.newbyteorder('=')
+    arrow_type = element_type(flat.dtype)
+    dtype = np.dtype('f4') if pa.types.is_float32(arrow_type) else flat.dtype.newbyteorder('=')
     flat = np.ascontiguousarray(flat, dtype)
     if dtype.kind == 'c':
         numbers = pa.array(flat.view(f'f{dtype.itemsize // 2}'))
-        return pa.Array.from_buffers(wanted, len(flat), [None], children=[numbers])
-    if pa.types.is_date32(wanted):
+        return pa.Array.from_buffers(arrow_type, len(flat), [None], children=[numbers])
+    if pa.types.is_date32(arrow_type):
         days = flat.view(np.int64)
-        return pa.array(days, pa.int32(), mask=np.isnat(flat)).cast(wanted)  # Checked, unlike datetime64.
-    if pa.types.is_fixed_size_binary(wanted):
-        return pa.Array.from_buffers(wanted, len(flat), [None, pa.py_buffer(flat.view(np.uint8))])
+        # The cast checks the range, unlike datetime64.
+        return pa.array(days, pa.int32(), mask=np.isnat(flat)).cast(arrow_type)
+    if pa.types.is_fixed_size_binary(arrow_type):
+        return pa.Array.from_buffers(arrow_type, len(flat), [None, pa.py_buffer(flat.view(np.uint8))])
     if dtype.kind in 'SU':
-        return pa.array(flat.tolist(), wanted)  # pyarrow cuts texts in an array at a NUL.
-    return pa.array(flat, wanted)
+        return pa.array(flat.tolist(), arrow_type)  # From an array, pyarrow truncates texts at a NUL.
+    return pa.array(flat, arrow_type)
 
 
 # Queries.
 
 
 class Scan:
-    """Scanner of some columns and rows of a dataset, read on demand. Query engines call its methods.
+    """Scanner of columns and rows of a dataset, read on demand. Query engines call its methods.
 
     It replaces `pyarrow.dataset.Scanner`, which reads ahead in its own thread. If the process ends while that
     thread waits for Python, the process is aborted.
@@ -224,7 +225,7 @@ class Scan:
         if not isinstance(columns, list | tuple | None):
             raise TypeError(f'columns: expected a list of names, got {columns!r:.80}')
         names = list(dataset.types) if columns is None else list(select_fields(columns, dataset.types))
-        # The text of an expression has the names of all columns that it uses.
+        # The text of an expression contains the names of all columns that it uses.
         used = [] if filter is None else [name for name in dataset.types if name in str(filter)]
         self._dataset, self._names, self._filter, self._media = dataset, names, filter, media
         self._read = list(dict.fromkeys([*names, *used])) or list(dataset.types)[:1]
@@ -253,13 +254,13 @@ class Scan:
 
     def head(self, num_rows: int) -> pa.Table:
         """Returns the first rows as a table."""
-        pa, found, count = import_pyarrow(), [], 0
+        pa, batches, count = import_pyarrow(), [], 0
         for batch in self.to_reader():
-            found.append(batch.slice(0, num_rows - count))
-            count += len(found[-1])
+            batches.append(batch.slice(0, num_rows - count))
+            count += len(batches[-1])
             if count >= num_rows:
                 break
-        return pa.Table.from_batches(found, self.projected_schema)
+        return pa.Table.from_batches(batches, self.projected_schema)
 
     def count_rows(self) -> int:
         """Returns the number of rows."""
@@ -274,7 +275,7 @@ def arrow_dataset(dataset: Dataset, media: Media) -> Any:
     from pyarrow import dataset as pyarrow_dataset
 
     class ArrowDataset(pyarrow_dataset.Dataset):  # type: ignore[misc, unused-ignore]
-        """A dataset from which DuckDB and Polars read only the columns that they need."""
+        """A dataset from which DuckDB and Polars read only the required columns."""
 
         def __init__(self) -> None:
             pass  # The base class cannot be instantiated.

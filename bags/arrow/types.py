@@ -36,19 +36,19 @@ Shape = tuple[int, ...]
 
 
 def import_pyarrow() -> Any:
-    """Returns the package pyarrow; raises MissingDependencyError if it is not installed."""
+    """Imports pyarrow; raises MissingDependencyError if it is not installed."""
     return import_optional('pyarrow', 'arrow')
 
 
 def stores_location(field_type: FieldType, media: Media) -> bool:
-    """Returns whether Arrow data has the locations of a field's records instead of their bytes."""
+    """Returns whether Arrow data contains the locations of a field's records instead of their bytes."""
     if media is None:
         return bool(getattr(decoders.get(field_type.word), 'lazy', False))
     return media == 'location' and field_type.word in MEDIA_TYPES
 
 
 def shape_of(field_type: FieldType) -> tuple[np.dtype[Any], Shape] | None:
-    """Returns dtype and shape of a type's values, -1 for a varying length; None without a fixed dtype."""
+    """Returns the dtype and shape of values, -1 for a varying length; None without a fixed dtype."""
     return (
         array_type(*field_type.args)
         if field_type.word == 'array'
@@ -57,7 +57,7 @@ def shape_of(field_type: FieldType) -> tuple[np.dtype[Any], Shape] | None:
 
 
 def element_type(dtype: np.dtype[Any]) -> pa.DataType:
-    """Returns the Arrow type of the elements of an array: binary for dtypes that Arrow does not have."""
+    """Returns the Arrow type of the elements of an array: binary for dtypes that Arrow lacks."""
     pa = import_pyarrow()
     if dtype.kind in 'mM':
         unit, count = np.datetime_data(dtype)
@@ -70,7 +70,7 @@ def element_type(dtype: np.dtype[Any]) -> pa.DataType:
         return pa.list_(pa.from_numpy_dtype(f'f{dtype.itemsize // 2}'), 2)
     if dtype.kind not in 'biuf' or is_small_float(dtype):
         return pa.binary(dtype.itemsize)
-    # DuckDB has no float16.
+    # DuckDB lacks float16.
     return pa.float32() if dtype == np.float16 else pa.from_numpy_dtype(dtype.newbyteorder('='))
 
 
@@ -79,12 +79,12 @@ def item_type(field_type: FieldType, media: Media) -> pa.DataType:
     pa = import_pyarrow()
     if stores_location(field_type, media):
         return pa.struct({'path': pa.string(), 'offset': pa.int64(), 'length': pa.int64()})
-    found = shape_of(field_type)
-    if found is not None:
-        dtype, shape = found
+    dtype_and_shape = shape_of(field_type)
+    if dtype_and_shape is not None:
+        dtype, shape = dtype_and_shape
         nested = element_type(dtype)
         for length in reversed(shape):
-            nested = pa.list_(nested, length or -1)  # -1 is any size. Polars fails for size 0.
+            nested = pa.list_(nested, length or -1)  # -1 means any size. Polars fails for size 0.
         return nested
     if field_type.word == 'array':
         return pa.struct({'dtype': pa.string(), 'shape': pa.list_(pa.int64()), 'data': pa.binary()})
@@ -104,7 +104,7 @@ def arrow_field(name: str, field_type: FieldType, media: Media) -> pa.Field:
 
 
 def arrow_schema(types: Mapping[str, FieldType], media: Media, metadata: Mapping[str, Any]) -> pa.Schema:
-    """Returns the Arrow schema of some fields. Its metadata has the field types and dataset metadata."""
+    """Returns the Arrow schema of fields. Its metadata contains the field types and the dataset metadata."""
     pa = import_pyarrow()
     facts = {'spec': type_texts(dict(types)), 'metadata': metadata}
     return pa.schema(
@@ -150,7 +150,7 @@ def type_of(type: pa.DataType) -> str:
         return _array_or_msgpack(dtype_of(type), shape)
     if is_list(type):
         item = type.value_type
-        # Nested lists of numbers are arrays with a length that varies.
+        # Nested lists of numbers become arrays with a varying length.
         is_nested = is_list(item) and not pa.types.is_fixed_size_list(item)
         inner = _array_or_msgpack(dtype_of(item.value_type), (-1,)) if is_nested else type_of(item)
         return 'msgpack[]' if inner.endswith(']') else f'{inner}[]'

@@ -2,8 +2,8 @@
 
 records     `ReadFromBag`, `WriteToBag`: records of bags (also as `ReadFromBagz`, `WriteToBagz`)
 datasets    `ReadDataset`, `WriteDataset`: datapoints
-bagzio, sacklio  the names of bagz's and Säckli's modules, for pipelines written for them
-bundles     bases of the sources, split into bundles of about equal bytes, and of the sinks, which join them
+bagzio, sacklio  the module names of bagz and Säckli, for pipelines written for them
+bundles     base classes: sources are split into bundles of about equal bytes, sinks join the outputs
 """
 
 from bags.errors import MissingDependencyError

@@ -1,4 +1,4 @@
-"""The names of bagz's module for Beam: `from bags.beam import bagzio`."""
+"""The names in the Beam module of bagz: `from bags.beam import bagzio`."""
 
 from bags.beam.records import ReadFromBag as ReadFromBagz
 from bags.beam.records import WriteToBag as WriteToBagz

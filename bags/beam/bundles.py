@@ -1,4 +1,4 @@
-"""Bases of sources and sinks: sources are split into bundles, and sinks join the outputs of bundles."""
+"""Base classes of sources, which are split into bundles, and of sinks, which join the outputs of bundles."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from bags.storage import Store, store_for
 
 
 class SequenceSource(iobase.BoundedSource, abc.ABC):  # type: ignore[misc]
-    """Base of the sources of records and of datapoints. Pickled without the open sequence."""
+    """Base of the sources of records and datapoints. Pickled without the open sequence."""
 
     _sequence: Any = None
 
     @abc.abstractmethod
     def open(self) -> Any:
-        """Opens the sequence: it has a length and a `size` in bytes."""
+        """Opens the sequence, which has a length and a `size` in bytes."""
 
     @abc.abstractmethod
     def bytes_before(self, index: int) -> int:
-        """Returns the bytes of the sequence before an index."""
+        """Returns the number of bytes in the sequence before an index."""
 
     def sequence(self) -> Any:
-        """Returns the sequence, opened once in each process."""
+        """Returns the sequence, which is opened once per process."""
         if self._sequence is None:
             self._sequence = self.open()
         return self._sequence
@@ -59,10 +59,10 @@ class SequenceSource(iobase.BoundedSource, abc.ABC):  # type: ignore[misc]
 
 
 class FolderSink(iobase.Sink, abc.ABC):  # type: ignore[misc]
-    """Base of the sinks: the outputs of bundles become files or folders with consecutive numbers.
+    """Base of the sinks: the outputs of bundles become consecutively numbered files or folders.
 
     Args:
-        folder: The folder for the outputs: path or URL.
+        folder: Path or URL of the folder for the outputs.
         options: Options of the writers, including `filesystem` and `storage_options`.
     """
 
@@ -107,7 +107,7 @@ class FolderSink(iobase.Sink, abc.ABC):  # type: ignore[misc]
         """Renames the outputs, and removes the rest of the temporary folder.
 
         Raises:
-            FileExistsError: A path exists, and is not from an earlier attempt.
+            FileExistsError: A path exists that is not from an earlier attempt.
         """
         store, folder = self._store()
         paths = sorted(writer_results)
@@ -118,7 +118,7 @@ class FolderSink(iobase.Sink, abc.ABC):  # type: ignore[misc]
 
 
 class BundleOutput(iobase.Writer):  # type: ignore[misc]
-    """One output of a bundle: a bag or a dataset, and whether one of some bytes and datapoints is full."""
+    """One output of a bundle, a bag or a dataset. `is_full(size, count)` says when a new output begins."""
 
     def __init__(
         self,

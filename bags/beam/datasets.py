@@ -23,7 +23,7 @@ from bags.storage import Store
 from bags.storage.urls import plain_path
 from bags.validation import reject_unknown_options
 
-BUNDLE_READ_BYTES = 1 << 22  # Approximate bytes of the datapoints that are read at a time.
+BUNDLE_READ_BYTES = 1 << 22  # Approximate bytes of the datapoints read at a time.
 MAX_READ_DATAPOINTS = 1024
 
 
@@ -31,7 +31,7 @@ class ReadDataset(beam.PTransform):  # type: ignore[misc]
     """Reads the datapoints of a dataset. Nothing is opened while the pipeline is built.
 
     Args:
-        path: The dataset: path or URL.
+        path: Path or URL of the dataset.
         fields: Which fields to read, as in `reader[i, fields]`. Default: all.
         **options: As in `bags.open`.
 
@@ -84,12 +84,13 @@ class DatasetSource(SequenceSource):
 
 
 class WriteDataset(beam.PTransform):  # type: ignore[misc]
-    """Writes datapoints to a sharded dataset, whose shards appear when all are written.
+    """Writes datapoints to a sharded dataset. The shards appear once all of them are written.
 
-    Each bundle writes a shard, or several if it is larger than one. The order of datapoints is arbitrary.
+    Each bundle writes one shard, or several if it exceeds the size of a shard. The order of
+    datapoints is arbitrary.
 
     Args:
-        path: The dataset, which must not exist: path or URL.
+        path: Path or URL of the dataset, which must not exist.
         spec, encoders: As in `bags.DatasetWriter`.
         **options: As in `bags.ShardedDatasetWriter`, but not `resume` and `mode='overwrite'`: the shards of a
             pipeline that fails do not appear, and a dataset can be replaced only by one process.

@@ -1,4 +1,4 @@
-"""Beam transforms that read and write the records of bags, with the forms of paths of bagz's connectors."""
+"""Beam transforms that read and write the records of bags. Paths have the forms of the bagz connectors."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ class BagSource(SequenceSource):
 
 
 class WriteToBag(beam.PTransform):  # type: ignore[misc]
-    """Writes records to bags, which appear when all are written.
+    """Writes records to bags, which appear once all of them are written.
 
     Args:
-        file_path: `name@8.bagz` for eight files, `name@*.bagz` for a file for each bundle, `name@0.bagz` or
+        file_path: `name@8.bagz` for eight files, `name@*.bagz` for one file per bundle, `name@0.bagz` or
             `name.bagz@0` for a single file without a number. May be a URL.
         coder: Encodes a record. Default: bytes.
         compression_type: Ignored, for compatibility with bagz: file names and `compression` decide.
@@ -119,21 +119,21 @@ class BagSink(FolderSink):
     def __init__(self, path: str, coder: coders.Coder, options: Mapping[str, Any]) -> None:
         folder, name = os.path.split(path)
         super().__init__(folder or '.', options)
-        found = SINGLE.fullmatch(name) or SHARDED_OUTPUT.fullmatch(name)
-        suffix = (found['suffix'] or '') if found else ''
-        if found is None or not suffix.endswith(('.bag', '.bagz')):
+        match = SINGLE.fullmatch(name) or SHARDED_OUTPUT.fullmatch(name)
+        suffix = (match['suffix'] or '') if match else ''
+        if match is None or not suffix.endswith(('.bag', '.bagz')):
             raise ValueError(
                 f'{path}: expected name@N.bagz or name@N.bag with a number N, * or 0, or name.bagz@0'
             )
-        count = found.groupdict().get('count', '0')
+        count = match.groupdict().get('count', '0')
         self._shards = None if count == '*' else int(count)
-        """None for a file for each bundle, 0 for a single file without a number."""
-        self._stem, self._suffix, self._coder = found['stem'], suffix, coder
+        """None for one file per bundle, 0 for a single file without a number."""
+        self._stem, self._suffix, self._coder = match['stem'], suffix, coder
         merge(WriterOptions, None, self.options)  # Raises for unknown options.
         self.num_shards = 0 if self._shards is None else max(1, self._shards)
 
     def check_absent(self, store: Store, folder: str) -> None:
-        # With `@*` the names are not known yet: no shard of this stem may exist.
+        # With `@*` the names are not known yet, so the target may not have any shard with this stem.
         pattern = re.compile(re.escape(self._stem) + r'-[0-9]{5}-of-[0-9]{5}' + re.escape(self._suffix))
         expected = self.names(self.num_shards)
         for name in store.names(folder):

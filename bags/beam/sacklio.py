@@ -1,4 +1,4 @@
-"""The names of Säckli's module for Beam: `from bags.beam import sacklio`."""
+"""The names in the Beam module of Säckli: `from bags.beam import sacklio`."""
 
 from bags.beam.records import ReadFromBag as ReadFromSackli
 from bags.beam.records import WriteToBag as WriteToSackli

@@ -1,7 +1,7 @@
 """The command `bags`: shows, copies, checks and repairs datasets and bags from a shell.
 
     commands    the commands, by theme
-    app         the commands put together: to add one, list it there
+    app         builds the command line from the commands; add new commands there
     arguments   shared arguments and options, and how they are parsed
     errors      errors as one line, and exit codes
     output      tables, text and JSON on standard output

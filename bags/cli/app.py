@@ -1,4 +1,4 @@
-"""The command `bags`, built from the functions in `bags.cli.commands`."""
+"""Builds the command `bags` from the functions in `bags.cli.commands`."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     'Copy and convert': (consolidate, copy, create_index, export, import_, prefetch, push),
     'Check and repair': (recover, verify),
 }
-"""The commands of each section of `bags --help`: to add one, add it here."""
+"""The commands of each section of `bags --help`; add new commands here."""
 
 
 class Commands(typer.core.TyperGroup):
-    """The commands, whose help is plain text: to import what draws boxes takes longer than all else."""
+    """The commands, with plain-text help: importing a renderer of boxes would take longer than all else."""
 
     def main(  # type: ignore[override]
         self, args: Any = None, standalone_mode: bool = True, **options: Any
     ) -> Any:
-        """Runs a command. An invalid command line is an error of one line, like other errors."""
+        """Runs a command. Reports an invalid command line on one line, like other errors."""
         try:
             code = super().main(args=args, standalone_mode=False, **options)
         except Exception as exc:
@@ -49,15 +49,16 @@ class Commands(typer.core.TyperGroup):
         return code
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Writes a section for each theme, with the first sentence of each command."""
+        """Writes a section for each theme, with the first paragraph of each command's help."""
         for title, functions in COMMANDS.items():
             commands = [self.commands[command_name(function)] for function in functions]
             with formatter.section(title):
-                formatter.write_dl([(each.name, (each.help or '').partition('\n\n')[0]) for each in commands])
+                texts = [(command.name, (command.help or '').partition('\n\n')[0]) for command in commands]
+                formatter.write_dl(texts)
 
 
 class Command(typer.core.TyperCommand):
-    """A command whose help names its arguments without types of Python: `PATH`, not `PATH <str>`."""
+    """A command whose help shows arguments without Python types: `PATH`, not `PATH <str>`."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         for parameter in self.params:
@@ -67,7 +68,7 @@ class Command(typer.core.TyperCommand):
 
 
 def command_name(function: Callable[..., None]) -> str:
-    """Returns the name of a command: `create-index`; `import` is a keyword of Python, hence `import_`."""
+    """Returns the name of a command, such as `create-index`. `import_` avoids the Python keyword."""
     return function.__name__.rstrip('_').replace('_', '-')
 
 

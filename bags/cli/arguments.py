@@ -1,4 +1,4 @@
-"""Arguments and options that commands share, and how they are parsed: invalid text raises UsageError."""
+"""Arguments and options that commands share, and their parsers, which raise UsageError for invalid text."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def argument(metavar: str, help: str) -> Any:
-    """Returns an argument whose default is not shown."""
+    """Returns an argument without its default in the help."""
     return typer.Argument(metavar=metavar, show_default=False, help=help)
 
 
 def option(*names: str, metavar: str | None = None, help: str) -> Any:
-    """Returns an option whose default is not shown."""
+    """Returns an option without its default in the help."""
     return typer.Option(*names, metavar=metavar, show_default=False, help=help)
 
 
@@ -48,7 +48,7 @@ Rename = Annotated[
 ]
 Mode = Annotated[
     Literal['create', 'overwrite'],
-    typer.Option('--mode', help='overwrite: replace what is there, when the new one is complete.'),
+    typer.Option('--mode', help='overwrite: replace an existing dataset when the new one is complete.'),
 ]
 
 OnError = Annotated[
@@ -74,7 +74,7 @@ Checksum = Annotated[
     typer.Option(
         '--checksum/--no-checksum',
         show_default=False,
-        help='Write a checksum of each record; by default only a copy does, if its source has some.',
+        help='Write a checksum of each record. Default: only in copies of sources with checksums.',
     ),
 ]
 
@@ -83,30 +83,30 @@ Compression = Annotated[
     option(
         '--compression',
         metavar='NAMES',
-        help='As meta,text=19 or text=dictionary; by default none, and in a copy that of its source.',
+        help='As meta,text=19 or text=dictionary. Default: none; copies keep the compression.',
     ),
 ]
 
 ShardSize = Annotated[str, typer.Option('--shard-size', metavar='BYTES', help='Size of a full shard.')]
 SHARD_SIZE_TEXT = '10GiB'
-"""The default of the library, as text."""
+"""The library's default, as text."""
 ShardLength = Annotated[
-    int | None, typer.Option(metavar='N', min=1, show_default=False, help='Datapoints of a full shard.')
+    int | None, typer.Option(metavar='N', min=1, show_default=False, help='Datapoints in a full shard.')
 ]
 
 Workers = Annotated[
     int | None,
-    typer.Option(metavar='N', min=1, show_default=False, help='Threads; one a processor by default.'),
+    typer.Option(metavar='N', min=1, show_default=False, help='Threads. Default: one per processor.'),
 ]
 
 INTEGER_TEXT = r'[+-]?[0-9]+'
 
 
 def parse_rows(text: str, length: int, what: str = 'datapoint') -> range | list[int]:
-    """Returns the indices in `7`, `-1`, `10:20`, `:5`, `::2`, or several of these separated by commas.
+    """Parses indices such as `7`, `-1`, `10:20`, `:5`, `::2`, or several of them, separated by commas.
 
     Raises:
-        IndexError: The index is not below `length`; a range, as in Python, is cut off at the ends.
+        IndexError: An index is out of range for `length`. Ranges are clipped, as in Python.
     """
     parts = [_parse_range(part.strip(), length, what) for part in text.split(',')]
     return parts[0] if len(parts) == 1 else [index for part in parts for index in part]
@@ -116,8 +116,8 @@ def _parse_range(text: str, length: int, what: str) -> range:
     if re.fullmatch(INTEGER_TEXT, text):
         index = int(text)
         if not -length <= index < length:
-            there = f'there are {length:,}' if length else 'there is none'
-            raise IndexError(f'no {what} {index}: {there}')
+            count = f'there are {length:,}' if length else 'there is none'
+            raise IndexError(f'no {what} {index}: {count}')
         index %= length
         return range(index, index + 1)
     match = re.fullmatch(rf'({INTEGER_TEXT})?:({INTEGER_TEXT})?(?::({INTEGER_TEXT})?)?', text)
@@ -127,12 +127,12 @@ def _parse_range(text: str, length: int, what: str) -> range:
 
 
 def select_rows(dataset: Dataset, text: str) -> Any:
-    """Returns a view of the rows of `--rows`; the dataset itself if the option is not given."""
+    """Returns a view with the rows of `--rows`; without the option, the dataset itself."""
     return dataset.select(parse_rows(text, len(dataset))) if text else dataset
 
 
 def parse_fields(text: str | None, known: Collection[str]) -> list[str] | None:
-    """Returns the fields in `id,words`; None if no argument is given."""
+    """Parses fields such as `id,words`; returns None for None."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(',') if name.strip()]
@@ -144,12 +144,12 @@ def parse_fields(text: str | None, known: Collection[str]) -> list[str] | None:
 
 
 def parse_trusted(prefixes: list[str] | None) -> bool | list[str]:
-    """Returns what `bags.open` takes as `trust_links`."""
+    """Returns the argument `trust_links` of `bags.open`."""
     return 'all' in (prefixes or ()) or prefixes or []
 
 
 def parse_renames(texts: Collection[str] | None, known: Collection[str]) -> dict[str, str]:
-    """Returns the new names of fields in `image=camera`."""
+    """Parses new names of fields, such as `image=camera`: returns new names by old names."""
     names = parse_pairs('--rename', texts)
     for name in names:
         check_field(name, known)
@@ -157,7 +157,7 @@ def parse_renames(texts: Collection[str] | None, known: Collection[str]) -> dict
 
 
 def parse_pairs(option: str, texts: Collection[str] | None) -> dict[str, str]:
-    """Returns the new by the old of `OLD=NEW`."""
+    """Parses texts of the form `OLD=NEW`: returns new values by old values."""
     pairs: dict[str, str] = {}
     for text in texts or ():
         old, equals, new = map(str.strip, text.partition('='))
@@ -186,7 +186,7 @@ def parse_item(text: str, item: int | None = None) -> tuple[str, int | None]:
 
 
 def parse_byte_count(text: str) -> int:
-    """Returns the bytes in `500000`, `2GB` or `1.5 GiB`."""
+    """Parses a number of bytes, such as `500000`, `2GB` or `1.5 GiB`."""
     match = re.fullmatch(r'([0-9]+(?:[.][0-9]+)?)\s*(?:([kmgt])(i?)b?|b)?', text.strip().lower())
     if match is None:
         raise UsageError(f'expected a number of bytes as 500000, 2GB or 1.5GiB, got {text!r}')
@@ -198,10 +198,10 @@ def parse_byte_count(text: str) -> int:
 
 
 def parse_compression(text: str | None, known: Collection[str]) -> dict[str, Any] | None:
-    """Returns the compression of fields in `meta,words=19,text=dictionary`; None if no argument is given."""
+    """Parses the compression of fields, such as `meta,words=19,text=dictionary`; returns None for None."""
     if text is None:
         return None
-    found: dict[str, Any] = {}
+    compressions: dict[str, Any] = {}
     for part in filter(None, map(str.strip, text.split(','))):
         name, equals, level = map(str.strip, part.partition('='))
         check_field(name, known)
@@ -209,5 +209,5 @@ def parse_compression(text: str | None, known: Collection[str]) -> dict[str, Any
         if equals and level != 'dictionary' and not is_level:
             expected = "expected a zstd level up to 22 or 'dictionary'"
             raise UsageError(f'compression of field {name!r}: {expected}, got {level!r}')
-        found[name] = 3 if not equals else level if level == 'dictionary' else int(level)
-    return found
+        compressions[name] = 3 if not equals else level if level == 'dictionary' else int(level)
+    return compressions

@@ -1,4 +1,4 @@
-"""Errors as one line on standard error, and exit codes.
+"""Reports errors as one line on standard error, and defines exit codes.
 
 0     done
 1     an error, or damage was found
@@ -27,7 +27,7 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 USER_ERRORS = (BagsError, OSError, EOFError, ValueError, LookupError, TypeError, ImportError, MemoryError)
-"""Errors that users can cause. Others are bugs, and keep their traceback."""
+"""Errors that users can cause. Other errors are bugs, and keep their traceback."""
 
 
 POSITIONAL = ('path', 'source', 'target', 'field', 'key')
@@ -45,7 +45,7 @@ USAGE_WORDS = (
     (r'^Got unexpected extra argument\(s\) \((.+)\)$', r'too many arguments: \1'),
     (r'Input should be a valid integer, .*', 'expected an integer'),
 )
-"""Words of Typer's errors, and the words that the command uses."""
+"""Patterns of Typer's messages, and their replacements."""
 
 
 class UsageError(ValueError):
@@ -53,7 +53,7 @@ class UsageError(ValueError):
 
 
 def exits_with_code(command: Callable[..., None]) -> Callable[..., None]:
-    """Makes a command end with one line and an exit code for errors that users can cause."""
+    """Makes a command report errors that users can cause as one line, with an exit code."""
 
     @functools.wraps(command)
     def run(*args: Any, **keywords: Any) -> None:
@@ -72,7 +72,7 @@ def exits_with_code(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def usage_message(error: Any) -> str:
-    """Returns an error of Typer in the words of this command: `info: no option --jsn`."""
+    """Returns the message of a Typer error in the style of this command: `info: no option --jsn`."""
     message = str(error.format_message())
     for pattern, text in USAGE_WORDS:
         message = re.sub(pattern, text, message)
@@ -103,7 +103,7 @@ def _message(error: BaseException) -> str:
         if isinstance(error, BlockingIOError):
             advice = '; wait until it is done'
         reason = error.strerror
-        if re.match(r'[A-Z][a-z]*\b', reason):  # Not a name, such as that of an exception.
+        if re.match(r'[A-Z][a-z]*\b', reason):  # Not a name, such as the name of an exception.
             reason = f'{reason[0].lower()}{reason[1:]}'
         return f'{where}{reason}{advice}'
     if isinstance(error, KeyError) and error.args:
@@ -127,11 +127,11 @@ def _with_options(message: str, options: Collection[str]) -> str:
     name = re.match(r'(\w+): ', message)
     if name is not None and name[1] in options and name[1] not in POSITIONAL:
         message = f'--{name[1].replace("_", "-")}{message[len(name[1]) :]}'
-    # Not those of a call that a message shows: bags.export(…, resume=True).
+    # Not the keywords of a call in a message: bags.export(…, resume=True).
     return re.sub(r"(?<!…, )\b(\w+)=(True|False|'\w+'|\"\w+\")", option, message)
 
 
 def _close_output() -> None:
-    """Drops output that is buffered for a closed pipe, so that Python does not write it at exit."""
+    """Drops output buffered for a closed pipe, so that Python does not write it at exit."""
     with contextlib.suppress(OSError):
         sys.stdout.close()

@@ -1,4 +1,4 @@
-"""Tables, text and JSON on standard output. `rich` is imported when something is printed."""
+"""Prints tables, text and JSON on standard output. `rich` is imported on first use."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from bags.progress.write_result import WriteResult
 
 MIN_COLUMN = 16
-"""Minimum number of characters of the lines of a wrapped column."""
+"""Minimum width of a wrapped column, in characters."""
 GAP = INDENT = 2
-"""Spaces between columns, which are 1 if only that fits; and before columns on a line below."""
+"""Spaces between columns (1 if the table fits only then), and before columns on a continuation line."""
 PIPE_COLUMNS = 10_000
-"""Width of output that is not a terminal, so that nothing is truncated or wrapped."""
+"""Width of output to files and pipes, so that nothing is truncated or wrapped."""
 
 
 def say(content: str, style: str = '') -> None:
@@ -44,7 +44,7 @@ def print_rich(content: Any) -> None:
     printed = captured.get()
     if not out.is_terminal:
         printed = '\n'.join(line.rstrip() for line in printed.split('\n'))
-    print(printed, end='')  # Not by rich, so that it appears above a progress bar.
+    print(printed, end='')  # Not printed by rich, so that it appears above a progress bar.
 
 
 def _console() -> Any:
@@ -55,7 +55,7 @@ def _console() -> Any:
 
 
 def as_text(content: str, style: str = '') -> Any:
-    """Returns text that is printed as it is, with brackets, and with control characters escaped."""
+    """Returns text for printing without markup: brackets are kept, and control characters are escaped."""
     from rich.text import Text
 
     shown = ''.join(char if char.isprintable() or char == '\n' else repr(char)[1:-1] for char in content)
@@ -72,12 +72,12 @@ def columns_table(columns: Sequence[Column]) -> Any:
 def table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> Any:
     """Returns a table without lines, as text that fits the terminal.
 
-    Columns that do not fit beside the others are on a line below, two spaces in. Only the last column and
-    cells that are wider than the terminal are wrapped, and never the first, so that names can be copied.
+    Columns that do not fit on the line go on a line below, indented by two spaces. Only the last column and
+    cells wider than the terminal are wrapped. The first column never is, so that names can be copied.
 
     Args:
-        columns: The heading of each, and 'left' or 'right'.
-        rows: Cells.
+        columns: The heading and the alignment of each column, 'left' or 'right'.
+        rows: The cells of each row.
     """
     from rich.text import Text
 
@@ -109,11 +109,11 @@ def table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> 
 
 
 def _groups(widths: Sequence[int], width: int, gap: int) -> list[range]:
-    """Returns the columns that are beside each other; the last one needs `MIN_COLUMN` characters."""
+    """Returns the columns of each line; the last column needs at least `MIN_COLUMN` characters."""
     groups, first, used = [], 0, 0
     for number, needed in enumerate(widths):
-        least = min(needed, MIN_COLUMN) if number == len(widths) - 1 else needed
-        if number > first and used + least > width:
+        min_width = min(needed, MIN_COLUMN) if number == len(widths) - 1 else needed
+        if number > first and used + min_width > width:
             groups.append(range(first, number))
             first, used = number, INDENT
         used += needed + gap
@@ -121,19 +121,19 @@ def _groups(widths: Sequence[int], width: int, gap: int) -> list[range]:
 
 
 def summary(target: str, done: WriteResult) -> str:
-    """Returns what was written, on one line: `out: 3 datapoints in 1 shard, 81.2 kB`."""
+    """Returns a summary of a written dataset on one line: `out: 3 datapoints in 1 shard, 81.2 kB`."""
     shards, size = plural(done.shards, 'shard'), byte_count(done.size)
     return f'{target}: {plural(done.datapoints, "datapoint")} in {shards}, {size}'
 
 
 def facts_of(done: WriteResult) -> dict[str, Any]:
-    """Returns what was written as JSON."""
+    """Returns a summary of a written dataset as JSON values."""
     return {
         'datapoints': done.datapoints,
         'shards': done.shards,
         'bytes': done.size,
         'spec': done.spec,
-        'skipped': [each._asdict() for each in done.skipped],
+        'skipped': [skipped._asdict() for skipped in done.skipped],
         'notes': done.notes,
         'parents': done.parents,
         'trust_links': done.trust_links,
@@ -148,14 +148,14 @@ def trust_lines(folders: Sequence[str]) -> list[str]:
 
 
 def with_path_as_given(text: str, path: str) -> str:
-    """Replaces the absolute path at the start of a text by the path as given."""
+    """Replaces the absolute path at the start of a text with the path that the user gave."""
     from bags.storage import store_for
 
-    found = store_for(path)[1]
-    return path.rstrip('/') + text[len(found) :] if found and text.startswith(found) else text
+    absolute = store_for(path)[1]
+    return path.rstrip('/') + text[len(absolute) :] if absolute and text.startswith(absolute) else text
 
 
 def print_json(value: Any, indent: int | None = 2) -> None:
-    """Prints JSON: over several lines, or with `indent=None` on one line, at once."""
+    """Prints JSON on several lines; with `indent=None`, on one line, flushed immediately."""
     text = json.dumps(value, indent=indent, ensure_ascii=not is_unicode(), allow_nan=False)
     print(text, flush=indent is None)

@@ -21,7 +21,7 @@ CollateField = Callable[[Any], Any] | Literal['pad', 'mask', 'stack', 'pack']
 
 
 class Padded(NamedTuple):
-    """The sequences of a batch, filled up to one length.
+    """The sequences of a batch, padded to one length.
 
     Examples:
         >>> bags.pad(dataset.batch([0, 1], 'state')['state']).lengths.tolist()
@@ -31,7 +31,7 @@ class Padded(NamedTuple):
     values: Array
     """Shape (B, length, *shape)."""
     lengths: npt.NDArray[np.int32]
-    """Items of each sequence before padding, shape (B,)."""
+    """Number of items of each sequence before padding, shape (B,)."""
 
 
 class PackedSequences(NamedTuple):
@@ -81,7 +81,7 @@ def pad(column: Any, length: Length = None, *, value: Any = 0, multiple: int = 1
     """Pads the sequences of a column to one length, or with `mask` its arrays to one shape.
 
     Args:
-        column: A `Ragged`, or a list of arrays or of lists of numbers; or a batch, for all such columns.
+        column: A `Ragged`, or a list of arrays or of lists of numbers; or a batch, to pad all such columns.
         length: The length to pad to. Default: the length of the longest sequence. With `mask`, also the
             lengths of all dimensions, where None means the length of the largest array.
         value: The padding value. For texts, 0, the default, is the empty text.
@@ -130,16 +130,17 @@ def stack(column: Mapping[str, Any]) -> dict[str, Any]: ...
 @overload
 def stack(column: Ragged | Array | Sequence[Any]) -> Array: ...
 def stack(column: Any) -> Any:
-    """Stacks the values of a column, which must have one shape, to one array.
+    """Stacks the values of a column, which must have the same shape, into one array.
 
     Args:
-        column: A `Ragged`, or a list of arrays, numbers or lists of them; or a batch, for all such columns.
+        column: A `Ragged`, or a list of arrays, numbers or lists of numbers; or a batch, to stack all such
+            columns.
 
     Returns:
         The array, shape (B, *shape); for a `Ragged`, a view of its values.
 
     Raises:
-        StackError: Values have different shapes, or one is missing; names them.
+        StackError: Values differ in shape, or a value is missing. The message names the values.
 
     Examples:
         >>> bags.stack(dataset.batch([0, 1], 'image')['image']).shape
@@ -195,7 +196,7 @@ def pack(column: Any, *, dtype: npt.DTypeLike = np.int32) -> Any:
 
 
 def _columns(collate: Callable[[Any], Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Collates the columns of a batch that are not arrays but can become one."""
+    """Collates the columns of a batch that are not arrays but can be converted to one."""
     collated: dict[str, Any] = dict(batch)
     for name, column in batch.items():
         if _can_be_array(column, numbers=collate is stack):
@@ -203,20 +204,21 @@ def _columns(collate: Callable[[Any], Any], batch: Mapping[str, Any]) -> dict[st
     return collated
 
 
-def _add_collated(batch: dict[str, Any], name: str, found: Any) -> None:
-    """Puts a collated column in a batch; a mask is a column of its own."""
-    if isinstance(found, Masked):
-        own = f'{name}_mask'
-        if own in batch:
+def _add_collated(batch: dict[str, Any], name: str, column: Any) -> None:
+    """Puts a collated column in a batch; its mask becomes a separate column."""
+    if isinstance(column, Masked):
+        mask_name = f'{name}_mask'
+        if mask_name in batch:
             raise ValueError(
-                f'pad: the batch needs a column {own!r}, which it has already: rename that field'
+                f'pad: the mask needs the column name {mask_name!r}, which the batch already has: '
+                'rename that field'
             )
-        found, batch[own] = found
-    batch[name] = found
+        column, batch[mask_name] = column
+    batch[name] = column
 
 
 def _collated(collate: Callable[[Any], Any], name: str, column: Any) -> Any:
-    """Returns a collated column; its error names the field."""
+    """Returns a collated column; errors name the field."""
     try:
         return collate(column)
     except StackError as exc:
@@ -227,7 +229,10 @@ def _collated(collate: Callable[[Any], Any], name: str, column: Any) -> Any:
 
 
 def _can_be_array(column: Any, *, numbers: bool) -> bool:
-    """Returns whether a column is a `Ragged`, or a list of arrays, lists of numbers, or numbers if asked."""
+    """Returns whether a column is a `Ragged`, or a list of arrays or of lists of numbers.
+
+    With `numbers`, also a list of numbers.
+    """
     if isinstance(column, Ragged):
         return True
     if not isinstance(column, list):
@@ -270,12 +275,12 @@ def collate_function(collate: Any) -> Callable[[Any], Any] | None:
     if isinstance(collate, Mapping):
         named = {'pad': pad, 'mask': functools.partial(pad, mask=True), 'stack': stack, 'pack': pack}
         functions: dict[str, Any] = {}
-        for name, given in collate.items():
-            functions[name] = named.get(given, given) if isinstance(given, str) else given
+        for name, function in collate.items():
+            functions[name] = named.get(function, function) if isinstance(function, str) else function
             if not callable(functions[name]):
                 raise TypeError(
                     f"collate: expected a function, 'mask', 'pad', 'stack' or 'pack' for {name!r}, got "
-                    f'{given!r}'
+                    f'{function!r}'
                 )
         return functools.partial(_fields, functions)
     if collate is not None and not callable(collate):

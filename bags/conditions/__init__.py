@@ -1,1 +1,1 @@
-"""Conditions on datapoints as text, which `Dataset.filter` takes."""
+"""Conditions on datapoints as text, for `Dataset.filter`."""

@@ -1,4 +1,4 @@
-"""What conditions test of a datapoint: comparisons of fields and constants, and words in its texts."""
+"""The tests of conditions: comparisons of fields and constants, and searches for words in texts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bags.dataset.format.spec import FieldType, Spec
 from bags.validation import no_field
 
 MAX_SEARCHED_TEXT_BYTES = 4096
-"""UTF-8 bytes of the longest text that is searched for a word."""
+"""Maximum UTF-8 bytes of a text that is searched for words."""
 
 SIGNS: dict[str, Callable[[Any, Any], Any]] = {
     '==': operator.eq, '=': operator.eq, '!=': operator.ne,
@@ -19,17 +19,17 @@ SIGNS: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 EQUALITIES = {'==', '=', '!='}
 COMPARED = {*NUMBER_WORDS, 'utf8'}
-"""Words of types whose values are compared."""
+"""Types whose values can be compared."""
 TIMED = {*VIDEO_WORDS, *AUDIO_WORDS}
-"""Words of types whose values have a duration."""
+"""Types whose values have a duration."""
 TYPES_WITH_LENGTH = {'array', 'bytes', 'json', 'msgpack', 'tree'}
-"""Words of types whose values have a length, beside texts and sequences."""
+"""Types whose values have a length, besides texts and sequences."""
 
 Datapoint = Mapping[str, Any]
 Test = Callable[[Datapoint], Any]
 Need = Literal['presence', 'count', 'value']
 Measure = Literal['size', 'duration']
-"""A function of what is stored of a value."""
+"""A function of the stored records of a value."""
 ValueType = Literal['number', 'numbers', 'text', 'texts', 'word', 'none', 'counted', 'other']
 
 
@@ -37,10 +37,10 @@ class Value(NamedTuple):
     """A side of a comparison.
 
     Attributes:
-        type: Its type. A `word` is a text or a mistake, as the other side tells.
-        get: Returns the value in a datapoint; None if it is missing.
+        type: The type of the side. A `word` is a text, or a misspelled field, depending on the other side.
+        get: Returns the value of a datapoint, or None if it is missing.
         literal: The text of a constant.
-        field: The name of a field that is compared.
+        field: The name of the compared field.
     """
 
     type: ValueType
@@ -50,12 +50,12 @@ class Value(NamedTuple):
 
 
 def constant(type: ValueType, value: Any, literal: str) -> Value:
-    """Returns a value that no datapoint changes."""
+    """Returns a value that is the same for all datapoints."""
     return Value(type, lambda _: value, literal)
 
 
 class Comparisons:
-    """Makes the tests of one condition, and collects what they need of each field.
+    """Builds the tests of one condition, and collects their needs for each field.
 
     Args:
         spec: The type of each field.
@@ -73,7 +73,7 @@ class Comparisons:
         return Value(_type_of(self.spec[name]), operator.itemgetter(name), None, name)
 
     def known(self, value: Value) -> Value:
-        """Returns a value; raises ValueError for a word, where only a field makes sense."""
+        """Returns the value; raises ValueError if it is a word where a field is required."""
         if value.type == 'word':
             raise ValueError(no_field(value.literal, self.spec))
         return value
@@ -113,10 +113,10 @@ class Comparisons:
         if self.known(value).type != 'number':
             raise ValueError(f'expected a number after -, got {value.literal or value.field}')
         get = value.get
-        return value._replace(get=lambda row: None if (found := get(row)) is None else -found, literal=None)
+        return value._replace(get=lambda row: None if (number := get(row)) is None else -number, literal=None)
 
     def truth(self, value: Value) -> Test:
-        """Tests a field by itself: a bool or number that is not 0, a text or a sequence that is not empty."""
+        """Tests a field alone: whether a bool or number is not 0, or a text or sequence is not empty."""
         name = value.field
         if name is None or (value.type in ('counted', 'other') and not self.spec[name].sequence):
             raise ValueError(f'expected a comparison with {value.literal or name or "a value"}')
@@ -169,8 +169,8 @@ class Comparisons:
                 (value := first(row)) is not None and any(value == other(row) for other in others)
             )
         if within.field is None or within.type not in ('text', 'texts', 'numbers'):
-            found = within.literal if within.field is None else self._typed_name(within.field)
-            raise ValueError(f'expected a list as (1, 2), a text or a sequence after in, got {found}')
+            got = within.literal if within.field is None else self._typed_name(within.field)
+            raise ValueError(f'expected a list as (1, 2), a text or a sequence after in, got {got}')
         left = self._as_type_of(within, left)
         item_type: ValueType = 'number' if within.type == 'numbers' else 'text'
         self._check(left, 'in', within._replace(type=item_type), (item_type,))
@@ -183,8 +183,8 @@ class Comparisons:
         return is_in
 
     def search(self, terms: Sequence[str]) -> Test:
-        """Tests whether each term is in a short text, or in the name of a class, in any case."""
-        wanted = [term.lower() for term in terms]
+        """Tests whether each term is in a short text or a class name, ignoring case."""
+        lower_terms = [term.lower() for term in terms]
         texts: list[tuple[str, bool]] = []
         classes: list[tuple[str, bool, list[str]]] = []
         for name, field_type in self.spec.items():
@@ -192,7 +192,7 @@ class Comparisons:
             if field_type.word == 'utf8':
                 texts.append((name, field_type.sequence))
             elif names and field_type.word in NUMBER_WORDS:
-                classes.append((name, field_type.sequence, [each.lower() for each in names]))
+                classes.append((name, field_type.sequence, [class_name.lower() for class_name in names]))
             else:
                 continue
             self._need(name, 'value')
@@ -200,18 +200,18 @@ class Comparisons:
             raise ValueError(f'no field has texts to search for {terms[0]}')
 
         def test(row: Datapoint) -> bool:
-            found = [
+            searched = [
                 text.lower() for name, many in texts for text in _items(row[name], many) if _is_short(text)
             ]
             for name, many, names in classes:
                 numbers = (item for item in _items(row[name], many) if 0 <= item < len(names))
-                found.extend(names[int(number)] for number in numbers if number == int(number))
-            return all(any(term in text for text in found) for term in wanted)
+                searched.extend(names[int(number)] for number in numbers if number == int(number))
+            return all(any(term in text for text in searched) for term in lower_terms)
 
         return test
 
     def class_names(self, field: str | None) -> list[str]:
-        """Returns the names of the classes of a field; none if its metadata has none."""
+        """Returns the class names in the metadata of a field, or an empty list."""
         facts = self.facts.get(field) if field is not None else None
         names = facts.get('classes') if isinstance(facts, dict) else None
         return list(map(str, names)) if isinstance(names, list) else []
@@ -224,36 +224,36 @@ class Comparisons:
         return f'{field} is {self.spec[field].text}'
 
     def _as_type_of(self, other: Value, value: Value) -> Value:
-        """Returns a constant as the type of the other side: a text, a number, or the number of a class."""
+        """Converts a constant to the type of the other side: a text, a number, or the number of a class."""
         if value.literal is None or value.type == 'none':
             return value
         if other.type in ('number', 'numbers') and value.type != 'number' and other.field is not None:
             names = self.class_names(other.field)
             if value.literal in names:
                 return constant('number', names.index(value.literal), value.literal)
-            known = f' or one of {", ".join(names[:20])}' if names else ''
+            class_text = f' or one of {", ".join(names[:20])}' if names else ''
             raise ValueError(
-                f'{self._typed_name(other.field)}: expected a number{known}, got {value.literal}'
+                f'{self._typed_name(other.field)}: expected a number{class_text}, got {value.literal}'
             )
         if other.type in ('text', 'texts') or value.type == 'word':
             return constant('text', value.literal, value.literal)
         return value
 
     def _check(self, left: Value, sign: str, right: Value, types: Sequence[ValueType]) -> None:
-        """Raises ValueError if the sides of a comparison have types that it does not take."""
+        """Raises ValueError if a comparison does not support the types of its sides."""
         if left.literal is not None and right.literal is not None:
             raise ValueError(f'{left.literal} {sign} {right.literal} names no field')
         for value in (left, right):
             if value.field is None:
                 continue
             if value.type not in types:
-                what = ' and '.join(f'{each}s' for each in types if not each.endswith('s'))
+                what = ' and '.join(f'{type}s' for type in types if not type.endswith('s'))
                 raise ValueError(f'{self._typed_name(value.field)}: {sign} compares {what}')
             self._need(value.field, 'value')
         if left.type.rstrip('s') != right.type.rstrip('s'):
             name = self._typed_name(left.field) if left.field else f'a {left.type}'
-            found = right.literal if right.field is None else self._typed_name(right.field)
-            raise ValueError(f'{name}: {sign} compares it with a {left.type.rstrip("s")}, got {found}')
+            got = right.literal if right.field is None else self._typed_name(right.field)
+            raise ValueError(f'{name}: {sign} compares it with a {left.type.rstrip("s")}, got {got}')
 
 
 def _type_of(field_type: FieldType) -> ValueType:

@@ -45,10 +45,10 @@ class Condition(NamedTuple):
     """A condition, parsed.
 
     Attributes:
-        needs: What it needs of each field: 'value'; 'count', something with the length of a sequence; or
-            'presence', anything but None if the value is there. What is missing is None.
-        measures: The field and the function of each other key that it needs.
-        test: Takes a datapoint with these, and returns whether it passes.
+        needs: What the test reads of each field: 'value'; 'count', an object with the length of a sequence;
+            or 'presence', any object that is not None. A missing value is None.
+        measures: Other keys that the test reads, each with a field and a function of the field.
+        test: Returns whether a datapoint with these entries passes.
     """
 
     needs: dict[str, Need]
@@ -65,7 +65,7 @@ def parse_condition(text: str, spec: Spec, facts: Mapping[str, Any] | None = Non
         facts: The metadata of the fields, whose `classes` name the values of numbers.
 
     Raises:
-        ValueError: It does not follow the grammar, names no field, or compares values of different types.
+        ValueError: The condition violates the grammar, names no field, or compares values of different types.
     """
     parser = _Parser(text, Comparisons(spec, facts or {}))
     test = parser.parse()
@@ -98,14 +98,14 @@ class _Parser:
         return self.peek(-1)
 
     def sees(self, *names: str, ahead: int = 0) -> bool:
-        """Returns whether one of these signs and keywords is next."""
+        """Returns whether the next token is one of these signs and keywords."""
         symbol, text = self.peek(ahead)
         return symbol in ('sign', 'word') and text.lower() in names
 
     def takes(self, *names: str) -> bool:
-        found = self.sees(*names)
-        self.at += found
-        return found
+        is_next = self.sees(*names)
+        self.at += is_next
+        return is_next
 
     def expect(self, *names: str) -> None:
         if not self.takes(*names):
@@ -168,12 +168,12 @@ class _Parser:
                 return _all(tests) if tests else self.fields.truth(left)
 
     def is_term(self, ahead: int) -> bool:
-        """Returns whether a text that can be searched for is next, or a field."""
+        """Returns whether the next token is a search term or a field."""
         symbol, text = self.peek(ahead)
         return symbol == 'text' or (symbol == 'word' and text.lower() not in KEYWORDS)
 
     def is_value(self) -> bool:
-        """Returns whether a field is next, or a function."""
+        """Returns whether the next token is a field or a function."""
         symbol, text = self.peek()
         return symbol == 'word' and (text in self.fields.spec or self.sees('(', ahead=1))
 

@@ -1,4 +1,4 @@
-"""Reads what a condition needs of datapoints, and no more."""
+"""Reads only the data of datapoints that a condition needs."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from bags.indexing import Int64s
 def bind_condition(
     dataset: Dataset, text: str
 ) -> tuple[Callable[[Mapping[str, Any]], bool], Callable[[Int64s], list[Datapoint]]]:
-    """Returns the test of a condition, and the function that reads what it takes of some datapoints.
+    """Returns the test of a condition, and a function that reads the data for the test of some datapoints.
 
     Raises:
-        ValueError: The condition does not follow the grammar, names no field, or compares values of different
+        ValueError: The condition violates the grammar, names no field, or compares values of different
             types.
     """
     needs, measures, test = parse_condition(text, dataset.types, dataset.metadata.get('fields'))
@@ -38,7 +38,7 @@ def _read_needs(
     measures: Mapping[str, tuple[str, Measure]],
     indices: Int64s,
 ) -> list[Datapoint]:
-    """Returns what a condition needs of each datapoint; of sequences that it counts no record is read."""
+    """Reads the data that a condition needs of each datapoint. Counting a sequence reads no records."""
     selection: Selection = {}
     for name, need in needs.items():
         if need == 'value' or dataset.types[name].sequence:
@@ -52,8 +52,8 @@ def _read_needs(
             for row, record in zip(rows, dataset.read_records(indices, name), strict=True):
                 row[name] = record
     for key, (name, measure) in measures.items():
-        found = _sizes(dataset, name, indices) if measure == 'size' else _durations(dataset, name, indices)
-        for row, value in zip(rows, found, strict=True):
+        values = _sizes(dataset, name, indices) if measure == 'size' else _durations(dataset, name, indices)
+        for row, value in zip(rows, values, strict=True):
             row[key] = value
     for name in (name for name in selection if dataset.types[name].word in COMPARED):
         if any(isinstance(row[name], bytes | memoryview) for row in rows[:1]):
@@ -64,7 +64,7 @@ def _read_needs(
 
 
 def _sizes(dataset: Dataset, name: str, indices: Int64s) -> list[int | None]:
-    """Returns the stored bytes of a field of each datapoint; None if it is missing. It reads no record."""
+    """Returns the stored bytes of a field of each datapoint, without reading records; None if missing."""
     ranges = dataset.record_ranges(indices, name)
     if ranges is None:
         raise ValueError(f'filter: field {name!r} has computed values, which are not stored')
@@ -82,7 +82,7 @@ def _sizes(dataset: Dataset, name: str, indices: Int64s) -> list[int | None]:
 
 
 def _durations(dataset: Dataset, name: str, indices: Int64s) -> list[float | None]:
-    """Returns the seconds of a video or a sound of each datapoint; None if it is missing."""
+    """Returns the duration in seconds of a video or sound of each datapoint; None if missing."""
     media: Any = above.Video if dataset.types[name].word in VIDEO_WORDS else above.Audio
     ranges = dataset.record_ranges(indices, name)
     if ranges is None:

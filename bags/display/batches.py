@@ -14,7 +14,7 @@ from bags.display.datasets import class_names
 from bags.display.html import value_as_html
 
 SHOWN = 3
-"""Maximum number of types of values that are named for a list."""
+"""Maximum number of value types in the description of a list."""
 SHOWN_BATCH_ROWS = 4
 """Number of datapoints of a batch that notebooks show."""
 
@@ -22,7 +22,7 @@ SHOWN_BATCH_ROWS = 4
 class Description(dict[str, str]):
     """The dtype and shape of each column of a batch; `str` is a table.
 
-    In a notebook, a table that also has the first values: pictures, curves, recordings, numbers and texts.
+    In a notebook, the table also shows the first values: pictures, curves, recordings, numbers and texts.
     """
 
     def __init__(self, columns: Mapping[str, str], batch: Any, dataset: Dataset | None) -> None:
@@ -50,16 +50,17 @@ def describe(batch: Any, dataset: Dataset | None = None) -> Description:
     In a notebook, the result shows a table with the first values of the batch.
 
     Args:
-        batch: A dict of columns, as loaders and `dataset.batch` return it, of NumPy, PyTorch or JAX; or a
-            datapoint. Columns of a tuple or list are named by their positions, nested ones `outer.inner`.
+        batch: A dict of columns, as loaders and `dataset.batch` return it, with arrays of NumPy,
+            PyTorch or JAX; or a datapoint. Columns of a tuple or list are named by their positions, and
+            nested columns `outer.inner`.
         dataset: A dataset whose metadata names the classes of labels.
 
     Returns:
-        By column, its dtype and shape: `uint8 (32, 224, 224, 3)`; of a sequence `Ragged of 32 sequences,
-        float32 (61, 4)`; of a list the types in it: `list of 32 str`.
+        The dtype and shape by column: `uint8 (32, 224, 224, 3)`; for a sequence `Ragged of 32 sequences,
+        float32 (61, 4)`; for a list the types of its values: `list of 32 str`.
 
     Raises:
-        TypeError: Neither a mapping, nor a tuple or list.
+        TypeError: The batch is not a mapping, tuple or list.
 
     Examples:
         >>> bags.describe(dataset.batch([0, 1], ('id', 'state')))
@@ -73,20 +74,20 @@ def describe(batch: Any, dataset: Dataset | None = None) -> Description:
 
 
 def _columns(batch: Any) -> dict[str, Any]:
-    """Returns the columns of a batch, nested ones by `outer.inner`."""
+    """Returns the columns of a batch; nested columns are named `outer.inner`."""
     if isinstance(batch, Mapping):
         columns = {str(name): column for name, column in batch.items()}
     elif isinstance(batch, tuple | list):
         columns = {str(position): column for position, column in enumerate(batch)}
     else:
         raise TypeError(f'describe: expected a batch, which is a dict of columns, got {type(batch).__name__}')
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, column in columns.items():
         if isinstance(column, Mapping):
-            found.update((f'{name}.{inner}', value) for inner, value in _columns(column).items())
+            flat.update((f'{name}.{inner}', value) for inner, value in _columns(column).items())
         else:
-            found[name] = column
-    return found
+            flat[name] = column
+    return flat
 
 
 def _describe(column: Any) -> str:
@@ -95,10 +96,10 @@ def _describe(column: Any) -> str:
     if hasattr(column, 'dtype') and hasattr(column, 'shape'):
         return f'{str(column.dtype).removeprefix("torch.")} {tuple(column.shape)}'
     if isinstance(column, list | tuple):
-        each = sorted(
+        types = sorted(
             {_describe(value) if isinstance(value, np.ndarray) else _name(value) for value in column}
         )
-        words = ' or '.join([*each[:SHOWN], *['…'] * (len(each) > SHOWN)])
+        words = ' or '.join([*types[:SHOWN], *['…'] * (len(types) > SHOWN)])
         return f'{type(column).__name__} of {len(column)} {words}'.strip()
     return _name(column)
 
@@ -110,7 +111,7 @@ def _name(value: Any) -> str:
 def batch_as_html(batch: Any, dataset: Dataset | None = None) -> str:
     """Returns a table of the columns of a batch, with the values of its first datapoints.
 
-    Anything but a batch, such as a datapoint, has one column of values.
+    A value that is not a batch, such as a datapoint, has one column of values.
     """
     columns = _columns(batch)
     length = batch_length(columns)

@@ -1,4 +1,4 @@
-"""Counts as text: bytes with their unit, things with their noun."""
+"""Counts as text: bytes with a unit, other counts with a noun."""
 
 from __future__ import annotations
 

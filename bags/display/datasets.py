@@ -1,4 +1,4 @@
-"""The display of a dataset: a heading, its fields, and in notebooks the first datapoints."""
+"""The display of a dataset: a heading, the fields, and in notebooks the first datapoints."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ SHOWN_DATASET_ROWS = 3
 """Number of datapoints that notebooks show."""
 MAX_PIXELS = 1 << 26
 MAX_SHOWN_RECORD_BYTES = 1 << 25
-"""Maximum bytes of a record that is decoded. A larger record is shown as its size."""
+"""Maximum bytes of a record to decode. Of a larger record, the size is shown."""
 MAX_CURVE_NUMBERS = 1 << 20
-"""Maximum count of numbers of a sequence that is read whole for curves."""
+"""Maximum count of numbers in a sequence that is read completely for curves."""
 
 
 def dataset_as_text(dataset: Dataset) -> str:
@@ -39,7 +39,7 @@ def dataset_as_html(dataset: Dataset, rows: Iterable[int] | None = None) -> str:
 
     Args:
         dataset: The dataset.
-        rows: The datapoints. Default: the first ones. A value that cannot be read is shown as its error.
+        rows: The datapoints. Default: the first ones. Of a value that cannot be read, the error is shown.
     """
     rows = range(min(SHOWN_DATASET_ROWS, len(dataset))) if rows is None else rows
     columns = {str(row): {name: _cell(dataset, row, name) for name in dataset.types} for row in rows}
@@ -66,11 +66,11 @@ def _heading(dataset: Dataset) -> str:
 
 
 def _cell(dataset: Dataset, row: int, field: str) -> str:
-    """Returns the value of a field as HTML, or its error if it cannot be read."""
+    """Returns the value of a field as HTML, or the error if it cannot be read."""
     field_type = dataset.types[field]
     try:
-        if field_type.word in (*IMAGE_WORDS, *VIDEO_WORDS) and (found := _thumbnail(dataset, row, field)):
-            return found
+        if field_type.word in (*IMAGE_WORDS, *VIDEO_WORDS) and (thumbnail := _thumbnail(dataset, row, field)):
+            return thumbnail
         if not field_type.sequence and not is_undecoded(field_type):
             for file in open_records(dataset, row, field):
                 with file:
@@ -81,22 +81,22 @@ def _cell(dataset: Dataset, row: int, field: str) -> str:
         if _is_drawn(dataset, row, field):
             return value_as_html(dataset[row, field][field], class_names(dataset, field))
         text = show_value(dataset, row, field, has_range=False).text
-    except Exception as exc:  # Shown in place of the value.
+    except Exception as exc:  # Shown instead of the value.
         text = f'{type(exc).__name__}: {exc}'
     return escape(cut_off(text, MAX_HTML_TEXT))
 
 
 def class_names(dataset: Dataset, field: str) -> Mapping[int, str]:
-    """Returns the names of classes that the metadata of a field has, by number."""
+    """Returns the class names in the metadata of a field, by number."""
     fields = dataset.metadata.get('fields')
-    found = fields.get(field, {}).get('classes') if isinstance(fields, Mapping) else None
-    if isinstance(found, Mapping):
-        return {int(number): str(name) for number, name in found.items() if str(number).isdecimal()}
-    return dict(enumerate(map(str, found))) if isinstance(found, Sequence) else {}
+    classes = fields.get(field, {}).get('classes') if isinstance(fields, Mapping) else None
+    if isinstance(classes, Mapping):
+        return {int(number): str(name) for number, name in classes.items() if str(number).isdecimal()}
+    return dict(enumerate(map(str, classes))) if isinstance(classes, Sequence) else {}
 
 
 def _player(dataset: Dataset, row: int, field: str) -> str:
-    """Returns a short recording as a player with its facts, a longer one as its facts."""
+    """Returns a short recording as a player with a description, and a longer one as its description."""
     text = escape(cut_off(show_value(dataset, row, field).text, MAX_HTML_TEXT))
     for file in open_records(dataset, row, field):
         with file:
@@ -105,7 +105,7 @@ def _player(dataset: Dataset, row: int, field: str) -> str:
 
 
 def _is_drawn(dataset: Dataset, row: int, field: str) -> bool:
-    """Returns whether a value is read whole: a number, an array, or a sequence of not too many numbers."""
+    """Returns whether to read and draw a value: a number, an array, or a sequence of not too many numbers."""
     field_type = dataset.types[field]
     if field_type.word not in ('int', 'uint', 'float', 'array') or not field_type.sequence:
         return field_type.word in ('int', 'uint', 'float', 'array')
@@ -116,7 +116,7 @@ def _is_drawn(dataset: Dataset, row: int, field: str) -> bool:
 
 
 def _thumbnail(dataset: Dataset, row: int, field: str) -> str | None:
-    """Returns an image or the first frame of a video, of a sequence its first item; None if there is none."""
+    """Returns an image, or the first frame of a video, or the first item of a sequence; None if missing."""
     field_type = dataset.types[field]
     file = next(open_records(dataset, row, field), None)
     if file is None:
@@ -138,7 +138,7 @@ def _thumbnail(dataset: Dataset, row: int, field: str) -> str | None:
 def _image(file: BinaryIO, is_mask: bool = False) -> str:
     from PIL import Image
 
-    # Other plugins of Pillow are excluded: the one for PostScript starts a program.
+    # Other Pillow plugins are excluded, e.g. the PostScript plugin, which starts a program.
     with Image.open(file, formats=[name.upper() for name in IMAGES]) as image:
         check_value_size(image.width * image.height, MAX_PIXELS, 'an image')
         image.draft('RGB', (SIDE, SIDE))  # Reads a JPEG at a reduced size.

@@ -19,15 +19,15 @@ from bags.formats.signatures import EXTENSION_OF_FORMAT, identify_file
 SIDE = 96
 """Length in pixels of the longer side of a thumbnail."""
 MAX_HTML_TEXT = 120
-"""Maximum number of characters of a value."""
+"""Maximum number of characters shown of a value."""
 MAX_SOUND_BYTES = 1 << 19
-"""Maximum bytes of a recording that a notebook keeps, to play it."""
+"""Maximum bytes of a recording that is embedded in a notebook as a player."""
 MAX_POINTS = 120
-"""Maximum number of values that a curve is drawn from."""
+"""Maximum number of points of a curve."""
 MAX_CURVES = 32
 """Maximum number of curves in one drawing."""
 MAX_LABEL = 31
-"""Grey images of 8 bits with no larger value are masks of labels: they would be black."""
+"""8-bit grey images without larger values are shown as masks of labels: in grey they would be black."""
 SOUND_TYPES = {
     'flac': 'audio/flac', 'ogg': 'audio/ogg', 'opus': 'audio/ogg', 'wav': 'audio/wav', 'mp3': 'audio/mpeg',
     'aac': 'audio/aac', 'mp4': 'audio/mp4', 'webm': 'audio/webm',
@@ -111,7 +111,7 @@ def sparkline(values: np.ndarray) -> str:
 
 
 def _samples(samples: np.ndarray, rate: Any) -> str:
-    """Returns samples, shape (samples, channels), and their rate as a player with their duration."""
+    """Returns samples, shape (samples, channels), as a player with their duration."""
     text = f'{value_as_text(samples)}, {rate:,} Hz'
     try:
         if samples.nbytes > MAX_SOUND_BYTES:
@@ -124,7 +124,7 @@ def _samples(samples: np.ndarray, rate: Any) -> str:
 
 
 def sound_as_html(file: BinaryIO, text: str) -> str:
-    """Returns a short recording as a player, with a text in HTML; of a long one, or other data, the text."""
+    """Returns a short recording as a player with a text in HTML; of other data, only the text."""
     if file.seek(0, io.SEEK_END) > MAX_SOUND_BYTES:
         return text
     file.seek(0)
@@ -137,12 +137,12 @@ def sound_as_html(file: BinaryIO, text: str) -> str:
 
 
 def _pixels(values: np.ndarray, is_mask: bool) -> str:
-    """Returns an image, uint8 (H, W, 3 or 4), or a grey one or a mask, (H, W), as a thumbnail."""
+    """Returns an image, uint8 (H, W, 3 or 4), or a grey image or mask, (H, W), as a thumbnail."""
     try:
         from PIL import Image
     except ImportError:
         return _text(value_as_text(values))
-    step = max(1, -(-max(values.shape[:2]) // (4 * SIDE)))  # Pillow takes a copy.
+    step = max(1, -(-max(values.shape[:2]) // (4 * SIDE)))  # Pillow copies the pixels.
     values = np.ascontiguousarray(values[::step, ::step])
     if values.ndim == 3:
         return image_as_html(Image.fromarray(values))
@@ -154,7 +154,7 @@ def _pixels(values: np.ndarray, is_mask: bool) -> str:
 
 
 def image_as_html(image: Any, is_mask: bool = False) -> str:
-    """Returns an image of Pillow as a thumbnail; a grey one of small values, or a mask, in colours."""
+    """Returns a Pillow image as a thumbnail; a mask, or a grey image of small values, in colours."""
     if image.mode == 'P' and is_mask:
         return mask_as_html(np.asarray(image))
     if image.mode == 'L' and (is_mask or image.getextrema()[1] <= MAX_LABEL):
@@ -177,7 +177,7 @@ def mask_as_html(labels: np.ndarray) -> str:
 
     step = max(1, -(-max(labels.shape) // SIDE))
     labels = labels[::step, ::step].astype(np.int64)
-    hues = labels * 137 % 360  # Neighbouring labels are far apart.
+    hues = labels * 137 % 360  # Neighbouring labels get distant hues.
     shade = np.where(labels, 220, 0)
     image = np.stack([hues * 255 // 360, np.where(labels, 170, 0), shade], axis=-1).astype(np.uint8)
     buffer = io.BytesIO()

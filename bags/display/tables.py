@@ -1,6 +1,6 @@
-"""Tables of what `bags.info` and `bags.statistics` return, for their `str` and for the command.
+"""Tables of the results of `bags.info` and `bags.statistics`, for `str` and for the command line.
 
-NumPy is imported when it is used: `bags --help` imports this module.
+NumPy is imported on use: `bags --help` imports this module.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 BARS = '▁▂▃▄▅▆▇█'
 ASCII_BARS = '_.:-=+*#'
 MAX_ELEMENTS = 8
-"""Maximum number of elements of a value that have a line of statistics each, unless all are asked for."""
+"""Maximum number of elements of a value with one line of statistics for each element, by default."""
 
 
 class Column(NamedTuple):
@@ -41,7 +41,7 @@ def as_lines(columns: Sequence[Column]) -> str:
 
 
 def info_table(found: Any) -> list[Column]:
-    """Returns a line for each field of a `DatasetInfo`, and one for the refs."""
+    """Returns a table with a line for each field of a `DatasetInfo`, and a line for the refs."""
     fields = found.fields.values()
     linked = [field.linked_bytes for field in fields]
     columns = [
@@ -59,10 +59,10 @@ def info_table(found: Any) -> list[Column]:
 
 
 def statistics_table(found: Mapping[str, Any], each: bool = False) -> list[Column]:
-    """Returns a line for each element of the values of each field.
+    """Returns a table with a line for each element of the values of each field.
 
-    Values of more than `MAX_ELEMENTS` have one line for all their elements together, without a median; with
-    `each`, they have a line for each, too.
+    Values of more than `MAX_ELEMENTS` elements have one line for all elements together, without a median;
+    with `each`, they also have a line for each element.
     """
     rows: list[list[str]] = []
     for name, field in found.items():
@@ -109,31 +109,31 @@ class ElementStatistics(Protocol):
 
 
 def is_pooled(field: ElementStatistics) -> bool:
-    """Returns whether the elements of the values of a field have one line of statistics together."""
+    """Returns whether the elements of a field share one line of statistics."""
     return bool(field.mean.size > MAX_ELEMENTS)
 
 
 def _pooled_row(label: str, field: ElementStatistics) -> list[str]:
-    """Returns the line for all elements of the values of a field: statistics of their numbers as one set."""
+    """Returns the line for all elements of a field, with the statistics of all their numbers together."""
     import numpy as np
 
-    there = field.count > 0
-    count = field.count[there].astype(np.float64)
-    low, high, mean, std = (each[there] for each in (field.min, field.max, field.mean, field.std))
+    is_present = field.count > 0
+    count = field.count[is_present].astype(np.float64)
+    low, high, mean, std = (values[is_present] for values in (field.min, field.max, field.mean, field.std))
     if not len(count):
         return [label, '0', 'nan', '', 'nan', 'nan', 'nan', '']
     total = count.sum()
     pooled = (count * mean).sum() / total
     deviation = np.sqrt((count * (std**2 + (mean - pooled) ** 2)).sum() / total)
     numbers = [f'{number:.4g}' for number in (low.min(), high.max(), pooled, deviation)]
-    return [label, f'{int(total):,}', numbers[0], '', *numbers[1:], _pooled_bars(field, there)]
+    return [label, f'{int(total):,}', numbers[0], '', *numbers[1:], _pooled_bars(field, is_present)]
 
 
-def _pooled_bars(field: ElementStatistics, there: Any) -> str:
-    """Returns a histogram over the range of all elements: each of their ranges counts at its middle."""
+def _pooled_bars(field: ElementStatistics, is_present: Any) -> str:
+    """Returns a histogram over the range of all elements; the bins of each element count at their middle."""
     import numpy as np
 
-    low, high, counts = field.min[there], field.max[there], field.histogram[there]
+    low, high, counts = field.min[is_present], field.max[is_present], field.histogram[is_present]
     bins = counts.shape[-1] // 2
     first, last = low.min(), high.max()
     if not np.isfinite([first, last]).all():
@@ -141,12 +141,12 @@ def _pooled_bars(field: ElementStatistics, there: Any) -> str:
     steps = (np.arange(counts.shape[-1]) + 0.5) / counts.shape[-1]
     middles = low[:, None] + steps * (high - low)[:, None]
     positions = np.minimum((middles - first) * bins / max(last - first, np.finfo(float).tiny), bins - 1)
-    found = np.bincount(positions.astype(np.int64).ravel(), counts.ravel(), bins)
-    return histogram(found.astype(np.int64).tolist())
+    pooled = np.bincount(positions.astype(np.int64).ravel(), counts.ravel(), bins)
+    return histogram(pooled.astype(np.int64).tolist())
 
 
 def extent(found: Any, as_text: Callable[[float], str]) -> str:
-    """Returns minimum, histogram and maximum: `12 B ▁▃█▂ 480 B`; one number where all are equal."""
+    """Returns minimum, histogram and maximum: `12 B ▁▃█▂ 480 B`; a single number if all are equal."""
     if found is None:
         return ''
     if found.min == found.max:
@@ -155,12 +155,12 @@ def extent(found: Any, as_text: Callable[[float], str]) -> str:
 
 
 def histogram(counts: Sequence[int]) -> str:
-    """Returns a histogram on one line: a bar for each count, in eight heights; a space for 0."""
+    """Returns a histogram on one line: a bar of eight possible heights for each count; a space for 0."""
     levels = BARS if is_unicode() else ASCII_BARS
     largest = max(counts, default=0)
     return ''.join(levels[-(-count * 8 // largest) - 1] if count else ' ' for count in counts)
 
 
 def is_unicode() -> bool:
-    """Returns whether standard output takes all characters."""
+    """Returns whether standard output can encode all characters."""
     return (getattr(sys.stdout, 'encoding', None) or '').lower().startswith('utf')

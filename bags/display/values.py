@@ -22,7 +22,7 @@ from bags.formats.signatures import DEMUXERS, EXTENSION_OF_FORMAT, FORMAT_OF_TYP
 from bags.links.permission import PermittedPaths
 
 UNDECODED = frozenset([*FORMAT_OF_TYPE, 'image', 'video', 'audio', 'bytes'])
-"""Words whose records are described by their headers instead of decoded."""
+"""Types whose records are described by their headers instead of decoded."""
 WITH_IMAGE_HEADERS = (*IMAGES, 'JPEG 2000')
 """Formats whose headers Pillow reads."""
 MAX_PLAIN_TEXT = 2000
@@ -30,12 +30,12 @@ MAX_PLAIN_TEXT = 2000
 MAX_ITEMS = 3
 """Number of items shown of a long sequence, or of a sequence of media or arrays."""
 MAX_ITEMS_IN_JSON = 64
-"""Maximum number of items that JSON has in full."""
+"""Maximum number of items that JSON contains in full."""
 MAX_NUMBERS = 64
 """Maximum number of numbers of an array in JSON."""
 MAX_NUMBERS_IN_TEXT = 8
 PADDING = re.compile(r'(?<=\[) | (?=\]|,|[+-][\d.])')
-"""Spaces with which NumPy pads numbers."""
+"""The spaces that NumPy adds to align numbers."""
 RECORD_HEAD = 256
 """Bytes of an unknown record that are inspected."""
 
@@ -58,14 +58,14 @@ class Shown(NamedTuple):
 
 
 def show_value(dataset: Dataset, index: int, field: str, *, has_range: bool = True) -> Shown:
-    """Returns the value of a field, or its error if it cannot be read.
+    """Returns the value of a field, or the error if it cannot be read.
 
     Args:
         dataset: The dataset, opened with any decoders: media are described by their headers.
         index: The datapoint.
         field: Name of the field.
-        has_range: Whether the text of a long sequence of numbers ends with their range, for which all of it
-            is read.
+        has_range: Whether the text of a long sequence of numbers ends with their range, which requires
+            reading the whole sequence.
     """
     field_type = dataset.types[field]
     try:
@@ -74,25 +74,27 @@ def show_value(dataset: Dataset, index: int, field: str, *, has_range: bool = Tr
                 return _show_items(dataset, index, field, has_range)
             value = dataset[index, field][field]
             shown = value
-            if field_type.word == 'float' and value is not None:  # As short as its own precision allows.
+            if field_type.word == 'float' and value is not None:  # Shortest text for the stored precision.
                 shown = np.dtype(f'f{float_size(*field_type.args)}').type(value)
             return Shown(cut_off(value_as_text(shown)), to_json(value))
         if field_type.sequence and dataset[index, {field: range(0)}][field] is None:
             return Shown('None', None)
         if not field_type.sequence and (part := _show_part(dataset, index, field)) is not None:
             return part
-        found = [show_file(file) for file in itertools.islice(open_records(dataset, index, field), MAX_ITEMS)]
+        records = [
+            show_file(file) for file in itertools.islice(open_records(dataset, index, field), MAX_ITEMS)
+        ]
         if not field_type.sequence:
-            return found[0] if found else Shown('None', None)
+            return records[0] if records else Shown('None', None)
         count = _item_count(dataset, index, field)
-        text = _listed(count, [shown.text for shown in found])
-        return Shown(text, {'items': count, 'first': [shown.json for shown in found]})
+        text = _listed(count, [shown.text for shown in records])
+        return Shown(text, {'items': count, 'first': [shown.json for shown in records]})
     except BagsError as exc:
         return Shown(f'{type(exc).__name__}: {exc}', {'error': str(exc)})
 
 
 def _show_part(dataset: Dataset, index: int, field: str) -> Shown | None:
-    """Shows a part of a linked video or recording, whose file is not opened; None for other records."""
+    """Shows a part of a linked video or recording without opening the file; None for other records."""
     word = dataset.types[field].word
     try:
         record = dataset.record(index, field, None) if word in ('video', 'audio') else None
@@ -107,7 +109,7 @@ def _show_part(dataset: Dataset, index: int, field: str) -> Shown | None:
 
 
 def _show_items(dataset: Dataset, index: int, field: str, has_range: bool) -> Shown:
-    """Shows a sequence of decoded values: of many items the first ones, and the range of all numbers."""
+    """Shows a sequence of decoded values; of a long one, the first items and the range of all numbers."""
     head = dataset[index, {field: range(MAX_ITEMS_IN_JSON)}][field]
     if head is None:
         return Shown('None', None)
@@ -153,7 +155,7 @@ def _listed(count: int, items: list[str]) -> str:
 
 
 def show_file(file: BinaryIO) -> Shown:
-    """Describes a record that is open as a file, media by their header, others by their start; closes it."""
+    """Describes a record, an open file, and closes it: media by their header, others by their start."""
     with file:
         facts = media_info(file)
         if facts['format'] is None and not facts.get('unreadable'):
@@ -180,9 +182,9 @@ def media_info(file: BinaryIO) -> dict[str, Any]:
     """Returns the facts in the header of a file, without decoding pixels or samples.
 
     Returns:
-        `format` (None: no media) and `bytes`; `width`, `height` and `mode` of images; of video also `frames`,
-        `fps`, `seconds` and `codec`; `rate`, `channels` and `seconds` of audio; `unreadable` with the error
-        in the header. Facts that need a package that is not installed are left out.
+        `format` (None: not media) and `bytes`; `width`, `height` and `mode` of images; of video also
+        `frames`, `fps`, `seconds` and `codec`; `rate`, `channels` and `seconds` of audio; `unreadable` with
+        the error in the header. Facts that need a missing package are omitted.
     """
     size = file.seek(0, 2)
     file.seek(0)
@@ -207,7 +209,7 @@ def _image_info(file: BinaryIO) -> dict[str, Any]:
         with Image.open(file) as image:
             return {'width': image.width, 'height': image.height, 'mode': image.mode}
     except UnidentifiedImageError:
-        raise ValueError('damaged header') from None  # The message of Pillow has the file object.
+        raise ValueError('damaged header') from None  # The message of Pillow contains the file object.
 
 
 def _stream_info(file: BinaryIO, name: str) -> dict[str, Any]:
@@ -231,7 +233,7 @@ def _media_text(facts: Mapping[str, Any]) -> str:
     """Returns the facts of media on one line: `JPEG 640×480 RGB, 81.2 kB`."""
     facts = {**facts, 'format': facts['format'] or 'bytes', 'bytes': byte_count(facts['bytes'])}
     if facts.get('codec', '').startswith(facts['format'].lower()):
-        del facts['codec']  # It says the same, such as that FLAC has FLAC, or MP3 `mp3float`.
+        del facts['codec']  # The codec repeats the format, e.g. FLAC in FLAC, or `mp3float` in MP3.
     templates = {
         'format': '{format}', 'width': ' {width}×{height}', 'mode': ' {mode}', 'codec': ' {codec}',
         'frames': ', {frames:,} frames', 'fps': ', {fps:g} fps', 'rate': ', {rate:,} Hz × {channels}',
@@ -244,7 +246,7 @@ def value_as_text(value: Any) -> str:
     """Returns a value as text; arrays within it as their dtype, shape and range."""
     if isinstance(value, np.ndarray):
         return _array_text(value)
-    if isinstance(value, np.generic):  # A float as short as its own precision allows.
+    if isinstance(value, np.generic):  # Shortest text of a float for its own precision.
         return str(value) if value.dtype.kind == 'f' else value_as_text(value.item())
     if isinstance(value, dict):
         return '{' + ', '.join(f'{key!r}: {value_as_text(part)}' for key, part in value.items()) + '}'
@@ -256,7 +258,7 @@ def value_as_text(value: Any) -> str:
 
 
 def _array_text(value: np.ndarray) -> str:
-    """Returns an array as `float32 (3, 224) -1.2 … 3.4`; with its numbers if there are few."""
+    """Returns an array as `float32 (3, 224) -1.2 … 3.4`, or with all numbers if it has few."""
     text = f'{value.dtype} {value.shape}'
     if value.dtype.kind in 'biufcmM' and 0 < value.size <= MAX_NUMBERS_IN_TEXT:
         numbers = np.array2string(value, precision=4, separator=', ', threshold=MAX_NUMBERS_IN_TEXT)
@@ -265,7 +267,7 @@ def _array_text(value: np.ndarray) -> str:
 
 
 def _range_text(value: np.ndarray) -> str:
-    """Returns ` min … max` of the numbers of an array, if there are any."""
+    """Returns ` min … max` of the finite numbers of an array, and the count of other numbers."""
     if value.dtype.kind not in 'biuf':
         return ''
     finite = value[np.isfinite(value)]
@@ -275,16 +277,16 @@ def _range_text(value: np.ndarray) -> str:
 
 
 def to_json(value: Any) -> Any:
-    """Returns a value in types of JSON; numbers that JSON does not have, such as NaN, are strings."""
+    """Converts a value to JSON types; numbers that JSON lacks, such as NaN, become strings."""
     if isinstance(value, np.ndarray):
-        made: dict[str, Any] = {'dtype': str(value.dtype), 'shape': list(value.shape)}
+        facts: dict[str, Any] = {'dtype': str(value.dtype), 'shape': list(value.shape)}
         if value.size <= MAX_NUMBERS and value.dtype.kind in 'biufcmMU':
-            if value.dtype.kind == 'f':  # As short as its own precision allows: 0.1, not 0.10000000149011612.
+            if value.dtype.kind == 'f':  # Shortest text for its precision: 0.1, not 0.10000000149011612.
                 value = np.array([float(str(number)) for number in value.ravel()]).reshape(value.shape)
             elif value.dtype.kind in 'mM':
                 value = value.astype(str)
-            made['values'] = to_json(value.tolist())
-        return made
+            facts['values'] = to_json(value.tolist())
+        return facts
     if isinstance(value, np.generic):
         return to_json(float(str(value)) if value.dtype.kind == 'f' else value.item())
     if isinstance(value, dict):

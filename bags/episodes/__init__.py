@@ -1,1 +1,1 @@
-"""Episodes: datapoints that are written item by item, while they happen, and kept after a kill."""
+"""Episodes: datapoints that are written item by item as they are recorded, and survive a kill."""

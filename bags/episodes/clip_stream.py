@@ -1,4 +1,4 @@
-"""`ClipStream`: the frames, or blocks of samples, of one field of an episode, which are encoded as clips."""
+"""`ClipStream`: encodes the frames, or blocks of samples, of one field of an episode as clips."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from bags.formats.arrays import as_array
 from bags.media.clip_encoders import ClipEncoder, clip_encoder_of
 
 ENCODER_POLL_SECONDS = 0.01
-"""An encoder without items looks for new ones after this time. If each item woke it, it would often run
-before the call that appends the item returns; after a longer time, while the next ones are appended. Of three
-cameras of 720p on two idle cores, 1% of the calls took over 2.1 ms, with 0.02 s over 2.9 ms, with 0.05 s over
-4.6 ms, and over 4.7 ms if each item woke it."""
+"""Interval at which an idle encoder looks for new items. If each item woke the encoder, it would often run
+before the call that appends the item returns; with a longer interval, it runs while the next items are
+appended. With three 720p cameras on two idle cores, the slowest 1% of calls took over 2.1 ms; with 0.02 s
+over 2.9 ms, with 0.05 s over 4.6 ms, and over 4.7 ms if each item woke the encoder."""
 NOTIFIED_ITEMS = 8
-"""Number of pending items that wake it."""
+"""Number of pending items that wake the encoder."""
 MAX_FREE_BYTES = 25_000_000
-"""Bytes of copies that are no longer used, which an episode keeps for its next ones."""
+"""Maximum bytes of unused copies that an episode keeps for reuse."""
 MIN_REUSED_BYTES = 128 << 10
-"""Bytes of a copy from which memory is used again."""
+"""Minimum bytes of a copy whose memory is reused."""
 
 
 class ClipItem(NamedTuple):
@@ -35,19 +35,19 @@ class ClipItem(NamedTuple):
 
     values: np.ndarray[Any, Any]
     time: float | None
-    """In seconds; None for items at a constant rate."""
+    """In seconds; None if items have a constant rate."""
 
 
 class CopyMemory:
     """Copies arrays into the memory of earlier copies that are no longer used.
 
-    New memory is mapped while it is written, of a frame of 720p in 675 pages. Of these copies, on two cores
-    with a load of 20, 6.5% took over 2 ms, and 12.5% over 1 ms; into memory that is used again 4.3% and 7.9%.
+    The pages of new memory are mapped on first write, 675 pages for a 720p frame. On two cores with a load of
+    20, 6.5% of these copies took over 2 ms, and 12.5% over 1 ms; with reused memory 4.3% and 7.9%.
     """
 
     def __init__(self) -> None:
         self._free: dict[int, deque[memoryview]] = {}
-        """By number of bytes."""
+        """Unused memory, by number of bytes."""
 
     def copy(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Returns a copy in C order."""
@@ -57,13 +57,13 @@ class CopyMemory:
             memory = self._free[array.nbytes].pop()
         except (KeyError, IndexError):
             memory = np.empty(array.nbytes, np.uint8).data
-        # All views of an array over a buffer refer to that array, so that it is deleted after them.
+        # All views refer to `flat`, the array over the buffer, so it is deleted after them.
         flat = np.frombuffer(memory, array.dtype)
         weakref.finalize(flat, self._free_memory, memory).atexit = False
         copied = flat.reshape(array.shape)
         if array.flags.c_contiguous:
-            # Keeps the GIL, unlike `copyto`, which then waits for an encoder that has it. Of three cameras of
-            # 720p on two idle cores, p99 0.8 ms beside 1.2.
+            # Keeps the GIL. `copyto` releases it, and then waits for an encoder that holds it: with three
+            # 720p cameras on two idle cores, p99 1.2 ms instead of 0.8 ms.
             memory[:] = array.reshape(-1).view(np.uint8).data
         else:
             np.copyto(copied, array)
@@ -71,20 +71,20 @@ class CopyMemory:
 
     def _free_memory(self, memory: memoryview) -> None:
         size = len(memory)
-        if size + sum(each * len(free) for each, free in list(self._free.items())) <= MAX_FREE_BYTES:
+        if size + sum(nbytes * len(free) for nbytes, free in list(self._free.items())) <= MAX_FREE_BYTES:
             self._free.setdefault(size, deque()).append(memory)
 
 
 class ClipStream:
-    """The items of a field, until they are encoded.
+    """The items of a field that are not encoded yet.
 
     Args:
         name, field_type: The field.
-        encoder: The functions of its type.
-        facts: Its facts in the metadata.
-        scale: Seconds of a unit of its times.
-        memory: Copies its items; None if they are not copied.
-        changed: Is notified when many items are pending, or when there will be none.
+        encoder: The functions of the field type.
+        facts: The entry of the field in the metadata.
+        scale: Seconds per unit of the times of the field.
+        memory: Copies the items; None to use them without a copy.
+        changed: Notified when many items are pending, or when the episode ends.
     """
 
     def __init__(
@@ -103,22 +103,22 @@ class ClipStream:
         self._times: str | None = facts.get('times')
         self.changed = changed
         self.pending: deque[ClipItem] = deque()
-        """Items that the encoder has not taken yet."""
+        """Items that the encoder has not received yet."""
         self.count = 0
         """Number of items so far."""
         self._last: ClipItem | None = None
         self._memory = memory
 
     def takes(self, value: Any) -> bool:
-        """Returns whether a value is an item: an array, or tensor, of its dimensions. Others are clips."""
-        # Lazy values of media, which are clips, have `__array__` alone.
+        """Returns whether a value is an item, an array or tensor of suitable dimensions, and not a clip."""
+        # Lazy media values, which are clips, have only `__array__`.
         is_array = type(value) is np.ndarray or any(
             hasattr(value, name) for name in ('__array_interface__', '__dlpack__')
         )
         return is_array and np.ndim(value) in self._encoder.dimensions
 
     def item_of(self, values: Mapping[str, Any]) -> ClipItem:
-        """Returns the item in the values of a call, copied if there is `memory` for it, with its time.
+        """Returns the item in the values of a call with its time; copies it if `memory` is set.
 
         Raises:
             EncodeError: The value is not a frame or block, or has no time.
@@ -140,7 +140,8 @@ class ClipStream:
         """Checks the next item; `earlier` is the number of items and clips of the field so far.
 
         Raises:
-            EncodeError: It differs in dtype or shape from the item before, is not later, or follows a clip.
+            EncodeError: The item differs in dtype or shape from the previous item, is not later than it, or
+                follows a clip.
         """
         if earlier != self.count:
             raise self._error(f'expected a clip, as the {earlier} items before, got {_form(item)}')
@@ -152,7 +153,7 @@ class ClipStream:
             raise self._error(f'expected {after}, got {item.time} s')
 
     def add(self, item: ClipItem) -> None:
-        """Adds an item that was checked."""
+        """Adds a checked item."""
         self._last = item
         self.pending.append(item)
         self.count += 1
@@ -160,7 +161,7 @@ class ClipStream:
             self.changed.notify()
 
     def encode(self, items: Iterator[ClipItem], seconds: float) -> Iterator[Any]:
-        """Yields the records of clips of some seconds.
+        """Encodes items as clips of `seconds`, and yields their records.
 
         Raises:
             EncodeError: The encoder fails.
@@ -174,7 +175,7 @@ class ClipStream:
             raise self._error(f'clip {done}: {type(exc).__name__}: {exc}', is_item=False) from exc
 
     def expect_no_items(self, value: Any) -> None:
-        """Raises EncodeError if there are items: a clip cannot follow them."""
+        """Raises EncodeError if the field has items, because a clip cannot follow items."""
         if self._last is not None:
             raise self._error(
                 f'expected {_form(self._last)}, as the items before, got {type(value).__name__}'
@@ -203,7 +204,7 @@ def open_streams(
     lock: threading.Lock,
     copy: bool,
 ) -> dict[str, ClipStream]:
-    """Returns a stream for each field that can take single frames, or blocks of samples.
+    """Returns a stream for each field that accepts single frames or blocks of samples.
 
     Args:
         types: The types of all fields.
@@ -213,12 +214,12 @@ def open_streams(
         copy: Whether items are copied.
     """
     facts, memory = metadata.get('fields', {}), CopyMemory() if copy else None
-    found = {}
+    streams = {}
     for name, field_type in types.items():
         encoder = clip_encoder_of(functions.get(field_type.word)) if field_type.sequence else None
         if encoder is not None:
-            own = facts.get(name, {})
-            scale = UNITS.get(facts.get(own.get('times'), {}).get('unit'), 1.0)
+            field_facts = facts.get(name, {})
+            scale = UNITS.get(facts.get(field_facts.get('times'), {}).get('unit'), 1.0)
             changed = threading.Condition(lock)
-            found[name] = ClipStream(name, field_type, encoder, own, scale, memory, changed)
-    return found
+            streams[name] = ClipStream(name, field_type, encoder, field_facts, scale, memory, changed)
+    return streams

@@ -1,7 +1,7 @@
 """The bags of a dataset folder while a datapoint is written to them item by item.
 
-The journal of the folder has the number of records of each bag before the datapoint. If the writer is killed,
-the records that follow are its items: `keep_partial` makes them a datapoint.
+The journal of the folder stores the number of records in each bag before the datapoint. If the writer is
+killed, the later records are the items of the episode, and `keep_partial` turns them into a datapoint.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from bags.storage import Durability, Store
 
 
 class EpisodeBags:
-    """The bags of a folder, to which an episode writes. For one thread at a time.
+    """The bags of a folder, to which an episode writes. Not thread-safe.
 
     Args:
         store: The store of the folder.
-        refs, bags: The refs, and all bags with the refs first; the last one of a field has its records.
+        refs, bags: The refs, and all bags, the refs first; the last bag of a field stores its records.
         journal: The journal of the folder.
     """
 
@@ -44,22 +44,22 @@ class EpisodeBags:
         self._fields = {bag.name: bag for bag in bags[1:]}
         self.types: Spec = {name: bag.type for name, bag in self._fields.items()}
         self._rows = dict.fromkeys(self.types, (MISSING, 0))
-        """First record and number of records of each field: all keys, as other threads read `counts`."""
+        """First record and number of records of each field: has all keys, as other threads read `counts`."""
         self._has_new = False
-        """Whether records were written since the last flush: large ones are not buffered."""
+        """Whether records were written since the last flush. Large records are written without buffering."""
 
     @property
     def counts(self) -> dict[str, int]:
-        """Items written so far, by sequence."""
+        """Number of items written so far, by sequence field."""
         return {name: count for name, (_, count) in self._rows.items() if self.types[name].sequence}
 
     def begin(self) -> None:
-        """Marks the folder: what is written from now on is an open episode."""
+        """Marks the folder: records written from now on belong to an open episode."""
         if not self._store.is_remote:
             self._journal.set_open([bag.count for bag in self._bags])
 
     def write(self, call: Call) -> None:
-        """Writes the records of one call; after an error none of them, unless some cannot be taken back."""
+        """Writes the records of one call; on an error, rolls back those already written, if possible."""
         fields = {name: self._fields[name] for name, _ in call}
         counts = {name: field.count for name, field in fields.items()}
         rows = {name: self._rows[name] for name in fields}
@@ -77,7 +77,7 @@ class EpisodeBags:
             raise
 
     def flush(self) -> None:
-        """Makes what is written safe if this process is killed; with `durability='flush'`, also on disk."""
+        """Makes the records survive a kill of this process; with `durability='flush'`, syncs them to disk."""
         has_new = self._has_new
         for field in self._fields.values():
             if field.pending:
@@ -107,7 +107,7 @@ class EpisodeBags:
         self._end(None)
 
     def leave(self) -> None:
-        """Leaves the files as a kill does. They can no longer be written to."""
+        """Leaves the files in the state after a kill. They can no longer be written to."""
         try:
             self.flush()
             if self._store.durability:
@@ -117,12 +117,12 @@ class EpisodeBags:
                 bag.appender.release_lock()
 
     def keep_partial(self, metadata: Metadata, encode: Callable[[str], Any]) -> PartialEpisode | None:
-        """Makes the open episode of an earlier writer a datapoint; returns None if it wrote nothing.
+        """Turns the open episode of an earlier writer into a datapoint; returns None if it has no records.
 
         Args:
-            metadata: The metadata, whose `times` ties fields that have one item each at a time. They are
+            metadata: The metadata, whose `times` ties fields with one item for each time. Tied fields are
                 cut to the shortest.
-            encode: Returns the record of a plain field that is not set; KeyError if it gets none.
+            encode: Returns the record of a plain field that is not set; raises KeyError without a value.
         """
         before = dict(zip((bag.name for bag in self._bags), self._journal.open_counts or (), strict=True))
         counts = {name: field.count - before[name] for name, field in self._fields.items()}
@@ -166,38 +166,42 @@ class EpisodeBags:
     def _cut_to_times(self, counts: dict[str, int], metadata: Metadata) -> None:
         """Cuts sequences to the number of their times, and the times to the shortest of these sequences.
 
-        An item has one time, or a video one for each frame: then whole videos are kept.
+        An item has one time; a video has one time for each frame, and is kept or removed as a whole.
         """
         types = self.types
         tied: dict[str, list[str]] = {}
         for name, facts in metadata.get('fields', {}).items():
             times = facts.get('times') if isinstance(facts, dict) else None
             pair = {name, times}
-            if isinstance(times, str) and pair <= types.keys() and all(types[each].sequence for each in pair):
+            if (
+                isinstance(times, str)
+                and pair <= types.keys()
+                and all(types[field].sequence for field in pair)
+            ):
                 tied.setdefault(times, [times]).append(name)
         for names in tied.values():
-            # The number of times that the first n records have, for each n.
+            # The number of times of the first n records, for each n.
             ends = {name: self._time_counts(name, counts[name]) for name in names}
-            shortest, before = min(int(each[-1]) for each in ends.values()), -1
+            shortest, before = min(int(totals[-1]) for totals in ends.values()), -1
             while shortest != before:
                 before = shortest
-                for each in ends.values():
-                    shortest = min(shortest, int(each[each <= shortest][-1]))
+                for totals in ends.values():
+                    shortest = min(shortest, int(totals[totals <= shortest][-1]))
             for name in names:
                 counts[name] = int((ends[name] <= shortest).nonzero()[0][-1])
 
     def _time_counts(self, name: str, count: int) -> npt.NDArray[np.int64]:
-        """Returns the number of times of the first n of some records of a field, int64 (count + 1,)."""
+        """Returns the number of times of the first n of the last `count` records, int64 (count + 1,)."""
         field, field_type = self._fields[name], self.types[name]
         open_frames = frames_of(field_type.word)
         if open_frames is None or field.path.endswith(LINKED[0]):
             return np.arange(count + 1)
         bag = open_bag(self._store, field.path, ReaderOptions())
-        found = [0]
+        totals = [0]
         for index in range(field.count - count, field.count):
             try:
                 frames = open_frames(Record(bag, index, name, field_type.text), *field_type.args)
-                found.append(found[-1] + len(frames))
+                totals.append(totals[-1] + len(frames))
             except (BagsError, ValueError):
-                break  # Videos from here on are left out.
-        return np.array(found, np.int64)
+                break  # This and later videos are cut off.
+        return np.array(totals, np.int64)

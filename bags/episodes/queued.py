@@ -1,8 +1,8 @@
-"""`QueuedEpisode`: an episode whose items are written by a thread, from a queue.
+"""`QueuedEpisode`: an episode whose items a background thread writes from a queue.
 
-Its methods encode values in the thread of the caller, and put the records into a queue. A thread of the
-episode writes them to the bags and flushes these, so that no call waits for a disk. Single frames and blocks
-of samples go to a thread of their field, which puts the records of their clips into the queue.
+The methods encode values in the thread of the caller, and put the records into a queue. A thread of the
+episode writes the records to the bags and flushes the bags, so that calls do not wait for the disk. Single
+frames and blocks of samples go to a thread of their field, which puts the records of clips into the queue.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from bags.episodes.episode_bags import EpisodeBags
 from bags.errors import EncodeError
 
 MAX_QUEUED_BYTES = 100_000_000
-"""Bytes that wait to be encoded, or to be written; then calls wait."""
+"""Bytes pending to be encoded or written above which calls wait."""
 ENTRY_BYTES = 64
-"""Approximate bytes of a record without its content."""
+"""Approximate overhead of a record in the queue, in bytes."""
 
 
 class _Stopped(Exception):
-    """Ends the encoding of items that are no longer needed."""
+    """Stops the encoding of items that are no longer needed."""
 
 
 class QueuedEpisode(Episode):
-    """An episode that is written by a thread of its own.
+    """An episode that is written by its own thread.
 
     Args:
         bags, encoder, metadata: The bags, encoder and metadata of the folder.
-        begin: The records that it begins with.
+        begin: The first records of the episode.
         path: The folder.
-        offset: Datapoints of earlier shards.
+        offset: Number of datapoints in earlier shards.
         options: The options of `writer.begin`.
-        on_end: Called when it is committed or discarded.
+        on_end: Called when the episode is committed or discarded.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class QueuedEpisode(Episode):
         self._offset = offset
         self._on_end = on_end
         self._options = options
-        # An item waits for one interval, and for the writing of others.
+        # Half: an item waits for one interval, and for the write in progress.
         self._interval = options.flush_seconds / 2
         lock = threading.Lock()
         self._changed = threading.Condition(lock)
@@ -68,16 +68,16 @@ class QueuedEpisode(Episode):
         """The threads that encode clips, by field."""
         self._queue: deque[Call] = deque([begin])
         self._queued_bytes = self._record_bytes = sum(map(_size, begin))
-        """Bytes of all that waits, and of records that wait to be written."""
+        """Bytes of all pending items and records, and of the records pending to be written."""
         self._flushes_asked = self._flushes_done = 0
         self._has_ended = False
-        """Whether the thread ends after it has written the queue."""
+        """Whether the thread ends after writing the queue."""
         self._is_done = False
-        """Whether the thread uses the bags no longer."""
+        """Whether the thread has stopped using the bags."""
         self._is_stopped = False
-        """Whether items that wait to be encoded are dropped."""
+        """Whether pending items are dropped instead of encoded."""
         self._error: BaseException | None = None
-        """The error of a thread."""
+        """The error raised in a thread."""
         self._set_fields = {name for name, record in begin if record is not None}
         self._appended = dict.fromkeys(bags.types, 0)
         """Number of items of each field so far."""
@@ -139,7 +139,7 @@ class QueuedEpisode(Episode):
         self._on_end()
 
     def leave(self) -> None:
-        self._end()  # Again if an earlier call was interrupted.
+        self._end()  # May be a second call, after an interrupted one.
         if self.state == 'open':
             self.state = 'left'
 
@@ -147,7 +147,7 @@ class QueuedEpisode(Episode):
         written = ', '.join(f'{count} of {name}' for name, count in self._bags.counts.items())
         return f'<bags.Episode of {self._path!r}: {self.state}; written: {written or "nothing"}>'
 
-    # In the threads of callers.
+    # Called in the threads of callers.
 
     def _expect_open(self) -> None:
         if self.state != 'open':
@@ -160,7 +160,7 @@ class QueuedEpisode(Episode):
             raise self._error
 
     def _encode(self, values: Mapping[str, Any], are_items: bool) -> Call:
-        """Returns the records of values. All are encoded before the first is written."""
+        """Encodes values as records. All values are encoded before the first record is written."""
         self._expect_open()
         for name, value in values.items():
             if value is None and not are_items and name in self._set_fields:
@@ -214,10 +214,10 @@ class QueuedEpisode(Episode):
             thread.start()
 
     def _end(self) -> None:
-        """Waits until the threads have encoded and written what is queued, and ends them."""
+        """Waits until the threads have encoded and written all items, and ends them."""
         with self._changed:
             self._set_ended()
-            # Not `join`: in Python 3.11, a thread counts as ended after a join that is interrupted.
+            # Not `join`: in Python 3.11, an interrupted join marks the thread as ended.
             self._changed.wait_for(lambda: self._is_done)
 
     def _set_ended(self) -> None:
@@ -226,7 +226,7 @@ class QueuedEpisode(Episode):
         for stream in self._streams.values():
             stream.changed.notify_all()
 
-    # In the threads that encode clips.
+    # Called in the threads that encode clips.
 
     def _encode_clips(self, stream: ClipStream) -> None:
         error = None
@@ -242,14 +242,14 @@ class QueuedEpisode(Episode):
             self._queued_bytes -= sum(item.values.nbytes for item in stream.pending)
             stream.pending.clear()
             if error is not None:
-                # Other fields are encoded, and records written, until `leave`.
+                # Other fields are still encoded, and records written, until `leave`.
                 self._error = self._error or error
                 self._set_ended()
             del self._encoding[stream.name]
             self._changed.notify_all()
 
     def _take(self, stream: ClipStream) -> Iterator[ClipItem]:
-        """Yields the items of a stream until the episode ends. An item counts until the next one is taken."""
+        """Yields the items of a stream until the episode ends. Each item counts as queued until the next."""
         size = 0
         while True:
             with self._changed:
@@ -267,7 +267,7 @@ class QueuedEpisode(Episode):
             yield item
             del item
 
-    # In the thread of the episode, which alone uses the bags until it ends.
+    # Called in the thread of the episode, the only user of the bags until it ends.
 
     def _write_queue(self) -> None:
         queue: deque[Call] = deque()
@@ -279,13 +279,13 @@ class QueuedEpisode(Episode):
                     queue, self._queue = self._queue, deque()
                     size, self._record_bytes = self._record_bytes, 0
                     is_last = self._has_ended and not self._encoding
-                    asked = self._flushes_asked
+                    flushes_requested = self._flushes_asked
                     self._changed.notify_all()
                 while queue:
                     self._bags.write(queue.popleft())
                 self._bags.flush()
                 with self._changed:
-                    self._flushes_done = asked
+                    self._flushes_done = flushes_requested
                     self._queued_bytes -= size
                     self._changed.notify_all()
         except BaseException as exc:

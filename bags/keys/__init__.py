@@ -1,1 +1,1 @@
-"""Keys: the index of a field, which finds the datapoints of a key."""
+"""Keys: the index of a field, to look up the datapoints of a key."""

@@ -1,16 +1,16 @@
-"""The index of a field's keys, `FIELD.index`: finds the datapoints of a key without reading the field.
+"""The index of a field's keys, `FIELD.index`: looks up the datapoints of a key without reading the field.
 
     blocks   for every 256 keys: their hashes, sorted, 8 bytes each; then their datapoints, 8 bytes each
     hashes   the first hash of each block, 8 bytes each
     sums     xxh3_64 of each block, 8 bytes each
     footer   "bags key index 1", the fingerprint of the field (24 characters), the number of keys and of
-             datapoints, and xxh3_64 of all bytes from the hashes to here
+             datapoints, and xxh3_64 of all preceding bytes from the hashes on
 
 All numbers are little-endian. The hash of a key is xxh3_64 of its bytes, of its UTF-8, or of the decimal text
 of an integer. Datapoints whose keys have the same hash are in ascending order.
 
-A look-up reads one block, and then compares the keys of the datapoints found in it: a wrong file cannot lead
-to a datapoint with another key.
+A look-up reads one block, and then compares the keys of the datapoints in it, so a wrong index cannot return
+a datapoint with another key.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Hashes = npt.NDArray[np.uint64]
 
 
 def check_key_field(dataset: Dataset, field: str) -> FieldType:
-    """Returns the type of a field of keys.
+    """Checks that a field can have keys, and returns its type.
 
     Raises:
         KeyError: The field does not exist.
@@ -78,10 +78,10 @@ def dump_key_index(dataset: Dataset, field: str, advance: Callable[[int], None] 
     """Reads all keys of a field, and returns the content of its index."""
     digest = digest_function()
     parts = [np.empty((2, 0), np.uint64)]
-    for some, keys in read_keys(dataset, field):
-        there = np.array([key is not None for key in keys])
+    for rows, keys in read_keys(dataset, field):
+        has_key = np.array([key is not None for key in keys])
         hashes = np.fromiter((digest(key) for key in keys if key is not None), np.uint64)
-        parts.append(np.stack([hashes, some[there].astype(np.uint64)]))
+        parts.append(np.stack([hashes, rows[has_key].astype(np.uint64)]))
         if advance is not None:
             advance(len(keys))
     table = np.concatenate(parts, 1)
@@ -132,9 +132,9 @@ class KeyIndex:
     def _read(self, numbers: Int64s) -> Hashes:
         """Returns the hashes and the datapoints of blocks, each concatenated, shape (2, n)."""
         starts = numbers * INDEX_BLOCK_BYTES
-        found = self._file.read_many(starts, np.minimum(starts + INDEX_BLOCK_BYTES, 16 * self.count))
+        blocks = self._file.read_many(starts, np.minimum(starts + INDEX_BLOCK_BYTES, 16 * self.count))
         tables = [np.empty((2, 0), np.uint64)]
-        for number, data in zip(numbers.tolist(), found, strict=True):
+        for number, data in zip(numbers.tolist(), blocks, strict=True):
             self._expect_sum(number, data)
             tables.append(np.frombuffer(data, '<u8').reshape(2, -1))
         table = np.concatenate(tables, 1)
@@ -155,14 +155,14 @@ class KeyIndex:
         # Equal hashes may begin at the end of the previous block, and continue in later blocks.
         starts = np.maximum(self._firsts.searchsorted(hashes, 'left') - 1, 0)
         counts = self._firsts.searchsorted(hashes, 'right') - starts
-        known, rows = self._read(np.unique(concat_ranges(starts, counts)))
-        lows, highs = known.searchsorted(hashes, 'left'), known.searchsorted(hashes, 'right')
+        index_hashes, rows = self._read(np.unique(concat_ranges(starts, counts)))
+        lows, highs = index_hashes.searchsorted(hashes, 'left'), index_hashes.searchsorted(hashes, 'right')
         rows = np.unique(rows[concat_ranges(lows, highs - lows)])
         self._expect_below(rows[-1:].tolist())
         return rows.astype(np.int64)
 
     def _candidate(self, digest: int) -> list[int]:
-        """Returns the datapoints whose key has a hash, if all are in one block; else an empty list.
+        """Returns the datapoints whose key has a hash if all are in one block, else an empty list.
 
         A look-up of one key takes 23 us with this method, and 54 us with the method for many keys.
         """
@@ -189,21 +189,21 @@ class KeyIndex:
     def match(self, dataset: Dataset, field: str, keys: list[bytes | None]) -> Matches:
         """Returns the datapoints of each key."""
         if len(keys) == 1 and keys[0] is not None and not dataset.is_remote:
-            # Reading a row takes 1 us, and 60 us as a batch. User decoders may return other values.
+            # Reading a row takes 1 us, a batch 60 us. The check: user decoders may return other types.
             one = self._candidate(self._digest(keys[0]))
             value = dataset.read_row(one[0], {field: True})[field] if len(one) == 1 else None
             if isinstance(value, KEY_TYPES[dataset.types[field].word]) and as_key(value) == keys[0]:
                 return np.zeros(1, np.int64), np.array(one, np.int64)
         positions, rows = [], []
         for start in range(0, len(keys), MAX_KEY_CHUNK):
-            asked: dict[bytes | None, list[int]] = defaultdict(list)
+            positions_of: dict[bytes | None, list[int]] = defaultdict(list)
             for position, key in enumerate(keys[start : start + MAX_KEY_CHUNK], start):
                 if key is not None:
-                    asked[key].append(position)
-            hashes = np.unique(np.fromiter(map(self._digest, asked), np.uint64, len(asked)))
-            for some, found in read_keys(dataset, field, self._candidates(hashes), MAX_KEY_CHUNK):
-                for row, key in zip(some.tolist(), found, strict=True):
-                    for position in asked.get(key, ()):
+                    positions_of[key].append(position)
+            hashes = np.unique(np.fromiter(map(self._digest, positions_of), np.uint64, len(positions_of)))
+            for candidates, row_keys in read_keys(dataset, field, self._candidates(hashes), MAX_KEY_CHUNK):
+                for row, key in zip(candidates.tolist(), row_keys, strict=True):
+                    for position in positions_of.get(key, ()):
                         positions.append(position)
                         rows.append(row)
         return sort_matches(np.array(positions, np.int64), np.array(rows, np.int64))
@@ -219,7 +219,7 @@ def open_key_index(dataset: Dataset, field: str, folder: Folder) -> KeyIndex:
 
     Raises:
         FileNotFoundError: The index does not exist.
-        CorruptError: The index is damaged, or stale.
+        CorruptError: The index is damaged or stale.
     """
     path = folder.store.join(folder.path, field + INDEX_SUFFIX)
     hints = Hints(mapped=folder.options.mapped, max_parallelism=folder.options.max_parallelism)
@@ -240,29 +240,29 @@ def _is_of(dataset: Dataset, field: str, index: KeyIndex, folder: Folder) -> boo
     """Returns whether an index was made from this dataset."""
     is_legacy = not folder.store.exists(folder.store.join(folder.path, IDENTITY))
     if is_legacy and index.fingerprint == legacy_fingerprint(dataset, [field]).encode():
-        return True  # An earlier version wrote both.
-    found: bool = index.fingerprint == fingerprint(dataset, [field]).encode()
-    return found
+        return True  # Both were written by an earlier version.
+    is_same: bool = index.fingerprint == fingerprint(dataset, [field]).encode()
+    return is_same
 
 
 def find_keys(dataset: Dataset, field: str, keys: Iterable[Any]) -> Int64s:
-    """Returns the first datapoint with each key; raises the errors of `Dataset.find`."""
+    """Returns the first datapoint with each key; raises as `Dataset.find`."""
     field_type = check_key_field(dataset, field)
-    asked = list(keys)
-    for key in asked:
+    wanted = list(keys)
+    for key in wanted:
         if not isinstance(key, KEY_TYPES[field_type.word]) or isinstance(key, bool):
             raise TypeError(
                 f'field {field!r} of type {field_type.text}: expected a key of this type, got {key!r:.80}'
             )
-    found: Matches = dataset.match_keys(field, list(map(as_key, asked)))
-    positions, rows = found
-    if len(asked) == len(rows) == 1:  # `find` of a unique key.
+    matches: Matches = dataset.match_keys(field, list(map(as_key, wanted)))
+    positions, rows = matches
+    if len(wanted) == len(rows) == 1:  # `find` of a unique key.
         return rows
-    missing = np.flatnonzero(np.bincount(positions, minlength=len(asked)) == 0)
+    missing = np.flatnonzero(np.bincount(positions, minlength=len(wanted)) == 0)
     if len(missing):
-        some = f'{asked[missing[0]]!r:.80}' + (f' and {len(missing) - 1} others' * (len(missing) > 1))
-        raise KeyError(f'{dataset!r}: field {field!r}: no datapoint has the key {some}')
-    firsts: Int64s = rows[positions.searchsorted(np.arange(len(asked)))]
+        listed = f'{wanted[missing[0]]!r:.80}' + (f' and {len(missing) - 1} others' * (len(missing) > 1))
+        raise KeyError(f'{dataset!r}: field {field!r}: no datapoint has the key {listed}')
+    firsts: Int64s = rows[positions.searchsorted(np.arange(len(wanted)))]
     return firsts
 
 
@@ -286,7 +286,7 @@ def create_index(
     Args:
         path: The dataset: str, path or URL.
         field: A field of type `utf8`, `bytes`, `int` or `uint`. Missing values are not in the index.
-        progress: Whether to show a bar. Default: on terminals.
+        progress: Whether to show a progress bar. Default: on terminals.
         trust_links, filesystem, storage_options: As in `bags.open`.
 
     Returns:

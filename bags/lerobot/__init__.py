@@ -1,10 +1,10 @@
 """LeRobot: a dataset whose episodes are datapoints, with the interface and the items of its dataset class.
 
-frames      `dataset`: a map-style dataset of PyTorch; a training script changes one line
-metadata    `meta` of such a dataset: features, statistics, episodes and tasks
+frames      `dataset`: a map-style PyTorch dataset; a training script changes one line
+metadata    `meta` of this dataset: features, statistics, episodes and tasks
 samples     frames with their windows, as tensors
-storage     `export`: a dataset with the meta/ that LeRobot itself reads, for versions that take readers
-reader      the reader that these versions use
+storage     `export`: writes a dataset with the meta/ that LeRobot reads, for versions with custom readers
+reader      the reader for these versions
 """
 
 from bags.lerobot.frames import FrameDataset, dataset

@@ -1,4 +1,4 @@
-"""A map-style dataset of PyTorch with the items of `LeRobotDataset`."""
+"""A map-style PyTorch dataset with the items of `LeRobotDataset`."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def dataset(
     return_uint8: bool = False,
     **options: Unpack[OpenOptions],
 ) -> FrameDataset:
-    """Opens a dataset as LeRobot presents it: an item is a frame, with windows around it.
+    """Opens a dataset with the interface of LeRobot: an item is a frame, with windows around it.
 
     `LeRobotDataset(repo_id, root, delta_timestamps=…)` becomes `bags.lerobot.dataset(dataset,
     delta_timestamps=…)`: the items have the same keys, dtypes, shapes and values.
 
     Args:
-        dataset: A dataset whose datapoints are episodes, imported from LeRobot or not; path, URL, or
-            open.
-        delta_timestamps: For a feature, the offsets of its items in seconds, multiples of `1 / fps`. Items
-            outside the episode are its first or last, and true in `FEATURE_is_pad`, bool (n,).
-        image_transforms: What is called with the tensor of each camera.
+        dataset: A dataset whose datapoints are episodes, imported from LeRobot or not: a path, a URL,
+            or an open dataset.
+        delta_timestamps: By feature, the offsets of its items in seconds, multiples of `1 / fps`. Offsets
+            outside the episode give its first or last item, and True in `FEATURE_is_pad`, bool (n,).
+        image_transforms: A function that is called with the tensor of each camera.
         episodes: The numbers of the episodes to read. Default: all. Their frames are in the order of the
             dataset.
-        tolerance_s: Seconds by which an offset may miss a multiple.
-        return_uint8: Frames of videos stay uint8, a quarter of the memory.
+        tolerance_s: Maximum distance of an offset from a multiple of `1 / fps`, in seconds.
+        return_uint8: Keep video frames as uint8, which takes a quarter of the memory.
         **options: As in `bags.open`, such as `trust_links` for a dataset that links to its source.
 
     Returns:
@@ -51,8 +51,8 @@ def dataset(
         `episode_index` and `task_index`. A feature with n offsets has n items, (n, …).
 
     Raises:
-        KeyError: `delta_timestamps` has no such feature.
-        IndexError: No such episode.
+        KeyError: `delta_timestamps` names an unknown feature.
+        IndexError: An episode does not exist.
         TypeError: LeRobot has no feature for the type of a field.
         ValueError: The metadata has no frame rate, sequences of an episode differ in length, or an offset is
             not a multiple of `1 / fps`.
@@ -76,9 +76,9 @@ def dataset(
 
 
 class FrameDataset:
-    """The frames of episodes: what `bags.lerobot.dataset` returns.
+    """The frames of episodes, as `bags.lerobot.dataset` returns them.
 
-    A `DataLoader` reads a batch in one call. With `num_workers`, workers may be forked or started anew.
+    A `DataLoader` reads a batch in one call. With `num_workers`, workers may be forked or spawned.
 
     Args:
         meta: The metadata, with the dataset.
@@ -118,7 +118,7 @@ class FrameDataset:
 
     @property
     def image_transforms(self) -> Callable[[Any], Any] | None:
-        """What is called with the tensor of each camera."""
+        """The function that is called with the tensor of each camera."""
         return self._samples.image_transforms
 
     @image_transforms.setter
@@ -126,17 +126,17 @@ class FrameDataset:
         self._samples.image_transforms = function
 
     def set_image_transforms(self, image_transforms: Callable[[Any], Any] | None) -> None:
-        """Replaces what is called with the tensor of each camera.
+        """Replaces the function that is called with the tensor of each camera.
 
         Raises:
-            TypeError: It cannot be called.
+            TypeError: `image_transforms` is not callable.
         """
         if image_transforms is not None and not callable(image_transforms):
             raise TypeError(f'image_transforms: expected a function or None, got {image_transforms!r:.80}')
         self.image_transforms = image_transforms
 
     def clear_image_transforms(self) -> None:
-        """Leaves the tensors of cameras as they are read."""
+        """Removes the transform: the tensors of cameras are returned unchanged."""
         self.image_transforms = None
 
     @property
@@ -166,12 +166,12 @@ class FrameDataset:
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Iterable[SupportsIndex]) -> list[dict[str, Any]]:
-        """Returns the items of a batch, read in one call."""
+        """Returns the items of a batch, which are read in one call."""
         return self._samples.read(self._indices[as_indices(indices, len(self))])
 
     @property
     def absolute_to_relative_idx(self) -> dict[int, int] | None:
-        """The position in this dataset of each of its frames, by its `index`; None of a dataset of all."""
+        """The position in this dataset of each frame, by its `index`; None if all episodes are read."""
         if self.episodes is None:
             return None
         return {index: position for position, index in enumerate(self._indices.tolist())}

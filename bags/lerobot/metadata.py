@@ -1,4 +1,4 @@
-"""What scripts read of `LeRobotDatasetMetadata`, from the metadata and the sequences of a dataset."""
+"""The attributes of `LeRobotDatasetMetadata` that scripts read, computed from a dataset and its metadata."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ CAMERAS = 'video', 'image'
 
 
 class Metadata:
-    """The metadata of a dataset as LeRobot presents them.
+    """The metadata of a dataset, with the interface of LeRobot.
 
-    Frames are numbered through all episodes, and episodes by their position in the dataset.
+    Frames are numbered across all episodes, and episodes by their position in the dataset.
 
     Args:
         dataset: The dataset, whose datapoints are episodes.
@@ -41,10 +41,10 @@ class Metadata:
         self.robot_type: str | None = dataset.metadata.get('robot_type')
         self.task_field, self._classes = tasks_of(dataset, self._fields)
         self.offsets = offsets_of(self._lengths())
-        """The frames before each episode, followed by the number of all."""
+        """The number of frames before each episode, followed by the total."""
 
     def _lengths(self) -> Int64s:
-        """Returns the number of frames of each episode, from videos only if there is nothing else."""
+        """Returns the number of frames of each episode; videos are counted only if there are no sequences."""
         rows = np.arange(len(self.dataset))
         stored = {name: self.dataset.types[name] for name in self._fields if name not in TASKS[1:]}
         counts = {
@@ -52,13 +52,13 @@ class Metadata:
             for name, field_type in stored.items()
             if field_type.sequence
         }
-        for name, found in counts.items():
+        for name, item_counts in counts.items():
             first = next(iter(counts))
-            if (found != counts[first]).any():
-                index = int((found != counts[first]).argmax())
+            if (item_counts != counts[first]).any():
+                index = int((item_counts != counts[first]).argmax())
                 raise ValueError(
                     f'lerobot: datapoint {index}: expected sequences of one length, got '
-                    f'{counts[first][index]} items of {first!r} and {found[index]} of {name!r}'
+                    f'{counts[first][index]} items of {first!r} and {item_counts[index]} of {name!r}'
                 )
         if not stored:
             raise ValueError(
@@ -70,20 +70,21 @@ class Metadata:
     def features(self) -> dict[str, dict[str, Any]]:
         """Each feature's dtype, shape and names, in the order of LeRobot if the dataset was imported."""
         imported = self.dataset.metadata.get('features') or {}
-        found = {name: dict(feature) for name, feature in self._fields.items() if name not in TASKS}
-        for name, feature in found.items():
+        features = {name: dict(feature) for name, feature in self._fields.items() if name not in TASKS}
+        for name, feature in features.items():
             facts = self.dataset.metadata.get('fields', {}).get(name, {})
             if feature['dtype'] in CAMERAS:
                 feature |= imported.get(name) or {'shape': self._shape(name)}
                 feature |= {'info': facts['info']} if facts.get('info') else {}
             elif name in imported:
                 feature['names'] = imported[name].get('names')
-        found = {
-            name: {**feature, 'shape': tuple(feature['shape'])} for name, feature in (COUNTED | found).items()
+        features = {
+            name: {**feature, 'shape': tuple(feature['shape'])}
+            for name, feature in (COUNTED | features).items()
         }
-        order = [name for name in imported if name in found]
-        order += [name for name in found if name not in order and name not in COUNTED]
-        return {name: found[name] for name in (*order, *(name for name in COUNTED if name not in order))}
+        order = [name for name in imported if name in features]
+        order += [name for name in features if name not in order and name not in COUNTED]
+        return {name: features[name] for name in (*order, *(name for name in COUNTED if name not in order))}
 
     def _shape(self, name: str) -> tuple[int, ...]:
         """Returns the shape of the first frame of a camera."""
@@ -97,27 +98,29 @@ class Metadata:
 
         Statistics that the metadata lacks are computed, which reads all frames once.
         """
-        found: dict[str, Any] = {}
+        all_stats: dict[str, Any] = {}
         facts = self.dataset.metadata.get('fields', {})
         for name in self._fields:
             if stats := facts.get(name, {}).get('stats'):
-                found[name] = stats
-        missing = [name for name in self._fields if name not in found and name not in COUNTED]
-        found |= statistics_of(self.dataset, {n: self.features[n] for n in missing if n in self.features})
-        return {name: {key: np.array(value) for key, value in stats.items()} for name, stats in found.items()}
+                all_stats[name] = stats
+        missing = [name for name in self._fields if name not in all_stats and name not in COUNTED]
+        all_stats |= statistics_of(self.dataset, {n: self.features[n] for n in missing if n in self.features})
+        return {
+            name: {key: np.array(value) for key, value in stats.items()} for name, stats in all_stats.items()
+        }
 
     @cached_attribute
     def _numbered(self) -> tuple[list[str], list[Int64s]]:
-        """The tasks, and the number of the task of each frame of an episode, or the one of all.
+        """The tasks, and for each episode the task number of each frame, or one number for all its frames.
 
-        Of `task_index`, which has the numbers itself, only the tasks.
+        If the field is `task_index`, which stores the numbers, the list of numbers is empty.
         """
         count = len(self.dataset)
         if self.task_field == 'task_index':
             return list(self._classes.values()), []
         if self.task_field is None:
             return [''], [np.zeros(1, np.int64)] * count
-        known: dict[str, int] = {}
+        number_of: dict[str, int] = {}
         numbers = []
         for index, value in enumerate(self.dataset.batch(range(count), self.task_field)[self.task_field]):
             texts = [value] if isinstance(value, str) else list(value)
@@ -127,8 +130,8 @@ class Metadata:
                     f'lerobot: datapoint {index}, field {self.task_field!r}: expected a task, or one for '
                     f'each of {length} frames, got {len(texts)}'
                 )
-            numbers.append(np.array([known.setdefault(text, len(known)) for text in texts], np.int64))
-        return list(known), numbers
+            numbers.append(np.array([number_of.setdefault(text, len(number_of)) for text in texts], np.int64))
+        return list(number_of), numbers
 
     @property
     def task_names(self) -> list[str]:
@@ -136,7 +139,7 @@ class Metadata:
         return self._numbered[0]
 
     def task_numbers(self, rows: Int64s, steps: Int64s) -> Int64s:
-        """Returns the tasks of frames `steps`, (B, n), of episodes `rows`, if no field has them."""
+        """Returns the tasks of frames `steps`, (B, n), of episodes `rows`, if no field stores them."""
         numbers = self._numbered[1]
         return np.stack([
             numbers[row][np.minimum(step, len(numbers[row]) - 1)]
@@ -149,30 +152,35 @@ class Metadata:
         every = range(len(self.dataset))
         if self.task_field != 'task_index':
             names, numbers = self._numbered
-            return [[names[number] for number in dict.fromkeys(each.tolist())] for each in numbers]
+            return [
+                [names[number] for number in dict.fromkeys(frame_tasks.tolist())] for frame_tasks in numbers
+            ]
         if 'tasks' in self.dataset.types:
             return [list(tasks) for tasks in self.dataset.batch(every, 'tasks')['tasks']]
-        found = self.dataset.batch(every, 'task_index')['task_index']
-        return [[self._classes[number] for number in dict.fromkeys(each.tolist())] for each in found]
+        task_columns = self.dataset.batch(every, 'task_index')['task_index']
+        return [
+            [self._classes[number] for number in dict.fromkeys(frame_tasks.tolist())]
+            for frame_tasks in task_columns
+        ]
 
     @property
     def tasks(self) -> Any:
-        """The tasks as a DataFrame of pandas, with their numbers as `task_index`."""
+        """The tasks as a pandas DataFrame, with their numbers as `task_index`."""
         names = self.task_names
         return import_optional('pandas').DataFrame({'task_index': range(len(names))}, index=names)
 
     def get_task_index(self, task: str) -> int | None:
-        """Returns the number of a task; None for an unknown task."""
+        """Returns the number of a task, or None for an unknown task."""
         return self.task_names.index(task) if task in self.task_names else None
 
     @property
     def episodes(self) -> Episodes:
-        """The episodes: a dict each by number, and a list of all by the name of a column."""
+        """The episodes: `episodes[number]` is a dict, `episodes[name]` the list of a column."""
         return Episodes(self)
 
     @property
     def info(self) -> dict[str, Any]:
-        """The facts of `meta/info.json`, without facts about files."""
+        """The entries of `meta/info.json`, except those about files."""
         return {
             'codebase_version': 'v3.0', 'robot_type': self.robot_type, 'fps': self.fps,
             'total_episodes': self.total_episodes, 'total_frames': self.total_frames,
@@ -215,17 +223,17 @@ class Metadata:
 
     @property
     def depth_keys(self) -> list[str]:
-        """The cameras of depth: none, as `dataset` refuses them."""
+        """The depth cameras: always empty, because `dataset` rejects them."""
         return []
 
     @property
     def has_language_columns(self) -> bool:
-        """Whether frames have columns of annotated language; the tasks are none."""
+        """Whether frames have columns of language annotations. Tasks do not count as annotations."""
         return False
 
     @property
     def names(self) -> dict[str, Any]:
-        """The names of the numbers of each feature."""
+        """The names of the elements of each feature."""
         return {name: feature['names'] for name, feature in self.features.items()}
 
     @property

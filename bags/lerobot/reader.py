@@ -1,7 +1,7 @@
 """The reader of LeRobot for `"storage_format": "bags"` in meta/info.json: meta/ beside the folder bags/.
 
-LeRobot imports this module when it meets the format. Without LeRobot, or with a version that takes no
-readers, importing it raises ImportError.
+LeRobot imports this module when a dataset has this format. Without LeRobot, or with a version without custom
+readers, the import raises ImportError.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from bags.lerobot.metadata import Metadata
 
 
 class BagsDatasetReader(BaseDatasetReader):  # type: ignore[misc, unused-ignore]  # Any without LeRobot
-    """Reads the frames of a dataset whose values are in bags.
+    """Reads the frames of a dataset whose values are stored in bags.
 
     Args:
-        meta: The metadata that LeRobot has loaded.
-        root: The folder with meta/ and bags/.
+        meta: The metadata that LeRobot loaded.
+        root: The folder that contains meta/ and bags/.
         episodes, delta_timestamps, image_transforms, tolerance_s, return_uint8: As in `bags.lerobot.dataset`.
-        **ignored: What else LeRobot passes: the revision and the token of a repository, the unit of depth.
+        **ignored: Other arguments of LeRobot: the revision and token of a repository, the unit of depth.
 
     Raises:
-        FileNotFoundError: No dataset in bags/.
-        ValueError: It has not the frames that the metadata name.
+        FileNotFoundError: bags/ has no dataset.
+        ValueError: The number of frames differs from the metadata.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ DATASET_READER = BagsDatasetReader
 
 
 def localize_root(_repo_id: str | None, root: str | Path, *_: Any, **_ignored: Any) -> Path:
-    """Refuses a remote folder: `bags.lerobot.dataset` reads those.
+    """Rejects a remote folder: use `bags.lerobot.dataset`, which reads URLs.
 
     Raises:
         FileNotFoundError: Always.

@@ -1,4 +1,4 @@
-"""The items of LeRobot: a frame of each feature, or those at offsets from it, as tensors."""
+"""The items of LeRobot, as tensors: of each feature one frame, or the frames at some offsets from it."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from bags.validation import import_optional, no_field
 
 NOW = np.zeros(1, np.int64)
 LEROBOT_DTYPES = {'f': 'float32', 'i': 'int64', 'u': 'int64', 'b': 'bool'}
-"""The dtypes that LeRobot gives numbers, by the kind of those in the data."""
+"""The dtype of numbers in LeRobot, by the kind of the stored dtype."""
 
 
 class Samples:
-    """The items of frames, read in one call for any number of frames.
+    """Reads the items of any number of frames in one call.
 
     Args:
         meta: The metadata, with the dataset.
-        delta_timestamps: The offsets in seconds of the items of a feature.
-        tolerance_s: Seconds by which an offset may miss the frames.
-        image_transforms: What is called with the frames of each camera.
-        return_uint8: Whether frames of videos stay uint8.
+        delta_timestamps: By feature, the offsets of its items in seconds.
+        tolerance_s: Maximum distance of an offset from a frame, in seconds.
+        image_transforms: A function that is called with the frames of each camera.
+        return_uint8: Whether video frames stay uint8.
 
     Raises:
-        KeyError: No such feature.
-        TypeError: A feature of texts has offsets, or the camera is one of depth.
+        KeyError: A feature is unknown.
+        TypeError: A feature of texts has offsets, or a camera has depth frames.
         ValueError: An offset is between frames.
     """
 
@@ -60,7 +60,7 @@ class Samples:
                 )
 
     def _steps(self, name: str, offsets: Sequence[float], tolerance: float) -> list[int]:
-        """Returns offsets in frames."""
+        """Converts offsets from seconds to frames."""
         if name not in self._dtypes:
             raise KeyError(f'delta_timestamps: {no_field(name, self._dtypes)}')
         if self._dtypes[name] == 'string':
@@ -78,7 +78,7 @@ class Samples:
 
     def read(self, indices: Int64s) -> list[dict[str, Any]]:
         """Returns the items of frames, by their numbers in the whole dataset."""
-        meta, asked = self._meta, self.delta_indices or {}
+        meta, offsets = self._meta, self.delta_indices or {}
         if not len(indices):
             return []
         rows = meta.offsets.searchsorted(indices, 'right') - 1
@@ -87,10 +87,10 @@ class Samples:
         inside: dict[str, Int64s] = {}
         pads: dict[str, Any] = {}
         for name in self._dtypes:
-            wanted = steps[:, None] + np.array(asked[name]) if name in asked else steps[:, None]
-            inside[name] = wanted.clip(0, last[:, None])
-            if name in asked:
-                pads[name] = wanted != inside[name]
+            frames = steps[:, None] + np.array(offsets[name]) if name in offsets else steps[:, None]
+            inside[name] = frames.clip(0, last[:, None])
+            if name in offsets:
+                pads[name] = frames != inside[name]
         selection: Selection = {
             name: PerRowItems(
                 None,
@@ -111,7 +111,7 @@ class Samples:
         return [self._item(index, rows, steps, columns, pads) for index in range(len(rows))]
 
     def _counted(self, inside: Mapping[str, Int64s], rows: Int64s, firsts: Int64s) -> dict[str, Any]:
-        """Returns the features that count frames and episodes, for a dataset that does not store them."""
+        """Computes the features that count frames and episodes, for a dataset that does not store them."""
         meta = self._meta
         return {
             'timestamp': (inside['timestamp'] / meta.fps).astype(np.float32),
@@ -128,33 +128,33 @@ class Samples:
     def _item(
         self, index: int, rows: Int64s, steps: Int64s, columns: Mapping[str, Any], pads: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Returns the item of one of the frames that were read."""
+        """Returns the item of one of the frames in `columns`."""
         torch = import_optional('torch')
-        found: dict[str, Any] = {}
+        item: dict[str, Any] = {}
         videos = [name for name, dtype in self._dtypes.items() if dtype == 'video']
         for name in (*videos, *(name for name in self._dtypes if name not in videos)):
             values, dtype = columns[name][index], self._dtypes[name]
             if dtype in CAMERAS:
-                found[name] = self._pictures(torch, name, values, dtype == 'video')
-                # As in LeRobot: one frame of a video has no axis of time, also if an offset was given.
+                item[name] = self._pictures(torch, name, values, dtype == 'video')
+                # As in LeRobot: a single video frame has no time axis, even with one offset.
                 if name not in pads or (dtype == 'video' and len(values) == 1):
-                    found[name] = found[name][0]
+                    item[name] = item[name][0]
             elif dtype == 'string':
-                found[name] = values[0]
+                item[name] = values[0]
             else:
                 values = values if name in pads else values[0]
-                found[name] = torch.tensor(
+                item[name] = torch.tensor(
                     values, dtype=getattr(torch, LEROBOT_DTYPES[np.asarray(values).dtype.kind])
                 )
-        found |= {f'{name}_is_pad': torch.tensor(is_pad[index]) for name, is_pad in pads.items()}
+        item |= {f'{name}_is_pad': torch.tensor(is_pad[index]) for name, is_pad in pads.items()}
         if self.image_transforms is not None:
             for name in self._meta.camera_keys:
-                found[name] = self.image_transforms(found[name])
-        found['task'] = self._meta.task_names[self._task(columns['task_index'], pads, index, rows, steps)]
-        return found
+                item[name] = self.image_transforms(item[name])
+        item['task'] = self._meta.task_names[self._task(columns['task_index'], pads, index, rows, steps)]
+        return item
 
     def _task(self, numbers: Any, pads: Mapping[str, Any], index: int, rows: Int64s, steps: Int64s) -> int:
-        """Returns the task of a frame itself, also if `task_index` has offsets."""
+        """Returns the task of the frame itself, even if `task_index` has offsets."""
         if 'task_index' not in pads:
             return int(numbers[index][0])
         if self._meta.task_field != 'task_index':
@@ -163,7 +163,7 @@ class Samples:
         return int(self._meta.dataset[row, {'task_index': [step]}]['task_index'][0])
 
     def _pictures(self, torch: Any, name: str, values: Any, is_video: bool) -> Any:
-        """Returns pictures (n, H, W, C) as a tensor (n, C, H, W), float32 in [0, 1]."""
+        """Converts pictures (n, H, W, C) to a tensor (n, C, H, W), float32 in [0, 1]."""
         pixels = np.stack(values) if isinstance(values, list) else values
         if pixels.ndim == 3 and not is_video:
             pixels = pixels[..., None]
@@ -172,7 +172,7 @@ class Samples:
                 f'lerobot: field {name!r}: expected pictures of colours, uint8 (H, W, C), got '
                 f'{pixels.dtype} {pixels.shape[1:]}'
             )
-        # By NumPy: threads of PyTorch take longer for a frame, most of all in workers.
+        # With NumPy: for one frame, the threads of PyTorch are slower, especially in workers.
         pictures = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
         if not (self._return_uint8 and is_video):
             pictures = np.divide(pictures, np.float32(255), dtype=np.float32)

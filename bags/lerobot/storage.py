@@ -26,12 +26,12 @@ READER = 'bags.lerobot.reader'
 
 
 def register_reader() -> bool:
-    """Registers the reader of `storage_format: bags`; returns whether LeRobot is installed and takes readers.
+    """Registers the reader of `storage_format: bags`; returns whether LeRobot has custom readers.
 
-    LeRobot is imported, which takes seconds, only if it does.
+    LeRobot, whose import takes seconds, is imported only if it has `datasets/storage.py`.
     """
-    found = importlib.util.find_spec('lerobot')
-    folders = list(found.submodule_search_locations or ()) if found else []
+    spec = importlib.util.find_spec('lerobot')
+    folders = list(spec.submodule_search_locations or ()) if spec else []
     if not any(Path(folder, 'datasets', 'storage.py').is_file() for folder in folders):
         return False
     storage = importlib.import_module('lerobot.datasets.storage')
@@ -51,15 +51,15 @@ def export(
 ) -> WriteResult:
     """Writes the episodes of a dataset to bags, beside the meta/ that LeRobot reads.
 
-    `target/bags` is a copy, with unchanged records; links are resolved. `target/meta` has the features,
-    statistics, episodes and tasks, and `"storage_format": "bags"`. Versions of LeRobot that take readers open
-    the folder after `import bags.lerobot`. No release does so yet, and this is unproven until one does.
+    `target/bags` is a copy with unchanged records and resolved links. `target/meta` has the features,
+    statistics, episodes and tasks, and `"storage_format": "bags"`. Versions of LeRobot with custom readers
+    open the folder after `import bags.lerobot`. No release has custom readers yet, so this is untested.
 
     Args:
-        dataset: A dataset whose datapoints are episodes: path, or open.
+        dataset: A dataset whose datapoints are episodes: a path, or an open dataset.
         target: A folder, which must be new or empty.
         fields: Names of fields. Default: all.
-        progress: Show a bar: True, False, or None for on terminals.
+        progress: Show a progress bar: True, False, or None for only on terminals.
         durability: As in `bags.export`.
 
     Raises:
@@ -76,19 +76,21 @@ def export(
     """
     opened = plain_path(dataset)
     if not isinstance(opened, Dataset):
-        with open_dataset(opened) as found:
-            return export(found, target, fields=fields, progress=progress, durability=durability)
+        with open_dataset(opened) as source:
+            return export(source, target, fields=fields, progress=progress, durability=durability)
     check_dataset('export', opened)
     names = select_whole(fields, opened.types, 'export')
     Metadata(opened.select(range(len(opened)), names))  # Raises before anything is written.
-    kept = Durability(durability)  # type: ignore[arg-type]
+    level = Durability(durability)  # type: ignore[arg-type]
     facts: dict[str, Any] = {
         'format': 'lerobot',
         'extension': STORAGE_FORMAT,
         'spec': {n: opened.spec[n] for n in names},
     }
-    with Target(target, None, facts, lambda: fingerprint(opened, names), durability=kept) as folder:
-        done = copy(opened, f'{folder.path}/{BAGS_FOLDER}', fields=names, progress=progress, durability=kept)
+    with Target(target, None, facts, lambda: fingerprint(opened, names), durability=level) as folder:
+        result = copy(
+            opened, f'{folder.path}/{BAGS_FOLDER}', fields=names, progress=progress, durability=level
+        )
         with open_dataset(f'{folder.path}/{BAGS_FOLDER}') as copied:
             meta = Metadata(copied)
             features = {
@@ -100,10 +102,10 @@ def export(
                 'fps': meta.fps,
             }
             stats = {
-                name: {key: value.tolist() for key, value in found.items()}
-                for name, found in meta.stats.items()
+                name: {key: value.tolist() for key, value in field_stats.items()}
+                for name, field_stats in meta.stats.items()
             }
-            # Formats of the paths of files, which LeRobot expects.
+            # LeRobot expects these path templates.
             info |= {'chunks_size': 1000, 'data_path': '', 'video_path': '', 'features': features}
             write_meta(folder.write, info, stats, meta.task_names, list(meta.episodes))
-    return done
+    return result

@@ -1,1 +1,1 @@
-"""Batches for training, from any dataset."""
+"""Makes batches for training, from any dataset."""

@@ -22,10 +22,10 @@ from bags.samplers import Sampler
 from bags.workers.outcome import PartialResult, WorkerDiedError
 
 MASK_COLUMN = '_mask'
-"""Column that marks repeats with False, unless another name is given."""
+"""Default name of the column that marks repeats with False."""
 DATAPOINT, BIN = '_datapoint', '_bin'
-"""Columns of the batches of a sampler of bins: the index of each datapoint, and its bin within the batch."""
-SHOWN_DATAPOINTS = 8  # Number of datapoints in the note of an error.
+"""Columns of batches from a sampler of bins: the index of each datapoint, and its bin within the batch."""
+SHOWN_DATAPOINTS = 8  # Maximum number of datapoints that an error note lists.
 
 Batch = dict[str, Any]
 OnError = Literal['raise', 'skip', 'replace']
@@ -36,7 +36,7 @@ class SkippedDatapoint(NamedTuple):
 
     datapoint: int
     field: str | None
-    """None if no single field is the reason."""
+    """None if the error is not specific to one field."""
     reason: str
 
 
@@ -48,12 +48,12 @@ class StepResult(NamedTuple):
     """None if none of its datapoints can be read."""
     skipped: list[SkippedDatapoint]
     retries: int = 0
-    """Requests that its process has retried since the task before."""
+    """Number of requests that its process has retried since its previous task."""
 
 
 @dataclasses.dataclass(eq=False)
 class BatchMaker:
-    """Makes batches by the number of their step. They do not depend on order, thread or process."""
+    """Makes the batch of any step by its number. Batches do not depend on order, thread or process."""
 
     dataset: Dataset | RowBatches
     fields: Fields
@@ -63,7 +63,7 @@ class BatchMaker:
     seed: int
     """Seed of the random numbers of `transform`, with the epoch and the position."""
     transform: Callable[..., Any] | None
-    """Takes a batch, and `rng` if it has a parameter of that name; returns a batch."""
+    """Function from a batch to a batch; also takes `rng` if it has a parameter of that name."""
     collate: Callable[[Any], Any] | None
     """Called with the result of `transform`."""
     per_datapoint: bool
@@ -73,13 +73,13 @@ class BatchMaker:
     mask: str | None = None
     """A column of every batch that is False for repeats."""
     unreadable: dict[int, SkippedDatapoint] = dataclasses.field(default_factory=dict)
-    """Datapoints to leave out, or known to be unreadable, by index."""
+    """Datapoints to leave out, or that proved unreadable, by index."""
     counts_retries: bool = False
     """Whether it runs in a worker process, so that `StepResult` reports the retries of the process."""
     _plan: tuple[int, list[PlannedStep]] = (-1, [])
-    """The number of a step, and the planned steps from it on."""
+    """The number of the first planned step, and the planned steps."""
     _retries: int = 0
-    """Retries that `StepResult` has reported; from 0 in a worker process."""
+    """Number of retries reported so far; starts at 0 in a worker process."""
 
     def __post_init__(self) -> None:
         self.types = self.dataset.types if isinstance(self.dataset, Dataset) else {}
@@ -88,11 +88,12 @@ class BatchMaker:
         """Whether `transform` has a parameter `rng`."""
 
     def make(self, numbers: range) -> list[StepResult] | PartialResult:
-        """Returns the batches of consecutive steps, whose numbers have one quotient by `PLAN_STEPS`.
+        """Returns the batches of consecutive steps within one block of `PLAN_STEPS` steps.
 
         Returns:
-            A `StepResult` for each, or a `PartialResult` with those before an error. The error names the
-            datapoints, and says whether the sampler, the dataset, `transform` or `collate` raised it.
+            A `StepResult` for each step; after an error, a `PartialResult` with the steps before it. The
+            error names the datapoints, and says whether the sampler, the dataset, `transform` or `collate`
+            raised it.
         """
         made: list[StepResult] = []
         try:
@@ -102,9 +103,9 @@ class BatchMaker:
                 plan = plan_steps(self.sampler, self.schedule, first)
                 self._plan = first, plan  # One assignment, as other threads read it.
             planned = plan[numbers.start - first : numbers.stop - first]
-            together = self._read_together([each.indices for each in planned]) if len(planned) > 1 else None
-            for number, each in enumerate(planned):
-                made.append(self._make(*each, None if together is None else together[number]))
+            together = self._read_together([step.indices for step in planned]) if len(planned) > 1 else None
+            for number, step in enumerate(planned):
+                made.append(self._make(*step, None if together is None else together[number]))
         except Exception as exc:
             return PartialResult(made, exc)
         if made and self.counts_retries:
@@ -114,7 +115,7 @@ class BatchMaker:
         return made
 
     def _make(self, step: Step, indices: Int64s, bins: Int64s | None, batch: Any) -> StepResult:
-        """Makes the batch of a step from its indices, their bins, if any, and columns already read."""
+        """Makes the batch of a step from its indices, their bins if any, and its columns if already read."""
         positions = np.arange(step.start, step.stop)
         positions = positions if bins is None else positions[bins]
         is_own = positions < self.schedule.length
@@ -129,14 +130,14 @@ class BatchMaker:
                 if batch is None and self.mask is not None:  # Other ranks have a batch at this step.
                     reason = self.unreadable[int(indices[0])]
                     raise ValueError(f'none of datapoints {_listed(indices)} can be read: {reason}')
-                # Repeats are in the `skipped` of the step, and the rank, that they repeat.
+                # Unreadable repeats are reported by the step and the rank whose datapoints they repeat.
                 missed = np.unique(indices[~readable & is_own]).tolist()
                 skipped = [self.unreadable[index] for index in missed]
                 if batch is None:
                     return StepResult(step.epoch, None, skipped)
-                kept = slice(None) if fills else readable
-                indices, positions, is_own = chosen, positions[kept], (is_own & readable)[kept]
-                bins = None if bins is None else bins[kept]
+                kept_rows = slice(None) if fills else readable
+                indices, positions, is_own = chosen, positions[kept_rows], (is_own & readable)[kept_rows]
+                bins = None if bins is None else bins[kept_rows]
         if self.per_datapoint:
             batch = self._transformed_each(batch, step, positions, bins, indices)
         if bins is not None:
@@ -152,11 +153,12 @@ class BatchMaker:
     ) -> tuple[npt.NDArray[np.bool_], Int64s, Any]:
         """Reads the columns of the datapoints at some positions of an epoch.
 
-        With `fills`, datapoints that cannot be read are replaced: by the next ones of the epoch with
-        `on_error='replace'`, else by the first one of the batch.
+        With `fills`, unreadable datapoints are replaced: with `on_error='replace'`, by the next datapoints of
+        the epoch, else by the first readable datapoint of the batch.
 
         Returns:
-            Which of the datapoints can be read, those that were, and their columns; None if there are none.
+            A mask of the readable datapoints, the indices of the datapoints that were read, and their
+            columns; None as columns if no datapoint can be read.
         """
         while True:
             readable = np.ones(len(indices), bool)
@@ -174,16 +176,16 @@ class BatchMaker:
             try:
                 return readable, chosen, self.dataset.batch(chosen, self.fields)
             except Exception as exc:
-                found = {index: error for index, error in self._errors(chosen) if self._skips(error)}
-                if not found:
+                unreadable = {index: error for index, error in self._errors(chosen) if self._skips(error)}
+                if not unreadable:
                     raise self._located(chosen, exc) from exc.__cause__
-                for index, error in found.items():
+                for index, error in unreadable.items():
                     self.unreadable[index] = SkippedDatapoint(
                         index, self._unreadable_field(index), str(error)
                     )
 
     def _replacement(self, epoch: int, position: int) -> int:
-        """Returns the next datapoint in the order of an epoch that is not known to be unreadable."""
+        """Returns the next datapoint in the order of an epoch that has not proved unreadable."""
         length = self.schedule.length
         for start in range(position + 1, position + length, PLAN_STEPS):
             stop = min(start + PLAN_STEPS, position + length)
@@ -193,7 +195,7 @@ class BatchMaker:
         raise ValueError(f'no datapoint of an epoch can be read: {next(iter(self.unreadable.values()))}')
 
     def _skips(self, error: Exception) -> bool:
-        """Returns whether a datapoint with this error is left out; not e.g. for an error of the network."""
+        """Returns whether a datapoint with this error is left out; False e.g. for a network error."""
         error_types = Exception if isinstance(self.dataset, RowBatches) else (CorruptError, DecodeError)
         is_memory = isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError)
         return self.on_error != 'raise' and isinstance(error, error_types) and not is_memory
@@ -208,7 +210,7 @@ class BatchMaker:
         try:
             columns = self.dataset.batch(indices, self.fields)
         except Exception:
-            return None  # Reading one at a time finds the batch that cannot be read.
+            return None  # Reading the batches one at a time finds the unreadable batch.
         for name, column in columns.items():
             field_type = self.types.get(name)
             if (
@@ -217,7 +219,7 @@ class BatchMaker:
                 and field_type.word in NUMBER_WORDS
                 and not field_type.optional
             ):
-                return None  # Bags 0.x: the numbers of only some batches fit an array.
+                return None  # Bags 0.x: only in some of the batches, the numbers fit an array.
         divided = [split(column, list(map(len, parts))) for column in columns.values()]
         return [dict(zip(columns, batch, strict=True)) for batch in zip(*divided, strict=True)] or None
 
@@ -225,7 +227,7 @@ class BatchMaker:
         self, batch: Any, step: Step, positions: Int64s, bins: Int64s | None, indices: Int64s
     ) -> Any:
         """Calls `transform` for each datapoint of a batch; returns the columns of the results."""
-        # The datapoints of a position with several are numbered.
+        # If a position has several datapoints, they are numbered.
         within = (
             np.zeros_like(positions) if bins is None else np.arange(len(bins)) - np.searchsorted(bins, bins)
         )
@@ -243,13 +245,13 @@ class BatchMaker:
     def _call_transform(self, value: Any, *key: int) -> Any:
         assert self.transform is not None
         if self.takes_rng:
-            found = self.transform(value, rng=np.random.default_rng([self.seed & (2**64 - 1), *key]))
+            transformed = self.transform(value, rng=np.random.default_rng([self.seed & (2**64 - 1), *key]))
         else:
-            found = self.transform(value)
-        if found is None:
+            transformed = self.transform(value)
+        if transformed is None:
             what = 'datapoint' if self.per_datapoint else 'batch'
             raise TypeError(f'transform: expected it to return the {what}, got None')
-        return found
+        return transformed
 
     def _transformed(self, batch: Any, step: Step, indices: Int64s) -> Any:
         stage = 'transform'
@@ -267,27 +269,27 @@ class BatchMaker:
             raise
 
     def _batch_text(self, step: Step) -> str:
-        """Returns which batch a step is, as `Loader.indices` counts them."""
+        """Returns the batch and the epoch of a step as text, as `Loader.indices` counts them."""
         number = step.start // (self.schedule.batch_size * self.schedule.world_size)
         return f'batch {number} of epoch {step.epoch}'
 
     # Errors.
 
     def located(self, number: int, error: WorkerDiedError) -> RuntimeError:
-        """Returns the error for a batch that ended its process."""
+        """Returns the error for a batch whose worker process died."""
         step, indices, _ = plan_steps(self.sampler, self.schedule, number, 1)[0]
         detail = f'step {number}, the batch of datapoints {_listed(indices)} (epoch {step.epoch})'
         return WorkerDiedError(detail, error.how)
 
     def _located(self, indices: Int64s, exc: Exception) -> Exception:
         """Returns the error for the first datapoint that cannot be read, with its index and field."""
-        for index, found in self._errors(indices):
-            return _placed(found, index, self._unreadable_field(index))
+        for index, error in self._errors(indices):
+            return _placed(error, index, self._unreadable_field(index))
         exc.add_note(f'reading datapoints {_listed(indices)} together, each of which can be read by itself')
         return exc
 
     def _errors(self, indices: Int64s) -> Iterator[tuple[int, Exception]]:
-        """Reads datapoints one at a time; yields those that cannot be read, and their errors."""
+        """Reads datapoints one at a time; yields the unreadable datapoints, and their errors."""
         for index in dict.fromkeys(indices.tolist()):
             try:
                 self.dataset.batch([index], self.fields)
@@ -313,7 +315,7 @@ def _add_columns(batch: Any, columns: Batch, whose: str) -> None:
 
 
 def retries_of(dataset: Dataset | RowBatches) -> int:
-    """Returns the number of requests of a dataset that were retried by this process."""
+    """Returns the number of requests for a dataset that this process has retried."""
     return dataset.retries if isinstance(dataset, Dataset) else 0
 
 
@@ -331,7 +333,7 @@ def _listed(indices: Int64s) -> str:
 
 
 def _placed(exc: Exception, index: int, field: str | None) -> Exception:
-    """Adds the datapoint and the field: to the message of errors of this library, as a note to others."""
+    """Adds the datapoint and the field: to the message of an error of this library, else as a note."""
     where = f'datapoint {index}' + (f', field {field!r}' if field is not None else '')
     if not isinstance(exc, BagsError):
         exc.add_note(where)

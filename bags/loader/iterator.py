@@ -1,4 +1,4 @@
-"""Iterates over the batches of a loader: makes them on demand or ahead, counts and resumes, ends workers."""
+"""Iterates over the batches of a loader: makes them on demand or ahead, counts, resumes, and ends workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bags.workers.signals import delay_interrupts
 TASK_SECONDS = 0.001
 """With 0.002, batches of raw images take a quarter longer, as a task exceeds the processor's cache."""
 MALLOC_THRESHOLD = (1 << 25) - (1 << 13)
-"""Bytes of the largest allocation that raises the mmap threshold of glibc: 32 MiB with its header."""
+"""Size of the largest allocation that raises the mmap threshold of glibc: 32 MiB with its header."""
 
 
 class LoaderIterator(Iterator[Any]):
@@ -56,13 +56,13 @@ class LoaderIterator(Iterator[Any]):
         return f'<batch {progress.delivered} of {steps or "endless"} of {self._plan!r}>'
 
     def start(self) -> Self:
-        """Starts to make the batches that are due; else the next call does. Returns this iterator."""
+        """Starts making batches now instead of at the next call. Returns this iterator."""
         plan, progress = self._plan, self._progress
-        # Added only now: the state after an error is that before the failed batch.
+        # Added only now: after an error, the state is still the state before the failed batch.
         progress.delivered += self._failed_steps
         self._failed_steps = 0
         # glibc returns the memory of a freed batch to the system, and gets it back with a page fault every
-        # 4 KiB, unless it has seen an allocation of this size freed. An epoch of arrays of 4 KB, in batches
+        # 4 KiB, until an allocation of this size was freed. An epoch of arrays of 4 KB, in batches
         # of 1 MB, takes 0.73 us an array, and 1.19 without this.
         np.empty(MALLOC_THRESHOLD, np.uint8)
         maker = plan.batch_maker(progress.schedule)
@@ -74,7 +74,7 @@ class LoaderIterator(Iterator[Any]):
                     self._pool = _pool(maker, plan.workers, plan.processes)
                     outcomes = self._pool.run(tasks, ahead=plan.prefetch)
             else:
-                outcomes = map(Outcome, tasks)  # `_made` does them.
+                outcomes = map(Outcome, tasks)  # `_made` runs the tasks.
             self._batches = _made(outcomes, tasks, maker)
             plan.progress = progress  # This iterator is the newest.
         except BaseException:
@@ -129,8 +129,8 @@ class LoaderIterator(Iterator[Any]):
         """
         empty_steps = 0
         while True:
-            for each in made.skipped:
-                self._plan.unreadable[each.datapoint] = each
+            for skipped in made.skipped:
+                self._plan.unreadable[skipped.datapoint] = skipped
             if made.batch is not None:
                 return made
             self._progress.delivered += 1
@@ -142,9 +142,9 @@ class LoaderIterator(Iterator[Any]):
             made = next(batches)
 
     def _begin_epoch(self, epoch: int) -> None:
-        """Makes the next iteration over an endless loader begin after an epoch that this one has begun.
+        """Makes the next iteration over an endless loader begin after an epoch that this iteration has begun.
 
-        Not after `set_epoch`, `load_state_dict` or the start of another iteration.
+        Has no effect after `set_epoch`, `load_state_dict` or the start of another iteration.
         """
         plan, before = self._plan, self._next_epoch
         self._next_epoch = epoch + 1
@@ -172,14 +172,14 @@ class LoaderIterator(Iterator[Any]):
     def state_dict(self) -> State:
         """Returns the state after the last delivered batch, as `Loader.state_dict`.
 
-        The state of one of several workers also has the number of batches of the loader to skip.
+        With several workers, the state also has the number of batches of the loader to skip.
         """
         progress, workers = self._progress, self._progress.schedule.stride
         state = self._plan.state_at(progress.cursor)
         return state if workers == 1 else {**state, 'skip': progress.skip, 'workers': workers}
 
     def load_state_dict(self, state: State, *, check_dataset: bool = True) -> None:
-        """Resumes from the state of another iterator or loader; the next iteration begins after this one.
+        """Resumes from the state of another iterator or loader. The next iteration begins after this one.
 
         Args:
             state, check_dataset: As in `Loader.load_state_dict`.
@@ -190,7 +190,7 @@ class LoaderIterator(Iterator[Any]):
         cursor, own = self._plan.cursor_from(state, check_dataset), self._progress.schedule
         skip, workers = int(state.get('skip', 0)), int(state.get('workers', 1))
         if workers != own.stride:
-            raise ValueError(f'state: expected that of {own.stride} workers, got that of {workers}')
+            raise ValueError(f'state: expected the state of {own.stride} workers, got the state of {workers}')
         self._stop()
         self._next_epoch = cursor.epoch + 1
         self._plan.begin(cursor)
@@ -198,7 +198,7 @@ class LoaderIterator(Iterator[Any]):
         self._progress.delivered, self._progress.is_finished = 0, False
         self._failed_steps, self._is_closed = 0, False
 
-    # The names Grain uses.
+    # The names that Grain uses.
     get_state = state_dict
     set_state = load_state_dict
 
@@ -206,13 +206,13 @@ class LoaderIterator(Iterator[Any]):
 def worker_shard(plan: LoaderPlan, worker: int, workers: int, begin: Cursor | None = None) -> LoaderIterator:
     """Returns every `workers`-th batch, from batch `worker` on, for one worker of another library.
 
-    One batch of each worker in turn gives the batches of the loader. Nothing is started before the first
-    batch is asked for; with several workers, each makes its batches in its own thread.
+    Taking one batch from each worker in turn gives the batches of the loader. Threads and processes start
+    with the first batch; with several workers, each worker makes its batches in its own thread.
 
     Args:
         plan: The plan of the loader.
         worker, workers: The index of the worker, and the number of workers.
-        begin: Where to begin. Default: where the next iteration begins, which does not change.
+        begin: Where to begin. Default: where the next iteration begins, which stays unchanged.
     """
     plan = plan if workers == 1 else plan.without_workers()
     return LoaderIterator(plan, plan.next_cursor if begin is None else begin, worker, workers)
@@ -230,14 +230,14 @@ def _pool(maker: BatchMaker, workers: int, processes: bool) -> WorkerPool:
 
 
 def _made(outcomes: Iterator[Outcome], tasks: Tasks, maker: BatchMaker) -> Iterator[StepResult]:
-    """Yields the batches of tasks, which are done here if no worker has done them."""
+    """Yields the batches of tasks, and runs the tasks that no worker has run."""
     for outcome in outcomes:
         if not outcome.is_done:
             outcome.result, outcome.error, outcome.seconds = do(maker.make, outcome.task)
         if isinstance(outcome.error, WorkerDiedError):
             if len(outcome.task) == 1:
                 raise maker.located(outcome.task.start, outcome.error)
-            # StepResult one at a time, to find the batch that ends a process.
+            # Make batches one at a time, to find the batch that kills a process.
             with _pool(maker, 1, True) as alone:
                 yield from _made(alone.run(range(n, n + 1) for n in outcome.task), tasks, maker)
             continue
@@ -250,7 +250,7 @@ def _made(outcomes: Iterator[Outcome], tasks: Tasks, maker: BatchMaker) -> Itera
 
 
 class Tasks(Iterator[range]):
-    """Divides steps into ranges: a task makes one batch, or as many as take `TASK_SECONDS`.
+    """Divides steps into ranges: a task makes one batch, or as many batches as take `TASK_SECONDS`.
 
     The batches of a task are read with one call: an epoch of datapoints of three small fields, in batches of
     32, takes 0.4 us a datapoint, and 2.0 if the batches are read one at a time.

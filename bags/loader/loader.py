@@ -24,22 +24,22 @@ from bags.samplers.orders import check_sampler, sampler_for
 from bags.validation import at_least, at_least_or_none, integer, item_count, one_of, with_advice, worker_count
 from bags.workers.processes import check_sendable
 
-REMOTE_WORKERS = 16  # Default number of threads for a remote dataset, which mostly wait.
+REMOTE_WORKERS = 16  # Default number of threads for a remote dataset: threads mostly wait.
 
 
 class Loader:
     """Batches of a dataset for training, on one or several ranks.
 
     Batches are dicts of columns, as `dataset.batch` returns them. Each iteration is the next epoch, even if
-    the previous one was not finished, unless `set_epoch` or `load_state_dict` is called. The order depends
+    the previous epoch was not finished; `set_epoch` and `load_state_dict` change this. The order depends
     only on `seed` and the epoch, not on the workers. Batches do not mix epochs.
 
     Args:
-        dataset: A reader, a view, or any object with `__len__` and `__getitem__` such as a map-style dataset
+        dataset: A reader, a view, or any object with `__len__` and `__getitem__`, such as a map-style dataset
             of PyTorch; its `__getitems__`, if it has one, is called with a list of indices.
         batch_size: Datapoints in a batch on this rank.
-        fields: Fields and items of sequences to read, as in `dataset.batch`; by default all.
-        shuffle: True: another random order in each epoch; False: the order of the dataset; 'shards': a random
+        fields: Fields and items of sequences to read, as in `dataset.batch`. Default: all fields.
+        shuffle: True: a new random order in each epoch; False: the order of the dataset; 'shards': a random
             order, a few shards at a time, for datasets on an object store.
         seed: Seed of the order, and of the random numbers of `transform`.
         epochs: Number of epochs in an iteration; None for endless.
@@ -47,27 +47,27 @@ class Loader:
         world_size: Number of processes of the run, e.g. `jax.process_count()`.
         last_batch: How to handle the last step of an epoch, if it has too few datapoints for full batches on
             all ranks. 'partial' (default on one rank): the ranks share it; their batches are smaller, and
-            some ranks may have none (only in the last of `epochs`). 'pad' (default on several): full batches
-            that wrap around to the beginning of the epoch; every batch has a column `_mask`, False for
-            repeats. 'drop': no last step.
+            some ranks may have none (only in the last of `epochs`). 'pad' (default on several ranks): full
+            batches that wrap around to the beginning of the epoch; every batch has a column `_mask`, False
+            for repeats. 'drop': no last step.
         sampler: The order, instead of `shuffle`; see `bags.samplers`.
         workers: Threads or processes that make batches ahead; 0 makes each batch on demand. Default:
             the number of processors; for a remote dataset, whose threads wait for the network, 16.
         processes: Workers are processes, for a `transform` that holds the GIL. All options must then be
             picklable, and a script needs `if __name__ == '__main__':`.
-        prefetch: Maximum number of batches to make ahead. By default two for each worker, and more if a batch
+        prefetch: Maximum number of batches to make ahead. Default: two for each worker, and more if a batch
             takes less than a millisecond.
         transform: Function from a batch to a batch, called by the workers. If it has a parameter `rng`, it
             gets a NumPy `Generator` that depends only on the seed, the epoch and the position.
         per: 'datapoint': `transform` takes and returns a single datapoint, with an `rng` that does not depend
             on the batch size. The results are collated to a batch: arrays of one shape are stacked.
         on_error: How to handle datapoints that are damaged or cannot be decoded; for a map-style dataset,
-            those that raise any error. 'raise': the error is raised in place of the batch, and the iterator
-            resumes after it. 'skip': the batch is made without them, and `skipped` lists them. In a batch
-            with a mask, another datapoint is repeated instead, so that the size stays. A batch without a
-            readable datapoint is left out, or with a mask raises. 'replace': each is replaced by the next
-            readable datapoint of the epoch, which also stays in its own batch; False in a mask.
-        skip: Datapoints to leave out in the same way; all others keep their batches.
+            datapoints that raise any error. 'raise': the error is raised in place of the batch, and the
+            iterator resumes after it. 'skip': the batch is made without them, and `skipped` lists them. In a
+            batch with a mask, another datapoint is repeated instead, so that the batch size is constant. A
+            batch without readable datapoints is left out; with a mask, it raises. 'replace': each is replaced
+            by the next readable datapoint of the epoch, which also stays in its own batch; False in a mask.
+        skip: Datapoints to leave out in the same way; all other datapoints keep their batches.
         collate: Called with the result of `transform`: `bags.pad`, `bags.stack`, `bags.pack`, a mapping of
             fields to these or their names, or any function.
         to_device: Called last, in the thread that iterates, e.g. `bags.jax.device_put`.
@@ -76,14 +76,14 @@ class Loader:
     Raises:
         ValueError: An option is out of range, or the dataset is empty, or smaller than a batch with
             `last_batch='drop'`.
-        KeyError: No such field.
-        TypeError: Not a dataset, an option of the wrong type, or, for processes, one that cannot be pickled.
+        KeyError: A field does not exist.
+        TypeError: The dataset or an option has the wrong type or, for processes, cannot be pickled.
 
     Examples:
         >>> loader = bags.Loader(dataset, 4, fields=('id', 'label'), seed=0)
         >>> [batch['id'].tolist() for batch in loader]
         [[2, 4, 6, 7], [5, 3, 1, 0]]
-        >>> state = loader.state_dict()  # For the checkpoint: load_state_dict continues there.
+        >>> state = loader.state_dict()  # For the checkpoint: load_state_dict resumes from it.
     """
 
     @with_advice
@@ -186,7 +186,7 @@ class Loader:
         """
         total = self._plan.schedule.total
         if total is None:
-            raise TypeError('a loader with epochs=None has no end, and so no length')
+            raise TypeError('a loader with epochs=None is endless, so it has no length')
         return total
 
     def __repr__(self) -> str:
@@ -211,7 +211,7 @@ class Loader:
 
     @property
     def sampler(self) -> Sampler:
-        """The order of the datapoints, also if it comes from `shuffle`."""
+        """The order of the datapoints, even if `shuffle` determines it."""
         return self._plan.maker.sampler
 
     @property
@@ -255,7 +255,7 @@ class Loader:
         return LoaderIterator(self._plan, self._plan.begin()).start()
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes the next iteration begin with this epoch; later iterations continue from there."""
+        """Makes the next iteration begin with this epoch; later iterations follow it."""
         epoch = item_count('epoch', epoch, 0)
         self._plan.next_cursor, self._plan.progress = Cursor(epoch, 0, epoch), None
 
@@ -268,7 +268,7 @@ class Loader:
     def skipped(self) -> list[SkippedDatapoint]:
         """The unreadable datapoints of the batches delivered so far on this rank: datapoint, field, reason.
 
-        Sorted by index, without duplicates. Datapoints skipped in workers of PyTorch or Grain are not here.
+        Sorted by index, without duplicates. Excludes datapoints skipped in workers of PyTorch or Grain.
         """
         unreadable = self._plan.unreadable
         return [unreadable[index] for index in sorted(unreadable.keys() - self._plan.left_out.keys())]
@@ -278,7 +278,7 @@ class Loader:
         """Number of requests to an object store that were retried since the loader was made.
 
         Requests of its worker processes are included with their batches, and requests of other datasets
-        on the same store in this process. The logger `bags.storage` says which requests they were.
+        on the same store in this process. The logger `bags.storage` logs these requests.
         """
         return self._plan.process_retries + retries_of(self._plan.maker.dataset)
 
@@ -307,17 +307,17 @@ class Loader:
         """Returns the state after the last batch that the newest iterator delivered: integers and strings.
 
         Batches made ahead do not count. Any number of ranks can resume from this one state, with any batch
-        size and workers. After the last batch of an iteration, it is the beginning of the next one.
+        size and workers. After the last batch, the state is the beginning of the next iteration.
         """
         plan = self._plan
         return plan.state_at(plan.next_cursor if plan.progress is None else plan.progress.cursor)
 
     def load_state_dict(self, state: State, *, check_dataset: bool = True) -> None:
-        """Makes the next iteration resume from a state; later ones are the next epochs.
+        """Makes the next iteration resume from a state; later iterations are the next epochs.
 
         Args:
             state: The state.
-            check_dataset: Raise if the state was saved with another dataset. False resumes with it.
+            check_dataset: Raise if the state was saved with another dataset. False resumes anyway.
 
         Raises:
             ValueError: The state belongs to another dataset, seed or sampler, or is not a state.
@@ -329,7 +329,7 @@ class Loader:
 
 
 def _types_of(maker: BatchMaker) -> Spec:
-    """Returns the type of each field that is read; nothing for a map-style dataset."""
+    """Returns the type of each field that is read; empty for a map-style dataset."""
     types = maker.types
     return {name: types[name] for name in select_fields(maker.fields, types)} if types else {}
 
@@ -338,7 +338,7 @@ def plan_of(loader: Loader) -> LoaderPlan:
     """Returns the plan of a loader, for adapters that iterate over it.
 
     Raises:
-        TypeError: Not a loader.
+        TypeError: The object is not a loader.
     """
     if not isinstance(loader, Loader):
         raise TypeError(f'expected a bags.Loader, got {type(loader).__name__}')

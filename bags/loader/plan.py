@@ -1,4 +1,4 @@
-"""`LoaderPlan`: what iterators over a loader need of it, how batches are made and which are next."""
+"""`LoaderPlan`, which a loader shares with its iterators: how to make batches, and which are next."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LoaderPlan:
     datapoints that cannot be read. So do the adapters of PyTorch and Grain.
 
     Args:
-        maker: Makes the batches. Its schedule is of the rank of the loader.
+        maker: Makes the batches. Its schedule is the schedule of the loader's rank.
         left_out: Datapoints to leave out, by index.
         workers, processes, prefetch, to_device: As in `Loader`.
     """
@@ -38,13 +38,13 @@ class LoaderPlan:
         self.left_out = left_out
         self.workers, self.processes, self.prefetch, self.to_device = workers, processes, prefetch, to_device
         self.unreadable: dict[int, SkippedDatapoint] = dict(left_out)
-        """Datapoints to leave out, or that could not be read, by index."""
+        """Datapoints to leave out, or that proved unreadable, by index."""
         self.cursor_numbers: MutableSequence[int] = [*Cursor()]
         """The numbers of `next_cursor`: a list, or a tensor in memory that processes share."""
         self.progress: Progress | None = None
-        """Progress of the newest iterator; None before the first, and after the next cursor is set."""
+        """Progress of the newest iterator; None before the first one, and after the next cursor is set."""
         self.process_retries = -retries_of(maker.dataset)
-        """Requests retried by worker processes, less those that were retried before."""
+        """Number of requests retried by worker processes, minus the requests retried earlier."""
 
     def __repr__(self) -> str:
         maker, schedule = self.maker, self.schedule
@@ -80,7 +80,7 @@ class LoaderPlan:
         maker.counts_retries = self.processes and self.workers > 0
         return maker
 
-    # Where iterations begin.
+    # The begin of iterations.
 
     @property
     def next_cursor(self) -> Cursor:
@@ -93,7 +93,7 @@ class LoaderPlan:
             self.cursor_numbers[position] = number
 
     def begin(self, cursor: Cursor | None = None) -> Cursor:
-        """Returns where an iteration begins; the one after it begins with the next epoch."""
+        """Returns the cursor at which an iteration begins; the one after it begins with the next epoch."""
         begin, epochs = self.next_cursor if cursor is None else cursor, self.maker.schedule.epochs
         epoch = begin.epoch + 1 if epochs is None else begin.first + epochs
         self.next_cursor = Cursor(epoch, 0, epoch)
@@ -127,6 +127,6 @@ class LoaderPlan:
 
     @cached_attribute
     def fingerprint(self) -> str:
-        """The fingerprint of the dataset, or of the one that it is a copy of, with all datapoints."""
+        """The fingerprint of the dataset, or of the dataset that it is a full copy of."""
         dataset = self.maker.dataset
         return fingerprint(dataset.rows if isinstance(dataset, RowBatches) else dataset, of_origin=True)

@@ -1,4 +1,4 @@
-"""Batches of columns from any map-style dataset."""
+"""Collates the rows of any map-style dataset to batches of columns."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class MapStyle(Protocol):
 
 
 class RowBatches:
-    """A map-style dataset, whose rows are collated to columns.
+    """A map-style dataset whose rows are collated to columns.
 
-    A batch of dicts is a dict of columns, one of tuples is a tuple of columns, and one of other values is a
-    column. A column of numbers, or of arrays or tensors of one shape, is an array; any other is a list.
+    Dicts are collated to a dict of columns, tuples to a tuple of columns, and other values to a single
+    column. A column of numbers, or of arrays or tensors of one shape, is an array, any other is a list.
 
     Raises:
-        TypeError: Not a map-style dataset.
+        TypeError: The object is not a map-style dataset.
     """
 
     def __init__(self, rows: MapStyle) -> None:
-        is_one = hasattr(rows, '__len__') and hasattr(rows, '__getitem__')
-        if not is_one or isinstance(rows, str | bytes | Mapping | type):
+        is_map_style = hasattr(rows, '__len__') and hasattr(rows, '__getitem__')
+        if not is_map_style or isinstance(rows, str | bytes | Mapping | type):
             advice = f'; bags.open({rows!r:.200}) opens a dataset' if isinstance(rows, str) else ''
             raise TypeError(
                 'dataset: expected a reader, a view, or a map-style dataset with __len__ and __getitem__, '
@@ -44,25 +44,25 @@ class RowBatches:
 
     @property
     def expression(self) -> str:
-        """The rows, in short."""
+        """A short description of the rows."""
         return f'{type(self.rows).__name__} of {len(self)} rows'
 
     def batch(self, indices: Int64s | list[int], fields: Fields = None) -> Any:
         """Returns the columns of some rows.
 
         Raises:
-            KeyError: No such field.
-            TypeError: Fields of rows that are not dicts, or items of sequences.
-            ValueError: The dataset returns another number of rows, or dicts or tuples of different form.
+            KeyError: A field does not exist.
+            TypeError: `fields` selects items of sequences, or the rows are not dicts.
+            ValueError: The dataset returns another number of rows, or the rows differ in form.
         """
         indices = list(map(int, indices))
         if hasattr(self.rows, '__getitems__'):
-            found = self.rows.__getitems__(indices)
-            rows = [found] if isinstance(found, Mapping) else list(found)
-            if len(rows) != len(indices) or rows[0] is found:
+            result = self.rows.__getitems__(indices)
+            rows = [result] if isinstance(result, Mapping) else list(result)
+            if len(rows) != len(indices) or rows[0] is result:
                 raise ValueError(
                     f'__getitems__ of {self.expression}: expected a list of {len(indices)} rows, '
-                    f'got {found!r:.200}'
+                    f'got {result!r:.200}'
                 )
         else:
             rows = [self.rows[index] for index in indices]
@@ -86,8 +86,8 @@ def columns_of(rows: list[Any], indices: list[int], fields: Iterable[str] | None
     """Collates the rows of some datapoints, which must all have the same form.
 
     Raises:
-        KeyError: No such field.
-        ValueError: Dicts or tuples of different form.
+        KeyError: A field does not exist.
+        ValueError: The rows differ in form.
     """
     row_type = next(
         (row_type for row_type in (Mapping, tuple) if rows and isinstance(rows[0], row_type)), object
@@ -104,14 +104,14 @@ def columns_of(rows: list[Any], indices: list[int], fields: Iterable[str] | None
 
 
 def _form(row: Any, row_type: Any) -> str:
-    """Describes the form of a row, which must be equal in a batch."""
+    """Describes the form of a row, which must be the same for all rows of a batch."""
     if not isinstance(row, row_type):
         return type(row).__name__
     return f'fields {", ".join(sorted(map(repr, row)))}' if row_type is Mapping else f'a tuple of {len(row)}'
 
 
 def _column(values: list[Any]) -> Any:
-    """Stacks values that are numbers, or arrays of one shape; returns others unchanged."""
+    """Stacks numbers, or arrays of one shape; returns other values unchanged."""
     if not all(hasattr(value, '__array__') or isinstance(value, int | float | complex) for value in values):
         return values
     try:

@@ -1,4 +1,4 @@
-"""The datapoints of each rank at each step, and the state from which a run resumes. No I/O.
+"""Computes the datapoints of each rank at each step, and the state from which a run resumes. No I/O.
 
 With a batch size of 2 and a world size of 3, a step takes 6 positions, and rank 1 takes the middle two:
 
@@ -6,8 +6,8 @@ With a batch size of 2 and a world size of 3, a step takes 6 positions, and rank
     step        0                  1
     rank        0     1     2      0     1     2
 
-After any step, the positions taken so far are the first ones of the epoch, so a run can resume with another
-world size or batch size. The last step of an epoch may have too few positions: see `last_batch`.
+After any step, the positions taken so far are the first positions of the epoch, so a run can resume with
+another world size or batch size. The last step of an epoch may have too few positions: see `last_batch`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Cursor(NamedTuple):
 
     epoch: int = 0
     consumed: int = 0
-    """Positions of the epoch that all ranks together have taken."""
+    """Number of positions of the epoch that all ranks together have taken."""
     first: int = 0
     """The epoch with which the iteration began."""
 
@@ -63,22 +63,22 @@ class Schedule(NamedTuple):
     """The steps of one rank, numbered from a cursor on."""
 
     length: int
-    """Positions in an epoch, at least 1."""
+    """Number of positions in an epoch, at least 1."""
     batch_size: int
-    """Positions of one rank in a step."""
+    """Number of positions of one rank in a step."""
     rank: int
     world_size: int
     last_batch: LastBatch
     """'pad': every rank takes a full batch, wrapping around to the beginning of the epoch; 'drop': the
-    positions that do not fill a step are left out; 'partial': the ranks share them, and some may take one
-    position, or one step, less."""
+    positions that do not fill a step are left out; 'partial': the ranks share them, so that some ranks may
+    take one position, or one step, less."""
     epochs: int | None
     """Number of epochs from `begin.first` on; None for no end."""
     begin: Cursor = Cursor()
     skip: int = 0
     """Number of steps to leave out at the beginning."""
     stride: int = 1
-    """Take every `stride`-th step after these, for one of several workers."""
+    """After the skipped steps, take every `stride`-th step, for one of several workers."""
 
     @property
     def total(self) -> int | None:
@@ -98,13 +98,13 @@ class Schedule(NamedTuple):
         return whole + (self.last_batch == 'pad' or first < stop)
 
     def check(self) -> None:
-        """Checks that there are batches, and that all ranks have the same number of them in each epoch.
+        """Checks that there are batches, and that all ranks have the same number of batches in each epoch.
 
-        Not in the last epoch: ranks without a batch of its last step end one batch earlier.
+        The last epoch is an exception: ranks without a batch in its last step end one batch earlier.
 
         Raises:
             ValueError: The rank is not below the world size; or there are too few positions for all ranks,
-                for a whole batch with `last_batch='drop'`, or with 'partial' for the last step of an epoch.
+                for a whole batch with `last_batch='drop'`, or for the last step of an epoch with 'partial'.
         """
         if self.rank >= self.world_size:
             raise ValueError(f'rank: expected less than world_size ({self.world_size}), got {self.rank}')
@@ -114,12 +114,12 @@ class Schedule(NamedTuple):
             raise ValueError(
                 f'world_size: expected at most the {self.length} datapoints there are, got {self.world_size}'
             )
-        most = self.length // self.world_size
-        if self.batch_size > most and self.last_batch == 'drop':
-            each = f' for each of {self.world_size} ranks' if self.world_size > 1 else ''
+        share = self.length // self.world_size
+        if self.batch_size > share and self.last_batch == 'drop':
+            ranks = f' for each of {self.world_size} ranks' if self.world_size > 1 else ''
             raise ValueError(
-                f'batch_size: expected at most the {most} datapoints there are{each}, got {self.batch_size} '
-                "(last_batch='partial' gives smaller batches)"
+                f'batch_size: expected at most the {share} datapoints there are{ranks}, got {self.batch_size}'
+                " (last_batch='partial' gives smaller batches)"
             )
         first, later = self.begin.epoch, self.begin.epoch + 1
         last = None if self.epochs is None else self.begin.first + self.epochs - 1
@@ -133,8 +133,8 @@ class Schedule(NamedTuple):
                 )
 
     def steps(self, numbers: range) -> list[Step]:
-        """Returns some steps."""
-        size, found = self.batch_size * self.world_size, []
+        """Returns the steps with these numbers."""
+        size, planned = self.batch_size * self.world_size, []
         first_epoch_steps, epoch_steps = self.epoch_steps(self.begin.consumed), self.epoch_steps()
         next_step = size if self.last_batch == 'drop' else 1  # Minimum positions for another step.
         for number in numbers:
@@ -147,10 +147,10 @@ class Schedule(NamedTuple):
             first, stop = self.rank * self.batch_size, (self.rank + 1) * self.batch_size
             if start + size > self.length and self.last_batch != 'pad':
                 first, stop = self._share(self.length - start)
-            # The same for all ranks, including one without any of the last positions.
+            # The same for all ranks, including ranks without any of the last positions.
             reached = (epoch, start + size) if start + size + next_step <= self.length else (epoch + 1, 0)
-            found.append(Step(epoch, start + first, start + stop, Cursor(*reached, self.begin.first)))
-        return found
+            planned.append(Step(epoch, start + first, start + stop, Cursor(*reached, self.begin.first)))
+        return planned
 
     def _share(self, rest: int) -> tuple[int, int]:
         """Returns this rank's part of the last positions of an epoch."""
@@ -163,7 +163,7 @@ class PlannedStep(NamedTuple):
     step: Step
     indices: Int64s
     bins: Int64s | None
-    """The position within the step of each index, if positions can have several indices."""
+    """The position of each index within the step, if positions can have several indices; else None."""
 
 
 def plan_steps(
@@ -210,10 +210,10 @@ class Progress:
 
     @property
     def cursor(self) -> Cursor:
-        """Position of the run."""
+        """The position of the run."""
         begin, epochs = self.schedule.begin, self.schedule.epochs
         if self.is_finished and epochs is not None:
-            # The same for all ranks, including one without any of the last positions.
+            # The same for all ranks, including ranks without any of the last positions.
             return Cursor(begin.first + epochs, 0, begin.first)
         if not self.delivered:
             return begin
@@ -221,7 +221,7 @@ class Progress:
 
     @property
     def skip(self) -> int:
-        """Number of steps after the cursor that other workers take first."""
+        """Number of steps after the cursor that other workers take before this worker."""
         return self.schedule.stride - 1 if self.delivered else self.schedule.skip
 
 
@@ -230,8 +230,8 @@ def cursor_from(state: Any, own: State, length: int, epochs: int | None) -> Curs
 
     Args:
         state: The state to check.
-        own: The seed, the sampler and the dataset of this run; None as dataset matches any.
-        length: Positions in an epoch of this run.
+        own: The seed, the sampler and the dataset of this run; None as the dataset matches any dataset.
+        length: Number of positions in an epoch of this run.
         epochs: Number of epochs in an iteration of this run; None for no end.
 
     Raises:

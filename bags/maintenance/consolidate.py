@@ -70,7 +70,7 @@ def consolidate(
         raise FileNotFoundError(errno.ENOENT, detail, location.path)
     if has_journal(location.store, location.path):
         raise ValueError(f'{location.path}: {EXPECTED_FINISHED}')
-    # Web servers refuse to write: raise before all shards are read.
+    # Raises on a web server, before shards are read.
     location.store.make_folder(location.path)
     types, shards = describe_shards(location, progress)
     checksum = checksums_name('refs.bag') in shards[0].sizes

@@ -1,4 +1,4 @@
-"""Numeric fields of a dataset: which they are, and their values as arrays of numbers or pixels."""
+"""Finds the numeric fields of a dataset, and reads their values as arrays of numbers or pixels."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from bags.dataset.reading.selection import Fields, FrameSelection, select_whole
 from bags.formats.arrays import array_type
 
 VALUE_CHUNK_BYTES = 1 << 24
-"""Bytes of values that a thread reads at once."""
+"""Bytes of values that a thread reads at a time."""
 FRAMES = 8
-"""Frames of each sampled video."""
+"""Number of frames read from each sampled video."""
 
 Array = npt.NDArray[Any]
 Fixed = tuple[np.dtype[Any], tuple[int, ...]]
@@ -30,20 +30,20 @@ def numeric_fields(dataset: Dataset, fields: Fields) -> list[str]:
     """Returns the names of numeric fields, in `fields` or all; arrays of varying length only if named.
 
     Raises:
-        KeyError, TypeError: No such field, or one that is not numeric.
+        KeyError, TypeError: A field does not exist, or is not numeric.
     """
     chosen = select_whole(fields, dataset.types, 'statistics')
-    found = []
+    names = []
     for name in chosen:
         field_type = dataset.types[name]
         is_one = field_type.word in (*IMAGE_WORDS, *VIDEO_WORDS) or _dtype_of(field_type) is not None
         if is_one or (fields is not None and _element_of(field_type) is not None):
-            found.append(name)
+            names.append(name)
         elif fields is not None:
             raise TypeError(
                 f'statistics: field {name!r} of type {field_type.text} has no numbers of one shape'
             )
-    return found
+    return names
 
 
 def _dtype_of(field_type: FieldType) -> Fixed | None:
@@ -52,9 +52,9 @@ def _dtype_of(field_type: FieldType) -> Fixed | None:
 
 
 def _element_of(field_type: FieldType) -> np.dtype[Any] | None:
-    """Returns the dtype of the numbers of arrays, also of a varying length; None for other types."""
-    found = array_type(*field_type.args) if field_type.word == 'array' else None
-    return found[0] if found is not None and found[0].kind in 'biuf' else None
+    """Returns the dtype of an array type, of fixed or varying length; None for other types."""
+    array = array_type(*field_type.args) if field_type.word == 'array' else None
+    return array[0] if array is not None and array[0].kind in 'biuf' else None
 
 
 def fixed_of(dataset: Dataset, name: str) -> Fixed | None:
@@ -86,11 +86,11 @@ def read_numbers(dataset: Dataset, name: str, fixed: Fixed, start: int, stop: in
     column = dataset.batch(range(start, stop), name)[name]
     if isinstance(column, Ragged):
         column = column.values
-    elif isinstance(column, list):  # Optional, of a varying length, or integers of Granular.
+    elif isinstance(column, list):  # Optional values, arrays of varying length, or integers of Granular.
         present = [value for value in column if value is not None]
         if dataset.types[name].sequence:
             present = [item for items in present for item in items]
-        other = next((each for each in map(np.shape, present) if each != fixed[1]), None)
+        other = next((shape for shape in map(np.shape, present) if shape != fixed[1]), None)
         if other is not None:
             raise ValueError(
                 f'statistics: field {name!r}: expected values of one shape, got {fixed[1]} and {other}; by='
@@ -103,8 +103,8 @@ def read_numbers(dataset: Dataset, name: str, fixed: Fixed, start: int, stop: in
 def read_pixels(dataset: Dataset, name: str, start: int, stop: int) -> list[Array]:
     """Returns the pixels of the images or frames of some datapoints, each as an array (pixels, channels)."""
 
-    def read(asked: Any) -> Any:
-        return dataset.read_selection(np.arange(start, stop), {name: asked}, read_values)[name]
+    def read(selection: Any) -> Any:
+        return dataset.read_selection(np.arange(start, stop), {name: selection}, read_values)[name]
 
     if dataset.types[name].word in VIDEO_WORDS:
         frames = [
@@ -113,5 +113,5 @@ def read_pixels(dataset: Dataset, name: str, start: int, stop: int) -> list[Arra
         values = read(FrameSelection(np.unique(frames))) if frames else []
     else:
         values = read(True) if dataset.types[name].sequence else [read(True)]
-    images = [each for value in values if value is not None for each in value if each is not None]
-    return [each.reshape(-1, each.shape[2] if each.ndim == 3 else 1) for each in images]
+    images = [image for value in values if value is not None for image in value if image is not None]
+    return [image.reshape(-1, image.shape[2] if image.ndim == 3 else 1) for image in images]

@@ -1,4 +1,4 @@
-"""`bags.prefetch`: fills the cache of a dataset before it is read."""
+"""`bags.prefetch`: downloads a dataset into its cache before it is read."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def prefetch(dataset: Dataset, fields: Fields = None, *, progress: bool | None =
         dataset: A reader that was opened with `cache=…`, or a view; only the shards with its datapoints
             are downloaded.
         fields: Names of fields. Default: all.
-        progress: Show a bar: True, False, or None for on terminals.
+        progress: Whether to show a progress bar; None: on a terminal.
 
     Returns:
-        The bytes of these files.
+        The total size of the files, in bytes.
 
     Raises:
-        ValueError: The dataset has no cache, because it is local or was opened without, or the cache is too
-            small.
-        KeyError: No such field.
-        OSError: A file cannot be downloaded, or the disk is full. Downloaded files stay.
+        ValueError: The dataset has no cache, because it is local or was opened without one; or the cache is
+            too small.
+        KeyError: A field does not exist.
+        OSError: A file cannot be downloaded, or the disk is full. Files already downloaded stay cached.
 
     Examples:
         >>> remote = bags.open('s3://bucket/episodes', cache='cache')  # doctest: +SKIP
@@ -45,13 +45,13 @@ def prefetch(dataset: Dataset, fields: Fields = None, *, progress: bool | None =
     """
     check_dataset('prefetch', dataset)
     folders = dataset.folders(select_whole(fields, dataset.types, 'prefetch'))
-    cached = [found for found in folders if isinstance(found[0].store, CachedStore)]
+    cached = [(folder, names) for folder, names in folders if isinstance(folder.store, CachedStore)]
     for folder, _ in folders:
         if not cached or (folder.store.is_remote and not isinstance(folder.store, CachedStore)):
-            detail = 'has no cache to fetch into: open a remote dataset with cache=…'
+            detail = 'has no cache to download into: open a remote dataset with cache=…'
             raise ValueError(f'{folder.path}: {detail}')
-    map_concurrently(lambda found: found[0].learn(), cached, True)
-    files: dict[str, Any] = {}  # Without duplicates, as views may share files.
+    map_concurrently(lambda item: item[0].learn(), cached, True)
+    files: dict[str, Any] = {}  # A mapping removes duplicates: views may share files.
     for folder, names in cached:
         files |= _files(folder, names)
     files = {path: store for path, store in files.items() if isinstance(store, CachedStore)}
@@ -66,7 +66,7 @@ def prefetch(dataset: Dataset, fields: Fields = None, *, progress: bool | None =
         def fetch(path: str) -> None:
             store = files[path]
             if not store.fetch(path, lambda size: advance(0, size)):
-                detail = f'the cache is full of files that are in use, no space for {path}'
+                detail = f'the cache is full of files in use, and has no space for {path}'
                 raise OSError(errno.ENOSPC, detail, store.folder)
             advance(1)
 
@@ -81,10 +81,10 @@ def _files(folder: Folder, fields: list[str]) -> dict[str, Any]:
     if folder.options.checksum:
         names |= {f'{name}{SUFFIX}' for name in names}
     names.add(IDENTITY)
-    found = {folder.store.join(folder.path, name): folder.store for name in sorted(folder.names & names)}
+    files = {folder.store.join(folder.path, name): folder.store for name in sorted(folder.names & names)}
     for field in fields:
         if field + LINKED[0] in folder.names and isinstance(bag := folder.open_bag(field), LinkedRecords):
             for entry in bag.entries():
                 paths = [entry.path, *([entry.dictionary.path] if entry.dictionary else ())]
-                found |= {path: store for store, path in map(bag.linked.locate, repeat(folder.path), paths)}
-    return found
+                files |= {path: store for store, path in map(bag.linked.locate, repeat(folder.path), paths)}
+    return files

@@ -1,4 +1,4 @@
-"""`bags.recover`: closes bags and datasets left by killed writers."""
+"""`bags.recover`: closes bags and datasets that killed writers left open."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ SENTINEL_BYTES = 1
 
 @dataclasses.dataclass(frozen=True)
 class Recovery:
-    """The result for a folder or a bag.
+    """The result of recovering a folder or a bag.
 
     Examples:
-        >>> [(each.action, each.kept) for each in bags.recover('episodes')]
+        >>> [(recovery.action, recovery.kept) for recovery in bags.recover('episodes')]
         [('nothing', 4), ('nothing', 4)]
     """
 
     path: str
     action: Literal['closed', 'nothing', 'left', 'removed', 'kept']
-    """`nothing`: it was closed already. `left`: it is unchanged, and `detail` says why. `removed`: a
-    temporary file or folder of a killed writer. `kept`: it was cut off, and written again with what can be
-    read."""
+    """`closed`: it is closed now. `nothing`: it was closed already. `left`: it is unchanged, and `detail`
+    says why. `removed`: a temporary file or folder of a killed writer was removed. `kept`: it was cut off,
+    and rewritten with the datapoints that can be read."""
     kept: int
     """Number of datapoints, or records of a bag, after the recovery."""
     dropped: int
     """Number of datapoints that were dropped because their records were missing."""
     bytes_dropped: int
-    """Bytes after the last whole record, which were being written when the writer was killed."""
+    """Bytes after the last whole record: the writer was killed while it wrote them."""
     detail: str
     lost: list[int] = dataclasses.field(default_factory=list)
     """With `keep_readable`, the datapoints that were dropped."""
@@ -80,20 +80,19 @@ def recover(
 ) -> list[Recovery]:
     """Closes the files of a killed writer, as if it had closed them at its last flush.
 
-    Nothing that was flushed is lost. An unfinished dataset is accepted as it is, and temporary files of
-    killed writers are removed. Closed folders and bags stay unchanged.
+    No flushed record is lost. An unfinished dataset is marked as finished, and temporary files of killed
+    writers are removed. Closed folders and bags stay unchanged.
 
     Args:
-        path: A dataset, or a bag (or several, as `name@*.bagz`).
-        keep_readable: Also write local folders again whose files were cut off at their end, with the
-            datapoints that can be read, and list the others. The limits of a bag, at its end, are lost first:
-            records are found again if they have one size, checksums, or are compressed and of a type without
-            empty records; or if only a part of the limits was cut off.
-        partial: What becomes of an episode that was open (`writer.begin`): 'keep' makes it a datapoint of the
-            items that were flushed, 'drop' leaves it out. Fields that `times` in the metadata ties are cut to
-            the shortest.
-        partial_values: Values of plain fields that are not set in the open episode. A field without a value,
-            unless it is optional, leaves the episode out.
+        path: A dataset, or one or several bags (`name@*.bagz`).
+        keep_readable: Also rewrite local folders whose files were cut off at the end: keep the datapoints
+            that can be read, and list the lost ones. A bag has its limits at the end, so they are lost first.
+            The records can then be located if they have one size or checksums, if they are compressed and of
+            a type without empty records, or if only a part of the limits was cut off.
+        partial: How to handle an open episode (`writer.begin`): 'keep' makes it a datapoint with the flushed
+            items, 'drop' leaves it out. Fields tied by `times` in the metadata are cut to the shortest.
+        partial_values: Values for plain fields that are not set in the open episode. If a field has no
+            value and is not optional, the episode is left out.
         filesystem, storage_options: As in `bags.open`.
 
     Returns:
@@ -101,17 +100,17 @@ def recover(
 
     Raises:
         FileNotFoundError: No dataset or bag at the path.
-        BlockingIOError: A writer has it open.
-        CorruptError: It is damaged; see `bags.verify`.
-        KeyError: `partial_values` has no plain field of the dataset.
-        ValueError: Another library wrote it, and it cannot be closed; or, with `keep_readable`, a field is
-            linked.
+        BlockingIOError: A writer has the dataset or bag open.
+        CorruptError: The data are damaged; see `bags.verify`.
+        KeyError: `partial_values` names a field that is not a plain field of the dataset.
+        ValueError: Another library wrote the data, and they cannot be closed; or, with `keep_readable`, a
+            field is linked.
 
     Examples:
         >>> writer = bags.DatasetWriter('killed', {'n': 'int(4)'})
         >>> writer.append({'n': 1}, flush=True)
         0
-        >>> writer.abandon()  # As an exception in its with block.
+        >>> writer.abandon()  # Like an exception in its with block.
         >>> bags.open('killed').unfinished
         True
         >>> [(done.action, done.kept) for done in bags.recover('killed')]
@@ -129,7 +128,7 @@ def recover_each(
     partial: Literal['keep', 'drop'] = 'keep',
     partial_values: Mapping[str, Any] | None = None,
 ) -> Iterator[Recovery]:
-    """As `recover`, but yields each folder or bag when it is done."""
+    """Like `recover`, but yields the result of each folder or bag as soon as it is recovered."""
     storage = {'filesystem': filesystem, 'storage_options': storage_options}
     store, where = store_for(path, **storage)
     removed = remove_leftovers(store, where)
@@ -173,7 +172,7 @@ def _recover_bag(store: Store, path: str, storage: dict[str, Any]) -> Recovery:
     if not store.exists(limits):
         return Recovery(path, 'nothing', count, 0, 0, f'was closed, with {count:,} records')
     if count and bag.limits.path != bag.file.path and bag.file.size == _records_end(bag):
-        # Limits are separate on purpose: bags of this library that are not closed have a sentinel.
+        # Limits are separate on purpose: an unclosed bag of this library would end with a sentinel.
         detail = f'is complete, with its limits in {os.path.basename(limits)}, where its writer put them'
         return Recovery(path, 'left', count, 0, 0, detail)
     size = _unfinished_bytes(bag)
@@ -185,7 +184,7 @@ def _recover_bag(store: Store, path: str, storage: dict[str, Any]) -> Recovery:
 def _recover_with_journal(
     store: Store, path: str, placement: LimitsPlacement, storage: dict[str, Any]
 ) -> Recovery:
-    """Closes a bag whose journal says where its limits belong, and which records are certain."""
+    """Closes a bag whose journal has the placement of its limits and the number of durable records."""
     before, size = 0, 0
     with contextlib.suppress(CorruptError, FileNotFoundError):  # After a power cut.
         bag = open_bag(store, path, ReaderOptions(limits_placement=placement, **storage))
@@ -236,7 +235,7 @@ def _recover_folder(
         remove_tree(store, path)
         return Recovery(path, 'removed', 0, 0, 0, 'removed: a writer that was killed left it')
     before = 0
-    if 'refs.bag' in names:  # The limits of refs.bag are created first.
+    if 'refs.bag' in names:  # A writer creates the limits of refs.bag first.
         with contextlib.suppress(CorruptError):  # After a power cut.
             before = count_refs()
     size = 0
@@ -263,25 +262,25 @@ def _recover_folder(
 def _recover_cut_folder(
     store: Store, path: str, storage: dict[str, Any], partial: Any, partial_values: Any
 ) -> Recovery:
-    """As `_recover_folder`; writes a folder whose bags were cut off again."""
+    """Like `_recover_folder`; also rewrites a folder whose bags were cut off."""
     error = None
     try:
         recovery = _recover_folder(store, path, storage, partial, partial_values)
     except CorruptError as exc:
         error = exc
-    found = keep_readable_datapoints(store, path, storage)
-    if not found.reasons:
+    result = keep_readable_datapoints(store, path, storage)
+    if not result.reasons:
         if error is not None:
             raise error
         return recovery
-    reasons = '; '.join(f'{field}: {reason}' for field, reason in found.reasons.items())
-    if not found.kept:
-        detail = f'none of {len(found.lost):,} datapoints can be read: {reasons}'
+    reasons = '; '.join(f'{field}: {reason}' for field, reason in result.reasons.items())
+    if not result.kept:
+        detail = f'none of {len(result.lost):,} datapoints can be read: {reasons}'
         return Recovery(path, 'left', 0, 0, 0, detail)
-    detail = f'was cut off, and written again with {plural(found.kept, "datapoint")} that can be read'
-    if found.lost:
-        detail += f'; lost {len(found.lost):,}: {ranges_of(found.lost)}'
-    return Recovery(path, 'kept', found.kept, len(found.lost), 0, f'{detail} ({reasons})', found.lost)
+    detail = f'was cut off, and written again with {plural(result.kept, "datapoint")} that can be read'
+    if result.lost:
+        detail += f'; lost {len(result.lost):,}: {ranges_of(result.lost)}'
+    return Recovery(path, 'kept', result.kept, len(result.lost), 0, f'{detail} ({reasons})', result.lost)
 
 
 def _remove_temporary(store: Store, folder: str, names: Iterable[str]) -> list[str]:

@@ -1,15 +1,15 @@
 """Keeps the readable datapoints of a closed folder whose files were cut off, e.g. by a broken download.
 
-The limits of a bag are at its end, so they are lost first. The ends of its records are found again, from the
-beginning of the file:
+The limits of a bag are at its end, so they are lost first. The ends of its records are then determined from
+the beginning of the file:
 
-- records of a type with one size have this size;
-- with checksums, a record ends where its bytes have its checksum;
-- zstd frames say where they end; an empty record has no frame, so this needs a type without empty records;
-- if only a part of the limits is cut off, the others are found, as numbers that rise at the end of the file.
-  They are used if all records that they give are of their type.
+- if the type has a fixed size, every record has this size;
+- with checksums, a record ends where the checksum of its bytes matches;
+- zstd frames mark their end; an empty record has no frame, so this needs a type without empty records;
+- if only a part of the limits is cut off, the remaining limits are increasing numbers at the end of the file.
+  They are used if all records between them are valid for the type.
 
-Other records cannot be told apart: none of them is kept.
+Other records cannot be separated: none of them is kept.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from bags.storage import File, Hints, Store
 from bags.storage.memory_file import MemoryFile
 
 MAYBE_EMPTY = ('array', 'bytes', 'utf8')
-"""Words of built-in types whose records may be empty."""
+"""Names of built-in types whose records may be empty."""
 MAX_FALSE_LIMITS = 16
 MIN_READ_BYTES = 1 << 16
 RECOVERED_READ_BYTES = 1 << 24
@@ -51,7 +51,7 @@ RECOVERED_ROWS_AT_ONCE = 1 << 16
 
 
 class CutFolder(Folder):
-    """A folder whose bags may be cut off: a bag without valid limits has the records that are found in it."""
+    """A folder whose bags may be cut off. Bags without valid limits are opened with reconstructed records."""
 
     def __init__(self, store: Store, path: str) -> None:
         super().__init__(store, path, ReaderOptions())
@@ -59,7 +59,7 @@ class CutFolder(Folder):
         if self.has_checksums:
             self.options.checksum = True
         self.reasons: dict[str, str] = {}
-        """Why the limits of a bag are not valid, by field; `refs` for the refs."""
+        """Why the limits of a bag are invalid, by field; `refs` for the refs."""
         self._found: dict[str, BagFile] = {}
 
     def open_refs(self) -> BagFile:
@@ -67,7 +67,7 @@ class CutFolder(Folder):
             try:
                 bag = super().open_refs()
                 if bag is None or self.starts:
-                    raise ValueError(f'{self.path}: was written by another library, and is left as it is')
+                    raise ValueError(f'{self.path}: was written by another library, and stays unchanged')
                 self._expect_limits(bag)
             except CorruptError as exc:
                 self.reasons['refs'] = exc.detail
@@ -77,7 +77,7 @@ class CutFolder(Folder):
         return self._found['refs']
 
     def _with_tags(self, bag: BagFile) -> BagFile:
-        """Returns refs without the rows from the first one on that is none: bytes of the limits."""
+        """Returns the refs up to the first invalid row: the bytes from there on are limits."""
         format = self.schema().format
         rows = np.frombuffer(bag.file.read(0, bag.count * format.stride), np.uint8)
         rows = rows.reshape(-1, format.stride)
@@ -91,10 +91,10 @@ class CutFolder(Folder):
             if is_linked(field, self.names):
                 raise ValueError(f'{self.path}: field {field!r} is linked: keep_readable cannot write it')
             try:
-                found = super().open_bag(field)
-                assert isinstance(found, BagFile)
-                self._found[field] = found
-                self._expect_limits(found)
+                bag = super().open_bag(field)
+                assert isinstance(bag, BagFile)
+                self._found[field] = bag
+                self._expect_limits(bag)
             except CorruptError as exc:
                 self.reasons[field] = exc.detail
                 self._found[field] = self._rebuilt_field(field)
@@ -124,7 +124,7 @@ class CutFolder(Folder):
             path = self.store.join(self.path, checksums_name(name))
             digests = np.frombuffer(self.store.read(path), '<u8')[1:].tolist()
         if codec is None and length:
-            # Bytes of the limits may look like more records, but no refs lead to them.
+            # Bytes of the limits may look like records, but no refs point to them.
             return self._rebuilt(name, lambda file: _equal_sizes(file, length, digests))
         if digests is not None:
             return self._rebuilt(name, lambda file: _sizes_by_checksum(file, digests), codec)
@@ -145,7 +145,7 @@ class CutFolder(Folder):
     def _rebuilt(
         self, name: str, sizes_of: Callable[[File], Iterable[int]], codec: Zstd | None = None
     ) -> BagFile:
-        """Returns a bag with the records of these sizes."""
+        """Returns a bag with records of the sizes that `sizes_of` yields."""
         path = self.store.join(self.path, name)
         file = self.store.open(path, Hints())
         ends = np.cumsum(np.fromiter(sizes_of(file), np.int64))
@@ -154,7 +154,7 @@ class CutFolder(Folder):
 
 
 def _equal_sizes(file: File, size: int, digests: list[int] | None = None) -> Iterator[int]:
-    """Yields the size of each whole record; with checksums, up to the first that differs from its own."""
+    """Yields the size of each whole record; with checksums, up to the first record that does not match."""
     from xxhash import xxh3_64_intdigest
 
     for number in range(file.size // size):
@@ -166,7 +166,7 @@ def _equal_sizes(file: File, size: int, digests: list[int] | None = None) -> Ite
 
 
 def _sizes_by_checksum(file: File, digests: list[int]) -> Iterator[int]:
-    """Yields the sizes of records, each the shortest whose bytes have the next checksum."""
+    """Yields the sizes of records: each is the shortest run of bytes that matches the next checksum."""
     from xxhash import xxh3_64
 
     start = 0
@@ -176,7 +176,7 @@ def _sizes_by_checksum(file: File, digests: list[int]) -> Iterator[int]:
             if not data:
                 data = memoryview(file.read(stop, min(stop + MIN_READ_BYTES, file.size)))
             if not data:
-                return  # This record is cut off, or has no checksum.
+                return  # The record is cut off, or has no valid checksum.
             hasher.update(data[:1])
             stop, data = stop + 1, data[1:]
         yield stop - start
@@ -184,33 +184,33 @@ def _sizes_by_checksum(file: File, digests: list[int]) -> Iterator[int]:
 
 
 def _sizes_by_limits(file: File, field_type: FieldType) -> Sequence[int]:
-    """Returns the sizes of the records whose limits were not cut off, if a part of the limits was.
+    """Returns the sizes of the records whose limits remain, if only a part of the limits was cut off.
 
-    None if the limits could begin at several bytes of the file.
+    Empty if the limits could begin at several offsets of the file.
     """
-    found: list[list[int]] = []
-    for rest in range(ENTRY):  # Bytes of a limit that was cut in two.
+    candidates: list[list[int]] = []
+    for rest in range(ENTRY):  # Bytes of a limit that was cut in the middle.
         stop = file.size - rest
         data = file.read(stop % ENTRY, stop)
         table = np.frombuffer(data, '<u8')
         falls = np.flatnonzero((table[1:] < table[:-1]) | (table[:-1] > stop)) + 1
         table = table[falls[-1] if len(falls) else 0 :]
-        # A number of the last record that looks like a limit comes before the first one.
+        # Numbers in the last record may look like limits, and come before the first real limit.
         for first in range(min(len(table), MAX_FALSE_LIMITS)):
             ends = table[first:].astype(np.int64)
             end = stop - len(ends) * ENTRY
             is_possible = ends[0] > 0 or field_type.word in MAYBE_EMPTY
             if is_possible and ends[-1] <= end and _are_of_type(file, ends, field_type):
                 if not ends[0]:
-                    return []  # The limit of an empty record, or zeros of the last one.
-                found.append(np.diff(ends, prepend=0).tolist())
+                    return []  # The limit of an empty record, or zeros at the end of the last record.
+                candidates.append(np.diff(ends, prepend=0).tolist())
                 break
-    # One limit may be the last byte of the records and seven bytes of a limit.
-    return found[0] if len(found) == 1 and len(found[0]) > 1 else []
+    # A single limit may consist of the last byte of the records and seven bytes of a limit.
+    return candidates[0] if len(candidates) == 1 and len(candidates[0]) > 1 else []
 
 
 def _are_of_type(file: File, ends: npt.NDArray[np.int64], field_type: FieldType) -> bool:
-    """Returns whether all records with these ends have the format of a type; not if any bytes have it."""
+    """Returns whether all records with these ends are valid for a type; False if any bytes are valid."""
     if field_type.word == 'bytes' or field_type.word not in builtin_decoders:
         return False
     decode = Decoders(None).get('', field_type, False, '').decode
@@ -228,11 +228,11 @@ def _are_of_type(file: File, ends: npt.NDArray[np.int64], field_type: FieldType)
 
 
 def _sizes_of_frames(file: File, codec: Zstd) -> Iterator[int]:
-    """Yields the sizes of whole zstd frames, which have a checksum."""
+    """Yields the sizes of whole zstd frames. Frames have checksums."""
     dictionary, start = codec.options.dictionary, 0
-    known = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
+    zstd_dictionary = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
     while start < file.size:
-        frame, stop = zstandard.ZstdDecompressor(dict_data=known).decompressobj(), start
+        frame, stop = zstandard.ZstdDecompressor(dict_data=zstd_dictionary).decompressobj(), start
         try:
             while not frame.eof:
                 data = bytes(file.read(stop, min(stop + MIN_READ_BYTES, file.size)))
@@ -241,13 +241,13 @@ def _sizes_of_frames(file: File, codec: Zstd) -> Iterator[int]:
                 frame.decompress(data)
                 stop += len(data) - len(frame.unused_data)
         except zstandard.ZstdError:
-            return  # Cut off, or the limits.
+            return  # The frame is cut off, or these are the limits.
         yield stop - start
         start = stop
 
 
 def _sizes_by_frames_and_limits(file: File, codec: Zstd) -> Sequence[int]:
-    """Returns the sizes of records whose limits were not cut off: of zstd frames, and of empty ones."""
+    """Returns the sizes of records whose limits remain: zstd frames and empty records."""
     frames = list(_sizes_of_frames(file, codec))
     end = sum(frames)
     ends = np.frombuffer(file.read(end, file.size - (file.size - end) % ENTRY), '<u8').astype(np.int64)
@@ -262,28 +262,28 @@ class ReadableDatapoints(NamedTuple):
     kept: int
     """Number of datapoints that could be read."""
     lost: list[int]
-    """The other ones."""
+    """The datapoints that could not be read."""
     reasons: dict[str, str]
-    """Why the limits of a bag are not valid, by field; empty if all are."""
+    """Why the limits of a bag are invalid, by field; empty if all limits are valid."""
 
 
 def keep_readable(store: Store, path: str, storage: dict[str, Any]) -> ReadableDatapoints:
-    """Writes a folder whose bags were cut off again, with the datapoints that can be read.
+    """Rewrites a folder whose bags were cut off, with the datapoints that can be read.
 
-    Nothing is written if all bags have valid limits, or no datapoint can be read.
+    Writes nothing if all bags have valid limits, or if no datapoint can be read.
 
     Raises:
         ValueError: The folder is on an object store, or another library wrote it.
     """
     if store.is_remote:
-        raise ValueError(f'{path}: is on an object store: expected a local copy of it')
+        raise ValueError(f'{path}: is on an object store: expected a local copy')
     folder = CutFolder(store, path)
     refs, types = folder.open_refs(), folder.schema().types
     bags = {name: folder.open_bag(name) for name in types}
     reader = DatasetReader.of_folder(folder, Decoders(None, raw=True))
-    rows = [index for index, is_there in enumerate(_have_records(reader, bags)) if is_there]
+    rows = [index for index, has_records in enumerate(_have_records(reader, bags)) if has_records]
     if not folder.reasons and len(rows) < refs.count:
-        folder.reasons['refs'] = 'lead to records that are missing'
+        folder.reasons['refs'] = 'point to records that are missing'
     if not folder.reasons:
         return ReadableDatapoints(refs.count, [], {})
     kept: list[int] = []
@@ -313,13 +313,13 @@ def _have_records(reader: DatasetReader, bags: Mapping[str, BagFile]) -> Iterato
     """Yields for each datapoint whether all of its records are in the bags."""
     for start in range(0, len(reader), RECOVERED_ROWS_AT_ONCE):
         rows = np.arange(start, min(start + RECOVERED_ROWS_AT_ONCE, len(reader)))
-        are_there = np.ones(len(rows), bool)
-        for name, found in reader.refs.of(rows, list(bags)).items():
+        are_complete = np.ones(len(rows), bool)
+        for name, field_refs in reader.refs.of(rows, list(bags)).items():
             field_type = reader.types[name]
-            firsts, counts = found if field_type.sequence else (found, np.ones(len(rows), np.int64))
+            firsts, counts = field_refs if field_type.sequence else (field_refs, np.ones(len(rows), np.int64))
             has_none = is_missing(firsts) & field_type.optional
-            are_there &= has_none | (counts == 0) | (firsts + counts <= bags[name].count)
-        yield from are_there.tolist()
+            are_complete &= has_none | (counts == 0) | (firsts + counts <= bags[name].count)
+        yield from are_complete.tolist()
 
 
 def ranges_of(numbers: Sequence[int]) -> str:

@@ -48,7 +48,7 @@ from bags.validation import at_least, with_advice, worker_count
 STATISTICS_FORMAT = 'bags statistics 1'
 BINS = 24
 GROUPING = ('int', 'uint', 'bool', 'utf8')
-"""Types of fields that divide datapoints into groups."""
+"""Types of fields that can divide datapoints into groups."""
 
 Read = Callable[[int, int], list[Array]]
 
@@ -95,33 +95,34 @@ def statistics(
 ) -> Statistics | GroupedStatistics:
     """Returns the statistics of numeric fields, read in one pass.
 
-    Numbers and arrays of one shape have statistics for each element, in plain fields and over all items of
-    sequences. Images and videos have them for each channel, from a sample of datapoints.
+    Numbers and arrays of one shape have statistics for each element; for sequences, over all items. Images
+    and videos have statistics for each channel, from a sample of datapoints.
 
     For a path, the result is saved beside the data in `statistics.json`, with the fingerprint of the dataset.
-    While that is unchanged, the data are not read again. A warning is issued if the file cannot be written.
+    While the fingerprint is unchanged, the data are not read again. A warning is issued if the file cannot be
+    written.
 
     Args:
         dataset: A reader, a view, or the path of a dataset.
         fields: A name or names. Default: all fields of numbers, arrays of a fixed shape, images and
             videos.
-        by: A field of numbers or texts, such as `source` or `episode`: the result has the statistics of the
-            datapoints with each of its values, in order. They are not saved.
-        samples: Number of datapoints whose images are decoded, evenly spaced; of each group with `by`.
+        by: A field of numbers or texts, such as `source` or `episode`: the result has separate
+            statistics for each value of this field, in order. They are not saved.
+        samples: Number of datapoints whose images are decoded, evenly spaced; with `by`, in each group.
         workers: Number of threads. Default: the number of processors.
-        recompute: For a path, read the data even if saved statistics are there.
+        recompute: For a path, read the data even if saved statistics exist.
         progress: Whether to show a progress bar; None: if standard error is a terminal.
         trust_links, filesystem, storage_options: As in `bags.open`, for a path.
 
     Raises:
-        KeyError, TypeError: No such field, or one that is not numeric.
-        ValueError: Arrays of a varying length have several shapes, in the dataset or a group. They are left
-            out unless `fields` names them.
+        KeyError, TypeError: A field does not exist, or is not numeric.
+        ValueError: Arrays of a varying length have several shapes, in the dataset or a group. By default,
+            arrays of a varying length are left out: `fields` must name them.
         CorruptError, DecodeError: A record, or the saved statistics, cannot be read.
 
     Examples:
-        >>> found = bags.statistics(dataset, 'label')
-        >>> found['label'].mean, found['label'].count
+        >>> label = bags.statistics(dataset, 'label')['label']
+        >>> label.mean, label.count
         (array(0.5), array(8))
     """
     samples = at_least('samples', samples, 1)
@@ -141,27 +142,27 @@ def statistics(
         folder = opened.index_folder()
         store, file = folder.store, folder.store.join(folder.path, STATISTICS)
         made_from = {'format': STATISTICS_FORMAT, 'fingerprint': fingerprint(opened), 'bytes': opened.size}
-        kept: Any = {}
+        saved: Any = {}
         if not recompute:
             with contextlib.suppress(FileNotFoundError):
-                kept = _load(store, file)
-        known = {}
-        if isinstance(kept, dict) and all(kept.get(key) == value for key, value in made_from.items()):
-            known = kept.get('fields', {})
+                saved = _load(store, file)
+        by_field = {}
+        if isinstance(saved, dict) and all(saved.get(key) == value for key, value in made_from.items()):
+            by_field = saved.get('fields', {})
         missing = [
             name
             for name in names
-            if name not in known or known[name].get('sampled') not in (None, min(samples, len(opened)))
+            if name not in by_field or by_field[name].get('sampled') not in (None, min(samples, len(opened)))
         ]
         if missing:
-            for name, found in _compute(opened, missing, samples, workers, progress).items():
-                known[name] = as_json(found)
-            data = json.dumps({**made_from, 'fields': known}).encode()
+            for name, computed in _compute(opened, missing, samples, workers, progress).items():
+                by_field[name] = as_json(computed)
+            data = json.dumps({**made_from, 'fields': by_field}).encode()
             try:
                 write_json(store, file, data, checksums_name('refs.bag') in folder.names)
             except OSError as exc:
-                warnings.warn(f'{file}: statistics are not kept: {exc}', stacklevel=2)
-        return Statistics((name, from_json(known[name])) for name in names)
+                warnings.warn(f'{file}: statistics are not saved: {exc}', stacklevel=2)
+        return Statistics((name, from_json(by_field[name])) for name in names)
 
 
 def _grouped(
@@ -177,17 +178,17 @@ def _grouped(
         rows.setdefault(value, []).append(row)
     names = [name for name in numeric_fields(dataset, fields) if fields is not None or name != by]
     groups = sorted(rows, key=lambda value: (value is None, value if value is not None else 0))
-    found = {}
+    groups_by_value = {}
     with show_progress('reading', len(groups), 'groups', show=progress) as advance:
         for value in groups:
             chosen = dataset.select(rows[value])
-            found[value] = Statistics(_compute(chosen, names, samples, workers, False))
+            groups_by_value[value] = Statistics(_compute(chosen, names, samples, workers, False))
             advance(1)
-    return GroupedStatistics(by, found)
+    return GroupedStatistics(by, groups_by_value)
 
 
 def _load(store: Store, file: str) -> Any:
-    """Returns the content of a statistics.json; nothing if it is not JSON."""
+    """Returns the content of a statistics.json; an empty dict if it is not JSON."""
     data = store.read(file)
     check_json(store, file, data, RENEW_STATISTICS)
     try:
@@ -211,7 +212,7 @@ def _compute(
             first = read(*chunks[0])[0][: 1 << 12] if chunks else ()
             pivot = np.median(first, 0).astype(np.float64) if len(first) else np.zeros(math.prod(fixed[1]))
         jobs[name] = read, chunks, pivot
-    found = {}
+    results = {}
     total = sum(len(chunks) for _, chunks, _ in jobs.values())
     with show_progress('reading', total, 'parts', show=progress) as advance:
         for name, job in jobs.items():
@@ -222,14 +223,14 @@ def _compute(
                 raise ValueError(f'statistics: field {name!r}: {text}')
             accumulator = next(iter(merged.values()), Accumulator(job[2]))
             shape = accumulator.pivot.shape if fixed is None else fixed[1]
-            found[name] = _result(accumulator, shape, len(sampled) if fixed is None else None)
-    return found
+            results[name] = _result(accumulator, shape, len(sampled) if fixed is None else None)
+    return results
 
 
 def _accumulate(
     read: Read, chunks: list[tuple[int, int]], pivot: Array, workers: int, advance: Advance
 ) -> dict[int, Accumulator]:
-    """Adds up all chunks, by the number of elements; the result does not depend on the number of threads."""
+    """Merges all chunks, by the number of elements; the result does not depend on the number of threads."""
 
     def accumulate(chunk: tuple[int, int]) -> list[Accumulator]:
         parts = []
@@ -240,7 +241,7 @@ def _accumulate(
         return parts
 
     merged: dict[int, Accumulator] = {}
-    for start in range(0, len(chunks), 4 * workers):  # Few parts in memory at a time, as each has buckets.
+    for start in range(0, len(chunks), 4 * workers):  # Few parts in memory at a time: each has many buckets.
         for parts in map_concurrently(accumulate, chunks[start : start + 4 * workers], max_threads=workers):
             for part in parts:
                 merged.setdefault(len(part.pivot), Accumulator(part.pivot)).merge(part)
@@ -253,18 +254,18 @@ def _result(accumulator: Accumulator, shape: tuple[int, ...], sampled: int | Non
     def shaped(values: Array) -> Any:
         return values.reshape(shape)
 
-    there = accumulator.count > 0
+    has_values = accumulator.count > 0
     quantiles: dict[float, Array] = {}
     if accumulator.bits:
-        found = accumulator.quantiles()
-        quantiles = {wanted: shaped(found[position]) for position, wanted in enumerate(QUANTILES)}
+        levels = accumulator.quantiles()
+        quantiles = {level: shaped(levels[position]) for position, level in enumerate(QUANTILES)}
     return FieldStatistics(
         shaped(accumulator.count),
         shaped(accumulator.nans),
-        shaped(np.where(there, accumulator.low, np.nan)),
-        shaped(np.where(there, accumulator.high, np.nan)),
-        shaped(np.where(there, accumulator.mean + accumulator.pivot, np.nan)),
-        shaped(np.where(there, accumulator.std(), np.nan)),
+        shaped(np.where(has_values, accumulator.low, np.nan)),
+        shaped(np.where(has_values, accumulator.high, np.nan)),
+        shaped(np.where(has_values, accumulator.mean + accumulator.pivot, np.nan)),
+        shaped(np.where(has_values, accumulator.std(), np.nan)),
         quantiles,
         accumulator.quantile_error,
         shaped(accumulator.pivot),

@@ -58,30 +58,31 @@ def verify(
 ) -> list[Finding]:
     """Checks datasets and bags for damage, and continues after damage.
 
-    Checks all limits, all refs, the spec and the sizes of records of fixed-size types. In local files, also
+    Checks all limits, all refs, the spec, and the sizes of records of fixed-size types. In local files, also
     checks that compressed records can be decompressed, that media begin with the signature of their format,
-    and that records match their checksums, if they were written with `checksum=True`, which finds any flipped
-    bit. Without checksums, changes that leave valid data are not found: in a record, or of a ref to another
-    record. On an object store, records are only read with `decode`, because all of them are downloaded.
+    and that records match their checksums, if they were written with `checksum=True`. Checksums reveal any
+    flipped bit. Without checksums, changes that leave valid data are not detected: a changed record, or a ref
+    that points to another record. On an object store, records are read only with `decode`, which downloads
+    all of them.
 
     Args:
-        dataset: The path of a dataset or a bag (or of several, as `name@*.bagz`), or an open dataset; for a
+        dataset: The path of a dataset, or of one or several bags (`name@*.bagz`), or an open dataset. For a
             view, the underlying datasets are checked.
-        decode: Also read and decode every value, which finds all that checksums and decoders detect.
-        notes: Also return notes: datasets that were not closed, records that nothing refers to.
+        decode: Also read and decode every value, to find all damage that checksums and decoders detect.
+        notes: Also return notes: datasets that were not closed, records that no datapoint refers to.
         decoders: As in `bags.open`, for `decode`.
         workers: Number of threads. Default: the number of processors.
-        progress: Show a bar: True, False, or None for on terminals.
-        trust_links: As in `bags.open`: what links may reach. What they must not reach is damage.
-        filesystem, storage_options: As in `bags.open`. For an open dataset, the default is what it
-            was opened with, as for `trust_links`.
+        progress: Whether to show a progress bar; None: on a terminal.
+        trust_links: As in `bags.open`: the files that links may reach. Links to other files are damage.
+        filesystem, storage_options: As in `bags.open`. For an open dataset, the default of these options and
+            of `trust_links` are the values it was opened with.
 
     Returns:
-        A `Damage` for everything that is wrong, and with `notes` a `Note` for everything worth knowing.
+        A `Damage` for each problem, and with `notes` a `Note` for each finding that is not damage.
 
     Raises:
-        FileNotFoundError: No dataset or bag at the path.
-        MissingDependencyError: A package that decoding needs is not installed.
+        FileNotFoundError: The path has no dataset or bag.
+        MissingDependencyError: A package required for decoding is not installed.
         OSError: A file cannot be read.
 
     Examples:
@@ -97,18 +98,18 @@ def verify(
         checked = [_folder_to_check(folder, given) for folder in dataset.roots()]
     else:
         checked = [(locate(dataset, filesystem, storage_options), FolderOptions(**given))]
-    found = find_damage(checked, Decoders(decoders), decode, workers, progress)
-    return [finding for finding in found if notes or not isinstance(finding, Note)]
+    findings = find_damage(checked, Decoders(decoders), decode, workers, progress)
+    return [finding for finding in findings if notes or not isinstance(finding, Note)]
 
 
 def _folder_to_check(folder: Folder, given: Mapping[str, Any]) -> tuple[Location, FolderOptions]:
-    """Returns a dataset that is open, and the options to check it with: those that it was opened with."""
-    known = {name: getattr(folder.options, name) for name in ('trust_links', 'filesystem', 'storage_options')}
-    options = FolderOptions(**{**known, **given})
+    """Returns the location of an open dataset, and the options to check it with: by default, its own."""
+    own = {name: getattr(folder.options, name) for name in ('trust_links', 'filesystem', 'storage_options')}
+    options = FolderOptions(**{**own, **given})
     if given.keys() - {'trust_links'}:
         return locate(folder.path, options.filesystem, options.storage_options), options
     store = folder.store
-    # What is at the path itself, also if the dataset is read through a cache.
+    # The store itself is checked, even if the dataset is read through a cache.
     return locate_folder(store.inner if isinstance(store, CachedStore) else store, folder.path), options
 
 
@@ -119,7 +120,7 @@ def find_damage(
     workers: int | None,
     progress: bool | None,
 ) -> Iterator[Finding]:
-    """Yields damage and notes as they are found."""
+    """Yields damage and notes as soon as they are found."""
     workers = worker_count(workers)
     steps = itertools.chain.from_iterable(
         _steps(location, decode, decoders, options) for location, options in checked
@@ -178,7 +179,7 @@ def _steps(
 
 
 def _spec(location: Location) -> Spec | None:
-    """Returns the spec of the first shard; None if it has no valid one."""
+    """Returns the spec of the first shard; None if it has no valid spec."""
     path = location.store.join(location.parts[0], 'spec.json')
     try:
         return load_spec(location.store.read(path), path)

@@ -1,4 +1,4 @@
-"""Checks of the records of one bag: limits, sizes, signatures of media, zstd frames and values; findings."""
+"""Checks the records of one bag: limits, sizes, media signatures, zstd frames, values. Defines findings."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ AUDIO_BLOCK = 1 << 16
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Damage:
-    """Something that is wrong.
+    """A problem in a dataset or a bag.
 
     Examples:
         >>> path = bags.copy(dataset, 'torn') and 'torn/000000/task.bag'
         >>> os.truncate(path, os.path.getsize(path) - 1)
-        >>> [(type(each).__name__, each.field) for each in bags.verify('torn')]
+        >>> [(type(finding).__name__, finding.field) for finding in bags.verify('torn')]
         [('Damage', 'task')]
     """
 
     path: str
     """The file or folder."""
     field: str | None
-    """The field it concerns, if any."""
+    """The damaged field; None if the damage is not specific to a field."""
     record: int | None
     """Index of the record in the file; None if the damage concerns the whole file."""
     detail: str
-    """What was found, and what was expected."""
+    """The actual and the expected state."""
     count: int = 1
-    """Number of records that it concerns: of a linked file, all that lead to it; `record` is the first."""
+    """Number of damaged records; for a linked file, all records that link to it. `record` is the first."""
 
     def __str__(self) -> str:
         record = '' if self.record is None else f', record {self.record}'
@@ -57,14 +57,14 @@ class Damage:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Note:
-    """Something worth knowing that is not damage, such as an unclosed bag or unused records.
+    """A finding that is not damage, such as an unclosed bag or unused records.
 
     Examples:
         >>> writer = bags.DatasetWriter('begun', {'n': 'int(4)'})
         >>> writer.append({'n': 1}, flush=True)
         0
         >>> writer.abandon()
-        >>> {type(each).__name__ for each in bags.verify('begun', notes=True)}
+        >>> {type(finding).__name__ for finding in bags.verify('begun', notes=True)}
         {'Note'}
     """
 
@@ -94,31 +94,31 @@ class Result(NamedTuple):
 
 
 Check = Callable[[], Result]
-"""A part of the work, for any thread."""
+"""A check to run, in any thread."""
 
 
 class Expected(NamedTuple):
     """The expected properties of the records of a bag."""
 
     field: str | None = None
-    """The field that findings name."""
+    """The field to name in findings."""
     type: str = ''
     """Type of the field."""
     length: int = 0
-    """Bytes of every record; 0 for any."""
+    """Bytes of every record; 0 for any size."""
     format: str | None = None
     """Media format of every record, a name in `SIGNATURES`."""
     decode: Callable[[Any], Any] | None = None
     """The decoder to try; None to leave values undecoded."""
     is_lazy: bool = False
-    """Whether `decode` takes a `Record`, and decodes on use of its result."""
+    """Whether `decode` takes a `Record` and decodes lazily, when its result is used."""
 
 
 def bag_checks(bag: StoredRecords, expected: Expected, decode: bool) -> Iterator[Check]:
     """Yields checks that together cover all records of a bag.
 
-    Compressed records are decompressed, and records with checksums compared: always in local bags, and with
-    `decode` on an object store.
+    Compressed records are decompressed, and records with checksums are compared with them: always in local
+    bags, and only with `decode` on an object store.
     """
     must_read = bag.is_compressed or bag.checksums is not None
     reads = expected.decode is not None or (must_read and (decode or not bag.is_remote))
@@ -130,7 +130,7 @@ def bag_checks(bag: StoredRecords, expected: Expected, decode: bool) -> Iterator
 
 
 def _check(bag: StoredRecords, expected: Expected, reads: bool, start: int, stop: int) -> Result:
-    """Checks consecutive records. A record that fails one check is left out of the next ones."""
+    """Checks consecutive records. A record that fails a check is left out of the following checks."""
     count = stop - start
     try:
         findings: list[Finding] = []
@@ -147,11 +147,11 @@ def _check(bag: StoredRecords, expected: Expected, reads: bool, start: int, stop
             valid[np.array(links) - start] = False
             findings.append(Damage(bag.path, expected.field, links[0], detail, len(links)))
         indices = start + np.flatnonzero(valid)
-        found = bag.locate(range(start, stop) if len(indices) == count else indices)
+        file_ranges = bag.locate(range(start, stop) if len(indices) == count else indices)
     except (EOFError, CorruptError) as exc:
         return Result([Damage(bag.path, expected.field, None, str(exc))])
     sizes = np.zeros(count, np.int64)
-    for ranges in found:
+    for ranges in file_ranges:
         records = indices if ranges.positions is None else indices[ranges.positions]
         sizes[records - start] = ranges.stops - ranges.starts
         if ranges.are_stored:
@@ -166,7 +166,7 @@ def _check(bag: StoredRecords, expected: Expected, reads: bool, start: int, stop
 
 
 def _size_failures(expected: Expected, indices: Int64s, ranges: FileRanges) -> Iterator[tuple[int, str]]:
-    """Yields records that have another size than all of their type."""
+    """Yields records whose size differs from the fixed size of their type."""
     sizes = ranges.stops - ranges.starts
     for position in np.flatnonzero(sizes != expected.length).tolist() if expected.length else ():
         detail = f'has {sizes[position]} bytes, but {expected.type} takes {expected.length}'
@@ -174,7 +174,7 @@ def _size_failures(expected: Expected, indices: Int64s, ranges: FileRanges) -> I
 
 
 def _signature_failures(expected: Expected, indices: Int64s, ranges: FileRanges) -> Iterator[tuple[int, str]]:
-    """Yields records whose signature is of another format than their type: an earlier limit may be wrong."""
+    """Yields records whose signature does not match their type: an earlier limit may be wrong."""
     assert expected.format is not None
     heads = ranges.file.read_many(ranges.starts, np.minimum(ranges.stops, ranges.starts + CHECKED_HEAD_BYTES))
     for index, head in zip(indices.tolist(), heads, strict=True):
@@ -183,9 +183,10 @@ def _signature_failures(expected: Expected, indices: Int64s, ranges: FileRanges)
 
 
 def _failures(bag: StoredRecords, expected: Expected, indices: Int64s) -> list[tuple[int, str]]:
-    """Decompresses and decodes records; returns those that fail, and the reasons.
+    """Decompresses and decodes records; returns the records that fail, and the reasons.
 
-    Parts of linked files that are not decoded are only compared with their checksums: not all can be copied.
+    Segments of linked files that are not decoded are only compared with their checksums, because not every
+    segment can be copied.
     """
     decode = expected.decode
     is_lazy = expected.is_lazy and decode is not None
@@ -195,7 +196,7 @@ def _failures(bag: StoredRecords, expected: Expected, indices: Int64s) -> list[t
         try:
             records = bag.read(indices)
         except CorruptError:
-            pass  # Read one at a time below, to find the damaged one.
+            pass  # The records are read one at a time below, to find the damaged record.
     failures = []
     for position, index in enumerate(indices.tolist()):
         try:
@@ -218,7 +219,7 @@ def _failures(bag: StoredRecords, expected: Expected, indices: Int64s) -> list[t
 
 
 def _use(value: Any) -> None:
-    """Decodes all of a lazy value: the frames of a video, the samples of a recording."""
+    """Decodes a lazy value completely: the frames of a video, the samples of a recording."""
     parts = value.blocks(AUDIO_BLOCK) if hasattr(value, 'blocks') else value
     for _ in parts if isinstance(parts, Iterable) else ():
         pass

@@ -1,4 +1,4 @@
-"""Checks of a dataset folder: its files, its spec, its refs, and the bag of each field."""
+"""Checks a dataset folder: its files, its spec, its refs, and the bag of each field."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ UNFINISHED_NOTE = (
 )
 RESTORE_SPEC = 'restore it: it must not be changed'
 REFS_ROWS = 1 << 18
-"""Rows of refs that are checked at a time."""
+"""Number of rows of refs that are checked at a time."""
 
 
 def lone_bag_checks(
@@ -76,8 +76,8 @@ def missing_shards(path: str, shards: list[str]) -> Iterator[Note]:
             missing.append(first if first == last else f'{first} to {last}')
     if missing:
         detail = (
-            f'has no shard folder {", ".join(missing)}: it was removed, or its writer did not get to it '
-            f'(with shard_start and shard_step). Opening takes the others, one after the other'
+            f'has no shard folder {", ".join(missing)}: it was removed, or its writer did not reach it '
+            f'(with shard_start and shard_step). Opening concatenates the remaining shards'
         )
         yield Note(path, None, detail)
 
@@ -90,11 +90,11 @@ def folder_checks(
     Args:
         folder, cache: The folder, and the decoders of types.
         decode: Whether to decode every value.
-        first_spec: The spec of the first shard. Others may only differ in optional fields.
+        first_spec: The spec of the first shard. Other shards may only differ in optional fields.
         is_last: Whether it is the last shard, which a writer may be creating.
     """
     refs, is_damaged = None, False
-    # A writer that adds checksums to a dataset adds those of refs.bag last.
+    # A writer that adds checksums to a dataset writes the checksums of refs.bag last.
     is_adding = JOURNAL in folder.names and not has_checksums(folder.names)
     if not is_adding and any(name.endswith(SUFFIX) for name in folder.names):
         folder.options = merge(ReaderOptions, folder.options, {'checksum': True})
@@ -139,7 +139,7 @@ def folder_checks(
             try:
                 check_json(folder.store, path, folder.store.read(path), renew)
             except FileNotFoundError:
-                pass  # An earlier version, which does not know the checksum, has removed it.
+                pass  # An earlier version, which does not know the checksum, has removed the file.
             except CorruptError as exc:
                 yield Damage(exc.path, None, None, exc.detail)
     yield from _file_notes(folder, schema)
@@ -158,15 +158,15 @@ def _file_notes(folder: Folder, schema: Schema) -> Iterator[Note]:
     if is_unclosed or JOURNAL in folder.names:
         states = ['unfinished'] * (JOURNAL in folder.names) + ['not closed'] * is_unclosed
         yield Note(folder.path, None, UNFINISHED_NOTE.format(' and '.join(states)))
-    known = {'spec.json', 'refs.bag', 'limits.refs.bag'}
+    dataset_files = {'spec.json', 'refs.bag', 'limits.refs.bag'}
     for name in schema.types:
         files = [name + suffix for suffix in BAG_SUFFIXES]
-        known |= {f'{name}.idx', *files, *map('limits.{}'.format, files)}
-    for name in sorted(folder.names - known):
+        dataset_files |= {f'{name}.idx', *files, *map('limits.{}'.format, files)}
+    for name in sorted(folder.names - dataset_files):
         if is_temporary(name):
             yield Note(folder.store.join(folder.path, name), None, TEMPORARY)
         elif name.startswith('limits.') or name.endswith((*BAG_SUFFIXES, '.idx')):
-            yield Note(folder.store.join(folder.path, name), None, 'is no file of the dataset')
+            yield Note(folder.store.join(folder.path, name), None, 'is not a file of the dataset')
 
 
 def _field_checks(
@@ -180,9 +180,9 @@ def _field_checks(
         except CorruptError as exc:
             return exc
 
-    found = map_concurrently(open_field, list(schema.types), folder.store.is_remote)
+    opened = map_concurrently(open_field, list(schema.types), folder.store.is_remote)
     bags: dict[str, StoredRecords] = {}
-    for name, bag in zip(schema.types, found, strict=True):
+    for name, bag in zip(schema.types, opened, strict=True):
         if isinstance(bag, CorruptError):
             yield Damage(bag.path, name, bag.record, bag.detail.removeprefix(f'field {name!r}: '))
             continue
@@ -197,7 +197,7 @@ def _field_checks(
 def _expected(
     folder: Folder, field_type: FieldType, name: str, cache: Decoders, decode: bool
 ) -> Generator[Finding, None, Expected]:
-    """Yields damage in the type of a field; returns the expected properties of its records."""
+    """Yields damage in the type of a field, and returns the expected properties of its records."""
     word = field_type.word
     try:
         decoder = cache.get(name, field_type, folder.starts, folder.path)
@@ -210,7 +210,7 @@ def _expected(
             yield Note(folder.path, name, detail)
         return Expected(name, field_type.text)
     own = word in decoders and (cache.functions is None or cache.functions.get(word) is decoders[word])
-    # Integers of Bags 0.x and Granular may have other lengths than their type.
+    # Integers of Bags 0.x and Granular may differ in length from their type.
     any_length = field_type.word == 'int' and (folder.starts or not field_type.args)
     return Expected(
         name,
@@ -234,7 +234,7 @@ def _check_refs(refs: BagFile, format: RefsFormat, bags: dict[str, StoredRecords
             firsts, counts = columns[name] if field_type.sequence else (columns[name], None)
             bad = dangling(field_type, firsts, counts, bag.count)
             if counts is not None:
-                # Empty sequences can be read wherever they start, but no writer starts one beyond the end.
+                # Empty sequences can be read from any start, but writers start none beyond the end.
                 bad |= (counts == 0) & (firsts > bag.count) & ~((firsts == MISSING) & field_type.optional)
             lasts = firsts if counts is None else firsts + np.maximum(counts - 1, 0)
             for row in np.flatnonzero(bad).tolist():
@@ -257,7 +257,7 @@ def _read_refs(
 ) -> tuple[Int64s, dict[str, Any], list[Finding]]:
     """Returns the indices of valid rows, the refs in them by field, and damage for the other rows.
 
-    Rows without valid limits are in neither: the check of the bag's limits reports them.
+    Rows without valid limits are left out: the check of the bag's limits reports them.
     """
     names = list(format.spec)
     try:

@@ -1,1 +1,1 @@
-"""Video and audio read by range: lazy values, decoders, clips."""
+"""Video and audio that are read by range: lazy values, decoders, clips."""

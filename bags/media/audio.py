@@ -27,11 +27,11 @@ from bags.validation import reject_unknown_options
 Times = Sequence[float] | npt.NDArray[Any]
 
 MAX_SECONDS = 1e9
-"""Longer than any recording: infinite times are clamped to it."""
+"""Infinite times are clamped to this limit, which is longer than any recording."""
 
 
 class AudioOptions(TypedDict, total=False):
-    """Options of an `Audio`, as in its constructor, all but `stream`."""
+    """Options of the constructor of `Audio`, without `stream`."""
 
     exact: bool
     rate: int | None
@@ -39,23 +39,24 @@ class AudioOptions(TypedDict, total=False):
 
 
 class Audio:
-    """The samples of a recording, decoded on access: `audio[k]` is sample k of a decode of the whole file.
+    """The samples of a recording, decoded on access: `audio[k]` is sample k of the whole decoded file.
 
-    Creating it reads nothing. The file is opened on first access and stays open until the last `Audio` over
-    it is freed. Thread-safe: one thread decodes at a time. Picklable and usable after a fork: the file is
-    opened again.
+    The constructor reads nothing. The file is opened on first access and stays open until the last `Audio`
+    that shares it is freed. Thread-safe: one thread decodes at a time. Picklable and usable after a fork: the
+    file is opened again.
 
     Args:
         source: A path, bytes, or a record of a dataset.
-        exact: Slices equal a decode of the whole file, bit for bit. For AAC and Opus, this decodes everything
-            before a slice (3 s for an hour), or from the end of an earlier slice. By default, a few packets
-            before the slice are decoded, as in other decoders. The samples are then the same, except for the
-            noise that AAC decoders generate, and speech in Opus (within 3e-5), and are the same each time.
-        stream: An index in `streams`; by default, the stream that players play.
-        rate: Sample rate in Hz to resample to, as PyAV's `AudioResampler` does; by default, the rate of the
+        exact: Make slices equal to the whole decoded file, bit for bit. For AAC and Opus, this decodes
+            everything before a slice (3 s for an hour), or continues from the end of an earlier slice. By
+            default, a few packets before the slice are decoded, as in other decoders. The samples are then
+            the same, except for the noise that AAC decoders generate and for speech in Opus (within 3e-5),
+            and repeated reads return the same samples.
+        stream: An index in `streams`. By default, the stream that players choose.
+        rate: Sample rate in Hz to resample to with PyAV's `AudioResampler`. By default, the rate of the
             recording. Slices equal slices of the resampled recording.
-        channels: 1 or 2, to mix channels to; by default, as in the recording. Mono is 0.707 times the sum
-            of left and right, as FFmpeg mixes floats: it may exceed 1.
+        channels: Number of channels to mix to, 1 or 2. By default, as in the recording. Mono is 0.707 times
+            the sum of left and right, as FFmpeg mixes floats, so it may exceed 1.
 
     Examples:
         >>> audio = bags.Audio('speech.flac', rate=8000)
@@ -64,7 +65,7 @@ class Audio:
     """
 
     open_decoder: Callable[[Any, int | None], AnyAudioDecoder] = staticmethod(audio_of)
-    """Opens a source; for this library."""
+    """Opens the decoder of a source; for internal use."""
 
     def __init__(
         self,
@@ -76,19 +77,19 @@ class Audio:
         channels: int | None = None,
     ) -> None:
         self.decoder = LazyDecoder(source, self.open_decoder, stream)
-        """The decoder, for this library."""
+        """The decoder, for internal use."""
         self._set(exact, rate, channels)
 
     def _set(self, exact: bool, rate: int | None, channels: int | None) -> None:
-        for name, value, most in (('rate', rate, MAX_RATE), ('channels', channels, MAX_MIXED)):
-            if value is not None and (type(value) is not int or not 1 <= value <= most):
-                raise ValueError(f'expected {name} from 1 to {most}, got {value!r}')
+        for name, value, maximum in (('rate', rate, MAX_RATE), ('channels', channels, MAX_MIXED)):
+            if value is not None and (type(value) is not int or not 1 <= value <= maximum):
+                raise ValueError(f'expected {name} from 1 to {maximum}, got {value!r}')
         self._exact = exact
         self.resampling = rate, channels
         """The options `rate` and `channels`."""
 
     def options(self, **options: Unpack[AudioOptions]) -> Audio:
-        """Returns the same recording with other options, all but `stream`. Both share the open file."""
+        """Returns the same recording with other options (not `stream`). Both share the open file."""
         reject_unknown_options(options, AudioOptions.__annotations__, self.options)
         other = object.__new__(type(self))
         other.decoder = self.decoder
@@ -100,7 +101,7 @@ class Audio:
 
     @contextmanager
     def _use(self) -> Iterator[AnyAudioDecoder | Resampled]:
-        """Opens the decoder if needed, and holds its lock; yields what reads samples as the options say."""
+        """Opens the decoder if needed and holds its lock; yields a reader that applies the options."""
         with self.decoder.use() as decoder:
             yield self._as_read(decoder)
 
@@ -110,17 +111,17 @@ class Audio:
         return decoder if is_same else Resampled(decoder, rate, channels)
 
     def _get(self) -> AnyAudioDecoder | Resampled:
-        """Returns what reads samples, for attributes that do not change."""
+        """Returns the reader that applies the options, for attributes that do not change."""
         with self._use() as decoder:
             return decoder
 
     def __len__(self) -> int:
-        known = segment_length(self.decoder.source, 'audio') if self.resampling == (None, None) else None
-        return self._get().length if known is None else known
+        length = segment_length(self.decoder.source, 'audio') if self.resampling == (None, None) else None
+        return self._get().length if length is None else length
 
     @property
     def streams(self) -> tuple[Stream, ...]:
-        """The streams of the file: audio, video and others. Opens the file once more."""
+        """The streams of the file: audio, video and others. Opens the file again."""
         return streams_of(self.decoder)
 
     @property
@@ -145,7 +146,7 @@ class Audio:
 
     @property
     def start(self) -> float:
-        """The time of the first sample in seconds; not 0 if the file delays it, e.g. beside video."""
+        """The time of the first sample in seconds. Not 0 if the file delays audio, e.g. relative to video."""
         return self.decoder.get().begin
 
     def __repr__(self) -> str:
@@ -167,16 +168,16 @@ class Audio:
         - `audio[k]`: one sample, shape (channels,).
 
         Raises:
-            IndexError: No such sample.
-            DecodeError: It is damaged (`ValueError` if the recording is not from a dataset).
+            IndexError: The sample number is out of range.
+            DecodeError: A sample is damaged (`ValueError` if the recording is not from a dataset).
         """
         with self._use() as decoder:
             if isinstance(key, slice):
                 _check_complete(decoder, needed_stop(key))
                 numbers = range(decoder.length)[key]
                 ends = sorted((numbers[0], numbers[-1])) if numbers else (0, -1)
-                found = decoder.read(ends[0], ends[1] + 1, self._exact)
-                return found if numbers.step == 1 else np.ascontiguousarray(found[:: numbers.step])
+                samples = decoder.read(ends[0], ends[1] + 1, self._exact)
+                return samples if numbers.step == 1 else np.ascontiguousarray(samples[:: numbers.step])
             try:
                 number = operator.index(key)
             except TypeError:
@@ -195,7 +196,7 @@ class Audio:
     def between(self, start: Any, stop: Any) -> Samples | list[Samples]:
         """Returns the samples whose times are in [start, stop), in seconds.
 
-        For two lists or arrays of times, returns a list, whose items may differ in length by rounding.
+        For two lists or arrays of times, returns a list. Its items may differ in length because of rounding.
         """
         if np.ndim(start) == np.ndim(stop) == 1:
             if len(start) != len(stop):
@@ -212,24 +213,26 @@ class Audio:
             return decoder.read(low, min(high, decoder.length), self._exact)
 
     def will_need(self, slices: Iterable[tuple[int, int]]) -> None:
-        """Announces slices (start, stop) to read next: slices of a remote file are read together."""
+        """Announces slices (start, stop) to read next. Slices of a remote file are fetched together."""
         with self.decoder.use() as decoder:
             if isinstance(decoder.file, RangeFile) and not self._exact:
                 reader = self._as_read(decoder)
-                decoder.file.will_need([part for bounds in slices for part in reader.ranges(*bounds)])
+                decoder.file.will_need(
+                    [byte_range for bounds in slices for byte_range in reader.ranges(*bounds)]
+                )
 
     def blocks(self, length: int) -> Iterator[Samples]:
-        """Yields all samples in blocks of `length`; the last one may be shorter. Samples are always exact."""
+        """Yields all samples in blocks of `length`; the last may be shorter. Samples are always exact."""
         if operator.index(length) < 1:
             raise ValueError(f'expected a length of at least 1, got {length}')
-        exact = self.options(exact=True)  # Each block continues after the previous one.
+        exact = self.options(exact=True)  # The decoder continues after the previous block.
         for start in range(0, len(self), length):
             yield exact[start : min(start + length, len(self))]
         with self._use() as decoder:
             _check_complete(decoder, None)
 
     __iter__ = None
-    """Iterating over single samples is not supported; see `blocks`."""
+    """Iteration over single samples is not supported; see `blocks`."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
@@ -240,13 +243,13 @@ class Audio:
 
 
 def _check_complete(decoder: AnyAudioDecoder | Resampled, stop: int | None) -> None:
-    """Raises ValueError if samples before `stop` (None: the end) are missing in a truncated file."""
+    """Raises ValueError if a truncated file lacks samples before `stop` (None: before the end)."""
     if decoder.truncation and (stop is None or stop > decoder.length):
-        raise ValueError(f'{decoder.truncation}; the first {decoder.length} samples are there')
+        raise ValueError(f'{decoder.truncation}; the first {decoder.length} samples are available')
 
 
 def decode_audio(record: Any, *args: str) -> Audio:
-    """Returns an `Audio` over a record, which is read when samples are accessed."""
+    """Returns an `Audio` of a record, read when samples are accessed. `args`: the arguments of its type."""
     return Audio(record, **audio_options(*args))
 
 

@@ -2,26 +2,27 @@
 
     packet    0        1            2            3
     decoded   [........][..........][..........][..........]
-    presented      [....][..........][..........][....]        sample 0 is the first that is presented
+    presented      [....][..........][..........][....]        sample 0 is the first one presented
 
-Priming and padding are dropped as the file specifies, as in a decode of the whole file.
+Priming and padding are dropped as the file specifies, as when the whole file is decoded.
 
-Packets before a packet contribute to its samples. Their number depends on the codec; after those in
-`PACKETS_BEFORE`, the samples equal a decode of the whole file:
+The samples of a packet also depend on earlier packets. The number of earlier packets depends on the codec.
+After decoding the number in `PACKETS_BEFORE`, the samples equal a decode of the whole file:
 
-| codec | packets before | samples |
+| codec | earlier packets | samples |
 | --- | --- | --- |
-| FLAC, ALAC, WavPack, TTA, PCM, ADPCM of WAV | 0 | equal |
+| FLAC, ALAC, WavPack, TTA, PCM, ADPCM in WAV | 0 | equal |
 | Vorbis | 2 | equal |
-| MP3 | 32: its bits may be stored in earlier packets | equal |
+| MP3 | 32: bits of a packet may be stored in earlier packets | equal |
 | AAC | 4 | equal, except for noise that the decoder generates: its generator restarts at each slice |
 | Opus | 128: its prediction fades out | equal for music, within 3e-5 for speech |
 | MP2 | 64 | within 3e-5: the decoder dithers |
 
 A slice of a codec that is not in the table is decoded from the start of the file: other decoders, such as
-Speex, G.722 and AC-3, keep a state for long, and some do not reset it when flushed. An exact slice
-is decoded from the start too, unless the table says equal. The state of a decoder cannot be copied, so some
-decoders are kept at the ends of earlier slices, and the nearest one before a slice continues.
+Speex, G.722 and AC-3, keep state for a long time, and some do not reset it when flushed. An exact slice is
+also decoded from the start, except for the codecs marked "equal". The state of a decoder cannot be copied, so
+some decoders are kept at the ends of earlier slices, and a slice continues with the nearest decoder before
+it.
 """
 
 from __future__ import annotations
@@ -50,33 +51,34 @@ EQUAL_SLICES = {
 PACKETS_BEFORE = {
     **EQUAL_SLICES, 'aac': 4, 'mp2float': 64, 'mp2': 64, 'mp3': 32, 'opus': 128, 'libopus': 128,
 }  # fmt: skip
+"""Number of packets to decode before a slice, by codec."""
 WITH_VIDEO = ('MP4', 'QuickTime', 'Matroska', 'WebM', 'MPEG-TS', 'M2TS', 'MPEG-PS', 'FLV', 'ASF')
-"""Formats whose audio has the clock of the video beside it; in others, it begins at 0."""
+"""Formats whose audio shares the clock of the video. In other formats, audio begins at 0."""
 MAX_PACKETS_TO_COUNT = 64
-"""Packets to decode before the last one to count its samples, for codecs that are not in the table."""
+"""Packets to decode before the last one to count its samples, for codecs outside `PACKETS_BEFORE`."""
 MAX_KEPT_CONTEXTS = 8
-"""Maximum number of kept decoders for each file. A decoder of AAC holds about 0.3 MB."""
+"""Maximum number of kept decoders per file. An AAC decoder holds about 0.3 MB."""
 
 
 class Layout(NamedTuple):
     """The presented samples of `n` packets."""
 
     counts: Int64s
-    """(n,): number of samples that each packet decodes to."""
+    """(n,): number of decoded samples of each packet."""
     lows: Int64s
     """(n,): the first presented sample of each packet."""
     highs: Int64s
     """(n,): the end of the presented samples of each packet."""
     firsts: Int64s
-    """(n + 1,): the number of the first sample of each packet, and the number of all samples."""
+    """(n + 1,): the index of the first sample of each packet, and the total number of samples."""
 
 
 class AudioDecoder:
-    """Open audio in packets. Not thread-safe. Attributes as of `WavReader`.
+    """Decodes audio from its packets. Not thread-safe. Attributes as in `WavReader`.
 
     Args:
-        file: The file, which `close` closes.
-        packets: The packets of its audio.
+        file: The file; `close` closes it.
+        packets: The packets of the audio stream.
     """
 
     def __init__(self, file: BinaryIO, packets: Packets) -> None:
@@ -115,10 +117,10 @@ class AudioDecoder:
         return context
 
     def _count_samples(self) -> Int64s:
-        """Returns the number of samples of each packet: by the durations, if the checked ones are right.
+        """Returns the number of samples of each packet: from durations, if the checked durations are right.
 
-        The first packets and the last are decoded: the last may be shorter than its duration, and the first
-        have the rate and channels, which may differ from those in the header.
+        The first packets and the last one are decoded. The last packet may be shorter than its duration, and
+        the first packets give the rate and channels, which may differ from the header.
         """
         table, name = self.packets.table, self._context.name
         total = len(table.sizes)
@@ -137,7 +139,10 @@ class AudioDecoder:
         return np.array([len(samples) for samples in self._decode(0, total)], np.int64)
 
     def _find_layout(self, counts: Int64s) -> Layout:
-        """Drops priming and padding as libavcodec does: priming may extend over several packets."""
+        """Returns the layout without priming and padding, as libavcodec drops them.
+
+        Priming may extend over several packets.
+        """
         table = self.packets.table
         lows, highs = np.zeros_like(counts), counts.copy()
         highs[~table.shown] = 0
@@ -149,10 +154,10 @@ class AudioDecoder:
                 lows[other] = min(left, counts[other])
                 left -= int(lows[other])
                 other += 1
-            if after <= counts[number]:  # More is ignored.
+            if after <= counts[number]:  # A larger number is ignored.
                 highs[number] = min(int(highs[number]), int(counts[number]) - after)
         if self._context.name == 'vorbis':
-            highs[0] = 0  # It overlaps with no earlier packet. Only WebM signals this.
+            highs[0] = 0  # Packet 0 has no earlier packet to overlap with. Only WebM signals this.
         firsts = np.concatenate([[0], np.cumsum(np.maximum(highs - lows, 0))])
         return Layout(counts, lows, highs, firsts)
 
@@ -161,7 +166,7 @@ class AudioDecoder:
 
         Args:
             start, stop: In `range(length)`.
-            exact: Decode everything from the start of the file, if the samples could differ otherwise.
+            exact: Decode from the start of the file if the samples could differ otherwise.
 
         Raises:
             ValueError: A sample is damaged.
@@ -171,22 +176,22 @@ class AudioDecoder:
         firsts, name = self._layout.firsts, self._context.name
         before, first, last = self._packets_of(start, stop)
         if not name.startswith('pcm_') and name not in (EQUAL_SLICES if exact else PACKETS_BEFORE):
-            found = self._read_from_start(first, last)
+            decoded = self._read_from_start(first, last)
         else:
             if name == 'aac':
-                # Flushing keeps the state of the noise, and a slice would differ each time it is read. A new
-                # context takes 5 µs.
+                # Flushing keeps the state of the noise generator, so a slice would differ on each read.
+                # Creating a context takes 5 µs.
                 old, self._context = self._context, import_av().CodecContext.create(name, 'r')
                 self._context.extradata = old.extradata
                 self._context.thread_count, self._context.flags2 = 1, old.flags2
             else:
                 self._context.flush_buffers()
-            found = self._join(self._decode(before, last), before, first)
+            decoded = self._join(self._decode(before, last), before, first)
         offset = start - int(firsts[first])
-        return found[offset : offset + stop - start]
+        return decoded[offset : offset + stop - start]
 
     def _packets_of(self, start: int, stop: int) -> tuple[int, int, int]:
-        """Returns the packet where decoding begins, the first of samples, and the end of the last."""
+        """Returns the packet where decoding begins, and the range of packets that contain the samples."""
         firsts = self._layout.firsts
         first = int(np.searchsorted(firsts, start, 'right')) - 1
         name = self._context.name
@@ -194,33 +199,33 @@ class AudioDecoder:
         return before, first, int(np.searchsorted(firsts, stop, 'left'))
 
     def ranges(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Returns the bytes that reading samples takes, as far as they are known."""
+        """Returns the byte ranges to read for samples; empty if libavformat reads the packets."""
         if isinstance(self.packets, DemuxedPackets):
-            return []  # libavformat reads them.
+            return []
         before, _, last = self._packets_of(start, stop)
         return [(begin, end) for _, begin, end in self.packets.ranges(before, last)]
 
     def _read_from_start(self, first: int, last: int) -> Samples:
-        """Also decodes everything before, continuing after the nearest of the earlier calls."""
-        kept = self._from_start
+        """Decodes from the start of the file, or continues from the nearest earlier call."""
+        contexts = self._from_start
         nearest = max(
-            (entry for entry in kept if entry[0] <= first), key=lambda entry: entry[0], default=None
+            (entry for entry in contexts if entry[0] <= first), key=lambda entry: entry[0], default=None
         )
         if nearest is None:
             nearest = 0, self._new_context()
         else:
-            kept.remove(nearest)  # Also if its next packet is damaged.
+            contexts.remove(nearest)  # Even if the next packet turns out to be damaged.
         done, context = nearest
-        found = self._join(self._decode(done, last, context), done, first)
-        self._from_start = [*kept[-MAX_KEPT_CONTEXTS + 1 :], (last, context)]
-        return found
+        samples = self._join(self._decode(done, last, context), done, first)
+        self._from_start = [*contexts[-MAX_KEPT_CONTEXTS + 1 :], (last, context)]
+        return samples
 
     def _join(self, blocks: Iterator[Samples], begin: int, first: int) -> Samples:
-        """Joins the presented samples of packets from `first` on; `blocks` are those from `begin` on."""
+        """Joins the presented samples of the packets from `first` on; `blocks` begin with packet `begin`."""
         counts, lows, highs, _ = self._layout
         parts = []
         for number, block in enumerate(blocks, begin):
-            if number >= first:  # The first decoded packet of Vorbis may have other samples.
+            if number >= first:  # The first decoded Vorbis packet may have another number of samples.
                 if len(block) != counts[number]:
                     raise ValueError(
                         f'packet {number} is damaged: expected {counts[number]} samples, got {len(block)}'
@@ -244,26 +249,26 @@ class AudioDecoder:
                     self.rate, self.channels = frame.sample_rate, channels
                     self.layout = frame.layout.name
                 if (frame.sample_rate, channels) != (self.rate, self.channels):
-                    found = f'{channels} channels at {frame.sample_rate} Hz'
-                    raise ValueError(f'expected {self.channels} channels at {self.rate} Hz, got {found}')
+                    actual = f'{channels} channels at {frame.sample_rate} Hz'
+                    raise ValueError(f'expected {self.channels} channels at {self.rate} Hz, got {actual}')
                 blocks.append(block)
             yield np.concatenate(blocks) if blocks else np.empty((0, self.channels), np.float32)
 
 
 class AnyAudioDecoder(Protocol):
-    """Reads the samples of a recording: `WavReader`, `AudioDecoder`, or a part of one of these."""
+    """Reads the samples of a recording: `WavReader`, `AudioDecoder`, or a part of a recording."""
 
     rate: int
     """Samples per second."""
     channels: int
     layout: str
-    """FFmpeg's name of the layout of channels."""
+    """FFmpeg's name of the channel layout."""
     length: int
     """Number of samples."""
     begin: float
     """The time of the first sample, in seconds."""
     truncation: str | None
-    """Description of the part that is missing at the end of the file; None if complete."""
+    """Description of the missing end of the file; None if the file is complete."""
 
     @property
     def file(self) -> BinaryIO | PositionedFile: ...
@@ -272,7 +277,7 @@ class AnyAudioDecoder(Protocol):
         """Closes the file."""
 
     def ranges(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Returns the bytes that reading samples takes."""
+        """Returns the byte ranges to read for samples."""
         ...
 
     def read(self, start: int, stop: int, exact: bool = False) -> Samples:
@@ -283,8 +288,8 @@ class AnyAudioDecoder(Protocol):
 def _is_contiguous(file: BinaryIO, table: PacketTable) -> bool:
     """Returns whether the packets of a FLAC are contiguous and complete.
 
-    Otherwise libavformat split the file wrongly: at damage, or (rarely) at samples that look like the
-    header of a frame. Decoding the whole file tells which.
+    Otherwise libavformat split the file wrongly: at damage, or (rarely) at samples that look like a frame
+    header. Decoding the whole file distinguishes the two.
     """
     file.seek(18)
     expected = int.from_bytes(file.read(8), 'big') & (1 << 36) - 1
@@ -295,7 +300,7 @@ def _is_contiguous(file: BinaryIO, table: PacketTable) -> bool:
 
 
 def _decode_whole(file: BinaryIO, packets: Packets) -> WavReader:
-    """Decodes all samples of WMA, whose decoder drops the first ones and holds back the last ones itself."""
+    """Decodes all samples of a WMA, whose decoder itself drops the first samples and delays the last."""
     blocks, rate, begin = [], 0, None
     file.seek(0)
     with file, open_container(file, packets.name) as container:
@@ -313,10 +318,15 @@ def _decode_whole(file: BinaryIO, packets: Packets) -> WavReader:
 
 
 def open_audio(file: BinaryIO, stream: int | None = None, find: Any = open_packets) -> AnyAudioDecoder:
-    """Opens audio, of a stream by its index or the one that plays by default, and numbers its samples.
+    """Opens an audio stream and numbers its samples.
+
+    Args:
+        file: A seekable binary file.
+        stream: The index of the stream. By default, the stream that players choose.
+        find: Function that finds the packets, with the arguments of `open_packets`.
 
     Raises:
-        ValueError: Not audio, or without a sample.
+        ValueError: The file is not audio, or has no samples.
     """
     file.seek(0)
     if identify_file(file) == 'WAV' and not stream:
@@ -324,7 +334,7 @@ def open_audio(file: BinaryIO, stream: int | None = None, find: Any = open_packe
             return WavReader(file)
         except ValueError as exc:
             if 'cut off' in str(exc):
-                raise  # Otherwise it is compressed.
+                raise  # With any other error, the WAV is compressed.
     packets = find(file, 'audio', stream)
     if packets.name == 'FLAC' and not _is_contiguous(file, packets.table):
         file.seek(0)

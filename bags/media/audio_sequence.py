@@ -1,4 +1,4 @@
-"""`AudioSequence`: the recordings of a datapoint as one, without gaps."""
+"""`AudioSequence`: the recordings of a datapoint as one recording, without gaps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bags.media.encoders import audio_options
 from bags.media.wav_reader import Samples
 
 MAX_OPEN_CLIPS = 16
-"""Number of recordings of an `AudioSequence` that stay open."""
+"""Maximum number of open recordings of an `AudioSequence`."""
 
 
 def _join(source: Any, _stream: int | None) -> AnyAudioDecoder:
@@ -27,19 +27,21 @@ def _join(source: Any, _stream: int | None) -> AnyAudioDecoder:
 
 
 class AudioSequence(Audio):
-    """The recordings of a datapoint as one `Audio`: each begins where the one before ends.
+    """The recordings of a datapoint as one `Audio`: each recording begins where the previous one ends.
 
-    The first access reads the headers of all recordings, to find their lengths. A slice decodes those that it
-    needs. Thread-safe, and picklable if the dataset is.
+    The first access reads the headers of all recordings to find their lengths. A slice decodes only the
+    recordings that it needs. Thread-safe, and picklable if the dataset is picklable.
 
     Args:
         dataset: A reader or a view.
         index: The datapoint.
-        field: A field of type `flac[]`, `opus[]`, `wav[]` or `audio[]`, or a plain one: a single recording.
-        **options: `exact`, `rate` and `channels`, as of an `Audio`: they are resampled as one recording.
+        field: A field of type `flac[]`, `opus[]`, `wav[]` or `audio[]`, or without `[]` for a single
+            recording.
+        **options: `exact`, `rate` and `channels`, as for `Audio`. The joined recording is resampled as a
+            whole.
 
     Raises:
-        ValueError: On access, the recordings differ in rate or channels, or there are none.
+        ValueError: On access: the recordings differ in rate or channels, or the datapoint has none.
 
     Examples:
         >>> with bags.DatasetWriter('sounds', {'sound': 'flac[]'}) as writer:
@@ -59,7 +61,7 @@ class AudioSequence(Audio):
         select_fields(field, dataset.types)
         field_type = dataset.types[field]
         if field_type.word not in AUDIO_WORDS:
-            raise TypeError(f'AudioSequence: field {field!r} of type {field_type.text} is no audio')
+            raise TypeError(f'AudioSequence: field {field!r} of type {field_type.text} is not audio')
         source = _Recordings(dataset, check_index(index, len(dataset)), field)
         own = audio_options(*field_type.args) if field_type.word == 'audio' else {}
         merged: dict[str, Any] = {**own, **options}
@@ -95,7 +97,7 @@ class _Recordings:
         return Audio(self.dataset.record(self.row, self.field, item), stream=stream)
 
     def open(self) -> BinaryIO:
-        """Opens the first recording, which has the streams of all."""
+        """Opens the first recording, whose streams stand for all recordings."""
         return self[0].decoder.source.open()
 
     def error(self, exc: Exception) -> Exception:
@@ -103,7 +105,7 @@ class _Recordings:
 
 
 class JoinedAudio:
-    """Consecutive recordings as one. Attributes as of `WavReader`."""
+    """Consecutive recordings as one. Attributes as in `WavReader`."""
 
     begin = 0.0
     file = None
@@ -112,14 +114,14 @@ class JoinedAudio:
         self._audios: FifoCache[int, Audio] = FifoCache(recordings.__getitem__, MAX_OPEN_CLIPS)
 
         def describe(number: int) -> tuple[int, str | None, tuple[int, int, str]]:
-            with self._audios[number].decoder.use() as found:
-                return found.length, found.truncation, (found.rate, found.channels, found.layout)
+            with self._audios[number].decoder.use() as decoder:
+                return decoder.length, decoder.truncation, (decoder.rate, decoder.channels, decoder.layout)
 
         facts = map_concurrently(describe, range(len(recordings)), recordings.is_remote)
         forms = {form for _, _, form in facts}
         if len(forms) != 1:
-            found = ' and '.join(f'{layout} at {rate} Hz' for rate, _, layout in sorted(forms))
-            raise ValueError(f'expected recordings of one rate and layout, got {found or "none"}')
+            layouts = ' and '.join(f'{layout} at {rate} Hz' for rate, _, layout in sorted(forms))
+            raise ValueError(f'expected recordings of one rate and layout, got {layouts or "none"}')
         self.rate, self.channels, self.layout = forms.pop()
         self.truncation = next((text for _, text, _ in facts if text), None)
         cut = next((number for number, fact in enumerate(facts) if fact[1]), len(facts))
@@ -127,10 +129,10 @@ class JoinedAudio:
         self.length = int(self._starts[-1])
 
     def close(self) -> None:
-        """Drops the recordings, whose files close when they are no longer used."""
+        """Does nothing: the files of the recordings close when the recordings are freed."""
 
     def ranges(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Returns no bytes: the recordings are files of their own."""
+        """Returns an empty list: each recording is a separate file."""
         return []
 
     def read(self, start: int, stop: int, exact: bool = False) -> Samples:

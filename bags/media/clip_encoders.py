@@ -1,11 +1,11 @@
-"""Clips: frames and samples that come one at a time, encoded as short videos and recordings.
+"""Encodes streams of frames or blocks of samples as clips: short videos and recordings.
 
     frames   0  1  2  3  4  5  6  7     with times, or at a constant rate
     clips   [0  1  2][3  4  5][6  7]    a frame lasts until the next one, also from clip to clip
 
-The clips of `flac` and `wav`, joined, are the samples of the stream. For `opus`, the stream is resampled
-before it is cut: of a sine for which Opus has an error of 0.006, clips that are resampled one by one have
-errors of 0.05 at their ends.
+Joined clips of `flac` and `wav` equal the samples of the stream. For `opus`, the stream is resampled before
+it is cut: for a sine, where Opus has an error of 0.006, resampling each clip separately gives errors of 0.05
+at the ends of clips.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from bags.formats.samples import Samples, checked_samples, resampled
 from bags.formats.write_video import Codec, Frames
 
 TICKS_PER_SECOND = 1_000_000
-"""Resolution of given times."""
+"""Resolution of the times of items."""
 MATROSKA_TIME_BASE = Fraction(1, 1000)
 """Resolution of times in Matroska and WebM, in seconds."""
 
-# x264 takes less than half the time of its default preset, and keeps 10 frames back, not 40: it encodes those
-# at the end of a clip, while the next frames wait.
+# x264 takes less than half the time of its default preset, and buffers 10 frames instead of 40. It encodes
+# the buffered frames at the end of a clip, while the next frames wait.
 _MP4 = replace(write_video.MP4, options=write_video.MP4.options | {'preset': 'veryfast'})
 _WEBM = replace(write_video.WEBM, options=write_video.WEBM.options | {'lag-in-frames': '0'})
 
@@ -39,28 +39,31 @@ Rate = float | None
 
 
 class ClipEncoder(NamedTuple):
-    """The functions for a stream of frames, or of blocks of samples."""
+    """The functions that check and encode a stream of frames or of blocks of samples."""
 
     check: Callable[[Item, Rate], Item]
     """Returns an array as an item: a frame (height, width, 3), or a block (time, channels).
 
     Raises TypeError or ValueError for another array, or if the field cannot have this rate."""
     encode: Callable[..., Iterator[Encoded]]
-    """From items, each with its time in seconds or None, the seconds of a clip, the rate of the field, and
-    the arguments of the type, to the records of clips. A clip is encoded while its items come."""
+    """Encodes items as clips, and yields the records of the clips.
+
+    Arguments: the items, each with its time in seconds or None; the length of a clip in seconds; the rate of
+    the field; the arguments of the type. A clip is encoded while its items arrive."""
     dimensions: tuple[int, ...]
-    """Numbers of dimensions of items; other arrays are not taken for items."""
+    """Possible numbers of dimensions of an item; other arrays are not treated as items."""
 
 
 def cut_frames(
     frames: Iterator[tuple[Frames, int]], length: int, last: int
 ) -> Iterator[Iterator[tuple[Frames, int, int]]]:
-    """Yields the frames of each clip with the ticks of their starts and ends; each clip has to be read.
+    """Yields the frames of each clip with their start and end ticks. Read each clip before the next one.
 
     Args:
-        frames: Frames with the ticks of their starts, which rise.
-        length: Ticks of a clip.
-        last: Ticks of a single frame. The last one of several lasts as long as the one before.
+        frames: Frames with their start ticks, which increase.
+        length: Length of a clip, in ticks.
+        last: Duration of a single frame, in ticks. The last of several frames lasts as long as the frame
+            before.
     """
     current = next(frames, None)
 
@@ -102,9 +105,9 @@ def _encode_frames(
 
 
 def _in_units(clip: Iterator[tuple[Frames, int, int]], units: Fraction) -> Iterator[tuple[Frames, int, int]]:
-    """Yields frames with their starts and ends in other units, rounded; `units` are the units of a tick.
+    """Converts starts and ends of frames to another unit, rounded; `units` is the number of units per tick.
 
-    Starts count from the first frame of all, so that the errors of clips do not add up.
+    Starts count from the first frame of the stream, so that rounding errors of clips do not add up.
     """
     end = 0
     for frame, start, stop in clip:
@@ -116,7 +119,7 @@ def _in_units(clip: Iterator[tuple[Frames, int, int]], units: Fraction) -> Itera
 def _with_ticks(
     item: tuple[Frames, float | None] | None, others: Iterator[tuple[Frames, float | None]]
 ) -> Iterator[tuple[Frames, int]]:
-    """Yields frames with the ticks of their times, or with their numbers."""
+    """Yields frames with their times in ticks, or with their numbers if they have no times."""
     tick = -1
     while item is not None:
         frame, time = item
@@ -143,16 +146,16 @@ def _encode_samples(
     clip_rate = _integer_rate(rate)
     if format == 'opus':
         samples, clip_rate = resampled(samples, clip_rate, audio.OPUS_RATE), audio.OPUS_RATE
-    length, found, count = max(1, round(seconds * clip_rate)), [], 0
+    length, pending, count = max(1, round(seconds * clip_rate)), [], 0
     for block in samples:
-        found.append(block)
+        pending.append(block)
         count += len(block)
         while count >= length:
-            joined = np.concatenate(found)
+            joined = np.concatenate(pending)
             yield _encode_clip(format, joined[:length], clip_rate, *args)
-            found, count = [joined[length:]], count - length
+            pending, count = [joined[length:]], count - length
     if count:
-        yield _encode_clip(format, np.concatenate(found), clip_rate, *args)
+        yield _encode_clip(format, np.concatenate(pending), clip_rate, *args)
 
 
 def _encode_clip(format: str, samples: Samples, rate: int, *args: str) -> Encoded:
@@ -172,8 +175,8 @@ def _check_samples(format: str, block: Item, rate: Rate) -> Item:
 def _integer_rate(rate: Rate) -> int:
     if rate is None or rate != int(rate):
         raise ValueError(
-            f'expected the samples a second as "rate" of the field in the metadata, got {rate}: '
-            'blocks of samples have none'
+            f'expected the sample rate in Hz as "rate" of the field in the metadata, got {rate}: '
+            'blocks of samples do not contain it'
         )
     return int(rate)
 
@@ -198,10 +201,10 @@ BY_FUNCTION = {
     audio.encode_flac: FLAC,
     audio.encode_opus: OPUS,
 }
-"""The clip encoder of each encoder of `bags.formats`. Other encoders have it as their attribute `clips`."""
+"""The clip encoder for each encoder in `bags.formats`. Other encoders have an attribute `clips`."""
 
 
 def clip_encoder_of(encode: Callable[..., Any] | None) -> ClipEncoder | None:
-    """Returns what encodes single items as clips with the encoder of a type; None if it takes no items."""
+    """Returns the clip encoder for the encoder of a type; None if the type does not support clips."""
     own: ClipEncoder | None = getattr(encode, 'clips', None)
-    return own or next((found for known, found in BY_FUNCTION.items() if known is encode), None)
+    return own or next((encoder for function, encoder in BY_FUNCTION.items() if function is encode), None)

@@ -1,6 +1,6 @@
-"""`ClipSequence`: the videos of a datapoint as one; `JoinedVideos`: several videos as one.
+"""`ClipSequence`: the videos of a datapoint as one. `JoinedVideos`: several videos as one.
 
-Frames are numbered through all videos.
+Frames are numbered consecutively across all videos.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from bags.media.frames import FrameSequence, FrameTimes
 from bags.media.video import NO_FRAMES, Video, VideoOptions
 
 MAX_OPEN_CLIPS = 16
-"""Number of clips of a `ClipSequence` that stay open."""
+"""Maximum number of open clips of a `ClipSequence`."""
 
 
 class JoinedVideos(FrameSequence):
-    """Consecutive videos as one. Headers are read once, as far as an access needs them.
+    """Consecutive videos as one. Each header is read once, on the first access that needs it.
 
     Args:
         count: The number of videos.
         video: Function from a number to the video.
-        length: Function from a number to the video's frame count, and an error if more are missing.
-        is_remote: Reads wait for a network, so that several videos are read concurrently.
+        length: Function from a number to the frame count of the video, and an error if more frames are
+            missing.
+        is_remote: Whether reads wait for a network; several videos are then read concurrently.
         name: The name in error messages.
     """
 
@@ -56,7 +57,7 @@ class JoinedVideos(FrameSequence):
 
     @property
     def lengths(self) -> Int64s:
-        """Frames of each video, shape (videos,)."""
+        """Number of frames of each video, shape (videos,)."""
         self._frames.count()
         return np.diff(self._frames.ends(), prepend=0)
 
@@ -87,15 +88,15 @@ class JoinedVideos(FrameSequence):
 class ClipSequence(JoinedVideos):
     """The clips of a datapoint as one video.
 
-    Frames are numbered through all clips. A read loads the headers of the clips up to the last frame, once,
-    and decodes the necessary part of the clips that contain the frames. Each clip begins where the previous
-    one ends. Thread-safe, and picklable if the dataset is.
+    Frames are numbered consecutively across all clips. A read loads the headers of the clips up to the last
+    frame, once, and decodes only the necessary parts of the clips that contain the frames. Each clip begins
+    where the previous one ends. Thread-safe, and picklable if the dataset is picklable.
 
     Args:
         dataset: A reader or a view.
         index: The datapoint.
-        field: A field of type `mp4[]`, `webm[]`, `mkv[]` or `video[]`, or a plain one: a single clip.
-        **options: `size`, `color`, `dtype`, `rotate` and `threads`, as of a `Video`.
+        field: A field of type `mp4[]`, `webm[]`, `mkv[]` or `video[]`, or without `[]` for a single clip.
+        **options: `size`, `color`, `dtype`, `rotate` and `threads`, as for `Video`.
 
     Examples:
         >>> with bags.DatasetWriter('clips', {'video': 'mp4[]'}) as writer:
@@ -113,7 +114,7 @@ class ClipSequence(JoinedVideos):
         select_fields(field, dataset.types)
         field_type = dataset.types[field]
         if field_type.word not in VIDEO_WORDS:
-            raise TypeError(f'ClipSequence: field {field!r} of type {field_type.text} is no video')
+            raise TypeError(f'ClipSequence: field {field!r} of type {field_type.text} is not a video')
         row = check_index(index, len(dataset))
         count = int(dataset.item_counts(np.array([row]), field)[0]) if field_type.sequence else 1
         self._arguments = (dataset, row, field, options)

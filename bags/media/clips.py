@@ -2,11 +2,11 @@
 
     source     I . . . . . I . . . . . I . . . . . I . . .       I: a key frame
     size 6     |copied     |copied     |copied     |copied       every cut is at a key frame
-    size 8     |encoded        |encoded        |encoded          only the first cut is
-    copy       |copied     |copied     |copied     |copied       of 8, moved to the nearest key frames
+    size 8     |encoded        |encoded        |encoded          only the first cut is at a key frame
+    copy       |copied     |copied     |copied     |copied       size 8, cuts moved to the nearest key frames
 
-A clip is copied if its packets hold exactly the frames between its two cuts. Cuts at key frames are not
-enough: in an open group of pictures, the first frames refer to the group before.
+A clip is copied if its packets contain exactly the frames between its two cuts. Cuts at key frames are not
+sufficient: in an open group of pictures, the first frames refer to the previous group.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CODECS = {
     'vp9': Codec('mp4', 'libvpx-vp9', WEBM.options),
     'av1': Codec('mp4', 'libsvtav1', {'crf': '35', 'g': MP4.options['g'], 'preset': '9'}),
 }
-"""The encoder of each codec, by the name of the codec in libavcodec."""
+"""The encoders, by the name of the codec in libavcodec."""
 
 
 class ClipRange(NamedTuple):
@@ -48,7 +48,7 @@ class ClipRange(NamedTuple):
     start: int
     stop: int
     copied: bool
-    """Whether the clip is copied: its packets have the same numbers as its frames."""
+    """Whether the clip is copied; the numbers of its packets are then the numbers of its frames."""
 
 
 class EncodedClip(bytes):
@@ -63,7 +63,7 @@ class EncodedClip(bytes):
     frames: int
     """Number of frames."""
     copied: bool
-    """Whether it was copied from the source; else it was encoded."""
+    """Whether the clip was copied from the source; otherwise it was encoded."""
 
     def __new__(cls, data: bytes, frames: int, copied: bool) -> Self:
         clip = super().__new__(cls, data)
@@ -88,30 +88,30 @@ def cut_clips(
     fps: float | str | Fraction | None = None,
     copy: bool = False,
 ) -> Iterator[EncodedClip]:
-    """Cuts a video into consecutive clips, for a field of type `mp4[]`, one in memory at a time.
+    """Cuts a video into consecutive clips for a field of type `mp4[]`, with one clip in memory at a time.
 
     Every frame of the source is in one clip, in order, and keeps its duration. Audio is dropped. A clip that
-    consists of whole groups of pictures is copied, any other is encoded again.
+    consists of whole groups of pictures is copied; any other clip is encoded again.
 
     Args:
-        source: A path, bytes, a seekable binary file or a `Video`, of MP4, QuickTime, WebM, Matroska or AVI;
+        source: A path, bytes, a seekable binary file or a `Video`, in MP4, QuickTime, WebM, Matroska or AVI;
             or uint8 RGB frames, as an array (time, height, width, 3) or any iterable of (height, width, 3).
-        frames: Frames of a clip; the last one has the rest.
-        gop: The largest number of frames from one key frame to the next; by default unlimited for copied
-            clips, and 32 for encoded ones. A slice of a clip is decoded from the key frame before it.
-        codec: `h264`, `hevc`, `vp9` or `av1`; by default the codec of the source for copied clips, and H.264
-            for encoded ones.
-        crf: The constant rate factor of encoded clips: a lower one means better quality and larger files.
-        fps: Frames per second of a source without timestamps, 30 by default.
-        copy: Encode nothing: cut at the key frames nearest to the exact cuts. The resulting length of each
-            clip is in its `frames`.
+        frames: Number of frames of a clip. The last clip has the remaining frames.
+        gop: Maximum number of frames from one key frame to the next. By default, unlimited for copied clips
+            and 32 for encoded clips. A slice of a clip is decoded from the key frame before it.
+        codec: `h264`, `hevc`, `vp9` or `av1`. By default, the codec of the source for copied clips, and H.264
+            for encoded clips.
+        crf: Constant rate factor of encoded clips. A lower factor means better quality and larger files.
+        fps: Frames per second of a source without timestamps. Default: 30.
+        copy: Copy all clips without encoding: cut at the key frames nearest to the exact cuts. The attribute
+            `frames` of each clip holds its resulting length.
 
     Yields:
         Clips, which are bytes.
 
     Raises:
-        TypeError, ValueError: Not a source of video, one that cannot be copied although `copy` is given, or a
-            damaged one, after the clips before the damage.
+        TypeError, ValueError: The source is not a video, cannot be copied although `copy` is set, or is
+            damaged. For a damaged source, the clips before the damage are yielded first.
 
     Examples:
         >>> clips = list(bags.cut_clips('film.mp4', 50, copy=True))
@@ -139,7 +139,7 @@ def cut_clips(
 
 
 def _source_of(value: Any) -> Source | None:
-    """Returns the source of a video file; None for frames."""
+    """Returns the source of a video file; None if the value is frames."""
     if isinstance(value, Video):
         return value.source
     is_file = hasattr(value, 'read') and hasattr(value, 'seek')
@@ -164,7 +164,7 @@ def _encode_all(frames: Iterator[Frames], size: int, codec: Codec, fps: Fraction
 def _encode(
     frames: Iterator[tuple[Frames, int, int]], codec: Codec, fps: Fraction, time_base: Fraction
 ) -> EncodedClip:
-    """Encodes frames, each given with the ticks of its start and end."""
+    """Encodes frames, given with their start and end ticks."""
     file = io.BytesIO()
     count = write_frames(file, frames, codec, fps, time_base, is_exact=True)
     return EncodedClip(file.getvalue(), count, copied=False)
@@ -216,10 +216,10 @@ def _rgb(decoder: VideoDecoder, number: int, frame: Any) -> Frames:
 def _plan(
     decoder: VideoDecoder, size: int, codec: str | None, gop: int | None, copy: bool
 ) -> list[ClipRange]:
-    """Returns the clips that have all their frames."""
-    found, obstacle = copy_obstacle(decoder)
-    if codec not in (None, found):
-        obstacle = f'it is {found}, not {codec}'
+    """Plans the clips that are complete: a truncated file ends with the last complete clip."""
+    source_codec, obstacle = copy_obstacle(decoder)
+    if codec not in (None, source_codec):
+        obstacle = f'it is {source_codec}, not {codec}'
     if copy and obstacle:
         raise ValueError(f'cannot be copied: {obstacle}')
     timeline = decoder.timeline
@@ -227,12 +227,12 @@ def _plan(
     ranges = [ClipRange(start, min(start + size, count), False) for start in range(0, count, size)]
     if not obstacle:
         frames = timeline.frame_of_packet
-        # Without a frame are packets of a truncated file, after the last one that is complete.
+        # Packets without a frame follow the last complete packet of a truncated file.
         later = timeline.end + 1 + np.arange(len(frames))
         times = np.where(frames >= 0, timeline.ticks[frames], later)
         ranges = plan_clips(times, decoder.packets.table.keys, size, gop, copy)
     if timeline.truncation:
-        # In the last group of pictures, frames may be missing between those that are present.
+        # In the last group of pictures, frames may be missing between other frames.
         last_key = timeline.keys[-1] if len(timeline.keys) else 0
         last = timeline.frame_of_packet[last_key:]
         complete = int(last[last >= 0].min(initial=count))
@@ -248,16 +248,18 @@ def plan_clips(
     Args:
         times: The presentation time of each packet, in decoding order; all different.
         keys: Which packets are key frames.
-        size: Frames of a clip.
+        size: Number of frames of a clip.
         gop: The maximum key frame interval of copied clips.
-        copy: Copy everything.
+        copy: Copy all clips.
     """
     cuts = _clean_cuts(times, keys)
     count = len(times)
     if copy:
-        wanted = np.arange(0, count, size)
-        right = np.clip(np.searchsorted(cuts, wanted), 1, len(cuts) - 1)
-        nearest = np.where(cuts[right] - wanted < wanted - cuts[right - 1], cuts[right], cuts[right - 1])
+        exact_cuts = np.arange(0, count, size)
+        right = np.clip(np.searchsorted(cuts, exact_cuts), 1, len(cuts) - 1)
+        nearest = np.where(
+            cuts[right] - exact_cuts < exact_cuts - cuts[right - 1], cuts[right], cuts[right - 1]
+        )
         ends = np.unique(np.concatenate([cuts[:1], nearest, cuts[-1:]])).tolist()
     else:
         ends = [*range(0, count, size), count]
@@ -273,9 +275,10 @@ def plan_clips(
 
 
 def _clean_cuts(times: Int64s, keys: npt.NDArray[np.bool_]) -> Int64s:
-    """Returns the key frames at which a copy can be cut, and the end: frame and packet have the same number.
+    """Returns the key frames at which a copy can be cut, and the end.
 
-    All earlier frames are before such a key frame in the file, and all later ones after it.
+    At such a key frame, frame and packet have the same number. In the file, all earlier frames precede the
+    key frame, and all later frames follow it.
     """
     count = len(times)
     frame_of_packet = np.argsort(np.argsort(times, kind='stable'))
@@ -286,7 +289,7 @@ def _clean_cuts(times: Int64s, keys: npt.NDArray[np.bool_]) -> Int64s:
 
 @contextmanager
 def _errors(source: Source) -> Iterator[None]:
-    """Adds the name of a source to errors in its content."""
+    """Adds the name of a source to errors that its content causes."""
     try:
         yield
     except (ValueError, import_av().FFmpegError) as exc:

@@ -1,4 +1,4 @@
-"""Finds the packets of a stream: by the header of an MP4, else by demuxing the file once."""
+"""Finds the packets of a stream: from the header of an MP4, else by demuxing the file once."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ PLAIN_CODECS = {
     b'avc1', b'avc3', b'hvc1', b'hev1', b'vp09', b'av01', b'mp4v', b'FFV1',
     b'mp4a', b'Opus', b'fLaC', b'alac',
 }  # fmt: skip
-"""Codecs of MP4 whose samples are packets as libavcodec decodes them."""
+"""Codecs whose samples in an MP4 are packets that libavcodec can decode unchanged."""
 
 MAX_SKIPPED_VOP_BYTES = 16
-"""Packets of MPEG-4 up to this size may be VOPs that are not coded, which repeat a frame."""
+"""Packets of MPEG-4 up to this size may be VOPs that are not coded and repeat a frame."""
 MAX_PACKETS_BEFORE_JOIN = 8
-"""Packets from one that libavformat calls damaged, since some may be missing, up to a join."""
+"""Maximum number of packets from a packet that libavformat reports as damaged to a join. Without a join,
+packets may be missing there."""
 MAX_CHECKED_PACKETS = 64
-"""Packets of an MP4 in which B-frames are searched, in `CHECKED_RANGES` ranges over the file."""
+"""Packets of an MP4 that are searched for B-frames, in `CHECKED_RANGES` ranges spread over the file."""
 CHECKED_RANGES = 4
 
 
@@ -42,10 +43,10 @@ def open_packets(file: BinaryIO, media_type: str, stream: int | None = None) -> 
     Args:
         file: A seekable binary file.
         media_type: `video` or `audio`.
-        stream: The index of the stream; by default, the one that players choose.
+        stream: The index of the stream. By default, the stream that players choose.
 
     Raises:
-        ValueError: Not a media file, no stream of the type, or an unknown codec.
+        ValueError: The file is not a media file, has no stream of the type, or has an unknown codec.
     """
     file.seek(0)
     name = identify_file(file)
@@ -66,8 +67,8 @@ def open_packets(file: BinaryIO, media_type: str, stream: int | None = None) -> 
                 packets = Packets(positioned(file), table, name, track.index, None, track.header)
                 if track.codec != b'mp4v':
                     return _checked_times(packets)
-                # Of packed B-frames, a packet holds several. Where times are decoding times, a B-frame may be
-                # called a key frame, as FFmpeg does when it unpacks them.
+                # With packed B-frames, a packet holds several frames. If times are decoding times, a B-frame
+                # may be marked as a key frame, as FFmpeg does when it unpacks B-frames.
                 if int(table.sizes.min()) > MAX_SKIPPED_VOP_BYTES:
                     packets = _checked_times(packets)
                     if packets.table.timed:
@@ -79,7 +80,7 @@ def open_packets(file: BinaryIO, media_type: str, stream: int | None = None) -> 
 
 
 def streams_of(decoder: LazyDecoder[Any]) -> tuple[Stream, ...]:
-    """Opens the file of a decoder once more, and returns its streams; raises as `LazyDecoder.use`."""
+    """Opens the file of a decoder again and returns its streams; raises the errors of `LazyDecoder.use`."""
     try:
         segment = getattr(decoder.source, 'segment', None)
         with decoder.source.open() if segment is None else segment.open() as file:
@@ -101,38 +102,38 @@ def _opened(file: BinaryIO, name: str) -> Any:
 
 
 def _audio_packets(file: BinaryIO, track: Track, name: str) -> Packets | None:
-    """Returns the packets of an MP4 within its edit; None unless libavformat begins with the same packets.
+    """Returns the packets of an MP4 within its edit; None if libavformat begins with other packets.
 
-    libavformat determines the number of samples to drop, so the first packets are demuxed.
+    The first packets are demuxed, because libavformat determines the number of samples to drop.
     """
     begin, first, length = track.edit or (0, 0, 0)
     table, scale = track.table, track.table.time_base[1]
-    times = table.times - begin + first  # Without the edit.
+    times = table.times - begin + first  # Before the edit.
     ends = times + table.durations
-    kept = (ends > first - scale) & (times < first + length if length else True) & (table.sizes > 0)
-    numbers = np.flatnonzero(kept)
+    is_in_edit = (ends > first - scale) & (times < first + length if length else True) & (table.sizes > 0)
+    numbers = np.flatnonzero(is_in_edit)
     if not len(numbers):
         return None
     skips = np.zeros((len(numbers), 2), np.int64)
     shown = np.ones(len(numbers), bool)
-    found = 0
+    checked = 0
     skipped = Skips(Packets(positioned(file), table, name, track.index, None, track.header).new_context)
     file.seek(0)
     with open_container(file, name, **NO_PROBING) as container:
         for packet in container.demux(best_stream(container, 'audio', track.index)):
             if not packet.size:
                 continue
-            number = numbers[found]
+            number = numbers[checked]
             if (packet.pos, packet.size) != (table.offsets[number], table.sizes[number]):
                 return None
-            skips[found, 0] = skipped.count(packet)[0]
-            shown[found] = not packet.is_discard
-            found += 1
-            # Without side data, priming is counted in each packet that has some.
-            is_last = not packet.is_discard and (has_side_data() or not skips[found - 1, 0])
-            if is_last or found == len(numbers):
+            skips[checked, 0] = skipped.count(packet)[0]
+            shown[checked] = not packet.is_discard
+            checked += 1
+            # Without side data, priming is counted in each packet that contains priming.
+            is_last = not packet.is_discard and (has_side_data() or not skips[checked - 1, 0])
+            if is_last or checked == len(numbers):
                 break
-    if not found:
+    if not checked:
         return None
     columns = {key: getattr(table, key)[numbers] for key in ('offsets', 'sizes', 'times', 'durations')}
     table = replace(table, **columns, keys=np.ones(len(numbers), bool), shown=shown, skips=skips)
@@ -140,10 +141,10 @@ def _audio_packets(file: BinaryIO, track: Track, name: str) -> Packets | None:
 
 
 def _checked_times(packets: Packets) -> Packets:
-    """Returns packets with a table that says so if their times are decoding times.
+    """Returns the packets; sets `timed=False` in their table if their times are decoding times.
 
-    The packets of a file with its sample tables are not all read: up to `MAX_CHECKED_PACKETS`, of those whose
-    order shows no B-frame, are searched for one.
+    A file with sample tables is not read completely: up to `MAX_CHECKED_PACKETS` of the packets whose times
+    look as if the video had no B-frames are searched for a B-frame.
     """
     table = packets.table
     numbers = in_order_packets(table.times)
@@ -155,9 +156,7 @@ def _checked_times(packets: Packets) -> Packets:
         return packets
     if codec == 'hevc':
         context.open(strict=False)
-        if (
-            not context.has_b_frames
-        ):  # The header says so; of H.264, libavcodec reads it with the first frame.
+        if not context.has_b_frames:  # From the header; for H.264, set with the first frame.
             return packets
     length_size = nal_length_size(codec, context.extradata)
     b_frames = np.zeros(len(table.times), bool)
@@ -176,17 +175,17 @@ def _demux(file: BinaryIO, name: str, media_type: str, stream_index: int | None,
     """Reads the file once and records the packets of a stream.
 
     Args:
-        file, name, media_type, stream_index: As of `open_packets`.
-        may_change: Whether an MP4 or Ogg may have several headers for a stream.
+        file, name, media_type, stream_index: As in `open_packets`.
+        may_change: Whether a stream of an MP4 or Ogg may have several headers.
 
     Raises:
-        ValueError: No such stream, or no packet in it.
+        ValueError: The stream does not exist or has no packets.
     """
     av = import_av()
     file.seek(0)
     whole = BorrowedFile(file)
     rows: list[tuple[Any, ...]] = []
-    packed: list[int] = []  # Rows of packed B-frames, for each of which an empty packet follows.
+    packed: list[int] = []  # Rows of packed B-frames. An empty packet follows for each.
     is_packed = False
     shift: int | None = None  # Bytes from `packet.pos` to the packet; -1 if it is not stored as one range.
     truncation = find_truncation(whole, name)
@@ -253,9 +252,9 @@ def _demux(file: BinaryIO, name: str, media_type: str, stream_index: int | None,
         truncation = truncation or f'packet {doubtful[0]} is damaged'
         rows = rows[: doubtful[0]]
     if packed and packed[-1] == len(rows) - 1 > 0:
-        rows.pop()  # libavcodec decodes a packed frame with the packet that follows: at the end, never.
+        rows.pop()  # libavcodec decodes a packed frame with the next packet: never the last frame.
     if not rows:
-        raise ValueError(truncation or f'expected {media_type}, got no packet of it')
+        raise ValueError(truncation or f'expected {media_type}, got a stream without packets')
     if is_packed and shift == -1:
         raise ValueError(f'the B-frames of MPEG-4 are packed, and the {name} does not store packets whole')
     table, b_frames = _table(rows, codec, shift or 0, time_base, truncation)
@@ -280,7 +279,7 @@ def _table(
     time_base: tuple[int, int],
     truncation: str | None,
 ) -> tuple[PacketTable, Bools]:
-    """Returns the table of packets, and which are B-frames.
+    """Returns the table of packets, and which packets are B-frames.
 
     Rows are offset, size, pts, dts, duration, key, shown, B-frame, skips.
     """
@@ -293,12 +292,12 @@ def _table(
         one_frame_each = one_frame_each and min(sizes) > MAX_SKIPPED_VOP_BYTES
     horizon = max((time for time in decoded if time is not None), default=None)
     if truncation and timed and horizon is not None:
-        # Missing packets have later decoding times, and so later presentation times: frames after this time
-        # are left out, since others may be missing between them.
+        # Missing packets have later decoding times, and therefore later presentation times. Frames after this
+        # time are left out, since frames between them may be missing.
         shown = [is_shown and time <= horizon for is_shown, time in zip(shown, times, strict=True)]
     if not timed:
-        others = decoded if None not in decoded else range(len(rows))
-        times = [other if time is None else time for time, other in zip(times, others, strict=True)]
+        defaults = decoded if None not in decoded else range(len(rows))
+        times = [default if time is None else time for time, default in zip(times, defaults, strict=True)]
     table = PacketTable(
         np.array([-1 if offset is None else offset for offset in offsets], np.int64) + max(shift, 0),
         np.array(sizes, np.int64),
@@ -318,8 +317,8 @@ def _table(
 def _round_last_duration(table: PacketTable, duration: int) -> None:
     """Corrects the duration of the last packet of a Matroska file with one stream by a tick.
 
-    libavformat stores it only if it is not the default duration, rounded up or down, and rounds that down: of
-    each clip of two seconds at 60 fps, a millisecond would be lost.
+    libavformat omits a duration that equals the default duration rounded up or down, and later rounds the
+    default down: each clip of two seconds at 60 fps would lose a millisecond.
 
     Args:
         table: The packets.
@@ -327,19 +326,19 @@ def _round_last_duration(table: PacketTable, duration: int) -> None:
     """
     numerator, denominator = table.time_base
     last = int(np.argmax(table.times))
-    found = round(duration * denominator / (numerator * 1_000_000)) - int(table.times[last])
-    if abs(found - int(table.durations[last])) == 1 and found > 0:
-        table.durations[last] = found
+    exact = round(duration * denominator / (numerator * 1_000_000)) - int(table.times[last])
+    if abs(exact - int(table.durations[last])) == 1 and exact > 0:
+        table.durations[last] = exact
 
 
 def _has_side_data(stream: Any, name: str, may_change: bool) -> bool:
-    """Returns whether packets may have palettes or other headers beside them, which av before 16 hides."""
+    """Returns whether packets may have palettes or new headers as side data, which av before 16 hides."""
     is_palette = getattr(stream.codec_context, 'pix_fmt', None) == 'pal8'
     return is_palette or (may_change and name in ('MP4', 'QuickTime', 'Ogg', 'Ogg Opus'))
 
 
 def _find(file: BorrowedFile, packet: Any, data: bytes, shift: int | None) -> int:
-    """Returns how many bytes after `packet.pos` the packet starts; -1 if it is not there."""
+    """Returns how many bytes after `packet.pos` the packet starts; -1 if it is not stored as one range."""
     is_changed = has_side_data() and (packet.has_sidedata('new_extradata') or packet.has_sidedata('palette'))
     if packet.pos is None or packet.pos < 0 or is_changed:
         return -1

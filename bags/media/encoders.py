@@ -1,7 +1,7 @@
 """Encoders of the types `video` and `audio`, whose records are complete files of any common format.
 
-video, video(30), video(30,23)    arrays and iterables of frames are encoded as by `mp4(30,23)`
-video(remux=True)                 files are rewritten by `bags.remux`, for fast slices
+video, video(30), video(30,23)    arrays and iterables of frames are encoded as with `mp4(30,23)`
+video(remux=True)                 files are rewritten with `bags.remux`, for fast slices
 video(stream=1,rotate=False)      options of `bags.Video`: `stream`, `rotate`, `dtype`
 audio                             samples are encoded as `flac`, or as `wav` if they are floats
 audio(rate=16000,channels=1)      options of `bags.Audio`: `rate`, `channels`, `exact`, `stream`
@@ -50,13 +50,13 @@ def stored_video_options(*args: str) -> tuple[tuple[str, ...], dict[str, Any]]:
 
 
 def reading_options(*args: str) -> dict[str, Any]:
-    """Returns the options of `bags.Video` in the arguments of the type `video`."""
+    """Parses the options of `bags.Video` from the arguments of the type `video`."""
     options = stored_video_options(*args)[1]
     return {name: value for name, value in options.items() if name != 'remux'}
 
 
 def audio_options(*args: str) -> dict[str, Any]:
-    """Returns the options of `bags.Audio` in the arguments of the type `audio`, as of `audio(exact)`."""
+    """Parses the options of `bags.Audio` from the arguments of the type `audio`, e.g. `audio(exact)`."""
     others, options = split_options(args, exact=parse_bool, stream=_stream, rate=_rate, channels=_channels)
     check_count(others, 0, 'audio(rate=16000,channels=1)')
     return options
@@ -78,15 +78,15 @@ def encode_video(value: Any, *args: str) -> Encoded:
     """Stores a video file unchanged, or encodes frames.
 
     Args:
-        value: A path, bytes, or a binary file that is open at its start: MP4, QuickTime, Matroska, WebM,
-            AVI, MPEG-TS, M2TS, MPEG-PS, FLV, ASF (WMV), Ogg or GIF. It is copied without loading it, as is
-            the file of a `bags.Video` with the options of this type. Or frames, as for `encode_mp4`.
-        *args: Frames per second and constant rate factor for frames, as of `mp4`; `remux=True` copies the
+        value: A path, bytes, or a binary file at its start: MP4, QuickTime, Matroska, WebM, AVI, MPEG-TS,
+            M2TS, MPEG-PS, FLV, ASF (WMV), Ogg or GIF. The file is copied without loading it into memory. The
+            same holds for a `bags.Video` with the options of this type. Or frames, as for `encode_mp4`.
+        *args: Frames per second and constant rate factor for frames, as for `mp4`. `remux=True` copies the
             streams of a file to an MP4 whose header comes first, which makes slices fast. The options
-            `stream`, `rotate` and `dtype` are for the `bags.Video` that is read.
+            `stream`, `rotate` and `dtype` apply to the `bags.Video` when the field is read.
 
     Raises:
-        ValueError: Not a video by its first bytes. It is not decoded.
+        ValueError: The first bytes are not a signature of a video. The video is not decoded.
     """
     arguments, options = stored_video_options(*args)
     stored = _stored(value, VIDEO_FORMATS, options)
@@ -112,13 +112,13 @@ def encode_audio(value: Any, *args: str) -> Encoded:
     """Stores an audio file unchanged, or encodes samples losslessly.
 
     Args:
-        value: A path, bytes, or a binary file that is open at its start: WAV, FLAC, Ogg, MP3, AAC, M4A,
-            AIFF, AU, WMA, or one with video beside the audio; also as a `bags.Audio`. Or a pair of samples
-            and rate: integers as for `encode_flac`, floats as for `encode_wav`.
-        *args: Options of the `bags.Audio` that is read.
+        value: A path, bytes, or a binary file at its start: WAV, FLAC, Ogg, MP3, AAC, M4A, AIFF, AU, WMA, or
+            a video file with audio. Or a `bags.Audio` of such a file. Or a pair of samples and rate: integers
+            as for `encode_flac`, floats as for `encode_wav`.
+        *args: Options that apply to the `bags.Audio` when the field is read.
 
     Raises:
-        ValueError: Not audio by its first bytes. It is not decoded.
+        ValueError: The first bytes are not a signature of audio. The audio is not decoded.
     """
     stored = _stored(value, AUDIO_FORMATS, audio_options(*args))
     if stored is not None:
@@ -131,11 +131,11 @@ encode_audio.clips = clip_encoders.AUDIO  # type: ignore[attr-defined]
 
 
 def _stored(value: Any, formats: tuple[str, ...], options: dict[str, Any]) -> Encoded | None:
-    """Checks the format of a value that is a file, and returns it; None for any other value."""
+    """Checks the format of a file and returns the file; None for a value that is not a file."""
     if _is_read_with(value, options):
         return check_file(value.decoder.source.open(), formats)  # type: ignore[no-any-return]
     if hasattr(value, 'read') and hasattr(value, 'seek'):
-        # The writer closes the returned file, which must not be the file of the caller.
+        # The writer closes the returned file, so it must not be the file of the caller.
         file = value if isinstance(value, RemuxedFile) else BorrowedFile(value)
         return check_file(file, formats)  # type: ignore[return-value]
     return already_encoded(value, *formats)
@@ -146,7 +146,7 @@ def _is_read_with(value: Any, options: dict[str, Any]) -> bool:
     decoder = getattr(value, 'decoder', None)
     if not isinstance(decoder, LazyDecoder) or decoder.stream != options.get('stream'):
         return False
-    sound = options.get('rate'), options.get('channels')
+    resampling = options.get('rate'), options.get('channels')
     expected = PixelOptions(dtype=options.get('dtype'), rotate=options.get('rotate', True))
-    is_sound = getattr(value, 'resampling', sound) == sound
-    return is_sound and getattr(value, 'pixel_options', expected) == expected
+    is_resampling_equal = getattr(value, 'resampling', resampling) == resampling
+    return is_resampling_equal and getattr(value, 'pixel_options', expected) == expected

@@ -1,4 +1,4 @@
-"""`FrameSequence`: the common methods of a video and of several videos as one."""
+"""`FrameSequence`: the common methods of single and joined videos."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FrameTimes(NamedTuple):
     end: float
     """End of the last frame."""
     duration: float
-    """From the first start to the end."""
+    """Time from the first start to the end."""
 
 
 class FrameSequence(ABC):
@@ -40,11 +40,11 @@ class FrameSequence(ABC):
 
     @abstractmethod
     def frame_count(self, stop: int | None, strict: bool = False) -> int:
-        """Returns the number of frames, or any number not below `stop` if there are that many.
+        """Returns the number of frames, or any smaller number that is at least `stop`.
 
         Args:
-            stop: The end of the frames that are needed; None for all.
-            strict: Raise if some of them are missing at the end of a truncated file.
+            stop: The end of the needed frames; None for all frames.
+            strict: Raise if needed frames are missing at the end of a truncated file.
         """
 
     @abstractmethod
@@ -53,7 +53,7 @@ class FrameSequence(ABC):
 
     @abstractmethod
     def frame_type(self) -> tuple[tuple[int, int, int], np.dtype[Any]]:
-        """Returns (height, width, channels), and the dtype of frames."""
+        """Returns the shape (height, width, channels) and the dtype of frames."""
 
     @abstractmethod
     def decode_frames(self, numbers: Int64s) -> Pixels:
@@ -66,7 +66,7 @@ class FrameSequence(ABC):
 
     @abstractmethod
     def __iter__(self) -> Iterator[Pixels]:
-        """Yields all frames in order, a few of them in memory."""
+        """Yields all frames in order, with a few frames in memory."""
 
     def __len__(self) -> int:
         return self.frame_count(None)
@@ -78,7 +78,7 @@ class FrameSequence(ABC):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of frames: uint8; uint16 for grey of more than 8 bits, or by the option `dtype`."""
+        """The dtype of frames: uint8, or uint16 for grey of more than 8 bits or with the option `dtype`."""
         return self.frame_type()[1]
 
     def no_frames(self) -> Pixels:
@@ -93,12 +93,12 @@ class FrameSequence(ABC):
 
     @property
     def duration(self) -> float:
-        """Seconds from the start of the first frame to the end of the last one."""
+        """Seconds from the start of the first frame to the end of the last frame."""
         return self.frame_times().duration
 
     @property
     def fps(self) -> float:
-        """Frames per second, on average."""
+        """Average number of frames per second."""
         times = self.frame_times()
         return len(times.starts) / times.duration if times.duration else 0.0
 
@@ -110,8 +110,8 @@ class FrameSequence(ABC):
         - `video[[3, 50, 7]]`: in any order, with repeats; each group of pictures is decoded once.
 
         Raises:
-            IndexError: No such frame.
-            DecodeError: It is damaged (`ValueError` if the video is not from a dataset).
+            IndexError: A frame number is out of range.
+            DecodeError: A frame is damaged (`ValueError` if the video is not from a dataset).
         """
         if isinstance(key, slice):
             return self.decode_frames(np.arange(self.frame_count(needed_stop(key), strict=True))[key])
@@ -136,7 +136,8 @@ class FrameSequence(ABC):
         For a list or an array of times, in any order: shape (time, height, width, channels).
 
         Raises:
-            IndexError: A time is before the first frame, or after the last one has ended.
+            IndexError: A time is before the start of the first frame, or not before the end of the last
+                frame.
         """
         if np.ndim(seconds) > 1:
             raise TypeError(f'expected a time or a list of times, got shape {np.shape(seconds)}')

@@ -1,9 +1,9 @@
-"""The sample tables of MP4 and QuickTime: position and time of each sample, and key frames.
+"""Parses the sample tables of MP4 and QuickTime: offsets, sizes and times of samples, and key frames.
 
     moov
       mvhd                 ticks per second, for edits
       trak                 one per stream
-        edts/elst          which part of the track is shown, and when
+        edts/elst          the part of the track that is shown, and its time
         mdia
           mdhd             ticks per second, for samples
           hdlr             the type of the track
@@ -12,9 +12,9 @@
             stts, ctts     durations of samples, and the delay from decoding to presentation
             stss           key frames
             stsz           sizes
-            stsc, stco     how many samples each chunk holds, and where chunks are
+            stsc, stco     samples per chunk, and offsets of chunks
 
-The tables of an hour of video are parsed in milliseconds. Unusual tracks (of fragmented files, or with
+Parsing the tables of an hour of video takes milliseconds. Unusual tracks (in fragmented files, or with
 several edits) are not supported: such files are demuxed once from start to end.
 """
 
@@ -33,7 +33,7 @@ from bags.media.timeline import Bools, PacketTable
 
 MAX_MOOV_BYTES = 1 << 30
 MAX_EQUAL_SAMPLES = 1 << 24
-"""Maximum number of samples of one size: a header can claim any number of them. PCM audio has more."""
+"""Maximum number of samples of equal size, since a header can claim any number. PCM audio has more."""
 
 
 class UnusualTrackError(Exception):
@@ -42,7 +42,7 @@ class UnusualTrackError(Exception):
 
 @dataclass(frozen=True)
 class Track:
-    """A track of one codec, with at most one edit."""
+    """A track with one codec and at most one edit."""
 
     codec: bytes
     """Four characters."""
@@ -50,15 +50,15 @@ class Track:
     """The samples of the track, with presentation times after the edit."""
     edit: tuple[int, int, int] | None
     """The edit in ticks: its start in presentation time, its start in track time, and its duration; None
-    without an edit."""
+    if the track has no edit."""
     header: bytes
-    """A short file with the header of this track, without its samples."""
+    """A short file with only the header of this track, without samples."""
     index: int
-    """The index among all tracks; libavformat's streams have the same order."""
+    """The index among all tracks; the streams of libavformat have the same order."""
 
 
 def find_moov(file: BinaryIO) -> bytes:
-    """Returns the content of the moov box of a file.
+    """Reads the content of the moov box of a file.
 
     Raises:
         ValueError: The moov box is missing or cut off.
@@ -93,10 +93,10 @@ def _boxes(data: memoryview) -> Iterator[tuple[bytes, memoryview, memoryview]]:
 
 
 def _children(data: memoryview) -> dict[bytes, memoryview]:
-    found: dict[bytes, memoryview] = {}
+    children: dict[bytes, memoryview] = {}
     for box_type, content, _ in _boxes(data):
-        found.setdefault(box_type, content)
-    return found
+        children.setdefault(box_type, content)
+    return children
 
 
 def find_track(moov: bytes, handler: bytes, index: int | None = None) -> Track | None:
@@ -105,10 +105,11 @@ def find_track(moov: bytes, handler: bytes, index: int | None = None) -> Track |
     Args:
         moov: The content of the box.
         handler: The type of the track, `vide` or `soun`.
-        index: The index among all tracks; None for the only one of the type. With several, returns None.
+        index: The index among all tracks. By default, the only track of the type; the result is None if
+            there are several.
 
     Raises:
-        ValueError: Its tables contradict each other.
+        ValueError: The tables of the track contradict each other.
     """
     view = memoryview(moov)
     try:
@@ -116,14 +117,14 @@ def find_track(moov: bytes, handler: bytes, index: int | None = None) -> Track |
         if b'mvex' in top:
             return None  # Fragmented.
         tracks = [content for box_type, content, _ in _boxes(view) if box_type == b'trak']
-        found = [
+        matches = [
             number
             for number, content in enumerate(tracks)
             if index in (None, number) and _children(_children(content)[b'mdia'])[b'hdlr'][8:12] == handler
         ]
-        if len(found) != 1:
+        if len(matches) != 1:
             return None
-        return _track(view, tracks[found[0]], found[0], _scale(top[b'mvhd']) if b'mvhd' in top else 0)
+        return _track(view, tracks[matches[0]], matches[0], _scale(top[b'mvhd']) if b'mvhd' in top else 0)
     except (UnusualTrackError, KeyError):
         return None
     except (struct.error, IndexError) as exc:
@@ -131,13 +132,13 @@ def find_track(moov: bytes, handler: bytes, index: int | None = None) -> Track |
 
 
 def _scale(content: memoryview) -> int:
-    """Returns the ticks per second of mvhd and mdhd."""
-    found: int = struct.unpack_from('>I', content, 20 if content[0] == 1 else 12)[0]
-    return found
+    """Returns the ticks per second in an mvhd or mdhd box."""
+    scale: int = struct.unpack_from('>I', content, 20 if content[0] == 1 else 12)[0]
+    return scale
 
 
 def _table(content: memoryview, dtype: str, columns: int, start: int = 8) -> Any:
-    """Parses a count and as many rows."""
+    """Parses a table: the number of rows, then the rows."""
     count = struct.unpack_from('>I', content, start - 4)[0]
     if count > (len(content) - start) // (columns * int(dtype[2])):
         raise ValueError(f'the header of the MP4 is damaged: a table of {count} rows in {len(content)} bytes')
@@ -159,7 +160,7 @@ def _track(moov: memoryview, content: memoryview, index: int, movie: int) -> Tra
     if edit is not None:
         begin, first, length = edit
         shown = (times >= first) & (times < first + length)
-        # As in libavformat, the first presented sample starts with the edit.
+        # As in libavformat, the first presented sample starts when the edit starts.
         late = int(times[shown].min()) - first if shown.any() else 0
         times = times - first - late + begin
     return Track(
@@ -174,7 +175,7 @@ def _track(moov: memoryview, content: memoryview, index: int, movie: int) -> Tra
 
 
 def _times(stbl: dict[bytes, memoryview], count: int) -> tuple[Int64s, Int64s]:
-    """Returns the presentation times of samples, without the edit, and their durations."""
+    """Returns the presentation times of samples before the edit, and their durations."""
     durations = _runs(_table(stbl[b'stts'], '>u4', 2), count)
     durations[durations > 0x7FFFFFFF] = 1  # Negative durations, as in FFmpeg.
     times = np.cumsum(durations) - durations
@@ -184,26 +185,26 @@ def _times(stbl: dict[bytes, memoryview], count: int) -> tuple[Int64s, Int64s]:
 
 
 def _keys(stbl: dict[bytes, memoryview], count: int) -> Bools:
-    """Returns which samples are key frames; all, without a list."""
+    """Returns which samples are key frames; without an stss box, all of them."""
     if b'stss' not in stbl:
         return np.ones(count, bool)
     return np.isin(np.arange(1, count + 1), _table(stbl[b'stss'], '>u4', 1))
 
 
 def _edit(trak: dict[bytes, memoryview], movie: int, scale: int) -> tuple[int, int, int] | None:
-    """Parses the list of edits: empty ones, then one at normal speed."""
+    """Parses the edit list: any number of empty edits, then one edit at normal speed."""
     lists = _children(trak[b'edts']) if b'edts' in trak else {}
     if b'elst' not in lists:
         return None
     content = lists[b'elst']
     wide = content[0] == 1
     count = struct.unpack_from('>I', content, 4)[0]
-    begin, found = 0, None
+    begin, media_edit = 0, None
     for number in range(count):
         length, first, rate = struct.unpack_from(
             '>QqI' if wide else '>IiI', content, 8 + number * (20 if wide else 12)
         )
-        if rate != 0x10000 or found is not None or not movie:
+        if rate != 0x10000 or media_edit is not None or not movie:
             raise UnusualTrackError
         # In ticks of the track, rounded as in FFmpeg.
         length = (length * scale + movie // 2) // movie
@@ -212,18 +213,18 @@ def _edit(trak: dict[bytes, memoryview], movie: int, scale: int) -> tuple[int, i
         elif first < 0 or not length:
             raise UnusualTrackError
         else:
-            found = (begin, first, length)
-    if found is None and count:
+            media_edit = (begin, first, length)
+    if media_edit is None and count:
         raise UnusualTrackError
-    return found
+    return media_edit
 
 
 def _runs(table: Int64s, count: int) -> Int64s:
-    """Repeats the values of (count, value) rows for `count` samples; the last value continues."""
+    """Expands run-length rows (count, value) to `count` values; the last value fills the rest."""
     if not len(table):
         return np.zeros(count, np.int64)
     if int(table[:, 0].sum()) > 2 * count + 1024:
-        # Limits the memory that wrong counts can claim.
+        # Limit the memory that wrong counts can allocate.
         table = table.copy()
         ends = np.minimum(np.cumsum(np.minimum(table[:, 0], count)), count)
         table[:, 0] = np.diff(ends, prepend=0)
@@ -233,11 +234,11 @@ def _runs(table: Int64s, count: int) -> Int64s:
 
 def _sizes(stbl: dict[bytes, memoryview]) -> Int64s:
     content = stbl[b'stsz']
-    each, count = struct.unpack_from('>II', content, 4)
-    if each:
+    size, count = struct.unpack_from('>II', content, 4)
+    if size:
         if count > MAX_EQUAL_SAMPLES:
             raise UnusualTrackError
-        return np.full(count, each, np.int64)
+        return np.full(count, size, np.int64)
     sizes: Int64s = _table(content, '>u4', 1, 12)[:, 0]
     return sizes
 
@@ -254,16 +255,16 @@ def _offsets(stbl: dict[bytes, memoryview], sizes: Int64s) -> Int64s:
     counts = np.diff(np.append(runs[:, 0] - 1, len(chunks)))
     if int(counts.min()) < 0 or len(runs) > len(chunks):
         raise ValueError('the header of the MP4 is damaged: its chunks are out of order')
-    each = np.minimum(np.repeat(runs[:, 1], counts), len(sizes))
-    ends = np.cumsum(each)
+    chunk_lengths = np.minimum(np.repeat(runs[:, 1], counts), len(sizes))
+    ends = np.cumsum(chunk_lengths)
     if int(ends[-1]) < len(sizes):
         raise ValueError(
             f'the header of the MP4 is damaged: {len(sizes)} samples, but chunks of {int(ends[-1])}'
         )
-    before = np.concatenate([[0], np.cumsum(sizes)])  # Bytes of all samples before each.
-    used = np.minimum(ends - each, len(sizes))
-    each = np.minimum(each, len(sizes) - used)
-    offsets: Int64s = np.repeat(chunks - before[used], each) + before[:-1]
+    before = np.concatenate([[0], np.cumsum(sizes)])  # Total size of the samples before each sample.
+    used = np.minimum(ends - chunk_lengths, len(sizes))
+    chunk_lengths = np.minimum(chunk_lengths, len(sizes) - used)
+    offsets: Int64s = np.repeat(chunks - before[used], chunk_lengths) + before[:-1]
     return offsets
 
 
@@ -278,7 +279,7 @@ _NO_SAMPLES = b''.join(
 
 
 def _header(moov: memoryview, track: memoryview) -> bytes:
-    """Returns a file with the header of one track without samples, which always opens fast."""
+    """Returns a short file with the header of one track and without samples, which opens fast."""
 
     def rebuild(content: memoryview) -> bytes:
         parts = []

@@ -1,7 +1,7 @@
 """Reads the packets of a stream by their numbers.
 
-In most containers a packet is a range of the file. Where it is not (the container strips a part of each
-packet, or stores several as one), libavformat extracts it again.
+In most containers a packet is a range of the file. In other containers (which strip a part of each packet, or
+store several packets as one), libavformat extracts the packet again.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ NO_PROBING = {'probesize': '32', 'analyzeduration': '0'}
 """Options of libavformat to open a file without decoding its start."""
 
 MAX_READ_BYTES = 1 << 22
-"""Maximum bytes of packets that are read with one request."""
+"""Maximum number of bytes to read with one request."""
 MAX_GAP_BYTES = 1 << 16
-"""Maximum bytes between two packets that are read with one request."""
+"""Maximum number of bytes between two packets that are read with one request."""
 
 
 def new_context(file: SeekableFile, name: str, stream: int, codec: str | None) -> Any:
-    """Returns a new, unopened codec context of a stream; attributes of `Packets` as arguments."""
+    """Returns a new, unopened codec context of a stream. The arguments are attributes of `Packets`."""
     for options in (NO_PROBING, {}):
         file.seek(0)
         with open_container(file, name, **options) as container:
-            # Unprobed, some formats have fewer streams, or a codec that is not known yet.
+            # Without probing, some formats have fewer streams or an unknown codec.
             if stream < len(container.streams):
                 context = container.streams[stream].codec_context
                 if context is not None and codec in (None, context.name):
                     return context
-    raise ValueError(f'expected a stream {stream} of a codec that can be decoded')
+    raise ValueError(f'expected a stream {stream} with a codec that can be decoded')
 
 
 @dataclass(eq=False)
@@ -49,14 +49,14 @@ class Packets:
     file: PositionedFile
     table: PacketTable
     name: str
-    """The format of the file, by its name in `identify`."""
+    """The name of the format of the file in `identify`."""
     stream: int
     """The index of the stream in the file."""
     codec: str | None = None
     """The name of the decoder in libavcodec."""
     header: bytes | None = None
-    """A short file with the header of this stream alone. It opens faster: with it, opening ten minutes of
-    video and reading a frame takes 12 ms instead of 21."""
+    """A short file with only the header of this stream, which opens faster: opening ten minutes of video and
+    reading a frame takes 12 ms instead of 21 ms."""
 
     def new_context(self) -> Any:
         """Returns a new, unopened codec context."""
@@ -78,16 +78,17 @@ class Packets:
                 offset, size = int(self.table.offsets[number]), int(self.table.sizes[number])
                 part = data[offset - begin : offset - begin + size]
                 if len(part) != size:
-                    where = f'{size} bytes at byte {offset}'
-                    raise ValueError(f'cut off: expected {where} for packet {number}, got {len(part)}')
+                    expected = f'{size} bytes at byte {offset}'
+                    raise ValueError(f'cut off: expected {expected} for packet {number}, got {len(part)}')
                 # Allocated by size, which adds padding: decoders read a little beyond the end of a packet.
                 packet = Packet(size)
                 packet.update(part)
-                packet.is_keyframe = bool(self.table.keys[number])  # Otherwise PNG adds the previous image.
+                # Without this flag, PNG adds the previous image.
+                packet.is_keyframe = bool(self.table.keys[number])
                 yield packet
 
     def ranges(self, start: int, stop: int) -> Iterator[tuple[range, int, int]]:
-        """Yields the packets of each request, and the range of the file that it reads."""
+        """Yields the packets of each request, and the byte range (begin, end) of the request."""
         offsets, sizes = self.table.offsets[start:stop].tolist(), self.table.sizes[start:stop].tolist()
         number, count = 0, len(offsets)
         while number < count:
@@ -109,7 +110,7 @@ class DemuxedPackets(Packets):
     """Packets that libavformat extracts from the file."""
 
     stored_times: Int64s | None = None
-    """(n,): times of the packets in the file, from which those in the table differ behind a join."""
+    """(n,): times of the packets in the file. After a join, the times in the table differ from them."""
     _container: Any = field(default=None, init=False, repr=False)
 
     def read(self, start: int, stop: int) -> Iterator[Any]:
@@ -122,15 +123,15 @@ class DemuxedPackets(Packets):
             raise ValueError(f'cut off: expected packet {number}, got the end of the file')
 
     def _from(self, start: int) -> Iterator[Any]:
-        """Yields packets from a number on: after a seek, or from the first one if the seek misses it."""
+        """Yields packets from a number on: after a seek, or by demuxing from the start if the seek misses."""
         table = self.table
         times = table.times if self.stored_times is None else self.stored_times
         wanted = (int(table.offsets[start]), int(times[start]), int(table.sizes[start]))
         if wanted[0] < 0 and not np.array_equal(times, table.times):
-            # Behind a join, times occur again.
+            # After a join, times are not unique.
             yield from itertools.islice(self._demux(None), start, None)
             return
-        # After a seek in Ogg, times of audio are estimates: there, packets are counted from the page's first.
+        # After a seek in Ogg, audio times are estimates, so packets are counted from the first of the page.
         if self._container is None:
             self._open()
         media_type = self._container.streams[self.stream].type
@@ -151,7 +152,7 @@ class DemuxedPackets(Packets):
                     break
 
     def _demux(self, time: int | None) -> Iterator[Any]:
-        """Yields packets after a seek to a time, none if it fails; without a time, all of them."""
+        """Yields packets after a seek to a time, or nothing if the seek fails. Without a time, yields all."""
         if time is None:
             self._open()
         stream = self._container.streams[self.stream]
@@ -165,11 +166,11 @@ class DemuxedPackets(Packets):
     def _open(self) -> None:
         self.close()
         self.file.seek(0)
-        # With a separate position: `new_context` reads the file too.
+        # A borrowed file has its own position: `new_context` also reads the file.
         self._container = open_container(BorrowedFile(self.file), self.name)
 
     def close(self) -> None:
-        """Closes the container now: its streams refer to it, so the garbage collector would do so late."""
+        """Closes the container now. Its streams refer to it, so the garbage collector would close it late."""
         if self._container is not None:
             self._container.close()
 

@@ -1,6 +1,6 @@
-"""Reads the headers of pictures in packets: which pictures are B-frames, and where each begins. No I/O.
+"""Parses picture headers in packets: finds B-frames, and where each frame of a packet begins. No I/O.
 
-A B-frame refers to a later frame, which therefore precedes it in the file:
+A B-frame refers to a later frame, which precedes the B-frame in the file:
 
     packet               0   1   2   3        I   P   b   b
     presented at         0   3   1   2
@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterator
 
 REORDERED_CODECS = ('h264', 'hevc', 'mpeg4', 'mpeg1video', 'mpeg2video')
-"""Codecs that store frames in another order than they are presented in."""
+"""Codecs that may store frames in an order other than presentation order."""
 MAX_HEADER_BYTES = 24
-"""The type of a slice is among the first bytes of its header."""
+"""Maximum number of bytes of a slice header up to the type of the slice."""
 
 VOP = b'\0\0\1\xb6'
 """The start code of a frame of MPEG-4."""
@@ -25,7 +25,7 @@ _NAL_START = re.compile(rb'\x00\x00\x01(?=.)', re.DOTALL)
 
 
 def nal_length_size(codec: str, extradata: bytes | None) -> int:
-    """Returns the bytes of the length before each unit of H.264 and HEVC; 0 for start codes."""
+    """Returns the bytes of the length field before each NAL unit of H.264 and HEVC; 0 for start codes."""
     position = {'h264': 4, 'hevc': 21}.get(codec)
     if position is None or not extradata or extradata[0] != 1 or len(extradata) <= position:
         return 0
@@ -33,12 +33,12 @@ def nal_length_size(codec: str, extradata: bytes | None) -> int:
 
 
 def is_b_frame(codec: str, data: bytes, length_size: int = 0) -> bool:
-    """Returns whether a packet holds a B-frame, as its first header says.
+    """Returns whether a packet contains a B-frame, according to its first header.
 
     Args:
         codec: The name of the codec in libavcodec. False for codecs outside `REORDERED_CODECS`.
         data: The packet.
-        length_size: Result of `nal_length_size`.
+        length_size: The result of `nal_length_size`.
     """
     if codec in ('h264', 'hevc'):
         return any(_is_b_slice(codec, data[at : at + MAX_HEADER_BYTES]) for at in _nals(data, length_size))
@@ -50,11 +50,11 @@ def is_b_frame(codec: str, data: bytes, length_size: int = 0) -> bool:
 
 
 def may_reorder(codec: str, extradata: bytes | None) -> bool:
-    """Returns whether frames may be stored in another order; False only if the header of H.264 says so.
+    """Returns whether frames may be reordered; False only if an H.264 header rules it out.
 
     Args:
         codec: The name of the codec in libavcodec.
-        extradata: The header, as in MP4: one that begins with a parameter set.
+        extradata: The header in the form of MP4, which begins with a parameter set.
     """
     if codec != 'h264' or not extradata or extradata[0] != 1 or len(extradata) < 12:
         return True
@@ -67,7 +67,7 @@ def may_reorder(codec: str, extradata: bytes | None) -> bool:
 
 
 class _Bits:
-    """Reads a bit string; IndexError behind its end."""
+    """Reads a bit string; raises IndexError past its end."""
 
     def __init__(self, data: bytes) -> None:
         self._bits, self._rest = int.from_bytes(data, 'big'), 8 * len(data)
@@ -86,7 +86,7 @@ class _Bits:
         return (1 << zeros) - 1 + self.read(zeros)
 
     def skip(self, *counts: int) -> None:
-        """Skips fields of some bits each; 0 for an Exp-Golomb number."""
+        """Skips fields, given by their numbers of bits; 0 for an Exp-Golomb number."""
         for count in counts:
             if count:
                 self.read(count)
@@ -106,7 +106,7 @@ def _sps_may_reorder(bits: _Bits) -> bool:
             bits.skip(1)
         bits.skip(0, 0, 1)
         if bits.read(1):
-            return True  # Scaling matrices, which this does not read.
+            return True  # Scaling matrices are not parsed.
     bits.skip(0)
     order = bits.golomb()  # pic_order_cnt_type
     if order == 2:
@@ -154,16 +154,16 @@ def _skip_buffer(bits: _Bits) -> bool:
 
 
 def split_vops(data: bytes) -> list[int]:
-    """Returns where each frame begins in a packet of MPEG-4, the first one with the headers before it.
+    """Returns the start of each frame in a packet of MPEG-4. The first frame includes the headers before it.
 
     Packed B-frames are stored in the packet of the frame that they refer to.
     """
-    found = [match.start() for match in re.finditer(re.escape(VOP), data)]
-    return [0, *found[1:]]
+    starts = [match.start() for match in re.finditer(re.escape(VOP), data)]
+    return [0, *starts[1:]]
 
 
 def _nals(data: bytes, length_size: int) -> Iterator[int]:
-    """Yields the start of each unit of H.264 or HEVC."""
+    """Yields the start of each NAL unit of H.264 or HEVC."""
     if not length_size:
         yield from (match.end() for match in _NAL_START.finditer(data))
         return
@@ -174,7 +174,7 @@ def _nals(data: bytes, length_size: int) -> Iterator[int]:
 
 
 def _is_b_slice(codec: str, unit: bytes) -> bool:
-    # Without the bytes that keep start codes from occurring in the content.
+    # Remove the bytes that prevent start codes in the content.
     unit = unit.replace(b'\0\0\3', b'\0\0')
     bits = int.from_bytes(unit.ljust(MAX_HEADER_BYTES, b'\xff'), 'big')
     if codec == 'h264':
@@ -190,7 +190,7 @@ def _is_b_slice(codec: str, unit: bytes) -> bool:
 
 
 def _exp_golomb(bits: int, at: int) -> tuple[int, int]:
-    """Returns the Exp-Golomb number at a bit of `MAX_HEADER_BYTES` bytes, and its end."""
+    """Returns the Exp-Golomb number at bit `at` of `MAX_HEADER_BYTES` bytes, and the bit after it."""
     rest = 8 * MAX_HEADER_BYTES - at
     value = bits & (1 << rest) - 1
     zeros = rest - value.bit_length()

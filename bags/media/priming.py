@@ -1,8 +1,8 @@
 """Counts the samples that libavcodec drops at the start and at the end of the packets of a recording.
 
-The file specifies them: priming of AAC, MP3 and Opus, padding of the last packet, edits. libavformat adds the
-numbers to packets as side data, which av shows from version 16 on. With an earlier one, packets are decoded
-twice, with and without these samples.
+The file specifies these samples: priming of AAC, MP3 and Opus, padding of the last packet, and edits.
+libavformat adds their numbers to packets as side data, which av exposes from version 16 on. With an earlier
+version of av, packets are decoded twice, with and without these samples.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ SKIP_MANUAL = 1 << 29
 
 
 class Skips:
-    """Counts the dropped samples of packets, in their order.
+    """Counts the dropped samples of consecutive packets.
 
     Args:
         new_context: Function that returns a new codec context of the stream.
-        is_audio: Whether the stream is audio; nothing is dropped of others.
+        is_audio: Whether the stream is audio. No samples are dropped from other streams.
     """
 
     def __init__(self, new_context: Callable[[], Any], is_audio: bool = True) -> None:
@@ -39,7 +39,7 @@ class Skips:
             self._contexts[1].flags2 |= SKIP_MANUAL
 
     def count(self, packet: Any) -> tuple[int, int]:
-        """Returns how many samples to drop at the start and at the end of a packet."""
+        """Returns the numbers of samples to drop at the start and at the end of a packet."""
         if not self._is_audio:
             return 0, 0
         if not self._contexts:
@@ -47,20 +47,21 @@ class Skips:
                 return 0, 0
             start, end = struct.unpack_from('<II', bytes(packet.get_sidedata('skip_samples')))
             return start, end
-        kept, whole = (_decode(context, packet) for context in self._contexts)
-        length, dropped = kept.shape[-1], whole.shape[-1] - kept.shape[-1]
+        trimmed, whole = (_decode(context, packet) for context in self._contexts)
+        length, dropped = trimmed.shape[-1], whole.shape[-1] - trimmed.shape[-1]
         if dropped <= 0 or not length:
             return max(dropped, 0), 0
         order = [*range(dropped, -1, -1)] if self._is_first else [0, *range(dropped, 0, -1)]
         self._is_first = False
         start = next(
-            (first for first in order if np.array_equal(whole[..., first : first + length], kept)), order[0]
+            (first for first in order if np.array_equal(whole[..., first : first + length], trimmed)),
+            order[0],
         )
         return start, dropped - start
 
 
 def _decode(context: Any, packet: Any) -> npt.NDArray[Any]:
-    """Returns the samples of a packet, shape (channels, samples); none if it is damaged."""
+    """Returns the samples of a packet, shape (channels, samples); an empty array if the packet is damaged."""
     try:
         frames = context.decode(packet)
     except import_av().FFmpegError:

@@ -1,4 +1,4 @@
-"""Copies packets to new MP4 files without encoding: of whole videos, of clips, and of frames."""
+"""Copies whole videos, clips and ranges of frames to new MP4 files without encoding."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from bags.media.video_decoder import VideoDecoder, open_video
 from bags.storage.range_file import BorrowedFile
 
 MP4_CODECS = {'h264', 'hevc', 'vp9', 'av1', 'mpeg4', 'mjpeg'}
-"""Codecs that MP4 supports, with one frame in each packet."""
+"""Codecs that MP4 supports and that have one frame per packet."""
 
 HEADER_CODECS = {'h264', 'hevc', 'av1'}
-"""Codecs whose header in an MP4 has all that a new header needs. VP9 also needs the first packets."""
+"""Codecs whose header in an MP4 is sufficient to write a new header. VP9 also needs the first packets."""
 
 
 class RemuxedFile(io.BufferedReader):
-    """A temporary file that `remux` returned; the writer that stores it closes it."""
+    """A temporary file from `remux`. The writer that stores it closes it."""
 
     def __bytes__(self) -> bytes:
         self.seek(0)
@@ -42,19 +42,20 @@ class RemuxedFile(io.BufferedReader):
 def remux(source: Any) -> BinaryIO:
     """Copies the streams of a video to an MP4 whose header comes first, with an index of all frames.
 
-    Packets are unchanged, and so are their times, unless they are decoding times: the copy has presentation
-    times. Streams other than video and audio are dropped. The copy is opened and its frames are counted
-    before it is returned.
+    Packets are copied unchanged. Presentation times are copied too; decoding times are replaced by
+    presentation times. Streams other than video and audio are dropped. The copy is opened and its frames are
+    counted before it is returned.
 
     Args:
-        source: A path, bytes, or a binary file that is open at its start, and stays open.
+        source: A path, bytes, or a binary file at its start, which stays open.
 
     Returns:
-        A temporary file, open at its start, for a field of type `video`; closing it deletes it. `bytes` of it
-        returns its content.
+        A temporary file at its start, for a field of type `video`. Closing the file deletes it, and
+        `bytes(file)` returns its content.
 
     Raises:
-        ValueError: Not a video, a damaged one, or one that cannot be an MP4: its codec, or hidden frames.
+        ValueError: The source is not a video, is damaged, or cannot be stored as MP4 because of its codec or
+            of hidden frames.
         MissingDependencyError: av is not installed.
 
     Examples:
@@ -63,12 +64,12 @@ def remux(source: Any) -> BinaryIO:
         >>> len(bags.Video(data))
         132
     """
-    # A path, since libavformat opens the output a second time to move the header to the front.
+    # libavformat needs a path: it opens the output a second time to move the header to the front.
     with FileSource(source).open() as file, tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, 'remuxed.mp4')
         _copy_streams(file, path)
         if os.name != 'nt':
-            return RemuxedFile(io.FileIO(path))  # An unlinked file exists until it is closed.
+            return RemuxedFile(io.FileIO(path))  # An unlinked open file stays readable until it is closed.
         copy = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - the caller closes it
         with open(path, 'rb') as written:
             shutil.copyfileobj(written, copy, 1 << 20)
@@ -101,9 +102,7 @@ def _copy_streams(file: BinaryIO, path: str) -> None:
             last: dict[int, int] = {}
             for index, packet in packets:
                 if packet.dts is not None and packet.dts < last.get(index, packet.dts):
-                    raise ValueError(
-                        'cannot be copied to MP4: its times go back, as in files that are joined'
-                    )
+                    raise ValueError('cannot be copied to MP4: its times go back, as in joined files')
                 last[index] = packet.dts if packet.dts is not None else last.get(index, 0)
                 packet.stream = copies[index]
                 try:
@@ -119,16 +118,18 @@ def _copy_streams(file: BinaryIO, path: str) -> None:
 
 
 def _add_copy(target: Any, stream: Any) -> Any:
-    """Adds a stream to a file, of the codec of another stream."""
+    """Adds a stream with the codec and header of another stream to a file."""
     try:
         return target.add_stream_from_template(stream, opaque=True)
     except (ValueError, import_av().FFmpegError) as exc:
         codec = getattr(stream.codec_context, 'name', 'unknown')
-        raise ValueError(f'expected {stream.type} of a codec that MP4 supports, got {codec}: {exc}') from exc
+        raise ValueError(
+            f'expected {stream.type} with a codec that MP4 supports, got {codec}: {exc}'
+        ) from exc
 
 
 def _is_timed(video: VideoDecoder) -> bool:
-    """Returns whether the packets of a video have presentation times, all different."""
+    """Returns whether the packets of a video have distinct presentation times."""
     return video.packets.table.one_frame_each and video.packets.table.timed
 
 
@@ -138,7 +139,7 @@ def _seconds(turn: tuple[int, Any]) -> float:
 
 
 def _shown_packets(source: Any, streams: list[Any]) -> Iterator[tuple[int, Any]]:
-    """Yields the stream and each packet, up to the last one that is presented."""
+    """Yields packets with their streams, up to the last presented packet of each stream."""
     hidden: dict[int, list[Any]] = {stream.index: [] for stream in streams}
     for packet in source.demux(streams) if streams else ():
         if not packet.size:
@@ -146,15 +147,15 @@ def _shown_packets(source: Any, streams: list[Any]) -> Iterator[tuple[int, Any]]
         index = packet.stream.index
         hidden[index].append(packet)
         if not packet.is_discard:
-            yield from ((index, each) for each in hidden[index])
+            yield from ((index, queued) for queued in hidden[index])
             hidden[index] = []
 
 
 def _retimed_packets(video: VideoDecoder) -> Iterator[tuple[int, Any]]:
-    """Yields the stream and each packet of a video, with the times of frames in the order of the decoder.
+    """Yields the packets of a video with their stream, with times that follow the order of the decoder.
 
     Raises:
-        ValueError: Some frames are hidden between others.
+        ValueError: Some frames are hidden.
     """
     table, frames = video.packets.table, video.timeline.frame_of_packet
     if (table.sizes[frames < 0] > MAX_SKIPPED_VOP_BYTES).any():
@@ -171,19 +172,19 @@ def _retimed_packets(video: VideoDecoder) -> Iterator[tuple[int, Any]]:
 
 
 def _check_frames(file: BinaryIO, count: int, stream: int | None = None) -> None:
-    """Opens a written video, decodes its first frame, and counts its frames; ValueError if any is wrong."""
+    """Raises ValueError if a written video cannot be opened and decoded, or has another number of frames."""
     try:
         copy = open_video(file, stream)
-        found = len(copy.timeline)
+        copied_count = len(copy.timeline)
         next(copy.frames(np.array([0])))
     except (ValueError, import_av().FFmpegError) as exc:
         raise ValueError(f'cannot be copied to MP4: the copy cannot be decoded: {exc}') from exc
-    if found != count:
-        raise ValueError(f'cannot be copied to MP4: {count} frames would become {found}')
+    if copied_count != count:
+        raise ValueError(f'cannot be copied to MP4: {count} frames would become {copied_count}')
 
 
 def copy_obstacle(decoder: VideoDecoder) -> tuple[str, str | None]:
-    """Returns the codec of a video, and the reason why it cannot be copied to MP4; None if it can."""
+    """Returns the codec of a video and the reason why it cannot be copied to MP4, or None if it can."""
     name = decoder.packets.new_context().codec
     codec = {'libdav1d': 'av1'}.get(name.name, name.canonical_name)
     timeline = decoder.timeline
@@ -191,7 +192,7 @@ def copy_obstacle(decoder: VideoDecoder) -> tuple[str, str | None]:
         return codec, f'MP4 does not support {codec}'
     frames = timeline.frame_of_packet
     if timeline.truncation and len(timeline.keys):
-        frames = frames[: timeline.keys[-1]]  # The packets after that are in no clip.
+        frames = frames[: timeline.keys[-1]]  # No clip contains the packets from the last key frame on.
     if (frames < 0).any():
         return codec, 'some of its frames are not shown'
     if not len(timeline.keys) or timeline.keys[0] or timeline.frame_of_packet[0]:
@@ -200,7 +201,7 @@ def copy_obstacle(decoder: VideoDecoder) -> tuple[str, str | None]:
 
 
 def copy_frames(decoder: VideoDecoder, start: int, stop: int) -> bytes:
-    """Copies the packets of some frames to a new MP4, in which they begin at 0; as `FrameCopier.copy`."""
+    """Copies frames to a new MP4, in which they begin at 0; see `FrameCopier.copy`."""
     with FrameCopier(decoder) as copier:
         return copier.copy(start, stop)
 
@@ -214,7 +215,7 @@ class FrameCopier:
 
     @cached_attribute
     def _template(self) -> Any:
-        """A container with the stream of the video, from which others are made."""
+        """A container and the stream of the video in it, the template of new streams."""
         packets = self._decoder.packets
         header = packets.header if self._codec in HEADER_CODECS else None
         self._decoder.file.seek(0)
@@ -230,17 +231,17 @@ class FrameCopier:
             opened[0].close()
 
     def copy(self, start: int, stop: int, length: int | None = None) -> bytes:
-        """Returns the packets of some frames as an MP4, in which the frames begin at 0.
+        """Copies the packets of frames to an MP4, in which the frames begin at 0.
 
-        If the first frame is not a key frame, the packets from the key frame on are copied too; an edit list
-        of the MP4 hides their frames. The MP4 is opened, and its first frame decoded, before it is returned.
+        If the first frame is not a key frame, the packets from the key frame before it are copied too, and an
+        edit list hides their frames. The MP4 is opened and its first frame is decoded before it is returned.
 
         Args:
-            start, stop: The frames.
-            length: Ticks from the first frame to the end of the last; by default as in the video.
+            start, stop: The range of frames.
+            length: Ticks from the first frame to the end of the last. By default, as in the video.
 
         Raises:
-            ValueError: Packets cannot be copied, or the frames before `stop` are not without one after it.
+            ValueError: The packets cannot be copied, or a frame before `stop` refers to a later frame.
         """
         timeline, obstacle = self._decoder.timeline, self._obstacle
         first = int(timeline.starts[start:stop].min())
@@ -261,13 +262,13 @@ class FrameCopier:
 
 
 def _write_packets(packets: list[Any], times: Int64s, begin: int, length: int, stream: Any) -> bytes:
-    """Returns an MP4 of packets.
+    """Writes packets to an MP4.
 
     Args:
         packets: In decoding order.
-        times: Their presentation times, in ticks.
+        times: Presentation times of the packets, in ticks.
         begin: The tick of the first presented frame.
-        length: Ticks from there to the end of the last frame.
+        length: Ticks from `begin` to the end of the last frame.
         stream: The stream of the packets.
     """
     shown = np.sort(times)

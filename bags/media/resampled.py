@@ -1,8 +1,8 @@
-"""Reads samples at another rate, or mixed to fewer or more channels, by FFmpeg's resampler.
+"""Resamples recordings to another rate and mixes their channels, with FFmpeg's resampler.
 
 The coefficients of the resampler repeat after a period: from 44,100 to 16,000 Hz after 441 samples, which
-become 160. A slice is resampled from the start of a period before it, and so equals the same slice of the
-resampled recording.
+become 160 samples. A slice is resampled from the start of an earlier period, and therefore equals the same
+slice of the resampled recording.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MIXED = {1: 'mono', 2: 'stereo'}
 
 
 class Resampled:
-    """The samples of a decoder at another rate, mixed to other channels. Attributes as of `WavReader`.
+    """The samples of a decoder, resampled and mixed. Attributes as in `WavReader`.
 
     Args:
         decoder: The decoder.
@@ -48,15 +48,15 @@ class Resampled:
         self._margin = 0 if self.rate == decoder.rate else filter_length(decoder.rate, self.rate)
         length = decoder.length
         if decoder.truncation:
-            length = max(0, length - self._margin)  # Later samples depend on those that are missing.
+            length = max(0, length - self._margin)  # Later samples depend on missing samples.
         self.length = resampled_length(length, decoder.rate, self.rate)
 
     def ranges(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Returns the bytes that reading samples takes, as far as they are known."""
+        """Returns the byte ranges to read for samples; empty if they are unknown."""
         return self._decoder.ranges(*self._needed(start, stop))
 
     def _needed(self, start: int, stop: int) -> tuple[int, int]:
-        """Returns the samples of the recording from which samples are made, from the start of a period on."""
+        """Returns the range of source samples for a range of samples; it begins with a period."""
         rate = self._decoder.rate
         period = rate // math.gcd(rate, self.rate)
         first = max(0, (start * rate // self.rate - 2 * self._margin) // period) * period
@@ -64,7 +64,7 @@ class Resampled:
         return first, max(first, last)
 
     def read(self, start: int, stop: int, exact: bool = False) -> Samples:
-        """Returns samples, float32 (stop - start, channels). Arguments as of the decoder."""
+        """Returns samples, float32 (stop - start, channels). Arguments as for the decoder."""
         if stop <= start:
             return np.empty((0, self.channels), np.float32)
         decoder = self._decoder
@@ -74,9 +74,9 @@ class Resampled:
         layout = decoder.layout if is_mixed else f'{self.channels} channels'
         mixed = MIXED[self.channels] if is_mixed else layout
         is_end = last == decoder.length
-        found = resample(samples, layout, mixed, decoder.rate, self.rate, is_end)
+        resampled = resample(samples, layout, mixed, decoder.rate, self.rate, is_end)
         offset = start - first * self.rate // decoder.rate  # `first` begins a period: the division is exact.
-        return found[offset : offset + stop - start]
+        return resampled[offset : offset + stop - start]
 
 
 def resample(
@@ -86,10 +86,10 @@ def resample(
 
     Args:
         samples: float32 (n, channels).
-        layout, mixed: FFmpeg's names of the layouts of channels, before and after.
-        rate, new_rate: In Hz, before and after.
-        is_end: Whether the recording ends with these samples; otherwise the last samples are left out, which
-            depend on later ones.
+        layout, mixed: FFmpeg's names of the channel layouts before and after mixing.
+        rate, new_rate: Sample rates before and after resampling, in Hz.
+        is_end: Whether the recording ends with these samples. Otherwise the result omits the last samples,
+            which depend on later samples.
     """
     av = import_av()
     resampler = av.AudioResampler(format='flt', layout=mixed, rate=new_rate)
@@ -103,7 +103,7 @@ def resample(
 
 
 def filter_length(rate: int, new_rate: int) -> int:
-    """Returns a bound of the samples at `rate` that one sample at `new_rate` depends on."""
+    """Returns an upper bound for the number of samples at `rate` that a sample at `new_rate` depends on."""
     return 20 * max(1, -(-rate // new_rate)) + 16
 
 

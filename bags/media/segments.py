@@ -1,4 +1,4 @@
-"""Videos and recordings of sources, which may be parts of linked files: decoded as slices, or copied."""
+"""Opens the video or audio of a source, which may be a segment of a linked file, and copies segments."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ T = TypeVar('T')
 
 
 def segment_of(source: Source) -> Segment | None:
-    """Returns the part of a linked file that a source is; None if it is a file of its own."""
+    """Returns the segment of a source; None if the source is a whole file."""
     return getattr(source, 'segment', None)
 
 
 def open_whole(source: Source) -> BinaryIO:
-    """Opens the file of a source; of a segment the file that it is a part of."""
+    """Opens the file of a source; for a segment, the whole linked file."""
     segment = segment_of(source)
     return source.open() if segment is None else segment.open()
 
 
 def segment_length(source: Source, word: str) -> int | None:
-    """Returns the number of frames or samples of a segment of a type; None for other sources."""
+    """Returns the number of frames or samples of a segment of type `word`; None for other sources."""
     segment = segment_of(source)
     return None if segment is None or segment.type.word != word else segment.stop - segment.first
 
@@ -46,11 +46,11 @@ def segment_length(source: Source, word: str) -> int | None:
 
 
 class VideoPart(VideoDecoder):
-    """Some frames of a video: frame 0 is the first of them, at 0 s.
+    """A range of frames of a video, as a video that begins at 0 s.
 
     Args:
         whole: The video.
-        first, stop: The frames.
+        first, stop: The range of frames.
     """
 
     def __init__(self, whole: VideoDecoder, first: int, stop: int) -> None:
@@ -72,12 +72,12 @@ class VideoPart(VideoDecoder):
 
 
 def video_of(source: Source, stream: int | None = None) -> VideoDecoder:
-    """Opens the video of a source; `stream` and errors as of `open_video`."""
+    """Opens the video of a source; `stream` and errors as in `open_video`."""
     segment = segment_of(source)
     if segment is None:
         return _open(source.open(), lambda file: open_video(file, stream))
     if segment.type.word != 'video':
-        raise ValueError('expected a part of a video, got one of a recording, in samples')
+        raise ValueError('expected a part of a video, got a part of a recording, in samples')
     whole = _whole_video(segment, stream)
     try:
         return VideoPart(whole, segment.first, segment.stop)
@@ -87,7 +87,7 @@ def video_of(source: Source, stream: int | None = None) -> VideoDecoder:
 
 
 def _open(file: BinaryIO, open: Callable[[BinaryIO], T]) -> T:
-    """Returns what `open` makes of a file, which is closed if that raises."""
+    """Returns `open(file)`; closes the file if `open` raises."""
     try:
         return open(file)
     except BaseException:
@@ -96,7 +96,7 @@ def _open(file: BinaryIO, open: Callable[[BinaryIO], T]) -> T:
 
 
 def _whole_video(segment: Segment, stream: int | None) -> VideoDecoder:
-    """Returns a decoder of the video that a segment is a part of. Its tables are parsed once."""
+    """Returns a decoder of the whole video of a segment. Its tables are parsed once."""
 
     def parse(file: BinaryIO) -> Parsed:
         decoder = open_video(file, stream).without_file()
@@ -110,12 +110,12 @@ def _whole_video(segment: Segment, stream: int | None) -> VideoDecoder:
 
 
 def _size_of(*tables: Any) -> int:
-    """Returns the bytes of the arrays of tables."""
-    return sum(each.nbytes for table in tables for each in vars(table).values() if hasattr(each, 'nbytes'))
+    """Returns the total size of the arrays in tables, in bytes."""
+    return sum(array.nbytes for table in tables for array in vars(table).values() if hasattr(array, 'nbytes'))
 
 
 def _times(timeline: Timeline, first: int, stop: int) -> tuple[float, float]:
-    """Returns when some frames begin and end, in seconds."""
+    """Returns the start and the end of a range of frames, in seconds."""
     numerator, denominator = timeline.time_base
     begin = int(timeline.ticks[first])
     end = begin + timeline.part(first, stop).end
@@ -126,12 +126,12 @@ def _times(timeline: Timeline, first: int, stop: int) -> tuple[float, float]:
 
 
 class AudioPart:
-    """Some samples of a recording. Attributes as of `WavReader`.
+    """A range of samples of a recording. Attributes as in `WavReader`.
 
     Args:
         whole: The recording.
-        first, stop: The samples.
-        begin: The time of the first one, in seconds.
+        first, stop: The range of samples.
+        begin: The time of the first sample, in seconds.
     """
 
     truncation: str | None = None
@@ -150,7 +150,7 @@ class AudioPart:
         self._whole.close()
 
     def ranges(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Returns the bytes that reading samples takes."""
+        """Returns the byte ranges to read for samples."""
         return self._whole.ranges(self._first + start, self._first + stop)
 
     def read(self, start: int, stop: int, exact: bool = False) -> Samples:
@@ -159,9 +159,9 @@ class AudioPart:
 
 
 def audio_of(source: Source, stream: int | None = None) -> AnyAudioDecoder:
-    """Opens the audio of a source; `stream` and errors as of `open_audio`.
+    """Opens the audio of a source; `stream` and errors as in `open_audio`.
 
-    The audio of a segment of a video has the clock of its frames.
+    The audio of a segment of a video has the same clock as the frames of the segment.
     """
     segment = segment_of(source)
     if segment is None:
@@ -185,7 +185,7 @@ def _audio_part(whole: AnyAudioDecoder, first: int, stop: int, begin: float) -> 
 
 
 def _whole_audio(segment: Segment, stream: int | None) -> AnyAudioDecoder:
-    """Returns a decoder of the recording that a segment is a part of. Its tables are parsed once."""
+    """Returns a decoder of the whole recording of a segment. Its tables are parsed once."""
     none: Any = None
 
     def find(file: BinaryIO, media_type: str, stream: int | None) -> Packets:
@@ -200,7 +200,7 @@ def _whole_audio(segment: Segment, stream: int | None) -> AnyAudioDecoder:
 
 
 def _sample_at(recording: AnyAudioDecoder, seconds: float) -> int:
-    """Returns the first sample from a time on."""
+    """Returns the index of the first sample at or after a time."""
     number = math.ceil(round((seconds - recording.begin) * recording.rate, 6))
     return min(max(number, 0), recording.length)
 
@@ -209,15 +209,15 @@ def _sample_at(recording: AnyAudioDecoder, seconds: float) -> int:
 
 
 def find_frames(segment: Segment, times: tuple[float, float], *args: str) -> tuple[int, int]:
-    """Returns the first frame, or sample, and the end of those with times from the first on to the second.
+    """Returns the range (start, stop) of the frames or samples with times in a half-open interval.
 
     Args:
         segment: The file.
-        times: In seconds.
+        times: Start and end of the interval, in seconds.
         *args: The arguments of the type `video` or `audio`.
 
     Raises:
-        ValueError: There is none, or the file cannot be read.
+        ValueError: The interval contains no frame or sample, or the file cannot be read.
     """
     if segment.type.word == 'audio':
         recording = _whole_audio(segment, audio_options(*args).get('stream'))
@@ -239,10 +239,10 @@ def find_frames(segment: Segment, times: tuple[float, float], *args: str) -> tup
 
 
 def copy_segment(segment: Segment) -> bytes:
-    """Returns a segment of a video as an MP4 with its packets, without audio; see `FrameCopier`.
+    """Copies the packets of a segment of a video to an MP4 without audio; see `FrameCopier`.
 
     Raises:
-        ValueError: Packets cannot be copied.
+        ValueError: The packets cannot be copied.
     """
     if segment.type.word == 'audio':
         raise ValueError(

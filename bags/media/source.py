@@ -1,4 +1,4 @@
-"""Sources of lazy values: a record, a path or bytes; and decoders that open them on first use."""
+"""Sources of lazy values (a record, a path or bytes), and decoders that open them on first use."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from bags.storage.range_file import BorrowedFile, BufferFile
 
 @runtime_checkable
 class Source(Protocol):
-    """Something that can be opened, any number of times, as a seekable binary file."""
+    """An object that can be opened any number of times as a seekable binary file."""
 
     @property
     def name(self) -> str:
-        """The name in messages."""
+        """The name in error messages."""
         ...
 
     def open(self) -> BinaryIO: ...
 
     def error(self, exc: Exception) -> Exception:
-        """Returns the error to raise for an error in the content."""
+        """Returns the exception to raise for an error in the content."""
         ...
 
 
@@ -69,7 +69,7 @@ def _as_source(value: Any) -> Source:
 
 
 class Closable(Protocol):
-    """Something that has to be closed."""
+    """An object with a method `close`."""
 
     def close(self) -> None: ...
 
@@ -78,14 +78,14 @@ T = TypeVar('T', bound=Closable)
 
 
 class LazyDecoder(Generic[T]):
-    """A decoder that is opened on first use, and used by one thread at a time.
+    """Opens a decoder on first use, and lets one thread at a time use it.
 
     Pickling keeps only the source; after a fork, the child opens it again.
 
     Args:
-        source: A path, bytes or a record; TypeError for anything else.
+        source: A path, bytes or a record. Raises TypeError for another type.
         open: Function from a source and `stream` to a decoder.
-        stream: The index of a stream; ValueError for anything else.
+        stream: The index of a stream, or None. Raises ValueError for another value.
     """
 
     def __init__(self, source: Any, open: Callable[[Source, int | None], T], stream: int | None) -> None:
@@ -110,13 +110,13 @@ class LazyDecoder(Generic[T]):
 
     @contextmanager
     def use(self) -> Iterator[T]:
-        """Opens the decoder if needed, and holds its lock: one thread uses it at a time.
+        """Opens the decoder if needed and holds its lock, so that one thread at a time uses it.
 
         Raises:
             DecodeError: The content cannot be decoded (`ValueError` if the source is not from a dataset).
         """
         if self._process != os.getpid():
-            self._reset()  # The position of the file is shared with the parent, and decoder threads are lost.
+            self._reset()  # A fork shares the file position with the parent, and loses decoder threads.
         with self._lock:
             try:
                 if self._decoder is None:
@@ -136,7 +136,7 @@ class LazyDecoder(Generic[T]):
         return self.get() if is_open or not getattr(self.source, 'is_remote', False) else None
 
     def fail(self, exc: Exception) -> NoReturn:
-        """Raises the error; adds the name of the source to an error in the content."""
+        """Raises an error; adds the name of the source if the content caused the error."""
         is_av = type(exc).__module__.partition('.')[0] == 'av'
         if isinstance(exc, BagsError) or not (type(exc) in (ValueError, MemoryError) or is_av):
             raise exc

@@ -1,7 +1,7 @@
-"""Transport streams joined end to end, as by `cat`: where another one begins, and its clock.
+"""Finds the joins of transport streams that are concatenated, e.g. with `cat`, and continues their clock.
 
-Each packet of a stream has a counter from 0 to 15. Where one is missing, data may be lost. At a join, none is
-lost, and the counters of the tables, with which every transport stream begins, begin again.
+Each packet of a stream has a counter from 0 to 15. A missing counter means that data may be lost. At a join,
+no data is lost, and the counters of the tables restart, since every transport stream begins with tables.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import numpy as np
 from bags.storage.range_file import BorrowedFile
 
 JOINED_FORMATS = ('MPEG-TS', 'M2TS', 'MPEG-PS')
-"""Formats whose files can be joined, and whose times therefore may begin again."""
+"""Formats whose files can be joined, so that their times may restart."""
 MAX_SEARCHED_BYTES = 1 << 20
-"""Tables are at most a second apart: 1 MiB for 8 Mbit/s."""
+"""Maximum number of bytes to search for tables, which are at most a second apart: 1 MiB at 8 Mbit/s."""
 TABLES = (0, 17)
-"""The streams of the two tables: of programs, and of their descriptions."""
+"""The streams of the two tables: the table of programs and the table of their descriptions."""
 
 
 class JoinedClock:
-    """Continues the times of a stream at a join, where they begin again, as FFmpeg does."""
+    """Continues the times of a stream at a join, where they restart, as FFmpeg does."""
 
     def __init__(self) -> None:
         self._offset = 0

@@ -1,7 +1,7 @@
-"""Tables of the packets of a stream, and the packets of the frames of a video. No I/O.
+"""Packet tables of streams, and the timeline that maps frames of a video to packets. No I/O.
 
-Frames are numbered in presentation order, packets in decoding order. With an open group of pictures the two
-cross at a key frame:
+Frames are numbered in presentation order, packets in decoding order. In an open group of pictures, the two
+orders cross at a key frame:
 
     packet     0   1   2   3   4   5   6
                I   P   b   b   I   b   b      b: predicted from the frames on both sides
@@ -46,11 +46,12 @@ class PacketTable:
     one_frame_each: bool = True
     """Whether every presented packet is known to hold exactly one frame."""
     timed: bool = True
-    """Whether `times` are presentation times; else they are decoding times, and frames follow the decoder."""
+    """Whether `times` are presentation times. Otherwise they are decoding times, and frames are numbered in
+    the order in which the decoder returns them."""
     truncation: str | None = None
     """What is missing at the end of the file; None if nothing is."""
     skips: Int64s | None = None
-    """(n, 2): audio samples to drop at the start and at the end of each packet, or None."""
+    """(n, 2): audio samples to drop at the start and at the end of each packet; None to drop nothing."""
 
 
 class Run(NamedTuple):
@@ -88,7 +89,7 @@ class Timeline:
         return len(self.packet_of_frame)
 
     def part(self, first: int, stop: int) -> Timeline:
-        """Returns the timeline of some frames; the first is at 0.
+        """Returns the timeline of a range of frames; the first frame starts at 0.
 
         Raises:
             ValueError: The video has fewer frames.
@@ -112,18 +113,18 @@ class Timeline:
 
     def seconds(self, ticks: Int64s) -> npt.NDArray[np.float64]:
         """Converts ticks to seconds."""
-        found: npt.NDArray[np.float64] = ticks * self.time_base[0] / self.time_base[1]
-        return found
+        seconds: npt.NDArray[np.float64] = ticks * self.time_base[0] / self.time_base[1]
+        return seconds
 
     def key_before(self, packet: int) -> int:
-        """Returns the last key frame before a packet; the first packet if there is none."""
+        """Returns the packet of the last key frame before a packet, or packet 0 without a key frame."""
         number = int(np.searchsorted(self.keys, packet, 'left')) - 1
         return int(self.keys[number]) if number >= 0 else 0
 
     def count_doubtful(self) -> int:
-        """Returns the number of packets at the start that may not be decodable, as the file was cut there.
+        """Returns the number of first packets that may not be decodable because the file was cut there.
 
-        0 if the file begins with a key frame, and no frame is presented before it.
+        0 if the file begins with a key frame and no frame is presented before this key frame.
         """
         first = int(self.keys[0]) if len(self.keys) else len(self.frame_of_packet)
         second = int(self.keys[1]) if len(self.keys) > 1 else len(self.frame_of_packet)
@@ -163,7 +164,7 @@ def make_timeline(table: PacketTable, duration: int | None = None) -> Timeline:
 
 
 def _starts(packets: Int64s, keys: Int64s, ranks: Int64s) -> Int64s:
-    """Returns the key frame from which to decode each packet, which is presented before the packet."""
+    """Returns for each packet the last key frame before it in both orders, where decoding starts."""
     if not len(keys):
         return np.zeros(len(packets), np.int64)
     number = np.searchsorted(keys, packets, 'right') - 1
@@ -173,9 +174,9 @@ def _starts(packets: Int64s, keys: Int64s, ranks: Int64s) -> Int64s:
 
 
 def in_order_packets(times: Int64s) -> Int64s:
-    """Returns the packets that are presented after all earlier ones, as are those before and after them.
+    """Returns the packets that, like both neighbors, are presented after all earlier packets.
 
-    No packet of a video with B-frames is, unless its times are decoding times: each B-frame is presented
+    A video with B-frames has such packets only if its times are decoding times: each B-frame is presented
     before an earlier packet.
     """
     latest = np.maximum.accumulate(times)
@@ -184,22 +185,24 @@ def in_order_packets(times: Int64s) -> Int64s:
 
 
 def are_decoding_times(times: Int64s, b_frames: Bools) -> bool:
-    """Returns whether the times of packets are decoding times, since a B-frame is presented after all
-    earlier packets, although it must precede one of them.
+    """Returns whether the times of packets are decoding times.
+
+    With decoding times, a B-frame is presented after all earlier packets, although it must precede one of
+    them.
     """
     latest = np.maximum.accumulate(times)
     return bool((b_frames[1:] & (times[1:] > latest[:-1])).any())
 
 
 def monotonic(ticks: Int64s) -> Int64s:
-    """Returns times that increase: those that do not become one tick later than the time before them."""
+    """Returns increasing times: a time that does not increase becomes one tick after the previous time."""
     numbers = np.arange(len(ticks))
-    found: Int64s = np.maximum.accumulate(ticks - numbers) + numbers
-    return found
+    increasing: Int64s = np.maximum.accumulate(ticks - numbers) + numbers
+    return increasing
 
 
 def plan(timeline: Timeline, frames: Int64s) -> Iterator[Run]:
-    """Yields the runs for frames, given by increasing numbers. No packet is in two runs."""
+    """Yields the runs that decode frames, given by increasing numbers. Runs do not overlap."""
     starts, stops = timeline.starts[frames], timeline.stops[frames]
     order = np.argsort(starts, kind='stable')
     starts, frames = starts[order], frames[order]

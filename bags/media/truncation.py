@@ -1,4 +1,4 @@
-"""Tells whether the end of a media file is missing: by the length in its header, or by its last page."""
+"""Detects a missing end of a media file, from the length in its header or from its last page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_OGG_PAGE_BYTES = 27 + 255 + 255 * 255
 
 
 def find_truncation(file: BorrowedFile, name: str) -> str | None:
-    """Describes the missing part of a file whose header gives its length; None if complete."""
+    """Describes the missing end of a file; None if the file is complete or its length is unknown."""
     size, end = file.size(), 0
     head = file.read_at(0, 64)
     if name in ('WAV', 'AVI'):
@@ -21,7 +21,7 @@ def find_truncation(file: BorrowedFile, name: str) -> str | None:
         end = 8 + int.from_bytes(head[4:8], 'big')
     elif name == 'AU':
         start, length = int.from_bytes(head[4:8], 'big'), int.from_bytes(head[8:12], 'big')
-        end = 0 if length == (1 << 32) - 1 else start + length  # It may not be known.
+        end = 0 if length == (1 << 32) - 1 else start + length  # The length may be unknown.
     elif name in ('WebM', 'Matroska'):
         try:
             segment = sum(ebml_number(head, 4))  # After the EBML header.
@@ -34,12 +34,12 @@ def find_truncation(file: BorrowedFile, name: str) -> str | None:
     elif name.startswith('Ogg') and not _ends_with_page(
         file.read_at(max(0, size - MAX_OGG_PAGE_BYTES), MAX_OGG_PAGE_BYTES)
     ):
-        return f'cut off: expected the end of an Ogg page, got that of the file at {size} bytes'
+        return f'cut off: expected the end of an Ogg page, got the end of the file at {size} bytes'
     return f'cut off: expected {end} bytes, got {size}' if end > size else None
 
 
 def _ends_with_page(tail: bytes) -> bool:
-    """Returns whether the last page, which lists the lengths of its segments, ends where the file does."""
+    """Returns whether the last page ends at the end of the file; a page lists the lengths of its segments."""
     offset = len(tail)
     while (offset := tail.rfind(b'OggS', 0, offset)) >= 0:
         count = tail[offset + 26] if offset + 26 < len(tail) else 255

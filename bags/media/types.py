@@ -1,4 +1,4 @@
-"""The types `video` and `audio`, as the registry of types imports them."""
+"""The types `video` and `audio`, for the registry of types."""
 
 from __future__ import annotations
 

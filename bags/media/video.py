@@ -1,7 +1,7 @@
 """`Video`: a video file whose frames are read and decoded on access.
 
-Frames are numbered by their presentation times: `video[k]` is frame k of a decode of the whole file, also
-with a variable frame rate, B-frames, or an edit that removes frames.
+Frames are numbered in presentation order: `video[k]` is frame k of the whole decoded file, also with a
+variable frame rate, B-frames, or an edit that removes frames.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bags.media.source import LazyDecoder, Source
 from bags.media.timeline import Timeline
 
 NO_FRAMES: Pixels = np.empty((0, 0, 0, 3), np.uint8)
-"""The frames of no video."""
+"""The empty result without a video."""
 
 
 class VideoOptions(TypedDict, total=False):
@@ -53,9 +53,9 @@ class Video(Shareable, FrameSequence):
         color: `rgb`, or `gray` for one channel.
         dtype: `uint8` or `uint16`, with values from 0 to 255 or 65535. By default uint8, and for grey of more
             than 8 bits, such as depth, uint16 with the stored values: 0 to 4095 for 12 bits.
-        rotate: Rotate frames by the display matrix, as players do. False: frames as stored.
+        rotate: Rotate frames by the display matrix, as players do. With False, frames are returned as stored.
         threads: Decoder threads; 0 for one per core. By default, one for few frames and all cores for many.
-        stream: An index in `streams`; by default, the stream that players show.
+        stream: An index in `streams`. By default, the stream that players choose.
 
     Examples:
         >>> video = bags.Video('film.mp4', size=(90, 160))
@@ -77,7 +77,7 @@ class Video(Shareable, FrameSequence):
         stream: int | None = None,
     ) -> None:
         self.decoder = LazyDecoder(source, video_of, stream)
-        """The decoder, for this library."""
+        """The decoder, for internal use."""
         self._set(size, color, dtype, rotate, threads)
 
     def _set(self, size: Any, color: str, dtype: Any, rotate: bool, threads: int | None) -> None:
@@ -95,7 +95,7 @@ class Video(Shareable, FrameSequence):
         self._threads = threads
 
     def options(self, **options: Unpack[VideoOptions]) -> Video:
-        """Returns the same video with other options, all but `stream`. Both share the open file."""
+        """Returns the same video with other options (not `stream`). Both share the open file."""
         other = copy.copy(self)
         own = self.pixel_options._asdict() | {'threads': self._threads}
         other._set(**{**own, **options})
@@ -103,23 +103,26 @@ class Video(Shareable, FrameSequence):
 
     @property
     def streams(self) -> tuple[Stream, ...]:
-        """The streams of the file: video, audio and others. Opens the file once more."""
+        """The streams of the file: video, audio and others. Opens the file again."""
         return streams_of(self.decoder)
 
     @property
     def audio(self) -> Audio:
-        """The audio of the file: `video.audio.between(t0, t1)` is heard during `video.between(t0, t1)`."""
+        """The audio of the file, with the same clock as the video.
+
+        `video.audio.between(t0, t1)` is heard during `video.between(t0, t1)`.
+        """
         return Audio(self.source)
 
     @property
     def rotation(self) -> int:
-        """Rotation of the stored frames in degrees clockwise: 0, 90, 180 or 270, also with `rotate=False`."""
+        """Clockwise rotation of the stored frames in degrees: 0, 90, 180 or 270. Independent of `rotate`."""
         with self.decoder.use() as decoder:
             return decoder.frame_format.orientation.rotation
 
     @property
     def source(self) -> Source:
-        """The source of the file: a record, or a path or bytes."""
+        """The source of the file: a record, a path or bytes."""
         return self.decoder.source
 
     @property
@@ -129,7 +132,7 @@ class Video(Shareable, FrameSequence):
 
     @property
     def truncation(self) -> Exception | None:
-        """The error for frames that are missing at the end of the file; None if it is complete."""
+        """The error for frames that are missing at the end of the file; None if the file is complete."""
         missing = None if self._known_length is not None else self._timeline.truncation
         return self.source.error(ValueError(missing)) if missing else None
 
@@ -138,7 +141,7 @@ class Video(Shareable, FrameSequence):
         return self.decoder.source.name
 
     def __repr__(self) -> str:
-        """Returns length, size and rate. Opens a local file for these, but not a remote one."""
+        """Returns length, size and rate. Opens a local file for them, but not a remote file."""
         name = f'bags.Video({self.name!r}'
         try:
             if self.decoder.peek() is None:
@@ -151,7 +154,7 @@ class Video(Shareable, FrameSequence):
 
     @cached_attribute
     def _known_length(self) -> int | None:
-        """The number of frames of a segment, whose file is not opened for it."""
+        """The number of frames of a segment, known without opening its file; None for other sources."""
         return segment_length(self.source, 'video')
 
     def frame_count(self, stop: int | None, strict: bool = False) -> int:
@@ -160,7 +163,7 @@ class Video(Shareable, FrameSequence):
         with self.decoder.use() as decoder:
             count, truncation = len(decoder.timeline.ticks), decoder.timeline.truncation
             if truncation and strict and (stop is None or stop > count):
-                raise ValueError(f'{truncation}; the first {count} frames are there')
+                raise ValueError(f'{truncation}; the first {count} frames are available')
             return count
 
     def frame_times(self) -> FrameTimes:
@@ -174,18 +177,18 @@ class Video(Shareable, FrameSequence):
             return self.pixel_options.result(decoder.frame_format)
 
     def decode_frames(self, numbers: Int64s) -> Pixels:
-        found: Pixels | None = None
+        result: Pixels | None = None
         with self.decoder.use() as decoder:
             for number, frame in decoder.frames(np.unique(numbers), self._threads):
                 pixels = decoder.pixels(number, frame, self.pixel_options)
-                if found is None:
-                    found = np.empty((len(numbers), *pixels.shape), pixels.dtype)
+                if result is None:
+                    result = np.empty((len(numbers), *pixels.shape), pixels.dtype)
                 for position in np.flatnonzero(numbers == number):
-                    found[position] = pixels
-        return self.no_frames() if found is None else found
+                    result[position] = pixels
+        return self.no_frames() if result is None else result
 
     def __iter__(self) -> Iterator[Pixels]:
-        """Yields all frames in order, a few of them in memory, with a separate decoder."""
+        """Yields all frames in order, with a few frames in memory. Uses a separate decoder."""
         with self.decoder.use() as shared:
             decoder = shared.over(open_whole(self.source))
         try:
@@ -201,7 +204,7 @@ class Video(Shareable, FrameSequence):
 
 
 def decode_video(record: Any, *args: str) -> Video:
-    """Returns a `Video` over a record, read when frames are accessed; `args`: arguments of its type."""
+    """Returns a `Video` of a record, read when frames are accessed. `args`: the arguments of its type."""
     return Video(record, **reading_options(*args))
 
 

@@ -1,7 +1,7 @@
 """Decodes frames of a video by their numbers.
 
 Packets carry the number of their frame through the decoder, in place of a timestamp. The number identifies
-every returned frame, whatever its time and order, and shows which frames are missing.
+every returned frame, independent of its time and order, and shows which frames are missing.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from bags.media.timeline import PacketTable, Timeline, make_timeline, monotonic,
 from bags.storage.range_file import positioned
 
 MIN_THREADED_PACKETS = 96
-"""Runs of at least this many packets are decoded on all cores by default. Each thread delays frames by one,
-so that shorter runs are faster on one thread."""
+"""Runs of at least this many packets are decoded on all cores by default. Each thread delays the output by
+one frame, so shorter runs are faster on one thread."""
 MAX_EARLIER_KEYS = 2
-"""Key frames to go back for a frame that is not decoded: at some, the picture is refreshed gradually."""
+"""Key frames to go back for a frame that is not decoded: some key frames refresh the picture gradually."""
 FIRST_TO_DROP_HEVC = (62,)
-"""The libavcodec, of FFmpeg 8, that drops frames of HEVC before the first key frame, as for other codecs.
-Earlier ones return them, with gray in place of the frames to which they refer."""
+"""The version of libavcodec, in FFmpeg 8, that drops HEVC frames before the first key frame, as for other
+codecs. Earlier versions return these frames, with gray in place of the frames that they refer to."""
 CAN_SKIP = ('h264', 'hevc', 'mpeg4')
-"""Decoders that can skip frames to which no other frame refers."""
+"""Decoders that can skip frames that are not referenced by other frames."""
 
 
 @dataclass(eq=False)
@@ -43,11 +43,11 @@ class VideoDecoder:
     _convert: PixelConverter | None = field(default=None, init=False)
 
     def over(self, file: BinaryIO) -> VideoDecoder:
-        """Returns a decoder of the same video over another open file."""
+        """Returns a decoder of the same video that reads another open file."""
         return VideoDecoder(file, replace(self.packets, file=positioned(file)), self.timeline)
 
     def without_file(self) -> VideoDecoder:
-        """Returns a decoder of the same video that holds no file, for `over`."""
+        """Returns a decoder of the same video without a file, for use with `over`."""
         none: Any = None
         return VideoDecoder(none, replace(self.packets, file=none), self.timeline)
 
@@ -58,12 +58,12 @@ class VideoDecoder:
 
     @cached_attribute
     def context(self) -> Any:
-        """The codec context of one thread."""
+        """A single-threaded codec context."""
         return _new_context(self.packets, 1)
 
     @cached_attribute
     def frame_format(self) -> FrameFormat:
-        """The format of the frames; decodes frame 0 unless it is known. Not for use while decoding frames."""
+        """The format of the frames. The first access decodes frame 0: not for use while decoding frames."""
         ((_, frame),) = self.frames(np.array([0]))
         return frame_format(frame)
 
@@ -71,7 +71,7 @@ class VideoDecoder:
         """Returns the pixels of a frame, in most cases without a copy.
 
         Raises:
-            ValueError: It is of another format than the first frame that was decoded.
+            ValueError: The format of the frame differs from the first decoded frame.
         """
         convert = self._convert
         if convert is None or convert.options != options:
@@ -86,7 +86,7 @@ class VideoDecoder:
     def in_order(
         self, start: int, convert: Callable[[int, Any], Pixels], threads: int | None = None
     ) -> Iterator[Pixels]:
-        """Yields the frames from a number on in order, each as `convert(number, frame)` returns it."""
+        """Yields `convert(number, frame)` for each frame from `start` on, in order."""
         early: dict[int, Pixels] = {}
         for number, frame in self.frames(np.arange(start, len(self.timeline)), threads):
             early[number] = convert(number, frame)
@@ -99,7 +99,7 @@ class VideoDecoder:
 
         Args:
             numbers: Increasing frame numbers.
-            threads: Decoder threads; 0 for one per core; None to choose by the number of packets.
+            threads: Decoder threads; 0 for one per core. By default, chosen by the number of packets.
 
         Yields:
             Numbers and frames, not always in order.
@@ -115,7 +115,7 @@ class VideoDecoder:
                 for number, frame in self._decode(start, run.stop, missing, count, errors):
                     if number in missing:
                         if frame.is_corrupt:
-                            errors.append(ValueError('it is damaged'))
+                            errors.append(ValueError('the frame is damaged'))
                             break
                         del missing[number]
                         yield number, frame
@@ -124,14 +124,15 @@ class VideoDecoder:
                 start = self.timeline.key_before(start)
             if missing:
                 first = errors[0] if errors else None
-                detail = first or 'the decoder does not return it; a frame that it refers to is damaged'
+                detail = first or 'the decoder does not return it: a frame that it refers to is damaged'
                 raise ValueError(f'frame {min(missing)}: {detail}') from first
 
     def _decode(
         self, start: int, stop: int, wanted: dict[int, None], threads: int, errors: list[Exception]
     ) -> Iterator[tuple[int, Any]]:
-        """Decodes packets; stops at the first damaged one, after the frames before it."""
-        # A context with threads is used once: a fork would lose the threads, and the decoder would hang.
+        """Decodes packets up to the first damaged packet, and yields all frames before it."""
+        # A context with threads is used only once: after a fork, its threads are missing and the decoder
+        # hangs.
         context = self.context if threads == 1 else _new_context(self.packets, threads)
         context.flush_buffers()
         can_skip = context.name in CAN_SKIP
@@ -141,7 +142,7 @@ class VideoDecoder:
                 if not packet.size:
                     continue  # An empty packet flushes the decoder.
                 if context.name == 'mpeg4' and 0 <= number < frames[0]:
-                    continue  # Its references are missing; the decoder would derive wrong times from it.
+                    continue  # Its references are missing: the decoder would derive wrong times from it.
                 packet.pts, packet.dts = number, None
                 if can_skip:
                     context.skip_frame = 'DEFAULT' if number in wanted else 'NONREF'
@@ -151,7 +152,7 @@ class VideoDecoder:
         except (import_av().FFmpegError, ValueError) as exc:
             errors.append(exc)
         except GeneratorExit:
-            # A decoder that is freed while its threads run waits for them, and they wait for the GIL.
+            # Freeing a decoder waits for its running threads, which wait for the GIL: a deadlock.
             context.flush_buffers()
             raise
         for frame in _drain(context):
@@ -164,14 +165,14 @@ def _new_context(packets: Packets, threads: int) -> Any:
     context.thread_count = threads
     context.thread_type = 'SLICE' if threads == 1 else 'AUTO'
     if context.name == 'h264':
-        # Without it, a stream that does not say how far frames are reordered loses some of the first ones.
+        # Without this option, a stream that does not declare its reordering depth loses some first frames.
         context.options = {'strict': '1'}
     context.open(strict=False)
     return context
 
 
 def _drain(context: Any) -> list[Any]:
-    """Returns the frames that are left in a decoder, and resets it."""
+    """Returns the frames that remain in a decoder, and resets the decoder."""
     try:
         frames: list[Any] = context.decode(None)
     except import_av().FFmpegError:
@@ -181,23 +182,23 @@ def _drain(context: Any) -> list[Any]:
 
 
 def open_video(file: BinaryIO, stream: int | None = None) -> VideoDecoder:
-    """Opens a video and numbers its frames, mostly without decoding; `stream` as of `open_packets`.
+    """Opens a video and numbers its frames, in most cases without decoding; `stream` as in `open_packets`.
 
     Raises:
-        ValueError: Not a video, or one without a frame.
+        ValueError: The file is not a video, or has no frames.
     """
     packets = open_packets(file, 'video', stream)
     table = packets.table
     decoder = VideoDecoder(file, packets, make_timeline(table))
     if not table.one_frame_each or (np.diff(decoder.timeline.ticks) == 0).any():
-        # Frames without usable times, or several of one time, are in the order of the decoder.
+        # Frames without usable or distinct times are numbered in the order of the decoder.
         decoder.timeline = _timeline_by_decoding(table, _decoded(decoder, len(table.sizes)))
     elif doubtful := decoder.timeline.count_doubtful():
-        # Drops the first frames if those that they refer to are not in the file.
-        found = _decoded(decoder, doubtful)
+        # Drop first frames that refer to frames missing from the file.
+        decoded = _decoded(decoder, doubtful)
         shown = table.shown.copy()
         shown[:doubtful] = False
-        shown[found] = table.shown[found]
+        shown[decoded] = table.shown[decoded]
         decoder.timeline = make_timeline(replace(table, shown=shown))
     if not len(decoder.timeline):
         raise ValueError(table.truncation or f'expected at least one frame in the {packets.name}, got none')
@@ -205,38 +206,38 @@ def open_video(file: BinaryIO, stream: int | None = None) -> VideoDecoder:
 
 
 def _decoded(decoder: VideoDecoder, stop: int) -> list[int]:
-    """Decodes the packets before `stop`; returns those whose frames are returned, in that order."""
+    """Decodes the packets before `stop`; returns the packets of the frames, in the order of the decoder."""
     context = _new_context(decoder.packets, 1)
     start = 0
     if context.name == 'hevc' and import_av().library_versions['libavcodec'] < FIRST_TO_DROP_HEVC:
         start = int(np.argmax(decoder.packets.table.keys[:stop])) if stop else 0
-    found: list[int | None] = []
+    numbers: list[int | None] = []
     for number, packet in enumerate(decoder.packets.read(start, stop), start):
         packet.pts, packet.dts = number, None
         try:
-            found += [frame.pts for frame in context.decode(packet)]
+            numbers += [frame.pts for frame in context.decode(packet)]
         except import_av().FFmpegError:
             continue
-    found += [frame.pts for frame in _drain(context)]
-    return [number for number in found if number is not None]
+    numbers += [frame.pts for frame in _drain(context)]
+    return [number for number in numbers if number is not None]
 
 
 def _timeline_by_decoding(table: PacketTable, decoded: list[int]) -> Timeline:
     """Numbers the frames of packets without usable times; `decoded` is the result of `_decoded`."""
     stop = len(table.sizes)
-    found = np.array(decoded, np.int64)
-    found = found[table.shown[found]]
+    order = np.array(decoded, np.int64)
+    order = order[table.shown[order]]
     shown = np.zeros(stop, bool)
-    shown[found] = True
+    shown[order] = True
     ranks = np.full(stop, -1, np.int64)
-    ranks[found] = np.arange(len(found))
-    # Packets without a frame are ordered with the frame before them.
+    ranks[order] = np.arange(len(order))
+    # Packets without a frame are ordered with the previous frame.
     before = np.maximum.accumulate(np.where(shown, np.arange(stop), -1))
     times = np.where(before >= 0, ranks[before], -1)
     timeline = make_timeline(replace(table, times=times, shown=shown), 0)
-    # A frame may continue in the packets before that of the next frame.
+    # A frame may continue in the packets up to the packet of the next frame.
     holders = np.append(np.flatnonzero(shown), stop)
     stops = holders[np.searchsorted(holders, timeline.packet_of_frame, 'right')]
-    ticks = monotonic(table.times[found] if table.timed else np.sort(table.times[found]))
-    last = int(table.durations[found[-1]]) if len(found) else 0
-    return replace(timeline, stops=stops, ticks=ticks, end=int(ticks[-1]) + last if len(found) else 0)
+    ticks = monotonic(table.times[order] if table.timed else np.sort(table.times[order]))
+    last = int(table.durations[order[-1]]) if len(order) else 0
+    return replace(timeline, stops=stops, ticks=ticks, end=int(ticks[-1]) + last if len(order) else 0)

@@ -12,16 +12,16 @@ from bags.formats.audio import find_samples, samples_of
 Samples = npt.NDArray[np.float32]
 
 LAYOUTS = ('', 'mono', 'stereo', '2.1', '4.0', '5.0', '5.1', '6.1', '7.1')
-"""FFmpeg's names of the usual layouts by number of channels."""
+"""FFmpeg's names of the default channel layouts, by number of channels."""
 
 
 class WavReader:
-    """A WAV of uncompressed samples; only the accessed samples are read."""
+    """Reads an uncompressed WAV; only the accessed samples are read."""
 
     begin: float = 0.0
     """The time of the first sample, in seconds."""
     truncation: str | None = None
-    """Description of the part that is missing at the end of the file; None if complete."""
+    """Description of the missing end of the file; None if the file is complete."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -29,9 +29,9 @@ class WavReader:
         self._stride = self._format[4]
         empty, self.rate = samples_of(memoryview(b''), *self._format)
         self.channels = empty.shape[1]
-        known = self.channels < len(LAYOUTS)
-        self.layout = LAYOUTS[self.channels] if known else f'{self.channels} channels'
-        """FFmpeg's name of the layout of channels."""
+        has_name = self.channels < len(LAYOUTS)
+        self.layout = LAYOUTS[self.channels] if has_name else f'{self.channels} channels'
+        """FFmpeg's name of the channel layout."""
         self.length = (stop - self._start) // self._stride
 
     def close(self) -> None:
@@ -39,7 +39,7 @@ class WavReader:
         self.file.close()
 
     def ranges(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Returns the bytes that reading samples takes."""
+        """Returns the byte ranges to read for samples."""
         return [(self._start + start * self._stride, self._start + stop * self._stride)]
 
     def read(self, start: int, stop: int, exact: bool = False) -> Samples:

@@ -1,7 +1,7 @@
 """A progress bar on the terminal, or a line of text in a notebook.
 
-The option `progress: bool | None` of functions is True for a bar, False for none, and None (the default) for
-a bar if standard error is a terminal or a notebook.
+Functions have the option `progress: bool | None`: True shows a bar, False hides it, and None (the default)
+shows it if standard error is a terminal or a notebook.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 
 Advance = Callable[..., None]
-"""`advance(count=1, size=0)` adds to the number of finished units, and to their bytes."""
+"""`advance(count=1, size=0)` adds finished units, and their bytes."""
 LINE_SECONDS = 0.2  # Seconds between two lines in a notebook, which keeps all output.
 
 
@@ -31,7 +31,7 @@ def progress(what: str, total: int | None, unit: str, *, show: bool | None = Non
     Yields:
         The function that advances the bar. Any thread may call it.
     """
-    # Jupyter, VS Code and Colab have the stream of a kernel, which is not a terminal.
+    # In Jupyter, VS Code and Colab, standard error is a stream of the kernel and not a terminal.
     is_notebook = type(sys.stderr).__module__.startswith('ipykernel.')
     if show is None:
         show = is_notebook or (sys.stderr is not None and sys.stderr.isatty())
@@ -51,7 +51,7 @@ def progress(what: str, total: int | None, unit: str, *, show: bool | None = Non
         """Units and bytes per second."""
 
         def render(self, task: Task) -> Text:
-            # Not `task.speed`, which is the momentary speed: updates come in bursts.
+            # Not `task.speed`, the momentary speed: updates come in bursts.
             speed = task.completed / max(task.elapsed or 0, 0.1)
             return Text(_rates(speed, unit, task.fields['size'] / max(task.completed, 1)))
 

@@ -19,9 +19,9 @@ SOURCE_CHANGED = (
 
 
 class ProgressLog:
-    """The source of a dataset, and the state for resuming besides its length, in `progress.json`.
+    """The source of a dataset and, besides its length, the state for resuming, in `progress.json`.
 
-    The log of a dataset that an earlier version began is in `source.json`, and stays there.
+    Datasets begun by an earlier version keep their log in `source.json`.
 
     Args:
         writer: The `ShardedDatasetWriter` that writes the dataset.
@@ -52,21 +52,21 @@ class ProgressLog:
         self.state: dict[str, Any] = {}
         """JSON values, stored by `save`."""
         self.may_be_repaired = False
-        """Whether the run ended at damage of the source, which may be repaired before the run is resumed."""
+        """Whether the run ended at damaged data in the source, which may be repaired before resuming."""
         if found_name is not None:
             data = store.read(self._path)
             check_json(store, self._path, data, 'remove it and begin again with mode="overwrite"')
-            found = json.loads(data)
-            check_source = check_source and not found.get('may_be_repaired')
-            # The identity replaces the fingerprint; earlier versions do not write it.
-            ignored = 'fingerprint' if 'identity' in found and 'identity' in source else 'identity'
+            stored = json.loads(data)
+            check_source = check_source and not stored.get('may_be_repaired')
+            # The identity replaces the fingerprint; earlier versions did not write it.
+            ignored = 'fingerprint' if 'identity' in stored and 'identity' in source else 'identity'
             for name, value in source.items():
                 is_checked = name != ignored and (check_source or name not in ('fingerprint', 'identity'))
-                is_longer = grows and name == 'length' and found.get(name, value) <= value
-                if is_checked and not is_longer and found.get(name) != value:
-                    raise ValueError(f'{self._path}: {_difference(name, found.get(name), value)}')
-            self.state = found.get('state', {})
-            if any(found.get(name) != value for name, value in source.items()):
+                is_longer = grows and name == 'length' and stored.get(name, value) <= value
+                if is_checked and not is_longer and stored.get(name) != value:
+                    raise ValueError(f'{self._path}: {_difference(name, stored.get(name), value)}')
+            self.state = stored.get('state', {})
+            if any(stored.get(name) != value for name, value in source.items()):
                 self.save()
         elif resume and len(writer):
             raise ValueError(
@@ -78,10 +78,10 @@ class ProgressLog:
 
     def save(self) -> None:
         """Writes source and state atomically."""
-        found = {**self._source, 'state': self.state}
+        entries = {**self._source, 'state': self.state}
         if self.may_be_repaired:
-            found['may_be_repaired'] = True
-        data = json.dumps(found).encode()
+            entries['may_be_repaired'] = True
+        data = json.dumps(entries).encode()
         write_json(self._store, self._path, data, self._checksum)
 
 
@@ -95,7 +95,7 @@ def resumed(
     Args:
         length: Number of datapoints.
         skipped: The skipped inputs; each entry begins with the number of the input.
-        count: Returns the number of inputs that an entry stands for.
+        count: Returns the number of inputs that an entry represents.
     """
     position, before = length, []
     for entry in sorted(skipped, key=lambda entry: entry[0]):
@@ -105,15 +105,15 @@ def resumed(
     return position, before
 
 
-def _difference(name: str, found: Any, given: Any) -> str:
+def _difference(name: str, stored: Any, given: Any) -> str:
     """Returns how the source differs from the source of the earlier run, and what the user can do."""
-    if name == 'length' and isinstance(found, int) and isinstance(given, int):
-        if given < found:
-            return f'resume: expected the {found:,} inputs of the earlier run, got only {given:,}'
+    if name == 'length' and isinstance(stored, int) and isinstance(given, int):
+        if given < stored:
+            return f'resume: expected the {stored:,} inputs of the earlier run, got only {given:,}'
         return (
-            f'resume: expected the {found:,} inputs of the earlier run, got {given:,}. Resume with the first '
-            f'{found:,} of them; write the rest to another dataset, and combine both with bags.concat'
+            f'resume: expected the {stored:,} inputs of the earlier run, got {given:,}. Resume with the '
+            f'first {stored:,} of them; write the rest to another dataset, and combine both with bags.concat'
         )
     if name in ('fingerprint', 'identity'):
         return SOURCE_CHANGED
-    return f'resume: the dataset is made from another source: expected {name} {found!r}, got {given!r}'
+    return f'resume: the dataset is made from another source: expected {name} {stored!r}, got {given!r}'

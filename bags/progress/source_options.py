@@ -18,7 +18,7 @@ def advise_source_options(
     storage_options: Mapping[str, Any] | None,
     source_options: Mapping[str, Any] | None,
 ) -> Iterator[str]:
-    """Advises `source_options` if reading a source fails and only options of the dataset are given.
+    """Advises `source_options` if reading a source fails and only `storage_options` are given.
 
     Args:
         function: Name of the function.
@@ -28,7 +28,7 @@ def advise_source_options(
         source_options: Options of the storage of the sources.
 
     Yields:
-        The advice, which is added to errors as a note; '' without advice.
+        The advice, which is added to errors as a note; '' if it does not apply.
 
     Raises:
         ValueError: The dataset is local: its options have no effect.

@@ -18,7 +18,7 @@ class Skipped(NamedTuple):
     """
 
     datapoint: int | str
-    """Its index in the source dataset; for `convert`, the file, row or record that cannot be read."""
+    """The index in the source dataset; for `convert`, the file, row or record that cannot be read."""
     error: str
 
 
@@ -45,9 +45,9 @@ class WriteResult:
     notes: list[str] = dataclasses.field(default_factory=list)
     """Notes about omissions and changes, such as renamed fields and replaced types."""
     parents: list[str] = dataclasses.field(default_factory=list)
-    """The folders that the links of a saved or linked dataset lead into. The dataset needs them."""
+    """The folders with the targets of the links in a saved or linked dataset. The dataset needs them."""
     trust_links: list[str] = dataclasses.field(default_factory=list)
-    """The folders that `bags.open` needs as `trust_links=`, i.e. parents that are not beside the dataset; for
+    """The folders to pass to `bags.open` as `trust_links=`: the parents that are not beside the dataset; for
     sharded datasets, the folder of all shards."""
 
     def __str__(self) -> str:

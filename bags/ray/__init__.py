@@ -1,8 +1,8 @@
-"""Ray Data: datasets as sources and sinks of its pipelines.
+"""Ray Data: datasets as sources and sinks of Ray pipelines.
 
 reading     `read`: a dataset as a `ray.data.Dataset`, read in blocks of about equal bytes
 writing     `write`: a datasink, whose tasks each write shards
-columns     Arrow columns, which make up Ray's blocks, and the values of a row
+columns     conversion of values to the Arrow columns of Ray's blocks, and of rows to datapoints
 """
 
 from bags.errors import MissingDependencyError

@@ -1,11 +1,11 @@
-"""Arrow columns, which make up Ray's blocks. The type of a column follows from the type of the field.
+"""The Arrow columns of Ray's blocks. The type of a field determines the type of its column.
 
-bool, int, uint, float               a number of that size
+bool, int, uint, float               a number of the same size
 utf8                                 large_string
 bytes; images, video and audio       large_binary: records in stored form
-array(dtype,*shape)                  a tensor of Ray; a tensor of variable shape if one length varies
-msgpack, json, tree, array           Python objects; also integers of more than 8 bytes, arrays of complex
-                                     numbers, times or strings, and types that users define
+array(dtype,*shape)                  a Ray tensor; a Ray tensor of variable shape if one length varies
+msgpack, json, tree, array           Python objects; likewise integers of more than 8 bytes, arrays of complex
+                                     numbers, times or strings, and user-defined types
 X[]                                  a large_list; a sequence of arrays is a tensor, items first
 X?                                   null if the value is missing; arrays are then nested lists
 """
@@ -57,10 +57,10 @@ def _to_arrow(name: str, field_type: FieldType, column: Column) -> pa.Array:
 
 
 def _convert(field_type: FieldType, column: Column) -> pa.Array:
-    found = _element_type(field_type)
-    if found is None:
+    element_type = _element_type(field_type)
+    if element_type is None:
         return ArrowPythonObjectArray.from_objects([*column])
-    element, shape = found
+    element, shape = element_type
     is_frames = field_type.word in MEDIA_TYPES and any(isinstance(value, np.ndarray) for value in column)
     if is_frames or (shape and not field_type.optional and not (field_type.sequence and -1 in shape)):
         if isinstance(column, np.ndarray):
@@ -85,7 +85,7 @@ def _convert(field_type: FieldType, column: Column) -> pa.Array:
 
 
 def _element_type(field_type: FieldType) -> tuple[pa.DataType, tuple[int, ...]] | None:
-    """Returns the Arrow type of the elements of a field and the shape of its arrays; None if it has none."""
+    """Returns the Arrow type of the elements of a field, and the shape of its arrays; None without a type."""
     if field_type.word in MEDIA_TYPES or field_type.word == 'bytes':
         return pa.large_binary(), ()
     if field_type.word == 'utf8':
@@ -93,14 +93,19 @@ def _element_type(field_type: FieldType) -> tuple[pa.DataType, tuple[int, ...]] 
     if field_type.word in ('int', 'uint') and int_size(*field_type.args) <= 8:
         size = next(size for size in (1, 2, 4, 8) if size >= int_size(*field_type.args))
         return pa.from_numpy_dtype(np.dtype(f'{field_type.word[0]}{size}')), ()
-    found = (
+    dtype_and_shape = (
         array_type(*field_type.args)
         if field_type.word == 'array'
         else fixed_dtype(field_type.word, field_type.args)
     )
-    if found is None or found[0].kind not in 'biuf' or found[0].itemsize > 8 or is_small_float(found[0]):
+    if (
+        dtype_and_shape is None
+        or dtype_and_shape[0].kind not in 'biuf'
+        or dtype_and_shape[0].itemsize > 8
+        or is_small_float(dtype_and_shape[0])
+    ):
         return None
-    return pa.from_numpy_dtype(found[0].newbyteorder('=')), found[1]
+    return pa.from_numpy_dtype(dtype_and_shape[0].newbyteorder('=')), dtype_and_shape[1]
 
 
 def _native(array: Any) -> Any:
@@ -119,8 +124,8 @@ def as_datapoint(row: Mapping[str, Any], types: Spec) -> dict[str, Any]:
 
 def _from_row(field_type: FieldType | None, value: Any) -> Any:
     if field_type is None:
-        return value  # The writer raises: there is no such field.
-    # pandas has NaN for a missing value.
+        return value  # The writer raises for the unknown field.
+    # pandas represents a missing value as NaN.
     if field_type.optional and field_type.word != 'float' and isinstance(value, float) and value != value:  # noqa: PLR0124
         return None
     if field_type.word != 'array' or not isinstance(value, list):
@@ -133,9 +138,9 @@ def _from_row(field_type: FieldType | None, value: Any) -> Any:
 
 
 def _as_array(field_type: FieldType, value: Any) -> Any:
-    """Converts an empty nested list to an array of the shape of the type, which the list does not tell."""
-    found = array_type(*field_type.args)
-    if found is None or not isinstance(value, list) or np.size(value):
+    """Converts an empty nested list to an array; its shape comes from the type, as the list lacks it."""
+    dtype_and_shape = array_type(*field_type.args)
+    if dtype_and_shape is None or not isinstance(value, list) or np.size(value):
         return value
-    dtype, shape = found
+    dtype, shape = dtype_and_shape
     return np.zeros([0 if length == -1 else length for length in shape], dtype)

@@ -24,7 +24,7 @@ from bags.storage.urls import plain_path
 from bags.validation import reject_unknown_options
 
 TASK_READ_BYTES = 1 << 24
-"""Approximate bytes on disk that a task reads at a time. Ray divides them into its blocks."""
+"""Approximate bytes on disk that a task reads at a time. Ray divides the data into blocks."""
 SIZE_SAMPLES = 16
 
 
@@ -39,20 +39,21 @@ def read(
     """Returns a dataset as a `ray.data.Dataset`, whose columns are the fields.
 
     Tasks read about equal bytes, and only the bags of the fields selected here or by `select_columns`.
-    Numbers and texts become Arrow columns, sequences lists, arrays of one shape tensors, missing values
-    nulls, and trees Python objects. Images, video and audio stay the bytes of their files: `bags.decoders`,
+    Numbers and texts become Arrow columns, sequences become lists, arrays of one shape tensors, missing
+    values nulls, and trees Python objects. Images, video and audio remain encoded bytes: `bags.decoders`,
     `bags.Video` and `bags.Audio` read them, and `write` stores them unchanged.
 
     Args:
-        dataset: Path or URL; or an open dataset or view. All nodes of a cluster must reach its files.
+        dataset: A path or URL, or an open dataset or view. All nodes of a cluster must have access to its
+            files.
         fields: A name or names. Default: all fields.
-        override_num_blocks, concurrency: As in `ray.data.read_datasource`: the number of tasks, and how many
-            may run at a time.
+        override_num_blocks, concurrency: As in `ray.data.read_datasource`: the number of tasks, and of
+            concurrent tasks.
         **options: As in `bags.open`, for a path; not `raw`.
 
     Raises:
         FileNotFoundError, SpecError, CorruptError: As `bags.open`.
-        KeyError: No such field.
+        KeyError: A field does not exist.
         TypeError: Items of a sequence are selected, or options are given for an open dataset.
 
     Examples:
@@ -66,7 +67,7 @@ def read(
     dataset = plain_path(dataset)
     if isinstance(dataset, str | os.PathLike):
         store, path = store_for(dataset, options.get('filesystem'), options.get('storage_options'))
-        # Workers may have another working directory.
+        # Workers may have a different working directory.
         opened = open_dataset(dataset if store.is_remote else os.path.abspath(path), **options)
     else:
         check_dataset('dataset', dataset)
@@ -74,10 +75,10 @@ def read(
             raise TypeError(f'bags.ray.read: {next(iter(options))} has no effect on a dataset that is open')
         opened = dataset
     names = tuple(select_whole(fields, opened.types, 'bags.ray.read'))
-    found = ray.data.read_datasource(
+    ray_dataset = ray.data.read_datasource(
         DatasetSource(opened, names), override_num_blocks=override_num_blocks, concurrency=concurrency
     )
-    return cast('ray.data.Dataset', found)
+    return cast('ray.data.Dataset', ray_dataset)
 
 
 class DatasetSource(Datasource):  # type: ignore[misc]
@@ -87,7 +88,7 @@ class DatasetSource(Datasource):  # type: ignore[misc]
         super().__init__()
         self._dataset, self._all_fields = dataset, fields
         self._projection_map: dict[str, str] | None = None
-        """The columns that `select_columns` asks for; set by Ray."""
+        """The columns of `select_columns`; set by Ray."""
         self._samples: dict[tuple[str, ...], tuple[int, pa.Schema]] = {}
 
     @property
@@ -104,7 +105,7 @@ class DatasetSource(Datasource):  # type: ignore[misc]
         return self._sample(self._fields)[0]
 
     def _sample(self, fields: tuple[str, ...]) -> tuple[int, pa.Schema]:
-        """Returns the size of all datapoints as blocks, estimated from a few of them, and the schema."""
+        """Returns the size of all datapoints in blocks, estimated from a few datapoints, and the schema."""
         if fields not in self._samples:
             length = len(self._dataset)
             indices = np.unique(np.linspace(0, max(0, length - 1), SIZE_SAMPLES).astype(np.int64))[:length]

@@ -1,4 +1,4 @@
-"""Writing a sharded dataset from Ray Data: tasks write shards, which appear when all of them are written."""
+"""Writing a sharded dataset from Ray Data: tasks write shards, which appear once all are written."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def write(
     """Returns a datasink that writes a sharded dataset: `data.write_datasink(bags.ray.write('out', spec))`.
 
     Each task writes one shard, or several if its output exceeds `shard_size`, under temporary names. The
-    shards appear when all are written; a task that is retried leaves nothing behind. The order of datapoints
+    shards appear once all are written; a retried task leaves no files behind. The order of datapoints
     is arbitrary, unless `DataContext.execution_options.preserve_order` is set.
 
     Args:
-        path: The dataset, which must not exist: path or URL. All nodes of a cluster must reach it.
+        path: Path or URL of the dataset, which must not exist. All nodes of a cluster must have access to it.
         spec, encoders: As in `bags.DatasetWriter`.
-        min_rows_per_shard: Approximate number of datapoints that Ray collects for a task; by default, tasks
-            get Ray's blocks of 128 MiB.
+        min_rows_per_shard: Approximate number of datapoints that Ray collects for a task. Default: a task
+            gets one of Ray's blocks of 128 MiB.
         **options: As in `bags.ShardedDatasetWriter`, but not `resume` and `mode='overwrite'`: the shards of a
             job that fails do not appear, and a dataset can be replaced only by one process.
 
@@ -55,7 +55,7 @@ def write(
     settings = check_options(spec, encoders, options, write)
     min_rows = positive_or_none('min_rows_per_shard', min_rows_per_shard)
     store, folder = store_for(path, **settings.storage)
-    # Workers may have another working directory.
+    # Workers may have a different working directory.
     folder = os.fspath(plain_path(path)) if store.is_remote else os.path.abspath(folder)
     return DatasetSink(folder, dict(spec), encoders, min_rows, settings)
 
@@ -124,7 +124,7 @@ class DatasetSink(Datasink):  # type: ignore[misc]
                 paths.append(writer.path)
         store, folder = self._store()
         targets = [store.join(folder, name) for name in shard_names(len(paths))]
-        # After this, an error leaves the shards in place, as some of them are renamed.
+        # From here on, an error leaves the shards in place, because some of them are already renamed.
         unfinished, self._unfinished = self._unfinished, None
         assert unfinished is not None
         commit(store, unfinished, zip(paths, targets, strict=True))

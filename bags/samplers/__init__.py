@@ -5,11 +5,11 @@ Shuffled       each once, in random order
 ShardShuffled  each once, in random order, a few shards at a time
 Random         drawn with replacement
 Weighted       drawn with replacement, in proportion to weights
-Mixture        of several datasets, in given proportions, which may change over a run
+Mixture        from several datasets, in given proportions, which may change over a run
 Bucketed       each once, in batches of similar length
 Packed         each once, in bins that fill a budget of items, e.g. of tokens
 
-Your own sampler needs `__len__`, the number of positions in an epoch; `take(epoch, positions)`, which returns
+A custom sampler needs `__len__`, the number of positions in an epoch; `take(epoch, positions)`, which returns
 the indices at positions; and a `repr` that identifies the order. With an attribute `datapoints`, a loader
 checks at once that its dataset is large enough. A position may hold several datapoints: `take` then returns
 a `bags.Ragged` of the indices at each position.
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # A name that does not exist is an error for type checkers.
+if not TYPE_CHECKING:  # Type checkers then report unknown names.
 
     def __getattr__(name: str) -> Any:
         from bags.other_names import module_advice

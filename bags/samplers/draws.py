@@ -17,7 +17,7 @@ class Random:
 
     Args:
         length: Number of datapoints.
-        seed: Seed of the draws, with the epoch.
+        seed: Seed of the draws, combined with the epoch.
         samples: Number of positions in an epoch. Default: `length`.
 
     Examples:
@@ -44,8 +44,8 @@ class Weighted:
     """Datapoints drawn with replacement, in proportion to their weights.
 
     Args:
-        weights: Weight of each datapoint, of any sum; one of weight 0 is never drawn.
-        seed: Seed of the draws, with the epoch.
+        weights: Weight of each datapoint, of any sum. Datapoints of weight 0 are never drawn.
+        seed: Seed of the draws, combined with the epoch.
         samples: Number of positions in an epoch. Default: the number of weights.
 
     Raises:
@@ -62,17 +62,17 @@ class Weighted:
     per_datapoint = 'weights'
 
     def __init__(self, weights: Any, seed: int = 0, *, samples: int | None = None) -> None:
-        given = np.asarray(weights)
-        if given.ndim != 1 or (given.dtype.kind not in 'biuf' and len(given)):
+        array = np.asarray(weights)
+        if array.ndim != 1 or (array.dtype.kind not in 'biuf' and len(array)):
             raise TypeError(
-                f'weights: expected one dimension of numbers, got {given.ndim} dimensions of {given.dtype}'
+                f'weights: expected one dimension of numbers, got {array.ndim} dimensions of {array.dtype}'
             )
-        values = given.astype(np.float64)
+        values = array.astype(np.float64)
         wrong = ~((values >= 0) & (values < np.inf))
         if wrong.any():
             index = int(wrong.argmax())
             raise ValueError(
-                f'weights: expected finite numbers of at least 0, got {given[index]} for datapoint {index}'
+                f'weights: expected finite numbers of at least 0, got {array[index]} for datapoint {index}'
             )
         if not values.any():
             raise ValueError(f'weights: expected one above 0, got {len(values)} zeros')
@@ -80,7 +80,7 @@ class Weighted:
         self.seed = integer('seed', seed)
         self.samples = self.datapoints if samples is None else item_count('samples', samples, 1)
         self._mark = zlib.crc32(values.tobytes())
-        self._sums = np.cumsum(values / values.max())  # Divided, so that the sum is finite.
+        self._sums = np.cumsum(values / values.max())  # Divided by the maximum, so that the sum is finite.
 
     def __len__(self) -> int:
         return self.samples
@@ -89,8 +89,8 @@ class Weighted:
         total = self._sums[-1]
         drawn = hashed(positions, 1 << 53, self.seed, epoch) * (total / (1 << 53))
         # 'right' skips datapoints of weight 0, whose sum equals that of the previous datapoint.
-        found: Int64s = np.searchsorted(self._sums, np.minimum(drawn, np.nextafter(total, 0)), 'right')
-        return found
+        indices: Int64s = np.searchsorted(self._sums, np.minimum(drawn, np.nextafter(total, 0)), 'right')
+        return indices
 
     def __repr__(self) -> str:
         weights = f'{self.datapoints} weights #{self._mark:08x}'

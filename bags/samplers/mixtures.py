@@ -13,7 +13,7 @@ from bags.indexing import Int64s, offsets_of
 from bags.samplers.permutation import permuted
 from bags.validation import integer, item_count
 
-MAX_CYCLE = 1 << 22  # Approximate maximum length of a cycle; of all cycles of a mixture together.
+MAX_CYCLE = 1 << 22  # Approximate maximum length of all cycles of a mixture together.
 
 
 class Mixture:
@@ -22,14 +22,14 @@ class Mixture:
     The proportions are exact over each cycle: 4 positions for weights of 3 and 1, 10 for weights of 0.7 and
     0.3. Weights whose cycle would have more than 4 million positions are rounded to a cycle of that length,
     in which each dataset has at least one position. Within a cycle, each dataset is spread evenly. Every
-    datapoint of a dataset comes once before any comes again, across epochs.
+    datapoint of a dataset is delivered once before any is repeated, across epochs.
 
     Args:
         lengths: Number of datapoints of each dataset.
-        weights: Their shares, of any sum; 0 leaves a dataset out. Or a mapping from positions, counted over
-            all epochs, to the weights from there on; the first weights also hold before it.
+        weights: Share of each dataset, of any sum; 0 excludes a dataset. Or a mapping from positions, counted
+            over all epochs, to the weights from that position on; the first weights also apply before it.
         seed: Seed of the order of each dataset.
-        shuffle: False for the order of each dataset.
+        shuffle: Whether to shuffle each dataset.
         samples: Number of positions in an epoch. Default: the sum of the lengths.
 
     Examples:
@@ -54,16 +54,16 @@ class Mixture:
         schedule = weights if isinstance(weights, Mapping) else {0: weights}
         if not schedule:
             raise ValueError('weights: expected at least one position, got none')
-        found: dict[int, list[int]] = {}
+        counts_at: dict[int, list[int]] = {}
         for position in schedule:
             at = item_count('weights: position', position, 0)
             name = f'weights[{position!r}]' if schedule is weights else 'weights'
-            found[at] = _integers(self._exact(schedule[position], name), MAX_CYCLE // len(schedule))
-        self.counts = found if schedule is weights else found[0]
-        """Positions of each dataset in a cycle; for a mapping of weights, a mapping of positions to these."""
-        self._starts = np.array([0, *sorted(found)[1:]], np.int64)
+            counts_at[at] = _integers(self._exact(schedule[position], name), MAX_CYCLE // len(schedule))
+        self.counts = counts_at if schedule is weights else counts_at[0]
+        """Positions of each dataset in a cycle; for a mapping of weights, by position."""
+        self._starts = np.array([0, *sorted(counts_at)[1:]], np.int64)
         """The positions at which the weights change."""
-        self._cycles = [_cycle(found[start]) for start in sorted(found)]
+        self._cycles = [_cycle(counts_at[start]) for start in sorted(counts_at)]
         self._before = [np.zeros(len(self.lengths), np.int64)]
         """Positions of each dataset before each change."""
         for length, (owners, _, counts) in zip(np.diff(self._starts).tolist(), self._cycles, strict=False):
@@ -105,25 +105,25 @@ class Mixture:
         owners, counts = np.empty((2, *np.shape(positions)), np.int64)
         for number in _distinct(numbers):
             chosen = np.nonzero(numbers == number)
-            cycle, ranks, each = self._cycles[number]
+            cycle, ranks, cycle_counts = self._cycles[number]
             cycles, slots = np.divmod(positions[chosen] - self._starts[number], len(cycle))
-            owners[chosen] = found = cycle[slots]
-            counts[chosen] = self._before[number][found] + cycles * each[found] + ranks[slots]
+            owners[chosen] = datasets = cycle[slots]
+            counts[chosen] = self._before[number][datasets] + cycles * cycle_counts[datasets] + ranks[slots]
         return owners, counts
 
     def take(self, epoch: int, positions: Int64s) -> Int64s:
         owners, counts = self.locate(epoch, positions)
-        found = np.empty(np.shape(positions), np.int64)
+        indices = np.empty(np.shape(positions), np.int64)
         for owner in _distinct(owners):
             chosen = np.nonzero(owners == owner)
             length, first = self.lengths[owner], int(self._firsts[owner])
             rounds, within = np.divmod(counts[chosen], length)
             if self.shuffle:
                 for number in np.unique(rounds).tolist():
-                    now = rounds == number
-                    within[now] = permuted(within[now], length, self.seed, owner, number)
-            found[chosen] = first + within
-        return found
+                    in_round = rounds == number
+                    within[in_round] = permuted(within[in_round], length, self.seed, owner, number)
+            indices[chosen] = first + within
+        return indices
 
     def __repr__(self) -> str:
         order = f'seed={self.seed}' if self.shuffle else 'shuffle=False'
@@ -131,7 +131,7 @@ class Mixture:
 
 
 def _distinct(numbers: Int64s) -> list[int]:
-    """Returns each of some small numbers once, in order: of 4,096 in 6 us, where `np.unique` takes 55."""
+    """Returns the sorted distinct values of small integers: 4,096 in 6 us, where `np.unique` takes 55."""
     return np.flatnonzero(np.bincount(numbers.reshape(-1))).tolist()
 
 
@@ -149,7 +149,8 @@ def _integers(shares: Sequence[fractions.Fraction], limit: int) -> list[int]:
 def _cycle(counts: Sequence[int]) -> tuple[Int64s, Int64s, Int64s]:
     """Returns a cycle in which each dataset is spread evenly.
 
-    Of each slot, its dataset, and how many slots of this dataset come before; and the slots of each dataset.
+    Returns:
+        The dataset of each slot; the number of earlier slots of the same dataset; the slots of each dataset.
     """
     owners = np.repeat(np.arange(len(counts)), counts)
     ranks = np.concatenate([np.arange(count) for count in counts])

@@ -1,4 +1,4 @@
-"""The protocol of samplers, and orders: sequential, in windows, shuffled, by shards or length, drawn."""
+"""The protocol of samplers, and orders: sequential, in windows, shuffled, by shards or by length."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class Sampler(Protocol):
     def take(self, epoch: int, positions: Int64s) -> Int64s | Ragged:
         """Returns the indices at some positions of an epoch, int64 of the same shape.
 
-        If positions hold several datapoints, these are the rows of a `Ragged`.
+        If a position may hold several datapoints, returns a `Ragged` with the indices at each position.
         """
         ...
 
 
 def check_sampler(sampler: Any, datapoints: int) -> None:
-    """Checks that an object is a sampler for this number of datapoints.
+    """Checks that an object is a sampler for a dataset of this length.
 
     Raises:
         TypeError: Not a sampler, e.g. a class or an array.
@@ -66,13 +66,13 @@ def check_sampler(sampler: Any, datapoints: int) -> None:
         )
     if sampled > datapoints > 0:
         raise ValueError(
-            f'sampler: expected an order of at most the {datapoints} datapoints there are, '
+            f'sampler: expected an order of at most the {datapoints} datapoints of the dataset, '
             f'got one of {sampled}'
         )
 
 
 class Sequential:
-    """Each datapoint once, in order: the sampler of `shuffle=False`, whose `repr` is in states of loaders.
+    """Each datapoint once, in order: the sampler of `shuffle=False`. States of loaders contain its `repr`.
 
     Examples:
         >>> bags.Loader(dataset, 4, shuffle=False).sampler
@@ -100,8 +100,8 @@ class Sliding:
     Args:
         length: Number of datapoints.
         window: Number of positions in a window.
-        stride: Positions from one window to the next. With the default, `window`, each datapoint comes
-            once, except datapoints that fill the last window.
+        stride: Positions from one window to the next. Default: `window`. Each datapoint then
+            comes once, except the datapoints that fill the last window.
 
     Examples:
         >>> bags.samplers.Sliding(6, window=3, stride=2).take(0, np.arange(6))
@@ -125,7 +125,7 @@ class Sliding:
 
 
 class Shuffled:
-    """Each datapoint once, in an order that depends on the seed and the epoch; needs no memory.
+    """Each datapoint once, in an order that depends on the seed and the epoch; takes no memory.
 
     Examples:
         >>> sampler = bags.samplers.Shuffled(6, seed=0)
@@ -180,25 +180,25 @@ class ShardShuffled:
 
     def _epoch(self, epoch: int) -> Any:
         """Returns the order of the shards, and the positions of the starts and ends of shards and windows."""
-        known, found = self._last
-        if known != epoch:
+        last_epoch, layout = self._last
+        if last_epoch != epoch:
             order = permuted(np.arange(len(self.lengths)), len(self.lengths), self.seed, epoch)
             ends = offsets_of(self.lengths[order])
-            found = order, ends, ends[np.append(np.arange(0, len(order), self.window), len(order))]
-            self._last = (epoch, found)
-        return found
+            layout = order, ends, ends[np.append(np.arange(0, len(order), self.window), len(order))]
+            self._last = (epoch, layout)
+        return layout
 
     def take(self, epoch: int, positions: Int64s) -> Int64s:
         order, starts, windows = self._epoch(epoch)
         numbers = np.searchsorted(windows, positions, 'right') - 1
-        found = np.empty(np.shape(positions), np.int64)
+        indices = np.empty(np.shape(positions), np.int64)
         for number in np.unique(numbers).tolist():
             chosen = numbers == number
             start, stop = int(windows[number]), int(windows[number + 1])
             shuffled = start + permuted(positions[chosen] - start, stop - start, self.seed, epoch, number)
             shard = np.searchsorted(starts, shuffled, 'right') - 1
-            found[chosen] = self._starts[order[shard]] + shuffled - starts[shard]
-        return found
+            indices[chosen] = self._starts[order[shard]] + shuffled - starts[shard]
+        return indices
 
     def __repr__(self) -> str:
         # The order depends on the lengths of the shards.
@@ -242,27 +242,27 @@ class Bucketed:
         return len(self.lengths)
 
     def _pool(self, epoch: int, number: int) -> Int64s:
-        known, found = self._last
-        if known != (epoch, number):
+        key, pool = self._last
+        if key != (epoch, number):
             size = self.batch_size * self.pool
             start, stop = number * size, min(len(self.lengths), (number + 1) * size)
             chosen = permuted(np.arange(start, stop), len(self.lengths), self.seed, epoch)
             chosen = chosen[np.argsort(self.lengths[chosen], kind='stable')]
-            # An incomplete batch stays at the end.
+            # The incomplete batch stays at the end.
             count = len(chosen) // self.batch_size
             whole = chosen[: count * self.batch_size].reshape(count, self.batch_size)
             order = permuted(np.arange(count), count, self.seed, epoch, number)
-            found = np.concatenate([whole[order].reshape(-1), chosen[count * self.batch_size :]])
-            self._last = ((epoch, number), found)
-        return found
+            pool = np.concatenate([whole[order].reshape(-1), chosen[count * self.batch_size :]])
+            self._last = ((epoch, number), pool)
+        return pool
 
     def take(self, epoch: int, positions: Int64s) -> Int64s:
         numbers, within = np.divmod(positions, self.batch_size * self.pool)
-        found = np.empty(np.shape(positions), np.int64)
+        indices = np.empty(np.shape(positions), np.int64)
         for number in np.unique(numbers).tolist():
             chosen = numbers == number
-            found[chosen] = self._pool(epoch, number)[within[chosen]]
-        return found
+            indices[chosen] = self._pool(epoch, number)[within[chosen]]
+        return indices
 
     def __repr__(self) -> str:
         mark = zlib.crc32(self.lengths.tobytes())

@@ -4,10 +4,11 @@ One budget is packed by best-fit decreasing over the counts of equal lengths: th
 each into the fullest bin with enough space. Equal lengths and equal bins are handled together.
 
 Several budgets are packed for the tightest one first. Bins that exceed another budget are packed again for
-all budgets; if there are many, everything is. For this, the minimum number of bins is filled in rounds. A
-round takes the next largest datapoints, one for each bin. Datapoints that need more of one budget than of the
-others go to the bins with more of it left; among these, the larger go to the emptier. Datapoints that do not
-fit are tried with other bins, and finally packed into more bins in the same way.
+all budgets; if there are many such bins, everything is packed again. To pack for all budgets, the minimum
+number of bins is filled in rounds. A round takes the next largest datapoints, one for each bin. A datapoint
+that needs more of one budget than of the others goes to a bin with more of this budget left; among these,
+larger datapoints go to emptier bins. Datapoints that do not fit are tried with other bins, and finally packed
+into more bins in the same way.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ Floats = npt.NDArray[np.float64]
 
 KEYS_16_BIT = 1 << 16  # Arrays of 16-bit keys are sorted in linear time.
 SKEW_LEVELS = 8
-"""Number of groups of similar skew in a round. More groups balance the budgets better, and the bins worse."""
+"""Number of groups of similar skew in a round. More groups balance the budgets better, but the bins worse."""
 PASSES = 8
 MIN_PACKED = 0.1  # Share of the remaining datapoints that a pass must place for another pass to follow.
 MAX_ROUNDS = 256
-"""Mean number of datapoints in a bin above which small ones are packed several at a time."""
+"""Mean number of datapoints in a bin above which small datapoints are packed in groups."""
 MAX_EXCEEDING = 1 / 16
 """Maximum share of bins that are packed again; above it, packing everything again fills bins better."""
 MAX_GROUP_SIZE = 1 / 8  # Share of a budget.
@@ -43,8 +44,8 @@ class Packed:
     """Each datapoint once, in bins whose lengths together fill a budget.
 
     A position is a bin, so the `batch_size` of a loader counts bins. All bins are planned when the sampler is
-    created, from the lengths alone, which takes a second for a million datapoints. In each epoch the bins
-    come in another random order, and datapoints of equal lengths change positions.
+    created, from the lengths alone, which takes a second for a million datapoints. Each epoch has the bins
+    in another random order, and exchanges datapoints of equal lengths.
 
     The loader adds two columns to each batch: `_datapoint`, the index of each datapoint, int64 (n,), and
     `_bin`, its bin within the batch, int32 (n,).
@@ -97,14 +98,14 @@ class Packed:
         # A budget above the sum of all lengths is equivalent to the sum.
         most = [min(limit, max(1, total)) for limit, total in zip(limits, totals, strict=True)]
         self._sizes = sizes
-        # Shuffled: sorted, datapoints large in another budget would follow each other and share bins.
+        # Shuffled first: in sorted order, datapoints that are large in another budget would share bins.
         mixed = permuted(np.arange(self.datapoints), self.datapoints, 0)
         bins = np.empty(self.datapoints, np.int64)
         bins[mixed], self.bins = pack_bins(sizes[np.lexsort(sizes.T)][mixed], np.array(most, np.int64))
         fill = [total / (limit * max(1, self.bins)) for limit, total in zip(limits, totals, strict=True)]
         self.fill = dict(zip(budgets, fill, strict=True)) if isinstance(budget, Mapping) else fill[0]
         """Mean share of the budget that the bins use; a mapping for several budgets."""
-        # Positions in the order of lengths. An epoch shuffles datapoints of equal lengths among theirs.
+        # Positions in the order of lengths. An epoch permutes datapoints of equal lengths.
         self._positions = mixed[np.argsort(bins[mixed], kind='stable')]
         self._offsets = offsets_of(np.bincount(bins, minlength=self.bins))
         self._last: tuple[int, Int64s] = (-1, bins)
@@ -114,12 +115,12 @@ class Packed:
 
     def _members(self, epoch: int) -> Int64s:
         """Returns the datapoint at each position."""
-        known, found = self._last
-        if known != epoch:
+        last_epoch, datapoints = self._last
+        if last_epoch != epoch:
             order = permuted(np.arange(self.datapoints), self.datapoints, self.seed, epoch)
-            found = order[np.lexsort(self._sizes[order].T)]
-            self._last = (epoch, found)
-        return found
+            datapoints = order[np.lexsort(self._sizes[order].T)]
+            self._last = (epoch, datapoints)
+        return datapoints
 
     def take(self, epoch: int, positions: Int64s) -> Ragged:
         """Returns the datapoints of the bins at some positions of an epoch."""
@@ -133,7 +134,7 @@ class Packed:
 
 
 def _checked(name: str, lengths: Any, budget: int) -> Int64s:
-    """Returns lengths as an array, after checking them."""
+    """Checks lengths, and returns them as an array."""
     values = np.asarray(lengths)
     if values.ndim != 1 or (values.dtype.kind not in 'iu' and len(values)):
         raise TypeError(
@@ -181,7 +182,7 @@ def pack_bins(lengths: Int64s, budgets: Int64s) -> tuple[Int64s, int]:
 
 
 def _best_fit(lengths: Int64s, budget: int) -> tuple[Int64s, int]:
-    """Packs for one budget."""
+    """Packs for one budget, by best-fit decreasing."""
     values, counts = np.unique(lengths, return_counts=True)
     runs: list[tuple[int, int]] = []
     """First bin and number of bins that get one datapoint each: the longest datapoints first."""
@@ -199,8 +200,8 @@ def _best_fit(lengths: Int64s, budget: int) -> tuple[Int64s, int]:
         while length and count:
             position = bisect_left(spaces, length)
             if position == len(spaces):
-                each = budget // length
-                for items, new in ((each, count // each), (count % each, 1)):
+                per_bin = budget // length
+                for items, new in ((per_bin, count // per_bin), (count % per_bin, 1)):
                     if items and new:
                         runs += [(total, new)] * items
                         keep(budget - items * length, (total, new))
@@ -221,13 +222,13 @@ def _best_fit(lengths: Int64s, budget: int) -> tuple[Int64s, int]:
     firsts, numbers = np.array(runs, np.int64).reshape(-1, 2).T
     placed = concat_ranges(firsts, numbers)
     empty = np.arange(len(lengths) - len(placed)) % total  # Datapoints of length 0.
-    found = np.empty(len(lengths), np.int64)
-    found[order] = np.concatenate([placed, empty])
-    return found, total
+    assigned = np.empty(len(lengths), np.int64)
+    assigned[order] = np.concatenate([placed, empty])
+    return assigned, total
 
 
 def _in_groups(lengths: Int64s, budgets: Int64s) -> tuple[Int64s, int]:
-    """Packs for several budgets: small datapoints in groups, if a bin has very many."""
+    """Packs for several budgets; packs small datapoints in groups if bins have very many datapoints."""
     order = np.argsort(-(lengths / budgets).max(1), kind='stable')
     lengths = lengths[order]
     # Limits the number of groups for each bin.
@@ -235,34 +236,34 @@ def _in_groups(lengths: Int64s, budgets: Int64s) -> tuple[Int64s, int]:
     large = np.count_nonzero((lengths * size > MAX_GROUP_SIZE * budgets).any(1)) if size > 1 else len(lengths)
     starts = np.concatenate([np.arange(large), np.arange(large, len(lengths), max(size, 1))])
     bins, total = _in_rounds(np.add.reduceat(lengths, starts, axis=0), budgets)
-    found = np.empty(len(lengths), np.int64)
-    found[order] = np.repeat(bins, np.diff(starts, append=len(lengths)))
-    return found, total
+    assigned = np.empty(len(lengths), np.int64)
+    assigned[order] = np.repeat(bins, np.diff(starts, append=len(lengths)))
+    return assigned, total
 
 
 def _bin_count(lengths: Int64s, budgets: Int64s) -> int:
-    """Returns a lower bound of the number of bins that lengths need."""
+    """Returns a lower bound for the number of bins."""
     above_half = np.count_nonzero(2 * lengths > budgets, axis=0)
     return max(1, int((-(-lengths.sum(0) // budgets)).max()), int(above_half.max()))
 
 
 def _in_rounds(lengths: Int64s, budgets: Int64s) -> tuple[Int64s, int]:
-    """Packs for several budgets."""
-    found, total = np.empty(len(lengths), np.int64), 0
+    """Packs for several budgets, in rounds of new bins until all datapoints are placed."""
+    assigned, total = np.empty(len(lengths), np.int64), 0
     left = np.argsort(-(lengths / budgets).max(1), kind='stable')
     while len(left):
         count = _bin_count(lengths[left], budgets)
         bins = _fill(lengths[left], budgets, count)
-        placed = bins >= 0  # At least the first ones, which went into empty bins.
-        found[left[placed]] = total + bins[placed]
+        placed = bins >= 0  # At least the first datapoints, which went into empty bins.
+        assigned[left[placed]] = total + bins[placed]
         total += count
         left = left[~placed]
-    return found, total
+    return assigned, total
 
 
 def _fill(lengths: Int64s, budgets: Int64s, count: int) -> Int64s:
-    """Fills a number of bins with datapoints, the largest first; returns the bin of each, -1 for none."""
-    found = np.full(len(lengths), -1)
+    """Fills `count` bins with datapoints, the largest first; returns the bin of each datapoint, or -1."""
+    assigned = np.full(len(lengths), -1)
     space = np.tile(budgets, (count, 1))
     left = np.arange(len(lengths))
     for _ in range(PASSES):
@@ -276,16 +277,16 @@ def _fill(lengths: Int64s, budgets: Int64s, count: int) -> Int64s:
             bins = bins[_ranked(space[bins] / budgets, budget)]
             fits = (lengths[chosen] <= space[bins]).all(1)
             chosen, bins = chosen[fits], bins[fits]
-            found[chosen] = bins
+            assigned[chosen] = bins
             space[bins] -= lengths[chosen]
-        before, left = len(left), np.flatnonzero(found < 0)
+        before, left = len(left), np.flatnonzero(assigned < 0)
         if len(left) > (1 - MIN_PACKED) * before:
             break
-    return found
+    return assigned
 
 
 def _ranked(sizes: Floats, budget: int) -> Int64s:
-    """Returns rows in order of their skew to one budget, in groups, and of their sum within a group."""
+    """Returns the order of rows: by groups of similar skew to one budget, and by sum within a group."""
     sums = sizes.sum(1)
     skew = sizes[:, budget] * sizes.shape[1] - sums
     groups = np.empty(len(sizes), np.uint16)

@@ -1,9 +1,9 @@
-"""A pseudorandom permutation of any length, computed position by position: it needs no memory.
+"""A pseudorandom permutation of any length, computed position by position, without memory.
 
 A Feistel network over pairs: position p becomes (p // b, p % b); in each round, a hash of one half is added
-to the other, modulo its size; then the pair is put together again. Each round can be undone, so the whole is
-a bijection of range(a * b). With a and b near the root of the length, a * b exceeds the length by less than
-its root. Results beyond the length are permuted again until they are not (cycle walking).
+to the other, modulo its size; then the pair is joined again. Each round is invertible, so the network is a
+bijection of range(a * b). With a and b near the square root of the length, a * b exceeds the length by less
+than the root. Results beyond the length are permuted again until they are below it (cycle walking).
 
     position        11 of 12 = 3 * 4
     pair            (2, 3)
@@ -26,8 +26,8 @@ UInt64s = npt.NDArray[np.uint64]
 
 MAX_LENGTH = 2**63 - 1
 ROUNDS = 6
-SHORT_LENGTH, SHORT_ROUNDS = 1 << 12, 16  # Small halves need more rounds until all orders are equally likely.
-BLOCK_POSITIONS = 1 << 12  # Positions permuted together: their arrays stay in the processor's cache.
+SHORT_LENGTH, SHORT_ROUNDS = 1 << 12, 16  # Small halves need more rounds to make all orders equally likely.
+BLOCK_POSITIONS = 1 << 12  # Positions permuted together: their arrays fit the CPU cache.
 HALF_BITS = np.uint64(32)
 FACTOR_1, FACTOR_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 
@@ -39,7 +39,7 @@ def keys_from(count: int, *words: int) -> UInt64s:
 
 
 def permuted(positions: Int64s, length: int, *words: int) -> Int64s:
-    """Returns the indices at positions of a permutation of range(length): int64, of the same shape.
+    """Returns the indices at positions of a permutation of range(length), int64 of the same shape.
 
     Args:
         positions: From 0 to `length`.
@@ -51,23 +51,23 @@ def permuted(positions: Int64s, length: int, *words: int) -> Int64s:
     if length <= SHORT_LENGTH:
         return _short_order(length, *words)[positions].astype(np.int64)
     sizes, keys = _sizes(length), keys_from(ROUNDS, *words)
-    found = np.array(positions, np.int64).reshape(-1)
-    for start in range(0, len(found), BLOCK_POSITIONS):
-        block = found[start : start + BLOCK_POSITIONS].view(np.uint64)
+    indices = np.array(positions, np.int64).reshape(-1)
+    for start in range(0, len(indices), BLOCK_POSITIONS):
+        block = indices[start : start + BLOCK_POSITIONS].view(np.uint64)
         chosen: slice | npt.NDArray[np.bool_] = slice(None)
         while len(values := block[chosen]):
             block[chosen] = _network(values, sizes, keys)
-            # At most about the root of n of n positions lie beyond the length.
+            # Of n positions, at most about sqrt(n) lie beyond the length.
             chosen = block >= length
-    return found.reshape(np.shape(positions))
+    return indices.reshape(np.shape(positions))
 
 
 @functools.lru_cache(maxsize=1024)
 def _short_order(length: int, *words: int) -> npt.NDArray[np.uint16]:
     """Returns a whole permutation of at most `SHORT_LENGTH` indices, in 8 KB.
 
-    Kept, as a sampler asks for one several times, e.g. a mixture for the next datapoints of each dataset: a
-    step of a loader over four small datasets of vectors takes 35 us, and 45 if it is made each time.
+    Cached, because samplers request the same order repeatedly, e.g. a mixture for each of its datasets: a
+    step of a loader over four small datasets of vectors takes 35 us, and 45 us without the cache.
     """
     sizes = _sizes(length)
     image = _network(np.arange(sizes.prod(), dtype=np.uint64), sizes, keys_from(SHORT_ROUNDS, *words))
@@ -84,7 +84,7 @@ def _sizes(length: int) -> UInt64s:
 
 
 def _network(values: UInt64s, sizes: UInt64s, keys: UInt64s) -> UInt64s:
-    """Permutes all values below the product of the sizes, with a round for each key."""
+    """Permutes values below the product of the sizes, with one round for each key."""
     left, right = np.divmod(values, sizes[1])
     for number, key in enumerate(keys):  # 20 to 80 ns a position.
         size = sizes[number & 1]
@@ -92,10 +92,10 @@ def _network(values: UInt64s, sizes: UInt64s, keys: UInt64s) -> UInt64s:
         mixed = (mixed ^ mixed >> HALF_BITS) * FACTOR_2
         # The top 32 bits of the hash, scaled to the size of the other half.
         moved = left + ((mixed >> HALF_BITS) * size >> HALF_BITS)
-        # Modulo the size: less than twice it now; minus it, smaller values wrap around to huge ones.
+        # Modulo the size, as `moved < 2 * size`: if `moved < size`, the difference wraps to a huge value.
         left, right = right, np.minimum(moved, moved - size)
-    found: UInt64s = left * sizes[1] + right
-    return found
+    permuted_values: UInt64s = left * sizes[1] + right
+    return permuted_values
 
 
 def hashed(positions: Int64s, length: int, *words: int) -> Int64s:

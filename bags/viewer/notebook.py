@@ -18,7 +18,7 @@ from bags.validation import with_advice
 from bags.viewer.server import ViewServer
 
 TABLE_ROWS = 12
-"""Number of datapoints in the table of a view."""
+"""Number of datapoints in the table that shows a view."""
 
 
 @with_advice
@@ -35,19 +35,19 @@ def view(
     """Shows a dataset in a notebook.
 
     A reader or a path is shown by the page of the viewer, from a server on loopback, so the browser must run
-    on the same machine. A view (a selection, a join, …) is not a folder that a browser could read, and is
+    on the same machine. A view (a selection, a join, …) has no folder that a browser could read, and is
     shown as a table of thumbnails.
 
     Args:
         dataset: A reader, a view, or the path or URL of a dataset.
-        index: The datapoint to show; None for the grid, or the first ones of a view.
+        index: The datapoint to show; None for the grid, or for the first datapoints of a view.
         height: Height of the page, in pixels.
         port: Port of the server; 0 for a free one.
         trust_links, filesystem, storage_options: As in `bags.open`, for a path.
 
     Raises:
-        FileNotFoundError: No dataset at the path, or the page is not built.
-        IndexError: No such datapoint.
+        FileNotFoundError: The path has no dataset, or the page is not built.
+        IndexError: The datapoint does not exist.
 
     Example:
         `bags.view('episodes', 7)` as the last line of a cell.
@@ -68,7 +68,7 @@ def view(
 
 
 def _server_of(dataset: Dataset, port: int) -> ViewServer | None:
-    """Returns a server of the folder of a reader; None for a view, and for a reader of some shards."""
+    """Returns a server for the folder of a reader; None for a view, or a reader of only some shards."""
     if isinstance(dataset, DatasetReader):
         folder = dataset.folder
         location = Location('folder', folder.store, folder.path, [folder.path])

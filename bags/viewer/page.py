@@ -14,7 +14,7 @@ def find_page() -> str:
     """Returns the folder of the built page.
 
     Raises:
-        FileNotFoundError: It is not built, as in an editable install, or without Node.js.
+        FileNotFoundError: The page is not built, e.g. in an editable install, or without Node.js.
     """
     if not os.path.exists(os.path.join(PAGE, 'index.html')):
         detail = (
@@ -26,18 +26,18 @@ def find_page() -> str:
 
 
 def export_page(folder: str | os.PathLike[str], data: str | None = None) -> list[str]:
-    """Copies the page into a folder, which is made if it does not exist, for any web server.
+    """Copies the page into a folder, for any web server; creates the folder if needed.
 
     Args:
         folder: The folder.
-        data: The address of the dataset that the page shows if its own address names none; relative to the
-            page, or a URL.
+        data: The default dataset of the page, if the address of the page does not name a dataset: a URL, or a
+            path relative to the page.
 
     Returns:
         The paths of the files.
 
     Raises:
-        FileExistsError: The folder has files in it.
+        FileExistsError: The folder is not empty.
         FileNotFoundError: The page is not built.
     """
     source = find_page()

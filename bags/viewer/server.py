@@ -1,4 +1,4 @@
-"""A web server on loopback for the page of the viewer and the files of one dataset. It only reads."""
+"""A read-only web server on loopback, for the page of the viewer and the files of one dataset."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from bags.viewer.page import find_page
 
 HOST = '127.0.0.1'
 RESPONSE_CHUNK_BYTES = 1 << 20
-"""Bytes that are read and sent at a time."""
+"""Bytes read and sent at a time."""
 OPEN_FILES = 64
-"""Remote files that stay open."""
+"""Number of remote files that stay open."""
 FILE = re.compile(
     r'(?:(?P<shard>[0-9]+)/)?(?P<name>[^/\\\0]+)'
     r'(?:(?<=\.files)/(?P<number>[0-9]{1,10})(?P<dictionary>\.zdict)?)?'
 )
-"""A file of the dataset, or a linked file by its number in `FIELD.files`, or the dictionary of that one."""
+"""A file of the dataset, or a linked file by its number in `FIELD.files`, or its dictionary."""
 JSON = frozenset(['spec.json', 'shards.json', 'metadata.json', 'statistics.json'])
 SERVED_SUFFIXES = ('.bag', '.bagz', '.idx', '.index', '.zdict', *LINKED)
 
@@ -47,10 +47,10 @@ SERVED_SUFFIXES = ('.bag', '.bagz', '.idx', '.index', '.zdict', *LINKED)
 class ViewServer:
     """Serves the page at `/` and a dataset below `/data/`, until it is closed.
 
-    It listens on loopback, answers GET and HEAD, and refuses requests for another host, so that no other
-    site can have its name resolve to this machine and read the dataset. It serves the files that a dataset
-    is made of; local files must be in its folder after symbolic links are resolved. The files that its links
-    lead to are served by their number in `FIELD.files`, if links may reach them.
+    It listens on loopback, answers GET and HEAD, and refuses requests for another host, so that other sites
+    cannot read the dataset by resolving their name to this machine. It serves the files of the dataset; local
+    files must be in its folder after symbolic links are resolved. Linked files are served by their number in
+    `FIELD.files`, if links may reach them.
 
     Args:
         dataset: A path or URL, or the location of a dataset.
@@ -59,8 +59,8 @@ class ViewServer:
         filesystem, storage_options: As in `bags.open`.
 
     Raises:
-        FileNotFoundError: No dataset, or the page is not built.
-        ValueError: A bag instead of a dataset.
+        FileNotFoundError: The dataset does not exist, or the page is not built.
+        ValueError: The path is a bag, not a dataset.
         OSError: The port is in use.
     """
 
@@ -81,7 +81,7 @@ class ViewServer:
             raise ValueError(
                 f'{self.location.path}: expected a dataset, which is a folder, got {a_file(self.location)}'
             )
-        # Not mapped: a file that is cut while it is sent would end the process.
+        # Not mapped: truncating a mapped file while it is sent would kill the process.
         self._options = FolderOptions(trust_links=trust_links, storage_options=storage_options, mapped=False)
         self._linked = LinkedFiles(dataset.store, dataset.path, self._options)
         self._files: FifoCache[str, File] = FifoCache(self._open, OPEN_FILES)
@@ -115,7 +115,7 @@ class ViewServer:
         self._thread.join()
 
     def close(self) -> None:
-        """Ends the server. Open pages keep the data that they have loaded."""
+        """Stops the server. Open pages keep the data that they have loaded."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -127,7 +127,7 @@ class ViewServer:
         self.close()
 
     def find(self, path: str) -> tuple[File | bytes, str] | None:
-        """Returns the content and the type of the file at a URL path; None if there is none."""
+        """Returns the content and the type of the file at a URL path; None if the file does not exist."""
         prefix = f'/data/{self.folder}/'
         if path.startswith(prefix):
             return self._find_data(urllib.parse.unquote(path.removeprefix(prefix)))
@@ -143,7 +143,7 @@ class ViewServer:
             return None
 
     def _named(self, page: str) -> str:
-        """Returns the page with the path of a local dataset, for the Python that the page copies."""
+        """Returns the page with the path of a local dataset, for the Python code that the page copies."""
         if self.location.store.is_remote:
             return page
         path, url = escape(os.path.abspath(self.location.path)), escape(f'data/{self.folder}')
@@ -166,7 +166,7 @@ class ViewServer:
                 key = shard, match['name'].removesuffix(LINKED[1])
                 linked = self._find_linked(key, int(match['number']), match['dictionary'])
                 return None if linked is None else (linked, content_type)
-            # Local files may grow or be replaced; remote ones take a request to open.
+            # Local files may grow or be replaced; opening a remote file takes a request.
             return (self._files[full] if store.is_remote else self._open(full)), content_type
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             index = self._make_index() if path == INDEX and self.location.type == 'shards' else b''
@@ -176,15 +176,15 @@ class ViewServer:
         """Returns a linked file, or its dictionary; None for an unknown number.
 
         Raises:
-            PermissionError: Links must not reach it.
-            LinkError: It is missing, or is not as it was when it was linked.
+            PermissionError: Links must not reach the file.
+            LinkError: The file is missing, or has changed since it was linked.
         """
         records = self._links[key] if self.location.store.is_remote else self._open_links(key)
         if not 1 <= number <= records.files.count:
             return None
         entry = records.entry(number)
         file: Any = LazyFile(records, number, None, entry.size, records.is_remote)
-        file.check()  # Also that of the dictionary.
+        file.check()  # Also checks its dictionary.
         if not dictionary:
             return file  # type: ignore[no-any-return]
         if entry.dictionary is None:
@@ -193,7 +193,7 @@ class ViewServer:
         return store.read(path)
 
     def _open_links(self, key: tuple[str, str]) -> LinkedRecords:
-        """Opens the links of a folder and a field; raises FileNotFoundError if it has none."""
+        """Opens the links of a folder and a field; raises FileNotFoundError if the field has no links."""
         store, (folder, field) = self.location.store, key
         if not store.exists(store.join(folder, field + LINKED[1])):
             raise FileNotFoundError(errno.ENOENT, 'no links', folder)
@@ -203,12 +203,11 @@ class ViewServer:
         return self.location.store.open(path, Hints(mapped=False))
 
     def _make_index(self) -> bytes:
-        """Returns a shards.json for shards without one; empty where some are being written."""
+        """Returns a shards.json for a dataset without one; empty if some shards are being written."""
         with self._lock:
             if self._index is None:
                 try:
-                    found = describe_shards(self.location)
-                    self._index = dump_index(*found)
+                    self._index = dump_index(*describe_shards(self.location))
                 except (BagsError, OSError, ValueError):
                     self._index = b''
             return self._index
@@ -228,11 +227,11 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers one connection."""
+    """Handles one connection."""
 
     protocol_version = 'HTTP/1.1'
     timeout = 60
-    disable_nagle_algorithm = True  # Or the body waits 40 ms for the acknowledgement of the headers.
+    disable_nagle_algorithm = True  # Otherwise the body waits 40 ms for the acknowledgement of the headers.
     server: _Server
 
     def do_GET(self) -> None:
@@ -248,14 +247,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.MISDIRECTED_REQUEST, 'expected a request for this host')
             return
         try:
-            found = view.find(urllib.parse.urlsplit(self.path).path)
+            result = view.find(urllib.parse.urlsplit(self.path).path)
         except (OSError, BagsError) as exc:
             self._refuse(HTTPStatus.BAD_GATEWAY, str(exc))
             return
-        if found is None:
+        if result is None:
             self._refuse(HTTPStatus.NOT_FOUND, 'not a file of the page or the dataset')
             return
-        content, content_type = found
+        content, content_type = result
         size = len(content) if isinstance(content, bytes) else content.size
         text = self.headers.get('Range')
         span = _parse_range(text, size) if text else range(size)
@@ -295,7 +294,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Stays silent."""
+        """Logs nothing."""
 
 
 def _read_parts(content: File | bytes, span: range) -> Iterator[Buffer]:
@@ -305,7 +304,7 @@ def _read_parts(content: File | bytes, span: range) -> Iterator[Buffer]:
 
 
 def _parse_range(text: str, size: int) -> range | None:
-    """Returns the bytes that a header Range asks for; None for none, or several ranges."""
+    """Returns the bytes that a Range header requests; None for no bytes, or several ranges."""
     match = re.fullmatch(r'bytes=(\d*)-(\d*)', text.strip(), re.ASCII)
     if match is None or not (match[1] or match[2]):
         return None

@@ -64,11 +64,11 @@ class Concat(View):
         types = unite(zip(names, specs, strict=True), 'the datasets before it', advise)
         super().__init__(datasets, reordered(types, specs))
         self._changes: list[dict[str, Change]] = []
-        """For each dataset, the fields whose columns change in the view, and the change."""
+        """For each dataset, the changes of columns in the view, by field."""
         self._varying = set[str]()
-        """The fields whose arrays differ in one length."""
-        self._lists = {name for name, each in self.types.items() if not each.sequence}
-        """The fields whose missing columns are lists, for datasets without the field."""
+        """The fields whose arrays differ in one dimension."""
+        self._lists = {name for name, field_type in self.types.items() if not field_type.sequence}
+        """The fields whose columns are lists for datasets without the field."""
         for dataset in datasets:
             changes: dict[str, Change] = {}
             for name, before in dataset.types.items():
@@ -91,14 +91,14 @@ class Concat(View):
     def plan_rows(self, indices: Int64s, selection: Selection) -> list[RowGroup]:
         if self._source is None or self._source.name not in selection:
             return self._plan_rows(indices, selection)
-        own, rest = self._source.split(selection)
-        found = RowGroup(self._source, self._layout.many(indices)[0], own, None)
-        return [found, *self._plan_rows(indices, rest)] if rest else [found]
+        source_selection, rest = self._source.split(selection)
+        source_group = RowGroup(self._source, self._layout.many(indices)[0], source_selection, None)
+        return [source_group, *self._plan_rows(indices, rest)] if rest else [source_group]
 
     def _plan_rows(self, indices: Int64s, selection: Selection) -> list[RowGroup]:
         if not len(indices):
             owners = {
-                name: next(part for part, each in enumerate(self.datasets) if name in each.types)
+                name: next(part for part, dataset in enumerate(self.datasets) if name in dataset.types)
                 for name in selection
             }
             return [
@@ -108,22 +108,22 @@ class Concat(View):
             ]
         groups = []
         for part, within, share, positions in group_by_part(self._layout, indices, selection):
-            there, rest = share, NO_FIELDS
+            present, rest = share, NO_FIELDS
             if not self.datasets[part].types.keys() >= share.keys():
-                there, rest = divide_fields(share, self.datasets[part].types)
-            if there or not rest:
-                groups += [group.within(positions) for group in self._plan_part(part, within, there)]
+                present, rest = divide_fields(share, self.datasets[part].types)
+            if present or not rest:
+                groups += [group.within(positions) for group in self._plan_part(part, within, present)]
             if rest:
                 missing = MissingValues(self.open_field, self._lists)
                 groups.append(RowGroup(missing, within, rest, positions))
         return groups
 
     def _plan_part(self, part: int, rows: Int64s, selection: Selection) -> list[RowGroup]:
-        found = self.datasets[part].plan_rows(rows, selection)
+        groups = self.datasets[part].plan_rows(rows, selection)
         changes = self._changes[part]
         if not changes.keys().isdisjoint(selection):
-            found = [RowGroup(ChangedReader(each.reader, changes), *each[1:]) for each in found]
-        return found
+            groups = [RowGroup(ChangedReader(group.reader, changes), *group[1:]) for group in groups]
+        return groups
 
     def fingerprint_options(self) -> object:
         return () if self._source is None else (self._source.name, self._source.sources)
@@ -138,8 +138,8 @@ class Concat(View):
 
     def match_keys(self, field: str, keys: list[bytes | None]) -> Matches:
         if self._source is not None and field == self._source.name:
-            found = rows_of_source(self._source, self._layout.starts, keys)
-            return np.repeat(np.arange(len(keys)), list(map(len, found))), np.concatenate(found)
+            rows_of_keys = rows_of_source(self._source, self._layout.starts, keys)
+            return np.repeat(np.arange(len(keys)), list(map(len, rows_of_keys))), np.concatenate(rows_of_keys)
         parts = []
         for dataset, start in zip(self.datasets, offsets_of(np.array(self.part_lengths())), strict=False):
             if field in dataset.types:
@@ -155,13 +155,13 @@ class Concat(View):
         dataset = self.datasets[part]
         if len(dataset.types) == len(self.types) and not self._varying:
             return dataset.read_row(within, selection)
-        found = row_of_part(dataset, within, selection, self.types)
-        for name in self._varying & found.keys():
+        datapoint = row_of_part(dataset, within, selection, self.types)
+        for name in self._varying & datapoint.keys():
             if self.types[name].sequence:
-                found[name] = items_of(found[name])
-        if self._source is not None and self._source.name in found:
-            found[self._source.name] = self._source.sources[part]
-        return found
+                datapoint[name] = items_of(datapoint[name])
+        if self._source is not None and self._source.name in datapoint:
+            datapoint[self._source.name] = self._source.sources[part]
+        return datapoint
 
     @property
     def expression(self) -> str:
@@ -188,14 +188,13 @@ def concat(
         fields: 'same': all datasets have the same required fields. 'union': the view has the fields of all
             datasets; fields that are missing or optional in a dataset are optional. 'common': the view has
             the fields that all datasets have. With 'union' and 'common', arrays may differ in one length:
-            `array(float32,7)` and `array(float32,14)` become `array(float32,?)`, which `bags.pad` makes one
-            array of.
+            `array(float32,7)` and `array(float32,14)` become `array(float32,?)`, which `bags.pad` converts to
+            one array.
         source: The name of the field of names, of type `utf8`. Default: 'source'.
 
     Raises:
         SpecError: The specs differ in required fields, or in the type of a field.
-        ValueError: A dataset has a field `source` already; or `source` is given and the datasets do not
-            have names.
+        ValueError: A dataset already has a field `source`; or `source` is given for datasets without names.
 
     Examples:
         >>> both = bags.concat([dataset, dataset[:2]])
@@ -204,9 +203,9 @@ def concat(
         >>> bags.concat({'all': dataset, 'first': dataset[:2]}).batch([0, 8], ('source', 'id'))
         {'source': ['all', 'first'], 'id': array([0, 0])}
     """
-    found = check_datasets('concat', datasets.values() if isinstance(datasets, Mapping) else datasets)
+    members = check_datasets('concat', datasets.values() if isinstance(datasets, Mapping) else datasets)
     one_of('fields', fields, get_args(CommonFields))
-    own = None
+    source_field = None
     if isinstance(datasets, Mapping):
         source = 'source' if source is None else source
         for name, dataset in datasets.items():
@@ -218,31 +217,31 @@ def concat(
                     f'or rename({{{source!r}: …}}) that one'
                 )
         check_names({source: SOURCE_TYPE})
-        own = SourceField(source, list(datasets))
+        source_field = SourceField(source, list(datasets))
     elif source is not None:
         detail = f'expected datasets by name for the field {source!r}, such as {{"a": dataset, "b": other}}'
-        raise ValueError(f'concat: source: {detail}, got {len(found)} datasets without names')
+        raise ValueError(f'concat: source: {detail}, got {len(members)} datasets without names')
     if fields == 'common':
-        common = list(found[0].types)
-        for number, dataset in enumerate(found):
+        common = list(members[0].types)
+        for number, dataset in enumerate(members):
             shared = [name for name in common if name in dataset.types]
             if not shared:
-                fits = renames({name: found[0].types[name] for name in common}, dataset.types)
+                fits = renames({name: members[0].types[name] for name in common}, dataset.types)
                 expected = f'a field of the datasets before it, {common} (rename({fits or "{…: …}"}) of one)'
-                which = number if own is None else repr(own.sources[number])
+                which = number if source_field is None else repr(source_field.sources[number])
                 raise SpecError(None, expected, list(dataset.types), f'dataset {which}')
             common = shared
-        found = [dataset.select(fields=common) for dataset in found]
-    return Concat(found, 'union' if fields == 'common' else fields, own)
+        members = [dataset.select(fields=common) for dataset in members]
+    return Concat(members, 'union' if fields == 'common' else fields, source_field)
 
 
 def _advise_same(first: Spec, other: Spec) -> str:
-    """Returns how to make a spec fit the spec of the datasets before it."""
+    """Returns advice to make a spec compatible with the spec of the previous datasets."""
     return f"{advice(first, other)}; fields='union' takes the fields of all datasets, 'common' the shared"
 
 
 def _advise_union(first: Spec, other: Spec) -> str:
-    """Returns how to make a spec fit the spec of the datasets before it, with fields='union'."""
+    """Returns advice to make a spec compatible with the previous datasets, with fields='union'."""
     names = differing_fields(first, other)
     renamed = ', '.join(f'{name!r}: …' for name in names)
     rest = 'arrays may differ in one length, of one dtype'
@@ -255,18 +254,18 @@ def check_datasets(what: str, datasets: Iterable[Any]) -> list[Dataset]:
         raise TypeError(f'{what}: expected several datasets, got a single {type(datasets).__name__}')
     if isinstance(datasets, str | os.PathLike) or not isinstance(datasets, Iterable):
         raise TypeError(f'{what}: expected several datasets, got {datasets!r}')
-    found = list(datasets)
-    for number, dataset in enumerate(found):
+    checked = list(datasets)
+    for number, dataset in enumerate(checked):
         check_dataset(f'{what}, dataset {number}', dataset)
-    if not found:
+    if not checked:
         raise ValueError(f'{what}: expected at least one dataset, got none')
-    return found
+    return checked
 
 
 def expressions(datasets: Sequence[Dataset], names: Sequence[str] | None = None) -> str:
     """Returns the expressions of the first datasets, with their names, and the number of further datasets."""
     shown = [dataset.expression for dataset in datasets[:SHOWN_DATASETS]]
     if names is not None:
-        shown = [f'{name!r}: {each}' for name, each in zip(names, shown, strict=False)]
+        shown = [f'{name!r}: {expression}' for name, expression in zip(names, shown, strict=False)]
     more = len(datasets) - len(shown)
     return ', '.join(shown) + (f', … {more} more' if more else '')

@@ -1,4 +1,4 @@
-"""`diff`: the datapoints that differ between two datasets. Records that both share are not read."""
+"""`diff`: the datapoints that differ between two datasets. Records that both datasets share are not read."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def diff_datasets(first: Dataset, other: Dataset, on: str | None) -> Diff:
             + compare.differing(lefts[start : start + PAIRS_AT_ONCE], rights[start : start + PAIRS_AT_ONCE])
             for start in starts
         ]
-        found = np.concatenate([np.empty(0, np.int64), *parts])
-        if len(found):
-            changed[name] = np.stack([lefts[found], rights[found]], 1)
+        differing = np.concatenate([np.empty(0, np.int64), *parts])
+        if len(differing):
+            changed[name] = np.stack([lefts[differing], rights[differing]], 1)
     return Diff(fields, removed, added, changed, len(lefts))
 
 
@@ -89,7 +89,7 @@ class _FieldComparison:
         self._datasets, self._field = (first, other), field
         self._existing, self._files = LinkBuilder(), _FileNumbers()
         self._codecs: dict[bytes | None, int] = {}
-        """Numbers of dictionaries."""
+        """The number of each compression dictionary."""
         self._opened = FifoCache(_open_checked, max_open_bags(4))
 
     def differing(self, lefts: Int64s, rights: Int64s) -> Int64s:
@@ -98,7 +98,7 @@ class _FieldComparison:
             dataset.record_ranges(rows, self._field)
             for dataset, rows in zip(self._datasets, (lefts, rights), strict=True)
         )
-        if one is None or other is None:  # Values of windows are not in a file.
+        if one is None or other is None:  # Values of windows are computed.
             return self._read(lefts, rights, np.arange(len(lefts)))
         are_missing = [is_missing(ranges.firsts, ranges.counts) for ranges in (one, other)]
         differ: Bools = (one.counts != other.counts) | (are_missing[0] != are_missing[1])
@@ -111,7 +111,7 @@ class _FieldComparison:
             digests = [self._digests(ranges, rows, left) for ranges in (one, other)]
             is_same[left] = (digests[0] == digests[1]).all(0) & (digests[0][1] != 0)
         owners = np.repeat(rows, counts)
-        # Parts of videos are compared by file and frames only: some cannot be read as bytes.
+        # Parts of videos are compared by file and frames only, because some cannot be read as bytes.
         are_parts = ~is_same & (np.minimum(locations[0][4], locations[1][4]) > 0)
         differ[owners[are_parts]] = True
         unknown = np.setdiff1d(owners[~is_same], np.flatnonzero(differ))
@@ -120,8 +120,8 @@ class _FieldComparison:
     def _read(self, lefts: Int64s, rights: Int64s, positions: Int64s) -> Int64s:
         """Reads the records at some positions, and returns the positions where they differ."""
         one, other = self._datasets
-        found = []
-        # Both are read in chunks of the same length, from the sizes of the first.
+        differing = []
+        # Both are read in the same chunks, which the record sizes of the first dataset determine.
         start = 0
         for chunk, values in read_values(one, lefts[positions], self._field):
             some = positions[start : start + len(chunk)]
@@ -130,11 +130,11 @@ class _FieldComparison:
             others = [tuple(record) if isinstance(record, list) else record for record in records]
             if values != others:
                 pairs = zip(some.tolist(), values, others, strict=True)
-                found += [position for position, value, record in pairs if value != record]
-        return np.array(found, np.int64)
+                differing += [position for position, value, record in pairs if value != record]
+        return np.array(differing, np.int64)
 
     def _locations(self, ranges: RecordRanges, rows: Int64s) -> Int64s:
-        """Returns the file, the range and the frames of each record, shape (5, n)."""
+        """Returns the file, byte range and frame range of each record, shape (5, n)."""
         return self._of_records(ranges, rows, None, self._locations_in)
 
     def _digests(self, ranges: RecordRanges, rows: Int64s, chosen: Int64s) -> Int64s:
@@ -147,16 +147,16 @@ class _FieldComparison:
         which = np.repeat(ranges.which[rows], ranges.counts[rows])
         if chosen is not None:
             records, which = records[chosen], which[chosen]
-        found: Any = None
+        result: Any = None
         for number, source in enumerate(ranges.sources):
-            mine = np.flatnonzero(which == number)
-            if not len(mine):
+            of_source = np.flatnonzero(which == number)
+            if not len(of_source):
                 continue
-            columns = find(source.bag, records[mine])
-            if found is None:
-                found = np.zeros((len(columns), len(records)), np.int64)
-            found[:, mine] = columns
-        return np.zeros((5, 0), np.int64) if found is None else found
+            columns = find(source.bag, records[of_source])
+            if result is None:
+                result = np.zeros((len(columns), len(records)), np.int64)
+            result[:, of_source] = columns
+        return np.zeros((5, 0), np.int64) if result is None else result
 
     def _locations_in(self, bag: StoredRecords, records: Int64s) -> Any:
         run = self._existing.link(bag, records)
@@ -169,7 +169,7 @@ class _FieldComparison:
             return np.zeros((2, len(records)), np.int64)
         checked = self._opened[bag]
         assert checked.checksums is not None
-        # Checksums are of stored bytes: they are comparable for equal compressions only.
+        # Checksums of stored bytes are comparable only for equal compression.
         compression = 0
         if bag.codec is not None:
             dictionary = bag.codec.options.dictionary
@@ -179,35 +179,35 @@ class _FieldComparison:
 
 
 class _FileNumbers:
-    """Numbers files. A file that was replaced since it was opened or linked counts as another file."""
+    """Assigns numbers to files. A file replaced since it was opened or linked counts as another file."""
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
         self._seen: dict[str, list[tuple[LinkedFile, BagFile | None, int]]] = {}
-        """Maps paths to numbered files, each with its open bag, if it is a bag."""
+        """Maps paths to numbered files; each file with its open bag, if it is a bag."""
 
     def number(self, bag: StoredRecords, file: LinkedFile | MemoryRecords) -> int:
-        """Returns the number of a file with records: a bag, a linked file, or records in memory."""
+        """Returns the number of a source of records: a bag, a linked file, or records in memory."""
         if isinstance(file, MemoryRecords):
             return self._numbers.setdefault(id(file), len(self._numbers))
-        own = bag if isinstance(bag, BagFile) else None
+        bag_file = bag if isinstance(bag, BagFile) else None
         store = repr(bag.options.storage_options) if bag.is_remote and bag.options else ''
-        key = store, file, own and own.file.version
+        key = store, file, bag_file and bag_file.file.version
         if key not in self._numbers:
             seen = self._seen.setdefault(store + file.path, [])
             same = (
                 number
-                for known, known_bag, number in seen
-                if (own is None) != (known_bag is None)
-                and _is_sampled(own or known_bag, known if own is not None else file)
+                for seen_file, known_bag, number in seen
+                if (bag_file is None) != (known_bag is None)
+                and _is_sampled(bag_file or known_bag, seen_file if bag_file is not None else file)
             )
             self._numbers[key] = next(same, len(self._numbers))
-            seen.append((file, own, self._numbers[key]))
+            seen.append((file, bag_file, self._numbers[key]))
         return self._numbers[key]
 
 
 def _is_sampled(bag: BagFile | None, file: LinkedFile) -> bool:
-    """Returns whether a bag matches the file of a link; it may have grown since."""
+    """Returns whether a bag matches the file of a link. The bag may have grown since the link was made."""
     if bag is None or file.size > bag.end:
         return False
     ranges = np.array(sample_ranges(file.size), np.int64)
@@ -215,7 +215,7 @@ def _is_sampled(bag: BagFile | None, file: LinkedFile) -> bool:
 
 
 def _open_checked(bag: StoredRecords) -> StoredRecords:
-    """Opens a bag again with its checksums."""
+    """Opens a bag again, with checksums."""
     if bag.checksums is not None or bag.reopen is None:
         return bag
     return bag.reopen(checksum=True)

@@ -1,6 +1,6 @@
-"""`rename` and `update`: views with other names of fields and other values.
+"""`rename` and `update`: views with renamed fields and with new values.
 
-An edit of an edit becomes one edit of the underlying dataset: a hundred edits read as fast as one:
+An edit of an edit becomes one edit of the underlying dataset, so a hundred edits read as fast as one:
 
     dataset.update({2: {'a': 'x'}})[1:].rename({'a': 'b'}).update({0: {'b': 'y'}})
 
@@ -35,7 +35,7 @@ from bags.links.link import Link
 from bags.views.new_values import NewValues, NewValuesReader
 
 CACHED = ('_readers', '_changed')
-"""Attributes that are recomputed in another process."""
+"""Attributes that are not pickled, and recomputed in another process."""
 
 
 class RenamedReader:
@@ -64,7 +64,7 @@ class Edited(View):
 
     Args:
         dataset: The dataset.
-        names: The name in the dataset of each field of the view, in the order of the view.
+        names: By field of the view, in its order, the name in the dataset.
         values: The new values, by field of the view.
     """
 
@@ -78,10 +78,10 @@ class Edited(View):
         if isinstance(edited, Edited):
             merged = {}
             for new, name in names.items():
-                known = edited.values.get(name)
-                if known is not None and rows is not None:
-                    known = known.select(rows)
-                both = known.merge(values.get(new)) if known is not None else values.get(new)
+                earlier = edited.values.get(name)
+                if earlier is not None and rows is not None:
+                    earlier = earlier.select(rows)
+                both = earlier.merge(values.get(new)) if earlier is not None else values.get(new)
                 if both is not None:
                     merged[new] = both
             names, values = {new: edited.names[name] for new, name in names.items()}, merged
@@ -104,11 +104,11 @@ class Edited(View):
 
     def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
         names = {name: self.names[name] for name in fields if name in self.names}
-        below = self.datasets[0].fingerprint_of(tuple(sorted(names.values())), of_origin)
+        underlying = self.datasets[0].fingerprint_of(tuple(sorted(names.values())), of_origin)
         digests = [(name, self.values[name].digest) for name in names if name in self.values]
         if not digests and self._renamed.isdisjoint(names):
-            return below
-        return digest_of(type(self).__name__, sorted(names.items()), sorted(digests), below)
+            return underlying
+        return digest_of(type(self).__name__, sorted(names.items()), sorted(digests), underlying)
 
     def part_lengths(self) -> list[int]:
         return self.datasets[0].part_lengths()
@@ -127,26 +127,28 @@ class Edited(View):
         owners, rows = self.datasets[0].match_keys(self.names[field], keys)
         if field not in self.values:
             return owners, rows
-        asked: dict[bytes | None, list[int]] = {}
+        owners_of: dict[bytes | None, list[int]] = {}
         for owner, key in enumerate(keys):
-            asked.setdefault(key, []).append(owner)
+            owners_of.setdefault(key, []).append(owner)
         changed = self.values[field].rows
         is_old = ~np.isin(rows, changed)
         pairs = [
             (owner, row)
-            for some, new in read_keys(self, field, changed)
-            for row, key in zip(some.tolist(), new, strict=True)
-            for owner in (asked.get(key, ()) if key is not None else ())
+            for new_rows, new in read_keys(self, field, changed)
+            for row, key in zip(new_rows.tolist(), new, strict=True)
+            for owner in (owners_of.get(key, ()) if key is not None else ())
         ]
-        found = np.array(pairs, np.int64).reshape(-1, 2)
-        return sort_matches(np.append(owners[is_old], found[:, 0]), np.append(rows[is_old], found[:, 1]))
+        new_matches = np.array(pairs, np.int64).reshape(-1, 2)
+        return sort_matches(
+            np.append(owners[is_old], new_matches[:, 0]), np.append(rows[is_old], new_matches[:, 1])
+        )
 
-    # Reads: new values, and all other values from the underlying dataset, under their names there.
+    # Reads new values from memory, and all others from the underlying dataset under their original names.
 
     @cached_attribute
     def _readers(self) -> dict[str, NewValuesReader]:
         return {
-            name: NewValuesReader(name, each, self.open_field(name)) for name, each in self.values.items()
+            name: NewValuesReader(name, values, self.open_field(name)) for name, values in self.values.items()
         }
 
     @cached_attribute
@@ -158,54 +160,54 @@ class Edited(View):
         unchanged, groups = {}, list[RowGroup]()
         for name, items in selection.items():
             values = self.values.get(name)
-            if values is None or not len(there := values.find(indices)):
+            if values is None or not len(updated := values.find(indices)):
                 unchanged[name] = items
                 continue
-            rest = np.delete(np.arange(len(indices)), there)
-            new, old = divide({name: items}, [there, rest])
-            rows = values.rows.searchsorted(indices[there])
-            groups.append(RowGroup(self._readers[name], rows, new, there if len(rest) else None))
+            rest = np.delete(np.arange(len(indices)), updated)
+            new, old = divide({name: items}, [updated, rest])
+            rows = values.rows.searchsorted(indices[updated])
+            groups.append(RowGroup(self._readers[name], rows, new, updated if len(rest) else None))
             if len(rest):
-                groups += [each.within(rest) for each in self._below(indices[rest], old)]
+                groups += [group.within(rest) for group in self._below(indices[rest], old)]
         return [*groups, *self._below(indices, unchanged)] if unchanged or not groups else groups
 
     def _below(self, indices: Int64s, selection: Selection) -> list[RowGroup]:
-        asked = {self.names[name]: items for name, items in selection.items()}
-        groups = self.datasets[0].plan_rows(indices, asked)
+        original = {self.names[name]: items for name, items in selection.items()}
+        groups = self.datasets[0].plan_rows(indices, original)
         if self._renamed.isdisjoint(selection):
             return groups
         new = {self.names[name]: name for name in selection}
         return [
-            each._replace(
-                reader=RenamedReader(each.reader, self.names),
-                selection={new[name]: items for name, items in each.selection.items()},
+            group._replace(
+                reader=RenamedReader(group.reader, self.names),
+                selection={new[name]: items for name, items in group.selection.items()},
             )
-            for each in groups
+            for group in groups
         ]
 
     def read_row(self, index: int, selection: Selection | None) -> Datapoint:
         index = check_index(index, len(self))
-        asked: Selection = dict.fromkeys(self.types, True) if selection is None else selection
+        fields: Selection = dict.fromkeys(self.types, True) if selection is None else selection
         if self.values and index in self._changed:
-            return super().read_row(index, asked)
-        below = self.datasets[0]
-        if not self._renamed and (selection is not None or len(self.types) == len(below.types)):
-            return below.read_row(index, selection)
-        found = below.read_row(index, {self.names[name]: items for name, items in asked.items()})
-        return {name: found[self.names[name]] for name in asked}
+            return super().read_row(index, fields)
+        underlying = self.datasets[0]
+        if not self._renamed and (selection is not None or len(self.types) == len(underlying.types)):
+            return underlying.read_row(index, selection)
+        datapoint = underlying.read_row(index, {self.names[name]: items for name, items in fields.items()})
+        return {name: datapoint[self.names[name]] for name in fields}
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name not in CACHED}
 
     @property
     def expression(self) -> str:
-        text, below = self.datasets[0].expression, self.datasets[0].types
-        if len(self.types) < len(below):
-            text += f'.drop(fields={[name for name in below if name not in self.names.values()]})'
+        text, underlying_types = self.datasets[0].expression, self.datasets[0].types
+        if len(self.types) < len(underlying_types):
+            text += f'.drop(fields={[name for name in underlying_types if name not in self.names.values()]})'
         if self._renamed:
             text += f'.rename({ {self.names[name]: name for name in self.types if name in self._renamed} })'
         if self.values:
-            mark = zlib.crc32(repr([(name, each.digest) for name, each in self.values.items()]).encode())
+            mark = zlib.crc32(repr([(name, values.digest) for name, values in self.values.items()]).encode())
             text += f'.update({len(self._changed)} rows #{mark:08x}, fields={list(self.values)})'
         return text
 
@@ -224,7 +226,7 @@ def rename_fields(dataset: Dataset, names: Mapping[str, str]) -> Edited:
         if new in view:
             raise ValueError(f'rename: fields {view[new]!r} and {name!r} would both be {new!r}')
         view[new] = name
-    # Other names are not checked: datasets of other libraries may have names that bags does not write.
+    # Unchanged names are not checked: datasets of other libraries may have names that bags does not write.
     folded = {new.casefold() for name, new in names.items() if new != name}
     if folded:
         check_names({new: dataset.types[name] for new, name in view.items() if new.casefold() in folded})

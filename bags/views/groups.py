@@ -17,7 +17,7 @@ from bags.indexing import Int64s, chunk_length
 from bags.validation import integer
 
 COMPARED_CHUNK_BYTES = 1 << 24
-"""Bytes of records that are compared at a time."""
+"""Approximate bytes of records compared at a time."""
 MAX_COMPARED_CHUNK = 1 << 16
 HASHES = 1 << 64
 Value = bytes | tuple[bytes, ...] | None
@@ -39,8 +39,8 @@ def split_datapoints(dataset: Dataset, shares: Any, by: str | None, seed: int) -
 
     if not isinstance(shares, Mapping) or not shares:
         raise TypeError(f'split: expected a mapping of names to shares, got {shares!r:.80}')
-    given: Mapping[Any, Any] = shares
-    for name, share in given.items():
+    shares_by_name: Mapping[Any, Any] = shares
+    for name, share in shares_by_name.items():
         if not isinstance(name, str) or not isinstance(share, int | float) or isinstance(share, bool):
             raise TypeError(f'split: expected a name and a share, got {name!r} and {share!r}')
         if not 0 <= share <= 1:
@@ -51,7 +51,7 @@ def split_datapoints(dataset: Dataset, shares: Any, by: str | None, seed: int) -
     keys: Iterator[bytes | None] = map(b'%d'.__mod__, range(len(dataset)))
     if by is not None:
         check_key_types(dataset, by, 'split')
-        keys = itertools.chain.from_iterable(some for _, some in read_keys(dataset, by))
+        keys = itertools.chain.from_iterable(chunk for _, chunk in read_keys(dataset, by))
     hashes = np.empty(len(dataset), np.uint64)
     for index, key in enumerate(keys):
         if key is None:
@@ -71,24 +71,26 @@ def unique_datapoints(dataset: Dataset, field: str) -> Select:
     select_whole(field, dataset.types, 'unique')
     digest = digest_function()
     rows_of: dict[int, list[int]] = {}
-    """The first datapoint of each value, by the hash of the value."""
-    kept: list[int] = []
+    """The first datapoint of each distinct value, by the hash of the value."""
+    unique_rows: list[int] = []
     for rows, values in read_values(dataset, np.arange(len(dataset)), field):
         first_of: dict[Value, int] = {}
         for row, value in zip(rows.tolist(), values, strict=True):
             first_of.setdefault(value, row)
         hashes = {value: digest(_hashed(value)) for value in first_of}
         candidates = {value: list(rows_of.get(hashes[value], ())) for value in first_of}
-        while asked := {value: others.pop() for value, others in candidates.items() if others}:
-            others = np.fromiter(asked.values(), np.int64, len(asked))
-            known = itertools.chain.from_iterable(found for _, found in read_values(dataset, others, field))
-            for value, other in zip(asked, known, strict=True):
+        while other_of := {value: others.pop() for value, others in candidates.items() if others}:
+            others = np.fromiter(other_of.values(), np.int64, len(other_of))
+            other_values = itertools.chain.from_iterable(
+                chunk for _, chunk in read_values(dataset, others, field)
+            )
+            for value, other in zip(other_of, other_values, strict=True):
                 if value == other:
                     del candidates[value], first_of[value]
         for value, row in first_of.items():
             rows_of.setdefault(hashes[value], []).append(row)
-            kept.append(row)
-    return Select(dataset, np.array(sorted(kept), np.int64))
+            unique_rows.append(row)
+    return Select(dataset, np.array(sorted(unique_rows), np.int64))
 
 
 def _hashed(value: Any) -> bytes:
@@ -108,5 +110,7 @@ def read_values(dataset: Dataset, rows: Int64s, field: str) -> Iterator[tuple[In
         values = [tuple(record) if isinstance(record, list) else record for record in records]
         yield some, values
         start += len(some)
-        size = sum(sum(map(len, each)) if isinstance(each, tuple) else len(each or b'') for each in values)
+        size = sum(
+            sum(map(len, value)) if isinstance(value, tuple) else len(value or b'') for value in values
+        )
         step = chunk_length(len(some), size, COMPARED_CHUNK_BYTES, MAX_COMPARED_CHUNK, 8)

@@ -23,7 +23,7 @@ KEYS_AT_ONCE = 1 << 13
 class Join(View):
     """The fields of several datasets of equal length, the result of `bags.join`.
 
-    Without `replace`, the values of a field in several datasets must be equal. They are read here.
+    Without `replace`, a field of several datasets must have equal values, which are read and compared here.
     """
 
     def __init__(self, datasets: Sequence[Dataset], replace: bool) -> None:
@@ -49,7 +49,9 @@ class Join(View):
             id(dataset): [name for name in self._owners if self._owners[name] is dataset]
             for dataset in self.datasets
         }
-        return merge_metadata(metadata_of_fields(each.metadata, owned[id(each)]) for each in self.datasets)
+        return merge_metadata(
+            metadata_of_fields(dataset.metadata, owned[id(dataset)]) for dataset in self.datasets
+        )
 
     def __len__(self) -> int:
         return len(self.datasets[0])
@@ -81,11 +83,11 @@ class Join(View):
         if self.is_remote:
             return super().read_row(index, selection)  # Reads all datasets together.
         index = check_index(index, len(self))
-        asked: Selection = dict.fromkeys(self.types, True) if selection is None else selection
-        found: Datapoint = {}
-        for owner, share in self._shares(asked):
-            found |= owner.read_row(index, share)
-        return {name: found[name] for name in asked}
+        fields: Selection = dict.fromkeys(self.types, True) if selection is None else selection
+        datapoint: Datapoint = {}
+        for owner, share in self._shares(fields):
+            datapoint |= owner.read_row(index, share)
+        return {name: datapoint[name] for name in fields}
 
     @property
     def expression(self) -> str:
@@ -93,17 +95,16 @@ class Join(View):
 
 
 def _expect_equal(field: str, first: Dataset, second: Dataset, number: int) -> None:
-    """Compares a field that two datasets have.
+    """Checks that a field has equal values in two datasets; `number` is the number of the second dataset.
 
     Raises:
-        ValueError: The values differ, or their types are not compared. `number`: the number of the second
-            dataset.
+        ValueError: The values differ, or have a type that is not compared.
     """
-    again = 'replace=True takes the later'
+    again = 'replace=True takes the later field'
     words = {first.types[field].word, second.types[field].word}
     is_plain = not (first.types[field].sequence or second.types[field].sequence)
     if not is_plain or not (words == {'utf8'} or words.issubset(INTEGER_WORDS)):
-        raise ValueError(f'join: field {field!r} of dataset {number} is in an earlier one too ({again})')
+        raise ValueError(f'join: field {field!r} of dataset {number} is also in an earlier dataset ({again})')
     for start in range(0, len(first), KEYS_AT_ONCE):
         rows = np.arange(start, min(start + KEYS_AT_ONCE, len(first)))
         one, other = (

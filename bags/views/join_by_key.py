@@ -1,4 +1,4 @@
-"""`bags.join`. To join by keys, each dataset first becomes a view of its matching datapoints."""
+"""`bags.join`. A join by keys first replaces each dataset by a view of its matching datapoints."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def join(
         how: 'inner' keeps the datapoints whose key is in all datasets. 'left' keeps all datapoints of the
             first; the fields of the other datasets are then optional.
         many: Allow several datapoints with the same key in a later dataset: the view has one datapoint for
-            each of them, in their order, and for each combination of several datasets.
+            each of them, in their order, and for each combination across several datasets.
 
     Raises:
         ValueError: Without `on`, the lengths differ. Without `replace`, several datasets have a field, with
             different values or types. Without `many`, several datapoints of a later dataset have the same
             key.
         KeyError, TypeError: The field `on` does not exist, or cannot have keys.
-        CorruptError: An index is damaged, or stale.
+        CorruptError: An index is damaged or stale.
 
     Examples:
         >>> scores = {'score': np.arange(8, dtype=np.float32) / 8}
@@ -67,26 +67,26 @@ def join(
         >>> joined[4, ('id', 'score')]
         {'id': 4, 'score': 0.5}
     """
-    found = _open_paths(datasets)
+    opened = _open_paths(datasets)
     one_of('how', how, ('inner', 'left'))
     if on is not None:
-        return Join(_join_by_key(found, on, how == 'left', many), replace)
+        return Join(_join_by_key(opened, on, how == 'left', many), replace)
     if how != 'inner' or many:
         raise ValueError("join: how='left' and many=True have no effect without on, a field of keys")
-    return Join(found, replace)
+    return Join(opened, replace)
 
 
 def _open_paths(datasets: Iterable[Dataset | str | os.PathLike[str]]) -> list[Dataset]:
-    """Opens the datasets that are given as paths.
+    """Opens the datasets given as paths.
 
     Raises:
         TypeError: The argument is not a list of datasets or paths.
     """
     is_one = isinstance(datasets, Dataset | str | os.PathLike | Mapping)
     if is_one or not isinstance(datasets, Iterable):
-        return check_datasets('join', datasets)  # This raises the error.
-    paths = [each if isinstance(each, Dataset) else plain_path(each) for each in datasets]
-    opened = [open_dataset(each) if isinstance(each, str | os.PathLike) else each for each in paths]
+        return check_datasets('join', datasets)  # Raises the error.
+    paths = [source if isinstance(source, Dataset) else plain_path(source) for source in datasets]
+    opened = [open_dataset(path) if isinstance(path, str | os.PathLike) else path for path in paths]
     return check_datasets('join', opened)
 
 
@@ -105,14 +105,14 @@ class _Matched(Select):
 
     def plan_rows(self, indices: Int64s, selection: Selection) -> list[RowGroup]:
         rows = self.source_indices(indices)
-        there, missing = np.flatnonzero(rows >= 0), np.flatnonzero(rows < 0)
-        shares = divide(selection, [there, missing])
+        matched, missing = np.flatnonzero(rows >= 0), np.flatnonzero(rows < 0)
+        shares = divide(selection, [matched, missing])
         groups = []
-        if len(there):
-            found = self.datasets[0].plan_rows(rows[there], shares[0])
+        if len(matched):
+            matched_groups = self.datasets[0].plan_rows(rows[matched], shares[0])
             groups = [
-                each._replace(reader=ChangedReader(each.reader, self._changes)).within(there)
-                for each in found
+                group._replace(reader=ChangedReader(group.reader, self._changes)).within(matched)
+                for group in matched_groups
             ]
         if not groups or len(missing):
             groups.append(
@@ -124,9 +124,9 @@ class _Matched(Select):
         return optional_field(super().open_field(name))
 
     def read_row(self, index: int, selection: Selection | None) -> Datapoint:
-        asked: Selection = dict.fromkeys(self.types, True) if selection is None else selection
+        fields: Selection = dict.fromkeys(self.types, True) if selection is None else selection
         row = int(self.indices[check_index(index, len(self.indices))])
-        return self.datasets[0].read_row(row, asked) if row >= 0 else dict.fromkeys(asked)
+        return self.datasets[0].read_row(row, fields) if row >= 0 else dict.fromkeys(fields)
 
 
 def _join_by_key(datasets: Sequence[Dataset], on: str, keep: bool, many: bool) -> list[Dataset]:

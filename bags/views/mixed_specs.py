@@ -1,4 +1,4 @@
-"""Fields of a `concat` of datasets with other types: their columns, and the field of sources."""
+"""Fields of a `concat` whose types differ between datasets, and the field with the source of a datapoint."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ SOURCE_TYPE = parse_type('utf8')
 
 
 def items_of(value: Any) -> Any:
-    """Returns the items of a sequence of arrays as a list, as a type of a varying length gives them."""
+    """Returns the items of a sequence of arrays as a list, as a type with a varying length does."""
     return list(value) if isinstance(value, np.ndarray) else value
 
 
 def varying_column(field_type: FieldType, column: Column, _: Any) -> list[Any]:
-    """Returns a column of arrays of one shape as one of a type whose length varies."""
+    """Converts a column of arrays of one shape to a column of a type with a varying length."""
     values = list_column(field_type, column)
     return [*map(items_of, values)] if field_type.sequence else values
 
 
 def varying_field(field: FieldReader, field_type: FieldType) -> FieldReader:
-    """Returns a field of arrays as one of a type whose length varies."""
+    """Returns a field of arrays with a type of varying length."""
     field = copy.copy(field)
     field.type = field_type
     if field.decoder.dtype is not None:  # Otherwise values are records.
@@ -44,9 +44,9 @@ def varying_field(field: FieldReader, field_type: FieldType) -> FieldReader:
 
 
 class MissingValues(MissingFields):
-    """Replaces the reader of a dataset without some fields: columns of lists need no field of another one.
+    """Replaces the reader of a dataset without some fields. Columns of lists do not need to open the field.
 
-    Fields of windows are computed, and have no records. `names` are the fields whose columns are lists.
+    `names` are the fields whose columns are lists. Fields of windows are computed, without records.
     """
 
     def __init__(self, field_of: Callable[[str], FieldReader], names: Collection[str]) -> None:
@@ -61,17 +61,17 @@ class MissingValues(MissingFields):
     def record_ranges(self, rows: Int64s, field: str, items: Asked) -> RecordRanges | None:
         try:
             return super().record_ranges(rows, field, items)
-        except StopIteration:  # No folder has such a field: it is made of windows.
+        except StopIteration:  # No folder has the field: it is a field of windows.
             return None
 
 
 class SourceField:
-    """A field that says which dataset each datapoint is from: reads it in place of a `DatasetReader`.
+    """A field with the name of the source of each datapoint, read instead of a `DatasetReader`.
 
     A row is the number of a dataset.
 
     Args:
-        name: The field.
+        name: The name of the field.
         sources: The name of each dataset.
     """
 
@@ -104,9 +104,9 @@ class SourceField:
 
 
 def with_common_shapes(specs: Sequence[Spec]) -> list[Spec]:
-    """Returns specs in which arrays that differ in one length have a type whose length varies.
+    """Returns specs in which arrays that differ in one dimension have a type with a varying length.
 
-    Records of `array(float32,7)` and `array(float32,14)` are records of `array(float32,?)`, too.
+    Records of `array(float32,7)` and `array(float32,14)` are also records of `array(float32,?)`.
     """
     united: dict[str, tuple[str, ...]] = {}
     for name in {name for spec in specs for name in spec}:
@@ -115,17 +115,20 @@ def with_common_shapes(specs: Sequence[Spec]) -> list[Spec]:
         if args is not None:
             united[name] = args
     return [
-        {name: _with_args(each, united[name]) if name in united else each for name, each in spec.items()}
+        {name: _with_args(type, united[name]) if name in united else type for name, type in spec.items()}
         for spec in specs
     ]
 
 
 def _common_args(types: Sequence[FieldType]) -> tuple[str, ...] | None:
-    """Returns the arguments of a type that all arrays have; None if their types are equal, or none has."""
-    forms = {(each.word, each.args[:1], len(each.args), each.sequence) for each in types}
-    if len(forms) > 1 or types[0].word != 'array' or len({each.args for each in types}) == 1:
+    """Returns the arguments of a type for all arrays; None if their types are equal, or have no such type."""
+    forms = {
+        (field_type.word, field_type.args[:1], len(field_type.args), field_type.sequence)
+        for field_type in types
+    }
+    if len(forms) > 1 or types[0].word != 'array' or len({field_type.args for field_type in types}) == 1:
         return None
-    columns = zip(*(each.args for each in types), strict=True)
+    columns = zip(*(field_type.args for field_type in types), strict=True)
     merged = tuple(lengths[0] if len({*lengths}) == 1 else '?' for lengths in columns)
     return merged if merged.count('?') == 1 and '0' not in merged else None
 
@@ -137,10 +140,10 @@ def _with_args(field_type: FieldType, args: tuple[str, ...]) -> FieldType:
 
 
 def rows_of_source(field: SourceField, starts: Sequence[int], keys: Sequence[bytes | None]) -> list[Int64s]:
-    """Returns the datapoints of the datasets with each name; `starts` are the first of each, and the end."""
-    found = []
+    """Returns the datapoints of the datasets with each name; `starts` are their first ones, and the end."""
+    rows = []
     for key in keys:
         names = [number for number, name in enumerate(field.sources) if name.encode() == key]
         ranges = [np.arange(starts[number], starts[number + 1]) for number in names]
-        found.append(np.concatenate([np.empty(0, np.int64), *ranges]))
-    return found
+        rows.append(np.concatenate([np.empty(0, np.int64), *ranges]))
+    return rows

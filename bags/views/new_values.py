@@ -1,4 +1,4 @@
-"""The new values of a field: encoded, held in memory, and read instead of the stored values."""
+"""The new values of a field, which are encoded in memory and read instead of the stored values."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from bags.indexing import Int64s
 
 
 class NewValues(Shareable):
-    """The new values of a field, encoded.
+    """The encoded new values of a field.
 
     Args:
-        entries: By row, in ascending order: a record, for a sequence a list; None for a missing value.
+        entries: By row, in ascending order: a record, a list of records for a sequence, or None if missing.
         unsigned: As in `RecordSource`.
     """
 
@@ -35,11 +35,11 @@ class NewValues(Shareable):
         """Returns the positions of the rows with a new value."""
         # 22 us for 256 rows of 1,000,000 new values; `np.isin` takes 15 ms.
         positions = np.minimum(self.rows.searchsorted(rows), len(self.rows) - 1)
-        found: Int64s = np.flatnonzero(self.rows[positions] == rows)
-        return found
+        updated: Int64s = np.flatnonzero(self.rows[positions] == rows)
+        return updated
 
     def select(self, rows: range | Int64s) -> NewValues | None:
-        """Returns the values of some rows, by their position in `rows`; None without new values."""
+        """Returns the values of some rows, by position in `rows`; None if these rows have no new values."""
         if isinstance(rows, range):
             pairs = ((rows.index(row), entry) for row, entry in self.entries.items() if row in rows)
             chosen = dict(sorted(pairs))
@@ -56,32 +56,32 @@ class NewValues(Shareable):
     @property
     def digest(self) -> str:
         """A digest of the rows and the records."""
-        found = hashlib.blake2b(digest_size=12)
+        digest_state = hashlib.blake2b(digest_size=12)
         for row, entry in self.entries.items():
             records = entry if isinstance(entry, list) else [] if entry is None else [entry]
-            found.update(repr((row, entry is None, [*map(len, records)])).encode())
+            digest_state.update(repr((row, entry is None, [*map(len, records)])).encode())
             for record in records:
-                found.update(record)
-        return found.hexdigest()
+                digest_state.update(record)
+        return digest_state.hexdigest()
 
 
 class NewValuesReader:
     """Reads new values; a row is a position in `values.entries`.
 
     Args:
-        name: The field.
-        values: Its new values.
+        name: The name of the field.
+        values: The new values of the field.
         below: The field of the underlying dataset, with its type and decoder.
     """
 
     def __init__(self, name: str, values: NewValues, below: FieldReader) -> None:
         entries, is_sequence = list(values.entries.values()), below.type.sequence
         lists = entries if is_sequence else [None if entry is None else [entry] for entry in entries]
-        records = [record for each in lists for record in each or ()]
+        records = [record for entry in lists for record in entry or ()]
         bag = MemoryRecords(f'new values of field {name!r}', records)
         self._field, self._unsigned = FieldReader(name, below.type, 0, bag, below.decoder), values.unsigned
-        self._counts = np.array([len(each or ()) for each in lists], np.int64)
-        is_missing = np.array([each is None for each in lists], bool)
+        self._counts = np.array([len(entry or ()) for entry in lists], np.int64)
+        is_missing = np.array([entry is None for entry in lists], bool)
         self._firsts = np.where(is_missing, MISSING, np.cumsum(self._counts) - self._counts)
 
     def _refs(self, rows: Int64s) -> Refs:

@@ -1,4 +1,4 @@
-"""Fields whose columns change in a view: they become optional, or get another type."""
+"""Fields whose columns change in a view, because they become optional or get another type."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Change = Callable[[Column, Asked], Column]
 class ChangedReader:
     """A reader that changes the columns of some fields after reading them.
 
-    A field is read with its own type, which gives one array if all values have the same size. Reading it as
-    an optional field would decode each value.
+    A field is read with its own type, which returns one array if all values have the same size. Reading it
+    as an optional field would decode each value separately.
     """
 
     def __init__(self, reader: RowReader, changes: Mapping[str, Change]) -> None:
@@ -66,7 +66,7 @@ def list_column(field_type: FieldType, column: Column, _: Any = True) -> list[An
     if field_type.word != 'array':
         numbers: list[Any] = column.tolist()
         return numbers
-    return [column[row, ...] for row in range(len(column))]  # Arrays without dimensions.
+    return [column[row, ...] for row in range(len(column))]  # `...` keeps arrays of shape ().
 
 
 def optional_field(field: FieldReader) -> FieldReader:

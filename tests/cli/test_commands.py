@@ -243,7 +243,7 @@ def test_errors_are_one_line(args, said, work, run):
         (['show', 'episodes', '--fields', 'nope'], "no field 'nope'; the fields are actions, "),
         (['show', 'texts.bagz', '--fields', 'id'], 'a bag has no fields'),
         (['show', 'episodes', '--fields', ','], "no field in ','"),
-        (['cat', 'episodes', '0'], 'which field?'),
+        (['cat', 'episodes', '0'], 'expected a field: one of'),
         (['cat', 'episodes', '0', 'nope'], "no field 'nope'"),
         (['cat', 'episodes', '0', 'words'], 'expected an item'),
         (['cat', 'episodes', '0', 'id', '--item', '0'], 'expected no item'),
@@ -310,7 +310,7 @@ def test_damaged_files_are_named_with_advice(work, run):
     os.truncate(os.path.join('tars', '000000.tar'), 5000)
     said = run('import', 'tars', 'x', code=1).stderr
     assert '000000.tar: ' in said
-    assert said.endswith('(--on-error skip takes what comes before the damage)\n')
+    assert said.endswith('(--on-error skip imports the datapoints before the damage)\n')
 
 
 def test_control_characters_in_names_of_files_are_escaped(work, run):

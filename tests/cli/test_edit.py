@@ -138,7 +138,7 @@ def test_a_dataset_without_large_records_is_copied(run, source):
 
 def test_a_comparison_by_index_names_the_option_for_keys(run, source):
     run('edit', source, 'fewer', '--drop', '0')
-    assert '--on FIELD compares those of one key' in run('diff', source, 'fewer').output
+    assert '--on FIELD matches them by key' in run('diff', source, 'fewer').output
     assert '--on' not in run('diff', source, 'fewer', '--on', 'id').output
     assert run('diff', source, source).output.startswith('no difference in 10 datapoints')
 

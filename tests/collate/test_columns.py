@@ -173,7 +173,7 @@ def test_masks_are_columns_of_a_batch():
     assert next(iter(loader))['state_mask'].shape == (2, 3)
     found = bags.pad(batch, mask=True)
     assert list(found) == ['id', 'state', 'text', 'state_mask']
-    with pytest.raises(ValueError, match="needs a column 'state_mask', which it has already: rename that"):
+    with pytest.raises(ValueError, match="needs the column name 'state_mask', which the batch already"):
         bags.pad({**batch, 'state_mask': 1}, mask=True)
 
 

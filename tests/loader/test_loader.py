@@ -105,7 +105,7 @@ def test_epochs_differ_and_do_not_mix(dataset):
     assert [next(endless)['id'].tolist() for _ in range(33)] == batches
     endless.close()
     assert list(endless) == []
-    with pytest.raises(TypeError, match='epochs=None has no end, and so no length'):
+    with pytest.raises(TypeError, match='epochs=None is endless, so it has no length'):
         len(loader)
 
 

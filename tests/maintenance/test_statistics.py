@@ -218,7 +218,7 @@ def test_statistics_that_cannot_be_kept(tmp_path):
     with bags.DatasetWriter(tmp_path / 'x', {'a': 'float(8)'}) as writer:
         writer.append({'a': 3})
     archive = shutil.make_archive(tmp_path / 'y', 'zip', tmp_path, 'x')
-    with pytest.warns(UserWarning, match=r'statistics\.json: statistics are not kept'):
+    with pytest.warns(UserWarning, match=r'statistics\.json: statistics are not saved'):
         assert bags.statistics('x', filesystem=ZipFileSystem(archive))['a'].mean == 3
 
 

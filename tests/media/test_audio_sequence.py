@@ -77,7 +77,7 @@ def test_recordings_that_do_not_join(tmp_path):
     for index, message in enumerate(['stereo at 8000 Hz and stereo', 'mono at 16000', 'got none']):
         with pytest.raises(ValueError, match=f"field 'sound': expected recordings of one rate .*{message}"):
             len(bags.AudioSequence(dataset, index, 'sound'))
-    with pytest.raises(TypeError, match="field 'text' of type utf8 is no audio"):
+    with pytest.raises(TypeError, match="field 'text' of type utf8 is not audio"):
         bags.AudioSequence(dataset, 0, 'text')
     with pytest.raises(IndexError):
         bags.AudioSequence(dataset, 3, 'sound')

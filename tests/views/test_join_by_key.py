@@ -210,7 +210,7 @@ def test_what_is_refused(made, tmp_path):
         bags.join([films, films], how='left', replace=True)
     with pytest.raises(ValueError, match='how: expected'):
         bags.join([films, labels], on='id', how='outer')
-    with pytest.raises(ValueError, match="field 'frames' of dataset 1 is in an earlier one too"):
+    with pytest.raises(ValueError, match="field 'frames' of dataset 1 is also in an earlier dataset"):
         bags.join([films, films], on='id')
     assert bags.join([films, films], True, on='id')[3]['title'] == films[3]['title']
     one = write(tmp_path / 'one', LABELS, [label(1)])

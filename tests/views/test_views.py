@@ -211,7 +211,7 @@ def test_fields_of_several_folders_are_compared(tmp_path, one, other, raw):
 
 def test_fields_of_other_types_are_not_compared(tmp_path):
     paths = [write_fields(tmp_path / name, {'x': [1.0]}, {'x': 'float(8)'}) for name in 'ab']
-    with pytest.raises(ValueError, match=r"field 'x' of dataset 1 is in an earlier one too \(replace=True"):
+    with pytest.raises(ValueError, match=r"field 'x' of dataset 1 is also in an earlier dataset \(replace"):
         bags.join(paths)
     assert bags.join(paths, replace=True)[0] == {'x': 1.0}
 

@@ -1,4 +1,4 @@
-"""`bags import`: makes a dataset of other files; `bags export`: writes a dataset as such files."""
+"""`bags import`: makes a dataset from files of other formats; `bags export`: writes such files."""
 
 from __future__ import annotations
 
@@ -46,18 +46,19 @@ Storage = Literal['files', 'bags']
 def import_(
     source: Annotated[
         list[str],
-        argument('SOURCE… PATH', 'A file or folder of other data; then the dataset to create.'),
+        argument('SOURCE… PATH', 'Files or folders of other data, then the dataset to create.'),
     ],
     format: Annotated[
-        str | None, option('--format', metavar='NAME', help='The format of the source, if not by its names.')
+        str | None,
+        option('--format', metavar='NAME', help='The format of the source. Default: by its names.'),
     ] = None,
     layout: Annotated[
         Layout | None,
-        option('--layout', help='How files are grouped into datapoints; by default what fits their names.'),
+        option('--layout', help='How to group files into datapoints. Default: by their names.'),
     ] = None,
     spec: Annotated[
         list[str] | None,
-        option('--spec', metavar='FIELD=TYPE', help='Another type for a field; none drops it.'),
+        option('--spec', metavar='FIELD=TYPE', help='Change the type of a field; none drops the field.'),
     ] = None,
     drop_field: DropField = None,
     rename: Rename = None,
@@ -65,19 +66,19 @@ def import_(
     on_error: OnError = 'raise',
     encode: Annotated[
         bool,
-        typer.Option('--encode', help='Encode episodes of videos again that do not begin at a key frame.'),
+        typer.Option('--encode', help='Re-encode episodes of videos that do not begin at a key frame.'),
     ] = False,
     link: Annotated[
         bool,
-        typer.Option('--link', help='Do not copy records of over 256 bytes on average: link to the files.'),
+        typer.Option('--link', help='Link to files instead of copying records of over 256 bytes on average.'),
     ] = False,
     update: Annotated[
-        bool, typer.Option('--update', help='With --link: add what the source has got since.')
+        bool, typer.Option('--update', help='With --link: add the datapoints that are new in the source.')
     ] = False,
     compression: Compression = None,
     shard_size: ShardSize = SHARD_SIZE_TEXT,
     shard_length: ShardLength = None,
-    resume: Annotated[bool, typer.Option('--resume', help='Continue an interrupted import.')] = False,
+    resume: Annotated[bool, typer.Option('--resume', help='Resume an interrupted import.')] = False,
     check_source: CheckSource = True,
     mode: Mode = 'create',
     checksum: Checksum = None,
@@ -85,7 +86,7 @@ def import_(
     workers: Workers = None,
     json: Json = False,
 ) -> None:
-    """Makes a dataset of a folder of media, of WebDataset tars, or of the data of another library.
+    """Makes a dataset from a folder of media, WebDataset tars, or data of another library.
 
     Media are stored byte for byte. Files of a folder that differ only in their extension are one datapoint,
     with a field for each extension. docs/import.md lists the other formats.
@@ -115,30 +116,39 @@ def import_(
             raise UsageError(f'--spec: expected FIELD=TYPE, got {change!r}')
         types[field] = None if text == 'none' else text
     try:
-        found = open_source(
+        original = open_source(
             sources[0] if len(sources) == 1 else sources,
             format=format,
             layout=layout,
             spec=types,
             on_error=on_error,
         )
-        bind_encoders(parse_spec(found.spec), None)
+        bind_encoders(parse_spec(original.spec), None)
     except SpecError as exc:
         raise UsageError(str(exc)) from exc
     except SourceError as exc:
-        fail(f'{exc} (--on-error skip takes what comes before the damage)' if is_tar(exc.name) else str(exc))
-    layout_found = getattr(found, 'layout', found.format)
-    for name in parse_fields(drop_field, found.spec) or ():
-        del found.spec[name]
-    names = parse_renames(rename, found.spec)
-    types = {names.get(name, name): text for name, text in found.spec.items()}
+        fail(
+            f'{exc} (--on-error skip imports the datapoints before the damage)'
+            if is_tar(exc.name)
+            else str(exc)
+        )
+    detected_layout = getattr(original, 'layout', original.format)
+    for name in parse_fields(drop_field, original.spec) or ():
+        del original.spec[name]
+    names = parse_renames(rename, original.spec)
+    types = {names.get(name, name): text for name, text in original.spec.items()}
     if dry_run:
-        facts = {'layout': layout_found, 'datapoints': found.count, 'spec': types, 'notes': found.notes}
+        facts = {
+            'layout': detected_layout,
+            'datapoints': original.count,
+            'spec': types,
+            'notes': original.notes,
+        }
         _print(json, facts)
         return
     try:
         done = convert(
-            found,
+            original,
             target,
             rename=names,
             on_error=on_error,
@@ -157,7 +167,7 @@ def import_(
         )
     except SourceError as exc:
         fail(f'{exc} (--resume --on-error skip continues without it)')
-    _print(json, {'layout': layout_found, 'target': target, **facts_of(done)})
+    _print(json, {'layout': detected_layout, 'target': target, **facts_of(done)})
 
 
 def _print(json: bool, facts: dict[str, Any]) -> None:
@@ -170,7 +180,7 @@ def _print(json: bool, facts: dict[str, Any]) -> None:
         *(f'  {field:{width}}  {type}' for field, type in facts['spec'].items()),
         *facts['notes'],
         *([f'{len(skipped):,} left out:'] if skipped else []),
-        *(f'  {each["datapoint"]}: {each["error"]}' for each in skipped),
+        *(f'  {entry["datapoint"]}: {entry["error"]}' for entry in skipped),
     )
 
 
@@ -179,27 +189,27 @@ def export(
     target: Annotated[str, argument('TARGET', 'A new or empty folder.')],
     format: Annotated[
         Format,
-        typer.Option(help='webdataset for tars, files for a folder of files, parquet, lerobot for LeRobot.'),
+        typer.Option(help='webdataset: tars; files: a folder of files; parquet; lerobot: for LeRobot.'),
     ] = 'webdataset',
     storage: Annotated[
         Storage,
-        typer.Option(help='For LeRobot: its own files, or bags, for versions of it that take readers.'),
+        typer.Option(help='For LeRobot: its own files, or bags, for LeRobot versions that accept readers.'),
     ] = 'files',
     fields: Fields = None,
     shard_size: ShardSize = SHARD_SIZE_TEXT,
     key: Annotated[
         str | None,
-        option('--key', metavar='FIELD', help='A field of texts or integers that names the files.'),
+        option('--key', metavar='FIELD', help='A field of texts or integers to name the files by.'),
     ] = None,
     trust_links: TrustLinks = None,
-    resume: Annotated[bool, typer.Option('--resume', help='Continue an export that was killed.')] = False,
+    resume: Annotated[bool, typer.Option('--resume', help='Resume an interrupted export.')] = False,
     mode: Mode = 'create',
     durability: Durability = 'close',
     json: Json = False,
 ) -> None:
-    """Writes a dataset as WebDataset tars, a folder of files, Parquet files, or for LeRobot.
+    """Writes a dataset as WebDataset tars, a folder of files, Parquet files, or a LeRobot dataset.
 
-    Media are not changed.
+    Media stay unchanged.
 
     Example: bags export dataset tars
 

@@ -1,4 +1,4 @@
-"""`bags copy` and `push`; `consolidate`, `create-index` and `prefetch`, which make reading faster."""
+"""`bags copy` and `bags push`; `consolidate`, `create-index` and `prefetch`, which make reading faster."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def copy(
     compression: Compression = None,
     shard_size: ShardSize = SHARD_SIZE_TEXT,
     shard_length: ShardLength = None,
-    resume: Annotated[bool, typer.Option('--resume', help='Continue an interrupted copy.')] = False,
+    resume: Annotated[bool, typer.Option('--resume', help='Resume an interrupted copy.')] = False,
     check_source: CheckSource = True,
     mode: Mode = 'create',
     link: Annotated[
@@ -55,7 +55,7 @@ def copy(
         option(
             '--link',
             metavar='FIELDS',
-            help='Do not copy the records of these fields: link to them. "all" are those of over 256 bytes.',
+            help='Link these fields instead of copying them; "all": fields with records of over 256 bytes.',
         ),
     ] = None,
     trust_links: TrustLinks = None,
@@ -65,9 +65,9 @@ def copy(
     workers: Workers = None,
     json: Json = False,
 ) -> None:
-    """Copies a dataset or a part of it: resharded, with other compression, with fewer fields.
+    """Copies a dataset or a part of it: resharded, with another compression, or with fewer fields.
 
-    Records are copied undecoded.
+    Records are copied without decoding.
 
     Example: bags copy episodes half --rows ::2 --fields id,words
 
@@ -101,8 +101,8 @@ def copy(
             on_error=on_error,
             link=link == 'all' or parse_fields(link, spec) or False,
         )
-    for each in () if json else done.skipped:
-        say(f'left out: datapoint {each.datapoint:,}: {each.error}', 'yellow')
+    for skipped in () if json else done.skipped:
+        say(f'left out: datapoint {skipped.datapoint:,}: {skipped.error}', 'yellow')
     lines = *done.notes, summary(target, done), *trust_lines(done.trust_links)
     answer(json, {'source': source, 'target': target, **facts_of(done)}, *lines)
 
@@ -114,14 +114,14 @@ def push(
         str | None, option('--message', '-m', metavar='TEXT', help='Title of the commit.')
     ] = None,
     viewer: Annotated[
-        str | None, option('--viewer', metavar='URL', help='A page of bags view --export, to link to.')
+        str | None, option('--viewer', metavar='URL', help='A page from bags view --export, to link to.')
     ] = None,
     json: Json = False,
 ) -> None:
-    """Uploads a dataset into a repository of the Hugging Face hub, in one commit.
+    """Uploads a dataset to a repository of the Hugging Face hub, in one commit.
 
-    The same command continues an interrupted push. The token is HF_TOKEN, or the token of hf auth
-    login.
+    The same command continues an interrupted push. The token is taken from HF_TOKEN, or from hf
+    auth login.
 
     Example: bags push episodes hf://datasets/u/d
     """
@@ -146,11 +146,11 @@ def consolidate(
 
 def create_index(
     path: Annotated[str, argument('PATH', 'A dataset; also a URL.')],
-    field: Annotated[str, argument('FIELD', 'Its field of keys: utf8, bytes, int or uint.')],
+    field: Annotated[str, argument('FIELD', 'The field with the keys: utf8, bytes, int or uint.')],
     trust_links: TrustLinks = None,
     json: Json = False,
 ) -> None:
-    """Writes the index of a field of keys, with which find() and find_many() find datapoints.
+    """Writes the index of a field of keys, so that find() and find_many() can look up datapoints.
 
     Example: bags create-index episodes id
     """
@@ -166,17 +166,17 @@ def create_index(
 def prefetch(
     path: Annotated[str, argument('PATH', 'The URL of a dataset.')],
     cache: Annotated[
-        str, option('--cache', metavar='DIR', help='The folder to pass as cache= when it is read.')
+        str, option('--cache', metavar='DIR', help='The folder to pass as cache= when reading the dataset.')
     ],
     rows: Rows = '',
     fields: Fields = None,
     cache_size: Annotated[
-        str | None, option('--cache-size', metavar='BYTES', help='Largest size of the cache, as 500GB.')
+        str | None, option('--cache-size', metavar='BYTES', help='Maximum size of the cache, as 500GB.')
     ] = None,
     trust_links: TrustLinks = None,
     json: Json = False,
 ) -> None:
-    """Fetches a dataset, or a part of it, into a cache, so that reading it is local from then on.
+    """Downloads a dataset, or a part of it, into a cache, so that later reads are local.
 
     Example: bags prefetch s3://bucket/episodes --cache cache
 

@@ -1,4 +1,4 @@
-"""`bags edit` and `bags split`, which save views as links, and `bags diff`."""
+"""`bags edit` and `bags split`, which save views as links; `bags diff`, which compares datasets."""
 
 from __future__ import annotations
 
@@ -32,11 +32,9 @@ from bags.display.counts import plural
 if TYPE_CHECKING:
     from bags.dataset.base import Dataset
 
-Copied = Annotated[
-    bool, typer.Option('--copy', help='Copy all records, instead of linking to those of the source.')
-]
+Copied = Annotated[bool, typer.Option('--copy', help='Copy all records instead of linking to the source.')]
 DryRun = Annotated[bool, typer.Option('--dry-run', help='Only print what would be written.')]
-Source = Annotated[str, argument('SOURCE', 'A dataset, which stays as it is; also a URL.')]
+Source = Annotated[str, argument('SOURCE', 'A dataset, which stays unchanged; also a URL.')]
 MAX_SHOWN_CHANGES = 20
 
 
@@ -53,18 +51,16 @@ def edit(
         option(
             '--set',
             metavar='ROW:FIELD=VALUE',
-            help='Another value: a text for utf8, else JSON, or @FILE for the bytes of a file.',
+            help='New value: a text for utf8, else JSON, or @FILE for the bytes of a file.',
         ),
     ] = None,
     where: Annotated[
         str,
-        option('--where', metavar='CONDITION', help='Keep these only, as \'length > 3 and task != "test"\'.'),
+        option('--where', metavar='CONDITION', help='Keep only these, as \'length > 3 and task != "test"\'.'),
     ] = '',
     relink: Annotated[
         list[str] | None,
-        option(
-            '--relink', metavar='OLD=NEW', help='The new folder of files that links of the source lead to.'
-        ),
+        option('--relink', metavar='OLD=NEW', help='New folder of the files that the source links to.'),
     ] = None,
     trust_links: TrustLinks = None,
     copy: Copied = False,
@@ -72,14 +68,14 @@ def edit(
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Saves a dataset with some datapoints and fields left out, renamed or with other values.
+    """Saves a dataset with datapoints and fields left out, fields renamed, or values changed.
 
-    The source stays as it is, and the new dataset links to its records. Row numbers are row numbers of
-    the source, options use the names before --rename, and --where sees the values of --set.
+    The source stays unchanged, and the new dataset links to its records. Rows count in the source, fields
+    have their names before --rename, and --where applies after --set.
 
     Example: bags edit episodes clean --drop 3,7 --drop-field mask --rename image=camera
 
-    --relink makes a dataset whose links lead to the new place of files, if their sizes and samples agree.
+    --relink makes a dataset whose links lead to the new location of files, if sizes and samples match.
 
     Example: bags edit episodes clean --set 5:id=50 --where 'id != 3' --dry-run
     """
@@ -124,22 +120,22 @@ def edit(
 
 def split(
     source: Source,
-    target: Annotated[str, argument('TARGET', 'The folder of the parts; also a URL.')],
+    target: Annotated[str, argument('TARGET', 'The parent folder of the parts; also a URL.')],
     shares: Annotated[
         list[str],
         argument('NAME=SHARE…', 'The parts, and their shares of the datapoints, which add up to 1.'),
     ],
     by: Annotated[
         str | None,
-        option('--by', metavar='FIELD', help='Datapoints with one value of this field stay together.'),
+        option('--by', metavar='FIELD', help='Keep datapoints with the same value of this field together.'),
     ] = None,
-    seed: Annotated[int, typer.Option('--seed', metavar='N', help='Another seed gives other parts.')] = 0,
+    seed: Annotated[int, typer.Option('--seed', metavar='N', help='Seed of the random split.')] = 0,
     trust_links: TrustLinks = None,
     copy: Copied = False,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Divides a dataset into several, such as train and val. A datapoint stays in its part as more are added.
+    """Splits a dataset into parts, such as train and val. Datapoints stay in their part as others are added.
 
     The parts link to the records of the source.
 
@@ -166,7 +162,7 @@ def split(
         facts: dict[str, Any] = {
             name: {'path': paths[name], 'datapoints': len(views[name])} for name in given
         }
-        for name in () if dry_run else given:  # Before anything is written.
+        for name in () if dry_run else given:  # Checked before anything is written.
             with contextlib.suppress(FileNotFoundError):
                 if store.names(store.join(root, name)):
                     raise FileExistsError(errno.EEXIST, 'the folder is not empty', paths[name])
@@ -175,24 +171,24 @@ def split(
                 facts[name] |= facts_of(view.save(paths[name], link=not copy))
     total = max(1, sum(map(len, views.values())))
     lines = [
-        f'{paths[name]}: {plural(each["datapoints"], "datapoint")}, {each["datapoints"] / total:.1%}'
-        for name, each in facts.items()
+        f'{paths[name]}: {plural(part["datapoints"], "datapoint")}, {part["datapoints"] / total:.1%}'
+        for name, part in facts.items()
     ]
-    trusted = {folder for each in facts.values() for folder in each.get('trust_links', ())}
+    trusted = {folder for part in facts.values() for folder in part.get('trust_links', ())}
     answer(json, facts, *lines, *trust_lines(sorted(trusted)))
 
 
 def diff(
     first: Annotated[str, argument('FIRST', 'A dataset; also a URL.')],
-    other: Annotated[str, argument('OTHER', 'A later one; also a URL.')],
+    other: Annotated[str, argument('OTHER', 'The dataset to compare with; also a URL.')],
     on: Annotated[
         str | None,
-        option('--on', metavar='FIELD', help='Compare datapoints with one key, instead of one index.'),
+        option('--on', metavar='FIELD', help='Match datapoints by this key instead of by index.'),
     ] = None,
     trust_links: TrustLinks = None,
     json: Json = False,
 ) -> None:
-    """Prints which datapoints and fields differ between two datasets. Shared records are not read.
+    """Prints the datapoints and fields that differ between two datasets. Shared records are not read.
 
     Example: bags diff episodes dataset
     """
@@ -203,25 +199,25 @@ def diff(
         bags.open(first, raw=True, trust_links=permitted) as one,
         bags.open(other, raw=True, trust_links=permitted) as two,
     ):
-        found = one.diff(two, on)
+        changes = one.diff(two, on)
     facts = {
-        'fields': found.fields,
-        'removed': found.removed.tolist(),
-        'added': found.added.tolist(),
-        'changed': {name: pairs.tolist() for name, pairs in found.changed.items()},
-        'compared': found.compared,
+        'fields': changes.fields,
+        'removed': changes.removed.tolist(),
+        'added': changes.added.tolist(),
+        'changed': {name: pairs.tolist() for name, pairs in changes.changed.items()},
+        'compared': changes.compared,
     }
-    answer(json, facts, *str(found).splitlines())
-    if on is None and found.changed and (len(found.removed) or len(found.added)) and not json:
-        say('Datapoints of one index were compared; --on FIELD compares those of one key.', 'dim')
+    answer(json, facts, *str(changes).splitlines())
+    if on is None and changes.changed and (len(changes.removed) or len(changes.added)) and not json:
+        say('Datapoints were matched by index; --on FIELD matches them by key.', 'dim')
 
 
 def _parse_changes(texts: list[str], dataset: Dataset) -> dict[int, dict[str, Any]]:
-    """Returns the values in `5:text=fixed`."""
+    """Parses changes such as `5:text=fixed`: returns the new values by row and field."""
     changes: dict[int, dict[str, Any]] = {}
     for text in texts:
-        place, equals, value = text.partition('=')
-        row, colon, name = place.partition(':')
+        target, equals, value = text.partition('=')
+        row, colon, name = target.partition(':')
         if not equals or not colon:
             raise UsageError(f'--set: expected ROW:FIELD=VALUE as 5:text=fixed, got {text!r}')
         parse_fields(name, dataset.spec)
@@ -283,7 +279,7 @@ def _preview(json: bool, facts: dict[str, Any], spec: Mapping[str, str], renames
         rows.append((name, text, new if new in facts['spec'] else 'left out'))
     print_rich(table([('field', 'left'), ('type', 'left'), ('in the target', 'left')], rows))
     if facts['changes']:
-        cells = [tuple(map(str, each.values())) for each in facts['changes'][:MAX_SHOWN_CHANGES]]
+        cells = [tuple(map(str, change.values())) for change in facts['changes'][:MAX_SHOWN_CHANGES]]
         say('')
         print_rich(
             table([('row', 'right'), ('field', 'left'), ('value', 'left'), ('new value', 'left')], cells)

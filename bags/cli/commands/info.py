@@ -1,4 +1,4 @@
-"""`bags info`, `bags metadata` and `bags statistics`: what is in a dataset or a bag."""
+"""`bags info`, `bags metadata` and `bags statistics`: describe a dataset or a bag."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ from bags.display.counts import byte_count, plural
 from bags.display.tables import extent, info_table, is_pooled, statistics_table
 
 MAX_FACTS = 32
-"""Lines of metadata."""
+"""Maximum number of lines of metadata."""
 MAX_FACT = 160
-"""Characters of the value on one."""
+"""Maximum number of characters of the value on a line."""
 
 
 def info(path: Path, json: Json = False) -> None:
-    """Prints fields, types, datapoints, bytes, and how large records and how long sequences are.
+    """Prints fields, types, datapoints, bytes, and the sizes of records and lengths of sequences.
 
     Example: bags info episodes
     """
     import bags
     from bags.maintenance.info import DatasetInfo
 
-    found = bags.info(path)
-    is_dataset = isinstance(found, DatasetInfo)
+    summary = bags.info(path)
+    is_dataset = isinstance(summary, DatasetInfo)
     if json:
-        print_json({'kind': 'dataset' if is_dataset else 'bag', **dataclasses.asdict(found)})
+        print_json({'kind': 'dataset' if is_dataset else 'bag', **dataclasses.asdict(summary)})
         return
     say(path, 'bold')
-    _print_dataset(found) if is_dataset else _print_bag(found)
-    if found.checksums:
+    _print_dataset(summary) if is_dataset else _print_bag(summary)
+    if summary.checksums:
         say('\nEvery record has a checksum.')
-    if getattr(found, 'unfinished', False):
+    if getattr(summary, 'unfinished', False):
         why = 'it is being written, or its writer ended early (by an error, or killed).'
         say(f'\nUnfinished: {why}\nResuming continues it, bags recover accepts it as it is.', 'yellow')
-    elif found.unclosed:
-        first = with_path_as_given(found.unclosed[0], path)
-        more = f' and {len(found.unclosed) - 1:,} more' if len(found.unclosed) > 1 else ''
+    elif summary.unclosed:
+        first = with_path_as_given(summary.unclosed[0], path)
+        more = f' and {len(summary.unclosed) - 1:,} more' if len(summary.unclosed) > 1 else ''
         why = 'It is being written, or its writer was killed: see bags recover.'
         say(f'\nNot closed: {first}{more}. {why}', 'yellow')
 
 
-def _print_dataset(found: Any) -> None:
-    shards = plural(found.shards, 'shard')
-    say(f'{plural(found.datapoints, "datapoint")} in {shards}, {byte_count(found.bytes)}\n')
-    print_rich(columns_table(info_table(found)))
-    if found.sampled_shards < found.shards:
-        say(f'\nRecords and items: of {found.sampled_shards} of {shards}.', 'dim')
-    if found.metadata:
-        _print_metadata(found.metadata)
+def _print_dataset(summary: Any) -> None:
+    shards = plural(summary.shards, 'shard')
+    say(f'{plural(summary.datapoints, "datapoint")} in {shards}, {byte_count(summary.bytes)}\n')
+    print_rich(columns_table(info_table(summary)))
+    if summary.sampled_shards < summary.shards:
+        say(f'\nRecords and items: of {summary.sampled_shards} of {shards}.', 'dim')
+    if summary.metadata:
+        _print_metadata(summary.metadata)
 
 
 def _print_metadata(metadata: dict[str, Any]) -> None:
@@ -76,18 +76,18 @@ def _print_metadata(metadata: dict[str, Any]) -> None:
         say(f'… {len(rows) - MAX_FACTS:,} more (--json prints all)', 'dim')
 
 
-def _print_bag(found: Any) -> None:
-    zstd = f', zstd {found.ratio:.1f}×' if found.ratio else ', zstd' if found.compressed else ''
-    bags = f' in {plural(found.bags, "bag")}' if found.bags > 1 else ''
-    say(f'{plural(found.records, "record")}{bags}, {byte_count(found.bytes)}{zstd}')
-    if found.record_bytes:
-        say(f'bytes a record  {extent(found.record_bytes, byte_count)}')
+def _print_bag(summary: Any) -> None:
+    zstd = f', zstd {summary.ratio:.1f}×' if summary.ratio else ', zstd' if summary.compressed else ''
+    bags = f' in {plural(summary.bags, "bag")}' if summary.bags > 1 else ''
+    say(f'{plural(summary.records, "record")}{bags}, {byte_count(summary.bytes)}{zstd}')
+    if summary.record_bytes:
+        say(f'bytes a record  {extent(summary.record_bytes, byte_count)}')
 
 
 def metadata(
     path: Annotated[str, argument('PATH', 'A dataset; also a URL.')],
     set_to: Annotated[
-        str | None, option('--set', metavar='FILE', help='Replace it by the JSON object in this file.')
+        str | None, option('--set', metavar='FILE', help='Replace it with the JSON object in this file.')
     ] = None,
     json: Json = False,
 ) -> None:
@@ -104,11 +104,11 @@ def metadata(
 
         bags.set_metadata(path, load_metadata(LocalPath(set_to).read_bytes(), set_to))
     with bags.open(path, raw=True) as dataset:
-        found = dataset.metadata
+        current = dataset.metadata
     if json:
-        print_json({'path': path, 'metadata': found})
+        print_json({'path': path, 'metadata': current})
     else:
-        say(dumps(found, indent=1, ensure_ascii=False))
+        say(dumps(current, indent=1, ensure_ascii=False))
 
 
 def statistics(
@@ -121,12 +121,12 @@ def statistics(
         bool, typer.Option('--recompute', help='Compute them again, even if the dataset has not changed.')
     ] = False,
     each: Annotated[
-        bool, typer.Option('--each', help='Print a line for each element of wide values, too.')
+        bool, typer.Option('--each', help='Also print a line for each element of wide values.')
     ] = False,
     trust_links: TrustLinks = None,
     json: Json = False,
 ) -> None:
-    """Prints mean, deviation, quantiles and a histogram of each numeric field, and keeps them for later.
+    """Prints mean, deviation, quantiles and a histogram of each numeric field, and saves them.
 
     Example: bags statistics episodes
 
@@ -151,4 +151,4 @@ def statistics(
         if field.sampled is not None:
             say(f'{name}: sampled from {plural(field.sampled, "datapoint")}')
     if not each and any(map(is_pooled, found.values())):
-        say('All elements of wide values are together in a line; --each prints them one by one.', 'dim')
+        say('All elements of a wide value share a line; --each prints a line for each element.', 'dim')

@@ -1,4 +1,4 @@
-"""`bags show`: prints datapoints with readable values; `bags cat`: writes one record."""
+"""`bags show`: prints datapoints in readable form; `bags cat`: writes the bytes of a record."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def show(
     trust_links: TrustLinks = None,
     json: Json = False,
 ) -> None:
-    """Shows the first datapoint, or the datapoints of `--rows`: values, shapes of arrays, headers of media.
+    """Shows the first datapoint, or the datapoints of `--rows`: values, array shapes, media headers.
 
     Example: bags show episodes
 
@@ -58,12 +58,12 @@ def show(
 
     rows = rows or ':1'
     if locate(path).type != 'bags':
-        found = _show_datapoints(path, rows, fields, save, trust_links)
+        descriptions = _show_datapoints(path, rows, fields, save, trust_links)
     elif fields is None:
-        found = _show_records(path, rows, save)
+        descriptions = _show_records(path, rows, save)
     else:
         raise UsageError(f'{path}: a bag has no fields, got --fields {fields}')
-    for facts, lines, saved in found:
+    for facts, lines, saved in descriptions:
         if json:
             print_json({**facts, **({'saved': saved} if saved else {})}, None)
             continue
@@ -125,7 +125,7 @@ def _save_media(folder: str, dataset: Dataset, index: int, names: list[str]) -> 
 
 
 def _save_file(folder: str, stem: str, file: BinaryIO) -> str:
-    """Saves a record with the extension of its format; returns its path."""
+    """Saves a record with the file extension of its format; returns the path of the file."""
     from bags.formats.signatures import EXTENSION_OF_FORMAT, SIGNATURE_BYTES, identify
     from bags.storage import store_for
 
@@ -142,7 +142,7 @@ def _save_file(folder: str, stem: str, file: BinaryIO) -> str:
 def cat(
     path: Path,
     index: Annotated[int, argument('INDEX', 'The datapoint, or the record of a bag.')],
-    field: Annotated[str, argument('[FIELD]', 'The field of a dataset; an item as frames[3].')] = '',
+    field: Annotated[str, argument('[FIELD]', 'The field of a dataset, or an item, as frames[3].')] = '',
     item: Annotated[int | None, option('--item', metavar='N', help='The item of a sequence.')] = None,
     trust_links: TrustLinks = None,
     json: Json = False,
@@ -180,7 +180,7 @@ def _open_record(path: str, index: int, field: str, item: int | None, trust_link
             return io.BytesIO(reader[parse_rows(str(index), len(reader), 'record')[0]])
     with open_to_show(path, trust_links=parse_trusted(trust_links)) as dataset:
         if not field:
-            raise UsageError(f'{path}: which field? There are {", ".join(dataset.spec)}')
+            raise UsageError(f'{path}: expected a field: one of {", ".join(dataset.spec)}')
         name, item = parse_item(field, item)
         if name not in dataset.spec and field in dataset.spec:
             name, item = field, None

@@ -1,4 +1,4 @@
-"""`bags verify`: finds damage; `bags recover`: closes what a killed writer left."""
+"""`bags verify`: finds damage; `bags recover`: closes the files of killed writers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def verify(
 ) -> None:
     """Finds damage in limits, refs, specs and compressed records, and names each damaged record.
 
-    Exits with 1 if there is any. Findings that are not damage are printed as notes.
+    Exits with 1 if it finds damage. Findings that are not damage are printed as notes.
 
     Example: bags verify episodes
 
@@ -61,14 +61,14 @@ def recover(
         bool,
         typer.Option(
             '--keep-readable',
-            help='Write folders again whose files were cut off, with the datapoints that can be read.',
+            help='Rewrite folders whose files were cut off, with the datapoints that can be read.',
         ),
     ] = False,
     json: Json = False,
 ) -> None:
-    """Closes what a killed writer left, and prints what was done. Nothing that was flushed is lost.
+    """Closes the files of a killed writer, and prints the result. No flushed data are lost.
 
-    A closed dataset stays unchanged, and one that is being written is refused.
+    A closed dataset stays unchanged. A dataset that is being written is refused.
 
     Example: bags recover episodes
 

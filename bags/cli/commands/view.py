@@ -1,4 +1,4 @@
-"""`bags view`: a dataset in the browser."""
+"""`bags view`: shows a dataset in the browser."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 def view(
     path: Annotated[str, argument('PATH', 'A dataset; also a URL.')],
-    port: Annotated[int, typer.Option('--port', metavar='N', min=0, max=65535, help='0 for a free one.')] = 0,
+    port: Annotated[int, typer.Option('--port', metavar='N', min=0, max=65535, help='0: a free port.')] = 0,
     browser: Annotated[bool, typer.Option('--browser/--no-browser', help='Open the browser.')] = True,
     export: Annotated[
-        str | None, option('--export', metavar='FOLDER', help='Write the page for a web server, and end.')
+        str | None, option('--export', metavar='FOLDER', help='Write the page for a web server, and exit.')
     ] = None,
     with_data: Annotated[
-        bool, typer.Option('--with-data', help='With --export: copy the dataset, too.')
+        bool, typer.Option('--with-data', help='With --export: also copy the dataset.')
     ] = False,
     trust_links: TrustLinks = None,
     json: Json = False,
 ) -> None:
-    """Shows a dataset in the browser, from a server on loopback, until it is interrupted.
+    """Shows a dataset in the browser, from a server on loopback, until interrupted.
 
-    With `--export`, writes the page, which shows this dataset, or the one that its address names: `?data=`.
+    With `--export`, writes the page. It shows this dataset, or the dataset in its address: `?data=`.
 
     Example: bags view episodes
     """
@@ -51,7 +51,7 @@ def view(
         else:
             say(f'{path} at {server.url}')
             say('Ctrl-C ends.')
-        sys.stdout.flush()  # A program that reads it waits for no more.
+        sys.stdout.flush()  # So that a program that reads the line gets it now.
         if browser:
             webbrowser.open(server.url)
         server.wait()
@@ -82,7 +82,7 @@ def _export(path: str, folder: str, trust_links: PermittedPaths, *, with_data: b
         try:
             with bags.open(path, raw=True, trust_links=trust_links) as dataset:
                 bags.copy(dataset, os.path.join(folder, 'data', name))
-        except BaseException:  # Also Ctrl-C: a page without its dataset is of no use.
+        except BaseException:  # Including Ctrl-C: a page without its dataset is useless.
             _remove_export(folder, made)
             raise
     answer(
@@ -95,7 +95,7 @@ def _export(path: str, folder: str, trust_links: PermittedPaths, *, with_data: b
 
 
 def _first_missing(folder: str) -> str | None:
-    """Returns the first missing folder on the way to a folder; None if the folder exists."""
+    """Returns the topmost missing folder of a path; None if the folder exists."""
     missing, folder = None, os.path.abspath(folder)
     while not os.path.exists(folder):
         missing, folder = folder, os.path.dirname(folder)
@@ -103,7 +103,7 @@ def _first_missing(folder: str) -> str | None:
 
 
 def _remove_export(folder: str, made: str | None) -> None:
-    """Removes what an export wrote, with the folders that it made."""
+    """Removes the files of an export, and the folders that it created."""
     import shutil
 
     for path in [made] if made else [os.path.join(folder, name) for name in os.listdir(folder)]:

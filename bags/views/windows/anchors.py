@@ -27,14 +27,14 @@ from bags.views.windows.clocks import (
 NO_BOUNDS = (-math.inf, math.inf)
 MAX_WINDOWS = 1 << 53
 ANCHORED_ROWS_AT_ONCE = 1024
-"""Number of datapoints whose times are read together to find the starts and ends of windows."""
+"""Number of datapoints whose times are read at a time to find the starts and ends of windows."""
 
 
 class WindowItems(NamedTuple):
     """The items of a field in W windows of n items; a window is empty if its datapoint has no items."""
 
     items: PerRowItems
-    """The items to read of each datapoint: n, or 2 n for linear fill, first the items before the times."""
+    """The items to read of each datapoint: n, or 2 n for linear fill, the items before the times first."""
     is_pad: npt.NDArray[np.bool_]
     """Which items of the windows are padding, (W, n)."""
     weights: Seconds | None = None
@@ -64,7 +64,7 @@ class Anchors:
     stride: int
     """Items of `every` from one anchor to the next."""
     padding: Padding = 'edge'
-    """How items outside the datapoint are filled; 'drop' leaves out windows with such items."""
+    """How to fill items outside the datapoint; 'drop' omits windows with such items."""
     bounds: tuple[float, float] = NO_BOUNDS
     """The first and last time of anchors in a datapoint, in seconds."""
     clocks: dict[str, Clock | None] = dataclasses.field(default_factory=dict)
@@ -77,7 +77,7 @@ class Anchors:
             if reads_samples(self.dataset.types[name], span, self.clocks.get(name))
         }
         self._clock = self.clocks.get(self.every) if isinstance(self.every, str) else None
-        """The clock of the anchors; None without times, or until `layout` creates it."""
+        """The clock of the anchors; None without times, and until `layout` creates it."""
 
     @property
     def is_known_from_refs(self) -> bool:
@@ -168,34 +168,34 @@ class Anchors:
         counts = clock.counts(rows)[:, None]
         if not counts.all():
             self._expect_items(name, rows)
-        wanted = moments[:, None] + np.array(span.offsets)
-        before = clock.before(rows, wanted)
+        item_times = moments[:, None] + np.array(span.offsets)
+        before = clock.before(rows, item_times)
         low, high = np.maximum(before, 0), np.minimum(before + 1, counts - 1)
         low_times, high_times = clock.at(rows, low), clock.at(rows, high)
         start, stop = clock.extent(rows)
         slack = (span.tolerance or 0.0) + EPSILON
-        is_pad = (counts == 0) | (wanted < start[:, None] - slack) | (wanted > stop[:, None] + slack)
+        is_pad = (counts == 0) | (item_times < start[:, None] - slack) | (item_times > stop[:, None] + slack)
         if span.fill == 'previous':
             is_pad |= before < 0
-            positions, gap = low, wanted - low_times
+            positions, gap = low, item_times - low_times
         else:
-            is_low = wanted - low_times <= high_times - wanted + EPSILON
+            is_low = item_times - low_times <= high_times - item_times + EPSILON
             positions = np.where(is_low | (before == counts - 1), low, high)
-            gap = np.minimum(abs(wanted - low_times), abs(high_times - wanted))
+            gap = np.minimum(abs(item_times - low_times), abs(high_times - item_times))
         if span.tolerance is not None:
             missing = ~is_pad & (gap > slack)
             if missing.any() and span.gaps == 'raise':
                 window, item = np.argwhere(missing)[0].tolist()
                 raise ValueError(
                     f'windows: datapoint {rows[window]}: field {name!r} has no item within '
-                    f'{span.tolerance} s of {wanted[window, item]:.6f} s'
+                    f'{span.tolerance} s of {item_times[window, item]:.6f} s'
                 )
             is_pad |= missing
         if span.fill != 'linear':
             return WindowItems(_listed(np.where(counts > 0, positions, -1)), is_pad)
         distance = high_times - low_times
-        is_between = (distance > 0) & (wanted - low_times > EPSILON)  # Otherwise there is no interpolation.
-        weights = np.divide(wanted - low_times, distance, out=np.zeros_like(wanted), where=is_between)
+        is_between = (distance > 0) & (item_times - low_times > EPSILON)  # No interpolation otherwise.
+        weights = np.divide(item_times - low_times, distance, out=np.zeros_like(item_times), where=is_between)
         positions = np.where(counts > 0, np.concatenate([low, high], 1), -1)
         return WindowItems(_listed(positions), is_pad, np.clip(weights, 0, 1))
 
@@ -223,7 +223,7 @@ class Anchors:
                 raise no_items(int(lacking[0]), name)
 
     def _make_grid(self, seconds: float, blocks: list[Int64s]) -> Clock:
-        """Returns the clock of anchors at constant intervals, over the times of all fields."""
+        """Returns the clock of anchors at a constant interval, over the time range of all fields."""
         low, high = np.full((2, len(self.dataset)), np.nan)
         for rows in blocks:
             for name in self.spans:
@@ -288,5 +288,5 @@ def no_items(row: int, name: str) -> ValueError:
     """Returns the error for a window of a field without items in its datapoint."""
     return ValueError(
         f'windows: datapoint {row}: expected items of {name!r}, got none '
-        f"(padding='drop' leaves such windows out, 'zero' fills those of numbers)"
+        f"(padding='drop' omits such windows, 'zero' fills windows of numbers)"
     )

@@ -1,7 +1,7 @@
 """Clocks: the times of the items of a field, from a field of times, a rate, or timestamps of videos.
 
-A clock handles many datapoints at once. Times are float64 seconds on the clock of the datapoint, which all of
-its fields share.
+A clock handles many datapoints at once. Times are float64 seconds on the clock of the datapoint, which is
+shared by all its fields.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bags.views.edited import Edited
 Seconds = npt.NDArray[np.float64]
 
 EPSILON = 1e-6
-"""Seconds by which equal times may differ: more than rounding errors of float64, less than any interval."""
+"""Maximum difference of equal times in seconds: above float64 rounding errors, below any interval."""
 UNITS_TEXT = "'s', 'ms', 'us' or 'ns'"
 MAX_CACHED_TIMES = 1 << 24
 MAX_OPEN_RECORDINGS = 64
@@ -69,7 +69,7 @@ class Clock(ABC):
 class RateClock(Clock):
     """Items at a constant rate, in items per second.
 
-    `start` is the time of the first item, for all datapoints or for each. `counts`: the number of items of
+    `start` is the time of the first item, for all datapoints or for each. `counts` is the number of items of
     each datapoint. Default: the lengths of the field.
     """
 
@@ -96,12 +96,12 @@ class RateClock(Clock):
     def before(self, rows: Int64s, times: Seconds) -> Int64s:
         positions = (times - self._starts[rows, None] + EPSILON) * self._rate
         last = self.counts(rows)[:, None] - 1
-        found: Int64s = np.floor(np.clip(positions, -1, last + 0.5)).astype(np.int64)
-        return found
+        items: Int64s = np.floor(np.clip(positions, -1, last + 0.5)).astype(np.int64)
+        return items
 
 
 class TableClock(Clock):
-    """Items whose times are read: from the field `times`, in units of `scale` seconds, or from videos."""
+    """Items whose times are read from the field `times`, in units of `scale` seconds, or from videos."""
 
     def __init__(self, dataset: Dataset, field: str, times: str | None = None, scale: float = 1.0) -> None:
         super().__init__(dataset, field)
@@ -132,20 +132,20 @@ class TableClock(Clock):
         tables = {row: self._known.get(row) for row in np.unique(rows).tolist()}
         missing = [row for row, table in tables.items() if table is None]
         if missing:
-            found = dict(zip(missing, self._read(np.array(missing, np.int64)), strict=True))
-            size = sum(map(len, found.values()))
+            read_tables = dict(zip(missing, self._read(np.array(missing, np.int64)), strict=True))
+            size = sum(map(len, read_tables.values()))
             if self._held + size > MAX_CACHED_TIMES:
                 self._known, self._held = {}, 0
-            self._known.update(found)
+            self._known.update(read_tables)
             self._held += size
-            tables.update(found)
+            tables.update(read_tables)
         return tables  # type: ignore[return-value]
 
     def _read(self, rows: Int64s) -> list[Seconds]:
-        asked: Any = (
+        selection: Any = (
             {self.field: FrameSelection('timestamps')} if self._times is None else {self._times: True}
         )
-        (columns,) = self.dataset.read_selection(rows, asked, read_values).values()
+        (columns,) = self.dataset.read_selection(rows, selection, read_values).values()
         tables = [
             np.append(np.asarray(() if column is None else column, np.float64) * self._scale, np.nan)
             for column in columns
@@ -156,7 +156,7 @@ class TableClock(Clock):
             if self._times is not None and wrong.any():
                 item = int(wrong.argmax())
                 raise ValueError(
-                    f'windows: datapoint {row}: expected times in {self._times!r} that rise, got '
+                    f'windows: datapoint {row}: expected increasing times in {self._times!r}, got '
                     f'{table[item]} s as item {item}' + (f' after {table[item - 1]} s' if item else '')
                 )
         if self._times is not None and self.dataset.has_frames(self.field):
@@ -170,18 +170,18 @@ class TableClock(Clock):
 
     def _look_up(self, rows: Int64s, values: npt.NDArray[Any], find: Callable[..., Any]) -> Any:
         tables = self._tables(rows)
-        found = [find(tables[row], part) for row, part in zip(rows.tolist(), values, strict=True)]
-        return np.array(found).reshape(values.shape)
+        results = [find(tables[row], part) for row, part in zip(rows.tolist(), values, strict=True)]
+        return np.array(results).reshape(values.shape)
 
     def at(self, rows: Int64s, items: Int64s) -> Seconds:
-        found: Seconds = self._look_up(rows, items, lambda table, part: table[part.clip(-1, len(table) - 1)])
-        return found
+        times: Seconds = self._look_up(rows, items, lambda table, part: table[part.clip(-1, len(table) - 1)])
+        return times
 
     def before(self, rows: Int64s, times: Seconds) -> Int64s:
-        found = self._look_up(
+        items = self._look_up(
             rows, times + EPSILON, lambda table, part: table.searchsorted(part, 'right') - 1
         )
-        return found.astype(np.int64, copy=False)  # type: ignore[no-any-return]
+        return items.astype(np.int64, copy=False)  # type: ignore[no-any-return]
 
 
 def clock_of(dataset: Dataset, field: str, source: str | float | None) -> Clock | None:
@@ -193,10 +193,10 @@ def clock_of(dataset: Dataset, field: str, source: str | float | None) -> Clock 
         TypeError, ValueError: The times do not exist or differ in number from the items, or the metadata is
             invalid.
     """
-    own = _facts_of(dataset, field, 'rate', 'start', 'times') if source is None else {}
-    # A view of some fields may have left out the field that the metadata names.
-    if isinstance(source, str) or own.get('times') in dataset.types:
-        times = source or own['times']
+    facts = _facts_of(dataset, field, 'rate', 'start', 'times') if source is None else {}
+    # A view may lack the field of times that the metadata names.
+    if isinstance(source, str) or facts.get('times') in dataset.types:
+        times = source or facts['times']
         if times not in dataset.types or not dataset.types[times].sequence:
             raise ValueError(f'windows: times of {field!r}: expected a sequence field, got {times!r}')
         unit = _facts_of(dataset, times, 'unit').get('unit', 's')
@@ -205,9 +205,9 @@ def clock_of(dataset: Dataset, field: str, source: str | float | None) -> Clock 
                 f'windows: field {times!r}: unit of times: expected {UNITS_TEXT}, got {unit!r:.80}'
             )
         return TableClock(dataset, field, times, UNITS[unit])
-    if source is not None or 'rate' in own:
-        rate = own['rate'] if source is None else source
-        return RateClock(dataset, field, float(rate), float(own.get('start', 0)))
+    if source is not None or 'rate' in facts:
+        rate = facts['rate'] if source is None else source
+        return RateClock(dataset, field, float(rate), float(facts.get('start', 0)))
     return TableClock(dataset, field) if dataset.types[field].word in VIDEO_WORDS else None
 
 
@@ -239,9 +239,9 @@ def clocks_of(
 
 
 def reads_samples(field_type: FieldType, span: Span | None, clock: Clock | None) -> bool:
-    """Returns whether windows have samples of a recording, or of the recordings of a sequence as one.
+    """Returns whether windows contain the samples of a recording, or of a sequence of recordings as one.
 
-    Recordings with times of their own are items at these times.
+    Recordings with their own times are items at these times.
     """
     if not field_type.sequence:
         return field_type.word == 'audio'
@@ -250,7 +250,7 @@ def reads_samples(field_type: FieldType, span: Span | None, clock: Clock | None)
 
 
 def _facts_of(dataset: Dataset, field: str, *keys: str) -> Mapping[str, Any]:
-    """Returns some facts of a field in the metadata, after checking them."""
+    """Checks some entries of a field in the metadata, and returns them."""
     if not isinstance(dataset, View):
         facts = dataset.metadata.get('fields', {}).get(field, {})
         check_facts(field, facts, dataset.types)
@@ -261,14 +261,14 @@ def _facts_of(dataset: Dataset, field: str, *keys: str) -> Mapping[str, Any]:
     parts = [dataset.dataset_of(field)]
     if isinstance(dataset, Concat):
         parts = [part for part in dataset.datasets if field in part.types]
-    found = [_facts_of(part, field, *keys) for part in parts]
-    for other in found:
-        if other != found[0]:
+    facts_of_parts = [_facts_of(part, field, *keys) for part in parts]
+    for other in facts_of_parts:
+        if other != facts_of_parts[0]:
             raise ValueError(
                 f'windows: field {field!r}: expected one {", ".join(keys)} in the metadata of all datasets, '
-                f'got {found[0]} and {other}; a bags.concat of windows may have several'
+                f'got {facts_of_parts[0]} and {other}; a bags.concat of windows may have several'
             )
-    return found[0]
+    return facts_of_parts[0]
 
 
 def count_items(dataset: Dataset, field: str, rows: Int64s | None = None) -> Int64s:
@@ -280,7 +280,7 @@ def count_items(dataset: Dataset, field: str, rows: Int64s | None = None) -> Int
 class RecordingTimes:
     """Start and end times of the recordings of an audio field. The most recently opened recordings stay open.
 
-    The recordings of a sequence count as one.
+    The recordings of a sequence count as one recording.
     """
 
     def __init__(self, dataset: Dataset, field: str) -> None:
@@ -289,17 +289,17 @@ class RecordingTimes:
         self._open: dict[int, Any] = {}
 
     def of(self, rows: Int64s) -> dict[int, Any]:
-        """Returns recordings by datapoint, with headers read; None if missing."""
-        known = self._open
-        found = {row: known.get(row) for row in np.unique(rows).tolist()}
-        missing = [row for row, audio in found.items() if audio is None]
+        """Returns the recordings by datapoint, after reading their headers; None if missing."""
+        open_recordings = self._open
+        recordings = {row: open_recordings.get(row) for row in np.unique(rows).tolist()}
+        missing = [row for row, audio in recordings.items() if audio is None]
         if missing:
             new = self._open_all(np.array(missing, np.int64))
-            found.update(zip(missing, new, strict=True))
+            recordings.update(zip(missing, new, strict=True))
             map_concurrently(lambda audio: audio and len(audio), list(new), self.dataset.reads_wait)
-            recent = [*known.items(), *((row, found[row]) for row in missing)]
+            recent = [*open_recordings.items(), *((row, recordings[row]) for row in missing)]
             self._open = dict(recent[-MAX_OPEN_RECORDINGS:])
-        return found
+        return recordings
 
     def _open_all(self, rows: Int64s) -> list[Any]:
         if not self.dataset.types[self.field].sequence:
@@ -312,13 +312,13 @@ class RecordingTimes:
 
     def extent(self, rows: Int64s) -> tuple[Seconds, Seconds]:
         """Returns the start and end times of recordings, shape (W,); NaN if missing."""
-        found = self.of(rows)
-        audios = [found[row] for row in rows.tolist()]
+        recordings = self.of(rows)
+        audios = [recordings[row] for row in rows.tolist()]
         starts = np.array([audio.start if audio else np.nan for audio in audios])
         return starts, starts + np.array([audio.duration if audio else np.nan for audio in audios])
 
     def close(self) -> None:
-        """Drops the recordings: their files close when they are no longer used."""
+        """Drops the recordings. Their files close once they are no longer used."""
         self._open = {}
 
     def __getstate__(self) -> dict[str, Any]:

@@ -53,26 +53,27 @@ def times(
         {'state': array([[0., 1.],
                [2., 3.]], dtype=float32)}
     """
-    found = [_seconds('times', offset) for offset in offsets]
+    seconds = [_seconds('times', offset) for offset in offsets]
     one_of('times: fill', fill, ('nearest', 'previous', 'linear', 'exact'))
     one_of('times: gaps', gaps, ('raise', 'pad'))
     if tolerance is not None and not _seconds('times: tolerance', tolerance) >= 0:
         raise ValueError(f'times: tolerance: expected at least 0 s, got {tolerance!r}')
-    if not 0 < len(found) <= MAX_OFFSETS:
-        raise ValueError(f'times: expected 1 to {MAX_OFFSETS} offsets in seconds, got {len(found)}')
+    if not 0 < len(seconds) <= MAX_OFFSETS:
+        raise ValueError(f'times: expected 1 to {MAX_OFFSETS} offsets in seconds, got {len(seconds)}')
     if rate is not None:
         rate = positive('times: rate', rate, 'items per second')
-        if len(found) != 2 or found[1] < found[0]:
+        if len(seconds) != 2 or seconds[1] < seconds[0]:
             raise ValueError(
-                f'times: rate divides a range: expected its start and a stop not before it, got {offsets}'
+                'times: rate divides a range: expected a start and a stop that is not before it, '
+                f'got {offsets}'
             )
-        count = math.floor((found[1] - found[0]) * rate + 1e-6) + 1
+        count = math.floor((seconds[1] - seconds[0]) * rate + 1e-6) + 1
         if count > MAX_OFFSETS:
             raise ValueError(f'times: expected at most {MAX_OFFSETS} items, got {count}')
-        found = [found[0] + item / rate for item in range(count)]
+        seconds = [seconds[0] + item / rate for item in range(count)]
     if tolerance is None and fill == 'exact':
         tolerance = EXACT_TOLERANCE
-    return Times(tuple(found), fill, tolerance, gaps)
+    return Times(tuple(seconds), fill, tolerance, gaps)
 
 
 def steps(start: SupportsIndex, stop: SupportsIndex) -> Steps:
@@ -106,7 +107,7 @@ def _seconds(what: str, value: Any) -> float:
 
 
 def positive(what: str, value: Any, unit: str) -> float:
-    """Returns a number above 0 as a float."""
+    """Checks that a number is above 0, and returns it as a float."""
     number = _seconds(what, value)
     if number <= 0:
         raise ValueError(f'{what}: expected {unit}, above 0, got {value!r}')
@@ -179,7 +180,7 @@ def types_of(
 
 
 def check_bounds(value: Any) -> tuple[float, float]:
-    """Returns the bounds of anchors in seconds; infinite for None."""
+    """Returns the bounds of anchors in seconds; None means infinite."""
     try:
         low, high = (None, None) if value is None else value
     except (TypeError, ValueError):

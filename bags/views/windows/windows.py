@@ -5,9 +5,9 @@
     state=times(-0.1, 0, rate=20)  states        x  x  x
     action=steps(0, 3)             actions             x x x               the next three items
 
-Windows do not extend to other datapoints: items outside the datapoint are padding, which `FIELD_is_pad`
-marks, or the window is left out. The lengths of sequences or their times determine the number of windows of
-each datapoint: a view of ten million windows stores one number per datapoint.
+Windows do not extend into other datapoints: items outside the datapoint are padding, which `FIELD_is_pad`
+marks, or the window is omitted. The number of windows of each datapoint follows from the lengths of its
+sequences or from its times, so a view of ten million windows stores one number per datapoint.
 """
 
 from __future__ import annotations
@@ -89,16 +89,18 @@ class Windows(WindowsView):
             and isinstance(every, str)
         )
         if self.anchors.is_known_from_refs:
-            _ = self.anchors.layout  # Raises for sequences of different lengths, without reading records.
+            _ = self.anchors.layout  # Raises for sequences of different lengths; does not read records.
 
     def __len__(self) -> int:
         return int(self.anchors.layout.offsets[-1])
 
     def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
-        # Fields of times and the fields of anchors count too.
-        below = self.datasets[0]
+        # The fields of times and of anchors also count.
+        underlying = self.datasets[0]
         names = list(fields), self.fingerprint_options()
-        return digest_of(type(self).__name__, names, below.fingerprint_of(tuple(below.types), of_origin))
+        return digest_of(
+            type(self).__name__, names, underlying.fingerprint_of(tuple(underlying.types), of_origin)
+        )
 
     def fingerprint_options(self) -> object:
         """Returns the arguments of the view, and the clocks of its fields."""
@@ -118,23 +120,23 @@ class Windows(WindowsView):
         super().close()
 
     def read_row(self, index: int, selection: Selection | None) -> Datapoint:
-        # A shortcut: a window of 8 numbers takes a third of the time of a batch of one, of texts a sixth.
+        # Shortcut: a third of the time of a batch of one for a window of 8 numbers, a sixth for texts.
         index = check_index(index, len(self))
-        asked: Selection = dict.fromkeys(self.types, True) if selection is None else selection
-        row, below = self._within(index, asked) if self._has_plain_items else (0, None)
-        if below is None:
-            return super().read_row(index, asked)
-        values = self.datasets[0].read_row(row, below)
-        for name in self._spans.keys() & below.keys():
+        fields: Selection = dict.fromkeys(self.types, True) if selection is None else selection
+        row, inner_selection = self._within(index, fields) if self._has_plain_items else (0, None)
+        if inner_selection is None:
+            return super().read_row(index, fields)
+        values = self.datasets[0].read_row(row, inner_selection)
+        for name in self._spans.keys() & inner_selection.keys():
             values[name] = _stack(values[name])
-        for name in self._pads.keys() & asked.keys():
+        for name in self._pads.keys() & fields.keys():
             values[name] = np.zeros(self._spans[self._pads[name]].count, np.bool_)
-        return {name: values[name] for name in asked}
+        return {name: values[name] for name in fields}
 
     def _within(self, index: int, selection: Selection) -> tuple[int, Selection | None]:
         """Returns the datapoint of a window and the selection to read; None if items are padding."""
         (row,), (anchor,) = (part.tolist() for part in self.anchors.at(np.array([index])))
-        count, below = int(self.anchors.layout.counts[row]), {}
+        count, inner_selection = int(self.anchors.layout.counts[row]), {}
         for name, items in selection.items():
             span = self._spans.get(self._pads.get(name, name))
             if isinstance(span, Steps):
@@ -143,8 +145,8 @@ class Windows(WindowsView):
                     return row, None
                 items = range(start, stop)
             if name not in self._pads:
-                below[name] = items
-        return row, below
+                inner_selection[name] = items
+        return row, inner_selection
 
     def read_selection(self, indices: Int64s, selection: Selection, read: ReadField) -> dict[str, Column]:
         rows, anchors = self.anchors.at(indices)
@@ -157,11 +159,11 @@ class Windows(WindowsView):
         others = [name for name in named if name not in recordings]
         # Clocks read fields of times.
         is_slow = self.is_remote and not all(self.anchors.is_by_index(name) for name in others)
-        found = map_concurrently(
+        window_items = map_concurrently(
             lambda name: self.anchors.locate(name, rows, anchors, moments), others, is_slow
         )
-        located = dict(zip(others, found, strict=True))
-        asked = {
+        located = dict(zip(others, window_items, strict=True))
+        inner_selection = {
             name: self._items_of(name, located[name].items, items) if name in located else items
             for name, items in selection.items()
             if name not in self._pads and name not in recordings
@@ -170,10 +172,10 @@ class Windows(WindowsView):
         def read_below(field: FieldReader, refs: Refs, items: Asked) -> Column:
             return (read_column if isinstance(items, PerRowItems) else read)(field, refs, items)
 
-        columns = self.datasets[0].read_selection(rows, asked, read_below)
+        columns = self.datasets[0].read_selection(rows, inner_selection, read_below)
         for name, where in located.items():
             columns[f'{name}_is_pad'] = where.is_pad
-            if name in asked:
+            if name in inner_selection:
                 columns[name] = self._finish(name, columns[name], where, selection[name])
         for name in recordings:
             assert moments is not None
@@ -181,7 +183,7 @@ class Windows(WindowsView):
         return {name: columns[name] for name in selection}
 
     def _times_for(self, names: Iterable[str], rows: Int64s, anchors: Int64s) -> Seconds | None:
-        """Returns the times of anchors if one of the fields is read by time."""
+        """Returns the times of anchors, or None if no field is read by time."""
         return None if all(map(self.anchors.is_by_index, names)) else self.anchors.times(rows, anchors)
 
     def _records_of(self, name: str, items: Asked, rows: Int64s, anchors: Int64s, indices: Int64s) -> Column:
@@ -195,8 +197,8 @@ class Windows(WindowsView):
                 raise TypeError(
                     f"field {name!r}: records of zeros do not exist: copy windows with padding='edge'"
                 )
-            below = PerRowItems(None, counts, where.items.numbers[chosen])
-            return self.datasets[0].read_selection(rows, {name: below}, read_records)[name]
+            selected = PerRowItems(None, counts, where.items.numbers[chosen])
+            return self.datasets[0].read_selection(rows, {name: selected}, read_records)[name]
         values = self.read_selection(indices, {name: True}, read_column)[name]
         encode = encode_array if not self.types[name].args else np.ndarray.tobytes
         return [bytes(encode(np.ascontiguousarray(value))) for value in values]
@@ -209,14 +211,14 @@ class Windows(WindowsView):
         return select_many(items, np.cumsum(counts) - counts, counts)
 
     def _items_of(self, name: str, found: PerRowItems, items: Asked) -> PerRowItems:
-        """Returns the items to read for windows of the items `found`, or for selected items of them."""
+        """Returns the items to read for windows of the items `found`, or for selected items of each."""
         if items is not True:
             chosen, counts = self._chosen(name, items, len(found.counts))
             return PerRowItems(None, counts, found.numbers[chosen])
         return dataclasses.replace(found, are_frames=True) if name in self._frame_fields else found
 
     def _finish(self, name: str, column: Column, where: WindowItems, items: Asked) -> Column:
-        """Converts the read items to windows: an array (W, n, *shape), or a list of windows."""
+        """Converts items to windows: an array (W, n, *shape), or a list of windows."""
         if items is not True:
             chosen, counts = self._chosen(name, items, len(where.is_pad))
             pads = np.split(where.is_pad.ravel()[chosen], np.cumsum(counts))[:-1]
@@ -224,12 +226,12 @@ class Windows(WindowsView):
         field_type = self.datasets[0].types[name]
         values: Any = column
         if isinstance(column, Ragged):
-            there = where.items.counts > 0
+            has_items = where.items.counts > 0
             shape = self._spans[name].count * (1 if where.weights is None else 2), *column.values.shape[1:]
-            values = column.values.reshape(int(there.sum()), *shape)
-            if not there.all():
-                items, values = values, np.zeros((len(there), *shape), values.dtype)
-                values[there] = items
+            values = column.values.reshape(int(has_items.sum()), *shape)
+            if not has_items.all():
+                items, values = values, np.zeros((len(has_items), *shape), values.dtype)
+                values[has_items] = items
         elif isinstance(column, list) and fixed_dtype(field_type.word, field_type.args) is None:
             values = _stack([_stack(window) for window in column])
         if where.weights is not None:
@@ -267,10 +269,10 @@ class Windows(WindowsView):
             windows = windows[np.argsort(moments[windows], kind='stable')]
             firsts = np.rint((moments[windows] + span.offsets[0] - audio.start) * audio.rate).astype(np.int64)
             count = max(1, round((span.offsets[1] - span.offsets[0]) * audio.rate))
-            wanted = firsts[:, None] + np.arange(count)
-            clipped = wanted.clip(0, len(audio) - 1)
+            positions = firsts[:, None] + np.arange(count)
+            clipped = positions.clip(0, len(audio) - 1)
             audio.will_need([(part[0], part[-1] + 1) for part in clipped.tolist()])
-            for window, part, is_pad in zip(windows.tolist(), clipped, wanted != clipped, strict=True):
+            for window, part, is_pad in zip(windows.tolist(), clipped, positions != clipped, strict=True):
                 found = audio[part[0] : part[-1] + 1][part - part[0]]
                 samples[window], pads[window] = self._fill(found, is_pad), is_pad
             audio.will_need([])
@@ -279,20 +281,26 @@ class Windows(WindowsView):
         shapes = {window.shape for window in samples}
         return (np.stack(samples), np.stack(pads)) if len(shapes) == 1 else (samples, pads)
 
-    # For views of this view: fields of windows are read here, other fields from the underlying dataset.
+    # For views of this view: fields of windows are read here, all others from the underlying dataset.
 
     def plan_rows(self, indices: Int64s, selection: Selection) -> list[RowGroup]:
-        own = {name: items for name, items in selection.items() if name in self._spans or name in self._pads}
-        below = {name: items for name, items in selection.items() if name not in own}
-        groups = self.datasets[0].plan_rows(self.anchors.at(indices)[0], below) if below else []
-        return [*groups, RowGroup(self, indices, own, None)] if own else groups
+        computed = {
+            name: items for name, items in selection.items() if name in self._spans or name in self._pads
+        }
+        inner_selection = {name: items for name, items in selection.items() if name not in computed}
+        groups = (
+            self.datasets[0].plan_rows(self.anchors.at(indices)[0], inner_selection)
+            if inner_selection
+            else []
+        )
+        return [*groups, RowGroup(self, indices, computed, None)] if computed else groups
 
     def folders(self, fields: Iterable[str]) -> FolderFields:
-        below = self.datasets[0]
-        return below.folders([name for name in fields if name in below.types])
+        underlying = self.datasets[0]
+        return underlying.folders([name for name in fields if name in underlying.types])
 
     def record_ranges(self, indices: Int64s, field: str, items: Asked = True) -> RecordRanges | None:
-        """Returns the locations of the records of a field; None if not consecutive or computed."""
+        """Returns the locations of the records of a field; None if they are computed or not consecutive."""
         if field not in self._spans and field not in self._pads:
             return super().record_ranges(indices, field, items)
         span = self._spans.get(field)
@@ -326,14 +334,16 @@ class Windows(WindowsView):
 
     @property
     def length_text(self) -> str:
-        # Other lengths depend on the times of all datapoints.
+        # Otherwise, the length depends on the times of all datapoints.
         is_known = self.anchors.is_known_from_refs and not self.is_remote
         return super().length_text if is_known else 'datapoints'
 
 
 def _stack(values: Any) -> Any:
     """Stacks a list of arrays if their shapes are equal."""
-    are_arrays = isinstance(values, list) and values and all(isinstance(each, np.ndarray) for each in values)
-    if are_arrays and len({(each.shape, each.dtype) for each in values}) == 1:
+    are_arrays = (
+        isinstance(values, list) and values and all(isinstance(array, np.ndarray) for array in values)
+    )
+    if are_arrays and len({(array.shape, array.dtype) for array in values}) == 1:
         return np.stack(values)
     return values

@@ -258,7 +258,8 @@ def test_what_cannot_be_meant(recordings, tmp_path):
 
 
 @pytest.mark.parametrize(('times', 'text'), [
-    ([0.0, 0.2, 0.1], 'rise'), ([0.0, np.nan, 1.0], 'rise'), ([0.0, 0.1], 'for each of the 3 items'),
+    ([0.0, 0.2, 0.1], 'increasing'), ([0.0, np.nan, 1.0], 'increasing'),
+    ([0.0, 0.1], 'for each of the 3 items'),
 ])  # fmt: skip
 def test_times_that_cannot_be(tmp_path, times, text):
     with bags.DatasetWriter(tmp_path / 'x', {'a': 'int(4)[]', 't': 'float(8)[]'}) as writer:
