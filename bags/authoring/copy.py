@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Unpack
 
-from bags.authoring.save import NO_LINKS, Added, save
+from bags.authoring.save import NO_LINKS, AddedFields, save
 from bags.dataset.base import check_dataset
 from bags.dataset.format.options import WriteOptions, WriterSettings
 from bags.dataset.open import open as open_dataset
@@ -22,7 +22,7 @@ def copy(
     path: str | os.PathLike[str],
     *,
     fields: Fields = None,
-    add: Added | None = None,
+    add: AddedFields | None = None,
     batch_size: int = 256,
     encoders: Mapping[str, Callable[..., Any]] | None = None,
     on_error: Literal['raise', 'skip'] = 'raise',

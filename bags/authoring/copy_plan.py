@@ -14,7 +14,7 @@ from bags.dataset.base import Dataset
 from bags.dataset.format.refs import MISSING, is_missing
 from bags.dataset.format.spec import FieldType, Spec
 from bags.dataset.reading.batch import concat_ranges
-from bags.dataset.reading.row_reader import RecordRanges, RecordSource
+from bags.dataset.reading.row_reader import FieldRecords, RecordRanges
 from bags.errors import CorruptError, DecodeError, SpecError
 from bags.indexing import Int64s, chunk_length, offsets_of
 from bags.links.link_builder import LinkBuilder, LinkRun, join_links
@@ -48,7 +48,7 @@ class LastCopied(NamedTuple):
 class CopyPlan(NamedTuple):
     """The records of a field to copy, in few ranges, and the positions of each datapoint in them."""
 
-    sources: Sequence[RecordSource]
+    sources: Sequence[FieldRecords]
     which: Int64s
     """The source of each range."""
     starts: Int64s

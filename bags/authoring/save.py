@@ -22,7 +22,7 @@ from bags.dataset.format.refs import RefsFormat
 from bags.dataset.format.spec import Spec, parse_spec, reordered, type_texts
 from bags.dataset.reading.fingerprint import fingerprint, source_fingerprints
 from bags.dataset.reading.row_groups import RowGroup
-from bags.dataset.reading.row_reader import RecordSource
+from bags.dataset.reading.row_reader import FieldRecords
 from bags.dataset.reading.selection import Fields, select_whole
 from bags.dataset.writing.encoder import Encoder
 from bags.dataset.writing.field_writer import FieldCompression, field_compressions
@@ -39,7 +39,7 @@ from bags.progress.write_result import Skipped, WriteResult
 from bags.validation import at_least, merge, one_of, worker_count
 from bags.workers.pool import WorkerPool
 
-Added = Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]]
+AddedFields = Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]]
 """The option `add`: by field, its type, and a function from a batch to the values of its datapoints."""
 
 NO_LINKS = 'dataset.save(path, link=(FIELD, …)) links fields of a dataset'
@@ -55,7 +55,7 @@ def save(
     source: Dataset,
     path: str | os.PathLike[str],
     fields: Fields,
-    add: Added | None,
+    add: AddedFields | None,
     batch_size: int,
     encoders: Mapping[str, Callable[..., Any]] | None,
     link: bool | Iterable[str],
@@ -174,7 +174,7 @@ def _linked(
     dataset: Dataset,
     link: bool | Iterable[str],
     names: list[str],
-    firsts: Mapping[str, RecordSource],
+    firsts: Mapping[str, FieldRecords],
     compressed: Collection[str],
 ) -> set[str]:
     """Returns the fields to link: the named fields, or the linkable fields with large records.
@@ -282,7 +282,7 @@ class _Parents:
                     self.untrusted.add(dataset if is_shard else folder)
 
 
-def _added(add: Added | None) -> tuple[Spec, dict[str, Callable[[Mapping[str, Any]], Any]]]:
+def _added(add: AddedFields | None) -> tuple[Spec, dict[str, Callable[[Mapping[str, Any]], Any]]]:
     """Returns the types and the functions of new fields."""
     if not isinstance(add, Mapping | None):
         raise TypeError(f'add: expected a mapping of fields to a type and a function, got {add!r:.80}')
@@ -294,14 +294,14 @@ def _added(add: Added | None) -> tuple[Spec, dict[str, Callable[[Mapping[str, An
     return types, {name: function for name, (_, function) in pairs.items()}
 
 
-def _first_sources(dataset: Dataset, fields: list[str]) -> dict[str, RecordSource]:
+def _first_sources(dataset: Dataset, fields: list[str]) -> dict[str, FieldRecords]:
     """Returns the source of the first record of each field, if there is one and it is stored."""
     if not len(dataset):
         return {}
     first_ranges = {name: dataset.record_ranges(np.arange(1), name) for name in fields}
     return {
         # For a new value, the underlying field determines how records are stored.
-        name: RecordSource(dataset.open_field(name).bag, ranges.sources[0].unsigned)
+        name: FieldRecords(dataset.open_field(name).bag, ranges.sources[0].unsigned)
         if isinstance(ranges.sources[0].bag, MemoryRecords)
         else ranges.sources[0]
         for name, ranges in first_ranges.items()
@@ -310,7 +310,7 @@ def _first_sources(dataset: Dataset, fields: list[str]) -> dict[str, RecordSourc
 
 
 def _compressions(
-    compression: Compression, spec: Spec, firsts: Mapping[str, RecordSource]
+    compression: Compression, spec: Spec, firsts: Mapping[str, FieldRecords]
 ) -> tuple[dict[str, FieldCompression], set[str]]:
     """Returns the compression of the copy, and the fields that are always recompressed."""
     stored = {}

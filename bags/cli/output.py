@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bags.display.counts import byte_count, plural
-from bags.display.tables import Column, is_unicode
+from bags.display.tables import TableColumn, is_unicode
 
 if TYPE_CHECKING:
     from bags.progress.write_result import WriteResult
@@ -63,7 +63,7 @@ def as_text(content: str, style: str = '') -> Any:
     return Text(shown.encode(encoding, 'backslashreplace').decode(encoding), style)
 
 
-def columns_table(columns: Sequence[Column]) -> Any:
+def columns_table(columns: Sequence[TableColumn]) -> Any:
     """Returns a table of columns with their cells."""
     rows = zip(*(cells for _, _, cells in columns), strict=True)
     return table([(heading, justify) for heading, justify, _ in columns], list(rows))

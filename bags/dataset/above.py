@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bags.display.datasets import dataset_as_text as dataset_as_text
     from bags.episodes.episode_bags import EpisodeBags as EpisodeBags
     from bags.episodes.queued import QueuedEpisode as QueuedEpisode
+    from bags.keys.index import KeyIndex as KeyIndex
     from bags.keys.index import find_keys as find_keys
     from bags.keys.index import open_key_index as open_key_index
     from bags.media.audio import Audio as Audio
@@ -49,6 +50,7 @@ MODULES = {
     'bags.episodes.episode_bags': ('EpisodeBags',),
     'bags.episodes.queued': ('QueuedEpisode',),
     'bags.keys.index': (
+        'KeyIndex',
         'find_keys',
         'open_key_index',
     ),

@@ -1,4 +1,4 @@
-"""`Dataset`, the base of readers and views: its methods, and what a reader or a view defines."""
+"""`Dataset`, the base class of readers and views; and the views that select datapoints and fields."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 RECORD_BYTES_AT_ONCE = 1 << 20
-"""Bytes that iterating over records reads at a time: a record may be a whole video."""
+"""Bytes that iteration over records reads at a time. A record may be a whole video."""
 MAX_RECORDS_AT_ONCE = 1024
-COMPLETED = 100
-"""Datapoints whose keys IPython completes."""
+COMPLETED_DATAPOINTS = 100
+"""Number of datapoints, from the first, whose fields IPython completes."""
 Indices = Sequence[SupportsIndex] | npt.NDArray[np.integer[Any]]
 """Several datapoints: a list, a range or an array of integers."""
 Mask = npt.NDArray[np.bool_] | Sequence[bool]
@@ -74,9 +74,9 @@ class Dataset(Shareable, abc.ABC):
     Every dataset is a random-access source for Grain and a map-style dataset for PyTorch. It is thread-safe,
     fork-safe and picklable, and its `repr` identifies it.
 
-    A reader or a view defines `types`, `is_remote`, and the abstract methods. All reads follow from
-    `plan_rows`, which maps datapoints to rows of folders: the readers of the folders read
-    their rows, and the results are merged in the order of the datapoints. A class overrides
+    A reader or a view defines `types`, `is_remote`, and the abstract methods. All reads are based on
+    `plan_rows`, which maps datapoints to rows of folders: the readers of the folders read these rows, and the
+    results are merged in the order of the datapoints. A class overrides
 
     - `read_row`, if one datapoint can be read faster than a batch of one;
     - `read_selection`, `item_counts` and `record_ranges`, if it reads rows itself: the reader of a folder, or
@@ -84,7 +84,7 @@ class Dataset(Shareable, abc.ABC):
     - `match_keys` for `find` (by default it opens an index in `index_folder`), `metadata`, and, for loaders
       and pipelines that divide the datapoints, `part_lengths` and `bytes_before`.
 
-    `View` defines all but `__len__`, `plan_rows` and `expression` from the underlying datasets.
+    `View` implements the abstract methods from the underlying datasets, except `__len__` and `plan_rows`.
 
     Examples:
         >>> dataset[0, {'id': True, 'state': range(2)}]
@@ -107,7 +107,7 @@ class Dataset(Shareable, abc.ABC):
         *('select', 'filter', 'windows', 'drop', 'rename', 'update', 'split', 'unique', 'diff', 'save'),
         *('to_arrow', 'to_arrow_dataset', 'close'),
     )
-    """The names that `dir` lists besides names of the base classes: what docs/reference documents."""
+    """The names, documented in docs/reference, that `dir` lists in addition to the names of base classes."""
 
     if not TYPE_CHECKING:  # A name that does not exist is an error for type checkers.
 
@@ -121,7 +121,7 @@ class Dataset(Shareable, abc.ABC):
 
     @property
     def reads_wait(self) -> bool:
-        """Whether reads of records wait for a network: of a remote dataset, or of links to remote files."""
+        """Whether reads of records wait for a network: the dataset is remote, or links to remote files."""
         return self.is_remote
 
     # Datapoints and batches.
@@ -187,8 +187,8 @@ class Dataset(Shareable, abc.ABC):
                 list) of a sequence. Default: all fields.
 
         Returns:
-            The columns in the order of `fields`. A type whose values have one size gives a new array
-            (B, *shape), a sequence of it a `Ragged`, any other a list. Optional plain fields give a list.
+            The columns in the order of `fields`: a new array (B, *shape) if all values of the type have one
+            size, a `Ragged` for a sequence of such a type, else a list. Optional plain fields are lists.
 
         Raises:
             IndexError, KeyError, TypeError: No such datapoint, field or selection.
@@ -213,8 +213,8 @@ class Dataset(Shareable, abc.ABC):
     def lengths(self, field: str) -> Int64s:
         """Returns the number of items of a sequence field in each datapoint, int64 (len,), from the refs.
 
-        It is 0 for a missing sequence. Of a plain field whose values have frames, such as `video`, it is the
-        number of frames, for which the header of each value is read.
+        A missing sequence has 0 items. For a plain field whose values have frames, such as `video`, returns
+        the number of frames, which is read from the header of each value.
         """
         check_name(field)
         select_fields(field, self.types)
@@ -297,7 +297,7 @@ class Dataset(Shareable, abc.ABC):
             IndexError: An index out of range, or a mask of another length.
             KeyError, TypeError: No such field, or items of one.
         """
-        return Select(self, _chosen(indices, len(self)), fields)
+        return Select(self, _positions_of(indices, len(self)), fields)
 
     def filter(
         self,
@@ -308,7 +308,7 @@ class Dataset(Shareable, abc.ABC):
     ) -> Select:
         """Returns a view of the datapoints that pass a condition, or for which a function returns True.
 
-        Only `fields` of all datapoints, or those that the condition names, are read, once; the view has all
+        Reads `fields`, or the fields that the condition names, of all datapoints, once. The view has all
         fields. For one numeric field, `dataset.select(dataset.column('score') > 0.5)` is faster.
 
         Args:
@@ -326,7 +326,7 @@ class Dataset(Shareable, abc.ABC):
         workers = worker_count(workers)
         if isinstance(function, str):
             if fields is not None:
-                raise TypeError('filter: a condition names its fields itself, got fields')
+                raise TypeError(f'filter: expected no fields beside a condition, got {fields!r:.80}')
             function, read = above.bind_condition(self, function)
         else:
             read = functools.partial(self.read_rows, selection=select_fields(fields, self.types))
@@ -341,20 +341,20 @@ class Dataset(Shareable, abc.ABC):
             chosen = []
             for index, datapoint in zip(indices.tolist(), read(indices), strict=True):
                 try:
-                    keeps = function(datapoint)
+                    is_match = function(datapoint)
                 except Exception as exc:
                     exc.add_note(f'filter: the function raised this for datapoint {index} of {self!r}')
                     raise
-                if not isinstance(keeps, bool | np.bool_):
-                    raise TypeError(f'filter: expected a bool for datapoint {index}, got {keeps!r:.80}')
-                if keeps:
+                if not isinstance(is_match, bool | np.bool_):
+                    raise TypeError(f'filter: expected a bool for datapoint {index}, got {is_match!r:.80}')
+                if is_match:
                     chosen.append(index)
             return np.array(chosen, np.int64)
 
         parts = map_concurrently(choose, range(0, len(self), DATAPOINTS_AT_ONCE), max_threads=workers)
         return Select(self, np.concatenate([np.empty(0, np.int64), *parts]))
 
-    # Edits: views too, which `save` writes without copying what they leave as it is.
+    # Edits: views that `save` writes without copying the unchanged records.
 
     def drop(
         self,
@@ -372,32 +372,32 @@ class Dataset(Shareable, abc.ABC):
             IndexError: An index out of range, or a mask of another length.
             KeyError: No such field.
             TypeError: Neither indices nor fields are given.
-            ValueError: No field would be left, or the metadata of another field names a dropped one.
+            ValueError: All fields would be dropped, or the metadata of another field names a dropped field.
         """
         if indices is None and fields is None:
             raise TypeError('drop: expected indices or fields=…, got neither')
         dropped = select_whole(() if fields is None else fields, self.types, 'drop')
         names = [name for name in self.types if name not in dropped]
         if not names:
-            raise ValueError('drop: expected a field that is left, got all fields')
+            raise ValueError('drop: expected at least one field to stay, got all fields')
         facts = self.metadata.get('fields', {}) if dropped else {}
         for name in names:
             times = facts[name].get('times') if isinstance(facts.get(name), Mapping) else None
             if times in dropped:
                 raise ValueError(
-                    f'drop: field {times!r} has the times of {name!r}, as its metadata says: drop both, or '
+                    f'drop: field {times!r} has the times of {name!r} in the metadata: drop both, or '
                     'select(fields=…) the other fields'
                 )
         if indices is None:
             return Select(self, range(len(self)), names)
-        kept = np.ones(len(self), bool)
-        kept[_chosen(indices, len(self), 'drop')] = False
-        return Select(self, np.flatnonzero(kept), names)
+        mask = np.ones(len(self), bool)
+        mask[_positions_of(indices, len(self), 'drop')] = False
+        return Select(self, np.flatnonzero(mask), names)
 
     def rename(self, names: Mapping[str, str]) -> View:
         """Returns a view in which fields have other names. It reads nothing, and records keep their bytes.
 
-        Metadata of a field, and of others that name it as their `times`, has the new name.
+        The metadata of the fields has the new names, also where it names a field as the `times` of another.
 
         Args:
             names: The new name of each field to rename: `{'jpg': 'image'}`. Names may be swapped.
@@ -421,11 +421,11 @@ class Dataset(Shareable, abc.ABC):
 
         Args:
             values: For each datapoint, by index, the new values by field. None is a missing value.
-            encoders: The functions by word. Default: `bags.encoders`.
+            encoders: Encoders by word. Default: `bags.encoders`.
 
         Raises:
             IndexError, KeyError: No such datapoint, or no such field.
-            EncodeError: A value is not of the type of the field.
+            EncodeError: A value does not have the type of its field.
             TypeError: Not a mapping, or a field of windows.
         """
         return above.update_values(self, values, encoders)
@@ -435,15 +435,15 @@ class Dataset(Shareable, abc.ABC):
     ) -> dict[str, Select]:
         """Divides the datapoints into views: `dataset.split({'train': 0.9, 'val': 0.1}, by='episode')`.
 
-        The view of a datapoint follows from a hash of its key and the seed. A datapoint stays in its view
-        when others are added or removed, and all datapoints with one key are in the same view. Sizes of views
-        are approximate: of 10,000 keys, a share of 0.1 is within 0.01.
+        A hash of its key and the seed determines the view of a datapoint. A datapoint stays in its view when
+        other datapoints are added or removed, and all datapoints with one key are in the same view. Sizes of
+        views are approximate: with 10,000 keys, a share of 0.1 is within 0.01.
 
         Args:
             shares: The share of each view by name; they add up to 1.
             by: A field of type `utf8`, `bytes`, `int` or `uint`, whose values are the keys and are read now.
                 By default the key of a datapoint is its index.
-            seed: Another seed gives another division.
+            seed: A different seed gives a different division.
 
         Raises:
             KeyError: No such field.
@@ -455,7 +455,7 @@ class Dataset(Shareable, abc.ABC):
     def unique(self, field: str) -> Select:
         """Returns a view of the first datapoint with each value of a field. Reads all records of the field.
 
-        Values are equal if their records are, byte for byte; all missing values are equal.
+        Values are equal if their records are equal byte for byte. All missing values are equal.
 
         Raises:
             KeyError: No such field.
@@ -463,20 +463,20 @@ class Dataset(Shareable, abc.ABC):
         return above.unique_datapoints(self, field)
 
     def diff(self, other: Dataset, on: str | None = None) -> Diff:
-        """Compares the datapoints of a later dataset with this one.
+        """Compares the datapoints of this dataset with the datapoints of a later one.
 
-        Records are compared byte for byte. Those that are in the same place of the same file, as links to one
-        record are, or whose checksums agree, are not read.
+        Records are compared byte for byte. Records are not read if they are at the same location of the same
+        file, such as links to one record, or if their checksums agree.
 
         Args:
-            other: The other dataset.
-            on: A field of keys, as in `split`, that both have: datapoints with one key are compared. By
-                default those with one index are.
+            other: The later dataset.
+            on: A field of keys, as in `split`, in both datasets: datapoints with the same key are compared.
+                By default, datapoints with the same index are compared.
 
         Raises:
             KeyError: No such field.
             TypeError: Not a dataset, or the field has no keys.
-            ValueError: Several datapoints of a dataset have one key, or one has none.
+            ValueError: Several datapoints of a dataset have the same key, or a datapoint has no key.
         """
         return above.diff_datasets(self, other, on)
 
@@ -499,20 +499,20 @@ class Dataset(Shareable, abc.ABC):
     ) -> above.WriteResult:
         """Saves the dataset or view as a new dataset that needs the original files, unless `link=False`.
 
-        Large records are not copied: the new dataset has links to them. It reads them where they are, so the
-        files must stay, and opening it elsewhere may need permission. `print` of the result lists the folders
-        that it needs, `parents`, and the `trust_links=` for `bags.open`. Small records and new values are
-        copied; so is what has no stored records, such as windows.
+        Large records are not copied: the new dataset has links to them. The linked files must stay where they
+        are, and opening the dataset elsewhere may need permission. `print` of the result lists the folders
+        that it needs, `parents`, and the `trust_links=` for `bags.open`. Small records, new values and
+        computed values, such as windows, are copied.
 
         Args:
             path: The folder of the new dataset: str, path or URL.
-            link: Fields whose records are not copied. True: those whose records have more than 256 bytes on
-                average; if there are none, all records are copied. False copies all records: the new dataset
-                is whole, and needs no other files.
+            link: Fields whose records are not copied. True links fields whose records have more than 256
+                bytes on average; without such a field, all records are copied. False copies all records: the
+                new dataset needs no other files.
             fields, add, batch_size, encoders: As in `bags.copy`.
-            relink: For links of the dataset whose files have moved, the new prefix of paths by the old one.
-                Sizes and samples of all files are compared with the links first. Needs `link`, and links
-                these fields.
+            relink: If linked files have moved, the new prefix of their paths by the old prefix. Sizes and
+                samples of all files are compared with the links first. Needs `link`, and links these
+                fields.
             on_error, check_source, progress, workers: As in `bags.copy`.
             **options: As in `bags.copy`. Fields that `compression` names are copied.
 
@@ -556,8 +556,8 @@ class Dataset(Shareable, abc.ABC):
 
         All windows of a field have the same number of items n: numbers are an array (n, *shape), frames
         (n, height, width, 3), samples of audio float32 (n, channels), others a list. `FIELD_is_pad`, bool
-        (n,), marks the padding. Other fields have the values of the datapoint of the window. Only the items
-        of a window are read.
+        (n,), marks the padding. Other fields have the value of the datapoint that contains the window. Only
+        the items of a window are read.
 
         Windows of a field of videos (`video`, `mp4[]`, …) are frames, numbered through all clips. The
         same holds for your own types whose values have frames. The number of frames of every video is read
@@ -569,12 +569,12 @@ class Dataset(Shareable, abc.ABC):
                 whose names cannot be keywords, such as `observation.images.top`, or are names of
                 options.
             every: The field whose items are the anchors of windows, or the seconds between anchors.
-            stride: Anchors from one window to the next.
+            stride: Number of anchors from one window to the next.
             padding: The value of items outside the datapoint: its first or last item ('edge') or zeros
                 ('zero'). 'drop' leaves out windows with such items.
             bounds: The first and last time of anchors in each datapoint in seconds; None for no bound.
-            times: For a field, the field with the times of its items in seconds, or its rate in items per
-                second, instead of those in `metadata`. Videos and audio have timestamps.
+            times: By field, the field with the times of its items in seconds, or its rate in items per
+                second; replaces the times and rates in `metadata`. Videos and audio have timestamps.
             **fields: `bags.steps(…)` or `bags.times(…)` by field. Fields with times are aligned by time,
                 also for `bags.steps`; item k of a field without times belongs to anchor k.
 
@@ -584,8 +584,11 @@ class Dataset(Shareable, abc.ABC):
                 field needs times and has none. When a window is read: times do not increase, or no item is
                 within the tolerance.
         """
-        given = fields if spans is None else spans if not fields else {**spans, **fields}
-        return above.Windows(self, given, every, stride, padding, bounds, times)
+        if spans is None:
+            spans = fields
+        elif fields:
+            spans = {**spans, **fields}
+        return above.Windows(self, spans, every, stride, padding, bounds, times)
 
     # Arrow, and look-ups by key.
 
@@ -694,9 +697,9 @@ class Dataset(Shareable, abc.ABC):
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the datapoints, 24 hexadecimal digits, wherever the dataset is; computed at each use.
+        """A hash of the datapoints, 24 hexadecimal digits, independent of the path; computed at each use.
 
-        It is computed from the id that the writer gave the dataset, which changes with each change.
+        It is computed from the id that the writer gave the dataset. A changed dataset has another id.
         Datasets of earlier versions or other libraries have no id: all limits, refs and checksums are
         hashed instead, and the records of each field of up to 64 MiB. The fingerprint of a view is
         computed from the fingerprints of its datasets.
@@ -724,7 +727,7 @@ class Dataset(Shareable, abc.ABC):
 
     @property
     def expression(self) -> str:
-        """How the dataset was made, in short: `bags.DatasetReader('photos')[0:100:1]`."""
+        """A short expression that makes the dataset: `bags.DatasetReader('photos')[0:100:1]`."""
         return type(self).__name__
 
     @property
@@ -733,11 +736,11 @@ class Dataset(Shareable, abc.ABC):
         return count_text(len(self))
 
     def __dir__(self) -> list[str]:
-        """Returns the documented names, and all names that a subclass of yours defines."""
+        """Returns the documented names, and all names that subclasses outside of Bags define."""
         names = {name for name in object.__dir__(self) if name.startswith('__')}
-        for each in type(self).__mro__:
-            is_own = each.__module__.partition('.')[0] != 'bags' and issubclass(each, Dataset)
-            names.update(vars(each) if is_own else vars(each).get('documented_names', ()))
+        for base in type(self).__mro__:
+            is_external = base.__module__.partition('.')[0] != 'bags' and issubclass(base, Dataset)
+            names.update(vars(base) if is_external else vars(base).get('documented_names', ()))
         return sorted(names)
 
     def __repr__(self) -> str:
@@ -754,24 +757,24 @@ class Dataset(Shareable, abc.ABC):
 
     def _ipython_key_completions_(self) -> list[tuple[int, str]]:
         """The keys that IPython offers for `dataset[0, '`: fields of the first datapoints."""
-        return [(index, name) for index in range(min(len(self), COMPLETED)) for name in self.types]
+        return [(index, name) for index in range(min(len(self), COMPLETED_DATAPOINTS)) for name in self.types]
 
     def _repr_html_(self) -> str:
         """Returns the HTML for notebooks: the fields, with their values in the first datapoints."""
         return above.dataset_as_html(self)
 
-    # What a reader or a view defines or overrides; see above.
+    # Methods that readers and views define or override; see the docstring of the class.
 
     @abc.abstractmethod
     def plan_rows(self, indices: Int64s, selection: Selection) -> list[RowGroup]:
-        """Returns the rows of folders that datapoints are, without reading records."""
+        """Returns the rows of folders that contain datapoints, without reading records."""
 
     @abc.abstractmethod
     def open_field(self, name: str) -> FieldReader:
-        """Returns a field from a folder that has it."""
+        """Returns the reader of a field, from a folder that has the field."""
 
     def folders(self, fields: Iterable[str]) -> FolderFields:
-        """Returns the folders with the records of some fields, each with the names of these fields there."""
+        """Returns the folders with the records of some fields, each with the names of these fields in it."""
         merged: dict[str, tuple[Folder, dict[str, bool]]] = {}
         for group in self.plan_rows(np.arange(len(self)), dict.fromkeys(fields, True)):
             for folder, names in group.reader.folders(group.selection):
@@ -799,21 +802,20 @@ class Dataset(Shareable, abc.ABC):
 
     def match_keys(self, field: str, keys: list[bytes | None]) -> Matches:
         """Looks up the datapoints of each key in the key index."""
-        known = self.key_indexes
-        if field not in known:
-            known[field] = above.open_key_index(self, field, self.index_folder())
-        found: Matches = known[field].match(self, field, keys)
-        return found
+        indexes = self.key_indexes
+        if field not in indexes:
+            indexes[field] = above.open_key_index(self, field, self.index_folder())
+        return indexes[field].match(self, field, keys)
 
     @cached_attribute
-    def key_indexes(self) -> dict[str, Any]:
+    def key_indexes(self) -> dict[str, above.KeyIndex]:
         """The open key indexes by field."""
         return {}
 
     def index_folder(self) -> Folder:
         """Returns the folder that contains the key indexes and statistics of the whole dataset."""
         raise TypeError(
-            f'find: {self!r:.200} has no keys of its own: use find of the dataset that it is made of'
+            f'find: {self!r:.200} has no key index: call find on the dataset that it is computed from'
         )
 
     # Reads of checked indices and selections.
@@ -834,12 +836,12 @@ class Dataset(Shareable, abc.ABC):
     def read_selection(self, indices: Int64s, selection: Selection, read: ReadField) -> dict[str, Column]:
         """Calls `read`, a function of `bags.dataset.reading.columns`, for each field."""
         groups = self.plan_rows(indices, selection)
-        found = map_concurrently(
+        columns = map_concurrently(
             lambda group: group.reader.read_selection(group.rows, group.selection, read),
             groups,
             self.reads_wait,
         )
-        return merge_columns(groups, found, list(selection))
+        return merge_columns(groups, columns, list(selection))
 
     def read_records(self, indices: Int64s, field: str, items: Asked = True) -> list[Any]:
         """Returns the undecoded record of each datapoint, for a sequence a list; None if it is missing."""
@@ -863,8 +865,8 @@ class Dataset(Shareable, abc.ABC):
 
     def frame_counts(self, indices: Int64s, field: str) -> Int64s:
         """Returns the number of frames of each value, or of all items of each sequence; 0 if missing."""
-        found = self.read_selection(indices, {field: FrameSelection(None)}, read_values)[field]
-        return np.array([count or 0 for count in found], np.int64)
+        counts = self.read_selection(indices, {field: FrameSelection(None)}, read_values)[field]
+        return np.array([count or 0 for count in counts], np.int64)
 
     def record_ranges(self, indices: Int64s, field: str, items: Asked = True) -> RecordRanges | None:
         """Returns the locations of the records of a field; None if its values are decoded frames."""
@@ -873,10 +875,10 @@ class Dataset(Shareable, abc.ABC):
         groups = self.plan_rows(indices, {field: items})
         ranges = []
         for group in groups:
-            of_group = group.reader.record_ranges(group.rows, field, group.selection[field])
-            if of_group is None:
+            ranges_of_group = group.reader.record_ranges(group.rows, field, group.selection[field])
+            if ranges_of_group is None:
                 return None
-            ranges.append(of_group)
+            ranges.append(ranges_of_group)
         return merge_ranges(groups, ranges)
 
     def record(self, index: int, field: str, item: int | None) -> Record | None:
@@ -890,7 +892,7 @@ class Dataset(Shareable, abc.ABC):
         if ranges is None:
             if item is None:
                 return None
-            raise TypeError(f'field {field!r} is made of windows: it has values, but no records')
+            raise TypeError(f'field {field!r}: windows are computed when they are read, and have no records')
         first, count = int(ranges.firsts[0]), int(ranges.counts[0])
         if is_missing(first, count):
             raise ValueError(f'datapoint {index}: field {field!r} has no value')
@@ -900,10 +902,10 @@ class Dataset(Shareable, abc.ABC):
 
     def _item_offsets(self, field: str) -> Int64s:
         """Returns the number of items before each datapoint, followed by the total; cached."""
-        known = self._known_offsets
-        if field not in known:
-            known[field] = offsets_of(self.item_counts(np.arange(len(self)), field))
-        return known[field]
+        offsets = self._known_offsets
+        if field not in offsets:
+            offsets[field] = offsets_of(self.item_counts(np.arange(len(self)), field))
+        return offsets[field]
 
     @cached_attribute
     def _known_offsets(self) -> dict[str, Int64s]:
@@ -916,7 +918,7 @@ class Dataset(Shareable, abc.ABC):
 
 
 class Records(Sequence[Any]):
-    """The records of one field over a dataset, read on demand.
+    """The records of one field of a dataset, read on demand.
 
     Args:
         dataset: A `bags.Dataset`.
@@ -988,7 +990,7 @@ class View(Dataset):
 
     @property
     def metadata(self) -> Metadata:
-        return metadata_of_fields(merge_metadata(each.metadata for each in self.datasets), self.types)
+        return metadata_of_fields(merge_metadata(dataset.metadata for dataset in self.datasets), self.types)
 
     @property
     def unfinished(self) -> bool:
@@ -999,15 +1001,15 @@ class View(Dataset):
             dataset.close()
 
     def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
-        below = [
+        fingerprints = [
             dataset.fingerprint_of([name for name in fields if name in dataset.types], of_origin)
             for dataset in self.datasets
         ]
         spec = [(name, self.types[name].text) for name in fields]
-        return digest_of(type(self).__name__, self.fingerprint_options(), spec, below)
+        return digest_of(type(self).__name__, self.fingerprint_options(), spec, fingerprints)
 
     def fingerprint_options(self) -> object:
-        """Returns numbers, strings and tuples of them that say how the view is made of its datasets."""
+        """Returns the options of the view for its fingerprint: numbers, strings, and tuples of them."""
         return ()
 
     def dataset_of(self, field: str) -> Dataset:
@@ -1018,7 +1020,7 @@ class View(Dataset):
         return self.dataset_of(name).open_field(name)
 
     def roots(self) -> list[Folder]:
-        return list({root.path: root for each in self.datasets for root in each.roots()}.values())
+        return list({root.path: root for dataset in self.datasets for root in dataset.roots()}.values())
 
 
 class WindowsView(View):
@@ -1052,9 +1054,8 @@ class Select(View):
     def __init__(self, dataset: Dataset, indices: range | Int64s, fields: Fields = None) -> None:
         chosen = select_whole(fields, dataset.types, 'select')
         names = [name for name in dataset.types if name in chosen]
-        if (
-            type(self) is type(dataset) is Select
-        ):  # A selection of a selection is one of the underlying dataset.
+        # A selection of a selection selects from the underlying dataset directly.
+        if type(self) is type(dataset) is Select:
             if isinstance(indices, range):
                 indices = dataset.indices[_as_slice(indices)]
             else:
@@ -1073,9 +1074,9 @@ class Select(View):
         return len(self.indices)
 
     def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
-        below = self.datasets[0]
-        if type(self) is Select and isinstance(self.indices, range) and self.indices == range(len(below)):
-            return below.fingerprint_of(fields, of_origin)
+        (dataset,) = self.datasets
+        if type(self) is Select and isinstance(self.indices, range) and self.indices == range(len(dataset)):
+            return dataset.fingerprint_of(fields, of_origin)
         return super().fingerprint_of(fields, of_origin)
 
     def fingerprint_options(self) -> object:
@@ -1089,12 +1090,12 @@ class Select(View):
     def match_keys(self, field: str, keys: list[bytes | None]) -> Matches:
         owners, rows = self.datasets[0].match_keys(field, keys)
         if isinstance(self.indices, range):
-            positions, rest = np.divmod(rows - self.indices.start, self.indices.step)
-            there = (rest == 0) & (positions >= 0) & (positions < len(self.indices))
-            return sort_matches(owners[there], positions[there])
-        known, order = self._sorted_indices
-        starts = known.searchsorted(rows, 'left')
-        counts = known.searchsorted(rows, 'right') - starts
+            positions, remainders = np.divmod(rows - self.indices.start, self.indices.step)
+            is_selected = (remainders == 0) & (positions >= 0) & (positions < len(self.indices))
+            return sort_matches(owners[is_selected], positions[is_selected])
+        indices, order = self._sorted_indices
+        starts = indices.searchsorted(rows, 'left')
+        counts = indices.searchsorted(rows, 'right') - starts
         return sort_matches(np.repeat(owners, counts), order[concat_ranges(starts, counts)])
 
     @cached_attribute
@@ -1104,14 +1105,14 @@ class Select(View):
         return np.asarray(self.indices)[order], order
 
     def read_row(self, index: int, selection: Selection | None) -> Datapoint:
-        below = self.datasets[0]
-        if selection is None and len(self.types) < len(below.types):
+        dataset = self.datasets[0]
+        if selection is None and len(self.types) < len(dataset.types):
             selection = dict.fromkeys(self.types, True)
-        return below.read_row(int(self.indices[check_index(index, len(self.indices))]), selection)
+        return dataset.read_row(int(self.indices[check_index(index, len(self.indices))]), selection)
 
     @property
     def expression(self) -> str:
-        below, count = self.datasets[0].expression, len(self.datasets[0])
+        dataset, count = self.datasets[0].expression, len(self.datasets[0])
         fields, names = '', list(self.types)
         if len(names) < len(self.datasets[0].types):
             is_short = len(names) <= SHOWN_FIELDS
@@ -1120,13 +1121,13 @@ class Select(View):
         if not isinstance(chosen, range):
             # The checksum of the indices distinguishes selections.
             mark = _mark(chosen.tobytes())
-            return f'{below}.select({len(chosen)} indices #{mark}{", " if fields else ""}{fields})'
+            return f'{dataset}.select({len(chosen)} indices #{mark}{", " if fields else ""}{fields})'
         if chosen == range(count):
             part = '' if fields else '[:]'
         else:
             start, stop, step = chosen.start, _as_slice(chosen).stop, chosen.step
             part = f'[{start}:{"" if stop is None else stop}{"" if step == 1 else f":{step}"}]'
-        return f'{below}{part}.select({fields})' if fields else f'{below}{part}'
+        return f'{dataset}{part}.select({fields})' if fields else f'{dataset}{part}'
 
 
 def _mark(data: bytes) -> str:
@@ -1134,8 +1135,8 @@ def _mark(data: bytes) -> str:
     return f'{zlib.crc32(data):08x}'
 
 
-def _chosen(indices: Any, count: int, what: str = 'select') -> range | Int64s:
-    """Returns the datapoints of `select`, or of `what`."""
+def _positions_of(indices: Any, count: int, what: str = 'select') -> range | Int64s:
+    """Converts the `indices` of `select`, or of the method `what`, to non-negative indices."""
     if indices is None or isinstance(indices, slice):
         return range(count)[indices or slice(None)]
     if isinstance(indices, range):

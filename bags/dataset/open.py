@@ -1,4 +1,4 @@
-"""Opening a dataset in any form."""
+"""`bags.open`: opens a dataset of one folder, or of shards."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def open(
 
     Args:
         path: The folder: str, path or URL. `bags.join` takes several.
-        decoders: The functions by word. Default: `bags.decoders`. A mapping is the whole set.
-        cache_index: Read limits that are not mapped, as on an object store, as a whole at open and keep them,
-            instead of in blocks when they are needed.
-        shard_start, shard_step: Read the shards `shard_start`, `shard_start + shard_step`, … only, so that
+        decoders: Decoders by word, which replace all of `bags.decoders`, the default.
+        cache_index: Read limits that are not memory-mapped, e.g. on an object store, as a whole when the
+            dataset is opened, and keep them, instead of reading blocks of limits on demand.
+        shard_start, shard_step: Read only the shards `shard_start`, `shard_start + shard_step`, …, so that
             each of `shard_step` workers reads a separate part.
         **options: `raw=True` returns undecoded records, as buffers that may alias the files, instead of
             values. `filesystem`: an fsspec file system that `path` belongs to. `storage_options`:
@@ -47,7 +47,7 @@ def open(
         FileNotFoundError: No such folder, or no dataset in it.
         NotADirectoryError: A file. `bags.bag.Reader` opens single bags.
         SpecError, CorruptError: Damaged, or not a dataset.
-        TypeError, ValueError: Not one path; an unknown option, or one without effect here.
+        TypeError, ValueError: Not a single path, an unknown option, or an option without effect here.
 
     Examples:
         >>> dataset = bags.open('episodes')
@@ -58,12 +58,12 @@ def open(
         >>> dataset.batch([5, 1, 5], 'id')['id']
         array([5, 1, 5])
     """
-    given: object = plain_path(path)
-    if not isinstance(given, str | os.PathLike):
-        is_several = isinstance(given, Iterable) and not isinstance(given, bytes)
+    root: object = plain_path(path)
+    if not isinstance(root, str | os.PathLike):
+        is_several = isinstance(root, Iterable) and not isinstance(root, bytes)
         advice = ' (bags.join([…]) opens several, and joins their fields)' if is_several else ''
-        raise TypeError(f'open: expected a path, got {given!r:.80}{advice}')
-    at, shards = dataset_path(given, decoders, cache_index, options, open), None
+        raise TypeError(f'open: expected a path, got {root!r:.80}{advice}')
+    at, shards = dataset_path(root, decoders, cache_index, options, open), None
     folder = Folder(at.store, at.path, at.options)
     if at.store.is_remote:
         shards = list_remote_shards(at.store, at.path, at.options.checksum)
@@ -76,7 +76,7 @@ def open(
 
 
 class _KnownDecoders(dict[str, Any]):
-    """Decoders by word; of an unknown word, a function that returns the record."""
+    """Decoders by word. The decoder of an unknown word returns the record."""
 
     def __missing__(self, word: str) -> Any:
         return _undecoded
@@ -91,14 +91,14 @@ def open_with_known_decoders(
     undecoded: Collection[str] = (),
     **options: Unpack[ReadOptions],
 ) -> Dataset:
-    """Opens a dataset that may have types defined by its author, whose values are bytes.
+    """Opens a dataset in which values of unknown types, defined by its author, are bytes.
 
     Args:
         path: The dataset.
-        undecoded: Words of built-in types whose values are bytes as well.
+        undecoded: Words of built-in types whose values are also bytes.
         **options: As in `open`.
     """
-    known = _KnownDecoders(
+    decoders = _KnownDecoders(
         {word: function for word, function in builtin_decoders.items() if word not in undecoded}
     )
-    return open(path, known, **options)
+    return open(path, decoders, **options)

@@ -1,4 +1,4 @@
-"""Reading a dataset folder."""
+"""`DatasetReader`: reads a dataset folder."""
 
 from __future__ import annotations
 
@@ -44,18 +44,17 @@ MAX_ROW_FUNCTIONS = 16  # Sets of fields with a generated function.
 class DatasetReader(Dataset):
     """A dataset folder, as it was when it was opened.
 
-    Written by this library, by Bags 0.x or by Granular; closed, being written, or left by a killed writer.
+    The folder may be closed, in the process of being written, or left by a killed writer. This library, Bags
+    0.x or Granular may have written it.
 
     Args:
         path: The folder: str, path or URL.
-        decoders: The functions by word. Default: `bags.decoders`. A mapping is the whole set.
-        cache_index: Read limits that are not mapped as a whole at open and keep them, instead of in blocks
-            when they are needed.
+        decoders, cache_index: As in `bags.open`.
         **options: As in `bags.open`.
 
     Raises:
         FileNotFoundError: No such folder, or it has no spec.json.
-        NotADirectoryError: A file, such as a single bag.
+        NotADirectoryError: The path is a file, such as a single bag.
         SpecError: Its spec.json is invalid.
         CorruptError: Its refs are damaged. A damaged field raises when it is first read.
 
@@ -103,9 +102,9 @@ class DatasetReader(Dataset):
         self._schema = schema
         self._fields: dict[str, FieldReader] = {}
         """Fields by name, opened by `open_field`."""
-        self._row_functions: dict[Any, RowFunction] = {}
+        self._row_functions: dict[str | tuple[str, ...] | None, RowFunction] = {}
         """Row functions by the names of their fields; None for all fields."""
-        self._item_functions: dict[Any, RowFunction] = {}
+        self._item_functions: dict[str | tuple[str, ...] | None, RowFunction] = {}
         """The same, for rows with selected items or frames."""
 
     def __len__(self) -> int:
@@ -144,17 +143,16 @@ class DatasetReader(Dataset):
         return self.folder
 
     def reopen(self) -> Self:
-        """Returns a new reader of the datapoints so far, with the same options. This one stays as it is."""
+        """Returns a new reader of the datapoints so far, with the same options. This one does not change."""
         options = self.__getstate__()['options']
         return self.of_folder(Folder(options.store_of(self.path), self.path, options), self._decoders)
 
     def close(self) -> None:
         closed: Any = ClosedHandle(self.expression)
-        self.refs = self._fields = closed
-        self.key_indexes = self._fields
+        self.refs = self._fields = self.key_indexes = closed
         self._row_functions = self._item_functions = {}
 
-    # One row: by a generated function if the files are mapped; else, and for errors, as a batch of one.
+    # One row: read by a generated function if files are mapped; else, or after an error, as a batch of one.
 
     def __getitem__(self, key: Any) -> Any:
         index, fields = key if type(key) is tuple and len(key) == 2 else (key, None)
@@ -185,12 +183,12 @@ class DatasetReader(Dataset):
         else:
             names = select_fields(fields, self.types)
         function = make_row_function([*map(self.open_field, names)], self.refs, has_items)
-        known = self._item_functions if has_items else self._row_functions
-        if len(known) < MAX_ROW_FUNCTIONS:
-            known[fields] = function
+        functions = self._item_functions if has_items else self._row_functions
+        if len(functions) < MAX_ROW_FUNCTIONS:
+            functions[fields] = function
         return function
 
-    # Many rows: refs, then each field.
+    # Many rows: read the refs, then each field.
 
     def roots(self) -> list[Folder]:
         return [self.folder]
@@ -202,16 +200,16 @@ class DatasetReader(Dataset):
         return [(self.folder, list(fields))]
 
     def open_field(self, name: str) -> FieldReader:
-        known: FieldReader | None = self._fields.get(name)
-        if known is not None:
-            return known
+        field: FieldReader | None = self._fields.get(name)
+        if field is not None:
+            return field
         folder, field_type = self.folder, self._schema.types[name]
         try:
             decoder = self._decoders.get(name, field_type, folder.starts, folder.path)
         except KeyError:
             raise self._no_decoder(name, field_type) from None
         bag = folder.open_bag(name)
-        differ = field_type.word == 'int' and not field_type.args  # Granular's integers differ in length.
+        differ = field_type.word == 'int' and not field_type.args  # Integers of Granular differ in length.
         last = -1 if self.is_remote else self.refs.last_records.get(name, -1)  # Remote: see `_refs_of`.
         bag.check_count(0 if differ else decoder.length, last)
         field = self._fields[name] = FieldReader(
@@ -226,14 +224,14 @@ class DatasetReader(Dataset):
         with contextlib.suppress(OSError, CorruptError):
             package = package_of(self.folder.metadata, name)
             detail += f', a type of the package {package!r}' if package else ''
-        others = [other for other, each in self.types.items() if self._decoders.has(each.word)]
-        if others:
-            detail += f'; without it, {", ".join(map(repr, others))} can be read'
+        readable = [other for other, other_type in self.types.items() if self._decoders.has(other_type.word)]
+        if readable:
+            detail += f'; without it, {", ".join(map(repr, readable))} can be read'
         detail += '; raw=True reads the records of all fields'
         return SpecError.of_decoder(name, field_type.text, detail, self.folder.path)
 
     def _refs_of(self, indices: Int64s, names: Iterable[str]) -> dict[str, Refs]:
-        """Returns the refs of datapoints, as `RefsReader.of`; opens fields of a remote folder meanwhile."""
+        """Returns the refs of datapoints, as `RefsReader.of`; opens remote fields concurrently."""
         closed = sorted(set(names) - self._fields.keys()) if self.is_remote else []
         if not closed:
             return self.refs.of(indices, names)
@@ -250,15 +248,15 @@ class DatasetReader(Dataset):
     def read_selection(self, indices: Int64s, selection: Selection, read: ReadField) -> dict[str, Column]:
         fields = self._fields
         try:
-            # Only fields that are read: their files of links are opened.
+            # Only selected fields are checked, because the check opens their links.
             if self.is_remote or (self._linked and self._links_wait(self._linked & selection.keys())):
                 # Reads the refs while fields are opened, then all fields at once.
                 refs = self._refs_of(indices, selection)
-                found = map_concurrently(
+                columns_read = map_concurrently(
                     lambda name: read(fields.get(name) or self.open_field(name), refs[name], selection[name]),
                     list(selection),
                 )
-                return dict(zip(selection, found, strict=True))
+                return dict(zip(selection, columns_read, strict=True))
             refs, columns = self.refs.of(indices, selection), {}
             for name, items in selection.items():
                 columns[name] = read(fields.get(name) or self.open_field(name), refs[name], items)
@@ -283,11 +281,11 @@ class DatasetReader(Dataset):
         return {name for name in self.types if self.folder.has(f'{name}.links')}
 
     def _links_wait(self, names: set[str]) -> bool:
-        """Returns whether links of some fields lead to remote files."""
+        """Returns whether some of these fields have links to remote files."""
         return any(self.open_field(name).bag.is_remote for name in names)
 
     def record_ranges(self, indices: Int64s, field: str, items: Asked = True) -> RecordRanges | None:
-        """Returns where the records of a field lie; None for selected frames of videos."""
+        """Returns the locations of the records of a field; None for selected frames of videos."""
         refs = self._refs_of(indices, [field])[field]
         reader = self.open_field(field)
         try:
@@ -305,9 +303,9 @@ class DatasetReader(Dataset):
         for name in names:
             field = self.open_field(name)
             bag = field.bag
-            of_field = refs[name]
-            firsts, counts = of_field if isinstance(of_field, tuple) else (of_field, np.ones(1))
-            if firsts[0] >= bag.count or not counts[0]:  # It has no record.
+            field_refs = refs[name]
+            firsts, counts = field_refs if isinstance(field_refs, tuple) else (field_refs, np.ones(1))
+            if firsts[0] >= bag.count or not counts[0]:  # The value is missing.
                 total += bag.size * index // self._length
             else:
                 total += bag.bytes_before(int(firsts[0]))
@@ -330,7 +328,7 @@ class DatasetReader(Dataset):
         self.pin_length(state['length'])
 
     def pin_length(self, length: int) -> None:
-        """Sets the length to one seen earlier, also if the dataset has grown since.
+        """Sets the length to an earlier length of the dataset, which may have grown since.
 
         Raises:
             CorruptError: The dataset has become shorter.

@@ -1,4 +1,4 @@
-"""Reads datasets of many folders: `000000`, `000001`, …; each is a dataset."""
+"""`ShardedDatasetReader`: reads a dataset of shard folders `000000`, `000001`, …, each a dataset."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ STATE = (
     *('path', '_options', '_decoders', 'shard_list', 'share', '_first', '_last', '_after'),
     *('unfinished', 'types', '_lengths_of_shards'),
 )
-"""Attributes of a reader that other processes need."""
+"""Attributes of a reader that are pickled."""
 
 
 class ShardedDatasetReader(Dataset):
-    """A dataset of many folders, as they were when it was opened. Folders are opened when first read.
+    """A dataset of shard folders, as they were when it was opened. A shard is opened on first read.
 
     Args:
         path: The folder of the shard folders: str, path or URL.
         decoders, cache_index: As in `DatasetReader`.
-        shard_start, shard_step: Read the shards `shard_start`, `shard_start + shard_step`, … only, so that
+        shard_start, shard_step: Read only the shards `shard_start`, `shard_start + shard_step`, …, so that
             each of `shard_step` workers reads a separate part.
         **options: As in `bags.open`.
 
@@ -80,7 +80,7 @@ class ShardedDatasetReader(Dataset):
 
     @classmethod
     def of_shards(cls, at: DatasetPath, listed: ShardList | None, shard_start: int, shard_step: int) -> Self:
-        """Returns the reader of shards that may be listed already."""
+        """Returns the reader of shards; `listed` is their list if it was read already."""
         reader = cls.__new__(cls)
         reader._open(at, listed, shard_start, shard_step)
         return reader
@@ -106,7 +106,7 @@ class ShardedDatasetReader(Dataset):
                 detail += ' (bags.convert imports other formats)'
             raise FileNotFoundError(errno.ENOENT, detail, path)
         self.path, self._options, self._decoders = path, options, decoders
-        # With more workers than shards, some have no shard; they still have the spec.
+        # With more workers than shards, some workers have no shard, but they still have the spec.
         self.shard_list = listed.shards[shard_start::shard_step]
         self.share = shard_start, shard_step
         self._first, self._last, self._after = listed.shards[0], listed.shards[-1], listed.after
@@ -135,7 +135,7 @@ class ShardedDatasetReader(Dataset):
         if not store.is_remote:
             root.load()
 
-        # Not a method: `readers` would refer to this reader, and a reference cycle keeps files open.
+        # Not a method: `readers` would refer to this reader, and a reference cycle would keep files open.
         def folder_of(shard: Shard) -> Folder:
             if shard is first:
                 return root
@@ -144,7 +144,7 @@ class ShardedDatasetReader(Dataset):
         self.folder_of = folder_of
 
     def _inspect_shards(self) -> tuple[Spec, list[int]]:
-        """Returns the fields of all shards, and the datapoints of each that is read."""
+        """Returns the fields of all shards, and the number of datapoints of each shard of this reader."""
         root, first, last = self._root, self._first, self._last
         is_remote = self.store.is_remote
         root.load()
@@ -158,7 +158,7 @@ class ShardedDatasetReader(Dataset):
                 types = types if types == other else union(types, other) or types
         by_size = False
         if is_remote and types == format.spec:
-            # Only a shard with datapoints shows whether rows have one length.
+            # Only a shard with datapoints shows whether all refs have the same length.
             sample, folder = first, root
             if not first.sizes.get('refs.bag'):
                 sample = next((shard for shard in self.shard_list if shard.sizes.get('refs.bag')), first)
@@ -185,7 +185,7 @@ class ShardedDatasetReader(Dataset):
         unseen = [self._after] if self._after is not None else []
 
         def make(number: int) -> DatasetReader:
-            # The check for a shard after the last one runs together with the first requests of another.
+            # The check for a shard after the last one runs concurrently with the requests of this shard.
             works: list[Callable[[], Any]] = [lambda: _open_shard(folder_of(shards[number]), decoders, types)]
             if unseen:
                 works.append(lambda: _check_after(store, path, unseen))
@@ -263,8 +263,8 @@ class ShardedDatasetReader(Dataset):
         shard, within = self._layout.one(index)
         reader = self.readers[shard]
         # A shard may lack optional fields.
-        own = None if fields is None else tuple(name for name in fields if name in reader.types)
-        return sum(sizes[:shard]) + reader.bytes_before(within, own)
+        present = None if fields is None else tuple(name for name in fields if name in reader.types)
+        return sum(sizes[:shard]) + reader.bytes_before(within, present)
 
     @property
     def expression(self) -> str:
@@ -289,12 +289,12 @@ class ShardedDatasetReader(Dataset):
 
     def index_folder(self) -> Folder:
         if self.share != (0, 1):
-            raise TypeError(f'find: {self!r:.200}: expected all shards, as the index of a field is of all')
-        # Not beside the shards, where Bags 0.x and Granular would take the file for a shard.
+            raise TypeError(f'find: {self!r:.200}: expected all shards, as a key index covers all shards')
+        # Not beside the shards, where Bags 0.x and Granular would read the file as a shard.
         return self._root
 
     def reopen(self) -> Self:
-        """Returns a new reader of the datapoints so far, with the same options. This one stays as it is."""
+        """Returns a new reader of the datapoints so far, with the same options. This one does not change."""
         options = self._options
         at = DatasetPath(options.store_of(self.path), self.path, options, self._decoders)
         return self.of_shards(at, None, *self.share)
@@ -315,7 +315,7 @@ class ShardedDatasetReader(Dataset):
 class ShardReader:
     """Reads rows of a shard, which is opened on first read, in the thread that reads.
 
-    Values are missing for optional fields that only other shards have.
+    All values are missing in optional fields that only other shards have.
     """
 
     def __init__(self, dataset: ShardedDatasetReader, number: int) -> None:
@@ -324,10 +324,10 @@ class ShardReader:
 
     def read_selection(self, rows: Int64s, selection: Selection, read: ReadField) -> dict[str, Column]:
         reader = self._dataset.readers[self._number]
-        there, rest = divide_fields(selection, reader.types)
-        columns = reader.read_selection(rows, there, read)
-        if rest:
-            columns |= MissingFields(self._dataset.open_field).read_selection(rows, rest, read)
+        present, missing = divide_fields(selection, reader.types)
+        columns = reader.read_selection(rows, present, read)
+        if missing:
+            columns |= MissingFields(self._dataset.open_field).read_selection(rows, missing, read)
         return columns
 
     def item_counts(self, rows: Int64s, field: str, items: Asked) -> Int64s:
@@ -368,6 +368,6 @@ def _check_after(store: Store, path: str, unseen: list[str]) -> None:
     """Raises, once, if a shard exists after the last one in shards.json."""
     for name in list(unseen):
         if store.exists(store.join(store.join(path, name), 'spec.json')):
-            detail = f'is stale, as it does not have shard {name}: run bags consolidate'
+            detail = f'is stale: it does not list shard {name}: run bags consolidate'
             raise CorruptError(store.join(path, INDEX), None, detail)
     unseen.clear()

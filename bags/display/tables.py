@@ -22,7 +22,7 @@ MAX_ELEMENTS = 8
 """Maximum number of elements of a value with one line of statistics for each element, by default."""
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column of a table."""
 
     heading: str
@@ -30,7 +30,7 @@ class Column(NamedTuple):
     cells: Sequence[str]
 
 
-def as_lines(columns: Sequence[Column]) -> str:
+def as_lines(columns: Sequence[TableColumn]) -> str:
     """Returns a table as text, with two spaces between columns."""
     padded = []
     for heading, justify, cells in columns:
@@ -40,25 +40,29 @@ def as_lines(columns: Sequence[Column]) -> str:
     return '\n'.join('  '.join(row).rstrip() for row in zip(*padded, strict=True))
 
 
-def info_table(found: Any) -> list[Column]:
+def info_table(found: Any) -> list[TableColumn]:
     """Returns a table with a line for each field of a `DatasetInfo`, and a line for the refs."""
     fields = found.fields.values()
     linked = [field.linked_bytes for field in fields]
     columns = [
-        Column('field', 'left', [*found.fields, '(refs)']),
-        Column('type', 'left', [*(field.type for field in fields), '']),
-        Column(
+        TableColumn('field', 'left', [*found.fields, '(refs)']),
+        TableColumn('type', 'left', [*(field.type for field in fields), '']),
+        TableColumn(
             'bytes', 'right', [*(byte_count(field.bytes) for field in fields), byte_count(found.refs_bytes)]
         ),
-        Column('linked', 'right', [*(byte_count(size) if size else '' for size in linked), '']),
-        Column('zstd', 'right', [*(f'{field.ratio:.1f}×' if field.ratio else '' for field in fields), '']),
-        Column('bytes a record', 'left', [*(extent(field.record_bytes, byte_count) for field in fields), '']),
-        Column('items', 'left', [*(extent(field.items, '{:,.0f}'.format) for field in fields), '']),
+        TableColumn('linked', 'right', [*(byte_count(size) if size else '' for size in linked), '']),
+        TableColumn(
+            'zstd', 'right', [*(f'{field.ratio:.1f}×' if field.ratio else '' for field in fields), '']
+        ),
+        TableColumn(
+            'bytes a record', 'left', [*(extent(field.record_bytes, byte_count) for field in fields), '']
+        ),
+        TableColumn('items', 'left', [*(extent(field.items, '{:,.0f}'.format) for field in fields), '']),
     ]
     return [column for column in columns if any(column.cells)]
 
 
-def statistics_table(found: Mapping[str, Any], each: bool = False) -> list[Column]:
+def statistics_table(found: Mapping[str, Any], each: bool = False) -> list[TableColumn]:
     """Returns a table with a line for each element of the values of each field.
 
     Values of more than `MAX_ELEMENTS` elements have one line for all elements together, without a median;
@@ -81,7 +85,9 @@ def statistics_table(found: Mapping[str, Any], each: bool = False) -> list[Colum
             rows.append([label, count, *(f'{number:.4g}' for number in numbers), bars])
     headings = ('field', 'values', 'min', 'median', 'max', 'mean', 'std', 'histogram')
     return [
-        Column(heading, 'left' if heading in ('field', 'histogram') else 'right', [row[i] for row in rows])
+        TableColumn(
+            heading, 'left' if heading in ('field', 'histogram') else 'right', [row[i] for row in rows]
+        )
         for i, heading in enumerate(headings)
     ]
 

@@ -19,13 +19,13 @@ from bags.interop.fingerprint import fingerprint_of_files
 from bags.interop.imported import remaining_entries
 from bags.interop.linking import (
     check_first,
-    check_kept,
+    check_replaced,
     fields_to_link,
-    is_begun,
+    has_shards,
     linked_folders,
+    merge_types,
     new_entries,
-    options_to_begin_anew,
-    with_optional,
+    options_to_replace,
 )
 from bags.interop.load import Block, load_blocks
 from bags.interop.open_source import SourcePath, open_source
@@ -39,9 +39,9 @@ from bags.progress.write_result import Skipped, WriteResult
 from bags.validation import merge, no_field, one_of, worker_count
 
 REQUESTS = 32
-"""Threads that open linked objects, whose reads wait for a network."""
+"""Number of threads that open remote linked files, which waits for a network."""
 FILE_WORDS = ('video', 'audio')
-"""Types whose values may be paths of large files, which are copied one at a time."""
+"""Types whose values may be paths of large files. These are copied one at a time."""
 
 
 def convert(
@@ -73,35 +73,37 @@ def convert(
         source: A file, a folder, a list or glob of files, or the result of `open_source`.
         path: The dataset.
         format, layout, spec: As in `open_source`.
-        on_error: 'raise' stops at the first damaged value, 'skip' leaves out its datapoint. Of a damaged tar
+        on_error: 'raise' stops at the first damaged value, 'skip' leaves out its datapoint. In a damaged tar
             that is not compressed, 'skip' keeps the datapoints before the damage.
         rename: The new name of each field to rename.
         link: Fields, by their names in the source, whose records are not copied: the dataset has links to
-            them, and needs the files in which they are. True links those whose records have more than 256
-            bytes on average, of the first 100 datapoints. Of linked media only the first bytes are checked.
-            Values that are compressed in the source are copied.
-        update: With `link`, add what the source has got since the dataset was made: new files, tars and
-            chunks. Its datapoints stay, and new ones follow them. There need not be a dataset yet. Raises if
-            files of the dataset are missing or have changed, which `check_source=False` leaves as they are.
-        encode: Encode media again that a copy would not serve: the episodes of a video file of LeRobot that
-            do not begin at a key frame. `notes` of the result lists them.
-        check_source: With `resume`, raise if the source has changed since the earlier run: the names, sizes
-            or contents of its files, of large ones the ends. False continues with its other datapoints. Not
-            after damage, which may have been repaired. Of a folder or of tars with the field `__key__`, files
-            may have been added, repaired or removed: the files of datapoints in the dataset are compared,
-            by size, the first 64 MiB of each field and the last datapoint by content: `notes` of the result
-            says which were not.
+            them, and needs the files of the source. True links fields whose records have more than 256 bytes
+            on average in the first 100 datapoints. Only the first bytes of linked media are checked. Values
+            that are compressed in the source are copied.
+        update: With `link`, append the datapoints that were added to the source since the dataset was
+            written, from new files, tars and chunks. Creates the dataset if it does not exist. Raises if
+            files of existing datapoints are missing or have changed; `check_source=False` keeps these
+            datapoints.
+        encode: Encode media again that cannot be copied: the episodes in a video file of LeRobot that do not
+            begin at a key frame. `notes` of the result lists them.
+        check_source: With `resume`, raise if the source has changed since the earlier run. The names, sizes
+            and contents of its files are compared, but only the ends of large files, and nothing if the
+            earlier run ended at damage, which may have been repaired. False continues with the remaining
+            datapoints. In a folder, or in tars with the field `__key__`, files may have been added, repaired
+            or removed: only the files of datapoints in the dataset are compared, by size, and by content in
+            the last datapoint and in the first 64 MiB of each field. `notes` of the result lists the fields
+            that were not compared by content.
         workers: Threads that read files. Default: the number of processors.
-        progress: Show a bar: True, False, or None for on terminals.
-        source_options: As `storage_options`, for a source that is a URL.
-        **options: As in `ShardedDatasetWriter`. `metadata` is by default the metadata of the source.
+        progress: Whether to show a bar; None: if standard error is a terminal.
+        source_options: The `storage_options` of a source that is a URL.
+        **options: As in `ShardedDatasetWriter`. The default of `metadata` is the metadata of the source.
             `resume=True` continues an interrupted conversion.
 
     Raises:
-        FileNotFoundError: No source.
+        FileNotFoundError: The source does not exist.
         FileExistsError: The folder is not empty.
-        SourceError: A file is damaged, or not of the format of its name. `resume` continues there.
-        SpecError: An invalid type.
+        SourceError: A file is damaged, or does not have the format of its name. `resume` continues there.
+        SpecError: A type is invalid.
         ValueError: No field can be linked.
 
     Examples:
@@ -118,126 +120,176 @@ def convert(
         settings.resume, options = True, {**options, 'resume': True}
     workers = worker_count(workers)
     if not isinstance(source, Source):
-        sources = source if isinstance(source, list | tuple) else [source]
-        with advise_source_options(
-            'convert', sources, path, settings.storage_options, source_options
-        ) as advice:
-            try:
-                source = open_source(
-                    source, format=format, layout=layout, spec=spec, storage_options=source_options,
-                    on_error=on_error,
-                )  # fmt: skip
-            except (BagsError, FileNotFoundError, ValueError, TypeError):
-                raise
-            except Exception as exc:  # E.g. botocore's NoCredentialsError.
-                if not advice:
-                    raise
-                raise SourceError(str(sources[0]), f'cannot be read: {exc} ({advice})') from exc
+        source = _open(source, path, format, layout, spec, on_error, settings, source_options)
     source.encode = encode
     names = _new_names(source, rename or {})
-    skipped, notes = [Skipped(*each) for each in source.damaged], list[str]()
+    skipped, notes = [Skipped(*damage) for damage in source.damaged], list[str]()
     if settings.metadata is None:
         options = {**options, 'metadata': _metadata(source, names)}
     types = {names[name]: text for name, text in source.spec.items()}
-    begun = is_begun(path, settings)
-    if update and begun:
-        types = with_optional(source, types, path, settings)
+    is_resumed = has_shards(path, settings)
+    if update and is_resumed:
+        types = merge_types(source, types, path, settings)
     paths, storage_options = source.opened_from or ([], source_options)
     source.opener = LinkOpener(storage_options)
-    if (linked := fields_to_link(source, link)) and not (link is True and begun):
+    if (linked := fields_to_link(source, link)) and not (link is True and is_resumed):
         options = {**options, 'linked_fields': {names[name] for name in linked}}
-    anew: dict[str, Any] = {}
-    if update and begun and check_source and source.rewrites_files:
-        anew = options_to_begin_anew(source, path, settings)
-    if anew:
+    replacement: dict[str, Any] = {}
+    if update and is_resumed and check_source and source.rewrites_files:
+        replacement = options_to_replace(source, path, settings)
+    if replacement:
         update = settings.resume = False
-        options.update(anew)  # type: ignore[typeddict-item]
+        options.update(replacement)  # type: ignore[typeddict-item]
     with ShardedDatasetWriter(path, types, _encoders(source), **options) as writer:
         source.linked = {name for name in source.spec if names[name] in writer.linked_fields}
         if linked and not source.linked:
             raise ValueError(
-                f'link: {writer.path} has no linked fields: they are fixed when a dataset is made'
+                f'link: {writer.path} has no linked fields: they are fixed when a dataset is created'
             )
-        if source.linked and any('://' in each for each in paths):
+        if source.linked and any('://' in source_path for source_path in paths):
             workers = max(workers, REQUESTS)
-        log: ProgressLog | None = None
-        if isinstance(source, FileSource) and source.key_field == KEY:
-            start = len(writer)
-            entries = source.entries()
-            if start and update:
-                entries = new_entries(
-                    source, writer, settings.storage, names, notes, check_source=check_source,
-                    workers=workers,
-                )  # fmt: skip
-            elif start:
-                entries = remaining_entries(
-                    source, writer, settings.storage, names, skipped, notes, check_source=check_source,
-                    workers=workers,
-                )  # fmt: skip
-        else:
-            made_from: dict[str, Any] = {'kind': source.format, 'length': source.count}
-            if source.opened_from is not None:
-                made_from['identity'], ends_only = fingerprint_of_files(*source.opened_from)
-                if ends_only and settings.resume and check_source and len(writer):
-                    detail = 'was compared with the earlier one by its size and its ends only'
-                    notes.append(f'resumed: of the source, {list_some(ends_only)} {detail}')
-            log = ProgressLog(writer, made_from, settings.resume, check_source and not update, grows=update)
-            noted: list[list[Any]] = log.state.get('skipped', [])
-            start, left_out = resumed(len(writer), noted, lambda entry: int(entry[3]))
-            log.state['skipped'] = left_out
-            if len(left_out) < len(noted):
-                log.save()
-            skipped += [Skipped(name, detail) for _, name, detail, _ in left_out]
-            if update and check_source:
-                last = start
-                for position, _, _, length in reversed(left_out):
-                    last = position if position + length == last else last
-                check_first(source, writer, settings.storage, names, last - 1)
-            entries = source.entries(start)
-        loaded = load_blocks(source, names, entries, workers if source.loads_in_threads else 1)
-        in_blocks = bool(source.linked) and all(
-            name in writer.linked_fields or not (field_type.sequence or field_type.word in FILE_WORDS)
-            for name, field_type in writer.types.items()
+        start, entries, log = _resume(
+            source, writer, names, settings, skipped, notes, update, check_source, workers
         )
-        with (
-            _noting_damage(log),
-            show_progress('importing', source.count - start, 'datapoints', show=progress) as advance,
-        ):
-            size = writer.size
-            for block in loaded:
-                length = _append_block(writer, block) if in_blocks else 0
-                for name, datapoint in block[length:]:
-                    count = datapoint.length if isinstance(datapoint, DamagedEntries) else 1
-                    try:
-                        _append(writer, name, datapoint)
-                    except SourceError as exc:
-                        if on_error == 'raise':
-                            raise
-                        skipped.append(Skipped(exc.name, exc.detail))
-                        if log is not None:  # Saved before a later datapoint is written: see `resumed`.
-                            left_out.append([start + length, exc.name, exc.detail, count])
-                            log.save()
-                    length += count
-                start += length
-                before, size = size, writer.size
-                advance(length, size - before)
-        if anew:
-            check_kept(writer, path, settings.storage)
-            notes.append('all links were made anew, as a linked file has changed')
+        _append_entries(source, writer, names, start, entries, log, skipped, on_error, workers, progress)
+        if replacement:
+            check_replaced(writer, path, settings.storage)
+            notes.append('all links were created again, because a linked file has changed')
         if writer.replacement is not None:
             for folder in source.opener.folders:
                 writer.replacement.expect_outside(folder)
     parents = linked_folders(source.opener.folders)
     if parents:
-        some = list_some(sorted(names[name] for name in source.linked))
+        fields = list_some(sorted(names[name] for name in source.linked))
         where = f'the linked files stay where they are: readers permit them by trust_links={parents!r:.400}'
-        notes.append(f'fields of links: {some}; {where}')
+        notes.append(f'linked fields: {fields}; {where}')
     permission = Permission(writer.store, writer.path, ())
     trusted = [folder for folder in parents if permission.check_folder(folder) is None]
     all_notes = [*source.notes, *notes]
     return WriteResult(
         len(writer), writer.shards, writer.size, writer.spec, skipped, all_notes, parents, trusted
     )
+
+
+def _open(
+    source: SourcePath,
+    path: str | os.PathLike[str],
+    format: str | None,
+    layout: str | None,
+    spec: Mapping[str, str | None] | None,
+    on_error: Literal['raise', 'skip'],
+    settings: WriterSettings,
+    source_options: Mapping[str, Any] | None,
+) -> Source[Any]:
+    """Opens the source, as `open_source`; errors of a client say which option has its credentials."""
+    sources = source if isinstance(source, list | tuple) else [source]
+    with advise_source_options('convert', sources, path, settings.storage_options, source_options) as advice:
+        try:
+            return open_source(
+                source, format=format, layout=layout, spec=spec, storage_options=source_options,
+                on_error=on_error,
+            )  # fmt: skip
+        except (BagsError, FileNotFoundError, ValueError, TypeError):
+            raise
+        except Exception as exc:  # E.g. botocore's NoCredentialsError.
+            if not advice:
+                raise
+            raise SourceError(str(sources[0]), f'cannot be read: {exc} ({advice})') from exc
+
+
+def _resume(
+    source: Source[Any],
+    writer: ShardedDatasetWriter,
+    names: Mapping[str, str],
+    settings: WriterSettings,
+    skipped: list[Skipped],
+    notes: list[str],
+    update: bool,
+    check_source: bool,
+    workers: int,
+) -> tuple[int, Iterator[Any], ProgressLog | None]:
+    """Finds where an import starts or continues, and adds to `skipped` and `notes`.
+
+    The datapoints of files are found by the field `KEY`, others by their position in the source, for which a
+    log has the datapoints that were skipped.
+
+    Returns:
+        The number of datapoints written or skipped so far, the remaining entries, and the log, or None.
+    """
+    if isinstance(source, FileSource) and source.key_field == KEY:
+        start = len(writer)
+        entries: Iterator[Any] = source.entries()
+        if start and update:
+            entries = new_entries(
+                source, writer, settings.storage, names, notes, check_source=check_source, workers=workers
+            )
+        elif start:
+            entries = remaining_entries(
+                source, writer, settings.storage, names, skipped, notes, check_source=check_source,
+                workers=workers,
+            )  # fmt: skip
+        return start, entries, None
+    source_facts: dict[str, Any] = {'kind': source.format, 'length': source.count}
+    if source.opened_from is not None:
+        source_facts['identity'], ends_only = fingerprint_of_files(*source.opened_from)
+        if ends_only and settings.resume and check_source and len(writer):
+            detail = 'compared with the earlier source by size and ends only'
+            notes.append(f'resumed: {list_some(ends_only)}: {detail}')
+    compare = check_source and not update
+    log = ProgressLog(writer, source_facts, settings.resume, compare, grows=update)
+    logged: list[list[Any]] = log.state.get('skipped', [])
+    start, log.state['skipped'] = resumed(len(writer), logged, lambda entry: int(entry[3]))
+    if len(log.state['skipped']) < len(logged):
+        log.save()
+    skipped += [Skipped(name, detail) for _, name, detail, _ in log.state['skipped']]
+    if update and check_source:
+        last = start
+        for position, _, _, length in reversed(log.state['skipped']):
+            last = position if position + length == last else last
+        check_first(source, writer, settings.storage, names, last - 1)
+    return start, source.entries(start), log
+
+
+def _append_entries(
+    source: Source[Any],
+    writer: ShardedDatasetWriter,
+    names: Mapping[str, str],
+    start: int,
+    entries: Iterator[Any],
+    log: ProgressLog | None,
+    skipped: list[Skipped],
+    on_error: Literal['raise', 'skip'],
+    workers: int,
+    progress: bool | None,
+) -> None:
+    """Appends the datapoints of entries; those that are damaged are skipped, or raise."""
+    blocks = load_blocks(source, names, entries, workers if source.loads_in_threads else 1)
+    in_blocks = bool(source.linked) and all(
+        name in writer.linked_fields or not (field_type.sequence or field_type.word in FILE_WORDS)
+        for name, field_type in writer.types.items()
+    )
+    with (
+        _log_damage(log),
+        show_progress('importing', source.count - start, 'datapoints', show=progress) as advance,
+    ):
+        size = writer.size
+        for block in blocks:
+            length = _append_block(writer, block) if in_blocks else 0
+            for name, datapoint in block[length:]:
+                count = datapoint.length if isinstance(datapoint, DamagedEntries) else 1
+                try:
+                    _append(writer, name, datapoint)
+                except SourceError as exc:
+                    if on_error == 'raise':
+                        raise
+                    skipped.append(Skipped(exc.name, exc.detail))
+                    if log is not None:  # Saved before a later datapoint is written: see `resumed`.
+                        log.state['skipped'].append([start + length, exc.name, exc.detail, count])
+                        log.save()
+                length += count
+            start += length
+            before, size = size, writer.size
+            advance(length, size - before)
 
 
 def _new_names(source: Source, rename: Mapping[str, str]) -> dict[str, str]:
@@ -257,7 +309,7 @@ def _new_names(source: Source, rename: Mapping[str, str]) -> dict[str, str]:
 
 
 def _encoders(source: Source) -> Mapping[str, Callable[..., Any]] | None:
-    """Returns the encoders of a source's types: its own, built-in ones, and encoders of packages."""
+    """Returns the encoders for the types of a source: its own, built-in ones, and encoders of packages."""
     if not source.encoders:
         return None
     words = {field_type.word for field_type in parse_spec(source.spec).values()} - {
@@ -269,8 +321,8 @@ def _encoders(source: Source) -> Mapping[str, Callable[..., Any]] | None:
 
 
 @contextlib.contextmanager
-def _noting_damage(log: ProgressLog | None) -> Iterator[None]:
-    """Notes in a log that the run ends at damage of the source, which may be repaired."""
+def _log_damage(log: ProgressLog | None) -> Iterator[None]:
+    """Records in a log if the run ends at damage of the source, which may be repaired before a resume."""
     try:
         yield
     except SourceError:
@@ -288,9 +340,9 @@ def _metadata(source: Source, names: Mapping[str, str]) -> Metadata | None:
     types, facts = parse_spec(source.spec), source.metadata.get('fields', {})
     fields = {}
     for name in types:
-        found = facts.get(name, facts.get(name.rpartition('.')[0]))
-        if found is not None:
-            fields[name] = found
+        field_facts = facts.get(name, facts.get(name.rpartition('.')[0]))
+        if field_facts is not None:
+            fields[name] = field_facts
     metadata = {key: value for key, value in source.metadata.items() if key != 'fields'}
     metadata = metadata_to_store(metadata | ({'fields': fields} if fields else {}), types)
     metadata = rename_metadata(metadata, names)
@@ -302,9 +354,9 @@ def _metadata(source: Source, names: Mapping[str, str]) -> Metadata | None:
 
 
 def _append_block(writer: ShardedDatasetWriter, block: Block) -> int:
-    """Appends the datapoints of a block that are intact at once, and returns how many were appended.
+    """Appends the intact datapoints of a block together, and returns how many were appended.
 
-    They are fewer if one of them cannot be encoded, as `_append` finds.
+    Fewer are appended if a datapoint cannot be encoded. `_append` then raises the error of that datapoint.
     """
     before = len(writer)
     datapoints = [datapoint for _, datapoint in block if not isinstance(datapoint, DamagedEntries)]

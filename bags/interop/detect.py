@@ -2,18 +2,25 @@
 
 A container is a file, or a folder, of a format that holds datapoints: a tar, a Parquet file, a Zarr group. It
 is never a value itself. Other files beside containers, such as README.md, are left out.
+
+Formats are tried in this order:
+
+1. Folders with the marker of a built-in format, then of a format of an installed package.
+2. Files of a built-in format.
+3. Files of a format of an installed package.
+4. A folder of files, grouped by a layout.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from bags.errors import SourceError
-from bags.interop.exported import Exported
+from bags.interop.exported import ExportedFields
 from bags.interop.extensions import split_name, type_of
-from bags.interop.formats import FORMATS, SPLITS, Format
+from bags.interop.formats import FORMATS, SPLITS, Format, find_format, installed_formats
 from bags.interop.ignored_files import (
     MEDIA,
     METADATA_TABLES,
@@ -29,14 +36,17 @@ from bags.interop.sources.files.webdataset import is_tar
 from bags.interop.sources.files.zip_files import is_zip
 
 _ORDER = (*FORMATS, 'webdataset')
-_NEED_MARKER = ('mds', 'litdata', 'lerobot')
 _ZARR = ('zarr.json', '.zgroup', '.zarray', '.zmetadata')
 _TABLES_OF_TEXT = ('csv', 'jsonl')
 _TEXTS = (*_TABLES_OF_TEXT, 'textgrid', 'ctm', 'subtitles')
 """Formats whose files are also values or tables about other files: containers if nothing else is there."""
-_ALL = tuple(pattern for format, each in FORMATS.items() if format not in _TEXTS for pattern in each.files)
-_MARKERS = tuple(each.marker for each in FORMATS.values() if each.marker)
-_MARKED = tuple(pattern for each in FORMATS.values() if each.marker for pattern in each.files)
+_BY_NAME = tuple(
+    format
+    for format in FORMATS.values()
+    # The name *.mds stands for one format only: without its marker, files of that name are an error.
+    if format.name not in _TEXTS and (format.is_by_name or format.name == 'mds')
+)
+_PATTERNS = tuple(pattern for format in _BY_NAME for pattern in format.files)
 _NO_CONTAINERS = (*NO_DATA, 'limits.*')
 _ARCHIVES = ('*.zip', '*.7z', '*.rar', '*.tar.zst', '*.tar.lz4')
 _OTHER_CONTAINERS = ('*.lance', '*.lmdb', 'data.mdb', '*.sqlite', '*.sqlite3', '*.duckdb', '*.beton', '*.rec',
@@ -49,18 +59,20 @@ MAX_BESIDE = 16
 """Number of files beside containers that are not taken for datapoints themselves."""
 
 
-class Detected(NamedTuple):
+class DetectedFormat(NamedTuple):
     """The format of a folder, and which of its files belong to it."""
 
     format: str
-    """Name of a format, 'webdataset' or 'folder'."""
+    """Name of a format, of this library or of an installed package; 'webdataset' or 'folder'."""
     paths: list[str]
     """What to open: paths in the folder, '' for the folder itself."""
     left_out: list[str]
     """Files and folders that are not imported."""
 
 
-def detect(root: str, names: Iterable[str], format: str | None = None, *, keep: bool = False) -> Detected:
+def detect(
+    root: str, names: Iterable[str], format: str | None = None, *, keep: bool = False
+) -> DetectedFormat:
     """Detects the format of a folder.
 
     Args:
@@ -70,18 +82,20 @@ def detect(root: str, names: Iterable[str], format: str | None = None, *, keep: 
         keep: Whether documents such as README.md and checksums are datapoints of a folder of files.
 
     Raises:
-        SourceError: The folder is a dataset of bags, or has files of several formats.
+        SourceError: The folder is a dataset of bags, has files of several formats, or several packages have
+            importers for it.
     """
     names = sorted(names)
-    folders = _folders(root, names)
+    installed = _installed(format)
+    folders = _folders(root, names, installed)
     rest = [name for name in names if _first_of(name, folders) is None]
     visible = [name for name in rest if not is_hidden(name)]
     _check_no_dataset(root, visible)
     if format == 'folder':
         return _files([name for name in names if not is_hidden(name)], names, keep=keep)
-    formats = {folder: {found} for folder, found in folders.items()}
-    formats |= {name: found for name in visible if (found := _formats_of(name))}
-    texts = {name: found for name in visible if (found := _text_formats_of(name))}
+    formats = {folder: {own} for folder, own in folders.items()}
+    formats |= {name: own for name in visible if (own := _formats_of(name))}
+    texts = {name: own for name in visible if (own := _text_formats_of(name))}
     kinds = set[str]().union(*texts.values())
     is_texts = len(kinds) == 1 or kinds <= {*_TABLES_OF_TEXT}
     if format in _TEXTS or (
@@ -89,17 +103,24 @@ def detect(root: str, names: Iterable[str], format: str | None = None, *, keep: 
     ):
         formats |= texts
     if format is not None:
+        about = _about(format, installed)
+        if about.package:
+            formats |= {name: {format} for name in visible if matches(name, about.files)}
         taken = [name for name in formats if format in formats[name]]
-        if not taken and format in FORMATS and (FORMATS[format].marker or format == 'zarr'):
-            return Detected(format, [''], [])
-        return _containers(root, format, taken or visible, names, folders)
+        if not taken and (about.marker or format == 'zarr'):
+            return DetectedFormat(format, [''], [])
+        return _containers(root, about, taken or visible, names, folders)
     internal = [name for name in formats if _is_internal(name)]
     if len(internal) < len(formats):  # E.g. the log of a Delta table, beside its files.
         for name in internal:
             del formats[name]
     if not formats:
         if {'state.json', 'dataset_info.json'} <= {name.rpartition('/')[2] for name in visible}:
-            return _containers(root, 'arrow', [], names, folders)  # A saved dataset without its files.
+            # A saved dataset without its files.
+            return _containers(root, FORMATS['arrow'], [], names, folders)
+        if claim := _claim(root, visible, installed):
+            taken = [name for name in visible if matches(name, claim.files)]
+            return _containers(root, claim, taken, names, folders)
         _check_no_container(root, visible)
         return _files(visible, names, keep=keep)
     format = _common_format(root, formats)
@@ -111,16 +132,29 @@ def detect(root: str, names: Iterable[str], format: str | None = None, *, keep: 
         )
         raise SourceError(root, detail)
     taken = [name for name in formats if format in formats[name]]
-    if format in _NEED_MARKER and not folders:
-        detail = f'expected {FORMATS[format].marker} of {format} beside it, got none'
-        raise SourceError(_join(root, taken[0]), detail)
+    about = _about(format, installed)
+    if not (about.is_by_name or folders):
+        raise SourceError(_join(root, taken[0]), f'expected {about.marker} of {format} beside it, got none')
     _check_others(root, format, taken, [name for name in visible if name not in formats])
-    return _containers(root, format, taken, names, folders)
+    return _containers(root, about, taken, names, folders)
 
 
 def format_of(path: str) -> str | None:
-    """Returns the format of a file by its name, or None if no format has such names."""
+    """Returns the built-in format of a file by its name, or None if no format has such names."""
     return min(_formats_of(path) or _text_formats_of(path), key=_ORDER.index, default=None)
+
+
+def detect_file(path: str) -> str | None:
+    """Returns the format of a file, built-in or of an installed package; None if no format has such names.
+
+    Raises:
+        SourceError: Several packages have importers for the file.
+    """
+    if format := format_of(path):
+        return format
+    root, _, name = path.rpartition('/')
+    claim = _claim(root, [name], installed_formats())
+    return claim.name if claim else None
 
 
 def zips_to_open(root: str, names: Iterable[str]) -> list[str]:
@@ -132,51 +166,118 @@ def zips_to_open(root: str, names: Iterable[str]) -> list[str]:
     zips = [name for name in visible if is_zip(name) and not _formats_of(name)]
     stems = {split_name(name)[0] for name in visible if not is_zip(name)} if zips else set()
     is_value = any(split_name(name)[0] in stems for name in zips)
-    if not zips or is_value or _folders(root, visible) or any(map(_formats_of, visible)):
+    if not zips or is_value or any(map(_formats_of, visible)):
+        return []
+    installed = _installed(None)
+    if _folders(root, visible, installed) or _claim(root, visible, installed):
         return []
     return zips
 
 
-def detect_exported(names: Iterable[str], exported: Exported) -> Detected:
+def detect_exported(names: Iterable[str], exported: ExportedFields) -> DetectedFormat:
     """Chooses the tars or the files of an export."""
     visible = [name for name in sorted(names) if not is_hidden(name)]
     tars = [name for name in visible if is_tar(name)]
     if tars and all(is_tar(name) or (is_beside(name) and not exported.has(name)) for name in visible):
-        return Detected('webdataset', tars, [name for name in names if name not in tars])
+        return DetectedFormat('webdataset', tars, [name for name in names if name not in tars])
     taken = [name for name in sorted(names) if exported.has(name) or not (is_hidden(name) or is_beside(name))]
-    return Detected('folder', taken, sorted(set(names) - set(taken)))
+    return DetectedFormat('folder', taken, sorted(set(names) - set(taken)))
 
 
-def _folders(root: str, names: list[str]) -> dict[str, str]:
-    """Returns the folders that are a container, and their formats; none of them is in another."""
+def _installed(format: str | None) -> list[Format]:
+    """Returns the formats of installed packages that may be detected: all, or only the given one."""
+    if format is None:
+        return installed_formats()
+    about = None if format in _ORDER or format == 'folder' else find_format(format)
+    return [] if about is None else [about]
+
+
+def _about(name: str, installed: Iterable[Format]) -> Format:
+    """Returns the format of a name; one without files for tars, whose importer is not in the table."""
+    by_name = {format.name: format for format in installed} | FORMATS
+    return by_name.get(name) or Format(name, '', ())
+
+
+def _claim(root: str, names: Iterable[str], installed: Iterable[Format]) -> Format | None:
+    """Returns the format of an installed package that all files belong to, but for those that describe it.
+
+    Raises:
+        SourceError: Several packages have importers for the files.
+    """
+    own = [name for name in names if not is_beside(name)]
+    claims = [
+        format
+        for format in installed
+        if format.is_by_name
+        and any(matches(name, format.files) for name in own)
+        and all(matches(name, (*format.files, *format.reads, *format.beside)) for name in own)
+    ]
+    if len(claims) > 1:
+        _raise_several(_join(root, own[0]), claims)
+    return claims[0] if claims else None
+
+
+def _raise_several(path: str, claims: list[Format]) -> NoReturn:
+    each = ' and '.join(f'{format.name!r} of {format.package}' for format in claims)
+    if len({format.name for format in claims}) < len(claims):
+        how = 'uninstall one of the packages'
+    else:
+        how = ' or '.join(f'format={format.name!r}' for format in claims) + ' chooses one'
+    raise SourceError(path, f'expected one package with an importer for it, got {each}; {how}')
+
+
+def _folders(root: str, names: list[str], installed: Iterable[Format]) -> dict[str, str]:
+    """Returns the folders that are a container, and their formats; none of them is in another.
+
+    Raises:
+        SourceError: Several packages have importers for a folder.
+    """
     if root.lower().endswith('.zarr') and names:
         return {'': 'zarr'}
-    found: dict[str, str] = {}
-    below: dict[str, set[str]] = {format: set() for format, each in FORMATS.items() if each.marker}
+    folders: dict[str, str] = {}
     for name in names:
         *above, base = name.split('/')
-        if not (base in _ZARR or '.zarr/' in name.lower() or matches(base, _MARKED)):
+        if base not in _ZARR and '.zarr/' not in name.lower():
             continue
         if any(part.startswith('.') for part in above):
             continue
         parents = ['/'.join(above[:depth]) for depth in range(len(above) + 1)]
         if base in _ZARR:
-            found[parents[-1]] = 'zarr'
-        found |= {folder: 'zarr' for folder in parents if folder.lower().endswith('.zarr')}
-        for format, folders in below.items():
-            if matches(name, FORMATS[format].files) and not matches(name, NO_DATA):
-                # The files of rosbag2 are in the folder itself.
-                folders.update(parents[-1:] if format == 'mcap' else parents)
-    for name in filter(lambda name: name.endswith(_MARKERS), names):
-        for format, folders in below.items():
-            folder = f'/{name}'.removesuffix(f'/{FORMATS[format].marker}').removeprefix('/')
-            if folder != name and folder in folders and not is_hidden(name):
-                found.setdefault(folder, format)
+            folders[parents[-1]] = 'zarr'
+        folders |= {folder: 'zarr' for folder in parents if folder.lower().endswith('.zarr')}
+    for folder, formats in _marked_folders(names, FORMATS.values()).items():
+        folders.setdefault(folder, formats[0].name)
+    for folder, formats in _marked_folders(names, installed).items():
+        if folder not in folders and len(formats) > 1:
+            _raise_several(_join(root, folder), formats)
+        folders.setdefault(folder, formats[0].name)
     top: dict[str, str] = {}
-    for folder in sorted(found, key=len):
+    for folder in sorted(folders, key=len):
         if _first_of(folder, top) is None:
-            top[folder] = found[folder]
+            top[folder] = folders[folder]
     return dict(sorted(top.items()))
+
+
+def _marked_folders(names: list[str], formats: Iterable[Format]) -> dict[str, list[Format]]:
+    """Returns the formats whose marker is in a folder, with a file of the format in the folder or below."""
+    marked = [format for format in formats if format.marker]
+    markers = tuple(format.marker or '' for format in marked)
+    found = [name for name in names if name.endswith(markers) and not is_hidden(name)] if markers else []
+    folders: dict[str, list[Format]] = {}
+    for format in marked if found else ():
+        with_files = set[str]()
+        for name in names:
+            if matches(name, format.files) and not matches(name, NO_DATA):
+                *above, _ = name.split('/')
+                if not any(part.startswith('.') for part in above):
+                    # The files of rosbag2 are in the folder itself.
+                    first = len(above) if format.name == 'mcap' else 0
+                    with_files.update('/'.join(above[:depth]) for depth in range(first, len(above) + 1))
+        for name in found:
+            folder = f'/{name}'.removesuffix(f'/{format.marker}').removeprefix('/')
+            if folder != name and folder in with_files and format not in folders.get(folder, ()):
+                folders.setdefault(folder, []).append(format)
+    return folders
 
 
 def _first_of(name: str, folders: Mapping[str, str]) -> str | None:
@@ -194,15 +295,11 @@ def _is_internal(name: str) -> bool:
 
 
 def _formats_of(name: str) -> set[str]:
-    """Returns the formats that a file may have by its name."""
-    if not (is_tar(name) or matches(name, _ALL)) or matches(name, _NO_CONTAINERS):
+    """Returns the built-in formats that a file may have by its name."""
+    if not (is_tar(name) or matches(name, _PATTERNS)) or matches(name, _NO_CONTAINERS):
         return set()
-    found = {
-        format
-        for format, each in FORMATS.items()
-        if format not in ('litdata', 'lerobot') and matches(name, each.files)
-    }
-    return found | {'webdataset'} if is_tar(name) else found
+    formats = {format.name for format in _BY_NAME if matches(name, format.files)}
+    return formats | {'webdataset'} if is_tar(name) else formats
 
 
 def _text_formats_of(name: str) -> set[str]:
@@ -240,16 +337,23 @@ def _common_format(root: str, formats: Mapping[str, set[str]]) -> str:
     """Returns the format of all containers."""
     common = set.intersection(*formats.values())
     if common:
-        return min(common, key=_ORDER.index)
+        return min(common, key=_position)
     tars = {split_name(name)[0] for name, found in formats.items() if 'webdataset' in found}
     if tars and all(split_name(name)[0] in tars for name in formats):
         return 'webdataset'  # img2dataset writes a Parquet file about the samples beside each tar.
-    found: dict[str, list[str]] = {}
+    names_of: dict[str, list[str]] = {}
     for name in formats:
-        found.setdefault(min(formats[name], key=_ORDER.index), []).append(name)
-    each = ' and '.join(f'{len(some):,} of {format} ({list_some(some, 1)})' for format, some in found.items())
-    wanted = ' or '.join(f'format={format!r}' for format in found)
+        names_of.setdefault(min(formats[name], key=_position), []).append(name)
+    each = ' and '.join(
+        f'{len(names):,} of {format} ({list_some(names, 1)})' for format, names in names_of.items()
+    )
+    wanted = ' or '.join(f'format={format!r}' for format in names_of)
     raise SourceError(root, f'expected files of one format, got {each}; {wanted} takes those of one')
+
+
+def _position(format: str) -> int:
+    """Returns the position of a format in the order of formats; those of installed packages are last."""
+    return _ORDER.index(format) if format in _ORDER else len(_ORDER)
 
 
 def _check_others(root: str, format: str, taken: list[str], others: list[str]) -> None:
@@ -269,7 +373,7 @@ def _check_others(root: str, format: str, taken: list[str], others: list[str]) -
         )
 
 
-def _files(own: list[str], names: list[str], *, keep: bool) -> Detected:
+def _files(own: list[str], names: list[str], *, keep: bool) -> DetectedFormat:
     """Chooses the files that are datapoints."""
     if not keep:
         beside = {name for name in own if is_beside(name)}
@@ -281,7 +385,7 @@ def _files(own: list[str], names: list[str], *, keep: bool) -> Detected:
             own = [name for name in own if not matches(name, NO_DATA)]
         own = _without_strays(own)
     kept = set(own)
-    return Detected('folder', own, [name for name in names if name not in kept])
+    return DetectedFormat('folder', own, [name for name in names if name not in kept])
 
 
 def _without_strays(names: list[str]) -> list[str]:
@@ -310,32 +414,40 @@ def _without_strays(names: list[str]) -> list[str]:
 
 
 def _containers(
-    root: str, format: str, taken: list[str], names: list[str], folders: Mapping[str, str]
-) -> Detected:
-    """Adds what the module of a format reads beside the containers, and finds what is left out."""
-    about = FORMATS.get(format) or Format(format, ())
-    if about.marker and len(taken) > 1:
-        splits = {part for name in taken for part in name.lower().split('/') if part in SPLITS}
-        if not about.is_joined or (format in _NEED_MARKER and len(splits) > 1):
-            detail = f'expected one dataset of {format}, got {list_some(taken)}: give the folder of one'
+    root: str, format: Format, taken: list[str], names: list[str], folders: Mapping[str, str]
+) -> DetectedFormat:
+    """Adds the files beside the containers that the importer reads too, and finds the files left out."""
+    several = [name for name in taken if name in folders]
+    if len(several) > 1 and format.marker:
+        splits = {part for name in several for part in name.lower().split('/') if part in SPLITS}
+        if not format.is_joined or (format.needs_marker and len(splits) > 1):
+            detail = (
+                f'expected one dataset of {format.name}, got {list_some(several)}: give the folder of one'
+            )
             raise SourceError(root, detail)
-    reads = [name for name in names if matches(name, about.reads) and not is_hidden(name)]
-    own = tuple(filter(None, (about.marker, *about.files, *about.beside)))
+    top = set(taken)
+    reads = [
+        name
+        for name in names
+        if matches(name, format.reads)
+        and not (is_hidden(name) or name in top or _first_of(name, folders) is not None)
+    ]
+    own = tuple(filter(None, (format.marker, *format.files, *format.reads, *format.beside)))
     own += tuple(f'*/{pattern}' for pattern in own)
     left_out: dict[str, None] = {}
-    used, top = {*taken, *reads}, set(taken)
+    used = {*taken, *reads}
     for name in names:
         folder = _first_of(name, folders)
         if folder is None:
-            is_own = matches(name, about.beside)
+            is_own = matches(name, format.beside)
         elif folder in top:
             path = name.removeprefix(f'{folder}/').lower()
-            is_own = format == 'zarr' or pattern_of(own).match(path) is not None
+            is_own = format.name == 'zarr' or pattern_of(own).match(path) is not None
         else:
             name, is_own = folder, False
         if not is_own and name not in used:
             left_out[name] = None
-    return Detected(format, taken + reads, list(left_out))
+    return DetectedFormat(format.name, taken + reads, list(left_out))
 
 
 def _join(root: str, name: str) -> str:

@@ -1,7 +1,7 @@
-"""The names of exported files: from a field to file names, and from a file name to the field and item.
+"""Names of exported files: from a field to file names, and from a file name to the field and item.
 
-If names do not tell the fields and their types, or an import would leave files out by their names,
-`metadata.json` has them under `EXPORT`: the spec, and the field that names the files, if there is one.
+If file names do not determine the fields and their types, or an import would ignore files because of their
+names, `metadata.json` has an entry `EXPORT`: the spec, and the field that names the files, if any.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FileNames(NamedTuple):
     is_numbered: bool = False
     """Whether each item has a file."""
     is_media: bool = False
-    """Whether an extension follows that depends on the format of the content."""
+    """Whether an extension follows, which depends on the format of the content."""
 
     @property
     def pattern(self) -> str:
@@ -72,7 +72,7 @@ def names_of(field: str, field_type: FieldType) -> FileNames:
 
 
 def names_tell_types(types: Spec, fields: Collection[str]) -> bool:
-    """Returns whether an import can tell these fields by file names, because an import named them."""
+    """Returns whether an import can infer these fields from file names, because an import named them."""
     return KEY in types and all(_name_tells(field, types[field], types) for field in fields)
 
 
@@ -85,7 +85,7 @@ def _name_tells(field: str, field_type: FieldType, types: Spec) -> bool:
     return field_of(extension) == field and (is_label or text == type_of(extension))
 
 
-class Exported:
+class ExportedFields:
     """The fields of an export.
 
     Args:
@@ -104,32 +104,32 @@ class Exported:
         """Returns the field and the item of a file, given the part of its name after the key.
 
         Raises:
-            ValueError: The file belongs to no field.
+            ValueError: The file does not belong to a field.
         """
-        found = self._pattern.fullmatch(name) if self._fields else None
-        if found is None:
+        match = self._pattern.fullmatch(name) if self._fields else None
+        if match is None:
             raise ValueError(f'expected a file of {", ".join(self._fields)}, got {name!r:.80}')
-        number = next(number for number in range(1, 2 * len(self._fields), 2) if found[number] is not None)
-        return self._fields[number // 2], int(found[number + 1]) if found[number + 1] else None
+        number = next(number for number in range(1, 2 * len(self._fields), 2) if match[number] is not None)
+        return self._fields[number // 2], int(match[number + 1]) if match[number + 1] else None
 
     def has(self, name: str) -> bool:
         """Returns whether a file, given its whole name, belongs to a field."""
         return bool(self._fields) and self._pattern.fullmatch(split_key(name)[1]) is not None
 
 
-def read_exported(metadata: Metadata, where: str) -> Exported | None:
-    """Removes the fields of an export from its metadata and returns them; None if file names tell them.
+def read_exported(metadata: Metadata, where: str) -> ExportedFields | None:
+    """Removes the fields of an export from its metadata and returns them; None if it does not have them.
 
     Raises:
-        SourceError: The fields are damaged.
+        SourceError: The entry of the metadata is damaged.
     """
-    found: Any = metadata.pop(EXPORT, None)
-    if found is None:
+    value: Any = metadata.pop(EXPORT, None)
+    if value is None:
         return None
     try:
-        spec, key = parse_spec(found['spec']), found['key']
+        spec, key = parse_spec(value['spec']), value['key']
         if key not in spec and key != '':
             raise ValueError(f'expected the name of a field or none, got {key!r:.80}')
     except (KeyError, TypeError, ValueError, SpecError) as exc:
         raise SourceError(where, f'{EXPORT}: expected a spec and a key: {exc}') from exc
-    return Exported(spec, key)
+    return ExportedFields(spec, key)

@@ -12,7 +12,7 @@ KEY = '__key__'
 """The field with the common name of a datapoint's files, without extensions, as in WebDataset."""
 
 WRITTEN_EXTENSIONS = '__extensions__'
-"""The field with the original extensions of files, if an export would write others: `{"txt": "TXT"}`.
+"""The field with the original extensions of files, if an export would write other ones: `{"txt": "TXT"}`.
 A dataset without such files does not have it."""
 
 _BY_TYPE = {
@@ -32,7 +32,7 @@ LABELS = ('cls', 'cls2', 'class', 'count', 'index', 'inx', 'id')
 """The extensions of files with an integer, as in WebDataset."""
 IMAGE_TYPES = ('jpeg', 'png', 'webp', 'avif', 'image')
 JOINED = {'image': IMAGE_TYPES, 'audio': ('audio',)}
-"""Fields that hold the files of several formats, and the types of these formats."""
+"""Fields with files of several formats, and the types of these formats."""
 _TYPES = {extension: type for type, names in _BY_TYPE.items() for extension in names.split()}
 _EXTENSIONS = {word: EXTENSION_OF_FORMAT[format] for word, format in FORMAT_OF_TYPE.items()} | {
     'opus': 'ogg', 'json': 'json', 'msgpack': 'msgpack', 'tree': 'msgpack', 'utf8': 'txt', 'array': 'npy',
@@ -42,7 +42,7 @@ _NOT_IN_NAMES = re.compile(r'[^A-Za-z0-9_.-]')
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Splits a file name into stem and extension, which is in lower case, and '' if there is none."""
+    """Splits a file name into the stem and the extension, in lower case; '' without an extension."""
     stem, dot, extension = name.rpartition('.')
     if not dot or not stem or stem.endswith('/') or not _EXTENSION.fullmatch(extension):
         return name, ''
@@ -50,7 +50,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def field_of(extension: str) -> str:
-    """Returns the name of the field for files of an extension, which may have several parts (`seg.png`)."""
+    """Returns the name of the field for files with an extension, which may have several parts (`seg.png`)."""
     name = _NOT_IN_NAMES.sub('_', extension).rstrip('.')
     if name == 'data':
         return '_data'  # `data` is the field of files without an extension.
@@ -66,16 +66,16 @@ def type_of(extension: str) -> str:
 
 
 def fields_of_media(datapoints: Iterable[Collection[str]]) -> Callable[[str], str]:
-    """Returns a function that renames the fields of all formats of images to `image`, of audio to `audio`.
+    """Returns a function that renames fields of image formats to `image`, and of audio formats to `audio`.
 
-    They keep their names if a datapoint has two images, or two recordings, or if all are of one format.
+    The fields keep their names if a datapoint has two images or two recordings, or if there is one format.
     """
     datapoints = list(datapoints)
     renamed: dict[str, str] = {}
     for name, words in JOINED.items():
-        found = [{field for field in fields if _TYPES.get(field) in words} for fields in datapoints]
-        formats = set().union(*found)
-        is_clear = not any(name in fields for fields in datapoints) and max(map(len, found), default=0) < 2
+        media = [{field for field in fields if _TYPES.get(field) in words} for fields in datapoints]
+        formats = set().union(*media)
+        is_clear = not any(name in fields for fields in datapoints) and max(map(len, media), default=0) < 2
         if is_clear and len(formats) > 1:
             renamed |= dict.fromkeys(formats, name)
     return lambda field: renamed.get(field, field)
@@ -85,8 +85,9 @@ def fields_of_media(datapoints: Iterable[Collection[str]]) -> Callable[[str], st
 def extension_of(field: str, word: str) -> str:
     """Returns the extension of the files of a field.
 
-    It is the name of the field if that ends with an extension of its type, else with the usual extension
-    added: `jpg` and `seg.png` stay, `photo` of type jpeg becomes `photo.jpg`. Empty for files without one.
+    It is the name of the field, to which the usual extension of its type is added if the name does not end
+    with one: `jpg` and `seg.png` stay, `photo` of type jpeg becomes `photo.jpg`. Empty for files without an
+    extension.
     """
     if field == '_data':
         return 'data'
@@ -112,7 +113,7 @@ def file_name(key: str, name: str, is_only: bool) -> str:
 
 
 def written_extensions(key: str, files: Mapping[str, str]) -> dict[str, str]:
-    """Returns the original extensions of files, by field, if an export would write others."""
+    """Returns the original extensions of files by field, if an export would write other ones."""
     return {
         field: name[len(key) :].removeprefix('.')
         for field, name in files.items()
@@ -121,7 +122,7 @@ def written_extensions(key: str, files: Mapping[str, str]) -> dict[str, str]:
 
 
 def written_extensions_in_tar(extensions: Mapping[str, str]) -> dict[str, str]:
-    """As `written_extensions`, for files in a tar, given their extensions by field."""
+    """Returns the result of `written_extensions` for files in a tar, given their extensions by field."""
     return {
         field: extension
         for field, extension in extensions.items()

@@ -7,8 +7,8 @@ import io
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, BinaryIO, NamedTuple, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -19,10 +19,9 @@ from bags.formats.audio import find_samples
 from bags.formats.encoded import check_format
 from bags.formats.signatures import FORMAT_OF_TYPE, IMAGES, SIGNATURE_BYTES, check_end, check_whole, identify
 from bags.formats.trees import check_json, decode_msgpack
-from bags.interop.exported import Exported, is_one_array
+from bags.interop.exported import ExportedFields, is_one_array
 from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, fields_of_media, type_of
-from bags.interop.formats import FORMATS as SOURCES
-from bags.interop.ignored_files import matches
+from bags.interop.formats import format_of_extension
 from bags.interop.source import RECORD_ENCODERS, Source
 from bags.links.link import Link
 from bags.links.sources import LinkOpener, OpenedLink
@@ -30,39 +29,38 @@ from bags.media.encoders import AUDIO_FORMATS, VIDEO_FORMATS
 from bags.storage.base import SeekableFile
 from bags.storage.range_file import BufferFile
 
-BESIDE = {name: each for name, each in SOURCES.items() if each.has_keys}
-"""Formats whose files are often beside media, with the same names."""
+F = TypeVar('F')
 
 
-class Entry(NamedTuple):
-    """The files of a datapoint. The values of `files` depend on the source."""
+class FileEntry(NamedTuple, Generic[F]):
+    """The files of a datapoint. `F` is the location of a file: a path, or a range of a tar."""
 
     origin: str
     """The folder or tar."""
     key: str
-    files: dict[str, Any]
-    """The file of each field that has one."""
+    files: dict[str, F | list[F]]
+    """The file of each field that has one, or the files of a sequence."""
     columns: dict[str, str]
     """The text of each field that is a column of a table, or a label."""
     extensions: dict[str, str]
     """The original extension of each field for which an export would write another one."""
 
     @property
-    def layout(self) -> Layout:
+    def field_set(self) -> FieldSet:
         return frozenset(self.files), frozenset(self.columns), bool(self.extensions)
 
 
-Layout = tuple[frozenset[str], frozenset[str], bool]
+FieldSet = tuple[frozenset[str], frozenset[str], bool]
 """The fields of files and of columns that a datapoint has, and whether it has `extensions`."""
 
 
-class FileSource(Source):
+class FileSource(Source[FileEntry[F]]):
     """Files that become records byte for byte. The field `KEY` holds their names.
 
-    With `exported`, the fields are those that an export has in its metadata.
+    With `exported`, the fields are the ones in the metadata of an export.
     """
 
-    def __init__(self, format: str, layout: str, exported: Exported | None = None) -> None:
+    def __init__(self, format: str, layout: str, exported: ExportedFields | None = None) -> None:
         super().__init__(format, {}, 0)
         self.layout = layout
         self.encoders = RECORD_ENCODERS
@@ -77,44 +75,53 @@ class FileSource(Source):
         self.rename: Callable[[str], str] = str
         """Maps the field named after an extension to the field in the dataset."""
 
-    def infer(self, layouts: Counter[Layout], types: Mapping[str, str]) -> None:
-        """Sets spec and count by the number of datapoints of each layout; `types`: those unknown by name."""
-        self.count = layouts.total()
+    def infer(self, field_sets: Counter[FieldSet], types: Mapping[str, str]) -> None:
+        """Sets spec and count.
+
+        Args:
+            field_sets: The number of datapoints with each set of fields.
+            types: Types of fields whose names do not tell them.
+        """
+        self.count = field_sets.total()
         if self.layout != 'episodes':
-            self.rename = fields_of_media(files | columns for files, columns, _ in layouts)
+            self.rename = fields_of_media(files | columns for files, columns, _ in field_sets)
         present: Counter[str] = Counter()
         named: set[str] = set()
         in_tables: set[str] = set()
-        for (files, columns, _), count in layouts.items():
+        for (files, columns, _), count in field_sets.items():
             present.update(dict.fromkeys([*map(self.rename, files), *columns], count))
             named |= files
             in_tables |= columns
-        has_extensions = any(found for *_, found in layouts) or not present.keys() <= named | in_tables
+        has_extensions = any(has for *_, has in field_sets) or not present.keys() <= named | in_tables
         self.spec = {KEY: 'utf8', WRITTEN_EXTENSIONS: 'json?'} if has_extensions else {KEY: 'utf8'}
-        for field, count in sorted(present.items(), key=lambda each: (each[0] in in_tables, each)):
+        for field, count in sorted(present.items(), key=lambda item: (item[0] in in_tables, item)):
             if field in (KEY, WRITTEN_EXTENSIONS):
                 raise SourceError(f'*.{field}', 'expected another extension, this field is reserved')
             field_type = types.get(field, type_of(field)) if field in named | in_tables else field
             self.spec[field] = field_type + '?' * (count < self.count)
             if field_type == 'bytes' and field in named and field != 'data':
-                format = next((each for each in BESIDE if matches(f'_.{field}', BESIDE[each].files)), None)
+                format = format_of_extension(field)
                 self.notes.append(
                     f'files *.{field} are stored as bytes: no type is known for this extension; '
-                    f"spec={{{field!r}: 'video'}}, or another type, says what they are"
+                    f"spec={{{field!r}: 'video'}}, or another type, sets their type"
                     if format is None
-                    else f'files *.{field} are stored as bytes; format={format!r} imports texts and times'
+                    else f'files *.{field} are stored as bytes; format={format!r} imports what they contain'
                 )
 
-    def name(self, entry: Entry) -> str:
+    @abc.abstractmethod
+    def entries(self, start: int = 0) -> Iterator[FileEntry[F]]:
+        """Yields the files of each datapoint from `start` on, without the damaged ones."""
+
+    def name(self, entry: FileEntry[F]) -> str:
         return str(entry.key).encode('utf-8', 'backslashreplace').decode()
 
     @abc.abstractmethod
-    def read(self, entry: Entry, field: str, word: str) -> Any:
-        """Returns the value for the file of a field, whose type has this word."""
+    def read(self, entry: FileEntry[F], field: str, word: str) -> Any:
+        """Returns the value for the file of a field, whose type is `word`."""
 
     @abc.abstractmethod
-    def sizes(self, entry: Entry) -> dict[str, int]:
-        """Returns the bytes of the files of each field that has some, without reading them."""
+    def sizes(self, entry: FileEntry[F]) -> dict[str, int]:
+        """Returns the bytes of the files of each field that has files, without reading them."""
 
     def linkable(self) -> dict[str, float | str]:
         own = (self.key_field, WRITTEN_EXTENSIONS)
@@ -126,7 +133,7 @@ class FileSource(Source):
             }
         )
 
-    def load(self, entry: Entry, fields: Iterable[str] | None = None) -> dict[str, Any]:
+    def load(self, entry: FileEntry[F], fields: Iterable[str] | None = None) -> dict[str, Any]:
         """Returns the datapoint of an entry, or some fields of it, with undecoded values: bytes or str."""
         datapoint: dict[str, Any] = {}
         for field in self.spec if fields is None else fields:
@@ -154,46 +161,47 @@ class FileSource(Source):
         return datapoint
 
 
-def group_exported(exported: Exported, files: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def group_exported(exported: ExportedFields, files: Iterable[tuple[str, F]]) -> dict[str, F | list[F]]:
     """Groups the files of a datapoint by field; files of a sequence are in order.
 
     Args:
         exported: The fields.
-        files: The part of each file name after the key, and the value that the source reads the file by.
+        files: The part of each file name after the key, and the location of the file in the source.
 
     Raises:
-        ValueError: A file belongs to no field, a field has two files, or the file of an item is missing.
+        ValueError: A file does not belong to a field, a field has two files, or the file of an item is
+            missing.
     """
-    found: dict[str, dict[int | None, Any]] = {}
+    groups: dict[str, dict[int | None, F]] = {}
     for name, content in files:
         field, item = exported.find(name)
-        items = found.setdefault(field, {})
+        items = groups.setdefault(field, {})
         if item in items:
             raise ValueError(f'expected one file of {name!r:.80} for a datapoint, got two')
         items[item] = content
-    for field, items in found.items():
+    for field, items in groups.items():
         if None not in items and set(items) != set(range(len(items))):
             raise ValueError(f'field {field!r}: expected items 0 to {len(items) - 1}, got others')
     return {
         field: items[None] if None in items else [items[item] for item in range(len(items))]
-        for field, items in found.items()
+        for field, items in groups.items()
     }
 
 
-def check_columns(name: str, layouts: Iterable[Layout]) -> None:
+def check_columns(name: str, field_sets: Iterable[FieldSet]) -> None:
     """Raises SourceError if a column of the table `name` is also a field of files."""
-    files, columns = (set().union(*parts) for parts in list(zip(*layouts, strict=True))[:2] or ((), ()))
+    files, columns = (set().union(*parts) for parts in list(zip(*field_sets, strict=True))[:2] or ((), ()))
     for field in sorted(files & columns):
-        raise SourceError(name, f'column {field!r} is a field of the files already')
+        raise SourceError(name, f'column {field!r} has the name of a field of files')
 
 
 def is_transport_stream(extension: str, read: Callable[[], bytes]) -> bool:
-    """Returns whether a file `.ts` is MPEG-TS and not TypeScript, given a function that reads its begin."""
+    """Returns whether a file `.ts` is MPEG-TS, not TypeScript; `read` returns its first bytes."""
     return extension == 'ts' and identify(read()) in ('MPEG-TS', 'M2TS')
 
 
 MAX_PARSES = 10
-"""Times that the header of a .npy file is parsed before an error of Python's parser counts."""
+"""Number of attempts to parse the header of a .npy file if Python's parser raises SystemError."""
 MEDIA_FORMATS = {word: (name,) for word, name in FORMAT_OF_TYPE.items()} | {
     'video': VIDEO_FORMATS,
     'audio': AUDIO_FORMATS,
@@ -210,7 +218,7 @@ _NUMBERS: dict[str, Callable[[str], Any]] = {
 def checked_value(name: str, word: str, data: Any) -> Any:
     """Returns the value to append for the content of the file `name`, after a check of its structure.
 
-    It is the content, bytes or a map; for types without a file format, the parsed number.
+    It is the content, as bytes or a memory map; or the number, text or array that was parsed from it.
     """
     try:
         if word in MEDIA_FORMATS:
@@ -232,40 +240,40 @@ def checked_value(name: str, word: str, data: Any) -> Any:
 
 
 def is_stored_as_is(field_type: FieldType) -> bool:
-    """Returns whether the records of a type are the files that an import stores in them."""
+    """Returns whether an import stores files of a type as records, byte for byte."""
     if field_type.word in ('video', 'audio'):
-        return not field_type.args  # Others get another container.
+        return not field_type.args  # With an argument, they are remuxed to another container.
     return field_type.word not in (*_NUMBERS, 'array')
 
 
 def open_unchanged(opener: LinkOpener, path: str, size: int | None) -> OpenedLink:
-    """Returns a link to a whole file, whose parts were located when it had `size` bytes.
+    """Returns a link to a whole file, in which records were located when it had `size` bytes.
 
     Raises:
-        SourceError: It has another size now, or cannot be opened.
+        SourceError: The file has another size now, or cannot be opened.
     """
     try:
-        found = opener.open(Link(path))
+        link = opener.open(Link(path))
     except (OSError, ValueError) as exc:
         raise SourceError(path, f'cannot be linked: {exc}') from exc
-    if len(found) != size:
-        detail = f'expected {size} bytes, got {len(found)}: it has changed since it was opened'
+    if len(link) != size:
+        detail = f'expected {size} bytes, got {len(link)}: it has changed since it was opened'
         raise SourceError(path, detail)
-    return found
+    return link
 
 
 def checked_link(name: str, word: str, link: OpenedLink, format: str = '') -> OpenedLink:
     """Returns a link to the content of the file `name`, after a check of its format.
 
-    The first bytes tell the format, if it is not known; of MP4 the parts are checked, too: a video is of no
-    use without its table.
+    If `format` is empty, the first bytes determine it. The boxes of MP4 files are checked as well, as a video
+    without its sample table cannot be decoded.
     """
     if word in MEDIA_FORMATS:
         try:
-            found = format or identify(bytes(link[:SIGNATURE_BYTES]))
-            check_format(found, MEDIA_FORMATS[word])
-            if found in ('MP4', 'QuickTime'):
-                check_end(link, found)
+            media_format = format or identify(bytes(link[:SIGNATURE_BYTES]))
+            check_format(media_format, MEDIA_FORMATS[word])
+            if media_format in ('MP4', 'QuickTime'):
+                check_end(link, media_format)
         except (ValueError, EOFError) as exc:
             raise SourceError(name, str(exc)) from exc
     return link
@@ -287,9 +295,9 @@ def read_npy_header(file: SeekableFile, size: int) -> tuple[tuple[int, ...], boo
             if attempt == MAX_PARSES - 1:
                 raise
             file.seek(begin)
-    expected, found = math.prod(shape) * dtype.itemsize, size - file.tell()
-    if expected != found and not dtype.hasobject:
-        raise ValueError(f'expected {expected} bytes for shape {shape}, got {found}')
+    expected, actual = math.prod(shape) * dtype.itemsize, size - file.tell()
+    if expected != actual and not dtype.hasobject:
+        raise ValueError(f'expected {expected} bytes for shape {shape}, got {actual}')
     return shape, is_fortran, dtype
 
 
@@ -310,13 +318,13 @@ def _text(data: bytes) -> str:
     try:
         return str(data, 'utf-8')
     except UnicodeDecodeError as exc:
-        raise ValueError(f"{exc}; with type 'bytes' the field can hold it") from exc
+        raise ValueError(f"{exc}; a field of type 'bytes' can store it") from exc
 
 
 def _check_media(word: str, data: Any) -> None:
-    found = identify(data)
-    check_format(found, MEDIA_FORMATS[word])
-    check_whole(data, found)
-    check_end(data, found)  # The only check of a JPEG.
-    if found == 'WAV':
+    media_format = identify(data)
+    check_format(media_format, MEDIA_FORMATS[word])
+    check_whole(data, media_format)
+    check_end(data, media_format)  # The only check of a JPEG.
+    if media_format == 'WAV':
         find_samples(cast(BinaryIO, BufferFile(data)))

@@ -1,4 +1,4 @@
-"""The fingerprint of the files of a source, by which `bags.convert` notices that they have changed."""
+"""Fingerprints of the files of a source, which tell `bags.convert` whether they have changed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from bags.interop.source import find_filesystem
 
 MAX_BYTES = 1 << 26
-"""Bytes of files that are read as a whole; of later ones, in the order of their names, only the ends."""
+"""Total bytes of the files that are read whole, in the order of names. Of other files, the ends are read."""
 END_BYTES = 1 << 16
 MAX_ENDS = 1 << 10
 """Maximum number of files whose ends are read."""
@@ -17,9 +17,9 @@ MAX_ENDS = 1 << 10
 def fingerprint_of_files(
     paths: Sequence[str], storage_options: Mapping[str, Any] | None
 ) -> tuple[str, list[str]]:
-    """Returns a hash of the names, sizes and contents of files, and the files that were not read as a whole.
+    """Returns a hash of the names, sizes and contents of files, and the files that were not read whole.
 
-    Contents are not read where the store has ETags. Times are not used.
+    Files with an ETag are not read. Modification times are not used.
 
     Args:
         paths: Files and folders; paths or URLs.
@@ -30,10 +30,10 @@ def fingerprint_of_files(
     """
     from xxhash import xxh3_128
 
-    digest, whole, ends, not_read = xxh3_128(), MAX_BYTES, MAX_ENDS, list[str]()
+    digest, bytes_left, ends_left, not_read = xxh3_128(), MAX_BYTES, MAX_ENDS, list[str]()
     for path in paths:
         fs, root = find_filesystem(path, storage_options)
-        if not fs.exists(root):  # A spec of several bags: `name@3.bagz`.
+        if not fs.exists(root):  # The name of several bags: `name@3.bagz`.
             digest.update(path.encode())
             continue
         infos = fs.find(root, detail=True) if fs.isdir(root) else {root: fs.info(root)}
@@ -42,13 +42,13 @@ def fingerprint_of_files(
             digest.update(repr((name.removeprefix(root), size, etag)).encode())
             if etag is not None or not size:
                 continue
-            if size <= whole:
-                whole -= size
+            if size <= bytes_left:
+                bytes_left -= size
                 digest.update(fs.cat_file(name))
                 continue
             not_read.append(name)
-            if ends:
-                ends -= 1
+            if ends_left:
+                ends_left -= 1
                 digest.update(fs.cat_file(name, end=min(END_BYTES, size)))
                 digest.update(fs.cat_file(name, start=max(0, size - END_BYTES)))
     return digest.hexdigest(), not_read

@@ -1,15 +1,14 @@
-"""The formats that an import reads, the names of their files, and the packages that they need."""
+"""The formats that an import reads, built in or of other installed packages, and the names of their files."""
 
 from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from bags.dataset.format.entry_points import Added, find_added, names_of_added
-from bags.interop.extensions import split_name, type_of
-from bags.interop.ignored_files import is_beside, is_hidden, matches
+from bags.dataset.format.entry_points import Added, find_all, find_one
+from bags.interop.ignored_files import matches
 from bags.interop.source import Source
 from bags.validation import import_optional
 
@@ -18,7 +17,28 @@ GROUP = 'bags.sources'
 
 
 class Importer(Protocol):
-    """What reads a format: one of `FORMATS`, or a module or object that is an entry point `bags.sources`."""
+    """Reads a format of files: a module or an object that an entry point in the group `bags.sources` names.
+
+    `files` and `open_source` suffice. An importer may also have these attributes, which the built-in formats
+    have too:
+
+    - `marker`: Path of a file that identifies a folder of this format, relative to the folder, such as
+      `'meta/info.json'`. A folder counts if it has the marker, and also a file of the format in it or below.
+      `open_source` gets the path of the folder. Default: None.
+    - `needs_marker`: Whether files are of this format only in a folder with the marker. Default: True.
+    - `is_joined`: Whether several folders with the marker are one source. Default: False, which raises.
+    - `reads`: Patterns of other files whose paths `open_source` gets too. Default: `()`.
+    - `beside`: Patterns of other files that belong to the format, and are not reported as left out.
+      Default: `()`.
+    - `layouts`: Names of the layouts of a folder that `layout=` of `bags.convert` selects. `open_source` then
+      takes a keyword `layout`, which is None by default. Default: `()`.
+    - `options`: Names of further keywords that `open_source` takes: `'root'`, the folder that the keys of
+      datapoints are relative to, and `'left_out'`, the fields that the import leaves out, which need not be
+      readable. Default: `()`.
+
+    Patterns are in lower case, and match the name of a file without its folder, or its path in a folder with
+    the marker.
+    """
 
     @property
     def files(self) -> Collection[str]:
@@ -29,7 +49,8 @@ class Importer(Protocol):
         """Returns the datapoints of files, without reading their values.
 
         Args:
-            paths: Files: paths or URLs, which `bags.interop.records.open_file` opens.
+            paths: Files, or folders with the marker: paths or URLs, which `bags.interop.records.open_file`
+                opens.
             storage_options: Options of the object store, for URLs.
 
         Raises:
@@ -39,77 +60,96 @@ class Importer(Protocol):
 
 
 class Format(NamedTuple):
-    """A format, and the library that reads it."""
+    """A format: its name, its importer, and what the importer declares. See `Importer`."""
 
-    module: str
-    """The module in `bags.interop.sources`. Its `open_source(paths, storage_options)` opens files, or a
-    folder with the marker."""
+    name: str
+    importer: str | Importer
+    """An importer, or the name of a module in `bags.interop.sources`, which is imported on first use."""
     files: tuple[str, ...]
-    """Patterns of file names, in lower case."""
     packages: tuple[str, ...] = ()
+    """Packages that a built-in importer needs."""
     extra: str = ''
-    """The extra that installs the packages."""
+    """The extra of bags that installs these packages."""
     marker: str | None = None
-    """Path of the file that identifies a folder of this format, with a file of the format in it."""
-    reads: tuple[str, ...] = ()
-    """Patterns of other files that the module gets."""
-    beside: tuple[str, ...] = ()
-    """Patterns of other files that belong to the format: the module reads them itself, or needs them not."""
+    needs_marker: bool = True
     is_joined: bool = False
-    """Whether several folders with the marker are one source."""
-    has_arrays: bool = False
-    """Whether `open_source` takes `left_out` too: fields whose arrays need not be readable."""
-    has_keys: bool = False
-    """Whether `open_source` takes `root` too: the folder that the keys of datapoints are relative to."""
+    reads: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    layouts: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    package: str = ''
+    """The package that added the format, as pip names it. Empty for a built-in format."""
+
+    @property
+    def is_by_name(self) -> bool:
+        """Whether the name of a file alone may identify the format."""
+        return not (self.marker and self.needs_marker)
 
     def open_source(
-        self, paths: list[str], storage_options: Mapping[str, Any] | None, /, **options: Any
+        self, paths: list[str], storage_options: Mapping[str, Any] | None, /, **keywords: Any
     ) -> Source:
-        """Opens files with the module, as `Importer.open_source`.
+        """Opens files with the importer.
+
+        Args:
+            paths: As in `Importer.open_source`.
+            storage_options: As in `Importer.open_source`.
+            **keywords: Values of `root`, `left_out` and `layout`; the importer gets those that it takes.
 
         Raises:
-            MissingDependencyError: A package that the module needs is not installed.
+            MissingDependencyError: A package that the importer needs is not installed.
         """
-        for package in self.packages:
-            import_optional(package, self.extra)
-        module = importlib.import_module(f'bags.interop.sources.{self.module}')
-        source: Source = module.open_source(paths, storage_options, **options)
+        importer: Any = self.importer
+        if isinstance(importer, str):
+            for package in self.packages:
+                import_optional(package, self.extra)
+            importer = importlib.import_module(f'bags.interop.sources.{importer}')
+        taken = (*self.options, *(('layout',) if self.layouts else ()))
+        source: Source = importer.open_source(paths, storage_options, **{key: keywords[key] for key in taken})
         return source
 
 
-FORMATS: dict[str, Format] = {
-    'mds': Format('chunks.mds', ('*.mds', '*.mds.*'), marker='index.json', is_joined=True),
-    'litdata': Format('chunks.litdata', ('*.bin',), marker='index.json'),
-    'tfrecord': Format(
+_BUILT_IN = (
+    Format('mds', 'chunks.mds', ('*.mds', '*.mds.*'), marker='index.json', is_joined=True),
+    Format('litdata', 'chunks.litdata', ('*.bin',), marker='index.json'),
+    Format(
+        'tfrecord',
         'tfrecord.tfrecord',
         ('*.tfrecord*', '*.tfrec'),
         ('google_crc32c',),
         'tfrecord',
         beside=('features.json', 'dataset_info.json', '*.labels.txt'),
     ),
-    'array_record': Format(
+    Format(
+        'array_record',
         'tfrecord.array_record',
         ('*.array_record*', '*.arrayrecord*'),
         ('array_record',),
         'array-record',
         beside=('features.json', 'dataset_info.json', '*.labels.txt'),
     ),
-    'bagz': Format('bagz', ('*.bagz', '*.bag'), beside=('limits.*',)),
-    'lerobot': Format(
+    Format('bagz', 'bagz', ('*.bagz', '*.bag'), beside=('limits.*',)),
+    Format(
+        'lerobot',
         'lerobot.lerobot',
         ('*.parquet',),
         ('av', 'pyarrow'),
         'lerobot',
-        'meta/info.json',
+        marker='meta/info.json',
         beside=('meta/*', 'data/*', 'videos/*', 'images/*'),
     ),
-    'hdf5': Format('arrays.hdf5', ('*.hdf5', '*.h5', '*.hdf'), ('h5py',), 'hdf5', has_arrays=True),
-    'zarr': Format('arrays.zarr', ('*.zarr', '*.zarr.zip'), ('zarr',), 'zarr', has_arrays=True),
-    'npz': Format('arrays.npz', ('*.npz',), has_arrays=True),
-    'parquet': Format(
-        'tables.arrow', ('*.parquet', '*.parq', '*.pq'), ('pyarrow',), 'hf', beside=('dataset_infos.json',)
+    Format('hdf5', 'arrays.hdf5', ('*.hdf5', '*.h5', '*.hdf'), ('h5py',), 'hdf5', options=('left_out',)),
+    Format('zarr', 'arrays.zarr', ('*.zarr', '*.zarr.zip'), ('zarr',), 'zarr', options=('left_out',)),
+    Format('npz', 'arrays.npz', ('*.npz',), options=('left_out',)),
+    Format(
+        'parquet',
+        'tables.arrow',
+        ('*.parquet', '*.parq', '*.pq'),
+        ('pyarrow',),
+        'hf',
+        beside=('dataset_infos.json',),
     ),
-    'arrow': Format(
+    Format(
+        'arrow',
         'tables.arrow',
         ('*.arrow', '*.feather', '*.ipc'),
         ('pyarrow',),
@@ -117,73 +157,95 @@ FORMATS: dict[str, Format] = {
         reads=('state.json',),
         beside=('dataset_info.json', 'dataset_dict.json'),
     ),
-    'csv': Format('tables.arrow', ('*.csv', '*.tsv', '*.csv.gz', '*.tsv.gz'), ('pyarrow',), 'hf'),
-    'jsonl': Format('tables.arrow', ('*.jsonl', '*.ndjson', '*.jsonl.gz', '*.ndjson.gz'), ('pyarrow',), 'hf'),
-    'textgrid': Format('transcripts.transcripts', ('*.textgrid',), has_keys=True),
-    'ctm': Format('transcripts.transcripts', ('*.ctm',), has_keys=True),
-    'subtitles': Format('transcripts.transcripts', ('*.srt', '*.vtt'), has_keys=True),
-    'mcap': Format(
+    Format('csv', 'tables.arrow', ('*.csv', '*.tsv', '*.csv.gz', '*.tsv.gz'), ('pyarrow',), 'hf'),
+    Format('jsonl', 'tables.arrow', ('*.jsonl', '*.ndjson', '*.jsonl.gz', '*.ndjson.gz'), ('pyarrow',), 'hf'),
+    Format('textgrid', 'transcripts.transcripts', ('*.textgrid',), options=('root',)),
+    Format('ctm', 'transcripts.transcripts', ('*.ctm',), options=('root',)),
+    Format('subtitles', 'transcripts.transcripts', ('*.srt', '*.vtt'), options=('root',)),
+    Format(
+        'mcap',
         'mcap.mcap',
         ('*.mcap', '*.db3', '*.bag', '*.mcap.zstd', '*.db3.zstd'),
         ('rosbags',),
         'mcap',
-        'metadata.yaml',
+        marker='metadata.yaml',
+        needs_marker=False,
         is_joined=True,
     ),
-}
-"""Formats by name, in the order in which they are tried."""
+)
+FORMATS = {format.name: format for format in _BUILT_IN}
+"""The built-in formats by name, in the order in which they are tried."""
 
+OPTIONS = {'root', 'left_out'}
+"""What `Importer.options` may name."""
 SPLITS = ('train', 'training', 'test', 'testing', 'validation', 'valid', 'val', 'dev', 'eval', 'evaluation')
 """Names of the splits of a dataset."""
 
 
-def find_importer(format: str) -> Importer | None:
-    """Returns what reads a format, of this library or of another installed package; None if there is none.
+def find_format(name: str) -> Format | None:
+    """Returns a format of this library or of another installed package; None if there is none of this name.
 
     Raises:
-        ValueError: A package has the format, but cannot be used.
+        ValueError: A package has the format, but cannot be used, or two packages have it.
     """
-    if format in FORMATS:
-        return FORMATS[format]
-    added = find_added(GROUP, format)
-    return None if added is None else _importer_of(added)
+    if name in FORMATS:
+        return FORMATS[name]
+    added = find_one(GROUP, name)
+    return None if added is None else _format_of(added)
 
 
-def has_unknown(names: Iterable[str]) -> bool:
-    """Returns whether this library has no type for a file, by its name, and it does not describe others."""
-    return any(type_of(split_name(name)[1]) == 'bytes' and not is_beside(name) for name in names)
-
-
-def importer_for(names: Iterable[str]) -> tuple[Importer, list[str], list[str]] | None:
-    """Finds what reads files that this library does not know, among other installed packages.
-
-    Args:
-        names: Paths of files whose names match no built-in format.
-
-    Returns:
-        The importer, its files, and the files beside them that describe them. None if a file is neither, or
-        if this library has a type for all of them.
-    """
-    names = [name for name in names if not is_hidden(name)]
-    if not has_unknown(names):
-        return None
-    own, beside = list[str](), list[str]()
-    for name in names:
-        (beside if is_beside(name) else own).append(name)
-    for name in names_of_added(GROUP):
+def installed_formats() -> list[Format]:
+    """Returns the formats of other installed packages, by name. Those that cannot be used raise a warning."""
+    formats: list[Format] = []
+    for added in find_all(GROUP):
         try:
-            importer = find_importer(name)
+            formats.append(_format_of(added.load()))
         except ValueError as exc:
             warnings.warn(f'entry point of {GROUP}: {exc}', RuntimeWarning, stacklevel=2)
-            continue
-        if importer is not None and all(matches(each, tuple(importer.files)) for each in own):
-            return importer, own, beside
+    return formats
+
+
+def format_of_extension(extension: str) -> str | None:
+    """Returns the first format, built-in or of an installed package, of files with an extension alone."""
+    for formats in (FORMATS.values, installed_formats):
+        for format in formats():
+            if format.is_by_name and matches(f'_.{extension}', format.files):
+                return format.name
     return None
 
 
-def _importer_of(added: Added) -> Importer:
-    if not hasattr(added.value, 'files') or not callable(getattr(added.value, 'open_source', None)):
-        detail = f'expected files and open_source of {added.name!r} in the package {added.package}'
-        raise ValueError(f'{detail}, got {added.value!r:.80}')
-    importer: Importer = added.value
-    return importer
+def _format_of(added: Added) -> Format:
+    """Reads what an importer declares.
+
+    Raises:
+        ValueError: It has no `files` or `open_source`, or an attribute of another type than `Importer` says.
+    """
+    importer, where = added.value, f'of {added.name!r} in the package {added.package}'
+    if not hasattr(importer, 'files') or not callable(getattr(importer, 'open_source', None)):
+        raise ValueError(f'expected files and open_source {where}, got {importer!r:.80}')
+    texts = {key: getattr(importer, key, ()) for key in ('files', 'reads', 'beside', 'layouts', 'options')}
+    for key, value in texts.items():
+        if isinstance(value, str) or not isinstance(value, Collection) or not all(map(_is_text, value)):
+            raise ValueError(f'expected {key} {where} to be a tuple of str, got {value!r:.80}')
+    marker = getattr(importer, 'marker', None)
+    if marker is not None and not _is_text(marker):
+        raise ValueError(f'expected marker {where} to be the path of a file, got {marker!r:.80}')
+    if unknown := set(texts['options']) - OPTIONS:
+        raise ValueError(f'expected options {where} among {sorted(OPTIONS)}, got {sorted(unknown)}')
+    return Format(
+        added.name,
+        importer,
+        marker=marker,
+        needs_marker=bool(getattr(importer, 'needs_marker', True)),
+        is_joined=bool(getattr(importer, 'is_joined', False)),
+        package=added.package,
+        files=tuple(texts['files']),
+        reads=tuple(texts['reads']),
+        beside=tuple(texts['beside']),
+        layouts=tuple(texts['layouts']),
+        options=tuple(texts['options']),
+    )
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value != ''

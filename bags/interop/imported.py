@@ -1,10 +1,10 @@
-"""Resuming an import of files: which of them are in the dataset, and whether these have changed since."""
+"""Resumes an import of files: skips the files that are in the dataset, and checks that they are unchanged."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 
@@ -20,23 +20,23 @@ from bags.errors import SourceError
 from bags.indexing import Int64s, offsets_of
 from bags.interop.exported import NUMBERS
 from bags.interop.extensions import KEY
-from bags.interop.files import Entry, FileSource
+from bags.interop.files import F, FileEntry, FileSource
 from bags.interop.link_comparison import LinkComparison
 from bags.progress.progress_log import SOURCE_CHANGED
 from bags.progress.write_result import Skipped
 
 MAX_BYTES = 1 << 26
-"""Bytes of each field whose files are read again."""
+"""Maximum bytes of the files of a field that are read again."""
 MAX_DATAPOINTS = 1 << 16
-"""Datapoints whose files are read again."""
+"""Maximum number of datapoints whose files are read again."""
 LINK_BYTES = 1 << 10
-"""Bytes that a linked file counts as, whose first and last bytes are read again."""
+"""Bytes by which a linked file counts, as only its first and last bytes are read again."""
 BATCH = 256
-"""Datapoints that are compared at a time."""
+"""Number of datapoints that are compared at a time."""
 
 
 def remaining_entries(
-    source: FileSource,
+    source: FileSource[F],
     writer: ShardedDatasetWriter,
     storage: Mapping[str, Any],
     names: Mapping[str, str],
@@ -45,7 +45,7 @@ def remaining_entries(
     *,
     check_source: bool,
     workers: int,
-) -> Iterator[Entry]:
+) -> Iterator[FileEntry[F]]:
     """Returns the entries after the last imported one.
 
     Args:
@@ -64,10 +64,10 @@ def remaining_entries(
     """
     writer.flush()
     entries = source.entries()
-    pending: list[tuple[int, Entry]] = []
-    with open_dataset(writer.path, raw=True, **storage) as found:
-        dataset = as_named_in_source(found, names)
-        comparison = Comparison(source, dataset, workers)
+    pending: list[tuple[int, FileEntry[F]]] = []
+    with open_dataset(writer.path, raw=True, **storage) as written:
+        dataset = as_named_in_source(written, names)
+        comparison = FileComparison(source, dataset, workers)
         for index, row in enumerate(dataset[:, KEY]):
             key = str(row[KEY], 'utf-8')
             for entry in entries:
@@ -76,7 +76,7 @@ def remaining_entries(
                 detail = 'not in the dataset: left out before, or added since'
                 skipped.append(Skipped(source.name(entry), detail))
             else:
-                raise SourceError(writer.path, f'expected a source with its datapoint {key!r}, to resume')
+                raise SourceError(writer.path, f'expected a source that has its datapoint {key!r}, to resume')
             if check_source:
                 pending.append((index, entry))
                 if len(pending) == BATCH:
@@ -92,17 +92,17 @@ def as_named_in_source(dataset: Dataset, names: Mapping[str, str]) -> Dataset:
     return dataset.rename({new: name for name, new in names.items() if new in dataset.types})
 
 
-class Comparison:
+class FileComparison(Generic[F]):
     """Compares files with the records of a dataset: sizes, and contents up to `MAX_BYTES` of each field."""
 
     def __init__(
-        self, source: FileSource, dataset: Dataset, workers: int, detail: str = SOURCE_CHANGED
+        self, source: FileSource[F], dataset: Dataset, workers: int, detail: str = SOURCE_CHANGED
     ) -> None:
         self._source, self._dataset, self._workers = source, dataset, workers
         self._detail = detail
-        """What the error for a difference says."""
+        """The message of the error for a difference."""
         types = parse_spec(source.spec)
-        # Not all containers are written the same way twice.
+        # Without fields that are remuxed: some containers differ each time they are written.
         self._types = {
             name: field_type
             for name, field_type in types.items()
@@ -110,10 +110,10 @@ class Comparison:
         }
         self._added = types.keys() - dataset.types.keys()
         self._encoder = Encoder(types, {**encoders, **source.encoders})
-        self._kept = [
+        self._as_files = [
             name for name, field_type in self._types.items() if field_type.word not in (*NUMBERS, 'array')
         ]
-        """The fields whose records have the sizes of their files."""
+        """The fields whose records have the same sizes as their files."""
         self._links = LinkComparison(dataset)
         self._read = dict.fromkeys(self._types, 0)
         self._not_read = dict.fromkeys(types, 0)
@@ -121,7 +121,7 @@ class Comparison:
 
     def notes(self) -> list[str]:
         """Returns a sentence about each field with files that were not compared by content."""
-        compared = dict.fromkeys(self._kept, 'compared with the source by size only')
+        compared = dict.fromkeys(self._as_files, 'compared with the source by size only')
         return [
             f'resumed: field {name!r} of {count:,} earlier datapoints was '
             + compared.get(name, 'not compared with the source')
@@ -129,11 +129,11 @@ class Comparison:
             if count
         ]
 
-    def check(self, entries: list[tuple[int, Entry]]) -> None:
-        """Compares entries with the datapoints of these numbers, which follow the last call's.
+    def check(self, entries: list[tuple[int, FileEntry[F]]]) -> None:
+        """Compares entries with the datapoints at their indices, which continue from the last call.
 
         Raises:
-            ValueError: One differs.
+            ValueError: An entry differs from its datapoint.
         """
         for index, entry in entries:
             for field in self._added & (entry.files.keys() | entry.columns.keys()):
@@ -150,12 +150,12 @@ class Comparison:
             if changed_field is not None:
                 raise self._error(index, entry, changed_field)
 
-    def _error(self, index: int, entry: Entry, field: str) -> ValueError:
+    def _error(self, index: int, entry: FileEntry[F], field: str) -> ValueError:
         where = f'{entry.origin}: {self._source.name(entry)}, field {field!r}'
         return ValueError(f'{where}, datapoint {index:,} of the dataset: {self._detail}')
 
-    def _fields_to_read(self, index: int, entry: Entry) -> list[str]:
-        """Returns the fields whose contents are compared; the last datapoint counts in any case."""
+    def _fields_to_read(self, index: int, entry: FileEntry[F]) -> list[str]:
+        """Returns the fields to compare by content, which include small fields of the last datapoint."""
         sizes = self._source.sizes(entry)
         fields = []
         for name in self._types:
@@ -172,47 +172,47 @@ class Comparison:
             self._not_read[name] += 1
         return fields
 
-    def _check_sizes(self, entries: list[tuple[int, Entry]], by_content: list[list[str]]) -> None:
+    def _check_sizes(self, entries: list[tuple[int, FileEntry[F]]], by_content: list[list[str]]) -> None:
         """Compares the sizes of files whose contents are not compared."""
-        for name in self._kept:
-            some = [
+        for name in self._as_files:
+            pairs = [
                 (index, entry)
                 for (index, entry), fields in zip(entries, by_content, strict=True)
                 if name not in fields and name not in entry.columns
             ]
-            if some:
-                stored = self._stored_sizes(np.array([index for index, _ in some]), name)
-                for (index, entry), size in zip(some, stored, strict=True):
+            if pairs:
+                stored = self._stored_sizes(np.array([index for index, _ in pairs]), name)
+                for (index, entry), size in zip(pairs, stored, strict=True):
                     if size is not None and size != self._source.sizes(entry).get(name, 0):
                         raise self._error(index, entry, name)
 
     def _stored_sizes(self, indices: Int64s, field: str) -> list[int | None]:
-        """Returns the bytes of the records of a field; None if that takes reading them from a network."""
+        """Returns the bytes of the records of a field; None if that needs reads over a network."""
         ranges = self._dataset.record_ranges(indices, field)
         assert ranges is not None
         sizes: list[int | None] = [0] * len(indices)
         for which, source in enumerate(ranges.sources):
-            mine = np.flatnonzero((ranges.which == which) & (ranges.counts > 0))
+            rows = np.flatnonzero((ranges.which == which) & (ranges.counts > 0))
             if not source.bag.is_compressed:
-                counts = ranges.counts[mine]
-                stored = source.bag.sizes(concat_ranges(ranges.firsts[mine], counts))
-                found: list[int | None] = np.diff(offsets_of(stored)[offsets_of(counts)]).tolist()
+                counts = ranges.counts[rows]
+                stored = source.bag.sizes(concat_ranges(ranges.firsts[rows], counts))
+                source_sizes: list[int | None] = np.diff(offsets_of(stored)[offsets_of(counts)]).tolist()
             elif self._dataset.is_remote:
-                found = [None] * len(mine)
+                source_sizes = [None] * len(rows)
             else:
-                records = [self._dataset[int(index), field][field] for index in indices[mine]]
+                records = [self._dataset[int(index), field][field] for index in indices[rows]]
                 is_sequence = self._types[field].sequence
-                found = [sum(map(len, each)) if is_sequence else len(each) for each in records]
-            for position, size in zip(mine.tolist(), found, strict=True):
+                source_sizes = [sum(map(len, record)) if is_sequence else len(record) for record in records]
+            for position, size in zip(rows.tolist(), source_sizes, strict=True):
                 sizes[position] = size
         return sizes
 
-    def _changed_content(self, index: int, entry: Entry, fields: list[str]) -> str | None:
+    def _changed_content(self, index: int, entry: FileEntry[F], fields: list[str]) -> str | None:
         """Returns the first field that differs."""
         try:
             values = self._source.load(entry, fields)
         except SourceError:
-            return ', '.join(fields)  # It was readable.
+            return ', '.join(fields)  # The files were readable before.
         linked = [name for name in fields if name in self._source.linked]
         copied = [name for name in fields if name not in linked]
         stored = self._dataset[index, copied] if copied else {}
@@ -221,11 +221,11 @@ class Comparison:
         return next(itertools.chain(changed, moved), None)
 
     def _encode(self, field: str, value: Any) -> Any:
-        """Returns the record of a value, a list of them for a sequence, None for a missing one."""
+        """Returns the record of a value, a list of records for a sequence, or None for a missing value."""
         if value is None and self._types[field].optional:
             return None
-        found = self._encoder.encode_field(field, value)
-        return list(map(_bytes_of, found)) if self._types[field].sequence else _bytes_of(found)
+        encoded = self._encoder.encode_field(field, value)
+        return list(map(_bytes_of, encoded)) if self._types[field].sequence else _bytes_of(encoded)
 
 
 def _is_remuxed(field_type: FieldType) -> bool:

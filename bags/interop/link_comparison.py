@@ -16,14 +16,14 @@ from bags.links.sources import LinkOpener, OpenedLink
 
 
 class LinkComparison:
-    """Compares links with the links of a dataset, by ranges and by the sizes and samples of files."""
+    """Compares links with the links of a dataset: their ranges, and the sizes and samples of their files."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
         self._existing = LinkBuilder()
 
     def agree(self, index: int, field: str, value: Any) -> bool:
-        """Returns whether a datapoint of the dataset has the same links as its source has now.
+        """Returns whether the links of a datapoint are the same as the current links of its source.
 
         Args:
             index: Index of the datapoint.

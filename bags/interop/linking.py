@@ -1,4 +1,4 @@
-"""Links to a source of another format: the linked fields, the paths to permit, and updates of the source."""
+"""Imports with links: selects the linked fields, lists the folders to permit, and updates a dataset."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from bags.dataset.format.options import WriterSettings
 from bags.dataset.open import open as open_dataset
 from bags.dataset.writing.sharded_writer import ShardedDatasetWriter
 from bags.interop.extensions import KEY
-from bags.interop.files import Entry, FileSource
-from bags.interop.imported import BATCH, Comparison, as_named_in_source
+from bags.interop.files import F, FileEntry, FileSource
+from bags.interop.imported import BATCH, FileComparison, as_named_in_source
 from bags.interop.link_comparison import LinkComparison
-from bags.interop.source import DamagedEntries, Source, list_some
+from bags.interop.source import DamagedEntries, E, Source, list_some
 from bags.interop.sources.files.folders import FolderSource
 from bags.links.link import MIN_LINKED_BYTES
 from bags.links.records import LinkedRecords
@@ -39,24 +39,26 @@ def fields_to_link(source: Source, link: bool | Iterable[str]) -> set[str]:
 
     Raises:
         KeyError: No such field.
-        ValueError: There is none, or one cannot be linked.
+        ValueError: No field can be linked, or a chosen field cannot be linked.
     """
     if isinstance(link, str) or not isinstance(link, bool | Iterable):
         raise TypeError(f'link: expected True, or names of fields, got {link!r:.80}')
-    found = {name: each for name, each in source.linkable().items() if name in source.spec} if link else {}
+    linkable = {name: size for name, size in source.linkable().items() if name in source.spec} if link else {}
     if not isinstance(link, bool):
         chosen = set(link)
         for name in sorted(chosen - source.spec.keys()):
             raise KeyError(f'link: {no_field(name, source.spec)}')
         for name in sorted(chosen):
-            if isinstance(why := found.get(name, 'is made by the import'), str):
-                raise ValueError(f'link: field {name!r} cannot be linked: {why}')
+            if isinstance(reason := linkable.get(name, 'its values are created by the import'), str):
+                raise ValueError(f'link: field {name!r} cannot be linked: {reason}')
         return chosen
-    chosen = {name for name, size in found.items() if not isinstance(size, str) and size > MIN_LINKED_BYTES}
+    chosen = {
+        name for name, size in linkable.items() if not isinstance(size, str) and size > MIN_LINKED_BYTES
+    }
     if link and not chosen:
         fields: dict[str, list[str]] = {}
-        for name, why in found.items():
-            reason = why if isinstance(why, str) else f'records of {why:,.0f} bytes on average'
+        for name, size in linkable.items():
+            reason = size if isinstance(size, str) else f'records of {size:,.0f} bytes on average'
             fields.setdefault(reason, []).append(repr(name))
         reasons = [f'{", ".join(names)}: {reason}' for reason, names in fields.items()]
         expected = f'expected a field with files of more than {MIN_LINKED_BYTES} bytes on average'
@@ -65,21 +67,21 @@ def fields_to_link(source: Source, link: bool | Iterable[str]) -> set[str]:
 
 
 def linked_folders(folders: Collection[str]) -> list[str]:
-    """Returns the folder that all linked files are below; their folders if there is none.
+    """Returns the folder that contains all linked files; if there is none, the folders of the files.
 
-    Repositories of a hub have no revision, so that they also permit files of later updates.
+    Folders in a hub repository are returned without a revision, and so also permit files of later updates.
     """
     if not folders:
         return []
-    folders = {without_revision(each) for each in folders}
-    parts = [each.split('/') for each in folders]
+    folders = {without_revision(folder) for folder in folders}
+    parts = [folder.split('/') for folder in folders]
     pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(min(parts), max(parts), strict=False))
     common = '/'.join(part for part, _ in pairs)
     return [common] if common.rpartition('://')[2].strip('/') else sorted(folders)
 
 
-def is_begun(path: str | os.PathLike[str], settings: WriterSettings) -> bool:
-    """Returns whether there are shards to resume, whose linked fields are fixed."""
+def has_shards(path: str | os.PathLike[str], settings: WriterSettings) -> bool:
+    """Returns whether `resume` finds shards, whose linked fields are fixed."""
     store, folder = store_for(path, **settings.storage)
     try:
         return settings.resume and bool(shard_numbers(store, folder))
@@ -87,44 +89,44 @@ def is_begun(path: str | os.PathLike[str], settings: WriterSettings) -> bool:
         return False
 
 
-def with_optional(
+def merge_types(
     source: Source, types: Mapping[str, str], path: str | os.PathLike[str], settings: WriterSettings
 ) -> dict[str, str]:
-    """Returns the types of a source, and of the optional fields that only the dataset it is added to has.
+    """Returns the types of the fields of a source, merged with the types of the dataset that is updated.
 
-    The types of fields are optional where they are so in the dataset.
+    Fields that are optional in the dataset are optional, and added if the source does not have them.
 
     Raises:
-        ValueError: The files of a folder have other fields, as if they were in another layout than before.
+        ValueError: The files of a folder have other fields than the dataset: their layout seems different.
     """
     with open_dataset(path, raw=True, **settings.storage) as dataset:
         stored = dataset.spec
     added = {name: text for name, text in stored.items() if name not in types and text.endswith('?')}
-    found = added | {
+    merged = added | {
         name: stored[name] if stored.get(name, '').rstrip('?') == text.rstrip('?') else text
         for name, text in types.items()
     }
-    required = {name: text for name, text in found.items() if name in stored or not text.endswith('?')}
+    required = {name: text for name, text in merged.items() if name in stored or not text.endswith('?')}
     if isinstance(source, FolderSource) and required != stored:
         raise ValueError(
-            f'update: {source.path}: expected the fields {stored}, as before, got {found}: the files are '
-            f'taken for the layout {source.layout!r} now; the layout of the first run (layout=, --layout) '
-            'or a spec reads them as before'
+            f'update: {source.path}: expected the fields {stored}, as before, got {merged}: the files '
+            f'now seem to have the layout {source.layout!r}; pass the layout of the first run (layout=, '
+            '--layout) or a spec'
         )
-    return found
+    return merged
 
 
-def options_to_begin_anew(
+def options_to_replace(
     source: Source, path: str | os.PathLike[str], settings: WriterSettings
 ) -> dict[str, Any]:
-    """Returns the options with which a dataset is made anew, if its links lead to a file that has changed.
+    """Returns the writer options that replace a dataset, if a linked file has changed.
 
     Args:
-        source: It rewrites its files as it grows.
+        source: A source whose files are rewritten as it grows.
         path, settings: The dataset.
 
     Returns:
-        The options; none if no linked file has changed.
+        The options; empty if no linked file has changed.
 
     Raises:
         ValueError: A file is missing, or the dataset is on an object store, where it cannot be replaced.
@@ -132,38 +134,42 @@ def options_to_begin_anew(
     with open_dataset(path, raw=True, **settings.storage) as dataset:
         comparison = LinkComparison(dataset)
         change = comparison.check_files(dataset.types, source.opener)
-        if not change:  # Also if there is no datapoint.
+        if not change:  # Also if the dataset is empty.
             return {}
         if change.endswith('is missing') or store_for(path, **settings.storage)[0].is_remote:
             raise ValueError(f'{change}; {CHANGED}')
         bags = {name: comparison.bags(name) for name in dataset.types}
-        linked = {name for name, each in bags.items() if any(isinstance(bag, LinkedRecords) for bag in each)}
-        has_checksums = any(bag.has_checksums for each in bags.values() for bag in each)
+        linked = {
+            name
+            for name, field_bags in bags.items()
+            if any(isinstance(bag, LinkedRecords) for bag in field_bags)
+        }
+        has_checksums = any(bag.has_checksums for field_bags in bags.values() for bag in field_bags)
         checksum = has_checksums if settings.checksum is None else settings.checksum
         return {'mode': 'overwrite', 'resume': False, 'linked_fields': linked, 'checksum': checksum}
 
 
-def check_kept(
+def check_replaced(
     writer: ShardedDatasetWriter, path: str | os.PathLike[str], storage: Mapping[str, Any]
 ) -> None:
     """Compares the dataset that a writer replaces with the first datapoints of the new one.
 
-    Values that are copied have to be equal; of links, nothing is compared.
+    Copied values must be equal. Links are not compared.
 
     Raises:
         ValueError: They differ.
     """
     writer.flush()
     with (
-        open_dataset(path, raw=True, **storage) as one,
-        open_dataset(writer.path, raw=True, **storage) as two,
+        open_dataset(path, raw=True, **storage) as old,
+        open_dataset(writer.path, raw=True, **storage) as new,
     ):
-        copied = [name for name in one.types if name not in writer.linked_fields]
-        if len(two) < len(one):
+        copied = [name for name in old.types if name not in writer.linked_fields]
+        if len(new) < len(old):
             raise ValueError(
-                f'expected the {len(one):,} datapoints of the dataset, got {len(two):,}; {CHANGED}'
+                f'expected the {len(old):,} datapoints of the dataset, got {len(new):,}; {CHANGED}'
             )
-        changed = one[:, copied].diff(two[: len(one), copied]).changed if copied else {}
+        changed = old[:, copied].diff(new[: len(old), copied]).changed if copied else {}
         if changed:
             index, field = min((int(pairs[0, 0]), name) for name, pairs in changed.items())
             where = f'datapoint {index:,} of the dataset, field {field!r}'
@@ -171,7 +177,7 @@ def check_kept(
 
 
 def new_entries(
-    source: FileSource,
+    source: FileSource[F],
     writer: ShardedDatasetWriter,
     storage: Mapping[str, Any],
     names: Mapping[str, str],
@@ -179,10 +185,10 @@ def new_entries(
     *,
     check_source: bool,
     workers: int,
-) -> Iterator[Entry]:
+) -> Iterator[FileEntry[F]]:
     """Returns the entries that are not in a dataset yet, in the order of the source.
 
-    If datapoints share a name, the first ones in the source have it.
+    If several datapoints have one name, the first ones in the source count as the ones in the dataset.
 
     Args:
         source, writer, storage, names, notes, workers: As in `remaining_entries`.
@@ -192,24 +198,24 @@ def new_entries(
         ValueError: The files of a datapoint are missing or have changed.
     """
     writer.flush()
-    with open_dataset(writer.path, raw=True, **storage) as found:
-        dataset = as_named_in_source(found, names)
-        known: dict[str, deque[int]] = defaultdict(deque)
+    with open_dataset(writer.path, raw=True, **storage) as written:
+        dataset = as_named_in_source(written, names)
+        indices_of: dict[str, deque[int]] = defaultdict(deque)
         for index, row in enumerate(dataset[:, KEY]):
-            known[str(row[KEY], 'utf-8')].append(index)
-        comparison = Comparison(source, dataset, workers, f'has changed; {CHANGED}')
-        new, pending = set(), list[tuple[int, Entry]]()
+            indices_of[str(row[KEY], 'utf-8')].append(index)
+        comparison = FileComparison(source, dataset, workers, f'has changed; {CHANGED}')
+        new, pending = set(), list[tuple[int, FileEntry[F]]]()
         for position, entry in enumerate(source.entries()):
-            if not known[entry.key]:
+            if not indices_of[entry.key]:
                 new.add(position)
                 continue
-            pending.append((known[entry.key].popleft(), entry))
+            pending.append((indices_of[entry.key].popleft(), entry))
             if len(pending) == BATCH and check_source:
                 comparison.check(pending)
                 pending = []
         if check_source:
             comparison.check(pending)
-            lost = [key for key, indices in known.items() if indices]
+            lost = [key for key, indices in indices_of.items() if indices]
             if lost:
                 raise ValueError(f'{list_some(lost)}: the files of these datapoints are missing; {CHANGED}')
             notes += comparison.notes()
@@ -217,7 +223,7 @@ def new_entries(
 
 
 def check_first(
-    source: Source,
+    source: Source[E],
     writer: ShardedDatasetWriter,
     storage: Mapping[str, Any],
     names: Mapping[str, str],
@@ -230,13 +236,13 @@ def check_first(
         position: The number of the last datapoint in the source.
 
     Raises:
-        ValueError: They differ, so that the datapoints of the dataset are not the first ones of the source.
+        ValueError: They differ, so the datapoints of the dataset are not the first ones of the source.
     """
     writer.flush()
-    with open_dataset(writer.path, raw=True, **storage) as found:
-        if not len(found):
+    with open_dataset(writer.path, raw=True, **storage) as written:
+        if not len(written):
             return
-        dataset = as_named_in_source(found, names)
+        dataset = as_named_in_source(written, names)
         comparison = LinkComparison(dataset)
         if change := comparison.check_files(source.linked, source.opener):
             raise ValueError(f'{change}; {CHANGED}')

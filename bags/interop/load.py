@@ -10,31 +10,32 @@ from typing import Any
 from bags.concurrency import map_concurrently
 from bags.errors import SourceError
 from bags.indexing import chunk_length
-from bags.interop.source import DamagedEntries, Source, naming
+from bags.interop.source import DamagedEntries, E, Source, naming
 
 MAX_BATCH = 64
 """Maximum number of datapoints that are loaded at a time."""
 MAX_LINKED_BATCH = 1 << 10
-"""The same, if fields are linked, whose records are not loaded."""
+"""The same if fields are linked, as linked records are not loaded."""
 MIN_WAIT_RATIO = 4
-"""Time over processor time of loading links from which more threads load them."""
+"""Ratio of elapsed time to processor time of loading links above which several threads load them."""
 BATCH_BYTES = 1 << 26
 """Approximate bytes that are loaded at a time."""
 
 Block = list[tuple[str, Mapping[str, Any] | DamagedEntries]]
-"""The name and the datapoint of consecutive entries, or the error of an entry."""
+"""The name of each of some consecutive entries, and its datapoint or error."""
 
 
 def load_blocks(
-    source: Source, new_names: Mapping[str, str], entries: Iterator[Any], workers: int
+    source: Source[E], new_names: Mapping[str, str], entries: Iterator[E | DamagedEntries], workers: int
 ) -> Iterator[Block]:
-    """Yields the entries in order, in blocks; only the last block may be damaged.
+    """Yields the loaded entries in order, in blocks. Only the last entry of a block may be damaged.
 
-    A batch of entries is loaded at a time, in threads: links only once their reads have waited, as threads
-    that do not wait hinder each other (100,000 photos in memory: 5.4 s with one, 9.2 s with two).
+    Several threads load a batch of entries at a time. Links are loaded by one thread until reads have waited,
+    as threads that do not wait slow each other down (100,000 photos in memory: 5.4 s with one, 9.2 s with
+    two).
     """
 
-    def load(entry: Any) -> Mapping[str, Any] | DamagedEntries:
+    def load(entry: E | DamagedEntries) -> Mapping[str, Any] | DamagedEntries:
         if isinstance(entry, DamagedEntries):
             return entry
         try:
@@ -47,22 +48,24 @@ def load_blocks(
     length = 1  # Grows once the size of datapoints is known.
     has_waited = not source.linked
     while batch := _next_batch(source, entries, length):
-        begun, used = time.perf_counter(), time.thread_time()
+        start, used = time.perf_counter(), time.thread_time()
         loaded = map_concurrently(load, batch, max_threads=workers if has_waited else 1)
-        has_waited |= time.perf_counter() - begun > MIN_WAIT_RATIO * (time.thread_time() - used)
+        has_waited |= time.perf_counter() - start > MIN_WAIT_RATIO * (time.thread_time() - used)
         names = ['' if isinstance(entry, DamagedEntries) else source.name(entry) for entry in batch]
-        stops = [number for number, each in enumerate(loaded, 1) if isinstance(each, DamagedEntries)]
-        for begin, stop in itertools.pairwise([0, *stops, len(batch)]):
-            yield [*zip(names[begin:stop], loaded[begin:stop], strict=True)]
-        values = [value for each in loaded if isinstance(each, dict) for value in each.values()]
+        stops = [number for number, result in enumerate(loaded, 1) if isinstance(result, DamagedEntries)]
+        for first, stop in itertools.pairwise([0, *stops, len(batch)]):
+            yield [*zip(names[first:stop], loaded[first:stop], strict=True)]
+        values = [value for result in loaded if isinstance(result, dict) for value in result.values()]
         size = sum(map(_size_of, values))
-        most = MAX_LINKED_BATCH if source.linked else min(4 * workers, MAX_BATCH)
-        length = chunk_length(len(batch), size, BATCH_BYTES, most)
+        max_length = MAX_LINKED_BATCH if source.linked else min(4 * workers, MAX_BATCH)
+        length = chunk_length(len(batch), size, BATCH_BYTES, max_length)
 
 
-def _next_batch(source: Source, entries: Iterator[Any], length: int) -> list[Any]:
+def _next_batch(
+    source: Source[E], entries: Iterator[E | DamagedEntries], length: int
+) -> list[E | DamagedEntries]:
     """Returns up to `length` entries: fewer if they are known to be large, none at the end."""
-    batch: list[Any] = []
+    batch: list[E | DamagedEntries] = []
     size = 0
     with naming(source.path or source.format):
         for entry in itertools.islice(entries, length):

@@ -8,20 +8,28 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NoReturn
 
+from bags.dataset.format.entry_points import find_all
 from bags.dataset.format.metadata import MAX_METADATA_BYTES, METADATA, Metadata, load_metadata
 from bags.dataset.format.spec import parse_spec
 from bags.errors import CorruptError, SourceError, SpecError
-from bags.interop.detect import Detected, detect, detect_exported, format_of, is_archive, zips_to_open
+from bags.interop.detect import (
+    DetectedFormat,
+    detect,
+    detect_exported,
+    detect_file,
+    format_of,
+    is_archive,
+    zips_to_open,
+)
 from bags.interop.exported import EXPORT, read_exported
 from bags.interop.extensions import KEY
 from bags.interop.files import FileSource
-from bags.interop.formats import FORMATS, Importer, find_importer, has_unknown, importer_for
-from bags.interop.ignored_files import matches
+from bags.interop.formats import FORMATS, GROUP, find_format, installed_formats
 from bags.interop.records import size_of
 from bags.interop.source import Source, find_filesystem, list_files, list_paths, list_some, naming
-from bags.interop.sources.files.folders import LAYOUTS, Files, Folder, FolderSource
+from bags.interop.sources.files.folders import LAYOUTS, FolderFiles, FolderSource, SourceFiles
 from bags.interop.sources.files.webdataset import TarSource, is_tar
-from bags.interop.sources.files.zip_files import FolderWithZips, Zip, is_zip
+from bags.interop.sources.files.zip_files import FolderWithZips, ZipFiles, is_zip
 from bags.interop.targets.target import UNFINISHED
 from bags.storage import store_for
 from bags.storage.urls import plain_path
@@ -51,7 +59,8 @@ def open_source(
         source: A file, a folder, or a list or glob of files, or with braces as in WebDataset
             (`train-{000..099}.tar`); path or URL.
         format: Name of a format in docs/import.md; by default detected from the names of files.
-        layout: Layout of a folder of media: 'files', 'stems', 'classes' or 'episodes'; by default detected.
+        layout: Layout of a folder of media: 'files', 'stems', 'classes' or 'episodes', or a layout that the
+            format of an installed package has; by default detected.
         spec: Changes to the spec: a type by field, or None to leave a field out.
         storage_options: As in `bags.open`, for a URL; `client` and `retries` have no effect.
         on_error: 'raise' refuses damaged files, 'skip' leaves them out, but keeps the datapoints of a tar
@@ -68,8 +77,7 @@ def open_source(
         raise TypeError(f'source: expected a path or several paths, got {source!r:.80}')
     if not isinstance(spec, Mapping | None):
         raise TypeError(f'spec: expected a mapping of fields to types, got {spec!r:.80}')
-    if format is not None:
-        _check_format(format)
+    format = choose_format(format, layout)
     parts = [source] if isinstance(source, str | os.PathLike) else source
     paths = [path for part in parts for path in _expand_braces(os.fspath(plain_path(part)), storage_options)]
     if not paths:
@@ -77,8 +85,6 @@ def open_source(
     left_out = [field for field, type in (spec or {}).items() if type is None]
     find_filesystem(paths[0], storage_options)  # Checks the options.
     paths = [_at_commit(path, storage_options) for path in paths]
-    if layout is not None:
-        one_of('layout', layout, LAYOUTS)
     where = paths[0] if len(paths) == 1 else f'{paths[0]} and {len(paths) - 1} others'
     try:
         with naming(where):
@@ -104,9 +110,31 @@ def _at_commit(path: str, storage_options: Mapping[str, Any] | None) -> str:
     return store.pinned(url)
 
 
-def _check_format(format: Any) -> None:
-    if format not in KNOWN and (not isinstance(format, str) or find_importer(format) is None):
-        one_of('format', format, KNOWN)
+def choose_format(format: str | None, layout: str | None) -> str | None:
+    """Returns the format that `format` and `layout` select; None if they are None.
+
+    A layout selects the given format if it has the layout, else 'folder' or a format of an installed package.
+
+    Raises:
+        ValueError: There is no such format or layout, or several formats have the layout.
+    """
+    if format is not None and format not in KNOWN and find_format(str(format)) is None:
+        one_of('format', format, (*KNOWN, *dict.fromkeys(added.name for added in find_all(GROUP))))
+    if layout is None:
+        return format
+    about = None if format is None or format in KNOWN else find_format(format)
+    if about and layout in about.layouts:
+        return about.name
+    if layout in LAYOUTS:
+        return 'folder'
+    installed = [about] if about else installed_formats() if format is None else []
+    names = [each.name for each in installed if layout in each.layouts]
+    if len(names) > 1:
+        formats = ' or '.join(f'format={name!r}' for name in names)
+        raise ValueError(f'layout: expected the layout of one format, got {layout!r}; {formats} chooses one')
+    if not names:
+        one_of('layout', layout, (*LAYOUTS, *(name for each in installed for name in each.layouts)))
+    return names[0]
 
 
 def _expand_braces(path: str, storage_options: Mapping[str, Any] | None) -> list[str]:
@@ -168,45 +196,37 @@ def _open(
         )
         raise SourceError(root, detail)
     metadata: Metadata = {}
-    content = _read_metadata(archive or Folder(root, storage_options)) if METADATA in names else None
+    content = _read_metadata(archive or FolderFiles(root, storage_options)) if METADATA in names else None
     if content and (len(names) > 1 or EXPORT in content):
         metadata = content
         names.remove(METADATA)
-    keep = layout in ('files', 'stems') or (layout is None and format == 'folder')
-    keeps_zips = layout == 'files' or (layout is None and format is not None)
-    format = 'folder' if layout is not None else format
+    keep = format == 'folder' and layout in ('files', 'stems', None)
+    unpacks = format is None or (format == 'folder' and layout in ('stems', 'classes', 'episodes'))
     exported = read_exported(metadata, f'{root}/{METADATA}') if layout is None else None
-    added = None if exported is not None else _find_added(format, names or [paths[0].rpartition('/')[2]])
     zips: FolderWithZips | None = None
-    if archive is None and exported is None and added is None and not keeps_zips:
+    if archive is None and exported is None and unpacks:
         found = zips_to_open(root, names)
         if found and (is_one or all(map(is_zip, names))):
-            zips = FolderWithZips(Folder(root, storage_options), names, found, storage_options)
+            zips = FolderWithZips(FolderFiles(root, storage_options), names, found, storage_options)
             names, others = zips.names, others + zips.others
-    if added is not None:
-        chosen = Detected('', *added[1:])
-    elif exported is not None:
+    if exported is not None:
         chosen = detect_exported(names, exported)
     elif names:
         chosen = detect(root, names, format, keep=keep)
     else:
-        chosen = Detected(format or format_of(paths[0]) or 'folder', [], [])
+        chosen = DetectedFormat(format or detect_file(paths[0]) or 'folder', [], [])
     if (archive or zips) and chosen.format != 'folder':
-        what = f'{chosen.format or "another format"} ({list_some(chosen.paths, 1)})'
+        what = f'{chosen.format} ({list_some(chosen.paths, 1)})'
         how = "format='folder'" if archive else "layout='stems'"
         detail = f'has files of {what}, which are not read from a zip: unpack it; {how} '
         raise SourceError(root, f'{detail}imports each file as it is')
     if names and archive is None:
         paths = [f'{root}/{path}' if root and path else root or path for path in chosen.paths]
     source: Source
-    if added is not None:
-        source = added[0].open_source(paths, storage_options)
-    elif about := FORMATS.get(chosen.format):
-        options: dict[str, Any] = {'left_out': left_out} if about.has_arrays else {}
-        options |= {'root': root} if about.has_keys else {}
-        source = about.open_source(paths, storage_options, **options)
-    elif chosen.format == 'webdataset':
+    if chosen.format == 'webdataset':
         source = TarSource(paths, storage_options, exported)
+    elif chosen.format != 'folder' and (about := find_format(chosen.format)):
+        source = about.open_source(paths, storage_options, root=root, left_out=left_out, layout=layout)
     else:
         if zips and zips.damaged and not chosen.paths:
             raise SourceError(*zips.damaged[0])
@@ -221,25 +241,13 @@ def _open(
             raise SourceError(root or paths[0], 'expected one folder of files, or files of one format')
         if chosen.paths == ['index.json']:
             raise SourceError(root, 'expected shards of MDS or LitData beside index.json, got none')
-        files = archive or zips or Folder(root, storage_options)
+        files = archive or zips or FolderFiles(root, storage_options)
         source = FolderSource(files, chosen.paths, layout, exported)
         source.damaged += zips.damaged if zips else []
     source.metadata = {**source.metadata, **metadata}
     if beside := [*chosen.left_out, *others]:
         source.notes.append(f'left out: {list_some(beside)}')
     return source
-
-
-def _find_added(format: str | None, names: list[str]) -> tuple[Importer, list[str], list[str]] | None:
-    """Finds what reads files that this library does not know, with its files and those beside them."""
-    if format is None:
-        is_known = not has_unknown(names) or any(map(format_of, names))
-        return None if is_known else importer_for(names)
-    if format in KNOWN or (importer := find_importer(format)) is None:
-        return None
-    own = [name for name in names if matches(name, tuple(importer.files))] or names
-    taken = set(own)
-    return importer, own, [name for name in names if name not in taken]
 
 
 def _list(paths: list[str], storage_options: Mapping[str, Any] | None) -> tuple[str, list[str], list[str]]:
@@ -263,19 +271,22 @@ def _list(paths: list[str], storage_options: Mapping[str, Any] | None) -> tuple[
     return root, names, others
 
 
-def _open_zip(paths: list[str], format: str | None, storage_options: Mapping[str, Any] | None) -> Zip | None:
+def _open_zip(
+    paths: list[str], format: str | None, storage_options: Mapping[str, Any] | None
+) -> ZipFiles | None:
     """Opens a zip of files; None for other paths, and for a file `.zip` of a format such as `.zarr.zip`."""
     base = paths[0].rpartition('/')[2]
     if len(paths) > 1 or not is_zip(base) or format not in (None, 'folder'):
         return None
-    if format is None and (format_of(base) or importer_for([base])):
+    if format is None and detect_file(paths[0]):
         return None
     fs, inside = find_filesystem(paths[0], storage_options)
-    return Zip(paths[0], storage_options) if fs.isfile(inside) else None
+    return ZipFiles(paths[0], storage_options) if fs.isfile(inside) else None
 
 
 def _raise_no_files(root: str, storage_options: Mapping[str, Any] | None) -> NoReturn:
-    known = ', '.join(dict.fromkeys(pattern for each in FORMATS.values() for pattern in each.files))
+    formats = [*FORMATS.values(), *installed_formats()]
+    known = ', '.join(dict.fromkeys(pattern for each in formats for pattern in each.files))
     fs, inside = find_filesystem(root, storage_options)
     if fs.isfile(inside):
         if is_archive(root):
@@ -287,7 +298,7 @@ def _raise_no_files(root: str, storage_options: Mapping[str, Any] | None) -> NoR
     raise FileNotFoundError(errno.ENOENT, detail, root)
 
 
-def _read_metadata(files: Files) -> Metadata | None:
+def _read_metadata(files: SourceFiles) -> Metadata | None:
     """Returns the content of metadata.json; None if it is not a JSON object, and so an ordinary file."""
     content = files.head(METADATA, MAX_METADATA_BYTES + 1)
     try:

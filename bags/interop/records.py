@@ -21,13 +21,13 @@ FIELD = 'record'
 """The field for records of unknown structure."""
 MAX_JSON_BYTES = 1 << 28
 
-Read = Callable[[str, int, int], Iterator[bytes | OpenedLink | DamagedEntries]]
+ReadRecords = Callable[[str, int, int], Iterator[bytes | OpenedLink | DamagedEntries]]
 """Yields the records of a file from a start to a stop, or links to them, in one thread. Raises SourceError if
 no further record can be read."""
 T = TypeVar('T')
 
 
-class Record(NamedTuple):
+class FileRecord(NamedTuple):
     """A record of a file."""
 
     path: str
@@ -36,15 +36,17 @@ class Record(NamedTuple):
     data: bytes | OpenedLink
 
 
-class RecordSource(Source):
-    """The records of files, given with the number of records in each; a record becomes a datapoint."""
+class RecordSource(Source[FileRecord]):
+    """The records of `files`, which maps paths to numbers of records. Each record becomes a datapoint."""
 
-    def __init__(self, format: str, spec: dict[str, str], files: Mapping[str, int], read: Read) -> None:
+    def __init__(
+        self, format: str, spec: dict[str, str], files: Mapping[str, int], read: ReadRecords
+    ) -> None:
         super().__init__(format, spec, sum(files.values()))
         self.files, self._read = files, read
         self.encoders = RECORD_ENCODERS
 
-    def entries(self, start: int = 0) -> Iterator[Record | DamagedEntries]:
+    def entries(self, start: int = 0) -> Iterator[FileRecord | DamagedEntries]:
         for path, count in self.files.items():
             index = start
             try:
@@ -53,7 +55,7 @@ class RecordSource(Source):
                         yield data
                         index += data.length
                     else:
-                        yield Record(path, index, data)
+                        yield FileRecord(path, index, data)
                         index += 1
             except SourceError as exc:
                 rows = f'{path}, records {index} to {count - 1}'
@@ -62,10 +64,10 @@ class RecordSource(Source):
                 )
             start = max(0, start - count)
 
-    def name(self, entry: Record) -> str:
+    def name(self, entry: FileRecord) -> str:
         return f'{entry.path}, record {entry.number}'
 
-    def load(self, entry: Record) -> Mapping[str, Any]:
+    def load(self, entry: FileRecord) -> Mapping[str, Any]:
         try:
             return self.decode(entry, entry.data)
         except BagsError:
@@ -74,31 +76,31 @@ class RecordSource(Source):
             raise SourceError(self.name(entry), _detail(exc)) from exc
 
     @abc.abstractmethod
-    def decode(self, entry: Record, data: Any) -> Mapping[str, Any]:
-        """Returns the datapoint of a record, bytes or a link to them.
+    def decode(self, entry: FileRecord, data: bytes | OpenedLink) -> Mapping[str, Any]:
+        """Returns the datapoint of a record, given its bytes or a link to them.
 
-        `load` adds file and record to a ValueError.
+        `load` adds the file and the record to a ValueError.
         """
 
 
-class Bytes(RecordSource):
+class RawRecordSource(RecordSource):
     """Records that become a field `record` byte for byte, of the type given by the user; bytes by default.
 
     Each record is checked against the type: media by their structure, others by decoding.
     """
 
-    def __init__(self, format: str, files: Mapping[str, int], read: Read) -> None:
+    def __init__(self, format: str, files: Mapping[str, int], read: ReadRecords) -> None:
         super().__init__(format, {FIELD: 'bytes'}, files, read)
         self.encoders = dict.fromkeys(encoders, lambda value, *_args: value)
         self.notes.append(
             f"records become the field '{FIELD}' of type bytes; "
-            f"spec={{'{FIELD}': 'msgpack'}}, or json, jpeg, utf8, …, says what they are"
+            f"spec={{'{FIELD}': 'msgpack'}}, or json, jpeg, utf8, …, sets another type"
         )
 
     def linkable(self) -> dict[str, float | str]:
         return self.measured(self.spec.keys())
 
-    def decode(self, entry: Record, data: bytes | OpenedLink) -> Mapping[str, Any]:
+    def decode(self, entry: FileRecord, data: bytes | OpenedLink) -> Mapping[str, Any]:
         field_type = parse_type(self.spec[FIELD])
         if field_type.sequence:
             raise SpecError(FIELD, 'a type of one record, without []', field_type.text)
@@ -148,7 +150,7 @@ def read_range(path: str, start: int, size: int, storage_options: Mapping[str, A
         if ':' in path:
             fs, inner = find_filesystem(path, storage_options)
             data = fs.cat_file(inner, start=start, end=start + size)
-        else:  # The same in a third of the time.
+        else:  # Takes a third of the time of fsspec.
             with open(path, 'rb') as file:
                 file.seek(start)
                 data = file.read(size)
@@ -175,23 +177,23 @@ def read_json(path: str, parse: Callable[[Any], T], storage_options: Mapping[str
     try:
         if len(content) > MAX_JSON_BYTES:
             raise ValueError(f'expected at most {MAX_JSON_BYTES} bytes')
-        found = json.loads(content, parse_constant=lambda _: None)  # Metadata cannot hold NaN.
-        if not isinstance(found, dict):
-            raise ValueError(f'expected an object, got {found!r:.80}')
-        return parse(found)
+        value = json.loads(content, parse_constant=lambda _: None)  # Metadata cannot hold NaN.
+        if not isinstance(value, dict):
+            raise ValueError(f'expected an object, got {value!r:.80}')
+        return parse(value)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
-        raise SourceError(path, f'is not as its format says: {_detail(exc)}') from exc
+        raise SourceError(path, f'does not match its format: {_detail(exc)}') from exc
 
 
 def path_beside(folder: str, name: Any) -> str:
-    """Returns the path of a file that an index names; raises ValueError for one outside the folder.
+    """Returns the path of a file that an index names; raises ValueError if it is outside the folder.
 
-    The file may be in a folder below, as after `merge_index` of Streaming.
+    The file may be in a subfolder, as after `merge_index` of Streaming.
     """
     parts = name.replace('\\', '/').split('/') if isinstance(name, str) else ['']
     if '\0' in str(name) or any(part in ('', '.', '..') for part in parts):
         raise ValueError(f'expected the name of a file in its folder, got {name!r}')
-    name.encode()  # Not lone surrogates.
+    name.encode()  # Raises for lone surrogates.
     return '/'.join((folder, *parts))
 
 
@@ -201,8 +203,8 @@ def _detail(exc: Exception) -> str:
 
 def array_from(data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
     """Converts bytes to an array, or to a Python scalar if the shape is ()."""
-    fixed = abs(int(np.prod(shape, dtype=object))) * dtype.itemsize
-    if len(data) != fixed and not (-1 in shape and fixed and len(data) % fixed == 0):
+    size = abs(int(np.prod(shape, dtype=object))) * dtype.itemsize
+    if len(data) != size and not (-1 in shape and size and len(data) % size == 0):
         expected = str(shape).replace('-1', '?')
         raise ValueError(f'expected {dtype} of shape {expected}, got {len(data)} bytes')
     array = np.frombuffer(data, dtype).reshape(shape)

@@ -9,7 +9,7 @@ import os
 import re
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from bags.dataset.format.metadata import Metadata
 from bags.dataset.format.spec import MAX_NAME_LENGTH, NAME, is_reserved
@@ -18,14 +18,24 @@ from bags.links.sources import LinkOpener, OpenedLink
 from bags.storage.retry import RetryPolicy
 from bags.storage.urls import SCHEMES, locate
 
+if TYPE_CHECKING:
+    import fsspec
+    from typing_extensions import TypeVar
+
+    E = TypeVar('E', default=Any)  # So that a plug-in may derive from `Source` without a type.
+else:
+    from typing import TypeVar
+
+    E = TypeVar('E')
+
 MAX_EXPANDED_BYTES = 1 << 30
-"""Maximum bytes of a value that its source stores in fewer: compressed, or with holes."""
+"""Maximum bytes of a value that is compressed or sparse in its source."""
 MAX_RATIO = 1 << 12
 """Maximum ratio of the bytes of all values to the bytes of their files, above `MAX_EXPANDED_BYTES`."""
 MEASURED_DATAPOINTS = 100
-"""The datapoints, from the first, that tell which fields are linked."""
+"""Number of datapoints, from the first, that are measured to select the linked fields."""
 RECORD_ENCODERS = dict.fromkeys(('json', 'msgpack', 'tree'), lambda value, *_args: bytes(value))
-"""Encoders for values that are already records: encoding again could change spaces or the order of keys."""
+"""Encoders for values that are already records. Encoding could change whitespace or the order of keys."""
 
 _SIZED = (bytes, str, OpenedLink)
 _NOT_IN_NAMES = re.compile(r'[^A-Za-z0-9_.-]+')
@@ -38,11 +48,12 @@ class DamagedEntries(NamedTuple):
     length: int = 1
 
 
-class Source(abc.ABC):
+class Source(abc.ABC, Generic[E]):
     """Data of another format that can become a dataset.
 
     Each format has a subclass in `bags.interop.sources`, over a library that reads the format. The
     constructor sets the attributes, so that they can be shown and changed before values are read.
+    `E` is the type of an entry, the argument of `load` for a datapoint.
     """
 
     format: str
@@ -50,26 +61,26 @@ class Source(abc.ABC):
     spec: dict[str, str]
     """The type of each field; `convert` drops the fields that are removed here."""
     count: int
-    """Datapoints."""
+    """Number of datapoints."""
     path: str = ''
-    """The path or paths that `open_source` got."""
+    """The path or paths that `open_source` was called with."""
     metadata: Metadata
     """Metadata of the dataset: names of classes, rates, units."""
     notes: list[str]
     """Sentences about changes by the import, such as renamed fields and replaced types."""
     damaged: list[tuple[str, str]]
-    """Damaged files, which are left out, and the reasons. Without `on_error='skip'`, `open_source` raises for
-    the first."""
+    """Damaged files, which are left out, and the reasons. Without `on_error='skip'`, `open_source` raises an
+    error for the first."""
     encode: bool = False
     """Whether `load` may encode media again that cannot be stored as they are."""
     left_out: Collection[str] = ()
-    """Fields that the import leaves out anyway: `spec={field: None}` accepts them."""
+    """Fields that the import leaves out in any case. `spec={field: None}` accepts them."""
     opened_from: tuple[list[str], Mapping[str, Any] | None] | None = None
     """The files and folders that `open_source` was called with, and its `storage_options`."""
     loads_in_threads: bool = True
     """Whether `load` takes long enough for several threads to pay off."""
-    records: Sequence[Any] = ()
-    """The argument of `load` for each datapoint, if known beforehand."""
+    records: Sequence[E] = ()
+    """The argument of `load` for each datapoint, if known when the source is opened."""
     encoders: Mapping[str, Callable[..., Any]]
     """Encoders by type that replace the built-in encoders, for values that are already records."""
     linked: Collection[str] = ()
@@ -77,7 +88,7 @@ class Source(abc.ABC):
     opener: LinkOpener
     """Opens the files of these links."""
     rewrites_files: bool = False
-    """Whether linked files are rewritten as the source grows, so that an update makes all links anew."""
+    """Whether linked files are rewritten as the source grows, so that an update creates all links again."""
 
     def __init__(self, format: str, spec: dict[str, str], count: int) -> None:
         self.format = format
@@ -88,7 +99,7 @@ class Source(abc.ABC):
         self.damaged = []
         self.encoders = {}
 
-    def entries(self, start: int = 0) -> Iterator[Any]:
+    def entries(self, start: int = 0) -> Iterator[E | DamagedEntries]:
         """Yields the argument of `load` for each datapoint, from the datapoint `start` on, in one thread.
 
         Yields a `DamagedEntries` for datapoints that cannot be read.
@@ -96,23 +107,23 @@ class Source(abc.ABC):
         return iter(self.records[start:])
 
     @abc.abstractmethod
-    def load(self, entry: Any) -> Mapping[str, Any]:
+    def load(self, entry: E) -> Mapping[str, Any]:
         """Returns a datapoint; several threads call this.
 
         Raises:
             SourceError: A value is damaged, or not of the type of its field.
         """
 
-    def size(self, entry: Any) -> int:
+    def size(self, entry: E) -> int:
         """Returns the bytes of a datapoint, as far as they are known before `load`."""
         return 0
 
     def linkable(self) -> dict[str, float | str]:
-        """Returns the mean bytes of a record of each field, or why none of its records can be linked."""
-        return dict.fromkeys(self.spec, f'{self.format} stores no records that could be linked')
+        """Returns the mean bytes of a record of each field, or why its records cannot be linked."""
+        return dict.fromkeys(self.spec, f'{self.format} does not store records that can be linked')
 
     def measured(self, fields: Collection[str]) -> dict[str, float | str]:
-        """Returns what `linkable` does, from the first datapoints, given the fields that can be linked.
+        """Returns the result of `linkable`, given the fields that can be linked, from the first datapoints.
 
         Raises:
             SourceError: None of these datapoints can be read.
@@ -128,9 +139,9 @@ class Source(abc.ABC):
                     value = datapoint[field]
                     items = value if isinstance(value, list) else [value]
                     sizes[field] += [
-                        len(each) for each in items if isinstance(each, bytes | str | OpenedLink)
+                        len(item) for item in items if isinstance(item, bytes | str | OpenedLink)
                     ]
-                    linked |= {field for each in items if isinstance(each, OpenedLink)}
+                    linked |= {field for item in items if isinstance(item, OpenedLink)}
         self.linked = ()
         if damaged and not linked:
             raise SourceError(*damaged[0])
@@ -141,31 +152,33 @@ class Source(abc.ABC):
             for field, text in self.spec.items()
         }
 
-    def name(self, entry: Any) -> str:
+    def name(self, entry: E) -> str:
         """Returns the file and the record of an entry, for error messages."""
         return str(entry)
 
 
 def check_expanded(size: int, what: str) -> None:
-    """Raises ValueError for more than `MAX_EXPANDED_BYTES`; `what` names the value."""
+    """Raises ValueError if a value has more than `MAX_EXPANDED_BYTES`; `what` names the value."""
     if size > MAX_EXPANDED_BYTES:
         raise ValueError(f'expected at most {MAX_EXPANDED_BYTES} bytes for {what}, got {size}')
 
 
 def check_claim(claimed: int, stored: int, what: str) -> None:
-    """Raises ValueError if the values that a file announces are too many for the bytes that it has.
+    """Raises ValueError if a file claims to contain more bytes of values than its size allows.
 
     Args:
-        claimed: Bytes of all values.
+        claimed: Bytes of all values, as the file states.
         stored: Bytes of the file.
-        what: What announces them.
+        what: The part of the file that states them.
     """
     limit = MAX_EXPANDED_BYTES + MAX_RATIO * stored
     if claimed > limit:
         raise ValueError(f'expected up to {limit} bytes of values in {stored} bytes, got {claimed} in {what}')
 
 
-def find_filesystem(path: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
+def find_filesystem(
+    path: str, storage_options: Mapping[str, Any] | None
+) -> tuple[fsspec.AbstractFileSystem, str]:
     """Returns the fsspec file system of a path or URL, and the path in it.
 
     The options are as in `bags.open`; `client` and `retries` have no effect.
@@ -187,11 +200,11 @@ def find_filesystem(path: str, storage_options: Mapping[str, Any] | None) -> tup
 def list_paths(paths: Iterable[str], storage_options: Mapping[str, Any] | None = None) -> list[str]:
     """Expands globs in paths and URLs; returns sorted paths."""
     files: list[str] = []
-    for each in paths:
-        fs, path = find_filesystem(each, storage_options)
+    for pattern in paths:
+        fs, path = find_filesystem(pattern, storage_options)
         is_glob = any(letter in path for letter in '*?[') and not fs.exists(path)
-        found = sorted(fs.glob(path)) if is_glob else [path]
-        files += found if 'file' in fs.protocol else map(fs.unstrip_protocol, found)
+        matches = sorted(fs.glob(path)) if is_glob else [path]
+        files += matches if 'file' in fs.protocol else map(fs.unstrip_protocol, matches)
     return files
 
 
@@ -201,56 +214,56 @@ def list_files(root: str, storage_options: Mapping[str, Any] | None = None) -> t
     path = path.rstrip('/')
     if 'file' in fs.protocol:
         return _list_local(path)
-    found: dict[str, dict[str, Any]] = fs.find(path, detail=True)
+    infos: dict[str, dict[str, Any]] = fs.find(path, detail=True)
     files, folders, linked = [], set(), []
-    for name, facts in found.items():
+    for name, facts in infos.items():
         relative = name[len(path) + 1 :]
-        # Consoles of object stores make folders as keys that end with a slash.
+        # Consoles of object stores create folders as keys that end with a slash.
         if name.rstrip('/') == path or facts['type'] == 'directory' or relative.endswith('/'):
             folders.add(relative.rstrip('/'))
         elif facts['type'] == 'file' or (facts.get('islink') and not fs.isdir(name)):
             files.append(relative)
         else:
             linked.append(relative)
-    above = {name[:end] for name in files + linked for end, letter in enumerate(name) if letter == '/'}
-    empty = folders - above - {''}
+    parents = {name[:end] for name in files + linked for end, letter in enumerate(name) if letter == '/'}
+    empty = folders - parents - {''}
     empty -= {name[:end] for name in empty for end, letter in enumerate(name) if letter == '/'}
     return sorted(files), sorted([*empty, *linked])
 
 
 def _list_local(root: str) -> tuple[list[str], list[str]]:
-    """Returns what `list_files` does of a local folder, without looking at each file."""
-    files, others, pending = [], [], ['']
+    """Returns the result of `list_files` for a local folder, without a system call for each file."""
+    files, folders, pending = [], [], ['']
     while pending:
-        above = pending.pop()
-        is_empty, name = True, above[:-1]
+        parent = pending.pop()
+        is_empty, name = True, parent[:-1]
         try:
-            with os.scandir(f'{root}/{above}') as entries:
+            with os.scandir(f'{root}/{parent}') as entries:
                 for entry in entries:
                     is_empty = False
                     if entry.is_dir(follow_symlinks=False):
-                        pending.append(f'{above}{entry.name}/')
+                        pending.append(f'{parent}{entry.name}/')
                     elif entry.is_file(follow_symlinks=False) or (
                         entry.is_symlink() and not os.path.isdir(entry.path)
                     ):
-                        files.append(above + entry.name)
+                        files.append(parent + entry.name)
                     else:
-                        others.append(above + entry.name)
+                        folders.append(parent + entry.name)
         except (FileNotFoundError, NotADirectoryError):
             pass
         except PermissionError:
-            if not above:
+            if not parent:
                 raise
             name += ' (permission denied)'
-        if is_empty and above:
-            others.append(name)
-    return sorted(files), sorted(others)
+        if is_empty and parent:
+            folders.append(name)
+    return sorted(files), sorted(folders)
 
 
 def list_some(names: list[str], most: int = 5) -> str:
-    """Returns the first names, and how many others there are."""
-    others = len(names) - most
-    return ', '.join(map(repr, names[:most])) + (f' and {others:,} more' if others > 0 else '')
+    """Returns the first `most` names as text, and the number of further names."""
+    rest = len(names) - most
+    return ', '.join(map(repr, names[:most])) + (f' and {rest:,} more' if rest > 0 else '')
 
 
 class collect_errors:  # noqa: N801 - used as a function, as `naming`.
@@ -272,11 +285,11 @@ DAMAGE = (
     ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError, RuntimeError,
     MemoryError, EOFError, struct.error,
 )  # fmt: skip
-"""Errors that a damaged source may cause anywhere: what a library or a parser did not expect."""
+"""Errors that a library or a parser may raise for a damaged source."""
 
 
 class naming:  # noqa: N801 - used as a function; one made by `contextmanager` takes three times as long.
-    """Converts errors that a damaged source causes to a SourceError, unless they are of bags or of files."""
+    """A context that converts `DAMAGE` to a SourceError that names the path, except BagsError and OSError."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -292,7 +305,7 @@ class naming:  # noqa: N801 - used as a function; one made by `contextmanager` t
 
 @contextlib.contextmanager
 def as_source_errors(path: str, format: str) -> Iterator[None]:
-    """Converts errors of the library that reads a file to a SourceError."""
+    """A context that converts errors of the library that reads a file to a SourceError."""
     try:
         yield
     except (SourceError, FileNotFoundError, MissingDependencyError):
@@ -305,8 +318,8 @@ def as_source_errors(path: str, format: str) -> Iterator[None]:
 def name_fields(names: Iterable[str], notes: list[str]) -> dict[str, str]:
     """Maps names in a source to unique field names of letters, digits and `_.-`.
 
-    A slash becomes a dot, and a longer name than a field may have is cut off. A sentence for each renamed
-    field is added to the notes.
+    A slash becomes a dot, and names that are too long are truncated. A sentence for each renamed field is
+    added to the notes.
     """
     fields: dict[str, str] = {}
     taken: set[str] = set()

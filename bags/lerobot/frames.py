@@ -12,8 +12,8 @@ from bags.dataset.base import Dataset
 from bags.dataset.format.options import OpenOptions
 from bags.dataset.open import open as open_dataset
 from bags.indexing import as_indices
-from bags.lerobot.metadata import Metadata
-from bags.lerobot.samples import Samples
+from bags.lerobot.metadata import LeRobotMetadata
+from bags.lerobot.samples import FrameSamples
 from bags.validation import with_advice
 
 
@@ -66,7 +66,7 @@ def dataset(
     """
     opened = dataset if isinstance(dataset, Dataset) else open_dataset(dataset, **options)
     return FrameDataset(
-        Metadata(opened),
+        LeRobotMetadata(opened),
         delta_timestamps=delta_timestamps,
         image_transforms=image_transforms,
         episodes=episodes,
@@ -91,7 +91,7 @@ class FrameDataset:
 
     def __init__(
         self,
-        meta: Metadata,
+        meta: LeRobotMetadata,
         *,
         delta_timestamps: Mapping[str, Sequence[float]] | None = None,
         image_transforms: Callable[[Any], Any] | None = None,
@@ -102,7 +102,7 @@ class FrameDataset:
         self.meta = meta
         self.delta_timestamps = delta_timestamps
         self.tolerance_s = tolerance_s
-        self._samples = Samples(meta, delta_timestamps, tolerance_s, image_transforms, return_uint8)
+        self._samples = FrameSamples(meta, delta_timestamps, tolerance_s, image_transforms, return_uint8)
         self.episodes: list[int] | None = None
         self._indices = np.arange(meta.total_frames)
         if episodes is not None:

@@ -19,7 +19,7 @@ from bags.validation import import_optional
 CAMERAS = 'video', 'image'
 
 
-class Metadata:
+class LeRobotMetadata:
     """The metadata of a dataset, with the interface of LeRobot.
 
     Frames are numbered across all episodes, and episodes by their position in the dataset.
@@ -243,7 +243,7 @@ class Metadata:
 
     def __repr__(self) -> str:
         return (
-            f'bags.lerobot.Metadata({self.dataset!r}, {self.total_episodes} episodes, '
+            f'bags.lerobot.LeRobotMetadata({self.dataset!r}, {self.total_episodes} episodes, '
             f'{self.total_frames} frames, {self.fps} fps)'
         )
 
@@ -251,7 +251,7 @@ class Metadata:
 class Episodes(Sequence[dict[str, Any]]):
     """The episodes of a dataset: number, length, tasks, and the range of their frames."""
 
-    def __init__(self, meta: Metadata) -> None:
+    def __init__(self, meta: LeRobotMetadata) -> None:
         self._meta = meta
 
     def _columns(self) -> dict[str, Any]:

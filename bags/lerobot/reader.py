@@ -15,7 +15,7 @@ from lerobot.datasets.dataset_reader import BaseDatasetReader
 from bags.dataset.open import open as open_dataset
 from bags.interop.targets.lerobot_features import BAGS_FOLDER
 from bags.lerobot.frames import FrameDataset
-from bags.lerobot.metadata import Metadata
+from bags.lerobot.metadata import LeRobotMetadata
 
 
 class BagsDatasetReader(BaseDatasetReader):  # type: ignore[misc, unused-ignore]  # Any without LeRobot
@@ -46,7 +46,7 @@ class BagsDatasetReader(BaseDatasetReader):  # type: ignore[misc, unused-ignore]
     ) -> None:
         path = f'{root}/{BAGS_FOLDER}'
         self._frames = FrameDataset(
-            Metadata(open_dataset(path)),
+            LeRobotMetadata(open_dataset(path)),
             delta_timestamps=delta_timestamps,
             image_transforms=image_transforms,
             episodes=episodes,

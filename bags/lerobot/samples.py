@@ -11,7 +11,7 @@ from bags.dataset.reading.batch import Ragged
 from bags.dataset.reading.columns import read_column
 from bags.dataset.reading.selection import PerRowItems, Selection
 from bags.indexing import Int64s
-from bags.lerobot.metadata import CAMERAS, Metadata
+from bags.lerobot.metadata import CAMERAS, LeRobotMetadata
 from bags.validation import import_optional, no_field
 
 NOW = np.zeros(1, np.int64)
@@ -19,7 +19,7 @@ LEROBOT_DTYPES = {'f': 'float32', 'i': 'int64', 'u': 'int64', 'b': 'bool'}
 """The dtype of numbers in LeRobot, by the kind of the stored dtype."""
 
 
-class Samples:
+class FrameSamples:
     """Reads the items of any number of frames in one call.
 
     Args:
@@ -37,7 +37,7 @@ class Samples:
 
     def __init__(
         self,
-        meta: Metadata,
+        meta: LeRobotMetadata,
         delta_timestamps: Mapping[str, Sequence[float]] | None = None,
         tolerance_s: float = 1e-4,
         image_transforms: Callable[[Any], Any] | None = None,

@@ -16,7 +16,7 @@ from bags.dataset.reading.selection import Fields, select_whole
 from bags.interop.targets.lerobot_features import BAGS_FOLDER
 from bags.interop.targets.lerobot_meta import write_meta
 from bags.interop.targets.target import Target
-from bags.lerobot.metadata import Metadata
+from bags.lerobot.metadata import LeRobotMetadata
 from bags.progress.write_result import WriteResult
 from bags.storage import Durability
 from bags.storage.urls import plain_path
@@ -80,7 +80,7 @@ def export(
             return export(source, target, fields=fields, progress=progress, durability=durability)
     check_dataset('export', opened)
     names = select_whole(fields, opened.types, 'export')
-    Metadata(opened.select(range(len(opened)), names))  # Raises before anything is written.
+    LeRobotMetadata(opened.select(range(len(opened)), names))  # Raises before anything is written.
     level = Durability(durability)  # type: ignore[arg-type]
     facts: dict[str, Any] = {
         'format': 'lerobot',
@@ -92,7 +92,7 @@ def export(
             opened, f'{folder.path}/{BAGS_FOLDER}', fields=names, progress=progress, durability=level
         )
         with open_dataset(f'{folder.path}/{BAGS_FOLDER}') as copied:
-            meta = Metadata(copied)
+            meta = LeRobotMetadata(copied)
             features = {
                 name: {**feature, 'shape': list(feature['shape'])} for name, feature in meta.features.items()
             }

@@ -29,7 +29,7 @@ from bags.formats.videos import checked_frames, parse_fps
 from bags.formats.write_video import MP4, WEBM, Codec, Frames, write_frames
 from bags.indexing import Int64s
 from bags.media.remux import FrameCopier, copy_obstacle
-from bags.media.source import FileSource, Source
+from bags.media.source import MediaFile, MediaSource
 from bags.media.video import Video
 from bags.media.video_decoder import VideoDecoder, open_video
 
@@ -138,13 +138,13 @@ def cut_clips(
     return _encode_all(checked_frames(source), int(frames), encoder, rate)
 
 
-def _source_of(value: Any) -> Source | None:
+def _source_of(value: Any) -> MediaSource | None:
     """Returns the source of a video file; None if the value is frames."""
     if isinstance(value, Video):
         return value.source
     is_file = hasattr(value, 'read') and hasattr(value, 'seek')
     if is_file or isinstance(value, str | os.PathLike | bytes | bytearray | memoryview):
-        return FileSource(value)
+        return MediaFile(value)
     return None
 
 
@@ -174,7 +174,7 @@ def _encode(
 
 
 def _cut(
-    source: Source,
+    source: MediaSource,
     stream: int | None,
     size: int,
     codec: str | None,
@@ -288,7 +288,7 @@ def _clean_cuts(times: Int64s, keys: npt.NDArray[np.bool_]) -> Int64s:
 
 
 @contextmanager
-def _errors(source: Source) -> Iterator[None]:
+def _errors(source: MediaSource) -> Iterator[None]:
     """Adds the name of a source to errors that its content causes."""
     try:
         yield

@@ -20,7 +20,7 @@ from bags.formats.write_video import decoding_times
 from bags.indexing import Int64s
 from bags.media.audio_decoder import open_audio
 from bags.media.demux import MAX_SKIPPED_VOP_BYTES
-from bags.media.source import FileSource
+from bags.media.source import MediaFile
 from bags.media.video_decoder import VideoDecoder, open_video
 from bags.storage.range_file import BorrowedFile
 
@@ -65,7 +65,7 @@ def remux(source: Any) -> BinaryIO:
         132
     """
     # libavformat needs a path: it opens the output a second time to move the header to the front.
-    with FileSource(source).open() as file, tempfile.TemporaryDirectory() as folder:
+    with MediaFile(source).open() as file, tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, 'remuxed.mp4')
         _copy_streams(file, path)
         if os.name != 'nt':

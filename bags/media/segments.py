@@ -16,7 +16,7 @@ from bags.media.demux import open_packets
 from bags.media.encoders import audio_options, reading_options
 from bags.media.packets import Packets
 from bags.media.remux import FrameCopier
-from bags.media.source import Source
+from bags.media.source import MediaSource
 from bags.media.timeline import Timeline
 from bags.media.video_decoder import VideoDecoder, open_video
 from bags.media.wav_reader import Samples
@@ -25,18 +25,18 @@ from bags.storage.range_file import positioned
 T = TypeVar('T')
 
 
-def segment_of(source: Source) -> Segment | None:
+def segment_of(source: MediaSource) -> Segment | None:
     """Returns the segment of a source; None if the source is a whole file."""
     return getattr(source, 'segment', None)
 
 
-def open_whole(source: Source) -> BinaryIO:
+def open_whole(source: MediaSource) -> BinaryIO:
     """Opens the file of a source; for a segment, the whole linked file."""
     segment = segment_of(source)
     return source.open() if segment is None else segment.open()
 
 
-def segment_length(source: Source, word: str) -> int | None:
+def segment_length(source: MediaSource, word: str) -> int | None:
     """Returns the number of frames or samples of a segment of type `word`; None for other sources."""
     segment = segment_of(source)
     return None if segment is None or segment.type.word != word else segment.stop - segment.first
@@ -71,7 +71,7 @@ class VideoPart(VideoDecoder):
             raise ValueError(f'frames {self._first} to {self._stop} of a video: {exc}') from exc
 
 
-def video_of(source: Source, stream: int | None = None) -> VideoDecoder:
+def video_of(source: MediaSource, stream: int | None = None) -> VideoDecoder:
     """Opens the video of a source; `stream` and errors as in `open_video`."""
     segment = segment_of(source)
     if segment is None:
@@ -158,7 +158,7 @@ class AudioPart:
         return self._whole.read(self._first + start, self._first + stop, exact)
 
 
-def audio_of(source: Source, stream: int | None = None) -> AnyAudioDecoder:
+def audio_of(source: MediaSource, stream: int | None = None) -> AnyAudioDecoder:
     """Opens the audio of a source; `stream` and errors as in `open_audio`.
 
     The audio of a segment of a video has the same clock as the frames of the segment.

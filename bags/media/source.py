@@ -14,7 +14,7 @@ from bags.storage.range_file import BorrowedFile, BufferFile
 
 
 @runtime_checkable
-class Source(Protocol):
+class MediaSource(Protocol):
     """An object that can be opened any number of times as a seekable binary file."""
 
     @property
@@ -30,8 +30,8 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class FileSource:
-    """A source outside a dataset.
+class MediaFile:
+    """A file outside a dataset: a path, bytes, or an open file.
 
     Args:
         content: A path, bytes, or a seekable binary file, which stays open.
@@ -58,12 +58,12 @@ class FileSource:
         return ValueError(f'{self.name}: {exc}')
 
 
-def _as_source(value: Any) -> Source:
+def _as_source(value: Any) -> MediaSource:
     if isinstance(value, str | os.PathLike):
-        return FileSource(os.path.abspath(value))
+        return MediaFile(os.path.abspath(value))
     if isinstance(value, bytes | bytearray | memoryview):
-        return FileSource(value)
-    if isinstance(value, Source):
+        return MediaFile(value)
+    if isinstance(value, MediaSource):
         return value
     raise TypeError(f'expected a path, bytes or a record, got {type(value).__name__}')
 
@@ -88,7 +88,7 @@ class LazyDecoder(Generic[T]):
         stream: The index of a stream, or None. Raises ValueError for another value.
     """
 
-    def __init__(self, source: Any, open: Callable[[Source, int | None], T], stream: int | None) -> None:
+    def __init__(self, source: Any, open: Callable[[MediaSource, int | None], T], stream: int | None) -> None:
         if stream is not None and (type(stream) is not int or stream < 0):
             raise ValueError(f'expected stream to be an index from 0 on, got {stream!r}')
         self.source, self.stream = _as_source(source), stream

@@ -23,7 +23,7 @@ from bags.media.demux import streams_of
 from bags.media.encoders import reading_options
 from bags.media.frames import FrameSequence, FrameTimes
 from bags.media.segments import open_whole, segment_length, video_of
-from bags.media.source import LazyDecoder, Source
+from bags.media.source import LazyDecoder, MediaSource
 from bags.media.timeline import Timeline
 
 NO_FRAMES: Pixels = np.empty((0, 0, 0, 3), np.uint8)
@@ -121,7 +121,7 @@ class Video(Shareable, FrameSequence):
             return decoder.frame_format.orientation.rotation
 
     @property
-    def source(self) -> Source:
+    def source(self) -> MediaSource:
         """The source of the file: a record, a path or bytes."""
         return self.decoder.source
 

@@ -76,12 +76,12 @@ def read(
         opened = dataset
     names = tuple(select_whole(fields, opened.types, 'bags.ray.read'))
     ray_dataset = ray.data.read_datasource(
-        DatasetSource(opened, names), override_num_blocks=override_num_blocks, concurrency=concurrency
+        BagsDatasource(opened, names), override_num_blocks=override_num_blocks, concurrency=concurrency
     )
     return cast('ray.data.Dataset', ray_dataset)
 
 
-class DatasetSource(Datasource):  # type: ignore[misc]
+class BagsDatasource(Datasource):  # type: ignore[misc]
     """A dataset as a source of blocks."""
 
     def __init__(self, dataset: Dataset, fields: tuple[str, ...]) -> None:

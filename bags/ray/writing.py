@@ -29,7 +29,7 @@ def write(
     *,
     min_rows_per_shard: int | None = None,
     **options: Unpack[WriteOptions],
-) -> DatasetSink:
+) -> BagsDatasink:
     """Returns a datasink that writes a sharded dataset: `data.write_datasink(bags.ray.write('out', spec))`.
 
     Each task writes one shard, or several if its output exceeds `shard_size`, under temporary names. The
@@ -57,10 +57,10 @@ def write(
     store, folder = store_for(path, **settings.storage)
     # Workers may have a different working directory.
     folder = os.fspath(plain_path(path)) if store.is_remote else os.path.abspath(folder)
-    return DatasetSink(folder, dict(spec), encoders, min_rows, settings)
+    return BagsDatasink(folder, dict(spec), encoders, min_rows, settings)
 
 
-class DatasetSink(Datasink):  # type: ignore[misc]
+class BagsDatasink(Datasink):  # type: ignore[misc]
     """A sharded dataset as a sink."""
 
     def __init__(

@@ -24,7 +24,7 @@ class NewValues(Shareable):
 
     Args:
         entries: By row, in ascending order: a record, a list of records for a sequence, or None if missing.
-        unsigned: As in `RecordSource`.
+        unsigned: As in `FieldRecords`.
     """
 
     def __init__(self, entries: Mapping[int, Any], unsigned: bool) -> None:

@@ -15,7 +15,7 @@ pytest.importorskip('ray.data')
 import pyarrow as pa  # noqa: E402
 
 import bags  # noqa: E402
-from bags.ray.reading import DatasetSource  # noqa: E402
+from bags.ray.reading import BagsDatasource  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings('ignore')
 
@@ -269,7 +269,7 @@ def test_tasks_read_about_equal_bytes_of_the_fields(shape, tmp_path):
     rows = ({'data': bytes(size), 'other': bytes(sizes[-1 - i])} for i, size in enumerate(sizes))
     fill(tmp_path / 'in', {'data': 'bytes', 'other': 'bytes'}, rows, shard_length=1000)
     with bags.open(tmp_path / 'in') as dataset:
-        tasks = DatasetSource(dataset, ('data',)).get_read_tasks(10)
+        tasks = BagsDatasource(dataset, ('data',)).get_read_tasks(10)
         counts = [task.metadata.num_rows for task in tasks]
     assert sum(counts) == 3000
     ends = np.cumsum([0, *counts])

@@ -545,7 +545,7 @@ def test_a_wrong_command_line_is_an_error_of_one_line(line, message, run):
 
 def test_an_import_of_nothing(work, run):
     assert run('import', 'nope', 'out', code=1).stderr == 'bags: nope: no such file or folder\n'
-    assert run('import', 'photos', 'out', '--format', 'zip', code=1).stderr.startswith(
+    assert run('import', 'photos', 'out', '--format', 'zip', code=2).stderr.startswith(
         'bags: --format: expected'
     )
 

@@ -97,7 +97,7 @@ REFUSED = [
     (['--drop', '10'], 1, 'no datapoint 10'),
     (['--drop', 'x'], 2, 'expected rows'),
     (['--drop-field', 'depth'], 2, "no field 'depth'"),
-    (['--drop-field', ','.join(SPEC)], 1, 'a field that is left'),
+    (['--drop-field', ','.join(SPEC)], 1, 'at least one field to stay'),
     (['--rename', 'depth=x'], 2, "no field 'depth'"),
     (['--rename', 'image'], 2, 'expected OLD=NEW'),
     (['--rename', 'image=task'], 1, "both be 'task'"),

@@ -95,6 +95,5 @@ def test_a_note_says_what_was_compared_by_its_ends_only(tmp_path, monkeypatch):
     assert not done.notes
     interrupt(source, tmp_path / 'again', monkeypatch)
     (note,) = bags.convert(source, tmp_path / 'again', resume=True).notes
-    found, _, rest = note.partition(' was ')
-    assert found == f"resumed: of the source, '{source / '1.parquet'}'"
-    assert rest == 'compared with the earlier one by its size and its ends only'
+    file, detail = source / '1.parquet', 'compared with the earlier source by size and ends only'
+    assert note == f"resumed: '{file}': {detail}"

@@ -205,7 +205,7 @@ def test_a_layout_that_the_first_files_did_not_show(name, layout, tmp_path):
     GROWING[name](tmp_path / 'raw', 0)
     update(tmp_path / 'raw', tmp_path / 'index')
     GROWING[name](tmp_path / 'raw', 1)
-    with pytest.raises(ValueError, match=f"taken for the layout '{layout}' now; the layout of the first run"):
+    with pytest.raises(ValueError, match=f"seem to have the layout '{layout}'; pass the layout of the"):
         update(tmp_path / 'raw', tmp_path / 'index')
     if name == 'zips':
         assert update(tmp_path / 'raw', tmp_path / 'index', layout='stems').datapoints == 6

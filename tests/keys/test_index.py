@@ -225,7 +225,7 @@ def test_views_that_have_no_keys(tmp_path):
     write(tmp_path / 'x', [{'id': 'a', 'x': [1, 2, 3]}], {'id': 'utf8', 'x': 'int(8)[]'})
     bags.create_index(tmp_path / 'x', 'id')
     dataset = bags.open(tmp_path / 'x')
-    with pytest.raises(TypeError, match='use find of the dataset that it is made of'):
+    with pytest.raises(TypeError, match='call find on the dataset that it is computed from'):
         dataset.windows(every='x', x=bags.steps(0, 1)).find('id', 'a')
     with pytest.raises(TypeError, match='expected all shards'):
         bags.open(tmp_path / 'x', shard_step=2).find('id', 'a')

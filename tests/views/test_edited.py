@@ -62,7 +62,7 @@ REFUSED = {
     'not an index': (lambda d: d.drop(['3']), TypeError, 'integers'),
     'short mask': (lambda d: d.drop([True, False]), IndexError, 'drop: expected a mask'),
     'no such field': (lambda d: d.drop(fields='images'), KeyError, "no field 'images'"),
-    'all fields': (lambda d: d.drop(fields=list(SPEC)), ValueError, 'a field that is left'),
+    'all fields': (lambda d: d.drop(fields=list(SPEC)), ValueError, 'at least one field to stay'),
     'nothing': (lambda d: d.drop(), TypeError, 'indices or fields'),
     'times of another': (lambda d: d.drop(fields='stamps'), ValueError, "has the times of 'state'"),
     'rename nothing': (lambda d: d.rename({'images': 'x'}), KeyError, "no field 'images'"),

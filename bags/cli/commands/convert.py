@@ -38,7 +38,6 @@ from bags.cli.errors import UsageError, fail
 from bags.cli.output import answer, facts_of, summary
 from bags.display.counts import plural
 
-Layout = Literal['files', 'stems', 'classes', 'episodes']
 Format = Literal['webdataset', 'files', 'parquet', 'lerobot']
 Storage = Literal['files', 'bags']
 
@@ -53,8 +52,8 @@ def import_(
         option('--format', metavar='NAME', help='The format of the source. Default: by its names.'),
     ] = None,
     layout: Annotated[
-        Layout | None,
-        option('--layout', help='How to group files into datapoints. Default: by their names.'),
+        str | None,
+        option('--layout', metavar='NAME', help='files, stems, classes or episodes. Default: by the names.'),
     ] = None,
     spec: Annotated[
         list[str] | None,
@@ -101,7 +100,7 @@ def import_(
     from bags.dataset.writing.encoder import bind_encoders
     from bags.errors import SourceError, SpecError
     from bags.interop.convert import convert
-    from bags.interop.open_source import open_source
+    from bags.interop.open_source import choose_format, open_source
     from bags.interop.sources.files.webdataset import is_tar
 
     *sources, target = source if len(source) > 1 or not dry_run else [*source, '']
@@ -115,6 +114,10 @@ def import_(
         if not equals:
             raise UsageError(f'--spec: expected FIELD=TYPE, got {change!r}')
         types[field] = None if text == 'none' else text
+    try:
+        choose_format(format, layout)
+    except ValueError as exc:
+        raise UsageError(f'--{exc}') from exc
     try:
         original = open_source(
             sources[0] if len(sources) == 1 else sources,

@@ -17,35 +17,47 @@ class Added(NamedTuple):
     """Name of the package in pip."""
 
 
-def find_added(group: str, name: str) -> Added | None:
+class AddedName(NamedTuple):
+    """An entry point of an installed package, whose object is not imported yet."""
+
+    name: str
+    package: str
+    """Name of the package in pip."""
+    point: EntryPoint
+
+    def load(self) -> Added:
+        """Imports the object.
+
+        Raises:
+            ValueError: The package cannot be imported.
+        """
+        try:
+            return Added(self.name, self.point.load(), self.package)
+        except Exception as exc:  # Raised by code of the package.
+            what, got = f'{self.name!r} of the package {self.package}', f'{type(exc).__name__}: {exc}'
+            raise ValueError(f'expected {what} to load, got {got}') from exc
+
+
+def find_one(group: str, name: str) -> Added | None:
     """Returns the object of an installed package under a name in a group of entry points.
 
     Raises:
         ValueError: The package cannot be imported, or several packages have the name.
     """
-    from importlib.metadata import entry_points
-
-    found = [(point, _package(point)) for point in entry_points(group=group, name=name)]
-    packages = sorted({package for _, package in found})
+    points = [each for each in find_all(group) if each.name == name]
+    packages = [each.package for each in points]
     if len(packages) > 1:
         raise ValueError(f'expected one package that has {name!r}, got {" and ".join(packages)}')
-    return _load(*found[0]) if found else None
+    return points[0].load() if points else None
 
 
-def names_of_added(group: str) -> list[str]:
-    """Returns the names of a group of entry points of installed packages, sorted. Imports nothing."""
+def find_all(group: str) -> list[AddedName]:
+    """Returns the entry points of a group, each package once, sorted by name and package. Imports nothing."""
     from importlib.metadata import entry_points
 
-    return sorted({point.name for point in entry_points(group=group)})
+    points = {(point.name, _package(point)): point for point in reversed(entry_points(group=group))}
+    return [AddedName(*key, points[key]) for key in sorted(points)]
 
 
 def _package(point: EntryPoint) -> str:
     return point.dist.name if point.dist is not None else point.value
-
-
-def _load(point: EntryPoint, package: str) -> Added:
-    try:
-        return Added(point.name, point.load(), package)
-    except Exception as exc:  # Raised by code of the package.
-        detail = f'{type(exc).__name__}: {exc}'
-        raise ValueError(f'expected {point.name!r} of the package {package} to load, got {detail}') from exc

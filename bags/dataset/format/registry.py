@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bags.dataset import above
-from bags.dataset.format.entry_points import find_added
+from bags.dataset.format.entry_points import find_one
 from bags.dataset.format.spec import Spec
 from bags.formats import arrays, audio, images, scalars, trees, videos
 from bags.formats.scalars import Buffer, check_count
@@ -114,7 +114,7 @@ def _find_added(word: str) -> TypeFunctions:
         KeyError: No installed package has an entry point for the word.
         ValueError: The entry point cannot be used.
     """
-    added = find_added(FORMATS_GROUP, word)
+    added = find_one(FORMATS_GROUP, word)
     if added is None:
         raise KeyError(word)
     encode, decode = getattr(added.value, 'encode', None), getattr(added.value, 'decode', None)
@@ -166,9 +166,9 @@ binary file open at its start, which the writer copies and closes."""
 
 decoders = Functions('decoders', 'decode')
 """Word → function of a record and the type's arguments. Records are read-only buffers that are valid during
-the call. A function with a true attribute `lazy` takes a `bags.media.source.Source` instead, which it opens
-when its value is used. A function with an attribute `frames` has values that are sequences, whose items
-are read on their own; see `bags.dataset.reading.frames`."""
+the call. A function with a true attribute `lazy` takes a `bags.media.source.MediaSource` instead, which
+it opens when its value is used. A function with an attribute `frames` has values that are sequences, whose
+items are read on their own; see `bags.dataset.reading.frames`."""
 
 
 def check_type(

@@ -67,7 +67,7 @@ class Ragged:
         return html
 
     def dense(self) -> npt.NDArray[Any]:
-        """The sequences as one array (B, items, *shape), without a copy.
+        """Returns the sequences as one array (B, items, *shape), without a copy.
 
         Raises:
             ValueError: The lengths differ, or a sequence is missing.
@@ -104,9 +104,9 @@ def take(column: Column, order: npt.NDArray[np.int64]) -> Column:
     """Returns the rows of a column at the positions in `order`."""
     if isinstance(column, Ragged):
         counts = column.lengths[order]
-        members = concat_ranges(column.offsets[:-1][order], counts)
+        items = concat_ranges(column.offsets[:-1][order], counts)
         present = column.present[order] if column.present is not None else None
-        return Ragged(column.values[members], offsets_of(counts), present)
+        return Ragged(column.values[items], offsets_of(counts), present)
     if isinstance(column, np.ndarray):
         return column[order]
     return [column[position] for position in order.tolist()]
@@ -121,8 +121,8 @@ def join_columns(columns: Sequence[Column], positions: npt.NDArray[np.int64] | N
         parts = [column for column in columns if isinstance(column, Ragged)]
         present = None
         if first.present is not None:
-            shown = [np.ones(len(part), np.bool_) if part.present is None else part.present for part in parts]
-            present = _join(shown, positions)
+            masks = [np.ones(len(part), np.bool_) if part.present is None else part.present for part in parts]
+            present = _join(masks, positions)
         counts = _join([part.lengths for part in parts], positions)
         offsets = offsets_of(counts)
         if positions is not None:
@@ -132,7 +132,7 @@ def join_columns(columns: Sequence[Column], positions: npt.NDArray[np.int64] | N
     arrays = [column for column in columns if isinstance(column, np.ndarray)]
     if len(arrays) == len(columns) and len({array.shape[1:] for array in arrays}) == 1:
         return _join(arrays, positions)
-    # E.g. large integers, which fit the dtype in some columns only, or different numbers of frames.
+    # E.g. some columns have integers too large for the dtype, or numbers of frames differ.
     values = [value for column in columns for value in as_list(column)]
     return values if positions is None else take(values, np.argsort(positions))
 
@@ -151,7 +151,7 @@ def _join(arrays: Sequence[npt.NDArray[Any]], positions: npt.NDArray[np.int64] |
 
 
 def split(column: Column, counts: Sequence[int]) -> list[Column]:
-    """Splits a column into columns with the given numbers of rows, whose arrays are views."""
+    """Splits a column into columns with the given numbers of rows. Their arrays are views."""
     ranges = list(itertools.pairwise(itertools.accumulate(counts, initial=0)))
     if not isinstance(column, Ragged):
         return [column[start:stop] for start, stop in ranges]

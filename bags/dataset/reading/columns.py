@@ -5,10 +5,10 @@
 - A row without a value has the ref `MISSING`, and in a sequence a count of 0. Only optional fields may have
   such rows: the value is None.
 - Items of a sequence are the records that `select_items` selects, or `PerRowItems` for each row.
-- Frames are the frames of the value of a plain field, or of all values of a sequence as one.
+- Frames are frames of the value of a plain field, or of all values of a sequence, numbered as one video.
 
 Each function takes a field, the refs of rows ((n,) indices, or for a sequence a pair of firsts and counts)
-and the items to read of each row.
+and the items to read from each row.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class RowRecords(NamedTuple):
 def read_column(field: FieldReader, refs: Refs, items: Asked) -> Column:
     """Returns the column of a batch."""
     if items is not True and _are_frames(items):
-        found = _frames(field, refs, items)
-        shapes = {np.shape(frames) if frames is not None else None for frames in found}
-        return np.stack(found) if len(shapes) == 1 and None not in shapes else found
+        frames = _frames(field, refs, items)
+        shapes = {None if of_row is None else np.shape(of_row) for of_row in frames}
+        return np.stack(frames) if len(shapes) == 1 and None not in shapes else frames
     chosen = choose_records(field, refs, items)
     if chosen.counts is not None:
         values = _item_values(field, chosen.records, items)
@@ -136,9 +136,9 @@ def choose_records(field: FieldReader, refs: Refs, items: Asked) -> RowRecords:
     """Returns the records of the rows.
 
     Raises:
-        BadRef: The first ref outside the bag.
-        IndexError: An item out of range of its sequence.
-        DecodeError: A sequence of compressed items that exceeds `max_value_size`.
+        BadRef: A ref is outside the bag; names the first one.
+        IndexError: An item is out of range of its sequence.
+        DecodeError: A sequence of compressed items exceeds `max_value_size`.
     """
     if not isinstance(refs, tuple):
         if len(refs) and int(np.maximum.reduce(refs)) >= field.bag.count:  # `MISSING` exceeds all records.
@@ -182,14 +182,14 @@ def _by_row(values: Values, chosen: RowRecords) -> list[Any]:
     if counts is None:
         if present is None:
             return list(values)
-        found = iter(values)
-        return [next(found) if there else None for there in present.tolist()]
+        remaining = iter(values)
+        return [next(remaining) if is_present else None for is_present in present.tolist()]
     ends = np.cumsum(counts)
     bounds = zip((ends - counts).tolist(), ends.tolist(), strict=True)
     if present is None:
         return [values[start:end] for start, end in bounds]
     rows = zip(present.tolist(), bounds, strict=True)
-    return [values[start:end] if there else None for there, (start, end) in rows]
+    return [values[start:end] if is_present else None for is_present, (start, end) in rows]
 
 
 def _item_values(field: FieldReader, records: Int64s, items: Asked) -> Values:
@@ -197,23 +197,23 @@ def _item_values(field: FieldReader, records: Int64s, items: Asked) -> Values:
     is_array = field.bag.in_place and field.decoder.dtype is not None
     if not isinstance(items, PerRowItems) or is_array:
         return field.values(records)
-    indices, first, back = np.unique(records, return_index=True, return_inverse=True)
+    indices, first, inverse = np.unique(records, return_index=True, return_inverse=True)
     if len(indices) == len(records):
         return field.values(records)
-    values = field.values(indices)
-    if isinstance(values, np.ndarray):
-        return values[back]
-    found = [values[position] for position in back.tolist()]
+    decoded = field.values(indices)
+    if isinstance(decoded, np.ndarray):
+        return decoded[inverse]
+    values = [decoded[position] for position in inverse.tolist()]
     repeated = np.ones(len(records), bool)
     repeated[first] = False
     # Windows must not share values: writing to one would change another.
     for position in np.flatnonzero(repeated).tolist():
-        value = found[position]
+        value = values[position]
         if type(value) is np.ndarray:
-            found[position] = value.copy()
+            values[position] = value.copy()
         elif field.decoder.decode is not None and not isinstance(value, IMMUTABLE):
-            found[position] = field.value(int(records[position]))
-    return found
+            values[position] = field.value(int(records[position]))
+    return values
 
 
 # Frames of videos.
@@ -230,21 +230,21 @@ def _frames(field: FieldReader, refs: Refs, items: Asked) -> list[Any]:
     rows = zip(firsts.tolist(), counts.tolist(), strict=True)
     if isinstance(items, FrameSelection):
         return map_concurrently(lambda row: read_value(field, *row, items), list(rows), field.bag.is_remote)
-    found: list[Any] = [None] * len(firsts)
+    frames_of_rows: list[Any] = [None] * len(firsts)
     assert isinstance(items, PerRowItems)
     positions, starts = items.numbers, np.cumsum(items.counts) - items.counts
     videos, which = np.unique(np.stack([firsts, counts], 1), axis=0, return_inverse=True)
 
     def read(video: int) -> None:
         rows = np.flatnonzero(which.reshape(-1) == video)
-        wanted = positions[concat_ranges(starts[rows], items.counts[rows])]
+        numbers = positions[concat_ranges(starts[rows], items.counts[rows])]
         first, count = videos[video].tolist()
-        frames = read_value(field, first, count, FrameSelection(wanted))
+        frames = read_value(field, first, count, FrameSelection(numbers))
         if frames is None:
             return
         ends = np.cumsum(items.counts[rows]).tolist()
         for row, start, end in zip(rows.tolist(), [0, *ends], ends, strict=False):
-            found[row] = frames[start:end].copy()
+            frames_of_rows[row] = frames[start:end].copy()
 
     map_concurrently(read, range(len(videos)), field.bag.is_remote)
-    return found
+    return frames_of_rows

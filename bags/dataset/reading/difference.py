@@ -12,10 +12,10 @@ class Diff:
     """The differences between a dataset and a later one.
 
     Examples:
-        >>> found = dataset.diff(dataset[:6])
-        >>> found.removed.tolist(), found.is_empty
+        >>> diff = dataset.diff(dataset[:6])
+        >>> diff.removed.tolist(), diff.is_empty
         ([6, 7], False)
-        >>> print(found)
+        >>> print(diff)
         2 datapoints removed: 6, 7
     """
 

@@ -1,9 +1,9 @@
-"""One field of a dataset folder: the values of its records, and records that are opened as files."""
+"""`FieldReader` reads the values of a field of a dataset folder; `Record` is a record opened as a file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ from bags.errors import BagsError, DecodeError
 from bags.formats.arrays import invalid_row
 from bags.indexing import Int64s
 
+if TYPE_CHECKING:
+    from bags.links.segments import Segment
+
 MAX_SINGLE_ITEMS = 4  # More items are read as a batch.
 MAX_SINGLE_BYTES = 1 << 14  # Larger items of a fixed size are read as a batch.
 MAX_SINGLE_RECORDS = 8  # More records are read with one call.
@@ -26,7 +29,7 @@ NO_FRAME_TIMES = np.empty(0)
 
 
 class FieldReader(Shareable):
-    """The values of the records of a field. `position` is the position of its first ref in a row."""
+    """Reads the values of a field by record index. `position` is the position of its first ref in a row."""
 
     def __init__(
         self, name: str, field_type: FieldType, position: int, bag: StoredRecords, decoder: Decoder
@@ -50,18 +53,15 @@ class FieldReader(Shareable):
 
     @cached_attribute
     def _get(self) -> Callable[[int], Any]:
-        """Returns a record in the form that the decoder takes."""
+        """The function that returns a record in the form that the decoder takes."""
         if self.decoder.lazy:
-            name, field_type, bag = (
-                self.name,
-                self.type,
-                self.bag,
-            )  # Not self: a cycle would keep the file open.
+            # Not self: a cycle would keep the file open.
+            name, field_type, bag = self.name, self.type, self.bag
             return lambda index: Record(bag, index, name, field_type.text)
         return self.bag.get_view if self.decoder.accepts_view else self.bag.get
 
     def value(self, index: int) -> Any:
-        """Returns the value of one record."""
+        """Returns the value of a record."""
         decode = self.decoder.decode
         record = self._get(index)
         try:
@@ -78,7 +78,7 @@ class FieldReader(Shareable):
 
     def _fail(self, index: int, exc: Exception) -> NoReturn:
         """Raises the error of a record whose decoder failed."""
-        # A lazy decoder reads the file, which may raise OSError.
+        # Lazy decoders read the file, which may raise OSError.
         if isinstance(exc, BagsError) or (self.decoder.lazy and isinstance(exc, OSError)):
             exc.add_note(f'in the decoder of field {self.name!r}, record {index} of {self.bag.path}')
             raise exc
@@ -234,7 +234,7 @@ class Record:
     An unpickled record opens them again, by path.
     """
 
-    __slots__ = ('_again', 'bag', 'field', 'index', 'type')
+    __slots__ = ('_origin', 'bag', 'field', 'index', 'type')
 
     def __init__(self, bag: StoredRecords, index: int, field: str, type: str) -> None:
         if not 0 <= index < bag.count:
@@ -243,12 +243,13 @@ class Record:
         self.index = index
         self.field = field
         self.type = type
-        self._again: tuple[str, Callable[..., StoredRecords] | None] = bag.path, bag.reopen
+        self._origin: tuple[str, Callable[..., StoredRecords] | None] = bag.path, bag.reopen
+        """The path of the bag, and the function that reopens it."""
 
     @property
     def name(self) -> str:
         """The name of the record in error messages."""
-        return f'{self._again[0]}, field {self.field!r} of type {self.type}, record {self.index}'
+        return f'{self._origin[0]}, field {self.field!r} of type {self.type}, record {self.index}'
 
     @property
     def is_remote(self) -> bool:
@@ -257,31 +258,32 @@ class Record:
 
     def open(self) -> BinaryIO:
         """Opens the record as a file with its own position. A compressed record is read into memory."""
-        return self._opened().open(self.index, f'{self._again[0]}, record {self.index}')
+        return self._opened().open(self.index, f'{self._origin[0]}, record {self.index}')
 
     @property
-    def segment(self) -> Any:
+    def segment(self) -> Segment | None:
         """The part of a linked video or recording that the record refers to; None for other records."""
-        return self._opened().segment(self.index)
+        segment: Segment | None = self._opened().segment(self.index)
+        return segment
 
     def _opened(self) -> StoredRecords:
         if self.bag is None:
-            reopen = self._again[1]
+            reopen = self._origin[1]
             assert reopen is not None
             self.bag = reopen()
         return self.bag
 
     def error(self, exc: Exception) -> DecodeError:
         """Returns the error to raise if the content of the record is invalid."""
-        return DecodeError(self.field, self.index, self.type, str(exc) or type(exc).__name__, self._again[0])
+        return DecodeError(self.field, self.index, self.type, str(exc) or type(exc).__name__, self._origin[0])
 
     def __repr__(self) -> str:
         return f'Record({self.name!r})'
 
     def __getstate__(self) -> dict[str, Any]:
-        return {'again': self._again, 'index': self.index, 'field': self.field, 'type': self.type}
+        return {'origin': self._origin, 'index': self.index, 'field': self.field, 'type': self.type}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.bag = None
-        self._again = state['again']
+        self._origin = state['origin']
         self.index, self.field, self.type = state['index'], state['field'], state['type']

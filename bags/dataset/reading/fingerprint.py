@@ -1,7 +1,7 @@
-"""Fingerprints: hashes that tell whether two datasets have the same datapoints, wherever they are.
+"""Fingerprints: hashes of the datapoints of a dataset, independent of its path.
 
 The fingerprint of a dataset is computed from the ids of its folders (`bags.dataset.format.identity`). A
-folder does not have an id if another library or an earlier version wrote it, or before it is closed. Then its
+folder does not have an id if another library or an earlier version wrote it, or until it is closed. Then its
 refs, limits, checksums, and the records of each field of up to 64 MiB are hashed. Datasets of up to 8 MiB in
 up to 64 folders are always hashed, to detect files that were replaced by hand. The fingerprint of a view is
 computed from the fingerprints of its datasets and the options of the view. Modification times of files are
@@ -39,14 +39,14 @@ MAX_SMALL_FOLDERS = 64
 MAX_RECORDS_BYTES = 1 << 26
 """Maximum bytes of records of a field that are read for the fingerprint of a folder without an id."""
 HASHED_READ_BYTES = 1 << 24
-DATAPOINTS = 8
+SAMPLED_DATAPOINTS = 8
 HASHED_RECORD_BYTES = 256
 MIN_RECORDS_FOR_THREADS = 64
 THREADS = 16
 
 
 class FingerprintedDataset(SizedRowReader, Protocol):
-    """The parts of a dataset from which a fingerprint is computed: any `bags.Dataset`."""
+    """The methods of a dataset that its fingerprint uses. Any `bags.Dataset` has them."""
 
     types: Spec
     is_remote: bool
@@ -122,24 +122,24 @@ def fingerprint_of_folders(
 
     def identity_of(number: int) -> Identity | None:
         folder = folders[number]
-        known = folder.known if folder.store.is_remote else None
-        return read_identity(folder.store, folder.path, lengths[number], known)
+        entry = folder.known if folder.store.is_remote else None
+        return read_identity(folder.store, folder.path, lengths[number], entry)
 
     identities = map_concurrently(identity_of, range(len(folders)), dataset.is_remote)
     origin = _origin_of(identities, sum(lengths)) if of_origin else None
     if origin is not None:
         return origin
-    whole = [identity for identity in identities if identity is not None]
-    size = sum(sum(identity.sizes.values()) for identity in whole)
+    present = [identity for identity in identities if identity is not None]
+    size = sum(sum(identity.sizes.values()) for identity in present)
     is_small = size <= SMALL_DATASET_BYTES and len(folders) <= MAX_SMALL_FOLDERS
     hashed = set(fields)
-    if len(whole) < len(identities):
+    if len(present) < len(identities):
         names = [name for name in fields if name in dataset.types]
         hashed = {name for name in names if _size_of(folders, name) <= MAX_RECORDS_BYTES}
     parts: list[Any] = []
     for number, identity in enumerate(identities):
         parts.append(None if identity is None else (identity.id, sorted(identity.sizes.items())))
-        if identity is None or (is_small and len(whole) == len(identities)):
+        if identity is None or (is_small and len(present) == len(identities)):
             parts.append(_digest_of_folder(reader_of(number), fields, hashed))
     spec = {name: field_type.text for name, field_type in dataset.types.items() if name in fields}
     return digest_of('dataset', sorted(spec.items()), parts)
@@ -147,13 +147,16 @@ def fingerprint_of_folders(
 
 def _origin_of(identities: Sequence[Identity | None], total: int) -> str | None:
     """Returns the fingerprint of the original, if the folders are a copy of all its datapoints in order."""
-    found, first = set(), 0
+    originals, first = set(), 0
     for identity in identities:
         if identity is None or identity.copied_from is None or identity.copied_from.first != first:
             return None
-        found.add((identity.copied_from.fingerprint, identity.copied_from.total))
+        originals.add((identity.copied_from.fingerprint, identity.copied_from.total))
         first += identity.datapoints
-    return found.pop()[0] if len(found) == 1 and {count for _, count in found} == {total} else None
+    if len(originals) != 1:
+        return None
+    digest, count = originals.pop()
+    return digest if count == total else None
 
 
 def _size_of(folders: Sequence[Folder], field: str) -> int:
@@ -167,7 +170,7 @@ def _digest_of_folder(reader: FolderReader, fields: Sequence[str], hashed: Colle
     names = [name for name in fields if name in types]
 
     def digest(name: str | None) -> tuple[str, ...]:
-        # Damage has a digest too: a loader may leave out unreadable datapoints.
+        # Damaged fields have a digest too, because a loader may skip unreadable datapoints.
         try:
             bag = reader.refs.bag if name is None else reader.open_field(name).bag
         except (CorruptError, SpecError):
@@ -176,16 +179,16 @@ def _digest_of_folder(reader: FolderReader, fields: Sequence[str], hashed: Colle
             return ('none',)
         count = bag.count if name is not None else min(len(reader), bag.count)
         return tuple(
-            each
-            for own in bag.own_bags
-            for each in _digest_of_bag(
-                folder, own, own.count if own is not bag else count, name is None or name in hashed
+            text
+            for part in bag.own_bags
+            for text in _digest_of_bag(
+                folder, part, part.count if part is not bag else count, name is None or name in hashed
             )
         )
 
-    found = map_concurrently(digest, [None, *names], folder.store.is_remote)
+    digests = map_concurrently(digest, [None, *names], folder.store.is_remote)
     dictionaries = [_digest_of_file(folder, f'{name}.zdict') for name in names]
-    return digest_of(len(reader), names, found, dictionaries)
+    return digest_of(len(reader), names, digests, dictionaries)
 
 
 def _digest_of_bag(folder: Folder, bag: BagFile, count: int, with_records: bool) -> tuple[str, ...]:
@@ -214,16 +217,17 @@ def _digest_of_file(folder: Folder, name: str) -> str:
     return ''
 
 
-# Fingerprints of earlier versions, in files that they wrote.
+# Fingerprints as earlier versions computed them, for files that they wrote.
 
 
 def sample(length: int) -> list[int]:
     """Returns the indices of the datapoints in the fingerprints of earlier versions."""
-    return sorted({step * (length - 1) // (DATAPOINTS - 1) for step in range(DATAPOINTS)}) if length else []
+    steps = range(SAMPLED_DATAPOINTS) if length else ()
+    return sorted({step * (length - 1) // (SAMPLED_DATAPOINTS - 1) for step in steps})
 
 
 def legacy_fingerprint(dataset: FingerprintedDataset | Sized, fields: Sequence[str] | None = None) -> str:
-    """Returns the fingerprint of earlier versions: of the spec, the length, and heads of a few records.
+    """Returns the fingerprint of earlier versions, from the spec, the length, and heads of a few records.
 
     Datasets that differ only in other records have the same fingerprint.
     """

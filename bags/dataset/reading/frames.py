@@ -1,8 +1,8 @@
-"""Frames: values that are sequences, read in parts; frames of consecutive records form one sequence.
+"""Frames of values, such as videos, which are read in parts. Frames of consecutive records form one sequence.
 
-A decoder with an attribute `frames`, a function of a record and the type's arguments, has such values:
-`bags.frames` selects some of their frames, and `dataset.windows` creates windows of them, without decoding
-whole values. The function takes a record to open, as a lazy decoder does, and returns `LazyFrames`.
+The values of a type have frames if its decoder has an attribute `frames`. `bags.frames` then selects frames,
+and `dataset.windows` creates windows of frames, without decoding whole values. The attribute is a function
+that takes a record to open, as a lazy decoder does, and the arguments of the type, and returns `LazyFrames`.
 """
 
 from __future__ import annotations
@@ -53,26 +53,27 @@ def frame_numbers(key: Any, count: Callable[[int | None], int], name: str) -> In
 
     Args:
         key: Numbers; negative numbers count from the end.
-        count: Returns the number of frames; or, if the argument is not greater, any number from it on.
+        count: A function as `JoinedFrames.count`.
         name: The name of the frames in errors.
 
     Raises:
         IndexError: A frame does not exist.
         TypeError: The key does not consist of integers.
     """
-    found = np.asarray(key)
-    are_long = found.dtype == object and all(isinstance(number, int) for number in found.flat)
-    if found.ndim != 1 or (found.size and found.dtype.kind not in 'iu' and not are_long):
-        raise TypeError(f'expected a list of integer frame numbers, got {found.dtype} of shape {found.shape}')
-    if not len(found):
-        return found.astype(np.int64)
-    total = count(None if int(found.min()) < 0 else int(found.max()) + 1)
+    numbers = np.asarray(key)
+    are_long = numbers.dtype == object and all(isinstance(number, int) for number in numbers.flat)
+    if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in 'iu' and not are_long):
+        detail = f'{numbers.dtype} of shape {numbers.shape}'
+        raise TypeError(f'expected a list of integer frame numbers, got {detail}')
+    if not len(numbers):
+        return numbers.astype(np.int64)
+    total = count(None if int(numbers.min()) < 0 else int(numbers.max()) + 1)
     # Checked before the conversion, which makes large unsigned numbers negative.
-    wrong = found[(found < -total) | (found >= total)]
+    wrong = numbers[(numbers < -total) | (numbers >= total)]
     if len(wrong):
         raise IndexError(f'{name}: frame {wrong[0]} out of range [{-total}, {total})')
-    found = found.astype(np.int64)
-    return np.where(found < 0, found + total, found)
+    numbers = numbers.astype(np.int64)
+    return np.where(numbers < 0, numbers + total, numbers)
 
 
 class JoinedFrames:
@@ -99,18 +100,18 @@ class JoinedFrames:
         self._records, self._read, self._length = records, read, length
         self._is_remote, self._name, self._no_frames = is_remote, name, no_frames
         self._known: list[Length] = []
-        """Lengths of the first records. Not protected by a lock, which a fork could leave held: threads may
-        find the same lengths, and write equal values."""
+        """Lengths of the first records. Not protected by a lock, which a fork could leave locked: threads may
+        read the same lengths, and write equal values."""
 
     def ends(self) -> Int64s:
-        """Returns the end of each record in frames, as far as the lengths are known."""
+        """Returns the end of each record, in frames, whose length is known."""
         return np.cumsum([length for length, _ in self._known], dtype=np.int64)
 
     def count(self, stop: int | None = None) -> int:
         """Returns the number of frames; or, if at least `stop` frames exist, any number from `stop` on.
 
         Raises:
-            Exception: The error of a record with missing frames, if they are needed.
+            Exception: The error of a truncated record, if its missing frames are needed.
         """
         while True:
             ends = self.ends()
@@ -138,13 +139,13 @@ class JoinedFrames:
                 return exc
 
         results: list[Length] = []
-        for found in map_concurrently(work, range(first, first + count), self._is_remote):
-            if isinstance(found, Exception):
+        for length in map_concurrently(work, range(first, first + count), self._is_remote):
+            if isinstance(length, Exception):
                 if not results:
-                    raise found
+                    raise length
                 break  # The next access that needs this record tries again.
-            results.append(found)
-            if found[1]:
+            results.append(length)
+            if length[1]:
                 break
         self._known[first : first + len(results)] = results
 
@@ -174,8 +175,8 @@ class JoinedFrames:
             return parts[0][1]
         shapes = sorted({(part.shape[1:], part.dtype.name) for _, part in parts})
         if len(shapes) > 1:
-            found = ' and '.join(f'{dtype} frames of shape {shape}' for shape, dtype in shapes[:2])
-            raise ValueError(f'{self._name}: expected frames of the same size, got {found}')
+            detail = ' and '.join(f'{dtype} frames of shape {shape}' for shape, dtype in shapes[:2])
+            raise ValueError(f'{self._name}: expected frames of the same size, got {detail}')
         frames = np.empty((len(numbers), *shapes[0][0]), shapes[0][1])
         for positions, part in parts:
             frames[positions] = part

@@ -1,4 +1,4 @@
-"""Values as keys: equal values give equal bytes; and matches of keys in a dataset."""
+"""Keys: converts values to bytes that are equal for equal values, and reads the keys of a dataset."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Matches = tuple[Int64s, Int64s]
 
 
 def sort_matches(positions: Int64s, rows: Int64s) -> Matches:
-    """Returns sorted matches."""
+    """Returns matches in sorted order."""
     order = np.lexsort((rows, positions))
     return positions[order], rows[order]
 
@@ -56,13 +56,13 @@ def _read_built_in(field: FieldReader, refs: Refs, items: Asked) -> list[Any]:
 def read_keys(
     dataset: SizedRowReader, field: str, rows: Int64s | None = None, step: int = 256
 ) -> Iterator[tuple[Int64s, list[bytes | None]]]:
-    """Yields chunks of `rows` (default: all) and their keys, None if missing; `step` rows come first."""
+    """Yields chunks of `rows` (default: all) and their keys, None if missing. The first has `step` rows."""
     rows, start = np.arange(len(dataset)) if rows is None else rows, 0
     while start < len(rows):
-        some = rows[start : start + step]
-        values: Any = dataset.read_selection(some, {field: True}, _read_built_in)[field]
+        chunk = rows[start : start + step]
+        values: Any = dataset.read_selection(chunk, {field: True}, _read_built_in)[field]
         keys = [None if value is None else as_key(value) for value in values]
-        yield some, keys
-        start += len(some)
+        yield chunk, keys
+        start += len(chunk)
         size = sum(len(key) for key in keys if key is not None)
-        step = chunk_length(len(some), size, KEY_CHUNK_BYTES, MAX_KEY_CHUNK, 4)
+        step = chunk_length(len(chunk), size, KEY_CHUNK_BYTES, MAX_KEY_CHUNK, 4)

@@ -6,8 +6,8 @@ KB of bytes, a row takes 2.9 and 4.5 us (from the processor's cache). Limits and
 read, or once for a block of rows of the same length. The generated text contains only numbers of fields,
 never names or values from a file, which are in the function's closure.
 
-The function returns None for anything unusual: damage, an error in a decoder, an index out of range. The
-reader then reads the row as a batch, which raises the error.
+The function returns None for damaged data, an error in a decoder, or an index out of range. The reader then
+reads the row as a batch, which raises the error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_SPAN_BYTES = 1 << 16
 """Maximum bytes of items of a sequence that are copied from the map without a hint to the kernel."""
 
 RowFunction = Callable[..., dict[str, Any] | None]
-"""A function of an index, and of a selection if items are selected."""
+"""Function of an index, and of a selection if items are selected. Returns None if it cannot read the row."""
 
 
 def make_row_function(
@@ -85,12 +85,12 @@ def _lines(field: FieldReader, i: int, r: str, read: str, scope: dict[str, Any])
         blocks = bag.verified
         scope |= {f'states{i}': blocks.states, f'verify{i}': blocks.verify, f'item{i}': table.item}
     if table is not None and field.type.sequence:
-        most = min(1 << SHIFT, MAX_SPAN_BYTES // decoder.length)
+        max_count = min(1 << SHIFT, MAX_SPAN_BYTES // decoder.length)
         verified = f'states{i}[{{0}} >> {SHIFT}] == {VERIFIED} or verify{i}({{0}})'
         are_verified = f'({verified.format(r)}) and ({verified.format("last")})'
         return [
             f'last = {r} + {n} - 1',
-            f'if 0 < {n} <= {most} and last < count{i} and {are_verified}:',
+            f'if 0 < {n} <= {max_count} and last < count{i} and {are_verified}:',
             f'    v{i} = table{i}[{r}:last + 1].copy()',
             f'else: v{i} = {read}',
         ]
@@ -134,6 +134,6 @@ def _maker(names: tuple[str, ...], lines: tuple[str, ...]) -> Callable[..., Any]
         f'    return row\n'
     )
     scope: dict[str, Any] = {}
-    exec(compile(text, '<row of a dataset>', 'exec'), scope)  # noqa: S102 - of the text above alone
+    exec(compile(text, '<row of a dataset>', 'exec'), scope)  # noqa: S102 - only the text above
     make: Callable[..., Any] = scope['make']
     return make

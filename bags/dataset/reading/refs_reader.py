@@ -57,8 +57,8 @@ class RefsReader:
 
     @cached_attribute
     def last_records(self) -> dict[str, int]:
-        """The last record of the last datapoint in each field with a value; empty if it is damaged."""
-        bag, format, found = self.bag, self.format, {}
+        """The last record of the last datapoint in each field with a value; empty if its refs are damaged."""
+        bag, format, last = self.bag, self.format, {}
         if bag is None or not bag.count:
             return {}
         try:
@@ -72,8 +72,8 @@ class RefsReader:
         for name, position in format.positions.items():
             count = row[position + 1] if format.spec[name].sequence else int(row[position] != MISSING)
             if count:
-                found[name] = row[position] + count - 1
-        return found
+                last[name] = row[position] + count - 1
+        return last
 
     def of(self, indices: Int64s, names: Iterable[str]) -> dict[str, Refs]:
         """Returns the refs of datapoints by field: (n,), or for a sequence a pair of firsts and counts.
@@ -94,14 +94,14 @@ class RefsReader:
                 bag.file.will_need(starts, starts + self.format.stride)
                 return self.format.columns(self._rows, names, rows)
         if len(indices) == 1 and isinstance(bag.ends, BlockTable):
-            found = [self._row_and_limits(bag, int(indices[0]))]
+            refs = [self._row_and_limits(bag, int(indices[0]))]
         else:
             raw = bag.fixed(indices, self.format.stride)
             if raw is not None and self.format.has_tags(raw):
                 return self.format.columns(raw.view(self.format.dtype)[:, 0], names)
             records = zip(indices.tolist(), bag.read(indices), strict=True)
-            found = [self._unpack(index, record) for index, record in records]
-        return self.format.columns(np.array(found, self.format.dtype), names)
+            refs = [self._unpack(index, record) for index, record in records]
+        return self.format.columns(np.array(refs, self.format.dtype), names)
 
     def _identity_blocks(self, names: tuple[str, ...]) -> VerifiedBlocks | None:
         """Returns the blocks in which datapoint i has record i of each of these fields.
@@ -112,8 +112,8 @@ class RefsReader:
             return None
         # Must not refer to self: a cycle would keep the file open.
         check = functools.partial(self.format.is_identity, self._rows, names)
-        found = self._identity[names] = VerifiedBlocks(len(self._rows), check)
-        return found
+        blocks = self._identity[names] = VerifiedBlocks(len(self._rows), check)
+        return blocks
 
     def _row_and_limits(self, bag: BagFile, index: int) -> tuple[int, ...]:
         """Reads a remote row at its expected position, at the same time as the limits that confirm it."""
@@ -124,9 +124,9 @@ class RefsReader:
             lambda: bag.locate(np.array([index]))[0],
             lambda: bag.file.read(start, stop),
         ]
-        found, data = map_concurrently(lambda work: work(), works, bag.is_remote)
-        is_there = (found.starts[0], found.stops[0]) == (start, stop)
-        return self._unpack(index, bytes(data) if is_there else bag.record(index))
+        location, data = map_concurrently(lambda work: work(), works, bag.is_remote)
+        is_expected = (location.starts[0], location.stops[0]) == (start, stop)
+        return self._unpack(index, bytes(data) if is_expected else bag.record(index))
 
     def _unpack(self, index: int, record: bytes) -> tuple[int, ...]:
         try:

@@ -10,7 +10,7 @@ import numpy as np
 
 from bags.bag.sharding import Concatenated
 from bags.dataset.reading.batch import Column, join_columns
-from bags.dataset.reading.row_reader import RecordRanges, RecordSource, RowReader
+from bags.dataset.reading.row_reader import FieldRecords, RecordRanges, RowReader
 from bags.dataset.reading.selection import Selection, divide
 from bags.indexing import Int64s
 
@@ -42,7 +42,7 @@ class RowGroup(NamedTuple):
 def group_by_part(
     layout: Concatenated, indices: Int64s, selection: Selection
 ) -> list[tuple[int, Int64s, Selection, Int64s | None]]:
-    """Groups indices by part. Returns the part, the indices in it, their selection, and their positions.
+    """Groups indices by part. Returns each part, the indices in it, their selection, and their positions.
 
     If all are in one part, the positions are None.
     """
@@ -64,50 +64,51 @@ def group_by_part(
 
 def divide_fields(selection: Selection, names: Container[str]) -> tuple[Selection, Selection]:
     """Splits a selection into the fields in `names` and all other fields."""
-    there = {name: items for name, items in selection.items() if name in names}
-    return there, {name: items for name, items in selection.items() if name not in names}
+    present = {name: items for name, items in selection.items() if name in names}
+    return present, {name: items for name, items in selection.items() if name not in names}
 
 
 def merge_columns(
-    groups: Sequence[RowGroup], found: Sequence[dict[str, Column]], names: Sequence[str]
+    groups: Sequence[RowGroup], columns_of_groups: Sequence[dict[str, Column]], names: Sequence[str]
 ) -> dict[str, Column]:
     """Merges the columns of all groups, in the order of the requested datapoints."""
-    if len(found) == 1 and groups[0].positions is None:
-        return found[0]
+    if len(columns_of_groups) == 1 and groups[0].positions is None:
+        return columns_of_groups[0]
     merged: dict[str, Column] = {}
-    positions: dict[tuple[int, ...], Int64s | None] = {}  # By the groups with a field.
+    positions: dict[tuple[int, ...], Int64s | None] = {}  # By the groups that have a field.
     for name in names:
-        which = tuple(number for number, columns in enumerate(found) if name in columns)
+        which = tuple(number for number, columns in enumerate(columns_of_groups) if name in columns)
         if which not in positions:
             positions[which] = _positions(groups, which)
-        merged[name] = join_columns([found[number].pop(name) for number in which], positions[which])
+        columns = [columns_of_groups[number].pop(name) for number in which]
+        merged[name] = join_columns(columns, positions[which])
     return merged
 
 
 def _positions(groups: Sequence[RowGroup], which: Sequence[int]) -> Int64s | None:
     """Returns the position of each row of some groups among the requested datapoints; None if in order."""
-    known = [positions for number in which if (positions := groups[number].positions) is not None]
-    if not known:
+    parts = [positions for number in which if (positions := groups[number].positions) is not None]
+    if not parts:
         return None
-    positions = np.concatenate(known)
+    positions = np.concatenate(parts)
     return positions if np.count_nonzero(positions[1:] < positions[:-1]) else None
 
 
-def merge_ranges(groups: Sequence[RowGroup], found: Sequence[RecordRanges]) -> RecordRanges:
+def merge_ranges(groups: Sequence[RowGroup], parts: Sequence[RecordRanges]) -> RecordRanges:
     """Merges the record ranges of all groups, in the order of the requested datapoints."""
-    if len(found) == 1 and groups[0].positions is None:
-        return found[0]
+    if len(parts) == 1 and groups[0].positions is None:
+        return parts[0]
     order = _inverse(np.concatenate([group.positions for group in groups if group.positions is not None]))
-    sources: list[RecordSource] = []
+    sources: list[FieldRecords] = []
     which = []
-    for part in found:
+    for part in parts:
         which.append(part.which + len(sources))
         sources += part.sources
     return RecordRanges(
         sources,
         np.concatenate(which)[order],
-        np.concatenate([part.firsts for part in found])[order],
-        np.concatenate([part.counts for part in found])[order],
+        np.concatenate([part.firsts for part in parts])[order],
+        np.concatenate([part.counts for part in parts])[order],
     )
 
 

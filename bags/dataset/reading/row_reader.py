@@ -1,4 +1,4 @@
-"""`RowReader`: what reads rows of a dataset folder, or of a computed view; and where records of rows are."""
+"""`RowReader`: reads rows of a dataset folder or of a computed view, and locates their records."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from bags.dataset.reading.selection import Asked, PerRowItems, Selection
 from bags.indexing import Int64s
 
 FolderFields = list[tuple[Folder, list[str]]]
-"""Folders, each with names of its fields."""
+"""Folders, each with the names of some of its fields."""
 
 
-class RecordSource(NamedTuple):
+class FieldRecords(NamedTuple):
     """The records of a field, and whether its integers are unsigned."""
 
     bag: StoredRecords
@@ -31,7 +31,7 @@ class RecordSource(NamedTuple):
 class RecordRanges(NamedTuple):
     """Locations of the records of a field, for n datapoints."""
 
-    sources: Sequence[RecordSource]
+    sources: Sequence[FieldRecords]
     which: Int64s
     """The source of each datapoint, shape (n,)."""
     firsts: Int64s
@@ -62,15 +62,15 @@ class RowReader(Protocol):
         ...
 
     def item_counts(self, rows: Int64s, field: str, items: Asked, /) -> Int64s:
-        """Returns the number of selected items of a sequence in each row, shape (n,). Reads no records."""
+        """Returns the number of selected items of each sequence, shape (n,), without reading records."""
         ...
 
     def record_ranges(self, rows: Int64s, field: str, items: Asked, /) -> RecordRanges | None:
-        """Returns where the records of a field are; None for computed values and records with gaps."""
+        """Returns the locations of records of a field; None for computed values or records with gaps."""
         ...
 
     def folders(self, fields: Iterable[str], /) -> FolderFields:
-        """Returns the folders with the records of some fields, each with the names of these fields there."""
+        """Returns the folders with the records of some fields, each with the names of these fields in it."""
         ...
 
 
@@ -84,7 +84,7 @@ def ranges_of_refs(field: FieldReader, refs: Refs, items: Asked, unsigned: bool)
     """Returns the locations of the records of rows, from their refs; None for selected frames of videos.
 
     Raises:
-        BadRef: The first ref outside the bag.
+        BadRef: A ref is outside the bag; names the first one.
     """
     firsts, counts = refs if isinstance(refs, tuple) else (refs, None)
     expect_refs(field, firsts, counts)
@@ -97,7 +97,7 @@ def ranges_of_refs(field: FieldReader, refs: Refs, items: Asked, unsigned: bool)
         firsts, counts = firsts + items.starts, items.counts
     elif counts is None:
         counts = (~is_missing(firsts)).astype(np.int64)
-    return RecordRanges([RecordSource(field.bag, unsigned)], np.zeros(len(firsts), np.int64), firsts, counts)
+    return RecordRanges([FieldRecords(field.bag, unsigned)], np.zeros(len(firsts), np.int64), firsts, counts)
 
 
 class MissingFields:
@@ -121,7 +121,7 @@ class MissingFields:
         return np.zeros(len(rows), np.int64)
 
     def record_ranges(self, rows: Int64s, field: str, items: Asked) -> RecordRanges | None:
-        source = RecordSource(self._field_of(field).bag, False)
+        source = FieldRecords(self._field_of(field).bag, False)
         zeros = np.zeros(len(rows), np.int64)
         return RecordRanges([source], zeros, np.full(len(rows), MISSING, np.int64), zeros)
 

@@ -257,20 +257,20 @@ def select_many(
     Args:
         items: The items of each sequence.
         firsts, counts: The first record of each sequence, and the number of records.
-        present: Which sequences are present. Default: all. Missing ones have 0 items, even if `items` is a
-            list.
+        present: Which sequences are present. Default: all. Missing sequences have 0 items, even if `items`
+            is a list.
 
     Raises:
-        IndexError: A position in a list is out of range of a sequence that is present.
+        IndexError: A position in a list is out of range of a present sequence.
     """
     assert not isinstance(items, FrameSelection)
     if isinstance(items, PerRowItems):
         items.expect_within(counts)
         return np.repeat(firsts, items.counts) + items.numbers, items.counts
-    are_there = itertools.repeat(True, len(firsts)) if present is None else present.tolist()
+    are_present = itertools.repeat(True, len(firsts)) if present is None else present.tolist()
     parts = [
-        first + np.asarray(select_items(items, count) if there else [], np.int64)
-        for first, count, there in zip(firsts.tolist(), counts.tolist(), are_there, strict=True)
+        first + np.asarray(select_items(items, count) if is_present else [], np.int64)
+        for first, count, is_present in zip(firsts.tolist(), counts.tolist(), are_present, strict=True)
     ]
     lengths = np.fromiter(map(len, parts), np.int64, len(parts))
     return np.concatenate(parts) if parts else np.empty(0, np.int64), lengths

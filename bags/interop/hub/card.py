@@ -1,4 +1,4 @@
-"""`bags.card`: the description of a dataset in Markdown, as repositories of the Hugging Face hub have it."""
+"""`bags.card`: describes a dataset in Markdown, for repositories of the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LICENSES = frozenset([
     'lgpl-3.0', 'lgpl-lr', 'lppl-1.3c', 'mit', 'mpl-2.0', 'ms-pl', 'ncsa', 'odbl', 'odc-by', 'ofl-1.1',
     'openrail', 'osl-3.0', 'pddl', 'postgresql', 'unknown', 'unlicense', 'wtfpl', 'zlib',
 ])  # fmt: skip
-"""Identifiers of licences that the hub knows; for others it wants a name."""
+"""The licence identifiers of the hub. Other licences need a name."""
 SIZES = ('n<1K', '1K<n<10K', '10K<n<100K', '100K<n<1M', '1M<n<10M', '10M<n<100M', '100M<n<1B', '1B<n<10B',
          '10B<n<100B', '100B<n<1T', 'n>1T')  # fmt: skip
 """Classes of the number of datapoints."""
@@ -45,21 +45,21 @@ def card(
 ) -> str:
     """Returns a description of a dataset in Markdown, with the facts that the Hugging Face hub searches.
 
-    It has the fields with their types and sizes, the metadata, and how the dataset is loaded. Of the
+    It has the fields with their types and sizes, the metadata, and the code that loads the dataset. In the
     metadata, `name` or `title` is the heading, `description` the text below it, `licence` or `license` the
-    licence, and `language`, `tags` and `task_categories` are facts that the hub searches; the others are
-    a table. `bags.push` writes the card as README.md.
+    licence, and `language`, `tags` and `task_categories` are facts that the hub searches. Other entries
+    become a table. `bags.push` writes the card as README.md.
 
     Args:
         path: The path or URL of a dataset.
-        url: Where readers of the card find the dataset, such as `hf://datasets/OWNER/NAME`; by default
+        url: The URL of the dataset for readers of the card, such as `hf://datasets/OWNER/NAME`. Default:
             `path`.
         viewer: The URL of a page that `bags view --export` wrote, which the card links to.
         filesystem, storage_options: As in `bags.open`.
 
     Raises:
         FileNotFoundError: No dataset at the path.
-        ValueError: It is a bag.
+        ValueError: The path is a bag.
         CorruptError, SpecError: Damaged data.
 
     Examples:
@@ -67,87 +67,87 @@ def card(
         >>> "bags.open('hf://datasets/u/d')" in text
         True
     """
-    found = info(path, filesystem=filesystem, storage_options=storage_options)
-    if not isinstance(found, DatasetInfo):
-        raise ValueError(f'{found.path}: expected a dataset, got a bag')
+    dataset_info = info(path, filesystem=filesystem, storage_options=storage_options)
+    if not isinstance(dataset_info, DatasetInfo):
+        raise ValueError(f'{dataset_info.path}: expected a dataset, got a bag')
     url = os.fspath(path) if url is None else url
-    facts = {key: value for key, value in found.metadata.items() if key != 'fields'}
+    facts = {key: value for key, value in dataset_info.metadata.items() if key != 'fields'}
     name = _take_text(facts, 'name', 'title') or url.rstrip('/').rpartition('/')[2].rpartition('@')[2]
     description = _take_text(facts, 'description')
-    parts = [_front_matter(found, name, facts), NOTE, f'# {_line(name)}']
+    parts = [_front_matter(dataset_info, name, facts), NOTE, f'# {_line(name)}']
     if description:
         parts.append(description.strip())
-    size = f'{plural(found.datapoints, "datapoint")} in {plural(found.shards, "shard")}'
-    parts.append(f'{size}, {byte_count(found.bytes)}.')
+    size = f'{plural(dataset_info.datapoints, "datapoint")} in {plural(dataset_info.shards, "shard")}'
+    parts.append(f'{size}, {byte_count(dataset_info.bytes)}.')
     if viewer is not None:
         parts.append(f'[Look at it in the browser]({viewer}?data={quote(web_address(url), safe=":/")}).')
-    parts += ['## Fields', _fields(found)]
+    parts += ['## Fields', _fields(dataset_info)]
     if facts:
         parts += ['## Facts', _table(('', ''), [(key, _shown(value)) for key, value in facts.items()])]
     parts += ['## Load it', _how_to_load(url)]
     return '\n\n'.join(parts) + '\n'
 
 
-def _front_matter(found: DatasetInfo, name: str, facts: dict[str, Any]) -> str:
-    """Returns the facts that the hub searches; takes those that it shows as well out of `facts`."""
+def _front_matter(dataset_info: DatasetInfo, name: str, facts: dict[str, Any]) -> str:
+    """Returns the facts that the hub searches, and removes the ones that it also shows from `facts`."""
     matter: dict[str, Any] = {'pretty_name': name}
     license = next((facts[key] for key in ('license', 'licence') if isinstance(facts.get(key), str)), '')
     if license:
         # "CC BY 4.0", "CC0 1.0" and "Apache 2.0" are identifiers with other separators.
-        known = re.sub(r'[\s_]+', '-', license.strip().lower())
-        matter['license'] = known if known in LICENSES else 'other'
-        if known not in LICENSES:
-            matter['license_name'] = re.sub(r'[^a-z0-9.]+', '-', known).strip('-') or 'other'
-    tags = ['bags', *_media(found)]
+        identifier = re.sub(r'[\s_]+', '-', license.strip().lower())
+        matter['license'] = identifier if identifier in LICENSES else 'other'
+        if identifier not in LICENSES:
+            matter['license_name'] = re.sub(r'[^a-z0-9.]+', '-', identifier).strip('-') or 'other'
+    tags = ['bags', *_media(dataset_info)]
     for key in ('language', 'tags', 'task_categories'):
         value = facts.get(key)
         texts = [value] if isinstance(value, str) else value
-        if isinstance(texts, list) and texts and all(isinstance(each, str) for each in texts):
+        if isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts):
             del facts[key]
             if key == 'tags':
-                tags += [each for each in texts if each not in tags]
+                tags += [tag for tag in texts if tag not in tags]
             else:
                 matter[key] = texts
     matter['tags'] = tags
-    matter['size_categories'] = [SIZES[min(max(len(str(found.datapoints)) - 3, 0), len(SIZES) - 1)]]
+    matter['size_categories'] = [SIZES[min(max(len(str(dataset_info.datapoints)) - 3, 0), len(SIZES) - 1)]]
     matter['viewer'] = False  # The hub's own viewer reads other formats.
     # JSON is YAML.
     lines = [f'{key}: {json.dumps(value, ensure_ascii=False)}' for key, value in matter.items()]
     return '\n'.join(['---', *lines, '---'])
 
 
-def _media(found: DatasetInfo) -> list[str]:
-    """Returns the kinds of media that a dataset has, by the names of the hub's tags."""
-    words = {re.split(r'[(\[?]', field.type)[0] for field in found.fields.values()}
+def _media(dataset_info: DatasetInfo) -> list[str]:
+    """Returns the media types of the fields, as tags of the hub."""
+    words = {re.split(r'[(\[?]', field.type)[0] for field in dataset_info.fields.values()}
     media = {'image': IMAGE_WORDS, 'video': VIDEO_WORDS, 'audio': AUDIO_WORDS, 'text': ('utf8',)}
-    return [name for name, known in media.items() if words & {*known}]
+    return [name for name, media_words in media.items() if words & {*media_words}]
 
 
-def _fields(found: DatasetInfo) -> str:
-    """Returns the table of the fields: their sizes, and what the metadata says of them."""
-    known = found.metadata.get('fields', {})
+def _fields(dataset_info: DatasetInfo) -> str:
+    """Returns the table of the fields, with their sizes and metadata."""
+    facts = dataset_info.metadata.get('fields', {})
     rows = []
-    for name, field in found.fields.items():
+    for name, field in dataset_info.fields.items():
         rows.append((
             f'`{name}`', f'`{field.type}`', byte_count(field.bytes + field.linked_bytes),
             _range(field.record_bytes, byte_count), _range(field.items, '{:,.0f}'.format),
-            ', '.join(f'{key}: {_shown(value)}' for key, value in known.get(name, {}).items()),
+            ', '.join(f'{key}: {_shown(value)}' for key, value in facts.get(name, {}).items()),
         ))  # fmt: skip
     return _table(('field', 'type', 'size', 'of a record', 'items', ''), rows)
 
 
 def _table(heading: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """Returns a table in Markdown, without the columns after the second that have nothing in them."""
+    """Returns a table in Markdown, without empty columns after the second."""
     shown = [index for index in range(len(heading)) if index < 2 or any(row[index] for row in rows)]
     lines = [heading, ('---',) * len(heading), *rows]
     cells = [[_line(line[index]).replace('|', '\\|') for index in shown] for line in lines]
     return '\n'.join(f'| {" | ".join(row)} |' for row in cells)
 
 
-def _range(found: Distribution | None, as_text: Callable[[float], str]) -> str:
-    if found is None:
+def _range(distribution: Distribution | None, as_text: Callable[[float], str]) -> str:
+    if distribution is None:
         return ''
-    low, high = as_text(found.min), as_text(found.max)
+    low, high = as_text(distribution.min), as_text(distribution.max)
     return low if low == high else f'{low} … {high}'
 
 
@@ -161,7 +161,7 @@ def _how_to_load(url: str) -> str:
 
 
 def _take_text(facts: dict[str, Any], *keys: str) -> str:
-    """Takes the first of some facts that is a text out of the facts; '' if there is none."""
+    """Removes the first of some facts that is a text, and returns it; '' if there is none."""
     for key in keys:
         if isinstance(facts.get(key), str) and facts[key].strip():
             text: str = facts.pop(key)

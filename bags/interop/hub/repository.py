@@ -1,4 +1,4 @@
-"""Branches of repositories of the Hugging Face hub, as huggingface_hub uploads to them; their errors."""
+"""`HubRepository`: uploads files to a branch on the Hugging Face hub, and converts errors of its client."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from bags.validation import import_optional
 Result = TypeVar('Result')
 
 DEFAULTS = {'timeout': 600.0, 'retries': 30}
-"""Storage options: the rate limits of the hub count requests in five minutes."""
+"""Default storage options. Retries last longer than the five minutes of a rate limit of the hub."""
 GROUP_FILES = 256
 GROUP_BYTES = 1 << 30
-"""Maximum files and bytes, if it is more than a file, that are uploaded before the bar advances."""
+"""Number and bytes of files that are uploaded before the bar advances. One file may have more bytes."""
 GIT_DIGITS = 40
-"""Of the SHA-1 that git has of a small file; large files have a SHA-256."""
+"""Length of the digest of a small file, a SHA-1 of git. Large files have a SHA-256."""
 QUOTA = re.compile('storage|quota|payment|billing', re.IGNORECASE)
-"""In messages of status 403: the account may not store more."""
+"""Matches messages of status 403 for an account whose storage is full."""
 CLIENTS = ('httpcore', 'httpcore2', 'httpx', 'httpx2', 'requests', 'urllib3')
 """Packages with which the installed huggingface_hub makes requests."""
 
@@ -46,20 +46,20 @@ class HubRepository:
     """A folder in a branch of a repository.
 
     Args:
-        place: The folder.
+        location: The folder.
         options: Storage options.
 
     Raises:
         MissingDependencyError: huggingface_hub is not installed.
     """
 
-    def __init__(self, place: HubPath, options: Mapping[str, Any]) -> None:
+    def __init__(self, location: HubPath, options: Mapping[str, Any]) -> None:
         self._hub = import_optional('huggingface_hub', 'hf')
-        self._place, self._options = place, options
-        self._policy, found = RetryPolicy.from_options(hub_options({**DEFAULTS, **options}))
-        self._endpoint, self._token = found['endpoint'], found['token']
+        self._location, self._options = location, options
+        self._policy, client_options = RetryPolicy.from_options(hub_options({**DEFAULTS, **options}))
+        self._endpoint, self._token = client_options['endpoint'], client_options['token']
         self._api = self._hub.HfApi(self._endpoint, self._token, library_name='bags')
-        self._names = {'repo_id': place.repository, 'repo_type': place.type.removesuffix('s')}
+        self._names = {'repo_id': location.repository, 'repo_type': location.type.removesuffix('s')}
 
     def head(self) -> str:
         """Returns the commit of the branch.
@@ -68,11 +68,11 @@ class HubRepository:
             FileNotFoundError: The repository or branch does not exist.
             PermissionError: The token is missing, has expired, or may not read the repository.
         """
-        commit: str = self._call(self._api.repo_info, revision=self._place.revision).sha
+        commit: str = self._call(self._api.repo_info, revision=self._location.revision).sha
         return commit
 
     def tree(self, commit: str) -> dict[str, str]:
-        """Returns the digest of each file in the folder, by its path: SHA-256, or git's if it is small."""
+        """Returns the digest of each file in the folder by path: SHA-256, or SHA-1 of git if it is small."""
 
         def listed(**options: Any) -> list[Any]:
             try:
@@ -80,19 +80,19 @@ class HubRepository:
             except self._hub.errors.EntryNotFoundError:
                 return []
 
-        folder = self._place.name or None
+        folder = self._location.name or None
         entries = self._call(listed, path_in_repo=folder, recursive=True, revision=commit)
         files = [entry for entry in entries if hasattr(entry, 'blob_id')]
         return {file.path: file.lfs.sha256 if file.lfs else file.blob_id for file in files}
 
     def read(self, name: str, commit: str) -> str:
         """Returns the text of a file of the repository."""
-        url = self._place._replace(revision=commit, name=name).url
+        url = self._location._replace(revision=commit, name=name).url
         store, path = store_for(url, None, self._options)
         return store.read(path).decode(errors='replace')
 
     def upload(self, files: Mapping[str, str | bytes], progress: bool | None) -> list[Any]:
-        """Uploads the large ones of some files, unless the hub has their content.
+        """Uploads the large files whose content the hub does not have yet.
 
         Args:
             files: Local paths or contents, by their paths in the repository.
@@ -107,53 +107,58 @@ class HubRepository:
                 added = [self._hub.CommitOperationAdd(name, files[name]) for name in group]
                 self._call(
                     self._api.preupload_lfs_files,
-                    additions=added, revision=self._place.revision, free_memory=False,
+                    additions=added, revision=self._location.revision, free_memory=False,
                 )  # fmt: skip
                 additions += added
-                advance(len(group), sum(each.upload_info.size for each in added))
+                advance(len(group), sum(addition.upload_info.size for addition in added))
         return additions
 
-    def commit(self, additions: list[Any], gone: list[str], title: str, parent: str) -> str:
-        """Adds uploaded files and removes others with a commit; returns the commit.
+    def commit(self, additions: list[Any], removed: list[str], title: str, parent: str) -> str:
+        """Creates a commit that adds uploaded files and removes other files. Returns the commit.
 
-        If all files are there already, it returns the one of the branch.
+        If the branch has all files already, returns its last commit.
 
         Raises:
             OSError: The branch has another commit than the parent.
             ValueError: The repository ignores some of the files.
         """
-        operations = [*additions, *(self._hub.CommitOperationDelete(name, False) for name in gone)]
+        operations = [*additions, *(self._hub.CommitOperationDelete(name, False) for name in removed)]
         attempts = itertools.count()
 
         def commit(**options: Any) -> str:
-            # After an error, the commit may have been made.
+            # The earlier attempt may have created the commit, although it raised an error.
             if next(attempts) and (head := self.head()) != parent and not self._missing(additions, head):
                 return head
             with self._without_bars():
-                made: str = self._api.create_commit(**options).oid
-            return made
+                created: str = self._api.create_commit(**options).oid
+            return created
 
-        made = self._call(
+        created = self._call(
             commit,
-            operations=operations, commit_message=title, revision=self._place.revision, parent_commit=parent,
+            operations=operations, commit_message=title, revision=self._location.revision,
+            parent_commit=parent,
         )  # fmt: skip
-        if missing := self._missing(additions, made):
-            where = self._place._replace(revision=made).url
+        if missing := self._missing(additions, created):
+            where = self._location._replace(revision=created).url
             raise ValueError(f'{where}: the .gitignore of the repository leaves out {missing[0]}')
-        return made
+        return created
 
     def _missing(self, additions: list[Any], commit: str) -> list[str]:
-        """Returns the paths of the files that a commit does not have as they were added."""
+        """Returns the paths of the added files that a commit does not have, or has with other content."""
         tree = self.tree(commit)
-        return [each.path_in_repo for each in additions if not _is(each, tree.get(each.path_in_repo, ''))]
+        return [
+            addition.path_in_repo
+            for addition in additions
+            if not _has_digest(addition, tree.get(addition.path_in_repo, ''))
+        ]
 
     def _call(self, work: Callable[..., Result], **options: Any) -> Result:
-        """Returns the result of a function of huggingface_hub, retried after transient errors."""
+        """Calls a function of huggingface_hub, with retries after transient errors."""
 
         def call(_path: str) -> Result:
             return work(**options, **self._names)
 
-        return with_retries(self._policy, self._map_error, call, self._place.url)
+        return with_retries(self._policy, self._map_error, call, self._location.url)
 
     @contextlib.contextmanager
     def _without_bars(self) -> Iterator[None]:
@@ -169,19 +174,19 @@ class HubRepository:
             utils.enable_progress_bars()
 
     def _map_error(self, path: str, exc: Exception) -> Exception:
-        """Returns the error of this library for one of huggingface_hub; says what to do."""
-        found: Any = exc
+        """Converts an error of huggingface_hub to an error of this library that says what to do."""
+        cause: Any = exc
         if isinstance(exc, RuntimeError) and exc.__cause__ is not None:
-            found = exc.__cause__  # Of the upload of a file.
-        message = ' '.join(str(getattr(found, 'server_message', None) or found).split())[:300]
-        response = getattr(found, 'response', None)
+            cause = exc.__cause__  # The error of the upload of a file.
+        message = ' '.join(str(getattr(cause, 'server_message', None) or cause).split())[:300]
+        response = getattr(cause, 'response', None)
         if response is None:
-            if isinstance(found, ValueError) and QUOTA.search(message):  # Of one object of several.
+            if isinstance(cause, ValueError) and QUOTA.search(message):  # The error of one of several files.
                 return self._quota_error(path, message)
-            is_of_client = type(found).__module__.partition('.')[0] in CLIENTS
-            if not is_of_client and not isinstance(found, ConnectionError):
+            is_of_client = type(cause).__module__.partition('.')[0] in CLIENTS
+            if not is_of_client and not isinstance(cause, ConnectionError):
                 return exc
-            reason = no_connection_reason(found)
+            reason = no_connection_reason(cause)
             if reason is not None:
                 return no_connection_error(urllib.parse.urlsplit(self._endpoint).netloc, reason)
             return TransientError(message)
@@ -194,45 +199,45 @@ class HubRepository:
             return self._missing_error(path, code)
         error = error_for_status(path, status, message, retry_after(response.headers))
         if isinstance(error, PreconditionError):
-            detail = 'the branch has changed since the push began: push again, which sends no file twice'
+            detail = 'the branch has changed since the push began: push again; no file is sent twice'
             return OSError(errno.EIO, detail, path)
         return error
 
     def _quota_error(self, path: str, message: str) -> Exception:
         detail = (
-            f'no more storage: {message}; {self._endpoint}/settings/billing has the quota. Push again when '
+            f'no more storage: {message}; {self._endpoint}/settings/billing shows the quota. Push again when '
             'there is space: no file is sent twice'
         )
         return OSError(errno.ENOSPC, detail, path)
 
     def _access_error(self, path: str, status: int, message: str) -> Exception:
-        repository, tokens = self._place.repository, f'{self._endpoint}/settings/tokens'
+        repository, tokens = self._location.repository, f'{self._endpoint}/settings/tokens'
         if status == 403:
-            detail = f'the token may not write to {repository}; {tokens} has its permissions'
+            detail = f'the token may not write to {repository}: change its permissions at {tokens}'
         elif self._token:
-            detail = f'the token is not valid, or has expired: {tokens} makes another'
+            detail = f'the token is not valid, or has expired: create a new one at {tokens}'
         else:
-            detail = f'a push needs a token that may write to {repository}: {tokens} makes one'
+            detail = f'a push needs a token that may write to {repository}: create one at {tokens}'
         detail += '. Set it by `hf auth login`, HF_TOKEN or the storage option token'
         return PermissionError(errno.EACCES, f'{detail} ({message})', path)
 
     def _missing_error(self, path: str, code: str) -> Exception:
-        repository, type = self._place.repository, self._names['repo_type']
+        repository, type = self._location.repository, self._names['repo_type']
         if code == 'RevisionNotFound':
-            branch = self._place.revision
-            make = f'huggingface_hub.create_branch({repository!r}, branch={branch!r}, repo_type={type!r})'
-            detail = f'no such branch: {make} makes it'
+            branch = self._location.revision
+            call = f'huggingface_hub.create_branch({repository!r}, branch={branch!r}, repo_type={type!r})'
+            detail = f'no such branch: {call} creates it'
         else:
-            make = f'huggingface_hub.create_repo({repository!r}, repo_type={type!r})'
-            detail = f'no such repository, or one that the token may not see: {make} makes it'
+            call = f'huggingface_hub.create_repo({repository!r}, repo_type={type!r})'
+            detail = f'no such repository, or the token may not read it: {call} creates it'
         return FileNotFoundError(errno.ENOENT, detail, path)
 
 
-def _is(addition: Any, digest: str) -> bool:
+def _has_digest(addition: Any, digest: str) -> bool:
     """Returns whether an added file has a digest of the hub: SHA-256, or the digest of git."""
     if len(digest) != GIT_DIGITS:
-        known: str = addition.upload_info.sha256.hex()
-        return known == digest
+        sha256: str = addition.upload_info.sha256.hex()
+        return sha256 == digest
     with addition.as_file() as file:
         data = file.read()
     return hashlib.sha1(b'blob %d\0' % len(data) + data, usedforsecurity=False).hexdigest() == digest

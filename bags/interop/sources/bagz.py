@@ -7,7 +7,7 @@ from typing import Any
 
 from bags.bag import Reader
 from bags.bag.open import open_bag
-from bags.interop.records import Bytes, open_file, read_blocks
+from bags.interop.records import RawRecordSource, open_file, read_blocks
 from bags.interop.source import DamagedEntries, Source, as_source_errors, collect_errors, list_paths
 from bags.interop.sources.mcap import mcap
 from bags.links.sources import OpenedLink
@@ -60,6 +60,6 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> 
                 path, 'bagz', range(start, count), size, lambda some: reader.read_range(some.start, len(some))
             )
 
-    source = Bytes('bagz', files, read)
+    source = RawRecordSource('bagz', files, read)
     source.damaged = damaged
     return source

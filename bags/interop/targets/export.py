@@ -1,4 +1,4 @@
-"""`bags.export`: writes a dataset as WebDataset tars, a folder of files, Parquet files, or for LeRobot."""
+"""`bags.export`: writes WebDataset tars, folders of files, Parquet files and LeRobot datasets."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ MAX_BATCH = 64
 MAX_KEYS = 1 << 16
 """Number of keys that are read at a time to check file names."""
 
-File = tuple[str, bytes]
-"""The part of a file name after the key, and the content of the file."""
-Sample = tuple[str, list[File], bool]
+SampleFile = tuple[str, bytes]
+"""The part of the file name after the key, and the content of the file."""
+Sample = tuple[str, list[SampleFile], bool]
 """A key, the files of its datapoint, and whether the key may be the whole name of a single file."""
 
 
 @with_advice
 def export(
-    dataset: Any,
+    dataset: Dataset | str | os.PathLike[str],
     target: str | os.PathLike[str],
     *,
     format: Literal['webdataset', 'files', 'parquet', 'lerobot'] = 'webdataset',
@@ -68,15 +68,15 @@ def export(
 ) -> WriteResult:
     """Writes the datapoints of a dataset as media files, with unchanged records, or as Parquet files.
 
-    With the format 'lerobot', they become the episodes of a LeRobot dataset of version 3. The file
+    With the format 'lerobot', each datapoint becomes an episode of a LeRobot dataset of version 3. The file
     names below apply to 'webdataset' and 'files'.
 
     File names are `KEY.FIELD.EXTENSION`: the field `__key__`, or the index of the datapoint; the field; and
     an extension that fits the type, unless the field ends in one. Numbers become text; arrays, and sequences
     of numbers or of `array(…)`, become `.npy`; other sequences `KEY.FIELD.000003.EXTENSION` for each item.
     Missing values have no file. `metadata.json` has the metadata, and the types of the fields if file names
-    do not determine them; `convert` reads both. An export that fails removes its files. One that is killed
-    leaves a hidden file `.unfinished-export.json`, and `convert` refuses the folder.
+    do not determine them; `convert` reads both. An export that fails removes its files. An export that is
+    killed leaves a hidden file `.unfinished-export.json`, with which `convert` rejects the folder.
 
     Parquet files `000000.parquet`, … have a column for each field, as in `Dataset.to_arrow`, with the bytes
     of images, videos and recordings. Their metadata have the types for `convert`, and features for
@@ -89,24 +89,25 @@ def export(
         fields: Names of fields. Default: all.
         shard_size, shard_length: Bytes and datapoints at which a tar or Parquet file is full; None for no
             limit.
-        progress: Show a bar: True, False, or None for on terminals.
+        progress: Whether to show a bar; None: if standard error is a terminal.
         storage_options: As in `bags.open`, for a URL; `client` and `retries` have no effect.
         key: A field of texts or integers that names the files instead of `__key__`, and is not exported as
-            files; not for Parquet.
+            files. Not supported for Parquet.
         resume: Continue an export that was killed: complete tars and Parquet files are kept, other files are
-            written again. A new or empty target is begun.
+            written again. With a new or empty target, starts an export.
         mode: 'create', or 'overwrite' to replace an earlier export in a local folder, finished or not, when
             the new one is complete.
         durability: As in `ShardedDatasetWriter`: unless 'none', local files are on disk when this returns.
 
     Raises:
-        FileExistsError: The target is not empty, or with `resume` or 'overwrite', it is not such an export.
+        FileExistsError: The target is not empty. With `resume` or 'overwrite': it does not contain an
+            unfinished, or any, export.
         MissingDependencyError: pyarrow, for Parquet, is not installed.
         SourceError: A key is not a valid file name, or two datapoints have the same key (in tars: two in a
             row); for LeRobot, sequences of a datapoint differ in length.
         TypeError: LeRobot has no feature for a field.
         ValueError: For LeRobot, the metadata has no frame rate; the export to resume has other arguments or
-            another dataset; 'overwrite' of a URL.
+            another dataset; 'overwrite' with a URL.
 
     Examples:
         >>> done = bags.export(dataset, 'tars', format='webdataset', fields=('id', 'task', 'image'))
@@ -132,7 +133,7 @@ def export(
                 f'key: expected a field of texts or integers, got {key!r} of type {field_type.text}'
             )
         if format == 'parquet':
-            raise TypeError(f'key: expected none for Parquet, whose columns are the fields, got {key!r}')
+            raise TypeError(f'key: expected none for Parquet, whose files have no keys, got {key!r}')
     one_of('mode', mode, ('create', 'overwrite'))
     if resume and mode == 'overwrite':
         raise ValueError("mode: expected 'create' with resume=True, got 'overwrite'")
@@ -199,15 +200,15 @@ def _write_media(
 
 def _can_infer_fields(dataset: Dataset, fields: list[str]) -> bool:
     """Returns whether an import can infer the fields from file names, and ignores none of the files."""
-    others = [name for name in fields if name != WRITTEN_EXTENSIONS]
+    names = [name for name in fields if name != WRITTEN_EXTENSIONS]
     columns: dict[str, Any] = {KEY: True}
-    if 'label' in others and dataset.types['label'].text == 'utf8' and KEY in dataset.types:
+    if 'label' in names and dataset.types['label'].text == 'utf8' and KEY in dataset.types:
         # The label of class folders is the first part of the key.
-        others.remove('label')
+        names.remove('label')
         columns['label'] = True
-    if not names_tell_types(dataset.types, others):
+    if not names_tell_types(dataset.types, names):
         return False
-    extensions = [extension_of(field, dataset.types[field].word) or 'data' for field in others]
+    extensions = [extension_of(field, dataset.types[field].word) or 'data' for field in names]
     for indices in np.split(np.arange(len(dataset)), range(MAX_KEYS, len(dataset), MAX_KEYS)):
         values = dataset.read_selection(indices, columns, read_values)
         if 'label' in columns:
@@ -222,21 +223,21 @@ def _can_infer_fields(dataset: Dataset, fields: list[str]) -> bool:
 def _samples(
     dataset: Dataset, fields: list[str], key_field: str, is_inferable: bool, advance: Advance, start: int
 ) -> Iterator[Sample]:
-    """Yields the files of each datapoint from `start` on; reports each as written when it is resumed."""
+    """Yields the files of each datapoint from `start` on; reports each when the next one is requested."""
     names: Selection = {name: True for name in (key_field, WRITTEN_EXTENSIONS) if name in dataset.types}
     previous = None
     step = 1
     while start < len(dataset):
         indices = np.arange(start, min(start + step, len(dataset)))
         columns = {field: _column(dataset, field, indices) for field in fields}
-        found: dict[str, Any] = dataset.read_selection(indices, names, read_values)
-        keys = found.get(key_field) or [f'{index:09}' for index in indices.tolist()]
-        extensions = (is_inferable and found.get(WRITTEN_EXTENSIONS)) or [None] * len(indices)
+        names_read: dict[str, Any] = dataset.read_selection(indices, names, read_values)
+        keys = names_read.get(key_field) or [f'{index:09}' for index in indices.tolist()]
+        extensions = (is_inferable and names_read.get(WRITTEN_EXTENSIONS)) or [None] * len(indices)
         batch_size = 0
         for position, value in enumerate(keys):
             key, where = str(value), f'datapoint {start + position}, field {key_field!r}'
             if value is None:
-                raise SourceError(where, 'expected a name for files, got none')
+                raise SourceError(where, 'expected a name for files, got a missing value')
             if key == previous:
                 raise SourceError(where, f'expected a key for each datapoint, got {key!r} twice in a row')
             previous = _checked(where, key)
@@ -252,7 +253,8 @@ def _samples(
                 )
             if not files:
                 detail = (
-                    "expected at least one file, got none: all values are missing (format='parquet' keeps it)"
+                    'expected at least one file, got none: all values are missing; '
+                    "format='parquet' exports such datapoints"
                 )
                 raise SourceError(f'datapoint {start + position}', detail)
             # An original extension is added even if the key ends with it.
@@ -264,12 +266,12 @@ def _samples(
         step = chunk_length(len(indices), batch_size, BATCH_BYTES, MAX_BATCH)
 
 
-def _column(dataset: Dataset, field: str, indices: Int64s) -> list[list[File]]:
+def _column(dataset: Dataset, field: str, indices: Int64s) -> list[list[SampleFile]]:
     """Returns the files of a field, for each datapoint."""
     field_type = dataset.types[field]
     stem, suffix, is_numbered, is_media = names_of(field, field_type)
 
-    def file(data: bytes, number: str = '') -> File:
+    def file(data: bytes, number: str = '') -> SampleFile:
         extension = EXTENSION_OF_FORMAT.get(identify(data[:SIGNATURE_BYTES])) if is_media else None
         if field_type.word == 'audio' and extension in ('mp4', 'mov'):
             extension = 'm4a'

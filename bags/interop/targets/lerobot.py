@@ -1,4 +1,4 @@
-"""Writing LeRobot datasets of version 3: each datapoint becomes an episode.
+"""Writes LeRobot datasets of version 3. Each datapoint becomes an episode.
 
 meta/info.json, stats.json, tasks.parquet, episodes/chunk-000/file-000.parquet
 data/chunk-000/file-000.parquet, …       an episode, with a row for each frame
@@ -54,14 +54,14 @@ class _Writer:
 
     def __init__(self, target: Target, dataset: Dataset, names: list[str]) -> None:
         self._target, self._dataset = target, dataset
-        self._about: Mapping[str, Any] = dataset.metadata.get('fields', {})
+        self._facts: Mapping[str, Any] = dataset.metadata.get('fields', {})
         self._fields = {
             name: feature_of(name, dataset, 'export') for name in names if name not in COUNTERS[:3]
         }
         self._task_field, self._classes = tasks_of(dataset, self._fields)
         self._fps = fps_of(dataset, self._fields, 'export')
-        made = (*TASKS, 'timestamp')
-        self._features = {name: each for name, each in self._fields.items() if name not in made}
+        computed = (*TASKS, 'timestamp')
+        self._features = {name: feature for name, feature in self._fields.items() if name not in computed}
         self._tasks: dict[str, int] = {}
         self._episodes: list[dict[str, Any]] = []
         self._frames = 0
@@ -73,15 +73,15 @@ class _Writer:
         lengths: dict[str, int] = {}
         values: dict[str, Any] = {}
         videos = [name for name, feature in self._fields.items() if feature['dtype'] == 'video']
-        if wanted := [name for name in self._fields if name not in videos]:
-            (batch,) = self._dataset[index : index + 1].to_arrow(wanted, media='bytes')
-            for name, column in zip(wanted, batch.columns, strict=True):
+        if names := [name for name in self._fields if name not in videos]:
+            (batch,) = self._dataset[index : index + 1].to_arrow(names, media='bytes')
+            for name, column in zip(names, batch.columns, strict=True):
                 values[name] = column.flatten() if self._dataset.types[name].sequence else column
                 if name not in TASKS[1:]:
                     lengths[name] = len(values[name])
         for name in videos:
-            (found,) = self._dataset.read_records(np.array([index]), name)
-            record = bytes(found or b'')
+            (stored,) = self._dataset.read_records(np.array([index]), name)
+            record = bytes(stored or b'')
             size += len(record)
             times, end = self._add_video(f'{where}, field {name!r}', name, index, record)
             lengths[name] = len(times)
@@ -127,9 +127,9 @@ class _Writer:
             decoder = open_video(io.BytesIO(record))
             timeline = decoder.timeline
             times = timeline.seconds(timeline.ticks)
-            late = float(abs(times - times[0] - np.arange(len(times)) / self._fps).max())
-            if late > TOLERANCE or timeline.truncation:
-                detail = f'expected {self._fps} frames per second, got one that is {late:.4f} s off'
+            max_error = float(abs(times - times[0] - np.arange(len(times)) / self._fps).max())
+            if max_error > TOLERANCE or timeline.truncation:
+                detail = f'expected {self._fps} frames per second, got a frame that is {max_error:.4f} s off'
                 raise ValueError(timeline.truncation or detail)
             ((_, frame),) = decoder.frames(np.array([0]))
             bits = frame.format.components[0].bits if frame_format(frame).is_deep_gray else 8
@@ -143,7 +143,7 @@ class _Writer:
             'video.codec': copy_obstacle(decoder)[0], 'video.pix_fmt': frame.format.name,
             'video.fps': self._fps, 'has_audio': False, 'is_depth_map': False,
         }  # fmt: skip
-        info |= self._about.get(name, {}).get('info') or (DEPTH if bits > 8 else {})
+        info |= self._facts.get(name, {}).get('info') or (DEPTH if bits > 8 else {})
         feature = self._features[name]
         if feature['shape'] not in ([], shape):
             raise SourceError(where, f'expected frames of shape {feature["shape"]}, got {shape}')
@@ -187,7 +187,7 @@ class _Writer:
 
 
 def _file_of(number: int) -> dict[str, Any]:
-    """Returns the folder of a file and its number in the folder."""
+    """Returns the number of the folder of a file, and its number in the folder."""
     return {'chunk_index': number // FILES, 'file_index': number % FILES}
 
 

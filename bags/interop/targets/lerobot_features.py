@@ -1,4 +1,4 @@
-"""A dataset as LeRobot describes it: features, frames per second, tasks and statistics."""
+"""Describes a dataset as LeRobot does: features, frames per second, tasks and statistics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bags.maintenance.statistics import statistics
 
 COUNTERS = ('frame_index', 'episode_index', 'index', 'task_index')
 TASKS = ('task_index', 'task', 'tasks')
-"""Fields of tasks. The first that exists gives the task of each frame; `task_index` by its classes."""
+"""Fields of tasks. The first that exists gives the task of each frame, `task_index` through its classes."""
 BAGS_FOLDER = 'bags'
 """The folder with the values, beside meta/, of a dataset whose `storage_format` is 'bags'."""
 PIXELS = ['height', 'width', 'channels']
@@ -39,12 +39,12 @@ def feature_of(name: str, dataset: Dataset, what: str) -> dict[str, Any]:
             return feature | {'dtype': 'string', 'shape': [1]}
         if fixed is not None and field_type.sequence and fixed[0].kind in 'biuf' and len(fixed[1]) <= 5:
             return feature | {'dtype': fixed[0].name, 'shape': list(fixed[1]) or [1]}
-    without = 'leave it out with fields='
+    advice = 'leave it out with fields='
     if what != 'export':
-        without = f"leave it out: dataset.drop(fields='{name}')"
+        advice = f"leave it out: dataset.drop(fields='{name}')"
     raise TypeError(
-        f'{what}: field {name!r}: expected numbers, texts, images or a video for each frame, as '
-        f'LeRobot has them, got type {field_type.text}; {without}'
+        f'{what}: field {name!r}: expected a type that LeRobot supports (a video, or numbers, texts or '
+        f'images for each frame), got type {field_type.text}; {advice}'
     )
 
 
@@ -61,12 +61,12 @@ def fps_of(dataset: Dataset, fields: Collection[str], what: str) -> int | float:
     Raises:
         ValueError: Neither exists.
     """
-    about = dataset.metadata.get('fields', {})
-    rates = {about.get(name, {}).get('rate') for name in fields} - {None}
+    facts = dataset.metadata.get('fields', {})
+    rates = {facts.get(name, {}).get('rate') for name in fields} - {None}
     fps: Any = dataset.metadata.get('fps') or (min(rates) if len(rates) == 1 else None)
     if not isinstance(fps, int | float) or not fps > 0:
-        found = f'fields with rates {sorted(rates)}' if rates else 'none'
-        raise ValueError(f"{what}: expected the frames per second as 'fps' in the metadata, got {found}")
+        actual = f'fields with rates {sorted(rates)}' if rates else 'none'
+        raise ValueError(f"{what}: expected the frames per second as 'fps' in the metadata, got {actual}")
     return int(fps) if fps == int(fps) else fps
 
 

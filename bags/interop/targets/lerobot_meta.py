@@ -26,7 +26,7 @@ def write_meta(
     tasks: Sequence[str],
     episodes: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Writes the files that describe episodes.
+    """Writes the files that describe the episodes.
 
     Args:
         write: Writes bytes to a path in the dataset.
@@ -43,11 +43,11 @@ def write_meta(
         {'name': name, 'field_name': name, 'pandas_type': pandas_type, 'numpy_type': dtype, 'metadata': None}
         for name, pandas_type, dtype in (('task_index', 'int64', 'int64'), ('task', 'unicode', 'object'))
     ]
-    about = {'index_columns': ['task'], 'column_indexes': [], 'columns': columns}
-    table = table.replace_schema_metadata({'pandas': json.dumps(about)})
+    pandas_metadata = {'index_columns': ['task'], 'column_indexes': [], 'columns': columns}
+    table = table.replace_schema_metadata({'pandas': json.dumps(pandas_metadata)})
     write('meta/tasks.parquet', parquet_bytes(table))
-    places = {'meta/episodes/chunk_index': 0, 'meta/episodes/file_index': 0}
-    rows = [{**episode, **places} for episode in episodes]
+    location = {'meta/episodes/chunk_index': 0, 'meta/episodes/file_index': 0}
+    rows = [{**episode, **location} for episode in episodes]
     write('meta/episodes/chunk-000/file-000.parquet', parquet_bytes(pa.Table.from_pylist(rows)))
     counts = {
         'codebase_version': 'v3.0', 'total_episodes': len(episodes),

@@ -30,7 +30,7 @@ PAGE_BYTES = 1 << 20
 _MEDIA = {'Image': 'image', 'Audio': 'audio', 'Video': 'video'}
 _SEQUENCES = ('List', 'LargeList', 'Sequence')
 _NAMES = {'halffloat': 'float16', 'float': 'float32', 'double': 'float64', 'date32[day]': 'date32'}
-"""Arrow types whose name differs in features, and that name."""
+"""Names in features of Arrow types that have another name there."""
 
 
 def read_features(schema: pa.Schema) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def read_features(schema: pa.Schema) -> dict[str, Any]:
 
 
 def type_of_feature(feature: Any, type: pa.DataType) -> tuple[str, list[str] | None]:
-    """Returns the field type for a column, by its feature if it has one, and the names of its classes."""
+    """Returns the field type for a column, from its feature if it has one, and the names of its classes."""
     pa = import_pyarrow()
     if isinstance(feature, list) and len(feature) == 1:  # As before version 4 of `datasets`.
         feature = {'_type': 'List', 'feature': feature[0]}
@@ -94,8 +94,8 @@ def write_parquet(
     import pyarrow.parquet as pq
 
     types = {name: dataset.types[name] for name in fields}
-    rest = dataset[target.start :] if target.start else dataset
-    reader = rest.to_arrow(fields, media='bytes')
+    remaining = dataset[target.start :] if target.start else dataset
+    reader = remaining.to_arrow(fields, media='bytes')
     schema = _with_features(reader.schema, types, dataset.metadata)
     batches = (
         pa.RecordBatch.from_arrays(list(map(_as_stored, batch.columns, schema.types)), schema=schema)
@@ -192,22 +192,25 @@ def _feature_of(field_type: FieldType, type: pa.DataType, classes: Any) -> tuple
         return {'_type': name}, pa.struct({'bytes': pa.binary(), 'path': pa.string()})
     if isinstance(classes, list) and pa.types.is_integer(type):
         return {'names': list(map(str, classes)), '_type': 'ClassLabel'}, pa.int64()
-    if (found := _array_shape(field_type)) is not None:
+    if (shape := _array_shape(field_type)) is not None:
         element = type
         while is_list(element):
             element = element.value_type
-        lengths = [None if length == -1 else length for length in found]
-        feature = {'shape': lengths, 'dtype': _name(element), '_type': f'Array{len(found)}D'}
-        return feature, functools.reduce(lambda nested, _: pa.list_(nested), found, element)
+        lengths = [None if length == -1 else length for length in shape]
+        feature = {'shape': lengths, 'dtype': _name(element), '_type': f'Array{len(shape)}D'}
+        return feature, functools.reduce(lambda nested, _: pa.list_(nested), shape, element)
     return _of_arrow(type), pa.binary() if pa.types.is_fixed_size_binary(type) else type
 
 
 def _array_shape(field_type: FieldType) -> tuple[int, ...] | None:
     """Returns the shape of arrays that have a feature, such as `Array2D`; None for other types."""
-    found = shape_of(field_type)
-    if found is None or field_type.sequence or found[0].kind not in 'biuf' or not 2 <= len(found[1]) <= 5:
+    fixed = shape_of(field_type)
+    if fixed is None or field_type.sequence:
         return None
-    return None if 0 in found[1] or -1 in found[1][1:] else found[1]
+    dtype, shape = fixed
+    if dtype.kind not in 'biuf' or not 2 <= len(shape) <= 5:
+        return None
+    return None if 0 in shape or -1 in shape[1:] else shape
 
 
 def _of_arrow(type: pa.DataType) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import posixpath
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, Self
+from typing import Any, BinaryIO, Literal, Self
 
 from bags.bag.temporary_files import remove_leftovers, temporary_path
 from bags.concurrency import map_concurrently
@@ -35,7 +35,7 @@ class Target:
     Args:
         path: The folder.
         storage_options: As in `bags.open`, for a URL.
-        facts: The arguments that determine the files, for comparison by `resume`.
+        facts: The arguments that determine the files. `resume` compares them.
         fingerprint: Returns the fingerprint of the dataset.
         resume: Continue an unfinished export.
         mode: 'overwrite' replaces an earlier export, finished or not, when the new one is complete.
@@ -43,8 +43,10 @@ class Target:
             files before they are listed as complete.
 
     Raises:
-        FileExistsError: The folder is not empty, or with `resume` or 'overwrite', it is not such an export.
-        ValueError: The unfinished export has other facts or another dataset, or 'overwrite' of a URL.
+        FileExistsError: The folder is not empty. With `resume`: it does not contain an unfinished export.
+            With 'overwrite': it contains other files than an export.
+        ValueError: The unfinished export has other facts or another dataset, or 'overwrite' is used with a
+            URL.
     """
 
     def __init__(
@@ -60,7 +62,7 @@ class Target:
     ) -> None:
         self.path = os.fspath(plain_path(path))
         self._fs, self._root = find_filesystem(self.path, storage_options)
-        self._mark = {**facts, 'fingerprint': None, 'shards': []}
+        self._progress = {**facts, 'fingerprint': None, 'shards': []}
         self._fingerprint = fingerprint
         self._extension = facts['extension']
         self._keeps_files = False
@@ -91,17 +93,17 @@ class Target:
         """Paths of written files in the folder."""
         self._temporary: set[str] = set()
         self.size = 0
-        """Bytes of the files of the export."""
+        """Total bytes of the exported files."""
         self.notes: list[str] = []
-        """Sentences about data that are left out or changed."""
+        """Sentences about data that the export leaves out or changes."""
         for number in range(len(self.shards)):
             self.size += self._fs.size(posixpath.join(self._root, self._shard(number)))
-        self._write_mark()
+        self._write_progress()
 
     @property
     def shards(self) -> list[int]:
         """For each complete tar or Parquet file, the number of datapoints up to its end."""
-        shards: list[int] = self._mark['shards']
+        shards: list[int] = self._progress['shards']
         return shards
 
     @property
@@ -117,9 +119,9 @@ class Target:
         if self._store:
             self._store.sync(posixpath.join(self._root, self._shard(len(self.shards))))
             self._store.sync_folder(self._root)
-        self._mark['fingerprint'] = self._mark['fingerprint'] or self._fingerprint()
+        self._progress['fingerprint'] = self._progress['fingerprint'] or self._fingerprint()
         self.shards.append(datapoints)
-        self._write_mark()
+        self._write_progress()
 
     def write(self, name: str, data: bytes) -> None:
         """Writes a file with the path `name` in the folder."""
@@ -132,7 +134,7 @@ class Target:
         self.size += len(data)
 
     @contextlib.contextmanager
-    def create(self, name: str) -> Iterator[Any]:
+    def create(self, name: str) -> Iterator[BinaryIO]:
         """Opens a file for writing; it is renamed to `name` once it is complete."""
         path = posixpath.join(self._root, name)
         self.files.add(name)
@@ -155,9 +157,8 @@ class Target:
         elif self._replaced:
             shutil.rmtree(self._root, ignore_errors=True)
         elif not self._keeps_files:
-            for path in (
-                posixpath.join(self._root, name) for name in [*self.files, *self._temporary, UNFINISHED]
-            ):
+            for name in [*self.files, *self._temporary, UNFINISHED]:
+                path = posixpath.join(self._root, name)
                 if self._fs.exists(path):
                     self._fs.rm_file(path)
         if self._lock is not None:
@@ -178,22 +179,26 @@ class Target:
         if UNFINISHED not in names:
             raise FileExistsError(errno.EEXIST, 'holds no unfinished export to resume', self.path)
         try:
-            mark = json.loads(self._fs.cat_file(posixpath.join(self._root, UNFINISHED)))
-            shards = [int(stop) for stop in mark.pop('shards')]
-            fingerprint = mark.pop('fingerprint')
+            progress = json.loads(self._fs.cat_file(posixpath.join(self._root, UNFINISHED)))
+            shards = [int(stop) for stop in progress.pop('shards')]
+            fingerprint = progress.pop('fingerprint')
         except (ValueError, TypeError, KeyError, AttributeError):
             raise ValueError(f"{self.path}: {UNFINISHED} is damaged; mode='overwrite' begins again") from None
-        expected = {key: value for key, value in self._mark.items() if key not in ('shards', 'fingerprint')}
+        own = ('shards', 'fingerprint')
+        expected = {key: value for key, value in self._progress.items() if key not in own}
         if shards and fingerprint != self._fingerprint():
-            mark, expected = {'dataset': fingerprint}, {'dataset': self._fingerprint()}
-        if mark != json.loads(json.dumps(expected)):
-            different = [key for key in expected if mark.get(key) != expected[key]]
-            detail = ', '.join(f'{key} {expected[key]!r:.80}, got {mark.get(key)!r:.80}' for key in different)
+            progress, expected = {'dataset': fingerprint}, {'dataset': self._fingerprint()}
+        if progress != json.loads(json.dumps(expected)):
+            detail = ', '.join(
+                f'{key} {value!r:.80}, got {progress.get(key)!r:.80}'
+                for key, value in expected.items()
+                if progress.get(key) != value
+            )
             raise ValueError(
                 f'{self.path}: resume: expected an export of the same arguments and dataset: {detail}; '
                 "mode='overwrite' begins again"
             )
-        self._mark |= {'shards': shards, 'fingerprint': fingerprint}
+        self._progress |= {'shards': shards, 'fingerprint': fingerprint}
         self._keeps_files = True
 
     def _check_own(self, names: list[str]) -> None:
@@ -204,19 +209,19 @@ class Target:
             )
         foreign = [name for name in names if not _OWN.fullmatch(name)]
         if foreign and UNFINISHED not in names and not self._is_exported(names):
-            detail = f'holds {foreign[0]!r}, which is not from an export: not overwritten'
+            detail = f'holds {foreign[0]!r}, which an export did not write: not overwritten'
             raise FileExistsError(errno.EEXIST, detail, self.path)
 
     def _is_exported(self, names: list[str]) -> bool:
-        """Returns whether `metadata.json` says that an export wrote the files."""
+        """Returns whether an export wrote the files, according to `metadata.json`."""
         if METADATA not in names:
             return False
         with contextlib.suppress(ValueError, RecursionError):
             return '__export__' in json.loads(self._fs.cat_file(posixpath.join(self._root, METADATA)))
         return False
 
-    def _write_mark(self) -> None:
-        path, data = posixpath.join(self._root, UNFINISHED), json.dumps(self._mark).encode()
+    def _write_progress(self) -> None:
+        path, data = posixpath.join(self._root, UNFINISHED), json.dumps(self._progress).encode()
         if self._store:
             self._store.replace(path, data)
         else:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import bags
-from bags.dataset.format.entry_points import find_added
+from bags.dataset.format.entry_points import find_one
 
 EXTENSION = Path(__file__).parents[2] / 'extension'
 
@@ -230,7 +230,7 @@ def test_two_packages_with_one_word(put, written):
     for name in ('bags-cloud', 'other-cloud'):
         put(name=name)
     with pytest.raises(ValueError, match="one package that has 'cloud', got bags-cloud and other-cloud"):
-        find_added('bags.formats', 'cloud')
+        find_one('bags.formats', 'cloud')
     with pytest.raises(bags.SpecError, match="one package that has 'cloud', not bags-cloud and other-cloud"):
         bags.open(written / 'folder')[0]
 
@@ -297,9 +297,13 @@ def test_importers_that_cannot_be_used(put, tmp_path):
     assert done.spec == {'__key__': 'utf8', 'xyz': 'bytes'}
 
 
-def test_files_that_bags_knows_ask_no_package(put, tmp_path):
+def test_a_known_file_or_a_given_format_asks_no_package(put, tmp_path):
     put('raise SystemExit("imported")')
     (tmp_path / 'texts').mkdir()
-    (tmp_path / 'texts' / 'a.txt').write_text('1 2 3')
-    assert bags.convert(tmp_path / 'texts', tmp_path / 'out').spec == {'__key__': 'utf8', 'txt': 'utf8'}
-    assert bags.open(tmp_path / 'out')[0]['txt'] == '1 2 3'
+    (tmp_path / 'texts' / 'a.jsonl').write_text('{"x": "1 2 3"}')
+    for number, (path, options) in enumerate(
+        [('texts/a.jsonl', {}), ('texts', {'format': 'jsonl'}), ('texts', {'layout': 'files'})]
+    ):
+        bags.convert(tmp_path / path, tmp_path / f'{number}', **options)
+    assert bags.open(tmp_path / '0')[0] == bags.open(tmp_path / '1')[0] == {'x': '1 2 3'}
+    assert bags.open(tmp_path / '2')[0]['jsonl'] == b'{"x": "1 2 3"}'

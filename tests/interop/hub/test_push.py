@@ -245,7 +245,7 @@ def test_a_branch_that_moves_meanwhile(hub, push, tmp_path):
         (
             {'token': 'hf_old'},
             PermissionError,
-            r'not valid, or has expired: http.*/settings/tokens makes another',
+            r'not valid, or has expired: create a new one at http.*/settings/tokens',
         ),
         ({'token': False}, PermissionError, r'a push needs a token that may write to u/d'),
     ],

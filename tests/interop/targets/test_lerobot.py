@@ -92,7 +92,7 @@ def test_a_dataset_of_its_own(tmp_path):
         ({'x': 'float[]', 'y': 'int[]'}, {'x': [1.0], 'y': [1, 2]}, {'fps': 5}, bags.SourceError,
          "datapoint 0: expected fields of one length, got 1 in 'x', 2 in 'y'"),
         ({'x': 'video'}, {'x': film(count=4)}, {'fps': 5}, bags.SourceError,
-         "datapoint 0, field 'x': expected 5 frames per second, got one that is"),
+         "datapoint 0, field 'x': expected 5 frames per second, got a frame that is"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit(tmp_path, spec, episode, metadata, error, expected):

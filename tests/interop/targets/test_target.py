@@ -130,7 +130,7 @@ def test_overwrite_replaces_exports_alone(dataset, tmp_path):
             bags.export(dataset, tmp_path / format, format=format, mode='overwrite', **options)
     (tmp_path / 'mine').mkdir()
     (tmp_path / 'mine/notes.txt').write_text('x')
-    with pytest.raises(FileExistsError, match=r"holds 'notes.txt', which is not from an export"):
+    with pytest.raises(FileExistsError, match=r"holds 'notes.txt', which an export did not write"):
         bags.export(dataset, tmp_path / 'mine', mode='overwrite')
     assert tree(tmp_path / 'mine') == {'notes.txt': b'x'}
     bags.export(dataset, 'memory://exports/new', format='files')

@@ -16,7 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,7 +26,8 @@ from bags.formats.arrays import type_text
 from bags.formats.scalars import MAX_VALUE_SIZE, check_value_size
 from bags.formats.signatures import SIGNATURE_BYTES, identify
 from bags.interop.extensions import KEY
-from bags.interop.source import Source, collect_errors, list_paths, name_fields
+from bags.interop.source import E, Source, collect_errors, list_paths, name_fields
+from bags.links.sources import OpenedLink
 
 BLOCK_BYTES = 1 << 24
 """Bytes that are read at a time from an array whose rows are items."""
@@ -38,12 +39,30 @@ _Facts = tuple[str, Shape, bool]
 """Type and shape of an array, and whether its first dimension is the length of its datapoint."""
 
 
-class Episode(NamedTuple):
-    """The location of the arrays of a datapoint."""
+class StoredArray(Protocol):
+    """An array in a file. A slice as index returns rows, and `()` the whole array."""
+
+    @property
+    def shape(self) -> Shape: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    def __getitem__(self, key: Any, /) -> Any: ...
+
+
+Arrays = Mapping[str, StoredArray | Exception]
+"""The arrays of a datapoint by name. An error replaces an array that cannot be read."""
+
+
+class ArrayGroup(NamedTuple):
+    """The arrays of a datapoint: a group of a file, or some rows of its arrays."""
 
     path: str
     group: str
+    """Path of the group in the file; '' for the whole file."""
     key: str = ''
+    """Name of the datapoint."""
     rows: tuple[int, int] | None = None
     """Start and stop of the rows in the arrays of a replay buffer."""
 
@@ -52,7 +71,7 @@ class Episode(NamedTuple):
         return f'{self.path}, {self.group}{rows}' if self.group else self.path
 
 
-class ArraySource(Source):
+class ArraySource(Source[E]):
     """Datapoints of named arrays. Fields have the names of the arrays, with dots for slashes."""
 
     name_of_format: ClassVar[str]
@@ -76,7 +95,7 @@ class ArraySource(Source):
         self.metadata.pop('fields', None)  # In a dataset, this key holds the metadata of fields.
         found: dict[str, Counter[_Facts]] = {}
         self._item_types: dict[tuple[str, str, int], str] = {}
-        self.records: list[Any] = []
+        self.records: list[E] = []
         unreadable: set[str] = set()
         for record in records:
             shown: dict[str, tuple[str, Shape]] | None = None
@@ -115,26 +134,22 @@ class ArraySource(Source):
         self._types = parse_spec(self.spec)
 
     @abc.abstractmethod
-    def find(self, paths: list[str]) -> Sequence[Any]:
+    def find(self, paths: list[str]) -> Sequence[E]:
         """Returns the argument of `open` for each datapoint in the files.
 
         Adds to `notes`, `damaged` and `metadata`.
         """
 
-    def key(self, record: Any) -> str | None:
+    def key(self, record: E) -> str | None:
         """Returns the name of a datapoint, for the field `KEY`; None if datapoints have no names."""
         return None
 
     @abc.abstractmethod
-    def open(self, record: Any) -> AbstractContextManager[Mapping[str, Any]]:
-        """Opens the arrays of a datapoint; errors in the file become a SourceError, also inside the `with`.
-
-        Arrays have `shape` and `dtype`. A slice as index returns rows, and `()` the whole array. An error
-        replaces an array that cannot be read.
-        """
+    def open(self, record: E) -> AbstractContextManager[Arrays]:
+        """Opens the arrays of a datapoint; errors in the file raise SourceError, also inside the `with`."""
 
     @contextmanager
-    def _arrays_of(self, record: Any) -> Iterator[Mapping[str, Any]]:
+    def _arrays_of(self, record: E) -> Iterator[Arrays]:
         """Opens the arrays of a datapoint, and adds its name as `KEY`; renames an array called `KEY`."""
         key = self.key(record)
         with self.open(record) as arrays:
@@ -149,21 +164,26 @@ class ArraySource(Source):
                     self.notes.append(note)
             yield {KEY: np.asarray(key), **{renamed[name]: array for name, array in arrays.items()}}
 
-    def load(self, entry: Any) -> dict[str, Any]:
+    def load(self, entry: E) -> dict[str, Any]:
+        values: dict[str, Any] = {}
         with self._arrays_of(entry) as arrays:
-            return {
-                field: self._value(entry, name, arrays[name])
-                if (link := self.link(entry, field, arrays[name])) is None
-                else link
-                for name, field in self._fields.items()
-                if name in arrays and field in self.spec
-            }
+            for name, field in self._fields.items():
+                if name in arrays and field in self.spec:
+                    array = self._readable(entry, name, arrays[name])
+                    link = self.link(entry, field, array)
+                    values[field] = self._value(entry, name, array) if link is None else link
+        return values
 
-    def link(self, record: Any, field: str, array: Any) -> Any:
+    def link(self, record: E, field: str, array: StoredArray) -> OpenedLink | list[OpenedLink] | None:
         """Returns a link to the elements of an array, or a link to each row; None to copy the values."""
         return None
 
-    def _type_and_shape(self, name: str, array: Any) -> tuple[str, Shape]:
+    def _readable(self, entry: E, name: str, array: StoredArray | Exception) -> StoredArray:
+        if isinstance(array, Exception):
+            raise SourceError(f'{self.name(entry)}, {name}', str(array)) from array
+        return array
+
+    def _type_and_shape(self, name: str, array: StoredArray) -> tuple[str, Shape]:
         """Returns the dtype of numbers, or the type of the first item of other arrays; and the shape."""
         dtype, shape = np.dtype(array.dtype), tuple(array.shape)
         is_rows = dtype == np.uint8 and len(shape) == 2  # May be images.
@@ -175,7 +195,7 @@ class ArraySource(Source):
         type = self._item_types.get(key, 'uint8' if is_rows else 'utf8')
         return type, shape[:1] if is_rows and type in ITEMS else shape
 
-    def _value(self, entry: Any, name: str, array: Any) -> Any:
+    def _value(self, entry: E, name: str, array: StoredArray) -> Any:
         """Converts an array to the type of its field. A large sequence becomes an iterator over its rows."""
         field_type = self._types[self._fields[name]]
         try:
@@ -188,9 +208,9 @@ class ArraySource(Source):
         except ValueError as exc:
             raise SourceError(f'{self.name(entry)}, {name}', str(exc)) from exc
 
-    def _rows(self, entry: Any, name: str, word: str) -> Iterator[Any]:
+    def _rows(self, entry: E, name: str, word: str) -> Iterator[Any]:
         with self._arrays_of(entry) as arrays:
-            array = arrays[name]
+            array = self._readable(entry, name, arrays[name])
             step = max(1, BLOCK_BYTES // max(1, array.dtype.itemsize * math.prod(array.shape[1:])))
             for start in range(0, array.shape[0], step):
                 for index, row in enumerate(array[start : start + step], start):
@@ -205,7 +225,7 @@ def _numbered(name: str) -> Iterator[str]:
     return (f'{name}_{number}' for number in itertools.count(2))
 
 
-def _type_of_items(array: Any) -> str:
+def _type_of_items(array: StoredArray) -> str:
     """Returns the type of the first item, which may be a row of bytes; '' for other items."""
     _check_size(array.shape[1:], array.dtype)
     first = np.asarray(array[:1] if array.shape else array[()])

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bags.interop.records import open_file
 from bags.interop.source import as_source_errors, check_claim, collect_errors
-from bags.interop.sources.arrays.arrays import ArraySource, Episode, split_episodes
+from bags.interop.sources.arrays.arrays import ArrayGroup, Arrays, ArraySource, StoredArray, split_episodes
 
+if TYPE_CHECKING:
+    import h5py
 MAX_NOTED = 16
 """Maximum number of names of an enumeration in a note."""
 MAX_MASK_BYTES = 1 << 20
@@ -21,7 +23,7 @@ MAX_DEPTH = 64
 """Limits on the number and depth of names: links allow more names than the file has bytes."""
 
 
-class HDF5Source(ArraySource):
+class HDF5Source(ArraySource[ArrayGroup]):
     """The datasets and attributes of files, or of their groups `data/demo_0`, …, as datapoints.
 
     In a file with several datapoints, attributes of the file and of its group `data` become metadata, like
@@ -30,8 +32,8 @@ class HDF5Source(ArraySource):
 
     name_of_format = 'hdf5'
 
-    def find(self, paths: list[str]) -> list[Episode]:
-        episodes: list[Episode] = []
+    def find(self, paths: list[str]) -> list[ArrayGroup]:
+        episodes: list[ArrayGroup] = []
         metadata: dict[str, Any] = {}
         notes: dict[str, None] = {}
         for path in paths:
@@ -48,26 +50,26 @@ class HDF5Source(ArraySource):
                     _attributes(file[group or '/'], unread)
                     notes |= dict.fromkeys(f'{name!r} {remark}' for name, remark in unread.items())
                     parts = stem if not group or len(paths) > 1 else '', group.rpartition('/')[2]
-                    episodes.append(Episode(path, group, '/'.join(filter(None, parts))))
+                    episodes.append(ArrayGroup(path, group, '/'.join(filter(None, parts))))
         self.metadata = metadata
         self.notes += notes
         return episodes
 
-    def key(self, record: Episode) -> str:
+    def key(self, record: ArrayGroup) -> str:
         return record.key
 
     @contextmanager
-    def open(self, record: Episode) -> Iterator[dict[str, Any]]:
+    def open(self, record: ArrayGroup) -> Iterator[Arrays]:
         with self._file(record.path) as file:
             group = file[record.group or '/']
             remarks: dict[str, str] = {}
-            arrays = _datasets(group, remarks)
+            arrays: dict[str, StoredArray | Exception] = {**_datasets(group, remarks)}
             for name, value in _attributes(group, remarks).items():
                 arrays[f'{name}_attribute' if name in arrays else name] = value
             yield arrays
 
     @contextmanager
-    def _file(self, path: str) -> Iterator[Any]:
+    def _file(self, path: str) -> Iterator[h5py.File]:
         import h5py
 
         with (
@@ -83,7 +85,7 @@ open_source = HDF5Source
 _EMPTY = 'is left out: an empty group'
 
 
-def _survey(file: Any) -> tuple[list[str], list[str], dict[str, str]]:
+def _survey(file: h5py.File) -> tuple[list[str], list[str], dict[str, str]]:
     """Returns the groups that are datapoints, the datasets outside them, and remarks by name."""
     remarks: dict[str, str] = {}
     datasets = _datasets(file, remarks)
@@ -108,7 +110,7 @@ def _survey(file: Any) -> tuple[list[str], list[str], dict[str, str]]:
     return groups, outside, remarks
 
 
-def _remark_on_names(dtype: Any) -> str:
+def _remark_on_names(dtype: np.dtype[Any]) -> str:
     """Returns a remark for an enumeration, whose values become integers; '' for other types."""
     import h5py
 
@@ -120,7 +122,7 @@ def _remark_on_names(dtype: Any) -> str:
     return f'becomes integers: {", ".join(f"{value} is {name}" for value, name in some[:MAX_NOTED])}{others}'
 
 
-def _count_missing(dataset: Any) -> int:
+def _count_missing(dataset: h5py.Dataset) -> int:
     """Returns the number of chunks that were never written."""
     if dataset.chunks is None:
         return int(dataset.id.get_storage_size() == 0)
@@ -129,7 +131,7 @@ def _count_missing(dataset: Any) -> int:
     return count - int(dataset.id.get_num_chunks())
 
 
-def _metadata_of(file: Any, groups: list[str], remarks: dict[str, str]) -> dict[str, Any]:
+def _metadata_of(file: h5py.File, groups: list[str], remarks: dict[str, str]) -> dict[str, Any]:
     """Returns the attributes of a file with several datapoints and of their parent group, and its `mask`."""
     import h5py
 
@@ -148,7 +150,7 @@ def _metadata_of(file: Any, groups: list[str], remarks: dict[str, str]) -> dict[
     return metadata
 
 
-def _datasets(group: Any, remarks: dict[str, str]) -> dict[str, Any]:
+def _datasets(group: h5py.Group, remarks: dict[str, str]) -> dict[str, h5py.Dataset | Exception]:
     """Returns the datasets below a group, by path; an error replaces a dataset that cannot be read.
 
     Links to other files and to parent groups are left out, with a remark by path.
@@ -158,10 +160,10 @@ def _datasets(group: Any, remarks: dict[str, str]) -> dict[str, Any]:
     """
     import h5py
 
-    datasets: dict[str, Any] = {}
+    datasets: dict[str, h5py.Dataset | Exception] = {}
     visited = 0
 
-    def visit(above: list[Any], prefix: str) -> None:
+    def visit(above: list[h5py.Group], prefix: str) -> None:
         nonlocal visited
         if len(above) > 1 and not len(above[-1]):
             remarks[prefix.rstrip('/')] = _EMPTY
@@ -196,7 +198,7 @@ def _datasets(group: Any, remarks: dict[str, str]) -> dict[str, Any]:
     return datasets
 
 
-def _attributes(group: Any, remarks: dict[str, str]) -> dict[str, Any]:
+def _attributes(group: h5py.Group, remarks: dict[str, str]) -> dict[str, np.ndarray]:
     """Returns attributes that are numbers or texts, as arrays; other attributes get a remark."""
     attributes = {}
     for name, value in ((name, np.asarray(value)) for name, value in group.attrs.items()):

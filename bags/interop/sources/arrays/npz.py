@@ -10,7 +10,7 @@ import math
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -18,11 +18,12 @@ from bags.dataset.format.spec import FieldType, parse_type
 from bags.interop.files import open_unchanged, read_npy_header
 from bags.interop.records import open_file
 from bags.interop.source import as_source_errors, check_claim
-from bags.interop.sources.arrays.arrays import ArraySource
+from bags.interop.sources.arrays.arrays import Arrays, ArraySource, StoredArray
 from bags.interop.sources.files.zip_files import LOCAL_SIZES, check_zip
+from bags.links.sources import OpenedLink
 
 
-class NpzSource(ArraySource):
+class NpzSource(ArraySource[str]):
     """The arrays of each file as a datapoint."""
 
     name_of_format = 'npz'
@@ -34,7 +35,7 @@ class NpzSource(ArraySource):
         return record.rpartition('/')[2].rpartition('.')[0]
 
     @contextmanager
-    def open(self, record: str) -> Iterator[dict[str, Any]]:
+    def open(self, record: str) -> Iterator[Arrays]:
         with (
             as_source_errors(record, '.npz'),
             open_file(record, self.storage_options) as file,
@@ -44,7 +45,7 @@ class NpzSource(ArraySource):
             members = archive.infolist()
             stored = file.seek(0, 2)
             check_claim(sum(member.file_size for member in members), stored, 'the archive')
-            arrays: dict[str, Any] = {}
+            arrays: dict[str, StoredArray | Exception] = {}
             for member in members:
                 name = member.filename.removesuffix('.npy')
                 if name != member.filename:
@@ -58,9 +59,13 @@ class NpzSource(ArraySource):
     def linkable(self) -> dict[str, float | str]:
         return self.measured(self.spec.keys())
 
-    def link(self, record: Any, field: str, array: Any) -> Any:
+    def link(self, record: str, field: str, array: StoredArray) -> OpenedLink | list[OpenedLink] | None:
         field_type = parse_type(self.spec[field])
-        if field not in self.linked or not isinstance(array, _Member) or not array.has_records_of(field_type):
+        if (
+            field not in self.linked
+            or not isinstance(array, _NpzArray)
+            or not array.has_records_of(field_type)
+        ):
             return None
         whole = open_unchanged(self.opener, record, array.archive_size)
         names = LOCAL_SIZES.unpack(bytes(whole[array.header : array.header + LOCAL_SIZES.size]))
@@ -74,20 +79,20 @@ class NpzSource(ArraySource):
 open_source = NpzSource
 
 
-def _open_member(archive: zipfile.ZipFile, name: str, size: int) -> _Member | Exception:
+def _open_member(archive: zipfile.ZipFile, name: str, size: int) -> _NpzArray | Exception:
     """Opens an array; returns the error if it cannot be read."""
     try:
-        return _Member(archive, name, size)
+        return _NpzArray(archive, name, size)
     except ValueError as exc:
         return exc
 
 
-class _Member:
+class _NpzArray:
     """An array in a file. Rows of an array in C order are read in order, others with the whole array."""
 
     def __init__(self, archive: zipfile.ZipFile, name: str, size: int) -> None:
         self._archive, self._name, self.archive_size = archive, name, size
-        self._file: Any = None
+        self._file: IO[bytes] | None = None
         with archive.open(f'{name}.npy') as file:
             info = archive.getinfo(f'{name}.npy')
             self.shape, self._is_fortran, self.dtype = read_npy_header(file, info.file_size)
@@ -123,7 +128,7 @@ class _Member:
         if self._file is None or self._file.tell() > offset:
             self._file = self._archive.open(f'{self._name}.npy')
         self._file.read(offset - self._file.tell())  # `seek` would skip the checksum.
-        data: bytes = self._file.read(stop - start)
+        data = self._file.read(stop - start)
         if len(data) != stop - start:
             raise ValueError(f'expected {stop - start} bytes of elements, got {len(data)}')
         return data

@@ -10,7 +10,9 @@ import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from bags.interop.ignored_files import is_hidden
 from bags.interop.source import (
@@ -20,8 +22,15 @@ from bags.interop.source import (
     collect_errors,
     find_filesystem,
 )
-from bags.interop.sources.arrays.arrays import ArraySource, Episode, split_episodes
+from bags.interop.sources.arrays.arrays import ArrayGroup, Arrays, ArraySource, StoredArray, split_episodes
 from bags.interop.sources.files.zip_files import check_zip
+
+if TYPE_CHECKING:
+    import zarr
+    from zarr.core.metadata import ArrayMetadata
+    from zarr.storage import StorePath
+
+    ZarrArray = zarr.Array[Any]
 
 ENDS = 'meta/episode_ends'
 MAX_EPISODES = 1 << 24
@@ -29,14 +38,14 @@ _CHUNK = re.compile(r'c|(c[/.])?[0-9]+([/.][0-9]+)*')
 _METADATA = ('zarr.json', '.zarray', '.zgroup', '.zattrs', '.zmetadata')
 
 
-class ZarrSource(ArraySource):
+class ZarrSource(ArraySource[ArrayGroup]):
     """The rows of arrays in `data` between `meta/episode_ends`, or the arrays of groups, as datapoints."""
 
     name_of_format = 'zarr'
 
-    def find(self, paths: list[str]) -> list[Episode]:
-        self._arrays: dict[str, dict[str, Any]] = {}
-        episodes: list[Episode] = []
+    def find(self, paths: list[str]) -> list[ArrayGroup]:
+        self._arrays: dict[str, dict[str, ZarrArray | Exception]] = {}
+        episodes: list[ArrayGroup] = []
         metadata: dict[str, Any] = {}
         outside: list[str] = []
         notes: dict[str, None] = {}
@@ -49,7 +58,7 @@ class ZarrSource(ArraySource):
                 self._arrays[path] = arrays
                 if ENDS in arrays:
                     rows = _rows_of_episodes(arrays)
-                    episodes += [Episode(path, 'data', rows=each) for each in rows]
+                    episodes += [ArrayGroup(path, 'data', rows=each) for each in rows]
                     end = rows[-1][1] if rows else 0
                     lengths = (_length(array) for name, array in arrays.items() if name.startswith('data/'))
                     count = max(lengths, default=0)
@@ -59,14 +68,14 @@ class ZarrSource(ArraySource):
                     outside += [name for name in arrays if not name.startswith('data/') and name != ENDS]
                 else:
                     groups, others = split_episodes(arrays)
-                    episodes += [Episode(path, group) for group in groups]
+                    episodes += [ArrayGroup(path, group) for group in groups]
                     outside += others
         self.metadata = metadata
         self.notes += [*notes, *(f'{name!r} is left out: it is in no datapoint' for name in outside)]
         return episodes
 
     @contextmanager
-    def open(self, record: Episode) -> Iterator[dict[str, Any]]:
+    def open(self, record: ArrayGroup) -> Iterator[Arrays]:
         group = f'{record.group}/' if record.group else ''
         with as_source_errors(self.name(record), 'Zarr'):
             yield {
@@ -79,10 +88,10 @@ class ZarrSource(ArraySource):
 open_source = ZarrSource
 
 
-class _Rows:
+class _ArrayRows:
     """Some rows of an array."""
 
-    def __init__(self, array: Any, start: int, stop: int) -> None:
+    def __init__(self, array: ZarrArray, start: int, stop: int) -> None:
         self._array, self._start = array, start
         self.shape: tuple[int, ...] = (stop - start, *array.shape[1:])
         self.dtype = array.dtype
@@ -92,11 +101,11 @@ class _Rows:
         return self._array[self._start + start : self._start + stop]
 
 
-def _part(array: Any, rows: tuple[int, int] | None) -> Any:
-    return array if rows is None else _Rows(array, *rows)
+def _part(array: ZarrArray, rows: tuple[int, int] | None) -> StoredArray:
+    return array if rows is None else _ArrayRows(array, *rows)
 
 
-def _length(array: Any) -> int:
+def _length(array: ZarrArray | Exception) -> int:
     return 0 if isinstance(array, Exception) or not array.shape else int(array.shape[0])
 
 
@@ -116,7 +125,7 @@ def _noting_warnings(path: str, notes: dict[str, None]) -> Iterator[None]:
             warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
-def _open(path: str, storage_options: Mapping[str, Any] | None) -> Any:
+def _open(path: str, storage_options: Mapping[str, Any] | None) -> zarr.Group:
     import zarr
 
     if path.endswith('.zip'):
@@ -138,11 +147,14 @@ def _open(path: str, storage_options: Mapping[str, Any] | None) -> Any:
     return root
 
 
-def _arrays(group: Any, notes: dict[str, None], prefix: str = '') -> Iterator[tuple[str, Any]]:
+def _arrays(
+    group: zarr.Group, notes: dict[str, None], prefix: str = ''
+) -> Iterator[tuple[str, ZarrArray | Exception]]:
     """Yields the path of each array below a group, and the array, or an error if it cannot be opened.
 
     Zarr skips folders without metadata; here, they raise ValueError.
     """
+    import zarr
     from zarr.core.sync import sync
 
     consolidated = getattr(group.metadata, 'consolidated_metadata', None)
@@ -150,7 +162,7 @@ def _arrays(group: Any, notes: dict[str, None], prefix: str = '') -> Iterator[tu
     for name in sorted(known | set(_names(group.store_path))):
         if '\\' in name or name == '..':
             raise ValueError(f'expected a name without "..", got {prefix}{name!r}')
-        member: Any
+        member: ZarrArray | zarr.Group
         try:
             member = group[name]
         except KeyError as exc:
@@ -164,7 +176,7 @@ def _arrays(group: Any, notes: dict[str, None], prefix: str = '') -> Iterator[tu
         except Exception as exc:  # An unknown codec, or invalid metadata.
             yield prefix + name, exc
             continue
-        if hasattr(member, 'dtype'):
+        if isinstance(member, zarr.Array):
             _check_blosc(member.metadata)
             yield prefix + name, member
         elif sync((member.store_path / '.zarray').exists()):  # Damaged: zarr reads a group.
@@ -173,7 +185,7 @@ def _arrays(group: Any, notes: dict[str, None], prefix: str = '') -> Iterator[tu
             yield from _arrays(member, notes, f'{prefix}{name}/')
 
 
-def _names(path: Any) -> Iterator[str]:
+def _names(path: StorePath) -> Iterator[str]:
     """Yields the names in a folder of a store, except metadata and hidden files."""
     from zarr.core.sync import sync
 
@@ -183,7 +195,7 @@ def _names(path: Any) -> Iterator[str]:
     return (name for name in sync(listed()) if name and name not in _METADATA and name[0] != '.')
 
 
-def _check(arrays: Mapping[str, Any], notes: dict[str, None]) -> None:
+def _check(arrays: Mapping[str, ZarrArray | Exception], notes: dict[str, None]) -> None:
     """Compares the shapes of arrays with their stored chunks; raises ValueError for pickled values."""
     claimed, found = 0, [(name, array) for name, array in arrays.items() if not isinstance(array, Exception)]
     for name, array in found:
@@ -204,7 +216,7 @@ def _check(arrays: Mapping[str, Any], notes: dict[str, None]) -> None:
         check_claim(claimed, sum(_stored_bytes(array) for _, array in found), 'the shapes')
 
 
-def _count_chunks(array: Any) -> tuple[int, list[str]]:
+def _count_chunks(array: ZarrArray) -> tuple[int, list[str]]:
     """Returns the number of stored chunks, and the other files in the folder of an array."""
     from zarr.core.sync import sync
 
@@ -220,13 +232,13 @@ def _count_chunks(array: Any) -> tuple[int, list[str]]:
     return len(found) - len(others), [name for name in others if not is_hidden(name)]
 
 
-def _stored_bytes(array: Any) -> int:
+def _stored_bytes(array: ZarrArray) -> int:
     from zarr.core.sync import sync
 
     return int(sync(array.store_path.store.getsize_prefix(array.store_path.path)))
 
 
-def _check_blosc(metadata: Any) -> None:
+def _check_blosc(metadata: ArrayMetadata) -> None:
     """Replaces the Blosc codecs of an array with `CheckedBlosc`."""
     codecs = [*getattr(metadata, 'codecs', ())]
     codecs += [inner for codec in codecs for inner in getattr(codec, 'codecs', ())]  # Of shards.
@@ -254,14 +266,15 @@ def _blosc() -> tuple[type[Any], type[Any]]:
     return Blosc, CheckedBlosc
 
 
-def _rows_of_episodes(arrays: Mapping[str, Any]) -> list[tuple[int, int]]:
-    if isinstance(arrays[ENDS], Exception):
-        raise ValueError(f'{ENDS}: {arrays[ENDS]}') from arrays[ENDS]
-    if arrays[ENDS].size > MAX_EPISODES:
-        raise ValueError(f'{ENDS}: expected at most {MAX_EPISODES} episodes, got {arrays[ENDS].size}')
-    rows = list(itertools.pairwise([0, *arrays[ENDS][:].tolist()]))
+def _rows_of_episodes(arrays: Mapping[str, ZarrArray | Exception]) -> list[tuple[int, int]]:
+    ends = arrays[ENDS]
+    if isinstance(ends, Exception):
+        raise ValueError(f'{ENDS}: {ends}') from ends
+    if ends.size > MAX_EPISODES:
+        raise ValueError(f'{ENDS}: expected at most {MAX_EPISODES} episodes, got {ends.size}')
+    rows = list(itertools.pairwise([0, *np.asarray(ends[:]).tolist()]))
     if any(start > stop for start, stop in rows):
-        raise ValueError(f'{ENDS}: expected increasing integers, got {str(arrays[ENDS][:])[:80]}')
+        raise ValueError(f'{ENDS}: expected increasing integers, got {str(ends[:])[:80]}')
     for name, array in arrays.items():
         is_read = name.startswith('data/') and not isinstance(array, Exception)
         if is_read and rows and (length := _length(array)) < rows[-1][1]:

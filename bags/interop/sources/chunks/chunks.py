@@ -24,9 +24,9 @@ from bags.errors import SourceError
 from bags.formats.arrays import type_text
 from bags.indexing import Int64s
 from bags.interop.files import checked_link, checked_value, is_stored_as_is
-from bags.interop.records import Record, RecordSource, array_from, open_file, size_of
+from bags.interop.records import FileRecord, RecordSource, array_from, open_file, size_of
 from bags.interop.source import DamagedEntries, as_source_errors, check_claim, list_some, name_fields
-from bags.interop.sources.files.compressed import CODECS, Decompressed
+from bags.interop.sources.files.compressed import CODECS, DecompressedFile
 from bags.links.link import Link
 from bags.links.sources import LinkOpener, OpenedLink
 
@@ -42,7 +42,7 @@ _FRAMES_HEAD = struct.Struct('<8s2H3I')
 _FRAME = struct.Struct('<2IQ2I')
 
 
-class Chunk(NamedTuple):
+class SampleChunk(NamedTuple):
     """A file of samples, as an index describes it."""
 
     length: int
@@ -57,7 +57,7 @@ class Chunk(NamedTuple):
     """Algorithms of hashlib or xxhash, and the digests of the file in hexadecimal digits."""
 
 
-class Column(NamedTuple):
+class SampleColumn(NamedTuple):
     """A column, and the conversion of its bytes to values."""
 
     type: str
@@ -78,8 +78,8 @@ class ChunkSource(RecordSource):
     def __init__(
         self,
         format: str,
-        columns: Sequence[tuple[str, Column]],
-        chunks: Mapping[str, Chunk],
+        columns: Sequence[tuple[str, SampleColumn]],
+        chunks: Mapping[str, SampleChunk],
         storage_options: Mapping[str, Any] | None,
     ) -> None:
         damaged = []
@@ -106,7 +106,7 @@ class ChunkSource(RecordSource):
         self.notes += [f'field {field!r}{column.note}' for field, column in self._columns if column.note]
 
     def _read_chunk(
-        self, path: str, chunk: Chunk, start: int
+        self, path: str, chunk: SampleChunk, start: int
     ) -> Iterator[bytes | OpenedLink | DamagedEntries]:
         if self.linked and not chunk.codec:
             return _link_samples(path, chunk, start, self.opener)
@@ -126,7 +126,7 @@ class ChunkSource(RecordSource):
             }
         )
 
-    def decode(self, entry: Record, data: bytes | OpenedLink) -> Mapping[str, Any]:
+    def decode(self, entry: FileRecord, data: bytes | OpenedLink) -> Mapping[str, Any]:
         varying = [field for field, column in self._columns if not column.size]
         if isinstance(data, OpenedLink):
             data = data.read_ahead(_SAMPLE_BYTES)
@@ -151,7 +151,7 @@ class ChunkSource(RecordSource):
         return values
 
 
-def _link_samples(path: str, chunk: Chunk, start: int, opener: LinkOpener) -> Iterator[OpenedLink]:
+def _link_samples(path: str, chunk: SampleChunk, start: int, opener: LinkOpener) -> Iterator[OpenedLink]:
     """Yields links to the samples of an uncompressed chunk; its digests are not verified."""
     with as_source_errors(path, 'chunk'):
         whole = opener.open(Link(path))
@@ -181,7 +181,7 @@ def _ends(data: bytes, count: int, size: int) -> Int64s:
 
 
 def _read_chunk(
-    path: str, chunk: Chunk, start: int, storage_options: Mapping[str, Any] | None
+    path: str, chunk: SampleChunk, start: int, storage_options: Mapping[str, Any] | None
 ) -> Iterator[bytes | DamagedEntries]:
     """Yields the samples of a chunk from `start` on; a chunk compressed as a whole is read into memory."""
     count, codec, level = chunk.length, chunk.codec.partition(':')[0], chunk.level
@@ -227,7 +227,7 @@ def _check_hashes(file: BinaryIO, hashes: Sequence[tuple[str, str]]) -> None:
 
 
 def _read_frames(
-    path: str, file: Any, size: int, count: int, start: int, codec: str
+    path: str, file: BinaryIO, size: int, count: int, start: int, codec: str
 ) -> Iterator[bytes | DamagedEntries]:
     """Yields the samples of a LitData chunk that is compressed in frames of one or several samples.
 
@@ -266,7 +266,7 @@ def _read_frames(
 
 
 def _inflated(file: BinaryIO, codec: str) -> bytes:
-    content, parts = Decompressed(file, codec), list[bytes]()
+    content, parts = DecompressedFile(file, codec), list[bytes]()
     while part := content.read(1 << 20):
         parts.append(part)
         if content.tell() > _MAX_CHUNK_BYTES:
@@ -274,11 +274,11 @@ def _inflated(file: BinaryIO, codec: str) -> bytes:
     return b''.join(parts)
 
 
-def numbers(dtype: str, shape: tuple[int, ...] = ()) -> Column:
+def numbers(dtype: str, shape: tuple[int, ...] = ()) -> SampleColumn:
     """Returns a column of numbers, or of arrays of one dtype and shape; -1 marks a variable length."""
     element = np.dtype(dtype)
     decode = functools.partial(array_from, dtype=element, shape=shape)
-    return Column(type_text(element, shape), decode, is_raw=bool(shape))
+    return SampleColumn(type_text(element, shape), decode, is_raw=bool(shape))
 
 
 def split_images(data: bytes) -> list[bytes]:

@@ -17,7 +17,14 @@ import numpy as np
 from bags.interop.extensions import type_of
 from bags.interop.records import array_from, open_file, path_beside, read_json
 from bags.interop.source import Source
-from bags.interop.sources.chunks.chunks import Chunk, ChunkSource, Column, numbers, split_images, split_pixels
+from bags.interop.sources.chunks.chunks import (
+    ChunkSource,
+    SampleChunk,
+    SampleColumn,
+    numbers,
+    split_images,
+    split_pixels,
+)
 from bags.interop.sources.tables import arrow
 from bags.interop.sources.tables.arrow_files import LITDATA_END
 from bags.validation import at_least
@@ -42,19 +49,21 @@ def _array(data: bytes, order: str, dtypes: Mapping[int, str]) -> Any:
 
 
 _LEAVES = {
-    **dict.fromkeys(('str', 'text'), Column('utf8')),
+    **dict.fromkeys(('str', 'text'), SampleColumn('utf8')),
     'bool': numbers('bool'),
     'int': numbers('int64'),
     'float': numbers('float64'),
-    'bytes': Column('bytes'),
-    **{word: Column(word) for word in ('jpeg', 'image', 'video', 'audio')},
-    **dict.fromkeys(('tiff', 'tifffile'), Column('image')),
-    'json': Column('bytes', note=' has lists in a code of LitData, which stay bytes'),
-    'pickle': Column('bytes', note=' has pickles, which stay bytes: to unpickle them could run any code'),
-    'pil': Column('png', split_pixels, ' has raw pixels, which become PNG'),
-    'jpeg_array': Column('jpeg[]', split_images),
-    'numpy': Column('array', functools.partial(_array, order='<', dtypes=_NUMPY)),
-    'tensor': Column('array', functools.partial(_array, order='>', dtypes=_TORCH)),
+    'bytes': SampleColumn('bytes'),
+    **{word: SampleColumn(word) for word in ('jpeg', 'image', 'video', 'audio')},
+    **dict.fromkeys(('tiff', 'tifffile'), SampleColumn('image')),
+    'json': SampleColumn('bytes', note=' has lists in a code of LitData, which stay bytes'),
+    'pickle': SampleColumn(
+        'bytes', note=' has pickles, which stay bytes: to unpickle them could run any code'
+    ),
+    'pil': SampleColumn('png', split_pixels, ' has raw pixels, which become PNG'),
+    'jpeg_array': SampleColumn('jpeg[]', split_images),
+    'numpy': SampleColumn('array', functools.partial(_array, order='<', dtypes=_NUMPY)),
+    'tensor': SampleColumn('array', functools.partial(_array, order='>', dtypes=_TORCH)),
 }
 
 
@@ -76,7 +85,7 @@ def _has_rows(path: str, storage_options: Mapping[str, Any] | None) -> bool:
         return file.read() == LITDATA_END
 
 
-def _parse(root: str, index: Any) -> tuple[list[tuple[str, Column]], dict[str, Chunk]]:
+def _parse(root: str, index: Any) -> tuple[list[tuple[str, SampleColumn]], dict[str, SampleChunk]]:
     """Returns the columns, and the chunks by their paths."""
     config = index['config']
     for option, expected in (
@@ -94,7 +103,7 @@ def _parse(root: str, index: Any) -> tuple[list[tuple[str, Column]], dict[str, C
     ]
     codec = str(config.get('compression') or '')
     chunks = {
-        path_beside(root, facts['filename']): Chunk(
+        path_beside(root, facts['filename']): SampleChunk(
             at_least('chunk_size', facts['chunk_size'], 0), None, codec, level
         )
         for facts in index['chunks']
@@ -114,12 +123,12 @@ def _names(spec: Any, before: str = '') -> Iterator[str]:
         yield from _names(child, f'{before}.{key}' if before else str(key))
 
 
-def _column(name: str, format: str) -> Column:
+def _column(name: str, format: str) -> SampleColumn:
     word, _, rest = format.partition(':')
     if word in _LEAVES:
         return _LEAVES[word]
     if word == 'file':
-        return Column(type_of(rest))
+        return SampleColumn(type_of(rest))
     dtypes = {'no_header_numpy': _NUMPY, 'no_header_tensor': _TORCH}.get(word, {})
     dtype = dtypes.get(int(rest)) if rest.isdecimal() else None
     if dtype is None:

@@ -11,7 +11,14 @@ import numpy as np
 from bags.errors import SourceError
 from bags.interop.records import array_from, path_beside, read_json, size_of
 from bags.interop.sources.arrays.arrays import natural_order
-from bags.interop.sources.chunks.chunks import Chunk, ChunkSource, Column, numbers, split_images, split_pixels
+from bags.interop.sources.chunks.chunks import (
+    ChunkSource,
+    SampleChunk,
+    SampleColumn,
+    numbers,
+    split_images,
+    split_pixels,
+)
 from bags.validation import at_least
 
 _COLUMNS = 'column_names', 'column_encodings', 'column_sizes'
@@ -20,16 +27,16 @@ _DTYPES = {
     64: 'u8', 65: 'i8', 66: 'f8',
 }  # fmt: skip
 _ENCODINGS = {
-    'bytes': Column('bytes'),
-    'str': Column('utf8'),
-    'json': Column('json'),
-    'jpeg': Column('jpeg'),
-    'png': Column('png'),
-    **dict.fromkeys(('str_int', 'str_decimal'), Column('utf8', note=' is text: numbers of any length')),
-    'str_float': Column('float(8)'),
-    'pkl': Column('bytes', note=' has pickles, which stay bytes: to unpickle them could run any code'),
-    'pil': Column('png', split_pixels, ' has raw pixels, which become PNG'),
-    **dict.fromkeys(('jpeg_array', 'jpegarray'), Column('jpeg[]', split_images)),
+    'bytes': SampleColumn('bytes'),
+    'str': SampleColumn('utf8'),
+    'json': SampleColumn('json'),
+    'jpeg': SampleColumn('jpeg'),
+    'png': SampleColumn('png'),
+    **dict.fromkeys(('str_int', 'str_decimal'), SampleColumn('utf8', note=' is text: numbers of any length')),
+    'str_float': SampleColumn('float(8)'),
+    'pkl': SampleColumn('bytes', note=' has pickles, which stay bytes: to unpickle them could run any code'),
+    'pil': SampleColumn('png', split_pixels, ' has raw pixels, which become PNG'),
+    **dict.fromkeys(('jpeg_array', 'jpegarray'), SampleColumn('jpeg[]', split_images)),
     'int': numbers('int64'),
     **{np.dtype(each).name: numbers(each) for each in _DTYPES.values()},
 }
@@ -37,8 +44,8 @@ _ENCODINGS = {
 
 def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> ChunkSource:
     """Returns the source of MDS folders, read one after the other."""
-    shards: dict[str, Chunk] = {}
-    columns: list[tuple[str, Column]] = []
+    shards: dict[str, SampleChunk] = {}
+    columns: list[tuple[str, SampleColumn]] = []
     first: dict[str, Any] = {}
     uses_raw = False
     for path in sorted(paths, key=natural_order):
@@ -62,7 +69,9 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> 
     return source
 
 
-def _parse(root: str, index: Any) -> tuple[dict[str, Any], list[tuple[str, Column]], list[dict[str, Chunk]]]:
+def _parse(
+    root: str, index: Any
+) -> tuple[dict[str, Any], list[tuple[str, SampleColumn]], list[dict[str, SampleChunk]]]:
     """Returns the stored column facts, the columns, and the files of each shard: as stored, then raw."""
     shards = []
     first = {key: index['shards'][0][key] for key in _COLUMNS}
@@ -78,7 +87,7 @@ def _parse(root: str, index: Any) -> tuple[dict[str, Any], list[tuple[str, Colum
                 hashes = tuple(
                     (str(name), str(digest)) for name, digest in (file.get('hashes') or {}).items()
                 )
-                files[path_beside(root, file['basename'])] = Chunk(
+                files[path_beside(root, file['basename'])] = SampleChunk(
                     length, at_least('bytes', file['bytes'], 0), codec, hashes=hashes
                 )
         if not files:
@@ -91,7 +100,7 @@ def _parse(root: str, index: Any) -> tuple[dict[str, Any], list[tuple[str, Colum
     return first, columns, shards
 
 
-def _column(name: str, encoding: str) -> Column:
+def _column(name: str, encoding: str) -> SampleColumn:
     if encoding in _ENCODINGS:
         return _ENCODINGS[encoding]
     word, _, rest = encoding.partition(':')
@@ -101,7 +110,7 @@ def _column(name: str, encoding: str) -> Column:
         raise ValueError(f'column {name!r}: expected an encoding of {encodings}, got {encoding!r}')
     if lengths:
         return numbers(dtype, tuple(map(int, lengths.split(','))))
-    return Column('array', functools.partial(_array, dtype=dtype))
+    return SampleColumn('array', functools.partial(_array, dtype=dtype))
 
 
 def _array(data: bytes, dtype: str) -> Any:

@@ -11,13 +11,30 @@ import lzma
 import os
 import zlib
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import BinaryIO, Protocol
 
 import zstandard
 
 from bags.interop.source import check_expanded
 
-CODECS: dict[str, tuple[bytes, Callable[[], Any]]] = {
+
+class Decompressor(Protocol):
+    """A decompressor of one member of a file, as in the standard library."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the member is complete."""
+        ...
+
+    @property
+    def unused_data(self) -> bytes:
+        """The bytes after the member."""
+        ...
+
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+CODECS: dict[str, tuple[bytes, Callable[[], Decompressor]]] = {
     'gz': (b'\x1f\x8b\x08', lambda: zlib.decompressobj(wbits=31)),
     'bz2': (b'BZh', bz2.BZ2Decompressor),
     'xz': (b'\xfd7zXZ\0', lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=1 << 30)),
@@ -37,7 +54,7 @@ def codec_of(head: bytes) -> str:
     return next((codec for codec, (magic, _) in CODECS.items() if head.startswith(magic)), '')
 
 
-class Decompressed:
+class DecompressedFile:
     """The content of a compressed file, which may have several members, read in order.
 
     The checksum of a member is verified when its last byte is read, so content that was returned earlier may
@@ -50,7 +67,7 @@ class Decompressed:
 
     def __init__(self, file: BinaryIO, codec: str) -> None:
         self._file, self._codec = file, codec
-        self._member: Any = None
+        self._member: Decompressor | None = None
         self._stored = b''
         """Bytes of the file after the current member."""
         self._buffer = b''
@@ -116,7 +133,7 @@ class Decompressed:
         if not stored:
             raise ValueError(f'expected the end of its {self._codec} data, got the end of the file')
         try:
-            data: bytes = self._member.decompress(stored)
+            data = self._member.decompress(stored)
         except (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, ValueError, EOFError) as exc:
             raise ValueError(f'its {self._codec} data is damaged: {exc}') from exc
         if self._member.eof:

@@ -25,7 +25,7 @@ _FLOAT = re.compile(r'[+-]?((0|[1-9][0-9]{0,14})(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[
 """Numbers that a float holds without loss. `007` and identifiers of 20 digits remain text."""
 
 
-class Metadata:
+class FileMetadata:
     """The rows of all tables of a folder."""
 
     def __init__(self) -> None:
@@ -35,9 +35,9 @@ class Metadata:
         self.types: dict[str, str] = {}
 
 
-def read_metadata(root: str, names: Iterable[str], read: Callable[[str], bytes]) -> Metadata:
+def read_metadata(root: str, names: Iterable[str], read: Callable[[str], bytes]) -> FileMetadata:
     """Reads the metadata tables of a folder, given the paths of its files."""
-    metadata, values = Metadata(), dict[str, list[Any]]()
+    metadata, values = FileMetadata(), dict[str, list[Any]]()
     paths = set(names)
     for table in sorted(
         name
@@ -75,7 +75,7 @@ def read_metadata(root: str, names: Iterable[str], read: Callable[[str], bytes])
     return metadata
 
 
-def join(files: Iterable[str], metadata: Metadata) -> dict[str, str]:
+def join(files: Iterable[str], metadata: FileMetadata) -> dict[str, str]:
     """Merges the metadata columns of the files of a datapoint."""
     joined: dict[str, str] = {}
     for file in files:

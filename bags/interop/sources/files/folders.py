@@ -24,10 +24,10 @@ from typing import Any, Protocol
 from bags.concurrency import cached_attribute
 from bags.errors import SourceError
 from bags.formats.signatures import SIGNATURE_BYTES
-from bags.interop.exported import Exported
+from bags.interop.exported import ExportedFields
 from bags.interop.extensions import field_of, split_key, split_name, type_of, written_extensions
 from bags.interop.files import (
-    Entry,
+    FileEntry,
     FileSource,
     check_columns,
     checked_link,
@@ -36,7 +36,7 @@ from bags.interop.files import (
     is_transport_stream,
 )
 from bags.interop.source import find_filesystem, list_some
-from bags.interop.sources.files.file_metadata import Metadata, join, read_metadata
+from bags.interop.sources.files.file_metadata import FileMetadata, join, read_metadata
 from bags.links.sources import LinkOpener, OpenedLink
 from bags.validation import one_of
 
@@ -44,7 +44,7 @@ STREAMED_BYTES = 1 << 24
 """Local videos and audio of this size or more are copied without loading them into memory."""
 LAYOUTS = ('files', 'stems', 'classes', 'episodes')
 
-Group = tuple[str, dict[str, str | list[str]]]
+FileGroup = tuple[str, dict[str, str | list[str]]]
 """The key of a datapoint, and the file of each field, or the files of a sequence in order."""
 
 _NUMBERED = re.compile(r'(.*?)([0-9]+)', re.DOTALL)
@@ -55,7 +55,7 @@ _EPISODE = re.compile(
 )
 
 
-class Files(Protocol):
+class SourceFiles(Protocol):
     """Files by their paths in a folder or an archive."""
 
     root: str
@@ -86,7 +86,7 @@ class Files(Protocol):
         """
 
 
-class Folder:
+class FolderFiles:
     """The files of a folder, local or at a URL."""
 
     compressed: Collection[str] = ()
@@ -127,26 +127,26 @@ class Folder:
             raise SourceError(path, f'cannot be read: {exc}') from exc
 
 
-class FolderSource(FileSource):
+class FolderSource(FileSource[str]):
     """The files of a folder or an archive, by their paths in it, grouped into datapoints."""
 
     def __init__(
         self,
-        files: Files,
+        files: SourceFiles,
         names: list[str],
         layout: str | None = None,
-        exported: Exported | None = None,
+        exported: ExportedFields | None = None,
     ) -> None:
         if layout is not None:
             one_of('layout', layout, LAYOUTS)
         self._files, self.root = files, files.root
-        self._metadata = Metadata()
+        self._metadata = FileMetadata()
         if exported is not None:
             super().__init__('folder', 'exported', exported)
             self._groups = self._group_exported(exported, names)
             self.count = len(self._groups)
             return
-        metadata = Metadata() if layout == 'episodes' else read_metadata(self.root, names, files.head)
+        metadata = FileMetadata() if layout == 'episodes' else read_metadata(self.root, names, files.head)
         names = [name for name in names if name not in metadata.tables]
         super().__init__('folder', layout or find_layout(names))
         if self.layout == 'episodes' and metadata.rows:
@@ -168,12 +168,12 @@ class FolderSource(FileSource):
         self._has_labels = self.layout == 'classes' and 'label' not in fields
         if self._has_labels:
             types['label'] = 'utf8'
-        layouts = Counter(entry.layout for entry in self.entries())
+        field_sets = Counter(entry.field_set for entry in self.entries())
         if metadata.tables:
-            check_columns(f'{self.root.rstrip("/")}/{metadata.tables[0]}', layouts)
-        self.infer(layouts, types)
+            check_columns(f'{self.root.rstrip("/")}/{metadata.tables[0]}', field_sets)
+        self.infer(field_sets, types)
 
-    def _group_exported(self, exported: Exported, names: list[str]) -> list[Group]:
+    def _group_exported(self, exported: ExportedFields, names: list[str]) -> list[FileGroup]:
         by_key: dict[str, list[tuple[str, str]]] = {}
         for name in names:
             key, extension = split_key(name)
@@ -183,10 +183,10 @@ class FolderSource(FileSource):
         except ValueError as exc:
             raise SourceError(self.root, str(exc)) from exc
 
-    def entries(self, start: int = 0) -> Iterator[Entry]:
+    def entries(self, start: int = 0) -> Iterator[FileEntry[str]]:
         for key, group_files in itertools.islice(self._groups, start, None):
             if self.exported is not None:
-                yield Entry(self.root, key, group_files, {}, {})
+                yield FileEntry(self.root, key, group_files, {}, {})
                 continue
             files = {self.rename(field): file for field, file in group_files.items()}
             columns = join(map(str, files.values()), self._metadata) if self._metadata.rows else {}
@@ -195,9 +195,9 @@ class FolderSource(FileSource):
             names = {field: file for field, file in files.items() if isinstance(file, str)}
             # An export never keeps the file names of episodes.
             extensions = {} if self.layout == 'episodes' else written_extensions(key, names)
-            yield Entry(self.root, key, files, columns, extensions)
+            yield FileEntry(self.root, key, files, columns, extensions)
 
-    def read(self, entry: Entry, field: str, word: str) -> Any:
+    def read(self, entry: FileEntry[str], field: str, word: str) -> Any:
         file, read = entry.files[field], self._files.read
         if field in self.linked:
             link, opener = self._files.link, self.opener
@@ -224,7 +224,7 @@ class FolderSource(FileSource):
                 return dict.fromkeys(self.spec, 'all files of zips are compressed: `zip -0` stores them')
         return super().linkable()
 
-    def sizes(self, entry: Entry) -> dict[str, int]:
+    def sizes(self, entry: FileEntry[str]) -> dict[str, int]:
         return {
             field: sum(self._sizes[name] for name in (file if isinstance(file, list) else [file]))
             for field, file in entry.files.items()
@@ -259,7 +259,7 @@ def find_layout(names: list[str]) -> str:
     return 'stems'
 
 
-def group(names: Iterable[str], layout: str) -> list[Group]:
+def group(names: Iterable[str], layout: str) -> list[FileGroup]:
     """Groups files into datapoints, sorted by key."""
     if layout == 'episodes':
         return _episodes(sorted(names))
@@ -284,7 +284,7 @@ def _split_numbered(name: str) -> tuple[str, str, str]:
     return (match[1], match[2], extension) if match else (stem, '', extension)
 
 
-def _episodes(names: list[str]) -> list[Group]:
+def _episodes(names: list[str]) -> list[FileGroup]:
     episodes: dict[str, dict[tuple[str, str, bool], list[tuple[int, str]]]] = defaultdict(
         lambda: defaultdict(list)
     )

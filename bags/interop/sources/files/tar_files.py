@@ -14,7 +14,7 @@ from bags.errors import SourceError
 from bags.formats.signatures import SIGNATURE_BYTES, identify
 from bags.interop.records import open_file, read_range
 from bags.interop.source import check_expanded
-from bags.interop.sources.files.compressed import Decompressed, codec_of
+from bags.interop.sources.files.compressed import DecompressedFile, codec_of
 from bags.storage import File, Hints, store_for
 from bags.storage.range_file import PositionedFile
 
@@ -27,7 +27,7 @@ _END_BYTES = 1 << 16
 """Bytes after the last file that are compared with zeros at a time."""
 
 
-class Stored(NamedTuple):
+class StoredFile(NamedTuple):
     """The location of a file in a tar that is not compressed."""
 
     start: int
@@ -39,13 +39,13 @@ class Stored(NamedTuple):
     """The format of the content, from `identify`, in a tar on an object store; otherwise empty."""
 
 
-Content = bytes | Stored | SourceError
+Content = bytes | StoredFile | SourceError
 """The content of a file, its location, or an error if it has no content."""
 
 
 def content_size(content: Content, *, only_expanded: bool = False) -> int:
-    """Returns the bytes of a file. If `only_expanded`, a `Stored` file that is not sparse counts as 0."""
-    if isinstance(content, Stored):
+    """Returns the bytes of a file. If `only_expanded`, a `StoredFile` that is not sparse counts as 0."""
+    if isinstance(content, StoredFile):
         return 0 if only_expanded and content.parts is None else content.size
     return 0 if isinstance(content, SourceError) else len(content)
 
@@ -133,7 +133,7 @@ class Tar:
 
     def head(self, content: Content, size: int) -> bytes:
         """Returns the first bytes of a file; empty if it has no content."""
-        if isinstance(content, Stored) and content.parts is None:
+        if isinstance(content, StoredFile) and content.parts is None:
             return self._read(content.start, min(size, content.size))
         return content[:size] if isinstance(content, bytes) else b''
 
@@ -167,7 +167,7 @@ class Tar:
             self.is_compressed = bool(codec)
             if codec and self.is_remote:
                 stored = stack.enter_context(open_file(self.path, self._storage_options))  # Reads ahead.
-            file: Any = Decompressed(stored, codec) if codec else stored
+            file: Any = DecompressedFile(stored, codec) if codec else stored
             try:
                 with tarfile.open(fileobj=file, mode='r:') as members:
                     while (member := members.next()) is not None:
@@ -194,7 +194,7 @@ class Tar:
         if self.is_remote and members.fileobj is not None:  # Already read with the header.
             members.fileobj.seek(member.offset_data)
             format = identify(members.fileobj.read(min(SIGNATURE_BYTES, member.size)))
-        return Stored(member.offset_data, member.size, _parts(member), format)
+        return StoredFile(member.offset_data, member.size, _parts(member), format)
 
     def _find_targets(self) -> dict[str, Content]:
         """Returns the content of the files that hard links refer to, by name."""
@@ -256,7 +256,7 @@ def _check(member: tarfile.TarInfo, stop: int) -> None:
         raise ValueError(f'expected another size of {member.name!r:.200} at byte {member.offset}')
 
 
-def _check_end(file: Any, offset: int) -> None:
+def _check_end(file: DecompressedFile | BinaryIO, offset: int) -> None:
     """Raises ValueError unless zeros follow from `offset` to the end of the file, at least a block.
 
     tarfile treats a damaged or incomplete header as the end, like a block of zeros.
@@ -270,5 +270,5 @@ def _check_end(file: Any, offset: int) -> None:
         if rest := block.lstrip(b'\0'):
             start = offset + len(block) - len(rest)
             raise ValueError(f'expected zeros after the end of the archive, got other bytes at byte {start}')
-    if isinstance(file, Decompressed):
+    if isinstance(file, DecompressedFile):
         file.finish()

@@ -17,12 +17,12 @@ from typing import Any
 from bags.concurrency import map_concurrently
 from bags.errors import SourceError
 from bags.formats.signatures import SIGNATURE_BYTES
-from bags.interop.exported import Exported
+from bags.interop.exported import ExportedFields
 from bags.interop.extensions import LABELS, field_of, split_key, written_extensions_in_tar
 from bags.interop.files import (
-    Entry,
+    FieldSet,
+    FileEntry,
     FileSource,
-    Layout,
     check_columns,
     checked_link,
     checked_value,
@@ -32,8 +32,8 @@ from bags.interop.files import (
 )
 from bags.interop.ignored_files import METADATA_TABLES, is_beside, is_hidden
 from bags.interop.source import as_source_errors, check_expanded, collect_errors, list_paths, list_some
-from bags.interop.sources.files.file_metadata import INTEGER, Metadata, join, read_metadata
-from bags.interop.sources.files.tar_files import Content, Stored, Tar, content_size
+from bags.interop.sources.files.file_metadata import INTEGER, FileMetadata, join, read_metadata
+from bags.interop.sources.files.tar_files import Content, StoredFile, Tar, content_size
 
 Member = tuple[str, str, str, Content]
 """A file of a tar: the key of its datapoint, the rest of its name, its name, and its content."""
@@ -48,7 +48,7 @@ def is_tar(name: str) -> bool:
     return name.lower().endswith(('.tar', '.tar.gz', '.tgz', '.tar.bz2', '.tar.xz', '.tar.zst'))
 
 
-class TarSource(FileSource):
+class TarSource(FileSource[Content]):
     """The datapoints of WebDataset tars, in order. A damaged tar yields the datapoints before the damage.
 
     A damaged tar that is compressed yields none: its checksum does not tell where the damage begins.
@@ -58,7 +58,7 @@ class TarSource(FileSource):
         self,
         tars: list[str],
         storage_options: Mapping[str, Any] | None = None,
-        exported: Exported | None = None,
+        exported: ExportedFields | None = None,
     ) -> None:
         super().__init__('webdataset', 'webdataset', exported)
         self.storage_options = dict(storage_options or {})
@@ -73,14 +73,14 @@ class TarSource(FileSource):
         """Names of documents and checksums beside the data, by tar."""
         remote = [tar for tar in self._open.values() if tar.is_remote]
         map_concurrently(Tar.read_headers, remote, max_threads=MAX_TARS)
-        layouts: Counter[Layout] = Counter()
+        field_sets: Counter[FieldSet] = Counter()
         texts: set[str] = set()
         columns: dict[str, str] = {}
         self._by_content: dict[str, str] = {}
         """The type of each field with the extension `.ts`, from the content of its first file."""
-        documents = Counter[Layout]()
+        documents = Counter[FieldSet]()
         for tar in self.tars:
-            layouts += self._scan(tar, texts, documents)
+            field_sets += self._scan(tar, texts, documents)
             for field, field_type in self._types.get(tar, {}).items():
                 known = columns.setdefault(field, field_type)
                 if {known, field_type} == {'int(8)', 'float(8)'}:
@@ -88,30 +88,30 @@ class TarSource(FileSource):
                 elif known != field_type:
                     expected = f'expected {known}, as in other tars'
                     raise SourceError(tar, f'column {field!r}: {expected}, got {field_type}')
-        if layouts:
+        if field_sets:
             self.notes += [
                 f'{path}: left out: {list_some(sorted(names))}' for path, names in self._beside.items()
             ]
         else:
-            layouts, self._beside = documents, {}
+            field_sets, self._beside = documents, {}
         self.notes += [
             f'{path}: {count} {members} are left out'
             for path, tar in self._open.items()
             for members, count in tar.left_out.items()
         ]
         if exported is not None:
-            self.count = layouts.total()
+            self.count = field_sets.total()
         else:
-            self.infer(layouts, dict.fromkeys(set(LABELS) - texts, 'int(8)') | self._by_content | columns)
+            self.infer(field_sets, dict.fromkeys(set(LABELS) - texts, 'int(8)') | self._by_content | columns)
 
-    def _scan(self, tar: str, texts: set[str], documents: Counter[Layout]) -> Counter[Layout]:
-        """Returns the number of datapoints of each layout.
+    def _scan(self, tar: str, texts: set[str], documents: Counter[FieldSet]) -> Counter[FieldSet]:
+        """Returns the number of datapoints with each set of fields.
 
         Adds label fields with other values than integers to `texts`, and counts documents in `documents`.
         Reads a tar with a metadata table twice.
         """
-        layouts: Counter[Layout] = Counter()
-        described: list[tuple[list[str], Layout]] = []
+        field_sets: Counter[FieldSet] = Counter()
+        described: list[tuple[list[str], FieldSet]] = []
         root: list[str] | None = None
         found = len(self.damaged)
         with collect_errors(self.damaged):
@@ -129,25 +129,26 @@ class TarSource(FileSource):
                     data = entry.files[field]
                     if not isinstance(data, bytes) or not INTEGER.fullmatch(str(data, 'latin-1').strip()):
                         texts.add(field)
-                for field in entry.files:
-                    if field.rpartition('.')[2] == 'ts' and field not in self._by_content:
-                        head = functools.partial(self._open[tar].head, entry.files[field], SIGNATURE_BYTES)
+                for field, content in entry.files.items():
+                    is_new = field.rpartition('.')[2] == 'ts' and field not in self._by_content
+                    if is_new and not isinstance(content, list):  # Only exports have lists.
+                        head = functools.partial(self._open[tar].head, content, SIGNATURE_BYTES)
                         self._by_content[field] = 'video' if is_transport_stream('ts', head) else 'bytes'
                 if names and all(is_beside(name.rpartition('/')[2]) for name in names):
-                    described.append((names, entry.layout))
+                    described.append((names, entry.field_set))
                 else:
-                    layouts[entry.layout] += 1
-            check_columns(tar, layouts)
+                    field_sets[entry.field_set] += 1
+            check_columns(tar, field_sets)
         top = ''.join(f'{part}/' for part in root or ())
-        for names, layout in described:
+        for names, field_set in described:
             is_document = all(is_beside(name.removeprefix(top)) for name in names)
-            (documents if is_document else layouts)[layout] += 1
+            (documents if is_document else field_sets)[field_set] += 1
             if is_document:
                 self._beside.setdefault(tar, set()).update(names)
         is_left_out = self._open[tar].is_compressed and len(self.damaged) > found
-        return Counter() if is_left_out else layouts
+        return Counter() if is_left_out else field_sets
 
-    def _metadata_of(self, tar: str) -> Metadata:
+    def _metadata_of(self, tar: str) -> FileMetadata:
         """Reads the metadata tables of a tar: `metadata.csv` and `metadata.jsonl`."""
         names, tables = [], {}
         for name, content in self._open[tar].files():
@@ -157,10 +158,10 @@ class TarSource(FileSource):
                 tables[name] = self._open[tar].read(content)
         return read_metadata(tar, names, tables.__getitem__)
 
-    def entries(self, start: int = 0) -> Iterator[Entry]:
+    def entries(self, start: int = 0) -> Iterator[FileEntry[Content]]:
         return itertools.islice(self._entries(), start, None)
 
-    def _entries(self) -> Iterator[Entry]:
+    def _entries(self) -> Iterator[FileEntry[Content]]:
         damaged = dict(self.damaged)
         for tar in self.tars:
             if tar in damaged and self._open[tar].is_compressed:
@@ -171,16 +172,16 @@ class TarSource(FileSource):
                 if exc.name not in damaged:
                     raise
 
-    def _entries_of(self, tar: str) -> Iterator[Entry]:
+    def _entries_of(self, tar: str) -> Iterator[FileEntry[Content]]:
         beside = self._beside.get(tar, ())
         for entry, names in self._named_entries_of(tar):
             if not names or names[0] not in beside:
                 yield entry
 
-    def _named_entries_of(self, tar: str) -> Iterator[tuple[Entry, list[str]]]:
+    def _named_entries_of(self, tar: str) -> Iterator[tuple[FileEntry[Content], list[str]]]:
         """Yields each entry and the names of its files; for an export, the names are empty."""
         try:
-            metadata = Metadata()
+            metadata = FileMetadata()
             if tar in self._types:
                 metadata = self._metadata_of(tar)
                 self._types[tar] = metadata.types
@@ -193,9 +194,9 @@ class TarSource(FileSource):
             for key, group in itertools.groupby(_bounded(members), lambda member: member[0]):
                 if self.exported is not None:
                     found = group_exported(self.exported, ((name, content) for _, name, _, content in group))
-                    yield Entry(tar, key, found, {}, {}), []
+                    yield FileEntry(tar, key, found, {}, {}), []
                     continue
-                files: dict[str, Any] = {}
+                files: dict[str, Content | list[Content]] = {}
                 extensions: dict[str, str] = {}
                 names = []
                 for _, extension, name, content in group:
@@ -205,7 +206,7 @@ class TarSource(FileSource):
                     files[field], extensions[field] = content, extension
                     names.append(name)
                 columns = join(names, metadata)
-                yield Entry(tar, key, files, columns, written_extensions_in_tar(extensions)), names
+                yield FileEntry(tar, key, files, columns, written_extensions_in_tar(extensions)), names
         except (ValueError, OSError) as exc:
             is_local_refusal = isinstance(exc, PermissionError) and not self._open[tar].is_remote
             if isinstance(exc, FileNotFoundError | PermissionError) and not is_local_refusal:
@@ -223,7 +224,7 @@ class TarSource(FileSource):
         is_own = self.exported is not None and self.exported.has(name.removeprefix('./'))
         return not is_own and _is_left_out(name)
 
-    def read(self, entry: Entry, field: str, word: str) -> Any:
+    def read(self, entry: FileEntry[Content], field: str, word: str) -> Any:
         found, tar = entry.files[field], self._open[entry.origin]
         name = f'{entry.origin}: {entry.key}.{field}'
         if field in self.linked:
@@ -236,7 +237,7 @@ class TarSource(FileSource):
 
     def _link(self, name: str, word: str, tar: Tar, content: Content) -> Any:
         """Returns a link to a file, or its content if it is compressed, sparse, or already in memory."""
-        if not isinstance(content, Stored) or content.parts is not None:
+        if not isinstance(content, StoredFile) or content.parts is not None:
             return checked_value(name, word, tar.read(content))
         whole = open_unchanged(self.opener, tar.path, tar.size)
         with as_source_errors(tar.path, 'tar'):
@@ -251,13 +252,13 @@ class TarSource(FileSource):
             self.notes.append(f'the files of compressed tars are copied: {list_some(compressed)}')
         return super().linkable()
 
-    def sizes(self, entry: Entry) -> dict[str, int]:
+    def sizes(self, entry: FileEntry[Content]) -> dict[str, int]:
         return {
             field: sum(map(content_size, found if isinstance(found, list) else [found]))
             for field, found in entry.files.items()
         }
 
-    def size(self, entry: Entry) -> int:
+    def size(self, entry: FileEntry[Content]) -> int:
         return sum(size for field, size in self.sizes(entry).items() if field not in self.linked)
 
 

@@ -17,7 +17,7 @@ from bags.interop.files import checked_link, checked_value, open_unchanged
 from bags.interop.ignored_files import is_hidden
 from bags.interop.records import open_file, path_beside, read_range
 from bags.interop.source import as_source_errors, check_claim, check_expanded
-from bags.interop.sources.files.folders import Files, Folder
+from bags.interop.sources.files.folders import FolderFiles, SourceFiles
 from bags.links.sources import LinkOpener
 from bags.storage import File, Hints, store_for
 from bags.storage.range_file import PositionedFile
@@ -51,7 +51,7 @@ def check_zip(archive: zipfile.ZipFile, file: BinaryIO) -> None:
         archive.open(member).close()
 
 
-class Zip:
+class ZipFiles:
     """The files of a zip, local or at a URL: the directory is read once, and each file with one read."""
 
     def __init__(self, path: str, storage_options: Mapping[str, Any] | None = None) -> None:
@@ -174,7 +174,7 @@ class FolderWithZips:
 
     def __init__(
         self,
-        folder: Folder,
+        folder: FolderFiles,
         names: Iterable[str],
         zips: Iterable[str],
         storage_options: Mapping[str, Any] | None,
@@ -185,7 +185,7 @@ class FolderWithZips:
             folder: The folder.
             names: The paths of all files in the folder.
             zips: The paths of the zips among them.
-            storage_options: As in `Zip`.
+            storage_options: As in `ZipFiles`.
 
         Raises:
             SourceError: Two files have the same path.
@@ -197,12 +197,12 @@ class FolderWithZips:
         """Names of symbolic links in zips, which are left out."""
         zips = sorted(zips)
         beside = set(names) - set(zips)
-        self._files: dict[str, tuple[Files, str]] = {name: (folder, name) for name in beside}
+        self._files: dict[str, tuple[SourceFiles, str]] = {name: (folder, name) for name in beside}
         self.compressed: set[str] = set()
 
-        def open_zip(name: str) -> Zip | SourceError:
+        def open_zip(name: str) -> ZipFiles | SourceError:
             try:
-                return Zip(f'{self.root}/{name}' if self.root else name, storage_options)
+                return ZipFiles(f'{self.root}/{name}' if self.root else name, storage_options)
             except SourceError as exc:
                 return exc
 
@@ -214,7 +214,7 @@ class FolderWithZips:
                 self._add(name[: -len('.zip')], archive)
         self.names = sorted(self._files)
 
-    def _add(self, folder: str, archive: Zip) -> None:
+    def _add(self, folder: str, archive: ZipFiles) -> None:
         own = f'{folder.rpartition("/")[2]}/'
         is_nested = all(name.startswith(own) for name in archive.names if not is_hidden(name))
         for inner in archive.names:
@@ -229,7 +229,7 @@ class FolderWithZips:
         self.others += [f'{folder}.zip/{name}' for name in archive.others]
 
     def sizes(self) -> Mapping[str, int]:
-        sizes = dict[Files, Mapping[str, int]]()
+        sizes = dict[SourceFiles, Mapping[str, int]]()
         for files, _ in self._files.values():
             if files not in sizes:
                 sizes[files] = files.sizes()

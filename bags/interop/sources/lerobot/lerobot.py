@@ -12,7 +12,7 @@ import itertools
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from bags.interop.files import open_unchanged
 from bags.interop.records import read_json, size_of
 from bags.interop.source import DamagedEntries, Source, as_source_errors, find_filesystem, name_fields
 from bags.interop.sources.arrays.arrays import type_of_arrays
-from bags.interop.sources.lerobot.segments import TOLERANCE, Part, find_frames
+from bags.interop.sources.lerobot.segments import TOLERANCE, EpisodeInVideo, find_frames
 from bags.interop.sources.tables.arrow_files import open_table
 from bags.links.sources import OpenedLink
 from bags.media.remux import copy_frames
@@ -43,7 +43,7 @@ TYPES = {'video': 'video', 'image': 'image[]', 'string': 'utf8[]'}
 _ALLOWED = re.compile(r'[^{}]|\{(episode_index|episode_chunk|chunk_index|file_index|video_key)(:0?\dd)?\}')
 
 
-class Episode(NamedTuple):
+class LeRobotEpisode(NamedTuple):
     """The metadata and the rows of an episode."""
 
     number: int
@@ -58,7 +58,7 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = No
     return LeRobotSource(paths[0], storage_options)
 
 
-class LeRobotSource(Source):
+class LeRobotSource(Source[LeRobotEpisode]):
     """The episodes of a LeRobot dataset of version 2 or 3."""
 
     def __init__(self, root: str, storage_options: Mapping[str, Any] | None = None) -> None:
@@ -84,7 +84,7 @@ class LeRobotSource(Source):
             self.notes.append(f'{" and ".join(map(repr, COUNTERS))} are left out: they count the frames')
             self.metadata = self._describe(f'{root}/meta/stats.json')
 
-    def name(self, entry: Episode) -> str:
+    def name(self, entry: LeRobotEpisode) -> str:
         return f'{self._root}, episode {entry.number}'
 
     def _path(self, key: str, facts: Mapping[str, Any], prefix: str, video_key: str = '') -> str:
@@ -179,7 +179,7 @@ class LeRobotSource(Source):
         keys = 'fps', 'robot_type', 'splits', 'codebase_version', 'features'
         return {**{key: info[key] for key in keys if info.get(key)}, 'fields': fields}
 
-    def entries(self, start: int = 0) -> Iterator[Episode | DamagedEntries]:
+    def entries(self, start: int = 0) -> Iterator[LeRobotEpisode | DamagedEntries]:
         import pyarrow.compute as pc
 
         columns = {name for name, field in self._fields.items() if field in self.spec}
@@ -195,11 +195,11 @@ class LeRobotSource(Source):
                 number = facts['episode_index']
                 try:
                     rows = table.filter(pc.equal(table.column('episode_index'), number))
-                    yield Episode(number, facts, _in_order(rows, number, facts['length']))
+                    yield LeRobotEpisode(number, facts, _in_order(rows, number, facts['length']))
                 except (ValueError, TypeError, LookupError, NotImplementedError) as exc:  # pyarrow's too.
                     yield DamagedEntries(SourceError(path, str(exc)))
 
-    def load(self, entry: Episode) -> dict[str, Any]:
+    def load(self, entry: LeRobotEpisode) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for name, field in self._fields.items():
             feature = self._info['features'].get(name)
@@ -247,7 +247,7 @@ class LeRobotSource(Source):
             raise ValueError(frames)
         return decoder, size, frames
 
-    def _video(self, name: str, entry: Episode) -> bytes | str | OpenedLink:
+    def _video(self, name: str, entry: LeRobotEpisode) -> bytes | str | OpenedLink:
         """Returns the video of an episode: the path of its file, its own bytes, or a link."""
         path = self._path('video_path', entry.facts, f'videos/{name}', name)
         self._expect(path)
@@ -271,18 +271,17 @@ class LeRobotSource(Source):
     def _encode(self, decoder: VideoDecoder, frames: range) -> bytes:
         options = PixelOptions()
         pixels = decoder.in_order(frames.start, lambda index, frame: decoder.pixels(index, frame, options))
-        encoded: Any = encode_mp4(itertools.islice(pixels, len(frames)), str(self._info['fps']))
-        with encoded as file:
-            data: bytes = file.read()
-        return data
+        encoded = encode_mp4(itertools.islice(pixels, len(frames)), str(self._info['fps']))
+        with cast(BinaryIO, encoded) as file:
+            return file.read()
 
-    def _find_parts(self, name: str) -> dict[str, list[Part]]:
+    def _find_parts(self, name: str) -> dict[str, list[EpisodeInVideo]]:
         """Returns the episodes in each video file of a camera."""
-        parts: dict[str, list[Part]] = {}
+        parts: dict[str, list[EpisodeInVideo]] = {}
         for facts in self._episodes.to_pylist():
             times = (facts.get(f'videos/{name}/{key}_timestamp') for key in ('from', 'to'))
             path = self._path('video_path', facts, f'videos/{name}', name)
-            parts.setdefault(path, []).append(Part(facts['episode_index'], facts['length'], *times))
+            parts.setdefault(path, []).append(EpisodeInVideo(facts['episode_index'], facts['length'], *times))
         return parts
 
     def _open_video(self, path: str, name: str) -> tuple[VideoDecoder, int, dict[int, range | str]]:

@@ -15,7 +15,7 @@ TOLERANCE = 1e-4
 Float64s = npt.NDArray[np.float64]
 
 
-class Part(NamedTuple):
+class EpisodeInVideo(NamedTuple):
     """An episode in a video file, as the metadata describe it."""
 
     number: int
@@ -32,7 +32,7 @@ class Part(NamedTuple):
         return self.length - (self.end - self.begin) * fps
 
 
-def find_frames(times: Float64s, parts: Sequence[Part], fps: float) -> dict[int, range | str]:
+def find_frames(times: Float64s, parts: Sequence[EpisodeInVideo], fps: float) -> dict[int, range | str]:
     """Finds the frames of episodes in a video file.
 
     Counts are exact if the file has as many frames as its episodes, however far the times of episodes have
@@ -80,7 +80,7 @@ def _frame_at(times: Float64s, begin: float | None) -> int | None:
     return start if abs(times[start] - begin) <= TOLERANCE else None
 
 
-def _follow(parts: Sequence[Part], fps: float) -> bool:
+def _follow(parts: Sequence[EpisodeInVideo], fps: float) -> bool:
     """Returns whether episodes have consecutive numbers, rising begin times, and as many frames as fit."""
     begins = [part.begin for part in parts if part.begin is not None]
     numbers = [part.number for part in parts]
@@ -104,7 +104,9 @@ def _have_drifted(starts: Sequence[int | None], counted: Sequence[range]) -> boo
     return len(set(np.diff(late).tolist())) <= 1
 
 
-def _frames_by_time(times: Float64s, part: Part, start: int | None, stop: int, fps: float) -> range | str:
+def _frames_by_time(
+    times: Float64s, part: EpisodeInVideo, start: int | None, stop: int, fps: float
+) -> range | str:
     """Returns the frames of an episode that begins at frame `start` and ends at frame `stop` or earlier."""
     expected = f'expected {part.length} frames from {part.begin} s on'
     if start is None or part.begin is None:

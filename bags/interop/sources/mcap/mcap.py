@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from bags.interop.sources.arrays.arrays import image_type, natural_order
 from bags.interop.sources.mcap.mcap_end import Survey, check_data, survey, with_ends
 from bags.interop.sources.mcap.ros_types import LARGE, MAX_FIELDS, Definitions, Leaf, leaves_of, unreadable
 
+if TYPE_CHECKING:
+    from rosbags.highlevel import AnyReader
+    from rosbags.interfaces import Connection
 CHANNELS = {'mono': 1, 'rgb': 3, 'bgr': 3, 'rgba': 4, 'bgra': 4}
 ENCODINGS = {f'{name}{bits}': f'{bits}UC{count}' for name, count in CHANNELS.items() for bits in (8, 16)}
 """OpenCV encodings by ROS encoding: bits, then U (unsigned), S (signed) or F (float), then channels."""
@@ -39,7 +42,7 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = No
     return McapSource(sorted(folders | alone, key=natural_order))
 
 
-class McapSource(Source):
+class McapSource(Source[str]):
     """Recordings. Times of topic `/arm/state` are `arm.state_time`, in ns; its fields are `arm.state.…`."""
 
     def __init__(self, paths: list[str]) -> None:
@@ -127,7 +130,7 @@ class McapSource(Source):
         return values
 
     @contextlib.contextmanager
-    def _open(self, path: str, *, check: bool = False) -> Iterator[Any]:
+    def _open(self, path: str, *, check: bool = False) -> Iterator[AnyReader]:
         """Opens a recording. SQLite recordings without message definitions use the ROS 2 definitions.
 
         Args:
@@ -188,7 +191,7 @@ class McapSource(Source):
                 self.damaged.append((path, detail))
         return self._surveys[path]
 
-    def _type_of_topic(self, topic: str, connections: list[Any]) -> tuple[str, list[str]]:
+    def _type_of_topic(self, topic: str, connections: list[Connection]) -> tuple[str, list[str]]:
         """Returns the imported message type of a topic, '' if the topic lacks it; and notes on other types.
 
         The type is the one in earlier recordings, or else the type of most messages.
@@ -228,19 +231,19 @@ def _leave_out_hashes(storage: Any) -> None:
     storage.open = open_without_hashes
 
 
-def _by_topic(reader: Any) -> list[tuple[str, list[Any]]]:
-    by_topic: dict[str, list[Any]] = {}
+def _by_topic(reader: AnyReader) -> list[tuple[str, list[Connection]]]:
+    by_topic: dict[str, list[Connection]] = {}
     for connection in reader.connections:
         by_topic.setdefault(connection.topic, []).append(connection)
     return sorted(by_topic.items())
 
 
-def _connections(reader: Any, types: Mapping[str, str]) -> list[Any]:
+def _connections(reader: AnyReader, types: Mapping[str, str]) -> list[Connection]:
     """Returns the connections of topics whose messages have the given types."""
     return [each for each in reader.connections if types.get(each.topic) == each.msgtype]
 
 
-def _messages(reader: Any, connections: list[Any]) -> Iterator[tuple[str, int, Any]]:
+def _messages(reader: AnyReader, connections: list[Connection]) -> Iterator[tuple[str, int, Any]]:
     """Yields topic, time in ns, and message for the messages of connections, ordered by time."""
     if connections:  # For an empty list, rosbags reads all messages.
         number = -1
@@ -254,7 +257,7 @@ def _messages(reader: Any, connections: list[Any]) -> Iterator[tuple[str, int, A
             raise ValueError(f'expected {expected} messages, as its statistics say, got {number + 1}')
 
 
-def _leaves_of_topic(reader: Any, connections: list[Any], shape: list[Leaf]) -> list[Leaf]:
+def _leaves_of_topic(reader: AnyReader, connections: list[Connection], shape: list[Leaf]) -> list[Leaf]:
     """Returns the fields of the messages of a topic; the first message determines image types."""
     leaves = list(shape)
     if any(leaf.type == 'bytes' for leaf in leaves):

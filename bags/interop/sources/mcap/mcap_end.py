@@ -30,7 +30,7 @@ from bags.interop.sources.mcap.mcap_records import (
     SCHEMA,
     SCHEMAS,
     STATISTICS,
-    Chunk,
+    McapChunk,
     make_head,
     make_record,
     parse_channel,
@@ -83,7 +83,7 @@ def survey(file: BinaryIO) -> Survey:
     file.seek(max(0, size - len(MAGIC)))
     has_magic = file.read() == MAGIC
     written = size if has_magic else _written(file, size)
-    chunks: list[Chunk] = []
+    chunks: list[McapChunk] = []
     attachments, stop, is_whole, checksum = [], len(MAGIC), False, 0
     head, index = b'', _Index()
     for code, start, length in walk(file, len(MAGIC), written):
@@ -145,10 +145,10 @@ def with_ends(file: BinaryIO, found: Survey) -> BinaryIO:
     if found.end is None and not found.head:
         return file
     stop, end = (found.size, b'') if found.end is None else (found.stop, found.end)
-    return io.BufferedReader(_Joined(file, found.head, stop, end))
+    return io.BufferedReader(_JoinedFile(file, found.head, stop, end))
 
 
-class _Joined(io.RawIOBase):
+class _JoinedFile(io.RawIOBase):
     """A file whose beginning is replaced, and whose end after `stop` is replaced."""
 
     def __init__(self, file: BinaryIO, head: bytes, stop: int, end: bytes) -> None:
@@ -210,7 +210,7 @@ class _Index:
         self._times = [min([time, *self._times]), max([time, *self._times])]
         return channel, time
 
-    def add_chunk(self, chunk: Chunk, content: bytes) -> None:
+    def add_chunk(self, chunk: McapChunk, content: bytes) -> None:
         """Adds a chunk; raises ValueError if a record in it is incomplete.
 
         rosbags derives the number of messages of a channel from the offsets of its message index, and never
@@ -291,7 +291,7 @@ def _written(file: BinaryIO, size: int) -> int:
     return stop if size - stop >= MIN_ZEROS else size
 
 
-def _lists_all(file: BinaryIO, size: int, chunks: list[Chunk]) -> bool:
+def _lists_all(file: BinaryIO, size: int, chunks: list[McapChunk]) -> bool:
     """Returns whether the index of a file lists all its chunks, and only messages of ROS.
 
     Raises:

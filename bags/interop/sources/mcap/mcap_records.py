@@ -22,7 +22,7 @@ _CHUNK = struct.Struct('<QQQI')
 READ_BYTES = 1 << 20
 
 
-class Chunk(NamedTuple):
+class McapChunk(NamedTuple):
     """A chunk of messages: its location and the fields of its header."""
 
     start: int
@@ -84,7 +84,7 @@ def parse_channel(record: bytes, schemas: Mapping[int, bytes]) -> tuple[str, str
     return topic, encoding, language
 
 
-def read_chunk_head(file: BinaryIO, start: int, length: int) -> Chunk:
+def read_chunk_head(file: BinaryIO, start: int, length: int) -> McapChunk:
     """Reads the header of the chunk whose record starts at `start` and has a content of `length` bytes."""
     head = file.read(min(length, 128))
     _, _, size, checksum = _CHUNK.unpack_from(head)
@@ -93,10 +93,10 @@ def read_chunk_head(file: BinaryIO, start: int, length: int) -> Chunk:
     if stop + 8 + stored > length:
         raise ValueError(f'chunk at byte {start}: expected {stored} bytes of content, got {length} in all')
     content = start + HEAD.size + stop + 8
-    return Chunk(start, HEAD.size + length, checksum, codec, content, stored, size)
+    return McapChunk(start, HEAD.size + length, checksum, codec, content, stored, size)
 
 
-def read_chunk(file: BinaryIO, chunk: Chunk) -> bytes:
+def read_chunk(file: BinaryIO, chunk: McapChunk) -> bytes:
     """Returns the records of a chunk.
 
     Raises:

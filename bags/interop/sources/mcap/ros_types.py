@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+if TYPE_CHECKING:
+    from rosbags.highlevel import AnyReader
+    from rosbags.interfaces import Connection
+    from rosbags.rosbag1 import Reader as Reader1
+    from rosbags.rosbag2 import Reader as Reader2
+    from rosbags.typesys.store import Typestore
 IMAGE = 'sensor_msgs/msg/Image'
 MAX_FIELDS = 4096
 """Maximum number of fields in the messages of a topic, including nested messages."""
@@ -31,7 +37,7 @@ class Definitions:
     def __init__(self) -> None:
         self._parsed: dict[Any, dict[str, Any]] = {}
 
-    def clashes(self, reader: Any) -> dict[tuple[str, str], str]:
+    def clashes(self, reader: AnyReader) -> dict[tuple[str, str], str]:
         """Returns the topics and types that rosbags would read with another definition, and the reasons.
 
         For each type in a recording, rosbags uses one definition: the last one.
@@ -47,7 +53,7 @@ class Definitions:
             if used.get(name, definition) != definition
         }
 
-    def _parse(self, connection: Any) -> dict[str, Any]:
+    def _parse(self, connection: Connection) -> dict[str, Any]:
         """Returns the fields of the types in the definition of a connection."""
         from rosbags.interfaces import MessageDefinitionFormat
         from rosbags.typesys import get_types_from_msg
@@ -60,14 +66,19 @@ class Definitions:
         return self._parsed[key]
 
 
-def unreadable(store: Any, message_type: str, seen: set[str]) -> str:
+def _fields_of(store: Typestore, message_type: str) -> list[tuple[str, tuple[Any, Any]]]:
+    """Returns the names of the fields of a message type, and the nested tuples that describe their types."""
+    return list(store.fielddefs[message_type][1])
+
+
+def unreadable(store: Typestore, message_type: str, seen: set[str]) -> str:
     """Returns why messages of a type cannot be read; empty if they can. `seen` are types already checked."""
     if message_type not in store.fielddefs:
         return f'{message_type} is not known'
     if message_type in seen:
         return ''
     seen.add(message_type)
-    for name, (node, about) in store.fielddefs[message_type][1]:
+    for name, (node, about) in _fields_of(store, message_type):
         inner, word = about[0] if node.name in ('ARRAY', 'SEQUENCE') else (node, about)
         if inner.name == 'NAME' and (reason := unreadable(store, word, seen)):
             return f'{name}: {reason}'
@@ -76,14 +87,14 @@ def unreadable(store: Any, message_type: str, seen: set[str]) -> str:
     return ''
 
 
-def leaves_of(store: Any, message_type: str) -> list[Leaf]:
+def leaves_of(store: Typestore, message_type: str) -> list[Leaf]:
     """Returns the fields of the messages of a type, at most `MAX_FIELDS` + 1."""
     return list(itertools.islice(_leaves(store, message_type, ()), MAX_FIELDS + 1))
 
 
-def _leaves(store: Any, message_type: str, path: tuple[str, ...]) -> Iterator[Leaf]:
+def _leaves(store: Typestore, message_type: str, path: tuple[str, ...]) -> Iterator[Leaf]:
     """Yields the fields of a message type, including fields of nested messages."""
-    for name, (node, about) in store.fielddefs[message_type][1]:
+    for name, (node, about) in _fields_of(store, message_type):
         here = (*path, name)
         if node.name == 'NAME':
             yield from _leaves(store, about, here)
@@ -100,7 +111,7 @@ def _leaves(store: Any, message_type: str, path: tuple[str, ...]) -> Iterator[Le
             yield Leaf(here, f'array({dtype},{about[1] if node.name == "ARRAY" else "?"})')
 
 
-def _stored_connections(reader: Any) -> list[Any]:
+def _stored_connections(reader: Reader1 | Reader2) -> list[Connection]:
     """Returns the connections in all files of a recording; a rosbag2 folder may have several files."""
     storage = getattr(reader, 'storage', reader)
     return [each for part in getattr(storage, 'storages', [storage]) for each in part.connections]

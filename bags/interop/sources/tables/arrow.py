@@ -8,7 +8,7 @@ import json
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bags.arrow.types import METADATA_KEY, arrow_field, import_pyarrow, is_list
 from bags.dataset.format.metadata import Metadata, metadata_of_fields
@@ -43,8 +43,15 @@ IMAGES_TO_SEE = 1000
 """Number of values of a column of bytes that are inspected."""
 _SHARD = re.compile(r'(.+)-\d{5}-of-\d{5}(-[0-9a-f]+)?\.\w+')
 
-Entry = tuple[str, int, dict[str, Any]]
-"""A file, the index of a row, and its values by field."""
+
+class TableRow(NamedTuple):
+    """A row of a file."""
+
+    path: str
+    number: int
+    """Number of the row in the file, from 0."""
+    values: dict[str, Any]
+    """Values by field; an error replaces a value that cannot be converted."""
 
 
 def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = None) -> ArrowSource:
@@ -88,7 +95,7 @@ def _files_of(state: str, options: Mapping[str, Any] | None) -> list[str]:
         raise SourceError(state, f'expected files beside it, got {files!r:.200}') from exc
 
 
-class ArrowSource(Source):
+class ArrowSource(Source[TableRow]):
     """The rows of Parquet and Arrow files with the same schema, one file after the other."""
 
     loads_in_threads = False  # Batches are converted as a whole, in `entries`.
@@ -195,14 +202,14 @@ class ArrowSource(Source):
                         if isinstance(value, bytes):
                             yield value
 
-    def entries(self, start: int = 0) -> Iterator[Entry | DamagedEntries]:
+    def entries(self, start: int = 0) -> Iterator[TableRow | DamagedEntries]:
         for path, parts in self._files.items():
             count = sum(parts.values())
             if start < count:
                 yield from self._rows(path, parts, start)
             start = max(0, start - count)
 
-    def _rows(self, path: str, parts: Mapping[int, int], row: int) -> Iterator[Entry | DamagedEntries]:
+    def _rows(self, path: str, parts: Mapping[int, int], row: int) -> Iterator[TableRow | DamagedEntries]:
         """Yields the rows of a file, starting at `row`; for a damaged part, the rows before the damage."""
         types = {field: parse_type(text) for field, text in self.spec.items()}
         table, stop = None, 0
@@ -215,7 +222,7 @@ class ArrowSource(Source):
                     table = table or open_table(path, self._storage_options)
                     for values in self._values(table, number, types, row - first):
                         if row < stop:
-                            yield path, row, dict(zip(types, values, strict=True))
+                            yield TableRow(path, row, dict(zip(types, values, strict=True)))
                             row += 1
                     if row < stop:
                         raise ValueError(f'expected {count} rows, got {row - first}')
@@ -233,8 +240,8 @@ class ArrowSource(Source):
             yield from zip(*map(values_of, columns, types.values()), strict=True)
             skip = max(0, skip - batch.num_rows)
 
-    def load(self, entry: Entry) -> Mapping[str, Any]:
-        for field, value in entry[2].items():
+    def load(self, entry: TableRow) -> Mapping[str, Any]:
+        for field, value in entry.values.items():
             if isinstance(value, Exception):
                 raise SourceError(self.name(entry), f'field {field!r} of type {self.spec[field]}: {value}')
             format = self._images.get(field)
@@ -245,10 +252,10 @@ class ArrowSource(Source):
                 )
                 advice = f"spec={{{field!r}: 'bytes'}}, or --spec {field}=bytes, imports all values unchanged"
                 raise SourceError(self.name(entry), f'field {field!r}: {detail}; {advice}')
-        return entry[2]
+        return entry.values
 
-    def name(self, entry: Entry) -> str:
-        return f'{entry[0]}, row {entry[1]}'
+    def name(self, entry: TableRow) -> str:
+        return f'{entry.path}, row {entry.number}'
 
 
 def _check_schema(path: str, schema: pa.Schema, first: str, expected: pa.Schema) -> None:

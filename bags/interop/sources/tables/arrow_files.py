@@ -17,7 +17,7 @@ from bags.indexing import chunk_length
 from bags.interop.formats import FORMATS
 from bags.interop.ignored_files import matches
 from bags.interop.source import as_source_errors, check_claim, collect_errors, find_filesystem
-from bags.interop.sources.tables.parquet_footer import RowGroup, read_row_groups
+from bags.interop.sources.tables.parquet_footer import ParquetRowGroup, read_row_groups
 from bags.interop.sources.tables.text_tables import MAX_BYTES, TextTable
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def open_table(path: str, storage_options: Mapping[str, Any], *, to_scan: bool =
             file = pa.PythonFile(fs.open(inside, 'rb'), 'r')
         head = file.read(6)
         if head[:4] == b'PAR1':
-            return _check_names(_Parquet(file))
+            return _check_names(_ParquetTable(file))
         if head[:4] == b'FEA1':
             raise ValueError(
                 'got version 1 of Feather; expected version 2, which write_feather writes since 2020'
@@ -73,10 +73,10 @@ def open_table(path: str, storage_options: Mapping[str, Any], *, to_scan: bool =
                 file = pa.BufferReader(file.read_at(length, size - 12 - length))
                 head = file.read(6)
         file.seek(0)
-        return _check_names(_Arrow(path, file, is_stream=head != b'ARROW1'))
+        return _check_names(_ArrowTable(path, file, is_stream=head != b'ARROW1'))
 
 
-class _Parquet:
+class _ParquetTable:
     format = 'parquet'
     schema: pa.Schema
 
@@ -91,7 +91,7 @@ class _Parquet:
         self.schema = self._file.schema_arrow
 
     @cached_attribute
-    def _groups(self) -> list[RowGroup]:
+    def _groups(self) -> list[ParquetRowGroup]:
         return read_row_groups(self._native)
 
     def scan(self, damaged: list[tuple[str, str]]) -> tuple[dict[int, int], set[str]]:
@@ -121,7 +121,7 @@ class _Parquet:
         yield from self._file.iter_batches(size, [number], columns, use_threads=False)
 
 
-class _Arrow:
+class _ArrowTable:
     format = 'arrow'
     schema: pa.Schema
 
@@ -191,5 +191,5 @@ def _check_rows(count: int, schema: pa.Schema, file: pa.NativeFile) -> None:
     check_claim(count * row, file.size(), f'{count} rows')
 
 
-Table = _Parquet | _Arrow | TextTable
+Table = _ParquetTable | _ArrowTable | TextTable
 """An open file."""

@@ -20,7 +20,7 @@ _ROW_GROUP = {1: [{3: _COLUMN}], 2: int, 3: int}  # columns, total_byte_size, nu
 _FOOTER = {3: int, 4: [_ROW_GROUP]}  # num_rows, row_groups
 
 
-class RowGroup(NamedTuple):
+class ParquetRowGroup(NamedTuple):
     """Consecutive rows of a file."""
 
     length: int
@@ -31,7 +31,7 @@ class RowGroup(NamedTuple):
     """For each column, the smallest number of nulls of its leaves; an unknown number counts as 1."""
 
 
-def read_row_groups(file: BinaryIO) -> list[RowGroup]:
+def read_row_groups(file: BinaryIO) -> list[ParquetRowGroup]:
     """Returns the row groups of a Parquet file.
 
     Raises:
@@ -59,13 +59,13 @@ def read_row_groups(file: BinaryIO) -> list[RowGroup]:
     return groups
 
 
-def _row_group(group: dict[int, Any]) -> RowGroup:
+def _row_group(group: dict[int, Any]) -> ParquetRowGroup:
     nulls: dict[str, int] = {}
     for chunk in group[1]:
         name = chunk[3][3][0].decode()
         count = chunk[3].get(12, {}).get(3, 1)
         nulls[name] = min(count, nulls.get(name, count))
-    return RowGroup(group[3], group[2], nulls)
+    return ParquetRowGroup(group[3], group[2], nulls)
 
 
 # Thrift's compact protocol:

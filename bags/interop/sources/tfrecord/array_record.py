@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bags.errors import SourceError
 from bags.interop.records import read_blocks
 from bags.interop.source import DamagedEntries, Source, as_source_errors, collect_errors, list_paths
 from bags.interop.sources.tfrecord.examples import open_examples
 
+if TYPE_CHECKING:
+    from array_record.python.array_record_module import ArrayRecordReader
 _BLOCK = 64
 """Number of records that are read at a time."""
 
@@ -32,7 +34,7 @@ def _read(path: str, start: int, count: int) -> Iterator[bytes | DamagedEntries]
     return read_blocks(path, 'ArrayRecord', indices, _BLOCK, lambda some: map(bytes, reader.read(list(some))))
 
 
-def _open(path: str) -> Any:
+def _open(path: str) -> ArrayRecordReader:
     from array_record.python.array_record_module import ArrayRecordReader
 
     if '://' in path:

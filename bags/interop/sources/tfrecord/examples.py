@@ -19,9 +19,10 @@ from bags.dataset.format.spec import parse_type
 from bags.errors import MissingDependencyError, SourceError
 from bags.formats.signatures import identify
 from bags.interop.files import MEDIA_FORMATS, checked_value
-from bags.interop.records import Bytes, Read, Record, RecordSource, array_from
+from bags.interop.records import FileRecord, RawRecordSource, ReadRecords, RecordSource, array_from
 from bags.interop.source import Source, name_fields
 from bags.interop.sources.tfrecord.tfds_features import ExampleColumn, read_features
+from bags.links.sources import OpenedLink
 
 SAMPLES = 1000
 """Maximum number of records from which types are inferred."""
@@ -50,7 +51,7 @@ _MESSAGES = {
 
 
 def open_examples(
-    format: str, files: Mapping[str, int], read: Read, storage_options: Mapping[str, Any] | None
+    format: str, files: Mapping[str, int], read: ReadRecords, storage_options: Mapping[str, Any] | None
 ) -> Source:
     """Returns a source of examples, or of bytes if the records are not examples."""
     notes: list[str] = []
@@ -67,7 +68,7 @@ def open_examples(
         where = next(iter(files)) if len(files) == 1 else folder
         inferred, looked_at = _infer(where, (data for data in records if isinstance(data, bytes)), notes)
         if not inferred:
-            return Bytes(format, files, read)
+            return RawRecordSource(format, files, read)
         source = ExampleSource(format, files, read, inferred, looked_at)
         if source.count > looked_at:
             notes.append(f'types are inferred from {looked_at} of {source.count} records; spec= changes them')
@@ -85,7 +86,7 @@ class ExampleSource(RecordSource):
         self,
         format: str,
         files: Mapping[str, int],
-        read: Read,
+        read: ReadRecords,
         columns: Mapping[str, ExampleColumn],
         looked_at: int | None,
     ) -> None:
@@ -103,7 +104,8 @@ class ExampleSource(RecordSource):
             names = ', '.join(sorted(set(splits.values())))
             self.notes.append(f"field 'split' is the split of each datapoint: {names}")
 
-    def decode(self, entry: Record, data: bytes) -> Mapping[str, Any]:
+    def decode(self, entry: FileRecord, data: bytes | OpenedLink) -> Mapping[str, Any]:
+        assert isinstance(data, bytes)  # No field of an example can be linked.
         example = _parse_example(data)
         if self._looked_at is not None:
             keys = {(column.in_steps, column.key) for column in self._columns.values()}

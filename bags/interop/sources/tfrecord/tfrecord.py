@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from bags.errors import SourceError
 from bags.interop.records import open_file
 from bags.interop.source import DamagedEntries, Source, collect_errors, list_paths
-from bags.interop.sources.files.compressed import Decompressed, codec_of
+from bags.interop.sources.files.compressed import DecompressedFile, codec_of
 from bags.interop.sources.tfrecord.examples import open_examples
 
 _HEAD = 12
@@ -36,8 +36,9 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> 
             for _ in _records(path, sys.maxsize, storage_options):
                 files[path] += 1
 
-    def read(path: str, start: int, count: int) -> Iterator[Any]:
-        return itertools.islice(_records(path, start, storage_options), start, count)
+    def read(path: str, start: int, count: int) -> Iterator[bytes | DamagedEntries]:
+        some = itertools.islice(_records(path, start, storage_options), start, count)
+        return (data for data in some if data is not None)
 
     source = open_examples('tfrecord', files, read, storage_options)
     source.damaged = damaged
@@ -50,7 +51,7 @@ def _records(
     """Yields the records of a file: None before `start`, and `DamagedEntries` for a wrong checksum."""
     checksum, codec = _crc32c(), _codec_of(path, storage_options)
     with open_file(path, storage_options) as raw:
-        file: Decompressed | BinaryIO = Decompressed(raw, codec) if codec else raw
+        file: DecompressedFile | BinaryIO = DecompressedFile(raw, codec) if codec else raw
         for index in itertools.count():
             try:
                 if not (head := file.read(_HEAD)):
@@ -60,7 +61,7 @@ def _records(
                 length = int.from_bytes(head[:8], 'little')
                 if length > _MAX_BYTES:
                     raise ValueError(f'expected at most {_MAX_BYTES} bytes, got {length}')
-                data: Any = None
+                data: bytes | None = None
                 if index < start:
                     file.seek(length, 1)
                 else:
@@ -71,9 +72,10 @@ def _records(
                 detail = f'{exc}; the records from here on cannot be read'
                 raise SourceError(f'{path}, record {index}', detail) from exc
             if data is not None and end != checksum(data):
-                error = SourceError(f'{path}, record {index}', 'expected another checksum: it is damaged')
-                data = DamagedEntries(error)
-            yield data
+                detail = 'expected another checksum: it is damaged'
+                yield DamagedEntries(SourceError(f'{path}, record {index}', detail))
+            else:
+                yield data
 
 
 def _codec_of(path: str, storage_options: Mapping[str, Any] | None) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from bags.errors import SourceError
 from bags.interop.extensions import KEY, split_name
@@ -19,11 +19,16 @@ from bags.interop.sources.transcripts.transcript_files import Tier, parse_ctm, p
 NAMES = {'textgrid': 'TextGrid', 'ctm': 'CTM', 'srt': 'SRT', 'vtt': 'WebVTT'}
 """Names of the formats by extension."""
 
-Entry = tuple[str, dict[str, Any]]
-"""A file, and the values of a datapoint."""
+
+class Transcript(NamedTuple):
+    """The texts and times of a datapoint."""
+
+    path: str
+    values: dict[str, Any]
+    """Values by field."""
 
 
-class TranscriptSource(Source):
+class TranscriptSource(Source[Transcript]):
     """The texts and times of files of one format."""
 
     loads_in_threads = False  # Files are parsed as a whole, in `entries`.
@@ -120,7 +125,7 @@ class TranscriptSource(Source):
             return [({KEY: stem}, parse_textgrid(data))]
         return [({KEY: stem}, {'text': parse_subtitles(data, is_webvtt=extension == 'vtt')})]
 
-    def entries(self, start: int = 0) -> Iterator[Entry | DamagedEntries]:
+    def entries(self, start: int = 0) -> Iterator[Transcript | DamagedEntries]:
         for path, count in self._counts.items():
             if start < count:
                 try:
@@ -132,7 +137,7 @@ class TranscriptSource(Source):
                     yield DamagedEntries(exc, count - start)
                 else:
                     for about, tiers in datapoints[start:]:
-                        yield path, {**about, **self._values(tiers)}
+                        yield Transcript(path, {**about, **self._values(tiers)})
             start = max(0, start - count)
 
     def _values(self, tiers: Mapping[str, Tier]) -> dict[str, Any]:
@@ -144,11 +149,11 @@ class TranscriptSource(Source):
                 values['confidence'] = tier.confidence
         return values
 
-    def load(self, entry: Entry) -> Mapping[str, Any]:
-        return {field: value for field, value in entry[1].items() if field in self.spec}
+    def load(self, entry: Transcript) -> Mapping[str, Any]:
+        return {field: value for field, value in entry.values.items() if field in self.spec}
 
-    def name(self, entry: Entry) -> str:
-        return f'{entry[0]}: {entry[1][KEY]}'
+    def name(self, entry: Transcript) -> str:
+        return f'{entry.path}: {entry.values[KEY]}'
 
 
 open_source = TranscriptSource

@@ -99,7 +99,7 @@ def test_shards_of_other_columns_and_paths_outside_are_refused(tmp_path):
     with pytest.raises(bags.SourceError, match='secret'):
         open_source(source)
     (source / 'index.json').write_text('[' * 100_000)
-    with pytest.raises(bags.SourceError, match=r'index\.json: is not as its format says'):
+    with pytest.raises(bags.SourceError, match=r'index\.json: does not match its format'):
         open_source(source)
 
 

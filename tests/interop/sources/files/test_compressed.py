@@ -9,7 +9,7 @@ import random
 import pytest
 import zstandard
 
-from bags.interop.sources.files.compressed import Decompressed, codec_of
+from bags.interop.sources.files.compressed import DecompressedFile, codec_of
 
 CONTENT = random.Random(0).randbytes(120) + b'abc' * 100
 COMPRESS = {
@@ -22,7 +22,7 @@ FORMS = pytest.mark.parametrize('codec', COMPRESS)
 
 
 def decompressed(data, codec, size=100):
-    stream = Decompressed(io.BytesIO(data), codec)
+    stream = DecompressedFile(io.BytesIO(data), codec)
     return b''.join(iter(lambda: stream.read(size), b''))
 
 
@@ -67,7 +67,7 @@ def test_zeros_after_the_end_are_padding(codec):
 @FORMS
 def test_positions(codec):
     content = bytes(range(256)) * 1000
-    stream = Decompressed(io.BytesIO(COMPRESS[codec](content)), codec)
+    stream = DecompressedFile(io.BytesIO(COMPRESS[codec](content)), codec)
     assert stream.seek(100_000) == stream.tell() == 100_000
     assert stream.read(10) == content[100_000:100_010]
     assert stream.seek(-10, io.SEEK_CUR) == 100_000

@@ -243,7 +243,7 @@ def test_resume_lists_files_before_the_last_datapoint_that_are_not_in_the_datase
     with bags.open(tmp_path / 'out') as dataset:
         assert dataset.column('__key__') == ['1', '3', '5', '6']
     (source / '3.txt').unlink()
-    with pytest.raises(bags.SourceError, match="expected a source with its datapoint '3', to resume"):
+    with pytest.raises(bags.SourceError, match="expected a source that has its datapoint '3', to resume"):
         bags.convert(source, tmp_path / 'out', resume=True)
 
 
@@ -547,7 +547,7 @@ def test_metadata_is_joined_to_its_files(tmp_path, form):
         ('csv', 'file_name,x\na.txt,1,2\n', 'line 2: expected a value for each column'),
         ('csv', 'file_name,x,x\na.txt,1,2\n', 'columns of different names'),
         ('csv', 'file_name,x\n,1\n', "line 2: expected the name of a file as 'file_name', got ''"),
-        ('csv', 'file_name,txt\na.txt,1\n', "column 'txt' is a field of the files already"),
+        ('csv', 'file_name,txt\na.txt,1\n', "column 'txt' has the name of a field of files"),
         ('csv', 'file_name,__key__\na.txt,1\n', 'expected other names of columns'),
         ('csv', b'file_name,x\na.txt,\xff\n', "can't decode byte 0xff"),
         ('csv', 'file_name,x\n../a.txt,1\n', 'there is no file'),
@@ -724,7 +724,7 @@ def test_a_ts_of_typescript_stays_bytes_with_a_note(tmp_path):
     done = bags.convert(make(tmp_path / 'in', {'a.ts': b'export const a = 1;'}), tmp_path / 'out')
     assert done.spec['ts'] == 'bytes'
     (note,) = done.notes
-    assert "spec={'ts': 'video'}, or another type, says what they are" in note
+    assert "spec={'ts': 'video'}, or another type, sets their type" in note
 
 
 def test_json_that_is_nested_too_deep_is_refused(tmp_path):

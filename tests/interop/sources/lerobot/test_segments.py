@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bags.interop.sources.lerobot.segments import Part, find_frames
+from bags.interop.sources.lerobot.segments import EpisodeInVideo, find_frames
 
 FPS = 30
 EPISODE = st.tuples(st.integers(1, 9), st.integers(-1, 1), st.booleans())
@@ -23,7 +23,7 @@ def test_each_episode_has_its_own_frames_or_an_error(episodes, first):
     starts = starts_of(length + change for length, change, _ in episodes)
     times = first + np.arange(starts[-1]) / FPS
     parts = [
-        Part(number, length, first + starts[number] / FPS, first + (starts[number] + length) / FPS)
+        EpisodeInVideo(number, length, first + starts[number] / FPS, first + (starts[number] + length) / FPS)
         for number, (length, _, is_deleted) in enumerate(episodes)
         if not is_deleted or number in (0, len(episodes) - 1)
     ]
@@ -48,7 +48,7 @@ def test_times_that_drift_do_not_matter_where_counts_are_exact(lengths, drift, s
     starts = starts_of(lengths)
     times = np.arange(starts[-1]) / FPS
     parts = [
-        Part(number, length, starts[number] / FPS + drift * number + shift)
+        EpisodeInVideo(number, length, starts[number] / FPS + drift * number + shift)
         for number, length in enumerate(lengths)
     ]
     found = find_frames(times, parts, FPS)
@@ -57,9 +57,15 @@ def test_times_that_drift_do_not_matter_where_counts_are_exact(lengths, drift, s
 
 def test_times_that_are_none_or_not_numbers():
     times = np.arange(10) / FPS
-    assert find_frames(times, [Part(0, 4), Part(1, 6)], FPS) == {0: range(4), 1: range(4, 10)}
-    assert find_frames(times, [Part(3, 8)], FPS) == {3: range(8)}
-    assert all(isinstance(each, str) for each in find_frames(times, [Part(0, 4), Part(1, 4)], FPS).values())
+    assert find_frames(times, [EpisodeInVideo(0, 4), EpisodeInVideo(1, 6)], FPS) == {
+        0: range(4),
+        1: range(4, 10),
+    }
+    assert find_frames(times, [EpisodeInVideo(3, 8)], FPS) == {3: range(8)}
+    assert all(
+        isinstance(each, str)
+        for each in find_frames(times, [EpisodeInVideo(0, 4), EpisodeInVideo(1, 4)], FPS).values()
+    )
     nan = float('nan')
-    assert isinstance(find_frames(times, [Part(0, 4, nan, nan)], FPS)[0], str)
-    assert isinstance(find_frames(times[:0], [Part(0, 4, 0.0)], FPS)[0], str)
+    assert isinstance(find_frames(times, [EpisodeInVideo(0, 4, nan, nan)], FPS)[0], str)
+    assert isinstance(find_frames(times[:0], [EpisodeInVideo(0, 4, 0.0)], FPS)[0], str)

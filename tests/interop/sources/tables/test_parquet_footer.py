@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from bags.interop.sources.tables.parquet_footer import RowGroup, read_row_groups
+from bags.interop.sources.tables.parquet_footer import ParquetRowGroup, read_row_groups
 
 pa = pytest.importorskip('pyarrow')
 from pyarrow import parquet as pq  # noqa: E402
@@ -57,7 +57,7 @@ def test_row_groups_are_those_of_pyarrow(options):
             nulls.setdefault(chunk.path_in_schema.partition('.')[0], []).append(
                 chunk.statistics.null_count if is_known else 1
             )
-        assert group == RowGroup(
+        assert group == ParquetRowGroup(
             expected.num_rows, expected.total_byte_size, {name: min(each) for name, each in nulls.items()}
         )
 
