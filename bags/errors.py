@@ -131,7 +131,7 @@ class SpecError(BagsError, ValueError):
         ...     bags.DatasetWriter('wrong', {'image': 'jpeg['})
         ... except bags.SpecError as error:
         ...     print(error)
-        field 'image': expected a type like word, word(arg,arg), word[] or word?, got 'jpeg['
+        field 'image': expected a type like format, format(arg,arg), format[] or format?, got 'jpeg['
     """
 
     def __init__(self, field: str | None, expected: str, got: object, where: object = None) -> None:

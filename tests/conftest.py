@@ -157,7 +157,7 @@ def encode_row(row, spec=SPEC):
     """Returns a datapoint as its records."""
     found = {}
     for name, kind in parse_spec(spec).items():
-        encode = registry.bind_encoder(kind.word, kind.args)
+        encode = registry.bind_encoder(kind.format, kind.args)
         value = row.get(name)
         if value is None:
             found[name] = None

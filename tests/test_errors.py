@@ -147,7 +147,7 @@ MISTAKES = {
     'nothing to join': (lambda at: bags.join([]), ValueError, 'join: expected at least one dataset'),
     'no path': (lambda at: bags.bag.Reader(None), TypeError, 'file_spec: expected a path'),
     'an option': (lambda at: bags.open(at / 'one', row=True), TypeError, "unexpected option 'row'"),
-    'decoders': (lambda at: bags.open(at / 'one', decoders=['int']), TypeError, 'functions by word'),
+    'decoders': (lambda at: bags.open(at / 'one', decoders=['int']), TypeError, 'functions by format'),
     'fields': (lambda at: bags.open(at / 'one')[0, 'id', 'words'], TypeError, 'several in a tuple'),
     'a column': (lambda at: bags.open(at / 'one')['id'], TypeError, 'reads a whole column'),
     'bytes': (lambda at: bags.open(at / 'one')[0, b'id'], TypeError, 'expected names, got 105'),

@@ -164,7 +164,7 @@ TYPES = {
     'Optional[int]': '(perhaps int?)',
     'jpeg(95': '(perhaps jpeg(95))',
     'array(float33,3)': "expected a NumPy dtype, not 'float33'",
-    'utf8[][]': 'a type like word, word(arg,arg), word[] or word?',
+    'utf8[][]': 'a type like format, format(arg,arg), format[] or format?',
     int: "(perhaps 'int')",
     str: "(perhaps 'utf8')",
     dt.datetime: "(perhaps 'array(datetime64[us])')",

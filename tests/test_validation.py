@@ -108,7 +108,7 @@ WRONG = {
     'shard_start': (lambda d, to: bags.open(d, shard_start='1'), "an integer, got '1'"),
     'shard_step': (lambda d, to: bags.ShardedDatasetWriter(to, SPEC, shard_step=0), 'at least 1, got 0'),
     'shard_length': (lambda d, to: bags.ShardedDatasetWriter(to, SPEC, shard_length='3'), "got '3'"),
-    'encoders': (lambda d, to: bags.DatasetWriter(to, SPEC, [1]), r'a mapping of words .* got \[1\]'),
+    'encoders': (lambda d, to: bags.DatasetWriter(to, SPEC, [1]), r'a mapping of formats .* got \[1\]'),
     'write, shard_length': (lambda d, to: bags.write(ROWS, to, SPEC, shard_length='3'), "got '3'"),
     'write, shard_size': (lambda d, to: bags.write(ROWS, to, SPEC, shard_size='3GB'), "got '3GB'"),
     'write, workers': (lambda d, to: bags.write(ROWS, to, SPEC, workers='2'), "got '2'"),

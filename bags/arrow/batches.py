@@ -13,7 +13,7 @@ from bags.arrow.types import arrow_schema, element_type, import_pyarrow, item_ty
 from bags.bag.memory_records import MemoryRecords
 from bags.dataset.base import Dataset, Media
 from bags.dataset.format.refs import Refs
-from bags.dataset.format.registry import INTEGER_WORDS, bind_decoder
+from bags.dataset.format.registry import INTEGER_FORMATS, bind_decoder
 from bags.dataset.format.spec import FieldType
 from bags.dataset.reading.batch import Ragged
 from bags.dataset.reading.columns import read_column, read_records, read_values, read_with
@@ -42,11 +42,11 @@ def read_batches(
     if media is not None:
         one_of('media', media, ('bytes', 'location'))
     batch_size = at_least_or_none('batch_size', batch_size, 1)
-    selection = select_fields(fields, dataset.types)
+    selection = select_fields(fields, dataset.schema)
     for name, items in selection.items():
         if isinstance(items, FrameSelection):
             raise TypeError(f'to_arrow: expected fields, or items of sequences, got frames of {name!r}')
-    schema = arrow_schema({name: dataset.types[name] for name in selection}, media, dataset.metadata)
+    schema = arrow_schema({name: dataset.schema[name] for name in selection}, media, dataset.metadata)
     batches = _batches(dataset, selection, schema, media, batch_size)
     return pa.RecordBatchReader.from_batches(schema, batches)
 
@@ -68,14 +68,14 @@ def _batches(
 
 def _read_column(dataset: Dataset, indices: Int64s, name: str, items: Asked, media: Media) -> pa.Array:
     """Returns the values of a field as an Arrow array."""
-    field_type: FieldType = dataset.types[name]
+    field_type: FieldType = dataset.schema[name]
     read: Callable[..., Any] = read_records
     dtype_and_shape = shape_of(field_type)
     if stores_location(field_type, media):
         read = _read_locations
     elif dtype_and_shape is not None and -1 not in dtype_and_shape[1]:
         read = read_column
-    elif field_type.word in ('array', *INTEGER_WORDS):
+    elif field_type.format in ('array', *INTEGER_FORMATS):
         read = read_values
     column = dataset.read_selection(indices, {name: items}, read)[name]
     try:
@@ -137,17 +137,17 @@ def _items(values: npt.NDArray[Any] | list[Any], field_type: FieldType, media: M
     """Converts values to an Arrow array. No value may be missing."""
     pa = import_pyarrow()
     dtype_and_shape = shape_of(field_type)
-    if isinstance(values, np.ndarray) and dtype_and_shape is None and field_type.word == 'array':
+    if isinstance(values, np.ndarray) and dtype_and_shape is None and field_type.format == 'array':
         values = list(values)  # Windows of a video, whose type has no shape.
     if isinstance(values, np.ndarray):
         return _nest(values.reshape(-1), len(values), values.shape[1:], [])
     arrow_type = item_type(field_type, media)
     if stores_location(field_type, media):
         return pa.array(values, arrow_type)
-    if dtype_and_shape is None and field_type.word not in ('array', *INTEGER_WORDS):
+    if dtype_and_shape is None and field_type.format not in ('array', *INTEGER_FORMATS):
         return pa.array(values, pa.binary()).cast(arrow_type)  # Checks UTF-8.
     if values and type(values[0]) in (bytes, memoryview):  # From a reader with `raw=True`.
-        values = list(map(bind_decoder(field_type.word, field_type.args), values))
+        values = list(map(bind_decoder(field_type.format, field_type.args), values))
     if dtype_and_shape is not None:
         dtype, shape = dtype_and_shape
         if not shape:
@@ -156,7 +156,7 @@ def _items(values: npt.NDArray[Any] | list[Any], field_type: FieldType, media: M
         lengths = [array.shape[shape.index(-1)] for array in arrays] if -1 in shape else []
         flat = np.concatenate([array.reshape(-1) for array in arrays]) if arrays else np.empty(0, dtype)
         return _nest(flat, len(arrays), shape, lengths)
-    if field_type.word == 'array':
+    if field_type.format == 'array':
         parts = [dict(zip(('dtype', 'shape', 'data'), array_parts(value), strict=True)) for value in values]
         return pa.array(parts, arrow_type)
     return pa.array(list(map(str, values)) if pa.types.is_string(arrow_type) else values, arrow_type)
@@ -224,13 +224,13 @@ class Scan:
     def __init__(self, dataset: Dataset, columns: Sequence[str] | None, filter: Any, media: Media) -> None:
         if not isinstance(columns, list | tuple | None):
             raise TypeError(f'columns: expected a list of names, got {columns!r:.80}')
-        names = list(dataset.types) if columns is None else list(select_fields(columns, dataset.types))
+        names = list(dataset.schema) if columns is None else list(select_fields(columns, dataset.schema))
         # The text of an expression contains the names of all columns that it uses.
-        used = [] if filter is None else [name for name in dataset.types if name in str(filter)]
+        used = [] if filter is None else [name for name in dataset.schema if name in str(filter)]
         self._dataset, self._names, self._filter, self._media = dataset, names, filter, media
-        self._read = list(dict.fromkeys([*names, *used])) or list(dataset.types)[:1]
-        types = {name: dataset.types[name] for name in names}
-        self.projected_schema = arrow_schema(types, media, dataset.metadata)
+        self._read = list(dict.fromkeys([*names, *used])) or list(dataset.schema)[:1]
+        field_types = {name: dataset.schema[name] for name in names}
+        self.projected_schema = arrow_schema(field_types, media, dataset.metadata)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yields record batches."""
@@ -282,7 +282,7 @@ def arrow_dataset(dataset: Dataset, media: Media) -> Any:
 
         @property
         def schema(self) -> pa.Schema:
-            return arrow_schema(dataset.types, media, dataset.metadata)
+            return arrow_schema(dataset.schema, media, dataset.metadata)
 
         def scanner(self, columns: Any = None, filter: Any = None, **options: Any) -> Any:
             return Scan(dataset, columns, filter, media)

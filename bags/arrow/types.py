@@ -10,10 +10,10 @@ import numpy as np
 
 from bags.dataset.base import Media
 from bags.dataset.format.registry import (
-    AUDIO_WORDS,
-    IMAGE_WORDS,
-    INTEGER_WORDS,
-    VIDEO_WORDS,
+    AUDIO_FORMATS,
+    IMAGE_FORMATS,
+    INTEGER_FORMATS,
+    VIDEO_FORMATS,
     decoders,
     fixed_dtype,
 )
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 METADATA_KEY = b'bags'
 """Key in the schema metadata. Its value is JSON with the types (`spec`) and `metadata` of the dataset."""
-MEDIA_TYPES = (*IMAGE_WORDS, *VIDEO_WORDS, *AUDIO_WORDS)
+MEDIA_TYPES = (*IMAGE_FORMATS, *VIDEO_FORMATS, *AUDIO_FORMATS)
 NUMPY_NAMES_OF_FLOATS = {'halffloat': 'float16', 'float': 'float32', 'double': 'float64'}
 """NumPy's names of Arrow's float types; integers and bools have the same names in both."""
 TIME_UNITS = ('s', 'ms', 'us', 'ns')
@@ -43,16 +43,16 @@ def import_pyarrow() -> Any:
 def stores_location(field_type: FieldType, media: Media) -> bool:
     """Returns whether Arrow data contains the locations of a field's records instead of their bytes."""
     if media is None:
-        return bool(getattr(decoders.get(field_type.word), 'lazy', False))
-    return media == 'location' and field_type.word in MEDIA_TYPES
+        return bool(getattr(decoders.get(field_type.format), 'lazy', False))
+    return media == 'location' and field_type.format in MEDIA_TYPES
 
 
 def shape_of(field_type: FieldType) -> tuple[np.dtype[Any], Shape] | None:
     """Returns the dtype and shape of values, -1 for a varying length; None without a fixed dtype."""
     return (
         array_type(*field_type.args)
-        if field_type.word == 'array'
-        else fixed_dtype(field_type.word, field_type.args)
+        if field_type.format == 'array'
+        else fixed_dtype(field_type.format, field_type.args)
     )
 
 
@@ -86,12 +86,12 @@ def item_type(field_type: FieldType, media: Media) -> pa.DataType:
         for length in reversed(shape):
             nested = pa.list_(nested, length or -1)  # -1 means any size. Polars fails for size 0.
         return nested
-    if field_type.word == 'array':
+    if field_type.format == 'array':
         return pa.struct({'dtype': pa.string(), 'shape': pa.list_(pa.int64()), 'data': pa.binary()})
-    if field_type.word in INTEGER_WORDS:
+    if field_type.format in INTEGER_FORMATS:
         size = int_size(*field_type.args)
-        return pa.string() if size > 8 else pa.int64() if field_type.word == 'int' else pa.uint64()
-    return pa.string() if field_type.word in ('utf8', 'json') else pa.binary()
+        return pa.string() if size > 8 else pa.int64() if field_type.format == 'int' else pa.uint64()
+    return pa.string() if field_type.format in ('utf8', 'json') else pa.binary()
 
 
 def arrow_field(name: str, field_type: FieldType, media: Media) -> pa.Field:
@@ -103,12 +103,14 @@ def arrow_field(name: str, field_type: FieldType, media: Media) -> pa.Field:
     return pa.field(name, item, nullable=field_type.optional or pa.types.is_temporal(item))  # NaT is null.
 
 
-def arrow_schema(types: Mapping[str, FieldType], media: Media, metadata: Mapping[str, Any]) -> pa.Schema:
+def arrow_schema(
+    field_types: Mapping[str, FieldType], media: Media, metadata: Mapping[str, Any]
+) -> pa.Schema:
     """Returns the Arrow schema of fields. Its metadata contains the field types and the dataset metadata."""
     pa = import_pyarrow()
-    facts = {'spec': type_texts(dict(types)), 'metadata': metadata}
+    facts = {'spec': type_texts(dict(field_types)), 'metadata': metadata}
     return pa.schema(
-        [arrow_field(name, field_type, media) for name, field_type in types.items()],
+        [arrow_field(name, field_type, media) for name, field_type in field_types.items()],
         {METADATA_KEY: json.dumps(facts, ensure_ascii=False).encode()},
     )
 

@@ -47,12 +47,12 @@ def check_options(
             "mode: expected 'create', got 'overwrite': tasks on several machines cannot hold the lock of the "
             'dataset that is replaced; write to another folder, then replace this one'
         )
-    types = parse_spec(spec)
-    check_names(types)
-    bind_encoders(types, encoders)
-    field_compressions(settings.compression, types, settings.linked_fields)
+    schema = parse_spec(spec)
+    check_names(schema)
+    bind_encoders(schema, encoders)
+    field_compressions(settings.compression, schema, settings.linked_fields)
     if settings.metadata is not None:
-        dump_metadata(settings.metadata, types)
+        dump_metadata(settings.metadata, schema)
     return settings
 
 

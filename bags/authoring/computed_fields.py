@@ -13,7 +13,7 @@ from bags.bag.checksums import digest_function
 from bags.dataset.base import Dataset
 from bags.dataset.format import registry
 from bags.dataset.format.refs import MISSING, Refs
-from bags.dataset.format.spec import FieldType, Spec
+from bags.dataset.format.spec import FieldType, Schema
 from bags.dataset.reading.batch import Column
 from bags.dataset.reading.columns import read_column
 from bags.dataset.reading.field_reader import FieldReader
@@ -32,7 +32,7 @@ class ComputedFields:
     """New fields of a copy: functions compute them from batches of the dataset."""
 
     dataset: Dataset
-    types: Spec
+    schema: Schema
     functions: Mapping[str, Callable[[Mapping[str, Any]], Any]]
     """The function of each field from a batch to values; called by one thread at a time."""
     encoder: Encoder
@@ -51,13 +51,13 @@ class ComputedFields:
             ValueError: A function does not return one value for each datapoint.
             EncodeError: A value cannot be encoded.
         """
-        encoded: dict[str, list[Any]] = {name: [] for name in self.types}
+        encoded: dict[str, list[Any]] = {name: [] for name in self.schema}
         for start in range(0, len(indices), self.batch_size):
             part = indices[start : start + self.batch_size]
             batch = LazyBatch(self.dataset, part)
-            for name in self.types:
+            for name in self.schema:
                 encoded[name] += self._encode(name, batch, part)
-        return {name: join_entries(entries, self.types[name].sequence) for name, entries in encoded.items()}
+        return {name: join_entries(entries, self.schema[name].sequence) for name, entries in encoded.items()}
 
     def _encode(self, name: str, batch: LazyBatch, indices: Int64s) -> list[Any]:
         where = f'datapoints {int(indices[0])} to {int(indices[-1])}'
@@ -72,8 +72,8 @@ class ComputedFields:
             raise ValueError(
                 f'field {name!r}: expected {len(indices)} values from its function for {where}, got {got}'
             )
-        optional = self.types[name].optional
-        stored_records = {} if self.has_own_encoders else batch.records_of(self.types[name], values)
+        optional = self.schema[name].optional
+        stored_records = {} if self.has_own_encoders else batch.records_of(self.schema[name], values)
         records = []
         for position, (index, value) in enumerate(zip(indices.tolist(), values, strict=True)):
             try:
@@ -100,8 +100,8 @@ class LazyBatch(Mapping[str, Column]):
 
     def __getitem__(self, name: str) -> Column:
         if name not in self._columns:
-            if name not in self._dataset.types:
-                raise KeyError(f'no field {name!r}; there are {", ".join(map(repr, self._dataset.types))}')
+            if name not in self._dataset.schema:
+                raise KeyError(f'no field {name!r}; there are {", ".join(map(repr, self._dataset.schema))}')
             are_built_in = []
 
             def read(field: FieldReader, refs: Refs, items: Asked) -> Column:
@@ -110,7 +110,7 @@ class LazyBatch(Mapping[str, Column]):
 
             self._columns |= self._dataset.read_selection(self._indices, {name: True}, read)
             # Custom decoders may return values that differ from the record, such as smaller images.
-            if self._dataset.types[name].word in ENCODED_TYPES and are_built_in and all(are_built_in):
+            if self._dataset.schema[name].format in ENCODED_TYPES and are_built_in and all(are_built_in):
                 self._media[name] = [(value, _digest(value)) for value in self._columns[name]]
         return self._columns[name]
 
@@ -121,7 +121,7 @@ class LazyBatch(Mapping[str, Column]):
         """
         stored_records: dict[int, Any] = {}
         for name, media in self._media.items():
-            if not _is_stored_alike(self._dataset.types[name], field_type):
+            if not _is_stored_alike(self._dataset.schema[name], field_type):
                 continue
             positions = [
                 position
@@ -134,22 +134,22 @@ class LazyBatch(Mapping[str, Column]):
         return stored_records
 
     def __contains__(self, name: object) -> bool:
-        return name in self._dataset.types
+        return name in self._dataset.schema
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._dataset.types)
+        return iter(self._dataset.schema)
 
     def __len__(self) -> int:
-        return len(self._dataset.types)
+        return len(self._dataset.schema)
 
     def __repr__(self) -> str:
-        return f'{len(self._indices)} datapoints of {", ".join(self._dataset.types)}'
+        return f'{len(self._indices)} datapoints of {", ".join(self._dataset.schema)}'
 
 
 def _is_stored_alike(source: FieldType, new: FieldType) -> bool:
     """Returns whether a new field can reuse the records of a source field, such as `jpeg` of `jpeg(95)`."""
     encoders: Any = registry.encoders
-    is_same_format = source.word == new.word or encoders.get(source.word) is encoders.get(new.word)
+    is_same_format = source.format == new.format or encoders.get(source.format) is encoders.get(new.format)
     return is_same_format and source.sequence == new.sequence and new.args in ((), source.args)
 
 

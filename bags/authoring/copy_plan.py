@@ -12,7 +12,7 @@ from bags.bag.limits import ENTRY
 from bags.bag.records import FileRanges, StoredRecords
 from bags.dataset.base import Dataset
 from bags.dataset.format.refs import MISSING, is_missing
-from bags.dataset.format.spec import FieldType, Spec
+from bags.dataset.format.spec import FieldType, Schema
 from bags.dataset.reading.batch import concat_ranges
 from bags.dataset.reading.row_reader import FieldRecords, RecordRanges
 from bags.errors import CorruptError, DecodeError, SpecError
@@ -29,9 +29,9 @@ BEYOND_RECORDS = 1 << 33  # More than the maximum number of records in a bag.
 
 def copied_type(field_type: FieldType, unsigned: bool) -> FieldType:
     """Returns the type of a field in a copy: integers of Bags 0.x are unsigned, whatever their type."""
-    if not unsigned or field_type.word != 'int':
+    if not unsigned or field_type.format != 'int':
         return field_type
-    return field_type._replace(word='uint', text=f'u{field_type.text}')
+    return field_type._replace(format='uint', text=f'u{field_type.text}')
 
 
 # Plans of single fields.
@@ -195,7 +195,7 @@ class Planner:
     """Divides a dataset into chunks to copy."""
 
     dataset: Dataset
-    types: Spec
+    schema: Schema
     """The fields that are copied, with their types in the copy."""
     row_size: int
     """Bytes of a datapoint in addition to its records."""
@@ -259,7 +259,7 @@ class Planner:
     def _chunk(self, start: int, stop: int, last: Mapping[str, LastCopied], begins_shard: bool) -> CopyChunk:
         indices = np.arange(start, stop)
         chunk = CopyChunk(start, stop, begins_shard, {}, {}, len(indices) * self.row_size, 0)
-        for name, field_type in self.types.items():
+        for name, field_type in self.schema.items():
             ranges = self.dataset.record_ranges(indices, name)
             if ranges is None:
                 if name in self.linked:
@@ -269,7 +269,7 @@ class Planner:
                 chunk.fields[name] = None
                 continue
             for source in ranges.sources:
-                if copied_type(self.dataset.types[name], source.unsigned) != field_type:
+                if copied_type(self.dataset.schema[name], source.unsigned) != field_type:
                     raise SpecError(name, f'{field_type.text} in all parts', 'unsigned integers in some')
             plan = plan_field(ranges, last.get(name))
             if plan.last is not None:

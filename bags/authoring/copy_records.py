@@ -15,7 +15,7 @@ from bags.bag.records import FileRanges, StoredRecords
 from bags.bag.zstd import Zstd
 from bags.concurrency import FifoCache, max_open_bags
 from bags.dataset.base import Dataset
-from bags.dataset.format.spec import Spec
+from bags.dataset.format.spec import Schema
 from bags.dataset.reading.batch import concat_ranges
 from bags.dataset.writing.field_writer import FieldCompression, RecordRun
 from bags.errors import CorruptError
@@ -44,7 +44,7 @@ class ChunkReader:
     """Reads the records of chunks. Thread-safe."""
 
     dataset: Dataset
-    types: Spec
+    schema: Schema
     """The fields that are copied, with their types in the copy."""
     compressions: Mapping[str, FieldCompression]
     """Compression of the fields of the copy."""
@@ -78,7 +78,7 @@ class ChunkReader:
             return loaded
         records = ChunkRecords({}, {})
         indices = np.arange(chunk.start, chunk.stop)
-        for name, field_type in self.types.items():
+        for name, field_type in self.schema.items():
             planned = chunk.fields[name]
             if planned is None:
                 records.runs[name], records.refs[name] = _read_values(self.dataset, indices, name)
@@ -207,4 +207,4 @@ def _read_bytes(ranges: ByteRanges, files: Sequence[File]) -> list[bytes]:
 
 def _read_values(dataset: Dataset, indices: Int64s, field: str) -> tuple[list[RecordRun], Any]:
     """Returns the records of a field without a bag, and their refs, relative to the first record."""
-    return join_entries(dataset.read_records(indices, field), dataset.types[field].sequence)
+    return join_entries(dataset.read_records(indices, field), dataset.schema[field].sequence)

@@ -19,7 +19,7 @@ from bags.dataset.base import Dataset
 from bags.dataset.format.metadata import keep_packages, metadata_to_store
 from bags.dataset.format.options import Compression, WriteOptions, WriterSettings
 from bags.dataset.format.refs import RefsFormat
-from bags.dataset.format.spec import Spec, parse_spec, reordered, type_texts
+from bags.dataset.format.spec import Schema, parse_spec, reordered, type_texts
 from bags.dataset.reading.fingerprint import fingerprint, source_fingerprints
 from bags.dataset.reading.row_groups import RowGroup
 from bags.dataset.reading.row_reader import FieldRecords
@@ -73,15 +73,15 @@ def save(
     batch_size = at_least('batch_size', batch_size, 1)
     workers = worker_count(workers)
     new, functions = _added(add)
-    chosen = select_whole(fields, source.types, 'copy')
-    names = [name for name in source.types if name in chosen and name not in new]
+    chosen = select_whole(fields, source.schema, 'copy')
+    names = [name for name in source.schema if name in chosen and name not in new]
     firsts = _first_sources(source, names)
-    types = {
-        name: copied_type(source.types[name], name in firsts and firsts[name].unsigned) for name in names
+    schema = {
+        name: copied_type(source.schema[name], name in firsts and firsts[name].unsigned) for name in names
     }
-    spec = type_texts(reordered({**types, **new}, [types, new]))
-    all_types = parse_spec(spec)
-    compressed = () if settings.compression is None else field_compressions(settings.compression, all_types)
+    spec = type_texts(reordered({**schema, **new}, [schema, new]))
+    full_schema = parse_spec(spec)
+    compressed = () if settings.compression is None else field_compressions(settings.compression, full_schema)
     linked = _linked(source, link, names, firsts, compressed)
     existing = LinkBuilder(relink)
     if relink:
@@ -90,7 +90,7 @@ def save(
                 'relink: expected link=True or names of fields: a copy without links has no paths to change'
             )
         linked |= _relinked(source, names, existing, relink)
-    compressions, recompressed = _compressions(settings.compression, all_types, firsts)
+    compressions, recompressed = _compressions(settings.compression, full_schema, firsts)
     if settings.compression is None:
         compressions = {name: setting for name, setting in compressions.items() if name not in linked}
     skips = on_error == 'skip'
@@ -104,27 +104,27 @@ def save(
         checksum = any(first.bag.has_checksums for first in firsts.values())
     metadata = settings.metadata
     if metadata is None:
-        metadata = metadata_to_store(source.metadata, all_types) or None
+        metadata = metadata_to_store(source.metadata, full_schema) or None
     else:
-        metadata = keep_packages(metadata, source.metadata, all_types)
+        metadata = keep_packages(metadata, source.metadata, full_schema)
     changed: WriteOptions = {
         **options, 'compression': compressions, 'checksum': checksum, 'metadata': metadata,
         'linked_fields': linked,
     }  # fmt: skip
     reader = ChunkReader(
-        source, types, compressions, recompressed, skips, workers if skips else 1, computed, checksum
+        source, schema, compressions, recompressed, skips, workers if skips else 1, computed, checksum
     )
     with ShardedDatasetWriter(
         path,
         spec,
-        {field_type.word: bytes for field_type in all_types.values()},  # Never called.
+        {field_type.format: bytes for field_type in full_schema.values()},  # Never called.
         **changed,
     ) as writer:
         made_from = {'kind': 'copy', 'fields': spec, 'length': len(source), **source_fingerprints(source)}
         if linked:
             made_from['links'] = sorted(linked)
         log = ProgressLog(writer, made_from, settings.resume, check_source)
-        if not any(name in source.types for name in new):  # Otherwise the datapoints have new values.
+        if not any(name in source.schema for name in new):  # Otherwise the datapoints have new values.
             writer.origin = fingerprint(source, of_origin=True), len(source)
         logged_skips = log.state.get('skipped', [])
         position, skipped = resumed(len(writer), [Skipped(*entry) for entry in logged_skips])
@@ -143,8 +143,8 @@ def save(
 
         shard = writer.totals
         planner = Planner(
-            source, types, RefsFormat(all_types).stride + ENTRY, writer.is_full, shard, settings.shard_length,
-            reader.load if skips else None, skip, existing if linked else None, linked,
+            source, schema, RefsFormat(full_schema).stride + ENTRY, writer.is_full, shard,
+            settings.shard_length, reader.load if skips else None, skip, existing if linked else None, linked,
         )  # fmt: skip
         parents = _Parents(writer)
         planned, before = 0, writer.size
@@ -282,7 +282,7 @@ class _Parents:
                     self.untrusted.add(dataset if is_shard else folder)
 
 
-def _added(add: AddedFields | None) -> tuple[Spec, dict[str, Callable[[Mapping[str, Any]], Any]]]:
+def _added(add: AddedFields | None) -> tuple[Schema, dict[str, Callable[[Mapping[str, Any]], Any]]]:
     """Returns the types and the functions of new fields."""
     if not isinstance(add, Mapping | None):
         raise TypeError(f'add: expected a mapping of fields to a type and a function, got {add!r:.80}')
@@ -290,8 +290,8 @@ def _added(add: AddedFields | None) -> tuple[Spec, dict[str, Callable[[Mapping[s
     for name, pair in pairs.items():
         if not (isinstance(pair, tuple | list) and len(pair) == 2 and callable(pair[1])):
             raise TypeError(f'add: expected a type and a function for field {name!r}, got {pair!r}')
-    types = parse_spec({name: field_type for name, (field_type, _) in pairs.items()})
-    return types, {name: function for name, (_, function) in pairs.items()}
+    schema = parse_spec({name: field_type for name, (field_type, _) in pairs.items()})
+    return schema, {name: function for name, (_, function) in pairs.items()}
 
 
 def _first_sources(dataset: Dataset, fields: list[str]) -> dict[str, FieldRecords]:
@@ -310,7 +310,7 @@ def _first_sources(dataset: Dataset, fields: list[str]) -> dict[str, FieldRecord
 
 
 def _compressions(
-    compression: Compression, spec: Spec, firsts: Mapping[str, FieldRecords]
+    compression: Compression, schema: Schema, firsts: Mapping[str, FieldRecords]
 ) -> tuple[dict[str, FieldCompression], set[str]]:
     """Returns the compression of the copy, and the fields that are always recompressed."""
     stored = {}
@@ -320,7 +320,7 @@ def _compressions(
             stored[name] = FieldCompression(trained=bool(dictionary), dictionary=dictionary)
     if compression is None:
         return stored, set()
-    requested = field_compressions(compression, spec)
+    requested = field_compressions(compression, schema)
     recompressed = set()
     for name, setting in requested.items():
         source = stored.get(name)

@@ -70,7 +70,7 @@ class DatasetSource(SequenceSource):
     def read(self, range_tracker: range_trackers.OffsetRangeTracker) -> Iterator[Datapoint]:
         start, stop = range_tracker.start_position(), range_tracker.stop_position()
         dataset = self.sequence()
-        selection = select_fields(self._fields, dataset.types)
+        selection = select_fields(self._fields, dataset.schema)
         step = chunk_length(len(dataset), dataset.size, BUNDLE_READ_BYTES, MAX_READ_DATAPOINTS)
         for first in range(start, stop, step):
             indices = np.arange(first, min(first + step, stop))

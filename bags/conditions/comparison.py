@@ -6,8 +6,8 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from bags.dataset.format.registry import AUDIO_WORDS, NUMBER_WORDS, VIDEO_WORDS
-from bags.dataset.format.spec import FieldType, Spec
+from bags.dataset.format.registry import AUDIO_FORMATS, NUMBER_FORMATS, VIDEO_FORMATS
+from bags.dataset.format.spec import FieldType, Schema
 from bags.validation import no_field
 
 MAX_SEARCHED_TEXT_BYTES = 4096
@@ -18,9 +18,9 @@ SIGNS: dict[str, Callable[[Any, Any], Any]] = {
     '<': operator.lt, '<=': operator.le, '>': operator.gt, '>=': operator.ge,
 }  # fmt: skip
 EQUALITIES = {'==', '=', '!='}
-COMPARED = {*NUMBER_WORDS, 'utf8'}
+COMPARED = {*NUMBER_FORMATS, 'utf8'}
 """Types whose values can be compared."""
-TIMED = {*VIDEO_WORDS, *AUDIO_WORDS}
+TIMED = {*VIDEO_FORMATS, *AUDIO_FORMATS}
 """Types whose values have a duration."""
 TYPES_WITH_LENGTH = {'array', 'bytes', 'json', 'msgpack', 'tree'}
 """Types whose values have a length, besides texts and sequences."""
@@ -58,29 +58,29 @@ class Comparisons:
     """Builds the tests of one condition, and collects their needs for each field.
 
     Args:
-        spec: The type of each field.
+        schema: The type of each field.
         facts: The metadata of the fields, whose `classes` name the values of numbers.
     """
 
-    def __init__(self, spec: Spec, facts: Mapping[str, Any]) -> None:
-        self.spec, self.facts = spec, facts
+    def __init__(self, schema: Schema, facts: Mapping[str, Any]) -> None:
+        self.schema, self.facts = schema, facts
         self.needs: dict[str, Need] = {}
         self.measures: dict[str, tuple[str, Measure]] = {}
 
     def field(self, name: str) -> Value:
-        if name not in self.spec:
-            raise ValueError(no_field(name, self.spec))
-        return Value(_type_of(self.spec[name]), operator.itemgetter(name), None, name)
+        if name not in self.schema:
+            raise ValueError(no_field(name, self.schema))
+        return Value(_type_of(self.schema[name]), operator.itemgetter(name), None, name)
 
     def known(self, value: Value) -> Value:
         """Returns the value; raises ValueError if it is a word where a field is required."""
         if value.type == 'word':
-            raise ValueError(no_field(value.literal, self.spec))
+            raise ValueError(no_field(value.literal, self.schema))
         return value
 
     def length(self, name: str) -> Value:
         """Returns the number of items of a field, or of characters of a text; 0 if it is missing."""
-        type, is_sequence = self.field(name).type, self.spec[name].sequence
+        type, is_sequence = self.field(name).type, self.schema[name].sequence
         if not is_sequence and type not in ('text', 'counted'):
             raise ValueError(f'{self._typed_name(name)}: len takes texts, bytes, sequences, arrays and trees')
         self._need(name, 'count' if is_sequence else 'value')
@@ -94,12 +94,12 @@ class Comparisons:
     def duration(self, name: str) -> Value:
         """Returns the seconds of a video or a sound, or of a sequence whose metadata has a rate."""
         self.field(name)
-        field_type, facts = self.spec[name], self.facts.get(name)
+        field_type, facts = self.schema[name], self.facts.get(name)
         rate: Any = facts.get('rate') if isinstance(facts, dict) else None
         if field_type.sequence and type(rate) in (int, float) and rate > 0:
             self._need(name, 'count')
             return Value('number', lambda row: None if row[name] is None else len(row[name]) / rate)
-        if field_type.sequence or field_type.word not in TIMED:
+        if field_type.sequence or field_type.format not in TIMED:
             expected = 'duration takes videos, sounds, and sequences whose metadata has a rate'
             raise ValueError(f'{self._typed_name(name)}: {expected}')
         return self._measured(name, 'duration')
@@ -118,9 +118,9 @@ class Comparisons:
     def truth(self, value: Value) -> Test:
         """Tests a field alone: whether a bool or number is not 0, or a text or sequence is not empty."""
         name = value.field
-        if name is None or (value.type in ('counted', 'other') and not self.spec[name].sequence):
+        if name is None or (value.type in ('counted', 'other') and not self.schema[name].sequence):
             raise ValueError(f'expected a comparison with {value.literal or name or "a value"}')
-        if not self.spec[name].sequence:
+        if not self.schema[name].sequence:
             self._need(name, 'value')
             return value.get
         self._need(name, 'count')
@@ -187,11 +187,11 @@ class Comparisons:
         lower_terms = [term.lower() for term in terms]
         texts: list[tuple[str, bool]] = []
         classes: list[tuple[str, bool, list[str]]] = []
-        for name, field_type in self.spec.items():
+        for name, field_type in self.schema.items():
             names = self.class_names(name)
-            if field_type.word == 'utf8':
+            if field_type.format == 'utf8':
                 texts.append((name, field_type.sequence))
-            elif names and field_type.word in NUMBER_WORDS:
+            elif names and field_type.format in NUMBER_FORMATS:
                 classes.append((name, field_type.sequence, [class_name.lower() for class_name in names]))
             else:
                 continue
@@ -221,7 +221,7 @@ class Comparisons:
         self.needs[field] = max(self.needs.get(field, need), need, key=order)
 
     def _typed_name(self, field: str) -> str:
-        return f'{field} is {self.spec[field].text}'
+        return f'{field} is {self.schema[field].text}'
 
     def _as_type_of(self, other: Value, value: Value) -> Value:
         """Converts a constant to the type of the other side: a text, a number, or the number of a class."""
@@ -257,11 +257,11 @@ class Comparisons:
 
 
 def _type_of(field_type: FieldType) -> ValueType:
-    if field_type.word in NUMBER_WORDS:
+    if field_type.format in NUMBER_FORMATS:
         return 'numbers' if field_type.sequence else 'number'
-    if field_type.word == 'utf8':
+    if field_type.format == 'utf8':
         return 'texts' if field_type.sequence else 'text'
-    return 'counted' if field_type.word in TYPES_WITH_LENGTH and not field_type.sequence else 'other'
+    return 'counted' if field_type.format in TYPES_WITH_LENGTH and not field_type.sequence else 'other'
 
 
 def _items(value: Any, is_sequence: bool) -> Sequence[Any]:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from bags.conditions.comparison import SIGNS, Comparisons, Datapoint, Measure, Need, Test, Value, constant
-from bags.dataset.format.spec import Spec
+from bags.dataset.format.spec import Schema
 
 MAX_CONDITION_DEPTH = 50
 EXAMPLE = 'length > 3 and label == owl'
@@ -56,18 +56,18 @@ class Condition(NamedTuple):
     test: Callable[[Datapoint], bool]
 
 
-def parse_condition(text: str, spec: Spec, facts: Mapping[str, Any] | None = None) -> Condition:
+def parse_condition(text: str, schema: Schema, facts: Mapping[str, Any] | None = None) -> Condition:
     """Parses a condition such as `length > 3 and (label == owl or len(words) == 0)`.
 
     Args:
         text: The condition.
-        spec: The type of each field.
+        schema: The type of each field.
         facts: The metadata of the fields, whose `classes` name the values of numbers.
 
     Raises:
         ValueError: The condition violates the grammar, names no field, or compares values of different types.
     """
-    parser = _Parser(text, Comparisons(spec, facts or {}))
+    parser = _Parser(text, Comparisons(schema, facts or {}))
     test = parser.parse()
     return Condition(parser.fields.needs, parser.fields.measures, lambda row: bool(test(row)))
 
@@ -175,7 +175,7 @@ class _Parser:
     def is_value(self) -> bool:
         """Returns whether the next token is a field or a function."""
         symbol, text = self.peek()
-        return symbol == 'word' and (text in self.fields.spec or self.sees('(', ahead=1))
+        return symbol == 'word' and (text in self.fields.schema or self.sees('(', ahead=1))
 
     def membership(self, left: Value, negated: bool) -> Test:
         if self.takes('(', '['):
@@ -212,7 +212,7 @@ class _Parser:
             return constant('none', None, text)
         if lower in CONSTANTS:
             return constant('number', CONSTANTS[lower], text)
-        if text in self.fields.spec:
+        if text in self.fields.schema:
             return self.fields.field(text)
         if CONDITION_NUMBER.fullmatch(text):
             digits = text.replace('_', '')

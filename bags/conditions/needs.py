@@ -13,7 +13,7 @@ from bags.conditions.condition import parse_condition
 from bags.dataset import above
 from bags.dataset.base import Dataset
 from bags.dataset.format.refs import is_missing
-from bags.dataset.format.registry import VIDEO_WORDS
+from bags.dataset.format.registry import VIDEO_FORMATS
 from bags.dataset.reading.row_groups import Datapoint
 from bags.dataset.reading.selection import Selection
 from bags.indexing import Int64s
@@ -28,7 +28,7 @@ def bind_condition(
         ValueError: The condition violates the grammar, names no field, or compares values of different
             types.
     """
-    needs, measures, test = parse_condition(text, dataset.types, dataset.metadata.get('fields'))
+    needs, measures, test = parse_condition(text, dataset.schema, dataset.metadata.get('fields'))
     return test, functools.partial(_read_needs, dataset, needs, measures)
 
 
@@ -41,7 +41,7 @@ def _read_needs(
     """Reads the data that a condition needs of each datapoint. Counting a sequence reads no records."""
     selection: Selection = {}
     for name, need in needs.items():
-        if need == 'value' or dataset.types[name].sequence:
+        if need == 'value' or dataset.schema[name].sequence:
             selection[name] = True if need == 'value' else slice(0, 0)
     rows = dataset.read_rows(indices, selection) if selection else [{} for _ in range(len(indices))]
     for name, need in needs.items():
@@ -55,7 +55,7 @@ def _read_needs(
         values = _sizes(dataset, name, indices) if measure == 'size' else _durations(dataset, name, indices)
         for row, value in zip(rows, values, strict=True):
             row[key] = value
-    for name in (name for name in selection if dataset.types[name].word in COMPARED):
+    for name in (name for name in selection if dataset.schema[name].format in COMPARED):
         if any(isinstance(row[name], bytes | memoryview) for row in rows[:1]):
             raise ValueError(
                 f'filter: a condition compares values: open {dataset.expression} without raw=True'
@@ -83,7 +83,7 @@ def _sizes(dataset: Dataset, name: str, indices: Int64s) -> list[int | None]:
 
 def _durations(dataset: Dataset, name: str, indices: Int64s) -> list[float | None]:
     """Returns the duration in seconds of a video or sound of each datapoint; None if missing."""
-    media: Any = above.Video if dataset.types[name].word in VIDEO_WORDS else above.Audio
+    media: Any = above.Video if dataset.schema[name].format in VIDEO_FORMATS else above.Audio
     ranges = dataset.record_ranges(indices, name)
     if ranges is None:
         raise ValueError(f'filter: field {name!r} has computed values, which are not stored')

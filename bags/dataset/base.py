@@ -22,8 +22,8 @@ from bags.dataset.format.folder import Folder
 from bags.dataset.format.metadata import Metadata, merge_metadata, metadata_of_fields
 from bags.dataset.format.options import WriteOptions
 from bags.dataset.format.refs import is_missing
-from bags.dataset.format.registry import VIDEO_WORDS, decoders
-from bags.dataset.format.spec import SHOWN_FIELDS, Spec, count_text, some_fields, type_texts
+from bags.dataset.format.registry import VIDEO_FORMATS, decoders
+from bags.dataset.format.spec import SHOWN_FIELDS, Schema, count_text, some_fields, type_texts
 from bags.dataset.reading.batch import Column, concat_ranges
 from bags.dataset.reading.columns import ReadField, read_column, read_records, read_values
 from bags.dataset.reading.difference import Diff
@@ -74,7 +74,7 @@ class Dataset(Shareable, abc.ABC):
     Every dataset is a random-access source for Grain and a map-style dataset for PyTorch. It is thread-safe,
     fork-safe and picklable, and its `repr` identifies it.
 
-    A reader or a view defines `types`, `is_remote`, and the abstract methods. All reads are based on
+    A reader or a view defines `schema`, `is_remote`, and the abstract methods. All reads are based on
     `plan_rows`, which maps datapoints to rows of folders: the readers of the folders read these rows, and the
     results are merged in the order of the datapoints. A class overrides
 
@@ -97,7 +97,7 @@ class Dataset(Shareable, abc.ABC):
         ['reach 0', 'reach 1']
     """
 
-    types: Spec
+    schema: Schema
     """The type of each field, parsed; in the author's order of fields."""
     is_remote: bool = False
     """Whether reads wait for a network."""
@@ -115,8 +115,8 @@ class Dataset(Shareable, abc.ABC):
             if hasattr(type(self), name):
                 return object.__getattribute__(self, name)  # A property, whose own error is raised again.
             message = f'{type(self).__name__!r} object has no attribute {name!r}'
-            if not name.startswith('_') and name != 'types':
-                message += dataset_advice(name, dir(self), getattr(self, 'types', ()))
+            if not name.startswith('_') and name != 'schema':
+                message += dataset_advice(name, dir(self), getattr(self, 'schema', ()))
             raise AttributeError(message)
 
     @property
@@ -164,7 +164,7 @@ class Dataset(Shareable, abc.ABC):
             raise TypeError(
                 f'index: expected an integer, got {key!r} (dataset.column({key!r}) reads a whole column)'
             )
-        selection = None if fields is None else select_fields(fields, self.types)
+        selection = None if fields is None else select_fields(fields, self.schema)
         return self.read_row(key if type(key) is int else check_index(key, len(self)), selection)
 
     def __iter__(self) -> Iterator[Datapoint]:
@@ -172,7 +172,7 @@ class Dataset(Shareable, abc.ABC):
 
     def __getitems__(self, indices: Iterable[SupportsIndex]) -> list[Datapoint]:
         """Returns datapoints as a list, read together (PyTorch's fetchers call this)."""
-        return self.read_rows(as_indices(indices, len(self)), dict.fromkeys(self.types, True))
+        return self.read_rows(as_indices(indices, len(self)), dict.fromkeys(self.schema, True))
 
     def _getitems(self, indices: Iterable[SupportsIndex]) -> list[Datapoint]:
         """Returns `__getitems__(indices)`; Grain calls this name."""
@@ -195,7 +195,7 @@ class Dataset(Shareable, abc.ABC):
             CorruptError, DecodeError: Damaged data.
         """
         return self.read_selection(
-            as_indices(indices, len(self)), select_fields(fields, self.types), read_column
+            as_indices(indices, len(self)), select_fields(fields, self.schema), read_column
         )
 
     # Fields.
@@ -203,7 +203,7 @@ class Dataset(Shareable, abc.ABC):
     @property
     def spec(self) -> dict[str, str]:
         """The type of each field, in the order in which the author gave them."""
-        return type_texts(self.types)
+        return type_texts(self.schema)
 
     def column(self, field: str) -> Any:
         """Returns the values of a field of all datapoints, as `batch` returns them."""
@@ -217,10 +217,10 @@ class Dataset(Shareable, abc.ABC):
         the number of frames, which is read from the header of each value.
         """
         check_name(field)
-        select_fields(field, self.types)
-        if not self.types[field].sequence and self.has_frames(field):
+        select_fields(field, self.schema)
+        if not self.schema[field].sequence and self.has_frames(field):
             return self.frame_counts(np.arange(len(self)), field)
-        check_sequence(field, self.types)
+        check_sequence(field, self.schema)
         return self.item_counts(np.arange(len(self)), field)
 
     def records(self, field: str) -> Records:
@@ -238,7 +238,7 @@ class Dataset(Shareable, abc.ABC):
             (b'reach 3', 8, 52, 1)
         """
         check_name(field)
-        select_fields(field, self.types)
+        select_fields(field, self.schema)
         return Records(self, field)
 
     def datapoint_of(self, field: str, item: SupportsIndex) -> int:
@@ -252,7 +252,7 @@ class Dataset(Shareable, abc.ABC):
             IndexError, KeyError: No such item or field.
             TypeError: The field is not a sequence.
         """
-        check_sequence(field, self.types)
+        check_sequence(field, self.schema)
         return self.records(field).locate(item)[0]
 
     def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO:
@@ -268,8 +268,8 @@ class Dataset(Shareable, abc.ABC):
             TypeError: `item` is given for a plain field, or missing for a sequence.
             ValueError: The value is missing.
         """
-        select_fields(field, self.types)
-        field_type, number = self.types[field], check_index(index, len(self))
+        select_fields(field, self.schema)
+        field_type, number = self.schema[field], check_index(index, len(self))
         if field_type.sequence != (item is not None):
             what = (
                 'an item, as it is a sequence' if field_type.sequence else 'no item, as it is not a sequence'
@@ -329,7 +329,7 @@ class Dataset(Shareable, abc.ABC):
                 raise TypeError(f'filter: expected no fields beside a condition, got {fields!r:.80}')
             function, read = above.bind_condition(self, function)
         else:
-            read = functools.partial(self.read_rows, selection=select_fields(fields, self.types))
+            read = functools.partial(self.read_rows, selection=select_fields(fields, self.schema))
         if not callable(function):
             raise TypeError(
                 f'filter: expected a condition or a function of a datapoint, got {function!r:.80}; '
@@ -376,8 +376,8 @@ class Dataset(Shareable, abc.ABC):
         """
         if indices is None and fields is None:
             raise TypeError('drop: expected indices or fields=…, got neither')
-        dropped = select_whole(() if fields is None else fields, self.types, 'drop')
-        names = [name for name in self.types if name not in dropped]
+        dropped = select_whole(() if fields is None else fields, self.schema, 'drop')
+        names = [name for name in self.schema if name not in dropped]
         if not names:
             raise ValueError('drop: expected at least one field to stay, got all fields')
         facts = self.metadata.get('fields', {}) if dropped else {}
@@ -421,7 +421,7 @@ class Dataset(Shareable, abc.ABC):
 
         Args:
             values: For each datapoint, by index, the new values by field. None is a missing value.
-            encoders: Encoders by word. Default: `bags.encoders`.
+            encoders: Encoders by format. Default: `bags.encoders`.
 
         Raises:
             IndexError, KeyError: No such datapoint, or no such field.
@@ -745,7 +745,7 @@ class Dataset(Shareable, abc.ABC):
 
     def __repr__(self) -> str:
         state = ', unfinished' if self.unfinished else ''
-        return f'<{self.expression}: {self.length_text}{state}; {some_fields(self.types)}>'
+        return f'<{self.expression}: {self.length_text}{state}; {some_fields(self.schema)}>'
 
     def __str__(self) -> str:
         """Returns a heading and a line for each field; `repr` is one line."""
@@ -757,7 +757,9 @@ class Dataset(Shareable, abc.ABC):
 
     def _ipython_key_completions_(self) -> list[tuple[int, str]]:
         """The keys that IPython offers for `dataset[0, '`: fields of the first datapoints."""
-        return [(index, name) for index in range(min(len(self), COMPLETED_DATAPOINTS)) for name in self.types]
+        return [
+            (index, name) for index in range(min(len(self), COMPLETED_DATAPOINTS)) for name in self.schema
+        ]
 
     def _repr_html_(self) -> str:
         """Returns the HTML for notebooks: the fields, with their values in the first datapoints."""
@@ -823,7 +825,7 @@ class Dataset(Shareable, abc.ABC):
     def read_row(self, index: int, selection: Selection | None) -> Datapoint:
         """Returns one datapoint. Subclasses may override this with a faster implementation."""
         index = check_index(index, len(self))
-        asked: Selection = dict.fromkeys(self.types, True) if selection is None else selection
+        asked: Selection = dict.fromkeys(self.schema, True) if selection is None else selection
         columns = self.read_selection(np.array([index], np.int64), asked, read_values)
         return {name: values[0] for name, values in columns.items()}
 
@@ -860,8 +862,8 @@ class Dataset(Shareable, abc.ABC):
 
     def has_frames(self, field: str) -> bool:
         """Returns whether `bags.frames` selects parts of the values of a field."""
-        word = self.types[field].word
-        return word in VIDEO_WORDS or (word not in decoders and self.open_field(field).has_frames)
+        format = self.schema[field].format
+        return format in VIDEO_FORMATS or (format not in decoders and self.open_field(field).has_frames)
 
     def frame_counts(self, indices: Int64s, field: str) -> Int64s:
         """Returns the number of frames of each value, or of all items of each sequence; 0 if missing."""
@@ -898,7 +900,7 @@ class Dataset(Shareable, abc.ABC):
             raise ValueError(f'datapoint {index}: field {field!r} has no value')
         if item is not None:
             first += select_items([item], count)[0]
-        return Record(ranges.sources[0].bag, first, field, self.types[field].text)
+        return Record(ranges.sources[0].bag, first, field, self.schema[field].text)
 
     def _item_offsets(self, field: str) -> Int64s:
         """Returns the number of items before each datapoint, followed by the total; cached."""
@@ -928,7 +930,7 @@ class Records(Sequence[Any]):
     def __init__(self, dataset: Dataset, field: str) -> None:
         self._dataset = dataset
         self._field = field
-        self._offsets = dataset._item_offsets(field) if dataset.types[field].sequence else None
+        self._offsets = dataset._item_offsets(field) if dataset.schema[field].sequence else None
 
     def __len__(self) -> int:
         return len(self._dataset) if self._offsets is None else int(self._offsets[-1])
@@ -971,9 +973,9 @@ class Records(Sequence[Any]):
 class View(Dataset):
     """A dataset over other datasets. Creating it reads nothing."""
 
-    def __init__(self, datasets: Sequence[Dataset], types: Spec) -> None:
+    def __init__(self, datasets: Sequence[Dataset], schema: Schema) -> None:
         self.datasets = list(datasets)
-        self.types = types
+        self.schema = schema
         self.is_remote = any(dataset.is_remote for dataset in datasets)
 
     @property
@@ -990,7 +992,7 @@ class View(Dataset):
 
     @property
     def metadata(self) -> Metadata:
-        return metadata_of_fields(merge_metadata(dataset.metadata for dataset in self.datasets), self.types)
+        return metadata_of_fields(merge_metadata(dataset.metadata for dataset in self.datasets), self.schema)
 
     @property
     def unfinished(self) -> bool:
@@ -1002,10 +1004,10 @@ class View(Dataset):
 
     def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
         fingerprints = [
-            dataset.fingerprint_of([name for name in fields if name in dataset.types], of_origin)
+            dataset.fingerprint_of([name for name in fields if name in dataset.schema], of_origin)
             for dataset in self.datasets
         ]
-        spec = [(name, self.types[name].text) for name in fields]
+        spec = [(name, self.schema[name].text) for name in fields]
         return digest_of(type(self).__name__, self.fingerprint_options(), spec, fingerprints)
 
     def fingerprint_options(self) -> object:
@@ -1014,7 +1016,7 @@ class View(Dataset):
 
     def dataset_of(self, field: str) -> Dataset:
         """Returns a dataset that has a field."""
-        return next(dataset for dataset in self.datasets if field in dataset.types)
+        return next(dataset for dataset in self.datasets if field in dataset.schema)
 
     def open_field(self, name: str) -> FieldReader:
         return self.dataset_of(name).open_field(name)
@@ -1052,8 +1054,8 @@ class Select(View):
     """A view of some datapoints and fields of a dataset: the result of `select` and of slices."""
 
     def __init__(self, dataset: Dataset, indices: range | Int64s, fields: Fields = None) -> None:
-        chosen = select_whole(fields, dataset.types, 'select')
-        names = [name for name in dataset.types if name in chosen]
+        chosen = select_whole(fields, dataset.schema, 'select')
+        names = [name for name in dataset.schema if name in chosen]
         # A selection of a selection selects from the underlying dataset directly.
         if type(self) is type(dataset) is Select:
             if isinstance(indices, range):
@@ -1061,7 +1063,7 @@ class Select(View):
             else:
                 indices = dataset.source_indices(indices)
             dataset = dataset.datasets[0]
-        super().__init__([dataset], {name: dataset.types[name] for name in names})
+        super().__init__([dataset], {name: dataset.schema[name] for name in names})
         self.indices: range | Int64s = indices
 
     def source_indices(self, indices: Int64s) -> Int64s:
@@ -1106,15 +1108,15 @@ class Select(View):
 
     def read_row(self, index: int, selection: Selection | None) -> Datapoint:
         dataset = self.datasets[0]
-        if selection is None and len(self.types) < len(dataset.types):
-            selection = dict.fromkeys(self.types, True)
+        if selection is None and len(self.schema) < len(dataset.schema):
+            selection = dict.fromkeys(self.schema, True)
         return dataset.read_row(int(self.indices[check_index(index, len(self.indices))]), selection)
 
     @property
     def expression(self) -> str:
         dataset, count = self.datasets[0].expression, len(self.datasets[0])
-        fields, names = '', list(self.types)
-        if len(names) < len(self.datasets[0].types):
+        fields, names = '', list(self.schema)
+        if len(names) < len(self.datasets[0].schema):
             is_short = len(names) <= SHOWN_FIELDS
             fields = f'fields={names if is_short else f"{len(names)} of them #{_mark(repr(names).encode())}"}'
         chosen = self.indices
@@ -1175,8 +1177,8 @@ def check_dataset(what: str, value: Any) -> None:
         raise TypeError(f'{what}: expected a dataset, got {text:.80}{advice}')
 
 
-def row_of_part(part: Dataset, index: int, selection: Selection | None, types: Spec) -> Datapoint:
-    """Returns a datapoint of a dataset that lacks some of the fields in `types`."""
-    selected: Selection = dict.fromkeys(types, True) if selection is None else selection
-    datapoint = part.read_row(index, divide_fields(selected, part.types)[0])
+def row_of_part(part: Dataset, index: int, selection: Selection | None, schema: Schema) -> Datapoint:
+    """Returns a datapoint of a dataset that lacks some of the fields in `schema`."""
+    selected: Selection = dict.fromkeys(schema, True) if selection is None else selection
+    datapoint = part.read_row(index, divide_fields(selected, part.schema)[0])
     return {name: datapoint.get(name) for name in selected}

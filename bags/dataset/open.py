@@ -29,7 +29,7 @@ def open(
 
     Args:
         path: The folder: str, path or URL. `bags.join` takes several.
-        decoders: Decoders by word, which replace all of `bags.decoders`, the default.
+        decoders: Decoders by format, which replace all of `bags.decoders`, the default.
         cache_index: Read limits that are not memory-mapped, e.g. on an object store, as a whole when the
             dataset is opened, and keep them, instead of reading blocks of limits on demand.
         shard_start, shard_step: Read only the shards `shard_start`, `shard_start + shard_step`, …, so that
@@ -76,9 +76,9 @@ def open(
 
 
 class _KnownDecoders(dict[str, Any]):
-    """Decoders by word. The decoder of an unknown word returns the record."""
+    """Decoders by format. The decoder of an unknown format returns the record."""
 
-    def __missing__(self, word: str) -> Any:
+    def __missing__(self, format: str) -> Any:
         return _undecoded
 
 
@@ -95,10 +95,10 @@ def open_with_known_decoders(
 
     Args:
         path: The dataset.
-        undecoded: Words of built-in types whose values are also bytes.
+        undecoded: Formats of built-in types whose values are also bytes.
         **options: As in `open`.
     """
     decoders = _KnownDecoders(
-        {word: function for word, function in builtin_decoders.items() if word not in undecoded}
+        {format: function for format, function in builtin_decoders.items() if format not in undecoded}
     )
     return open(path, decoders, **options)

@@ -24,7 +24,7 @@ from bags.dataset.format.options import ReadOptions, dataset_path
 from bags.dataset.format.refs import Refs
 from bags.dataset.format.schema import Decoders
 from bags.dataset.format.sizes import folder_size
-from bags.dataset.format.spec import FieldType, Spec, likely_type, reordered
+from bags.dataset.format.spec import FieldType, Schema, likely_type, reordered
 from bags.dataset.reading.batch import Column
 from bags.dataset.reading.columns import BadRef, ReadField
 from bags.dataset.reading.field_reader import FieldReader
@@ -76,7 +76,7 @@ class DatasetReader(Dataset):
         self._open(Folder(at.store, at.path, at.options), at.decoders)
 
     @classmethod
-    def of_folder(cls, folder: Folder, decoders: Decoders, order: Spec | None = None) -> Self:
+    def of_folder(cls, folder: Folder, decoders: Decoders, order: Schema | None = None) -> Self:
         """Returns the reader of a folder that may be listed or loaded already.
 
         The fields are in the order of `order`, else in the order of the folder.
@@ -85,21 +85,23 @@ class DatasetReader(Dataset):
         reader._open(folder, decoders, order)
         return reader
 
-    def _open(self, folder: Folder, decoders: Decoders, order: Spec | None = None) -> None:
+    def _open(self, folder: Folder, decoders: Decoders, order: Schema | None = None) -> None:
         self.is_remote = folder.store.is_remote
         folder.load(order=order is None)
         refs = folder.open_refs()
         in_memory = folder.options.limits_storage is LimitsStorage.IN_MEMORY
         if self.is_remote and in_memory and refs is not None:
             refs = refs_in_memory(refs)
-        schema = folder.schema()
-        types = schema.types
-        self.types = folder.in_order(types) if order is None else reordered(types, [order])
+        layout = folder.layout()
+        schema = layout.schema
+        self.schema = folder.in_order(schema) if order is None else reordered(schema, [order])
         self.folder = folder
         self._decoders = decoders
-        self._length = folder.shortest(self.types) if refs is None else refs.count
-        self.refs = RefsReader(folder.path if refs is None else refs.path, refs, schema.format, self._length)
-        self._schema = schema
+        self._length = folder.shortest(self.schema) if refs is None else refs.count
+        self.refs = RefsReader(
+            folder.path if refs is None else refs.path, refs, layout.refs_format, self._length
+        )
+        self._layout = layout
         self._fields: dict[str, FieldReader] = {}
         """Fields by name, opened by `open_field`."""
         self._row_functions: dict[str | tuple[str, ...] | None, RowFunction] = {}
@@ -162,7 +164,7 @@ class DatasetReader(Dataset):
             if datapoint is not None:
                 return datapoint
         if type(index) is int:
-            return self.read_row(index, None if fields is None else select_fields(fields, self.types))
+            return self.read_row(index, None if fields is None else select_fields(fields, self.schema))
         return super().__getitem__(key)
 
     def read_row(self, index: int, selection: Selection | None) -> Datapoint:
@@ -179,9 +181,9 @@ class DatasetReader(Dataset):
     def _row_function(self, fields: str | tuple[str, ...] | None, has_items: bool = False) -> RowFunction:
         """Returns the row function of some fields, made on first use."""
         if fields is None:
-            names: Iterable[str] = self.types
+            names: Iterable[str] = self.schema
         else:
-            names = select_fields(fields, self.types)
+            names = select_fields(fields, self.schema)
         function = make_row_function([*map(self.open_field, names)], self.refs, has_items)
         functions = self._item_functions if has_items else self._row_functions
         if len(functions) < MAX_ROW_FUNCTIONS:
@@ -203,28 +205,30 @@ class DatasetReader(Dataset):
         field: FieldReader | None = self._fields.get(name)
         if field is not None:
             return field
-        folder, field_type = self.folder, self._schema.types[name]
+        folder, field_type = self.folder, self._layout.schema[name]
         try:
             decoder = self._decoders.get(name, field_type, folder.starts, folder.path)
         except KeyError:
             raise self._no_decoder(name, field_type) from None
         bag = folder.open_bag(name)
-        differ = field_type.word == 'int' and not field_type.args  # Integers of Granular differ in length.
+        differ = field_type.format == 'int' and not field_type.args  # Integers of Granular differ in length.
         last = -1 if self.is_remote else self.refs.last_records.get(name, -1)  # Remote: see `_refs_of`.
         bag.check_count(0 if differ else decoder.length, last)
         field = self._fields[name] = FieldReader(
-            name, field_type, self._schema.format.positions[name], bag, decoder
+            name, field_type, self._layout.refs_format.positions[name], bag, decoder
         )
         return field
 
     def _no_decoder(self, name: str, field_type: FieldType) -> SpecError:
         """Returns the error for a field whose type no function decodes."""
         functions = registry.decoders if self._decoders.functions is None else self._decoders.functions
-        detail = f'no decoder for {field_type.word!r}{likely_type(field_type, functions)}'
+        detail = f'no decoder for {field_type.format!r}{likely_type(field_type, functions)}'
         with contextlib.suppress(OSError, CorruptError):
             package = package_of(self.folder.metadata, name)
             detail += f', a type of the package {package!r}' if package else ''
-        readable = [other for other, other_type in self.types.items() if self._decoders.has(other_type.word)]
+        readable = [
+            other for other, other_type in self.schema.items() if self._decoders.has(other_type.format)
+        ]
         if readable:
             detail += f'; without it, {", ".join(map(repr, readable))} can be read'
         detail += '; raw=True reads the records of all fields'
@@ -278,7 +282,7 @@ class DatasetReader(Dataset):
     @cached_attribute
     def _linked(self) -> set[str]:
         """The fields whose records are links."""
-        return {name for name in self.types if self.folder.has(f'{name}.links')}
+        return {name for name in self.schema if self.folder.has(f'{name}.links')}
 
     def _links_wait(self, names: set[str]) -> bool:
         """Returns whether some of these fields have links to remote files."""
@@ -296,7 +300,7 @@ class DatasetReader(Dataset):
     def bytes_before(self, index: int, fields: tuple[str, ...] | None = None) -> int:
         if index >= self._length:
             return folder_size(self.folder, fields)
-        names, total = tuple(self.types if fields is None else fields), 0
+        names, total = tuple(self.schema if fields is None else fields), 0
         refs = self.refs.of(np.array([index]), names)
         if self.refs.bag is not None:
             total = self.refs.bag.bytes_before(index)

@@ -20,7 +20,7 @@ from bags.dataset.format.options import DatasetPath, ReadOptions, dataset_path
 from bags.dataset.format.schema import Decoders
 from bags.dataset.format.shard_index import INDEX, Shard
 from bags.dataset.format.sizes import folder_size
-from bags.dataset.format.spec import Spec, count_text, type_texts, union
+from bags.dataset.format.spec import Schema, count_text, type_texts, union
 from bags.dataset.reader import DatasetReader
 from bags.dataset.reading.batch import Column
 from bags.dataset.reading.columns import ReadField
@@ -36,7 +36,7 @@ from bags.validation import at_least
 
 STATE = (
     *('path', '_options', '_decoders', 'shard_list', 'share', '_first', '_last', '_after'),
-    *('unfinished', 'types', '_lengths_of_shards'),
+    *('unfinished', 'schema', '_lengths_of_shards'),
 )
 """Attributes of a reader that are pickled."""
 
@@ -113,13 +113,13 @@ class ShardedDatasetReader(Dataset):
         if listed.is_unfinished:
             self.unfinished = True
         self._set_store(store)
-        if listed.types is not None:
-            self.types = listed.types
+        if listed.schema is not None:
+            self.schema = listed.schema
             self._lengths_of_shards = [shard.length or 0 for shard in self.shard_list]
         else:
             try:
-                types, self._lengths_of_shards = self._inspect_shards()
-                self.types = self._root.in_order(types)
+                schema, self._lengths_of_shards = self._inspect_shards()
+                self.schema = self._root.in_order(schema)
             except FileNotFoundError as exc:
                 raise _missing_file(exc) from exc
         if inode is not None and _inode(path) != inode:
@@ -143,34 +143,36 @@ class ShardedDatasetReader(Dataset):
 
         self.folder_of = folder_of
 
-    def _inspect_shards(self) -> tuple[Spec, list[int]]:
+    def _inspect_shards(self) -> tuple[Schema, list[int]]:
         """Returns the fields of all shards, and the number of datapoints of each shard of this reader."""
         root, first, last = self._root, self._first, self._last
         is_remote = self.store.is_remote
         root.load()
-        types, format = root.schema()
+        schema, refs_format = root.layout()
         # Later shards may have more fields, which are optional; then their spec.json is longer.
         if last.sizes.get('spec.json', -1) != first.sizes.get('spec.json'):
             folder = self.folder_of(last)
             folder.load(refs=False, order=False)
             with contextlib.suppress(OSError, BagsError):  # Raised when the shard is read.
-                other = folder.schema().types
-                types = types if types == other else union(types, other) or types
+                other = folder.layout().schema
+                schema = schema if schema == other else union(schema, other) or schema
         by_size = False
-        if is_remote and types == format.spec:
+        if is_remote and schema == refs_format.schema:
             # Only a shard with datapoints shows whether all refs have the same length.
             sample, folder = first, root
             if not first.sizes.get('refs.bag'):
                 sample = next((shard for shard in self.shard_list if shard.sizes.get('refs.bag')), first)
                 folder = self.folder_of(sample)
             refs = folder.open_refs()
-            by_size = refs is None or (not folder.starts and refs.count == length_by_size(sample, format))
+            by_size = refs is None or (
+                not folder.starts and refs.count == length_by_size(sample, refs_format)
+            )
 
         def length_of(shard: Shard) -> int:
-            length = length_by_size(shard, format) if by_size else None
+            length = length_by_size(shard, refs_format) if by_size else None
             return self.folder_of(shard).length() if length is None else length
 
-        return types, map_concurrently(length_of, self.shard_list, is_remote)
+        return schema, map_concurrently(length_of, self.shard_list, is_remote)
 
     @cached_attribute
     def _layout(self) -> Concatenated:
@@ -181,27 +183,29 @@ class ShardedDatasetReader(Dataset):
     def readers(self) -> FifoCache[int, DatasetReader]:
         """The readers of shards by number, each opened on first read."""
         store, path, decoders, folder_of = self.store, self.path, self._decoders, self.folder_of
-        root, types, lengths, shards = self._root, self.types, self._lengths_of_shards, self.shard_list
+        root, schema, lengths, shards = self._root, self.schema, self._lengths_of_shards, self.shard_list
         unseen = [self._after] if self._after is not None else []
 
         def make(number: int) -> DatasetReader:
             # The check for a shard after the last one runs concurrently with the requests of this shard.
-            works: list[Callable[[], Any]] = [lambda: _open_shard(folder_of(shards[number]), decoders, types)]
+            works: list[Callable[[], Any]] = [
+                lambda: _open_shard(folder_of(shards[number]), decoders, schema)
+            ]
             if unseen:
                 works.append(lambda: _check_after(store, path, unseen))
             reader: DatasetReader = map_concurrently(lambda work: work(), works, True)[0]
             root.check_pinned()
             folder = reader.folder
-            if union(types, reader.types) != types:
+            if union(schema, reader.schema) != schema:
                 raise SpecError(
-                    None, f'the spec of the other shards, {type_texts(types)}', reader.spec, folder.path
+                    None, f'the spec of the other shards, {type_texts(schema)}', reader.spec, folder.path
                 )
             if store.is_remote and len(reader) != lengths[number]:
                 folder.raise_changed(f'expected {lengths[number]} datapoints, got {len(reader)}')
             reader.pin_length(lengths[number])
             return reader
 
-        return FifoCache(make, max_open_bags() // (len(types) + 1))
+        return FifoCache(make, max_open_bags() // (len(schema) + 1))
 
     def __len__(self) -> int:
         return self._layout.total
@@ -242,8 +246,8 @@ class ShardedDatasetReader(Dataset):
         if name not in self._known_fields:
             # This reader may have no shard with the field, or no shard at all.
             folders = map(self.folder_of, (self._last, self._first, *self.shard_list))
-            folder = next(folder for folder in folders if name in folder.schema().types)
-            self._known_fields[name] = _open_shard(folder, self._decoders, self.types).open_field(name)
+            folder = next(folder for folder in folders if name in folder.layout().schema)
+            self._known_fields[name] = _open_shard(folder, self._decoders, self.schema).open_field(name)
         return self._known_fields[name]
 
     def part_lengths(self) -> list[int]:
@@ -252,9 +256,9 @@ class ShardedDatasetReader(Dataset):
     def read_row(self, index: int, selection: Selection | None) -> Datapoint:
         part, within = self._layout.one(check_index(index, self._layout.total))
         reader = self.readers[part]
-        if len(reader.types) == len(self.types):
+        if len(reader.schema) == len(self.schema):
             return reader.read_row(within, selection)
-        return row_of_part(reader, within, selection, self.types)
+        return row_of_part(reader, within, selection, self.schema)
 
     def bytes_before(self, index: int, fields: tuple[str, ...] | None = None) -> int:
         sizes = self._shard_sizes(fields)
@@ -263,7 +267,7 @@ class ShardedDatasetReader(Dataset):
         shard, within = self._layout.one(index)
         reader = self.readers[shard]
         # A shard may lack optional fields.
-        present = None if fields is None else tuple(name for name in fields if name in reader.types)
+        present = None if fields is None else tuple(name for name in fields if name in reader.schema)
         return sum(sizes[:shard]) + reader.bytes_before(within, present)
 
     @property
@@ -324,7 +328,7 @@ class ShardReader:
 
     def read_selection(self, rows: Int64s, selection: Selection, read: ReadField) -> dict[str, Column]:
         reader = self._dataset.readers[self._number]
-        present, missing = divide_fields(selection, reader.types)
+        present, missing = divide_fields(selection, reader.schema)
         columns = reader.read_selection(rows, present, read)
         if missing:
             columns |= MissingFields(self._dataset.open_field).read_selection(rows, missing, read)
@@ -341,10 +345,10 @@ class ShardReader:
 
     def _reader_of(self, field: str) -> RowReader:
         reader = self._dataset.readers[self._number]
-        return reader if field in reader.types else MissingFields(self._dataset.open_field)
+        return reader if field in reader.schema else MissingFields(self._dataset.open_field)
 
 
-def _open_shard(folder: Folder, decoders: Decoders, order: Spec) -> DatasetReader:
+def _open_shard(folder: Folder, decoders: Decoders, order: Schema) -> DatasetReader:
     try:
         return DatasetReader.of_folder(folder, decoders, order)
     except FileNotFoundError as exc:

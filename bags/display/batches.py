@@ -119,7 +119,7 @@ def batch_as_html(batch: Any, dataset: Dataset | None = None) -> str:
     head = ['', '', *map(str, shown)] if shown else []
     lines = [''.join(f'<th style="text-align:left">{text}</th>' for text in head)] if head else []
     for name, column in columns.items():
-        classes = class_names(dataset, name) if dataset is not None and name in dataset.types else {}
+        classes = class_names(dataset, name) if dataset is not None and name in dataset.schema else {}
         values = [column] if shown is None else [column[row] for row in shown]
         cells = [escape(name), f'<code>{escape(_describe(column))}</code>']
         cells += [value_as_html(value, classes) for value in values]

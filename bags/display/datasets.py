@@ -10,7 +10,7 @@ from typing import BinaryIO
 import numpy as np
 
 from bags.dataset.base import Dataset
-from bags.dataset.format.registry import AUDIO_WORDS, IMAGE_WORDS, VIDEO_WORDS
+from bags.dataset.format.registry import AUDIO_FORMATS, IMAGE_FORMATS, VIDEO_FORMATS
 from bags.display.counts import byte_count, plural
 from bags.display.html import MAX_HTML_TEXT, SIDE, image_as_html, sound_as_html, value_as_html
 from bags.display.values import MAX_NUMBERS_IN_TEXT, cut_off, is_undecoded, open_records, show_value
@@ -42,7 +42,7 @@ def dataset_as_html(dataset: Dataset, rows: Iterable[int] | None = None) -> str:
         rows: The datapoints. Default: the first ones. Of a value that cannot be read, the error is shown.
     """
     rows = range(min(SHOWN_DATASET_ROWS, len(dataset))) if rows is None else rows
-    columns = {str(row): {name: _cell(dataset, row, name) for name in dataset.types} for row in rows}
+    columns = {str(row): {name: _cell(dataset, row, name) for name in dataset.schema} for row in rows}
     left = '<td style="text-align:left;vertical-align:top">'
     head = ''.join(f'<th style="text-align:left">{escape(name)}</th>' for name in ('', '', *columns))
     cells = ''.join(
@@ -67,16 +67,18 @@ def _heading(dataset: Dataset) -> str:
 
 def _cell(dataset: Dataset, row: int, field: str) -> str:
     """Returns the value of a field as HTML, or the error if it cannot be read."""
-    field_type = dataset.types[field]
+    field_type = dataset.schema[field]
     try:
-        if field_type.word in (*IMAGE_WORDS, *VIDEO_WORDS) and (thumbnail := _thumbnail(dataset, row, field)):
+        if field_type.format in (*IMAGE_FORMATS, *VIDEO_FORMATS) and (
+            thumbnail := _thumbnail(dataset, row, field)
+        ):
             return thumbnail
         if not field_type.sequence and not is_undecoded(field_type):
             for file in open_records(dataset, row, field):
                 with file:
                     if (size := file.seek(0, io.SEEK_END)) > MAX_SHOWN_RECORD_BYTES:
                         return byte_count(size)
-        if field_type.word in AUDIO_WORDS and not field_type.sequence:
+        if field_type.format in AUDIO_FORMATS and not field_type.sequence:
             return _player(dataset, row, field)
         if _is_drawn(dataset, row, field):
             return value_as_html(dataset[row, field][field], class_names(dataset, field))
@@ -106,9 +108,9 @@ def _player(dataset: Dataset, row: int, field: str) -> str:
 
 def _is_drawn(dataset: Dataset, row: int, field: str) -> bool:
     """Returns whether to read and draw a value: a number, an array, or a sequence of not too many numbers."""
-    field_type = dataset.types[field]
-    if field_type.word not in ('int', 'uint', 'float', 'array') or not field_type.sequence:
-        return field_type.word in ('int', 'uint', 'float', 'array')
+    field_type = dataset.schema[field]
+    if field_type.format not in ('int', 'uint', 'float', 'array') or not field_type.sequence:
+        return field_type.format in ('int', 'uint', 'float', 'array')
     count = int(dataset.item_counts(np.array([row]), field)[0])
     if count <= MAX_NUMBERS_IN_TEXT:
         return False
@@ -117,12 +119,12 @@ def _is_drawn(dataset: Dataset, row: int, field: str) -> bool:
 
 def _thumbnail(dataset: Dataset, row: int, field: str) -> str | None:
     """Returns an image, or the first frame of a video, or the first item of a sequence; None if missing."""
-    field_type = dataset.types[field]
+    field_type = dataset.schema[field]
     file = next(open_records(dataset, row, field), None)
     if file is None:
         return None
     with file:
-        is_image = field_type.word in IMAGE_WORDS
+        is_image = field_type.format in IMAGE_FORMATS
         if is_image and file.seek(0, io.SEEK_END) > MAX_SHOWN_RECORD_BYTES:
             return None
         file.seek(0)

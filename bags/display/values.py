@@ -47,7 +47,7 @@ def open_to_show(path: str, *, trust_links: PermittedPaths = ()) -> Dataset:
 
 def is_undecoded(field_type: FieldType) -> bool:
     """Returns whether records of a type are described by their headers instead of decoded."""
-    return field_type.word in UNDECODED or field_type.word not in decoders
+    return field_type.format in UNDECODED or field_type.format not in decoders
 
 
 class Shown(NamedTuple):
@@ -67,14 +67,14 @@ def show_value(dataset: Dataset, index: int, field: str, *, has_range: bool = Tr
         has_range: Whether the text of a long sequence of numbers ends with their range, which requires
             reading the whole sequence.
     """
-    field_type = dataset.types[field]
+    field_type = dataset.schema[field]
     try:
         if not is_undecoded(field_type):
             if field_type.sequence:
                 return _show_items(dataset, index, field, has_range)
             value = dataset[index, field][field]
             shown = value
-            if field_type.word == 'float' and value is not None:  # Shortest text for the stored precision.
+            if field_type.format == 'float' and value is not None:  # Shortest text for the stored precision.
                 shown = np.dtype(f'f{float_size(*field_type.args)}').type(value)
             return Shown(cut_off(value_as_text(shown)), to_json(value))
         if field_type.sequence and dataset[index, {field: range(0)}][field] is None:
@@ -95,15 +95,15 @@ def show_value(dataset: Dataset, index: int, field: str, *, has_range: bool = Tr
 
 def _show_part(dataset: Dataset, index: int, field: str) -> Shown | None:
     """Shows a part of a linked video or recording without opening the file; None for other records."""
-    word = dataset.types[field].word
+    format = dataset.schema[field].format
     try:
-        record = dataset.record(index, field, None) if word in ('video', 'audio') else None
+        record = dataset.record(index, field, None) if format in ('video', 'audio') else None
     except ValueError:
         return None  # The value is missing.
     part = None if record is None else record.segment
     if part is None:
         return None
-    unit, path, count = 'frames' if word == 'video' else 'samples', part.where[0], part.stop - part.first
+    unit, path, count = 'frames' if format == 'video' else 'samples', part.where[0], part.stop - part.first
     text = f'{count:,} {unit}, {part.first:,} to {part.stop:,} of {path}'
     return Shown(text, {unit: count, 'first': part.first, 'stop': part.stop, 'path': path})
 
@@ -131,7 +131,7 @@ def cut_off(text: str, max_length: int = MAX_PLAIN_TEXT) -> str:
 
 def open_records(dataset: Dataset, index: int, field: str) -> Iterator[BinaryIO]:
     """Yields the record of a field, or the records of its items, as files; nothing for a missing value."""
-    field_type = dataset.types[field]
+    field_type = dataset.schema[field]
     if field_type.sequence:
         for item in range(_item_count(dataset, index, field)):
             yield dataset.file(index, field, item)

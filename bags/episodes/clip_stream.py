@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bags.dataset.format.metadata import UNITS, Metadata
-from bags.dataset.format.spec import FieldType, Spec
+from bags.dataset.format.spec import FieldType, Schema
 from bags.errors import EncodeError
 from bags.formats.arrays import as_array
 from bags.media.clip_encoders import ClipEncoder, clip_encoder_of
@@ -198,7 +198,7 @@ def _form(item: ClipItem) -> str:
 
 
 def open_streams(
-    types: Spec,
+    schema: Schema,
     functions: Mapping[str, Callable[..., Any]],
     metadata: Metadata,
     lock: threading.Lock,
@@ -207,7 +207,7 @@ def open_streams(
     """Returns a stream for each field that accepts single frames or blocks of samples.
 
     Args:
-        types: The types of all fields.
+        schema: The types of all fields.
         functions: The encoders in use.
         metadata: The metadata, with rates and times.
         lock: The lock of the episode.
@@ -215,8 +215,8 @@ def open_streams(
     """
     facts, memory = metadata.get('fields', {}), CopyMemory() if copy else None
     streams = {}
-    for name, field_type in types.items():
-        encoder = clip_encoder_of(functions.get(field_type.word)) if field_type.sequence else None
+    for name, field_type in schema.items():
+        encoder = clip_encoder_of(functions.get(field_type.format)) if field_type.sequence else None
         if encoder is not None:
             field_facts = facts.get(name, {})
             scale = UNITS.get(facts.get(field_facts.get('times'), {}).get('unit'), 1.0)

@@ -18,7 +18,7 @@ from bags.bag.options import ReaderOptions
 from bags.dataset.format.metadata import Metadata
 from bags.dataset.format.refs import MISSING
 from bags.dataset.format.registry import frames_of
-from bags.dataset.format.spec import Spec
+from bags.dataset.format.spec import Schema
 from bags.dataset.reading.field_reader import Record
 from bags.dataset.writing.episode import Call, PartialEpisode
 from bags.dataset.writing.field_writer import FieldWriter, RefsWriter
@@ -42,8 +42,8 @@ class EpisodeBags:
         self._bags = bags
         self._journal = journal
         self._fields = {bag.name: bag for bag in bags[1:]}
-        self.types: Spec = {name: bag.type for name, bag in self._fields.items()}
-        self._rows = dict.fromkeys(self.types, (MISSING, 0))
+        self.schema: Schema = {name: bag.type for name, bag in self._fields.items()}
+        self._rows = dict.fromkeys(self.schema, (MISSING, 0))
         """First record and number of records of each field: has all keys, as other threads read `counts`."""
         self._has_new = False
         """Whether records were written since the last flush. Large records are written without buffering."""
@@ -51,7 +51,7 @@ class EpisodeBags:
     @property
     def counts(self) -> dict[str, int]:
         """Number of items written so far, by sequence field."""
-        return {name: count for name, (_, count) in self._rows.items() if self.types[name].sequence}
+        return {name: count for name, (_, count) in self._rows.items() if self.schema[name].sequence}
 
     def begin(self) -> None:
         """Marks the folder: records written from now on belong to an open episode."""
@@ -68,7 +68,7 @@ class EpisodeBags:
             for name, record in call:
                 index = fields[name].write_record(record)
                 first, count = self._rows[name]
-                is_next = self.types[name].sequence and count
+                is_next = self.schema[name].sequence and count
                 self._rows[name] = (first, count + 1) if is_next else (index, 1)
         except BaseException:
             for name, field in fields.items():
@@ -90,7 +90,7 @@ class EpisodeBags:
     def commit(self) -> int:
         """Writes the refs of the episode, and returns the index of its datapoint."""
         row: list[int] = []
-        for name, field_type in self.types.items():
+        for name, field_type in self.schema.items():
             first, count = self._rows[name]
             if field_type.sequence:
                 row += [first, count] if count or field_type.optional else [0, 0]
@@ -132,7 +132,7 @@ class EpisodeBags:
         self._cut_to_times(counts, metadata)
         row: list[int] = []
         unset: list[str] = []
-        for name, field_type in self.types.items():
+        for name, field_type in self.schema.items():
             first, count, field = before[name], counts[name], self._fields[name]
             if field_type.sequence:
                 row += [first, count] if count else [MISSING if field_type.optional else 0, 0]
@@ -168,15 +168,15 @@ class EpisodeBags:
 
         An item has one time; a video has one time for each frame, and is kept or removed as a whole.
         """
-        types = self.types
+        schema = self.schema
         tied: dict[str, list[str]] = {}
         for name, facts in metadata.get('fields', {}).items():
             times = facts.get('times') if isinstance(facts, dict) else None
             pair = {name, times}
             if (
                 isinstance(times, str)
-                and pair <= types.keys()
-                and all(types[field].sequence for field in pair)
+                and pair <= schema.keys()
+                and all(schema[field].sequence for field in pair)
             ):
                 tied.setdefault(times, [times]).append(name)
         for names in tied.values():
@@ -192,8 +192,8 @@ class EpisodeBags:
 
     def _time_counts(self, name: str, count: int) -> npt.NDArray[np.int64]:
         """Returns the number of times of the first n of the last `count` records, int64 (count + 1,)."""
-        field, field_type = self._fields[name], self.types[name]
-        open_frames = frames_of(field_type.word)
+        field, field_type = self._fields[name], self.schema[name]
+        open_frames = frames_of(field_type.format)
         if open_frames is None or field.path.endswith(LINKED[0]):
             return np.arange(count + 1)
         bag = open_bag(self._store, field.path, ReaderOptions())

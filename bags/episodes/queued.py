@@ -63,7 +63,7 @@ class QueuedEpisode(Episode):
         self._interval = options.flush_seconds / 2
         lock = threading.Lock()
         self._changed = threading.Condition(lock)
-        self._streams = open_streams(bags.types, encoder.functions, metadata, lock, options.copy)
+        self._streams = open_streams(bags.schema, encoder.functions, metadata, lock, options.copy)
         self._encoding: dict[str, threading.Thread] = {}
         """The threads that encode clips, by field."""
         self._queue: deque[Call] = deque([begin])
@@ -79,7 +79,7 @@ class QueuedEpisode(Episode):
         self._error: BaseException | None = None
         """The error raised in a thread."""
         self._set_fields = {name for name, record in begin if record is not None}
-        self._appended = dict.fromkeys(bags.types, 0)
+        self._appended = dict.fromkeys(bags.schema, 0)
         """Number of items of each field so far."""
         bags.begin()
         self._thread = threading.Thread(target=self._write_queue, name='bags-episode', daemon=True)
@@ -110,7 +110,7 @@ class QueuedEpisode(Episode):
 
     def commit(self) -> int:
         self._expect_open()
-        for name, field_type in self._bags.types.items():
+        for name, field_type in self._bags.schema.items():
             if not (field_type.sequence or field_type.optional or name in self._set_fields):
                 raise EncodeError(
                     name, field_type.text, 'is not set in the episode, which cannot be committed'
@@ -165,10 +165,10 @@ class QueuedEpisode(Episode):
         for name, value in values.items():
             if value is None and not are_items and name in self._set_fields:
                 raise EncodeError(
-                    name, self._bags.types[name].text, 'is set already: expected a value, got None'
+                    name, self._bags.schema[name].text, 'is set already: expected a value, got None'
                 )
         counts = self._appended if are_items else None
-        return encode_call(self._bags.types, self._encode_item, values, counts)
+        return encode_call(self._bags.schema, self._encode_item, values, counts)
 
     def _put(self, call: Call, items: Mapping[str, ClipItem] | None = None) -> None:
         with self._changed:

@@ -98,9 +98,9 @@ def fixed_array_type(*args: str) -> tuple[np.dtype[Any], tuple[int, ...]] | None
 
 def type_text(dtype: np.dtype[Any], shape: Sequence[int] = ()) -> str:
     """Returns the type for values of a dtype and shape, such as `float(4)`, or `array(uint8,64,?)` for -1."""
-    word = {'b': 'bool', 'i': 'int', 'u': 'uint', 'f': 'float'}.get(dtype.kind)
-    if word and not shape and dtype.itemsize <= 8 and not is_small_float(dtype):
-        return word if word == 'bool' else f'{word}({dtype.itemsize})'
+    format = {'b': 'bool', 'i': 'int', 'u': 'uint', 'f': 'float'}.get(dtype.kind)
+    if format and not shape and dtype.itemsize <= 8 and not is_small_float(dtype):
+        return format if format == 'bool' else f'{format}({dtype.itemsize})'
     return array_text(dtype, shape)
 
 

@@ -40,7 +40,7 @@ from bags.validation import merge, no_field, one_of, worker_count
 
 REQUESTS = 32
 """Number of threads that open remote linked files, which waits for a network."""
-FILE_WORDS = ('video', 'audio')
+FORMATS_OF_LARGE_FILES = ('video', 'audio')
 """Types whose values may be paths of large files. These are copied one at a time."""
 
 
@@ -265,8 +265,9 @@ def _append_entries(
     """Appends the datapoints of entries; those that are damaged are skipped, or raise."""
     blocks = load_blocks(source, names, entries, workers if source.loads_in_threads else 1)
     in_blocks = bool(source.linked) and all(
-        name in writer.linked_fields or not (field_type.sequence or field_type.word in FILE_WORDS)
-        for name, field_type in writer.types.items()
+        name in writer.linked_fields
+        or not (field_type.sequence or field_type.format in FORMATS_OF_LARGE_FILES)
+        for name, field_type in writer.schema.items()
     )
     with (
         _log_damage(log),
@@ -312,11 +313,11 @@ def _encoders(source: Source) -> Mapping[str, Callable[..., Any]] | None:
     """Returns the encoders for the types of a source: its own, built-in ones, and encoders of packages."""
     if not source.encoders:
         return None
-    words = {field_type.word for field_type in parse_spec(source.spec).values()} - {
+    formats = {field_type.format for field_type in parse_spec(source.spec).values()} - {
         *encoders,
         *source.encoders,
     }
-    added = {word: function for word in words if (function := encoders.get(word))}
+    added = {format: function for format in formats if (function := encoders.get(format))}
     return {**encoders, **added, **source.encoders}
 
 
@@ -337,17 +338,17 @@ def _metadata(source: Source, names: Mapping[str, str]) -> Metadata | None:
 
     A field `photo` becomes `photo.jpg` by export and import, and a sequence of times becomes an array.
     """
-    types, facts = parse_spec(source.spec), source.metadata.get('fields', {})
+    schema, facts = parse_spec(source.spec), source.metadata.get('fields', {})
     fields = {}
-    for name in types:
+    for name in schema:
         field_facts = facts.get(name, facts.get(name.rpartition('.')[0]))
         if field_facts is not None:
             fields[name] = field_facts
     metadata = {key: value for key, value in source.metadata.items() if key != 'fields'}
-    metadata = metadata_to_store(metadata | ({'fields': fields} if fields else {}), types)
+    metadata = metadata_to_store(metadata | ({'fields': fields} if fields else {}), schema)
     metadata = rename_metadata(metadata, names)
     try:
-        dump_metadata(metadata, {names[name]: field_type for name, field_type in types.items()})
+        dump_metadata(metadata, {names[name]: field_type for name, field_type in schema.items()})
     except (TypeError, ValueError) as exc:
         raise SourceError(METADATA, str(exc)) from exc
     return metadata or None

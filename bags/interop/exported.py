@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from bags.dataset.format.metadata import Metadata
-from bags.dataset.format.spec import FieldType, Spec, parse_spec
+from bags.dataset.format.spec import FieldType, Schema, parse_spec
 from bags.errors import SourceError, SpecError
 from bags.interop.extensions import (
     IMAGE_TYPES,
@@ -50,37 +50,37 @@ class FileNames(NamedTuple):
 
 def is_one_array(field_type: FieldType) -> bool:
     """Returns whether a sequence becomes one array (n, *shape), as its items have a fixed size."""
-    return field_type.word in NUMBERS or (
-        field_type.word == 'array' and bool(field_type.args) and '?' not in field_type.args
+    return field_type.format in NUMBERS or (
+        field_type.format == 'array' and bool(field_type.args) and '?' not in field_type.args
     )
 
 
 def names_of(field: str, field_type: FieldType) -> FileNames:
     """Returns the file names of a field: `photo.jpg`, `frames.000003.jpg`."""
     is_array = field_type.sequence and is_one_array(field_type)
-    name = extension_of(field, 'array' if is_array else field_type.word)
+    name = extension_of(field, 'array' if is_array else field_type.format)
     # The format of these types depends on the content, unless the field is named after a format.
-    named = (field_type.word, *IMAGE_TYPES) if field_type.word == 'image' else (field_type.word,)
-    is_media = field_type.word in ('image', 'video', 'audio') and type_of(name) not in named
+    named = (field_type.format, *IMAGE_TYPES) if field_type.format == 'image' else (field_type.format,)
+    is_media = field_type.format in ('image', 'video', 'audio') and type_of(name) not in named
     if not field_type.sequence or is_array:
         return FileNames(name, is_media=is_media)
     # `frames` of jpeg is frames.000003.jpg, and `jpg` jpg.000003.jpg.
     stem, _, extension = name.rpartition('.')
-    if is_media or (type_of(extension) == 'bytes' and field_type.word != 'array'):
+    if is_media or (type_of(extension) == 'bytes' and field_type.format != 'array'):
         return FileNames(name or field, '', True, is_media)
     return FileNames(stem or extension, f'.{extension}', True, is_media)
 
 
-def names_tell_types(types: Spec, fields: Collection[str]) -> bool:
+def names_tell_types(schema: Schema, fields: Collection[str]) -> bool:
     """Returns whether an import can infer these fields from file names, because an import named them."""
-    return KEY in types and all(_name_tells(field, types[field], types) for field in fields)
+    return KEY in schema and all(_name_tells(field, schema[field], schema) for field in fields)
 
 
-def _name_tells(field: str, field_type: FieldType, types: Spec) -> bool:
+def _name_tells(field: str, field_type: FieldType, schema: Schema) -> bool:
     text = field_type.text.removesuffix('?')
     if field == text and text in JOINED:
-        return WRITTEN_EXTENSIONS in types  # Merged from fields of several formats.
-    extension = extension_of(field, field_type.word)
+        return WRITTEN_EXTENSIONS in schema  # Merged from fields of several formats.
+    extension = extension_of(field, field_type.format)
     is_label = field in LABELS and text == 'int(8)'
     return field_of(extension) == field and (is_label or text == type_of(extension))
 
@@ -89,13 +89,13 @@ class ExportedFields:
     """The fields of an export.
 
     Args:
-        spec: The types of the fields.
+        schema: The types of the fields.
         key: The field that names the files; '' if there is none.
     """
 
-    def __init__(self, spec: Spec, key: str) -> None:
-        self.spec, self.key = spec, key
-        names = {field: names_of(field, field_type) for field, field_type in spec.items() if field != key}
+    def __init__(self, schema: Schema, key: str) -> None:
+        self.schema, self.key = schema, key
+        names = {field: names_of(field, field_type) for field, field_type in schema.items() if field != key}
         # Fields of media last: `image.txt` is not the image of a field `image`.
         self._fields = sorted(names, key=lambda field: names[field].is_media)
         self._pattern = re.compile('|'.join(f'({names[field].pattern})' for field in self._fields))
@@ -127,9 +127,9 @@ def read_exported(metadata: Metadata, where: str) -> ExportedFields | None:
     if value is None:
         return None
     try:
-        spec, key = parse_spec(value['spec']), value['key']
-        if key not in spec and key != '':
+        schema, key = parse_spec(value['spec']), value['key']
+        if key not in schema and key != '':
             raise ValueError(f'expected the name of a field or none, got {key!r:.80}')
     except (KeyError, TypeError, ValueError, SpecError) as exc:
         raise SourceError(where, f'{EXPORT}: expected a spec and a key: {exc}') from exc
-    return ExportedFields(spec, key)
+    return ExportedFields(schema, key)

@@ -34,7 +34,7 @@ IMAGE_TYPES = ('jpeg', 'png', 'webp', 'avif', 'image')
 JOINED = {'image': IMAGE_TYPES, 'audio': ('audio',)}
 """Fields with files of several formats, and the types of these formats."""
 _TYPES = {extension: type for type, names in _BY_TYPE.items() for extension in names.split()}
-_EXTENSIONS = {word: EXTENSION_OF_FORMAT[format] for word, format in FORMAT_OF_TYPE.items()} | {
+_EXTENSIONS = {type_format: EXTENSION_OF_FORMAT[format] for type_format, format in FORMAT_OF_TYPE.items()} | {
     'opus': 'ogg', 'json': 'json', 'msgpack': 'msgpack', 'tree': 'msgpack', 'utf8': 'txt', 'array': 'npy',
 }  # fmt: skip
 _EXTENSION = re.compile(r'[A-Za-z0-9_-]{1,16}')
@@ -72,8 +72,8 @@ def fields_of_media(datapoints: Iterable[Collection[str]]) -> Callable[[str], st
     """
     datapoints = list(datapoints)
     renamed: dict[str, str] = {}
-    for name, words in JOINED.items():
-        media = [{field for field in fields if _TYPES.get(field) in words} for fields in datapoints]
+    for name, type_formats in JOINED.items():
+        media = [{field for field in fields if _TYPES.get(field) in type_formats} for fields in datapoints]
         formats = set().union(*media)
         is_clear = not any(name in fields for fields in datapoints) and max(map(len, media), default=0) < 2
         if is_clear and len(formats) > 1:
@@ -82,7 +82,7 @@ def fields_of_media(datapoints: Iterable[Collection[str]]) -> Callable[[str], st
 
 
 @functools.lru_cache
-def extension_of(field: str, word: str) -> str:
+def extension_of(field: str, type_format: str) -> str:
     """Returns the extension of the files of a field.
 
     It is the name of the field, to which the usual extension of its type is added if the name does not end
@@ -94,10 +94,14 @@ def extension_of(field: str, word: str) -> str:
     if field[0] == '_' and field[1:2].isdigit():
         field = field[1:]
     last = field.rpartition('.')[2]
-    usual = _EXTENSIONS.get(word)
+    usual = _EXTENSIONS.get(type_format)
     if field == 'data' and usual is None:
         return ''
-    if usual is None or _TYPES.get(last) == _TYPES.get(usual, word) or (word == 'array' and last == 'npy'):
+    if (
+        usual is None
+        or _TYPES.get(last) == _TYPES.get(usual, type_format)
+        or (type_format == 'array' and last == 'npy')
+    ):
         return field
     return f'{field}.{usual}'
 

@@ -25,7 +25,7 @@ from bags.interop.formats import format_of_extension
 from bags.interop.source import RECORD_ENCODERS, Source
 from bags.links.link import Link
 from bags.links.sources import LinkOpener, OpenedLink
-from bags.media.encoders import AUDIO_FORMATS, VIDEO_FORMATS
+from bags.media.encoders import AUDIO_FILE_FORMATS, VIDEO_FILE_FORMATS
 from bags.storage.base import SeekableFile
 from bags.storage.range_file import BufferFile
 
@@ -68,9 +68,9 @@ class FileSource(Source[FileEntry[F]]):
         self.key_field = KEY
         if exported is not None:
             self.key_field = exported.key
-            self.spec = {field: field_type.text for field, field_type in exported.spec.items()}
+            self.spec = {field: field_type.text for field, field_type in exported.schema.items()}
             # Files of types that the author defined are the records.
-            own = {field_type.word for field_type in exported.spec.values()} - encoders.keys()
+            own = {field_type.format for field_type in exported.schema.values()} - encoders.keys()
             self.encoders = RECORD_ENCODERS | dict.fromkeys(own, lambda value, *_args: value)
         self.rename: Callable[[str], str] = str
         """Maps the field named after an extension to the field in the dataset."""
@@ -116,8 +116,8 @@ class FileSource(Source[FileEntry[F]]):
         return str(entry.key).encode('utf-8', 'backslashreplace').decode()
 
     @abc.abstractmethod
-    def read(self, entry: FileEntry[F], field: str, word: str) -> Any:
-        """Returns the value for the file of a field, whose type is `word`."""
+    def read(self, entry: FileEntry[F], field: str, type_format: str) -> Any:
+        """Returns the value for the file of a field, whose type is `type_format`."""
 
     @abc.abstractmethod
     def sizes(self, entry: FileEntry[F]) -> dict[str, int]:
@@ -139,15 +139,15 @@ class FileSource(Source[FileEntry[F]]):
         for field in self.spec if fields is None else fields:
             field_type = parse_type(self.spec[field])
             if field == self.key_field:
-                if field_type.word == 'utf8':
+                if field_type.format == 'utf8':
                     datapoint[field] = entry.key
                 else:
                     name, key = f'{entry.origin}: {entry.key}', entry.key.encode('utf-8', 'surrogatepass')
-                    datapoint[field] = checked_value(name, field_type.word, key)
+                    datapoint[field] = checked_value(name, field_type.format, key)
             elif self.exported is not None:
                 if field in entry.files:
-                    is_array = field_type.sequence and is_one_array(self.exported.spec[field])
-                    datapoint[field] = self.read(entry, field, 'array' if is_array else field_type.word)
+                    is_array = field_type.sequence and is_one_array(self.exported.schema[field])
+                    datapoint[field] = self.read(entry, field, 'array' if is_array else field_type.format)
                 elif field_type.sequence and not field_type.optional:
                     datapoint[field] = []
             elif field == WRITTEN_EXTENSIONS:
@@ -155,9 +155,9 @@ class FileSource(Source[FileEntry[F]]):
             elif field in entry.columns:
                 name = f'{entry.origin}: {entry.key}, column {field!r}'
                 column = entry.columns[field].encode('utf-8', 'surrogatepass')
-                datapoint[field] = checked_value(name, field_type.word, column)
+                datapoint[field] = checked_value(name, field_type.format, column)
             elif field in entry.files:
-                datapoint[field] = self.read(entry, field, field_type.word)
+                datapoint[field] = self.read(entry, field, field_type.format)
         return datapoint
 
 
@@ -202,12 +202,12 @@ def is_transport_stream(extension: str, read: Callable[[], bytes]) -> bool:
 
 MAX_PARSES = 10
 """Number of attempts to parse the header of a .npy file if Python's parser raises SystemError."""
-MEDIA_FORMATS = {word: (name,) for word, name in FORMAT_OF_TYPE.items()} | {
-    'video': VIDEO_FORMATS,
-    'audio': AUDIO_FORMATS,
+MEDIA_FORMATS = {type_format: (name,) for type_format, name in FORMAT_OF_TYPE.items()} | {
+    'video': VIDEO_FILE_FORMATS,
+    'audio': AUDIO_FILE_FORMATS,
     'image': IMAGES,
 }
-"""The file formats of the records of a type, by its word."""
+"""The file formats of the records of a type, by the format of the type."""
 _NUMBERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(('int', 'uint', 'i64', 'u64'), int),
     'float': float,
@@ -215,23 +215,23 @@ _NUMBERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def checked_value(name: str, word: str, data: Any) -> Any:
+def checked_value(name: str, type_format: str, data: Any) -> Any:
     """Returns the value to append for the content of the file `name`, after a check of its structure.
 
     It is the content, as bytes or a memory map; or the number, text or array that was parsed from it.
     """
     try:
-        if word in MEDIA_FORMATS:
-            _check_media(word, data)
-        elif word == 'utf8':
+        if type_format in MEDIA_FORMATS:
+            _check_media(type_format, data)
+        elif type_format == 'utf8':
             return _text(data)
-        elif word == 'json':
+        elif type_format == 'json':
             check_json(_text(data))
-        elif word == 'msgpack':
+        elif type_format == 'msgpack':
             decode_msgpack(data)
-        elif word in _NUMBERS:
-            return _NUMBERS[word](str(data, 'utf-8').strip())
-        elif word == 'array':
+        elif type_format in _NUMBERS:
+            return _NUMBERS[type_format](str(data, 'utf-8').strip())
+        elif type_format == 'array':
             return _array(data)
     except (ValueError, KeyError, EOFError, RecursionError) as exc:
         detail = f'{type(exc).__name__}: {exc}' if isinstance(exc, KeyError) else str(exc)
@@ -241,9 +241,9 @@ def checked_value(name: str, word: str, data: Any) -> Any:
 
 def is_stored_as_is(field_type: FieldType) -> bool:
     """Returns whether an import stores files of a type as records, byte for byte."""
-    if field_type.word in ('video', 'audio'):
+    if field_type.format in ('video', 'audio'):
         return not field_type.args  # With an argument, they are remuxed to another container.
-    return field_type.word not in (*_NUMBERS, 'array')
+    return field_type.format not in (*_NUMBERS, 'array')
 
 
 def open_unchanged(opener: LinkOpener, path: str, size: int | None) -> OpenedLink:
@@ -262,16 +262,16 @@ def open_unchanged(opener: LinkOpener, path: str, size: int | None) -> OpenedLin
     return link
 
 
-def checked_link(name: str, word: str, link: OpenedLink, format: str = '') -> OpenedLink:
+def checked_link(name: str, type_format: str, link: OpenedLink, format: str = '') -> OpenedLink:
     """Returns a link to the content of the file `name`, after a check of its format.
 
     If `format` is empty, the first bytes determine it. The boxes of MP4 files are checked as well, as a video
     without its sample table cannot be decoded.
     """
-    if word in MEDIA_FORMATS:
+    if type_format in MEDIA_FORMATS:
         try:
             media_format = format or identify(bytes(link[:SIGNATURE_BYTES]))
-            check_format(media_format, MEDIA_FORMATS[word])
+            check_format(media_format, MEDIA_FORMATS[type_format])
             if media_format in ('MP4', 'QuickTime'):
                 check_end(link, media_format)
         except (ValueError, EOFError) as exc:
@@ -321,9 +321,9 @@ def _text(data: bytes) -> str:
         raise ValueError(f"{exc}; a field of type 'bytes' can store it") from exc
 
 
-def _check_media(word: str, data: Any) -> None:
+def _check_media(type_format: str, data: Any) -> None:
     media_format = identify(data)
-    check_format(media_format, MEDIA_FORMATS[word])
+    check_format(media_format, MEDIA_FORMATS[type_format])
     check_whole(data, media_format)
     check_end(data, media_format)  # The only check of a JPEG.
     if media_format == 'WAV':

@@ -89,7 +89,7 @@ def remaining_entries(
 
 def as_named_in_source(dataset: Dataset, names: Mapping[str, str]) -> Dataset:
     """Returns a dataset whose fields have the names that they have in the source."""
-    return dataset.rename({new: name for name, new in names.items() if new in dataset.types})
+    return dataset.rename({new: name for name, new in names.items() if new in dataset.schema})
 
 
 class FileComparison(Generic[F]):
@@ -101,22 +101,22 @@ class FileComparison(Generic[F]):
         self._source, self._dataset, self._workers = source, dataset, workers
         self._detail = detail
         """The message of the error for a difference."""
-        types = parse_spec(source.spec)
+        schema = parse_spec(source.spec)
         # Without fields that are remuxed: some containers differ each time they are written.
-        self._types = {
+        self._schema = {
             name: field_type
-            for name, field_type in types.items()
-            if name != KEY and name in dataset.types and not _is_remuxed(field_type)
+            for name, field_type in schema.items()
+            if name != KEY and name in dataset.schema and not _is_remuxed(field_type)
         }
-        self._added = types.keys() - dataset.types.keys()
-        self._encoder = Encoder(types, {**encoders, **source.encoders})
+        self._added = schema.keys() - dataset.schema.keys()
+        self._encoder = Encoder(schema, {**encoders, **source.encoders})
         self._as_files = [
-            name for name, field_type in self._types.items() if field_type.word not in (*NUMBERS, 'array')
+            name for name, field_type in self._schema.items() if field_type.format not in (*NUMBERS, 'array')
         ]
         """The fields whose records have the same sizes as their files."""
         self._links = LinkComparison(dataset)
-        self._read = dict.fromkeys(self._types, 0)
-        self._not_read = dict.fromkeys(types, 0)
+        self._read = dict.fromkeys(self._schema, 0)
+        self._not_read = dict.fromkeys(schema, 0)
         """Number of datapoints whose files of a field were not compared by content."""
 
     def notes(self) -> list[str]:
@@ -158,7 +158,7 @@ class FileComparison(Generic[F]):
         """Returns the fields to compare by content, which include small fields of the last datapoint."""
         sizes = self._source.sizes(entry)
         fields = []
-        for name in self._types:
+        for name in self._schema:
             size = sizes.get(name, len(entry.columns.get(name, '')))
             if name in self._source.linked:
                 size = min(size, LINK_BYTES)
@@ -201,7 +201,7 @@ class FileComparison(Generic[F]):
                 source_sizes = [None] * len(rows)
             else:
                 records = [self._dataset[int(index), field][field] for index in indices[rows]]
-                is_sequence = self._types[field].sequence
+                is_sequence = self._schema[field].sequence
                 source_sizes = [sum(map(len, record)) if is_sequence else len(record) for record in records]
             for position, size in zip(rows.tolist(), source_sizes, strict=True):
                 sizes[position] = size
@@ -222,14 +222,14 @@ class FileComparison(Generic[F]):
 
     def _encode(self, field: str, value: Any) -> Any:
         """Returns the record of a value, a list of records for a sequence, or None for a missing value."""
-        if value is None and self._types[field].optional:
+        if value is None and self._schema[field].optional:
             return None
         encoded = self._encoder.encode_field(field, value)
-        return list(map(_bytes_of, encoded)) if self._types[field].sequence else _bytes_of(encoded)
+        return list(map(_bytes_of, encoded)) if self._schema[field].sequence else _bytes_of(encoded)
 
 
 def _is_remuxed(field_type: FieldType) -> bool:
-    return field_type.word in ('video', 'audio') and bool(field_type.args)
+    return field_type.format in ('video', 'audio') and bool(field_type.args)
 
 
 def _bytes_of(record: Any) -> bytes:

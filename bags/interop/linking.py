@@ -133,12 +133,12 @@ def options_to_replace(
     """
     with open_dataset(path, raw=True, **settings.storage) as dataset:
         comparison = LinkComparison(dataset)
-        change = comparison.check_files(dataset.types, source.opener)
+        change = comparison.check_files(dataset.schema, source.opener)
         if not change:  # Also if the dataset is empty.
             return {}
         if change.endswith('is missing') or store_for(path, **settings.storage)[0].is_remote:
             raise ValueError(f'{change}; {CHANGED}')
-        bags = {name: comparison.bags(name) for name in dataset.types}
+        bags = {name: comparison.bags(name) for name in dataset.schema}
         linked = {
             name
             for name, field_bags in bags.items()
@@ -164,7 +164,7 @@ def check_replaced(
         open_dataset(path, raw=True, **storage) as old,
         open_dataset(writer.path, raw=True, **storage) as new,
     ):
-        copied = [name for name in old.types if name not in writer.linked_fields]
+        copied = [name for name in old.schema if name not in writer.linked_fields]
         if len(new) < len(old):
             raise ValueError(
                 f'expected the {len(old):,} datapoints of the dataset, got {len(new):,}; {CHANGED}'

@@ -106,11 +106,11 @@ class RawRecordSource(RecordSource):
             raise SpecError(FIELD, 'a type of one record, without []', field_type.text)
         if isinstance(data, OpenedLink):
             if not data.entry.is_compressed:
-                checked_link(self.name(entry), field_type.word, data)
-        elif field_type.word in MEDIA_FORMATS:
-            checked_value(self.name(entry), field_type.word, data)
+                checked_link(self.name(entry), field_type.format, data)
+        elif field_type.format in MEDIA_FORMATS:
+            checked_value(self.name(entry), field_type.format, data)
         else:
-            bind_decoder(field_type.word, field_type.args)(data)
+            bind_decoder(field_type.format, field_type.args)(data)
         return {FIELD: data}
 
 

@@ -61,9 +61,9 @@ def check_key_field(dataset: Dataset, field: str) -> FieldType:
         KeyError: The field does not exist.
         TypeError: The field is a sequence, or has a type whose values cannot be keys.
     """
-    select_whole(field, dataset.types, 'key')
-    field_type: FieldType = dataset.types[field]
-    if field_type.sequence or field_type.word not in KEY_TYPES:
+    select_whole(field, dataset.schema, 'key')
+    field_type: FieldType = dataset.schema[field]
+    if field_type.sequence or field_type.format not in KEY_TYPES:
         raise TypeError(
             f'field {field!r} of type {field_type.text}: '
             f'expected keys: utf8, bytes, int or uint, not a sequence'
@@ -192,7 +192,7 @@ class KeyIndex:
             # Reading a row takes 1 us, a batch 60 us. The check: user decoders may return other types.
             one = self._candidate(self._digest(keys[0]))
             value = dataset.read_row(one[0], {field: True})[field] if len(one) == 1 else None
-            if isinstance(value, KEY_TYPES[dataset.types[field].word]) and as_key(value) == keys[0]:
+            if isinstance(value, KEY_TYPES[dataset.schema[field].format]) and as_key(value) == keys[0]:
                 return np.zeros(1, np.int64), np.array(one, np.int64)
         positions, rows = [], []
         for start in range(0, len(keys), MAX_KEY_CHUNK):
@@ -250,7 +250,7 @@ def find_keys(dataset: Dataset, field: str, keys: Iterable[Any]) -> Int64s:
     field_type = check_key_field(dataset, field)
     wanted = list(keys)
     for key in wanted:
-        if not isinstance(key, KEY_TYPES[field_type.word]) or isinstance(key, bool):
+        if not isinstance(key, KEY_TYPES[field_type.format]) or isinstance(key, bool):
             raise TypeError(
                 f'field {field!r} of type {field_type.text}: expected a key of this type, got {key!r:.80}'
             )

@@ -34,7 +34,7 @@ class LeRobotMetadata:
 
     def __init__(self, dataset: Dataset) -> None:
         left_out = (*COUNTERS[:3], KEY, WRITTEN_EXTENSIONS)
-        names = [name for name in dataset.types if name not in left_out]
+        names = [name for name in dataset.schema if name not in left_out]
         self._fields = {name: feature_of(name, dataset, 'lerobot') for name in names}
         self.dataset = dataset
         self.fps = fps_of(dataset, self._fields, 'lerobot')
@@ -46,7 +46,7 @@ class LeRobotMetadata:
     def _lengths(self) -> Int64s:
         """Returns the number of frames of each episode; videos are counted only if there are no sequences."""
         rows = np.arange(len(self.dataset))
-        stored = {name: self.dataset.types[name] for name in self._fields if name not in TASKS[1:]}
+        stored = {name: self.dataset.schema[name] for name in self._fields if name not in TASKS[1:]}
         counts = {
             name: self.dataset.item_counts(rows, name)
             for name, field_type in stored.items()
@@ -62,7 +62,7 @@ class LeRobotMetadata:
                 )
         if not stored:
             raise ValueError(
-                f'lerobot: expected a sequence or a video, got fields {list(self.dataset.types)}'
+                f'lerobot: expected a sequence or a video, got fields {list(self.dataset.schema)}'
             )
         return next(iter(counts.values())) if counts else self.dataset.frame_counts(rows, next(iter(stored)))
 
@@ -155,7 +155,7 @@ class LeRobotMetadata:
             return [
                 [names[number] for number in dict.fromkeys(frame_tasks.tolist())] for frame_tasks in numbers
             ]
-        if 'tasks' in self.dataset.types:
+        if 'tasks' in self.dataset.schema:
             return [list(tasks) for tasks in self.dataset.batch(every, 'tasks')['tasks']]
         task_columns = self.dataset.batch(every, 'task_index')['task_index']
         return [

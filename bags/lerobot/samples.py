@@ -99,7 +99,7 @@ class FrameSamples:
                 self._dtypes[name] == 'video',
             )
             for name, positions in inside.items()
-            if name in meta.dataset.types
+            if name in meta.dataset.schema
             and name != 'episode_index'
             and (name != 'task_index' or meta.task_field == name)
         }

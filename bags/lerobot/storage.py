@@ -79,7 +79,7 @@ def export(
         with open_dataset(opened) as source:
             return export(source, target, fields=fields, progress=progress, durability=durability)
     check_dataset('export', opened)
-    names = select_whole(fields, opened.types, 'export')
+    names = select_whole(fields, opened.schema, 'export')
     LeRobotMetadata(opened.select(range(len(opened)), names))  # Raises before anything is written.
     level = Durability(durability)  # type: ignore[arg-type]
     facts: dict[str, Any] = {

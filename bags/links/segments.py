@@ -43,7 +43,7 @@ class LinkedType(Protocol):
     """The members of `FieldType` of a spec that segments use."""
 
     @property
-    def word(self) -> str: ...
+    def format(self) -> str: ...
 
     @property
     def args(self) -> tuple[str, ...]: ...
@@ -56,7 +56,7 @@ class Segment(NamedTuple):
     """A part of a video or recording in a range of a linked file."""
 
     type: LinkedType
-    """The type of the field, whose word is `video` or `audio`."""
+    """The type of the field, whose format is `video` or `audio`."""
     first: int
     """Index of the first frame or sample."""
     stop: int

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.dataset.base import Dataset
-from bags.dataset.format.registry import NUMBER_WORDS
+from bags.dataset.format.registry import NUMBER_FORMATS
 from bags.dataset.reading.batch import split
 from bags.dataset.reading.selection import Fields, select_fields
 from bags.errors import BagsError, CorruptError, DecodeError, StackError
@@ -82,7 +82,7 @@ class BatchMaker:
     """Number of retries reported so far; starts at 0 in a worker process."""
 
     def __post_init__(self) -> None:
-        self.types = self.dataset.types if isinstance(self.dataset, Dataset) else {}
+        self.schema = self.dataset.schema if isinstance(self.dataset, Dataset) else {}
         """Types of the fields of the dataset; empty for a map-style dataset."""
         self.takes_rng = self.transform is not None and _takes_rng(self.transform)
         """Whether `transform` has a parameter `rng`."""
@@ -212,11 +212,11 @@ class BatchMaker:
         except Exception:
             return None  # Reading the batches one at a time finds the unreadable batch.
         for name, column in columns.items():
-            field_type = self.types.get(name)
+            field_type = self.schema.get(name)
             if (
                 isinstance(column, list)
                 and field_type is not None
-                and field_type.word in NUMBER_WORDS
+                and field_type.format in NUMBER_FORMATS
                 and not field_type.optional
             ):
                 return None  # Bags 0.x: only in some of the batches, the numbers fit an array.
@@ -297,7 +297,7 @@ class BatchMaker:
                 yield index, exc
 
     def _unreadable_field(self, index: int) -> str | None:
-        for name, items in select_fields(self.fields, self.types).items() if self.types else ():
+        for name, items in select_fields(self.fields, self.schema).items() if self.schema else ():
             try:
                 self.dataset.batch([index], {name: items})
             except Exception:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from bags.collate.columns import CollateField, collate_function
 from bags.dataset.base import Dataset
-from bags.dataset.format.spec import Spec, type_texts
+from bags.dataset.format.spec import Schema, type_texts
 from bags.dataset.reading.selection import Fields, select_fields
 from bags.indexing import Int64s, as_indices
 from bags.loader.batches import MASK_COLUMN, BatchMaker, OnError, SkippedDatapoint, retries_of
@@ -174,7 +174,7 @@ class Loader:
     def _mask(self, maker: BatchMaker) -> str | None:
         """Returns the column of the mask; None for batches without one."""
         mask = self._mask_column or (MASK_COLUMN if maker.schedule.last_batch == 'pad' else None)
-        if mask in _types_of(maker):
+        if mask in _schema_of(maker):
             raise ValueError(f'mask_column: expected a name that is not a field, got {mask!r}')
         return mask
 
@@ -262,7 +262,7 @@ class Loader:
     @property
     def spec(self) -> dict[str, str]:
         """The type of each field that is read; empty for a dataset without a `spec`."""
-        return type_texts(_types_of(self._plan.maker))
+        return type_texts(_schema_of(self._plan.maker))
 
     @property
     def skipped(self) -> list[SkippedDatapoint]:
@@ -328,10 +328,10 @@ class Loader:
         self._plan.progress = None
 
 
-def _types_of(maker: BatchMaker) -> Spec:
+def _schema_of(maker: BatchMaker) -> Schema:
     """Returns the type of each field that is read; empty for a map-style dataset."""
-    types = maker.types
-    return {name: types[name] for name in select_fields(maker.fields, types)} if types else {}
+    schema = maker.schema
+    return {name: schema[name] for name in select_fields(maker.fields, schema)} if schema else {}
 
 
 def plan_of(loader: Loader) -> LoaderPlan:

@@ -17,7 +17,7 @@ from bags.dataset.format.json_files import check_json, write_json
 from bags.dataset.format.listing import RENEW_INDEX, files_below
 from bags.dataset.format.metadata import METADATA
 from bags.dataset.format.shard_index import INDEX, Shard, dump_index, load_index
-from bags.dataset.format.spec import Spec, unite
+from bags.dataset.format.spec import Schema, unite
 from bags.errors import BagsError, CorruptError, SpecError
 from bags.maintenance.location import Location, locate
 from bags.progress.progress import progress as show_progress
@@ -72,14 +72,16 @@ def consolidate(
         raise ValueError(f'{location.path}: {EXPECTED_FINISHED}')
     # Raises on a web server, before shards are read.
     location.store.make_folder(location.path)
-    types, shards = describe_shards(location, progress)
+    schema, shards = describe_shards(location, progress)
     checksum = checksums_name('refs.bag') in shards[0].sizes
-    write_json(location.store, location.store.join(location.path, INDEX), dump_index(types, shards), checksum)
+    write_json(
+        location.store, location.store.join(location.path, INDEX), dump_index(schema, shards), checksum
+    )
     return len(shards)
 
 
-def describe_shards(location: Location, progress: bool | None = False) -> tuple[Spec, list[Shard]]:
-    """Returns the spec of a sharded dataset, and the descriptions of its shards for `shards.json`.
+def describe_shards(location: Location, progress: bool | None = False) -> tuple[Schema, list[Shard]]:
+    """Returns the schema of a sharded dataset, and the descriptions of its shards for `shards.json`.
 
     Raises:
         ValueError, SpecError, CorruptError: As `consolidate`.
@@ -94,16 +96,16 @@ def describe_shards(location: Location, progress: bool | None = False) -> tuple[
             sizes[folder][name] = stat.size
     with show_progress('consolidating', len(sizes), 'shards', show=progress) as advance:
 
-        def describe(name: str) -> tuple[Spec, Shard]:
+        def describe(name: str) -> tuple[Schema, Shard]:
             path = store.join(location.path, name)
             described = _describe(store, path, options, Shard(name, sizes[name]))
             advance(1, sum(sizes[name].values()))
             return described
 
         described = map_concurrently(describe, list(sizes), store.is_remote)
-    named = ((store.join(location.path, shard.name), types) for types, shard in described)
-    types = unite(named, 'the shards before it')
-    return Folder(store, location.parts[0], options).in_order(types), [shard for _, shard in described]
+    named = ((store.join(location.path, shard.name), schema) for schema, shard in described)
+    schema = unite(named, 'the shards before it')
+    return Folder(store, location.parts[0], options).in_order(schema), [shard for _, shard in described]
 
 
 def index_damage(location: Location) -> str | None:
@@ -112,7 +114,7 @@ def index_damage(location: Location) -> str | None:
     try:
         data = location.store.read(path)
         check_json(location.store, path, data, RENEW_INDEX)
-        types, shards = load_index(data, path)
+        schema, shards = load_index(data, path)
     except FileNotFoundError:
         return None
     except (CorruptError, SpecError) as exc:
@@ -121,7 +123,7 @@ def index_damage(location: Location) -> str | None:
         described = describe_shards(location)
     except (BagsError, ValueError, OSError):
         return None  # Reported with the shard, or it is being written.
-    if (described[0], list(map(_data_of, described[1]))) == (types, list(map(_data_of, shards))):
+    if (described[0], list(map(_data_of, described[1]))) == (schema, list(map(_data_of, shards))):
         return None
     return 'differs from the shards: run bags consolidate'
 
@@ -138,8 +140,8 @@ def _data_of(shard: Shard) -> Shard:
     return shard._replace(sizes=sizes)
 
 
-def _describe(store: Store, path: str, options: ReaderOptions, shard: Shard) -> tuple[Spec, Shard]:
-    """Returns the spec of a shard, and its description for `shards.json`."""
+def _describe(store: Store, path: str, options: ReaderOptions, shard: Shard) -> tuple[Schema, Shard]:
+    """Returns the schema of a shard, and its description for `shards.json`."""
     files = _sizes(shard)
     is_closed = any(name == 'refs.bag' or name.endswith('.idx') for name in files)
     if not is_closed or any(name == JOURNAL or name.startswith('limits.') for name in files):
@@ -147,12 +149,12 @@ def _describe(store: Store, path: str, options: ReaderOptions, shard: Shard) -> 
     folder = Folder(store, path, options)
     try:
         refs = folder.open_refs()
-        types = folder.schema().types
+        schema = folder.layout().schema
     except FileNotFoundError as exc:
         raise CorruptError(path, None, f'shard without {os.path.basename(exc.filename or "")}') from exc
     counts = {} if refs is None else {'refs.bag': refs.count}
-    for name in types:
+    for name in schema:
         bag = folder.open_bag(name)
         counts[os.path.basename(bag.path)] = bag.count
-    length = folder.shortest(types) if refs is None else refs.count
-    return types, Shard(shard.name, files, length, counts)
+    length = folder.shortest(schema) if refs is None else refs.count
+    return schema, Shard(shard.name, files, length, counts)

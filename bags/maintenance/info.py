@@ -275,9 +275,9 @@ def _bag_info(location: Location) -> BagInfo:
 
 def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> DatasetInfo:
     with open_dataset(path, raw=True, **storage) as dataset:
-        types, datapoints, metadata = dataset.types, len(dataset), dataset.metadata
+        schema, datapoints, metadata = dataset.schema, len(dataset), dataset.metadata
         paths = location.parts[: dataset.shards]  # Excludes shards that are being created.
-    samples = {name: _Sample() for name in types}
+    samples = {name: _Sample() for name in schema}
     sampled = _evenly_spaced(paths, SAMPLED_SHARDS)
     for folder in sampled:
         _sample_folder(Folder(location.store, folder, ReaderOptions()), samples)
@@ -295,7 +295,7 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
             if name == checksums_name('refs.bag'):
                 checked.add(path)
     fields = {}
-    for name, field_type in types.items():
+    for name, field_type in schema.items():
         sample = samples[name]
         names = [f'{stem}{end}' for stem in (name, f'limits.{name}') for end in BAG_SUFFIXES]
         fields[name] = FieldInfo(
@@ -340,18 +340,22 @@ def _linked_bytes(location: Location, paths: Sequence[str], field: str) -> int:
 
 def _sample_folder(folder: Folder, samples: dict[str, _Sample]) -> None:
     refs_bag = folder.open_refs()
-    schema = folder.schema()
-    count = folder.shortest(schema.types) if refs_bag is None else refs_bag.count
+    layout = folder.layout()
+    count = folder.shortest(layout.schema) if refs_bag is None else refs_bag.count
     rows = np.array(_middle(count), np.int64)
-    names = [name for name, field_type in schema.types.items() if field_type.sequence or field_type.optional]
-    refs = RefsReader(folder.path, refs_bag, schema.format, count).of(rows, names) if names and count else {}
+    names = [name for name, field_type in layout.schema.items() if field_type.sequence or field_type.optional]
+    refs = (
+        RefsReader(folder.path, refs_bag, layout.refs_format, count).of(rows, names)
+        if names and count
+        else {}
+    )
     for name, ref in refs.items():
-        if schema.types[name].sequence:
+        if layout.schema[name].sequence:
             firsts, lengths = ref
             samples[name].lengths.append(lengths)
             missing = is_missing(firsts, lengths)
         else:
             missing = is_missing(ref)
         samples[name].missing += int(np.count_nonzero(missing))
-    for name in schema.types:
+    for name in layout.schema:
         samples[name].add(folder.open_bag(name))

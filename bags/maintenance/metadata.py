@@ -57,15 +57,15 @@ def set_metadata(
         raise ValueError(f'{location.path}: expected a dataset, got {a_file(location)}')
     store = location.store
     spec = store.join(location.parts[0], 'spec.json')
-    types = load_spec(store.read(spec), spec)
-    data = dump_metadata(metadata, types)
+    schema = load_spec(store.read(spec), spec)
+    data = dump_metadata(metadata, schema)
     with contextlib.suppress(CorruptError):  # Damaged metadata is replaced.
         folder = location.parts[0]
         checksum = checksums_name(METADATA)
         names = {checksum} if store.exists(store.join(folder, checksum)) else ()
         before = read_metadata(store, folder, names)
-        metadata = with_order(keep_packages(metadata, before, types), in_order(types, before))
-        data = dump_metadata(metadata, types)
+        metadata = with_order(keep_packages(metadata, before, schema), in_order(schema, before))
+        data = dump_metadata(metadata, schema)
     for folder in location.parts:
         file = store.join(folder, METADATA)
         if metadata:

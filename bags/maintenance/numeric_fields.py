@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.dataset.base import Dataset
-from bags.dataset.format.registry import IMAGE_WORDS, VIDEO_WORDS, fixed_dtype
+from bags.dataset.format.registry import IMAGE_FORMATS, VIDEO_FORMATS, fixed_dtype
 from bags.dataset.format.spec import FieldType
 from bags.dataset.reading.batch import Ragged
 from bags.dataset.reading.columns import read_values
@@ -32,11 +32,11 @@ def numeric_fields(dataset: Dataset, fields: Fields) -> list[str]:
     Raises:
         KeyError, TypeError: A field does not exist, or is not numeric.
     """
-    chosen = select_whole(fields, dataset.types, 'statistics')
+    chosen = select_whole(fields, dataset.schema, 'statistics')
     names = []
     for name in chosen:
-        field_type = dataset.types[name]
-        is_one = field_type.word in (*IMAGE_WORDS, *VIDEO_WORDS) or _dtype_of(field_type) is not None
+        field_type = dataset.schema[name]
+        is_one = field_type.format in (*IMAGE_FORMATS, *VIDEO_FORMATS) or _dtype_of(field_type) is not None
         if is_one or (fields is not None and _element_of(field_type) is not None):
             names.append(name)
         elif fields is not None:
@@ -47,19 +47,19 @@ def numeric_fields(dataset: Dataset, fields: Fields) -> list[str]:
 
 
 def _dtype_of(field_type: FieldType) -> Fixed | None:
-    fixed = fixed_dtype(field_type.word, field_type.args)
+    fixed = fixed_dtype(field_type.format, field_type.args)
     return fixed if fixed is not None and fixed[0].kind in 'biuf' else None
 
 
 def _element_of(field_type: FieldType) -> np.dtype[Any] | None:
     """Returns the dtype of an array type, of fixed or varying length; None for other types."""
-    array = array_type(*field_type.args) if field_type.word == 'array' else None
+    array = array_type(*field_type.args) if field_type.format == 'array' else None
     return array[0] if array is not None and array[0].kind in 'biuf' else None
 
 
 def fixed_of(dataset: Dataset, name: str) -> Fixed | None:
     """Returns dtype and shape of the values of a field; of a varying length, of the first value."""
-    field_type = dataset.types[name]
+    field_type = dataset.schema[name]
     fixed, dtype = _dtype_of(field_type), _element_of(field_type)
     if fixed is not None or dtype is None:
         return fixed
@@ -73,7 +73,7 @@ def fixed_of(dataset: Dataset, name: str) -> Fixed | None:
 def chunks_of(dataset: Dataset, name: str, fixed: Fixed) -> list[tuple[int, int]]:
     """Splits a dataset into ranges of datapoints with about `VALUE_CHUNK_BYTES` of a field."""
     counts = np.ones(len(dataset), np.int64)
-    if dataset.types[name].sequence:
+    if dataset.schema[name].sequence:
         counts = dataset.item_counts(np.arange(len(dataset)), name)
     size = max(1, fixed[0].itemsize * math.prod(fixed[1]))
     numbers = (np.cumsum(counts) - counts) * size // VALUE_CHUNK_BYTES
@@ -88,7 +88,7 @@ def read_numbers(dataset: Dataset, name: str, fixed: Fixed, start: int, stop: in
         column = column.values
     elif isinstance(column, list):  # Optional values, arrays of varying length, or integers of Granular.
         present = [value for value in column if value is not None]
-        if dataset.types[name].sequence:
+        if dataset.schema[name].sequence:
             present = [item for items in present for item in items]
         other = next((shape for shape in map(np.shape, present) if shape != fixed[1]), None)
         if other is not None:
@@ -106,12 +106,12 @@ def read_pixels(dataset: Dataset, name: str, start: int, stop: int) -> list[Arra
     def read(selection: Any) -> Any:
         return dataset.read_selection(np.arange(start, stop), {name: selection}, read_values)[name]
 
-    if dataset.types[name].word in VIDEO_WORDS:
+    if dataset.schema[name].format in VIDEO_FORMATS:
         frames = [
             np.linspace(0, count - 1, FRAMES).astype(int) for count in read(FrameSelection(None)) if count
         ]
         values = read(FrameSelection(np.unique(frames))) if frames else []
     else:
-        values = read(True) if dataset.types[name].sequence else [read(True)]
+        values = read(True) if dataset.schema[name].sequence else [read(True)]
     images = [image for value in values if value is not None for image in value if image is not None]
     return [image.reshape(-1, image.shape[2] if image.ndim == 3 else 1) for image in images]

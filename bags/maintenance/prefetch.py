@@ -44,7 +44,7 @@ def prefetch(dataset: Dataset, fields: Fields = None, *, progress: bool | None =
         >>> bags.prefetch(remote, ('id', 'state'))  # doctest: +SKIP
     """
     check_dataset('prefetch', dataset)
-    folders = dataset.folders(select_whole(fields, dataset.types, 'prefetch'))
+    folders = dataset.folders(select_whole(fields, dataset.schema, 'prefetch'))
     cached = [(folder, names) for folder, names in folders if isinstance(folder.store, CachedStore)]
     for folder, _ in folders:
         if not cached or (folder.store.is_remote and not isinstance(folder.store, CachedStore)):

@@ -71,20 +71,20 @@ class CutFolder(Folder):
                 self._expect_limits(bag)
             except CorruptError as exc:
                 self.reasons['refs'] = exc.detail
-                stride = self.schema().format.stride
+                stride = self.layout().refs_format.stride
                 bag = self._with_tags(self._rebuilt('refs.bag', lambda file: _equal_sizes(file, stride)))
             self._found['refs'] = bag
         return self._found['refs']
 
     def _with_tags(self, bag: BagFile) -> BagFile:
         """Returns the refs up to the first invalid row: the bytes from there on are limits."""
-        format = self.schema().format
-        rows = np.frombuffer(bag.file.read(0, bag.count * format.stride), np.uint8)
-        rows = rows.reshape(-1, format.stride)
+        refs_format = self.layout().refs_format
+        rows = np.frombuffer(bag.file.read(0, bag.count * refs_format.stride), np.uint8)
+        rows = rows.reshape(-1, refs_format.stride)
         count = bisect.bisect_left(
-            range(len(rows)), True, key=lambda last: not format.has_tags(rows[: last + 1])
+            range(len(rows)), True, key=lambda last: not refs_format.has_tags(rows[: last + 1])
         )
-        return self._rebuilt('refs.bag', lambda _: [format.stride] * count)
+        return self._rebuilt('refs.bag', lambda _: [refs_format.stride] * count)
 
     def open_bag(self, field: str) -> BagFile:
         if field not in self._found:
@@ -116,7 +116,7 @@ class CutFolder(Folder):
         if name not in self.names:
             empty = MemoryFile(self.store.join(self.path, name), b'')
             return BagFile(empty.path, empty, empty, 0, 0, 0, None, False)
-        field_type = self.schema().types[field]
+        field_type = self.layout().schema[field]
         codec = self._codec(field) if name.endswith('.bagz') else None
         length = Decoders(None, raw=True).get(field, field_type, False, self.path).length
         digests: list[int] | None = None
@@ -130,7 +130,7 @@ class CutFolder(Folder):
             return self._rebuilt(name, lambda file: _sizes_by_checksum(file, digests), codec)
         if codec is None:
             return self._rebuilt(name, lambda file: _sizes_by_limits(file, field_type))
-        if field_type.word in builtin_decoders and field_type.word not in MAYBE_EMPTY:
+        if field_type.format in builtin_decoders and field_type.format not in MAYBE_EMPTY:
             return self._rebuilt(name, lambda file: _sizes_of_frames(file, codec), codec)
         return self._rebuilt(name, lambda file: _sizes_by_frames_and_limits(file, codec), codec)
 
@@ -199,7 +199,7 @@ def _sizes_by_limits(file: File, field_type: FieldType) -> Sequence[int]:
         for first in range(min(len(table), MAX_FALSE_LIMITS)):
             ends = table[first:].astype(np.int64)
             end = stop - len(ends) * ENTRY
-            is_possible = ends[0] > 0 or field_type.word in MAYBE_EMPTY
+            is_possible = ends[0] > 0 or field_type.format in MAYBE_EMPTY
             if is_possible and ends[-1] <= end and _are_of_type(file, ends, field_type):
                 if not ends[0]:
                     return []  # The limit of an empty record, or zeros at the end of the last record.
@@ -211,14 +211,14 @@ def _sizes_by_limits(file: File, field_type: FieldType) -> Sequence[int]:
 
 def _are_of_type(file: File, ends: npt.NDArray[np.int64], field_type: FieldType) -> bool:
     """Returns whether all records with these ends are valid for a type; False if any bytes are valid."""
-    if field_type.word == 'bytes' or field_type.word not in builtin_decoders:
+    if field_type.format == 'bytes' or field_type.format not in builtin_decoders:
         return False
     decode = Decoders(None).get('', field_type, False, '').decode
     try:
         for start, stop in itertools.pairwise([0, *ends.tolist()]):
             record = file.read(start, stop)
-            if field_type.word in FORMAT_OF_TYPE:
-                if not starts_with(record, FORMAT_OF_TYPE[field_type.word]):
+            if field_type.format in FORMAT_OF_TYPE:
+                if not starts_with(record, FORMAT_OF_TYPE[field_type.format]):
                     return False
             elif decode is not None:
                 decode(bytes(record))
@@ -278,8 +278,8 @@ def keep_readable(store: Store, path: str, storage: dict[str, Any]) -> ReadableD
     if store.is_remote:
         raise ValueError(f'{path}: is on an object store: expected a local copy')
     folder = CutFolder(store, path)
-    refs, types = folder.open_refs(), folder.schema().types
-    bags = {name: folder.open_bag(name) for name in types}
+    refs, schema = folder.open_refs(), folder.layout().schema
+    bags = {name: folder.open_bag(name) for name in schema}
     reader = DatasetReader.of_folder(folder, Decoders(None, raw=True))
     rows = [index for index, has_records in enumerate(_have_records(reader, bags)) if has_records]
     if not folder.reasons and len(rows) < refs.count:
@@ -290,11 +290,11 @@ def keep_readable(store: Store, path: str, storage: dict[str, Any]) -> ReadableD
     if not rows:
         return ReadableDatapoints(0, list(range(refs.count)), folder.reasons)
     with DatasetWriter(
-        path, reader.spec, {field_type.word: _as_bytes for field_type in types.values()},
+        path, reader.spec, {field_type.format: _as_bytes for field_type in schema.values()},
         mode='overwrite', checksum=folder.has_checksums, metadata=folder.metadata or None,
         compression={
             name: 'dictionary' if f'{name}.zdict' in folder.names else 3
-            for name in types if f'{name}.bagz' in folder.names
+            for name in schema if f'{name}.bagz' in folder.names
         },
         **storage,
     ) as writer:  # fmt: skip
@@ -315,7 +315,7 @@ def _have_records(reader: DatasetReader, bags: Mapping[str, BagFile]) -> Iterato
         rows = np.arange(start, min(start + RECOVERED_ROWS_AT_ONCE, len(reader)))
         are_complete = np.ones(len(rows), bool)
         for name, field_refs in reader.refs.of(rows, list(bags)).items():
-            field_type = reader.types[name]
+            field_type = reader.schema[name]
             firsts, counts = field_refs if field_type.sequence else (field_refs, np.ones(len(rows), np.int64))
             has_none = is_missing(firsts) & field_type.optional
             are_complete &= has_none | (counts == 0) | (firsts + counts <= bags[name].count)

@@ -168,10 +168,10 @@ def statistics(
 def _grouped(
     dataset: Dataset, fields: Fields, by: str, samples: int, workers: int, progress: bool | None
 ) -> GroupedStatistics:
-    select_whole(by, dataset.types, 'statistics')
-    if dataset.types[by].sequence or dataset.types[by].word not in GROUPING:
+    select_whole(by, dataset.schema, 'statistics')
+    if dataset.schema[by].sequence or dataset.schema[by].format not in GROUPING:
         raise TypeError(
-            f'statistics: by={by!r}: expected a field of numbers or texts, got type {dataset.types[by].text}'
+            f'statistics: by={by!r}: expected a field of numbers or texts, got type {dataset.schema[by].text}'
         )
     rows: dict[Any, list[int]] = {}
     for row, value in enumerate(as_list(dataset.column(by))):

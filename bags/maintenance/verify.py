@@ -19,7 +19,7 @@ from bags.dataset.format.listing import names_in, root_names
 from bags.dataset.format.options import FolderOptions
 from bags.dataset.format.schema import Decoders
 from bags.dataset.format.shard_index import INDEX
-from bags.dataset.format.spec import Spec, load_spec
+from bags.dataset.format.spec import Schema, load_spec
 from bags.errors import CorruptError, SpecError
 from bags.keys.index import INDEX_SUFFIX, KeyIndex
 from bags.links.permission import PermittedPaths
@@ -167,19 +167,19 @@ def _steps(
             yield Note(location.path, None, UNFINISHED_NOTE.format('unfinished'))
     if not store.is_remote or decode:
         yield from _key_index_damage(location)
-    first_spec = _spec(location)
+    first_schema = _first_schema(location)
     whole = Folder(store, location.path, options)
     for path in location.parts:
         folder = Folder(store, path, options, whole=whole)
-        steps = folder_checks(folder, decoders, decode, first_spec, path == location.parts[-1])
+        steps = folder_checks(folder, decoders, decode, first_schema, path == location.parts[-1])
         if store.is_remote and not decode:
             yield functools.partial(_do_all, steps)
         else:
             yield from steps
 
 
-def _spec(location: Location) -> Spec | None:
-    """Returns the spec of the first shard; None if it has no valid spec."""
+def _first_schema(location: Location) -> Schema | None:
+    """Returns the schema of the first shard; None if it has no valid spec."""
     path = location.store.join(location.parts[0], 'spec.json')
     try:
         return load_spec(location.store.read(path), path)

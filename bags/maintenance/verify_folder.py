@@ -28,8 +28,8 @@ from bags.dataset.format.listing import is_being_made
 from bags.dataset.format.metadata import RENEW_STATISTICS, STATISTICS, read_metadata
 from bags.dataset.format.refs import MISSING, RefsFormat, dangling
 from bags.dataset.format.registry import decoders
-from bags.dataset.format.schema import Decoders, Schema
-from bags.dataset.format.spec import FieldType, Spec, type_texts, union
+from bags.dataset.format.schema import Decoders, FolderLayout
+from bags.dataset.format.spec import FieldType, Schema, type_texts, union
 from bags.errors import CorruptError, SpecError
 from bags.formats.signatures import FORMAT_OF_TYPE
 from bags.indexing import Int64s
@@ -83,14 +83,14 @@ def missing_shards(path: str, shards: list[str]) -> Iterator[Note]:
 
 
 def folder_checks(
-    folder: Folder, cache: Decoders, decode: bool, first_spec: Spec | None, is_last: bool
+    folder: Folder, cache: Decoders, decode: bool, first_schema: Schema | None, is_last: bool
 ) -> Iterator[Finding | Check]:
     """Yields the checks of a dataset folder.
 
     Args:
         folder, cache: The folder, and the decoders of types.
         decode: Whether to decode every value.
-        first_spec: The spec of the first shard. Other shards may only differ in optional fields.
+        first_schema: The schema of the first shard. Other shards may only differ in optional fields.
         is_last: Whether it is the last shard, which a writer may be creating.
     """
     refs, is_damaged = None, False
@@ -115,7 +115,7 @@ def folder_checks(
         yield Damage(folder.store.join(folder.path, 'refs.bag'), None, None, str(exc).rpartition(': ')[2])
     spec_path = folder.store.join(folder.path, 'spec.json')
     try:
-        schema = folder.schema()
+        layout = folder.layout()
     except (FileNotFoundError, SpecError) as exc:
         detail = 'is missing' if isinstance(exc, FileNotFoundError) else str(exc).split(': ', 1)[-1]
         yield Damage(spec_path, None, None, detail)
@@ -124,8 +124,8 @@ def folder_checks(
                 path = folder.store.join(folder.path, name)
                 yield from lone_bag_checks(folder.store, path, folder.options, decode)
         return
-    if first_spec is not None and union(first_spec, schema.types) is None:
-        spec, first = type_texts(schema.types), type_texts(first_spec)
+    if first_schema is not None and union(first_schema, layout.schema) is None:
+        spec, first = type_texts(layout.schema), type_texts(first_schema)
         detail = f'expected the spec of the first shard, {first}, but for optional fields, got {spec}'
         yield Damage(spec_path, None, None, detail)
     try:
@@ -142,24 +142,24 @@ def folder_checks(
                 pass  # An earlier version, which does not know the checksum, has removed the file.
             except CorruptError as exc:
                 yield Damage(exc.path, None, None, exc.detail)
-    yield from _file_notes(folder, schema)
-    bags = yield from _field_checks(folder, schema, cache, decode)
+    yield from _file_notes(folder, layout)
+    bags = yield from _field_checks(folder, layout, cache, decode)
     if refs is not None:
         yield from bag_checks(refs, Expected(), decode)
-        yield functools.partial(_check_refs, refs, schema.format, bags)
+        yield functools.partial(_check_refs, refs, layout.refs_format, bags)
     elif not is_damaged and len({bag.count for bag in bags.values()}) > 1:
         fewest = min(bag.count for bag in bags.values())
         detail = f'its fields differ in length; datapoints after the shortest, {fewest}, are not read'
         yield Note(folder.path, None, detail)
 
 
-def _file_notes(folder: Folder, schema: Schema) -> Iterator[Note]:
+def _file_notes(folder: Folder, layout: FolderLayout) -> Iterator[Note]:
     is_unclosed = any(name.startswith('limits.') and not is_temporary(name) for name in folder.names)
     if is_unclosed or JOURNAL in folder.names:
         states = ['unfinished'] * (JOURNAL in folder.names) + ['not closed'] * is_unclosed
         yield Note(folder.path, None, UNFINISHED_NOTE.format(' and '.join(states)))
     dataset_files = {'spec.json', 'refs.bag', 'limits.refs.bag'}
-    for name in schema.types:
+    for name in layout.schema:
         files = [name + suffix for suffix in BAG_SUFFIXES]
         dataset_files |= {f'{name}.idx', *files, *map('limits.{}'.format, files)}
     for name in sorted(folder.names - dataset_files):
@@ -170,7 +170,7 @@ def _file_notes(folder: Folder, schema: Schema) -> Iterator[Note]:
 
 
 def _field_checks(
-    folder: Folder, schema: Schema, cache: Decoders, decode: bool
+    folder: Folder, layout: FolderLayout, cache: Decoders, decode: bool
 ) -> Generator[Finding | Check, None, dict[str, StoredRecords]]:
     """Yields the checks of all fields; returns the bags that could be opened."""
 
@@ -180,14 +180,14 @@ def _field_checks(
         except CorruptError as exc:
             return exc
 
-    opened = map_concurrently(open_field, list(schema.types), folder.store.is_remote)
+    opened = map_concurrently(open_field, list(layout.schema), folder.store.is_remote)
     bags: dict[str, StoredRecords] = {}
-    for name, bag in zip(schema.types, opened, strict=True):
+    for name, bag in zip(layout.schema, opened, strict=True):
         if isinstance(bag, CorruptError):
             yield Damage(bag.path, name, bag.record, bag.detail.removeprefix(f'field {name!r}: '))
             continue
         bags[name] = bag
-        expected = yield from _expected(folder, schema.types[name], name, cache, decode)
+        expected = yield from _expected(folder, layout.schema[name], name, cache, decode)
         for own in bag.own_bags if not isinstance(bag, BagFile) else ():
             yield from bag_checks(own, Expected(name), decode)
         yield from bag_checks(bag, expected, decode)
@@ -198,39 +198,39 @@ def _expected(
     folder: Folder, field_type: FieldType, name: str, cache: Decoders, decode: bool
 ) -> Generator[Finding, None, Expected]:
     """Yields damage in the type of a field, and returns the expected properties of its records."""
-    word = field_type.word
+    format = field_type.format
     try:
         decoder = cache.get(name, field_type, folder.starts, folder.path)
     except (SpecError, KeyError) as exc:
         reason = 'there is no decoder for them' if isinstance(exc, KeyError) else str(exc).split(': ', 2)[-1]
-        if isinstance(exc, SpecError) and cache.has(word):
+        if isinstance(exc, SpecError) and cache.has(format):
             yield Damage(folder.store.join(folder.path, 'spec.json'), name, None, reason)
         elif decode:
             detail = f'values of {field_type.text} are not decoded: {reason}'
             yield Note(folder.path, name, detail)
         return Expected(name, field_type.text)
-    own = word in decoders and (cache.functions is None or cache.functions.get(word) is decoders[word])
+    own = format in decoders and (cache.functions is None or cache.functions.get(format) is decoders[format])
     # Integers of Bags 0.x and Granular may differ in length from their type.
-    any_length = field_type.word == 'int' and (folder.starts or not field_type.args)
+    any_length = field_type.format == 'int' and (folder.starts or not field_type.args)
     return Expected(
         name,
         field_type.text,
         0 if any_length else decoder.length,
-        FORMAT_OF_TYPE.get(word) if own else None,
+        FORMAT_OF_TYPE.get(format) if own else None,
         decoder.decode if decode and decoder.decode is not bytes else None,
         decoder.lazy,
     )
 
 
-def _check_refs(refs: BagFile, format: RefsFormat, bags: dict[str, StoredRecords]) -> Result:
+def _check_refs(refs: BagFile, refs_format: RefsFormat, bags: dict[str, StoredRecords]) -> Result:
     """Checks that all refs to bags that could be opened point to records; notes records without refs."""
     used = {name: np.zeros(bag.count, bool) for name, bag in bags.items()}
     findings: list[Finding] = []
     for start in range(0, refs.count, REFS_ROWS):
-        rows, columns, damage = _read_refs(refs, format, start, min(start + REFS_ROWS, refs.count))
+        rows, columns, damage = _read_refs(refs, refs_format, start, min(start + REFS_ROWS, refs.count))
         findings += damage
         for name, bag in bags.items():
-            field_type = format.spec[name]
+            field_type = refs_format.schema[name]
             firsts, counts = columns[name] if field_type.sequence else (columns[name], None)
             bad = dangling(field_type, firsts, counts, bag.count)
             if counts is not None:
@@ -249,35 +249,39 @@ def _check_refs(refs: BagFile, format: RefsFormat, bags: dict[str, StoredRecords
             what = '1 record' if unused == 1 else f'{unused:,} records'
             detail = f'{what} of {bag.count:,} that no datapoint refers to; harmless'
             findings.append(Note(bag.path, name, detail))
-    return Result(findings, refs.count, refs.count * format.stride)
+    return Result(findings, refs.count, refs.count * refs_format.stride)
 
 
 def _read_refs(
-    bag: BagFile, format: RefsFormat, start: int, stop: int
+    bag: BagFile, refs_format: RefsFormat, start: int, stop: int
 ) -> tuple[Int64s, dict[str, Any], list[Finding]]:
     """Returns the indices of valid rows, the refs in them by field, and damage for the other rows.
 
     Rows without valid limits are left out: the check of the bag's limits reports them.
     """
-    names = list(format.spec)
+    names = list(refs_format.schema)
     try:
         starts, stops = bag.limits_of(start, stop)
     except EOFError:
-        return np.empty(0, np.int64), format.columns(np.empty(0, format.dtype), names), []
+        return np.empty(0, np.int64), refs_format.columns(np.empty(0, refs_format.dtype), names), []
     first, last = int(starts[0]), int(stops[-1])
-    if last <= bag.end and bool((stops - starts == format.stride).all()):
-        table = np.frombuffer(bag.file.read(first, last), format.dtype)
-        if format.has_tags(table.view(np.uint8).reshape(-1, format.stride)):
-            return np.arange(start, stop), format.columns(table, names), []
+    if last <= bag.end and bool((stops - starts == refs_format.stride).all()):
+        table = np.frombuffer(bag.file.read(first, last), refs_format.dtype)
+        if refs_format.has_tags(table.view(np.uint8).reshape(-1, refs_format.stride)):
+            return np.arange(start, stop), refs_format.columns(table, names), []
     findings: list[Finding] = []
     indices, rows = [], []
     for position in np.flatnonzero(~invalid_ranges(starts, stops, bag.end)).tolist():
         try:
-            rows.append(format.unpack(bytes(bag.file.read(int(starts[position]), int(stops[position])))))
+            rows.append(refs_format.unpack(bytes(bag.file.read(int(starts[position]), int(stops[position])))))
             indices.append(start + position)
         except (ValueError, EOFError) as exc:
             findings.append(Damage(bag.path, None, start + position, str(exc)))
-    return np.array(indices, np.int64), format.columns(np.array(rows, format.dtype), names), findings
+    return (
+        np.array(indices, np.int64),
+        refs_format.columns(np.array(rows, refs_format.dtype), names),
+        findings,
+    )
 
 
 def _mark(used: npt.NDArray[np.bool_], firsts: Int64s, counts: Int64s | None) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from bags.concurrency import FifoCache, map_concurrently
 from bags.dataset.base import Dataset, check_dataset
-from bags.dataset.format.registry import AUDIO_WORDS
+from bags.dataset.format.registry import AUDIO_FORMATS
 from bags.dataset.reading.selection import select_fields
 from bags.indexing import check_index, offsets_of
 from bags.media.audio import Audio, AudioOptions
@@ -58,12 +58,12 @@ class AudioSequence(Audio):
         self, dataset: Dataset, index: SupportsIndex, field: str, **options: Unpack[AudioOptions]
     ) -> None:
         check_dataset('AudioSequence', dataset)
-        select_fields(field, dataset.types)
-        field_type = dataset.types[field]
-        if field_type.word not in AUDIO_WORDS:
+        select_fields(field, dataset.schema)
+        field_type = dataset.schema[field]
+        if field_type.format not in AUDIO_FORMATS:
             raise TypeError(f'AudioSequence: field {field!r} of type {field_type.text} is not audio')
         source = _Recordings(dataset, check_index(index, len(dataset)), field)
-        own = audio_options(*field_type.args) if field_type.word == 'audio' else {}
+        own = audio_options(*field_type.args) if field_type.format == 'audio' else {}
         merged: dict[str, Any] = {**own, **options}
         merged.pop('stream', None)
         super().__init__(source, **merged)
@@ -86,13 +86,13 @@ class _Recordings:
         return self.dataset.reads_wait
 
     def __len__(self) -> int:
-        if not self.dataset.types[self.field].sequence:
+        if not self.dataset.schema[self.field].sequence:
             return 1
         return int(self.dataset.item_counts(np.array([self.row]), self.field)[0])
 
     def __getitem__(self, number: int) -> Audio:
-        field_type = self.dataset.types[self.field]
-        stream = audio_options(*field_type.args).get('stream') if field_type.word == 'audio' else None
+        field_type = self.dataset.schema[self.field]
+        stream = audio_options(*field_type.args).get('stream') if field_type.format == 'audio' else None
         item = number if field_type.sequence else None
         return Audio(self.dataset.record(self.row, self.field, item), stream=stream)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from bags.concurrency import FifoCache, cached_attribute
 from bags.dataset.base import Dataset, check_dataset
-from bags.dataset.format.registry import VIDEO_WORDS
+from bags.dataset.format.registry import VIDEO_FORMATS
 from bags.dataset.reading.frames import JoinedFrames, known_length
 from bags.dataset.reading.selection import select_fields
 from bags.formats.pixels import Pixels
@@ -111,9 +111,9 @@ class ClipSequence(JoinedVideos):
         self, dataset: Dataset, index: SupportsIndex, field: str, **options: Unpack[VideoOptions]
     ) -> None:
         check_dataset('ClipSequence', dataset)
-        select_fields(field, dataset.types)
-        field_type = dataset.types[field]
-        if field_type.word not in VIDEO_WORDS:
+        select_fields(field, dataset.schema)
+        field_type = dataset.schema[field]
+        if field_type.format not in VIDEO_FORMATS:
             raise TypeError(f'ClipSequence: field {field!r} of type {field_type.text} is not a video')
         row = check_index(index, len(dataset))
         count = int(dataset.item_counts(np.array([row]), field)[0]) if field_type.sequence else 1

@@ -28,11 +28,11 @@ MAX_RATE = 1 << 24
 """Maximum sample rate to resample to, in Hz."""
 MAX_MIXED = 2
 """Maximum number of channels to mix to."""
-VIDEO_FORMATS = (
+VIDEO_FILE_FORMATS = (
     'MP4', 'QuickTime', 'Matroska', 'WebM', 'AVI', 'MPEG-TS', 'M2TS', 'MPEG-PS', 'MPEG video', 'FLV',
     'ASF', 'Ogg', 'GIF',
 )  # fmt: skip
-AUDIO_FORMATS = (
+AUDIO_FILE_FORMATS = (
     'WAV', 'FLAC', 'Ogg Opus', 'Ogg', 'MP3', 'AAC', 'MP4', 'QuickTime', 'Matroska', 'WebM', 'AIFF', 'AU',
     'ASF',
 )  # fmt: skip
@@ -89,7 +89,7 @@ def encode_video(value: Any, *args: str) -> Encoded:
         ValueError: The first bytes are not a signature of a video. The video is not decoded.
     """
     arguments, options = stored_video_options(*args)
-    stored = _stored(value, VIDEO_FORMATS, options)
+    stored = _stored(value, VIDEO_FILE_FORMATS, options)
     if stored is None:
         return encode_mp4(value, *arguments)
     if not options.get('remux'):
@@ -120,7 +120,7 @@ def encode_audio(value: Any, *args: str) -> Encoded:
     Raises:
         ValueError: The first bytes are not a signature of audio. The audio is not decoded.
     """
-    stored = _stored(value, AUDIO_FORMATS, audio_options(*args))
+    stored = _stored(value, AUDIO_FILE_FORMATS, audio_options(*args))
     if stored is not None:
         return stored
     is_pair = isinstance(value, tuple | list) and len(value) == 2

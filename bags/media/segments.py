@@ -36,10 +36,10 @@ def open_whole(source: MediaSource) -> BinaryIO:
     return source.open() if segment is None else segment.open()
 
 
-def segment_length(source: MediaSource, word: str) -> int | None:
-    """Returns the number of frames or samples of a segment of type `word`; None for other sources."""
+def segment_length(source: MediaSource, format: str) -> int | None:
+    """Returns the number of frames or samples of a segment of a type `format`; None for other sources."""
     segment = segment_of(source)
-    return None if segment is None or segment.type.word != word else segment.stop - segment.first
+    return None if segment is None or segment.type.format != format else segment.stop - segment.first
 
 
 # Videos.
@@ -76,7 +76,7 @@ def video_of(source: MediaSource, stream: int | None = None) -> VideoDecoder:
     segment = segment_of(source)
     if segment is None:
         return _open(source.open(), lambda file: open_video(file, stream))
-    if segment.type.word != 'video':
+    if segment.type.format != 'video':
         raise ValueError('expected a part of a video, got a part of a recording, in samples')
     whole = _whole_video(segment, stream)
     try:
@@ -168,7 +168,7 @@ def audio_of(source: MediaSource, stream: int | None = None) -> AnyAudioDecoder:
         return _open(source.open(), lambda file: open_audio(file, stream))
     whole = _whole_audio(segment, stream)
     try:
-        if segment.type.word == 'audio':
+        if segment.type.format == 'audio':
             return _audio_part(whole, segment.first, segment.stop, 0.0)
         video = _whole_video(segment, None)
         video.close()
@@ -219,7 +219,7 @@ def find_frames(segment: Segment, times: tuple[float, float], *args: str) -> tup
     Raises:
         ValueError: The interval contains no frame or sample, or the file cannot be read.
     """
-    if segment.type.word == 'audio':
+    if segment.type.format == 'audio':
         recording = _whole_audio(segment, audio_options(*args).get('stream'))
         recording.close()
         first, stop = (_sample_at(recording, time) for time in times)
@@ -244,7 +244,7 @@ def copy_segment(segment: Segment) -> bytes:
     Raises:
         ValueError: The packets cannot be copied.
     """
-    if segment.type.word == 'audio':
+    if segment.type.format == 'audio':
         raise ValueError(
             f'samples {segment.first} to {segment.stop} cannot be copied: they are not whole packets'
         )

@@ -22,7 +22,7 @@ from ray.data.extensions import ArrowPythonObjectArray, ArrowTensorArray, ArrowV
 from bags.arrow.types import MEDIA_TYPES
 from bags.dataset.base import Dataset
 from bags.dataset.format.registry import fixed_dtype
-from bags.dataset.format.spec import FieldType, Spec
+from bags.dataset.format.spec import FieldType, Schema
 from bags.dataset.reading.batch import Column, Ragged
 from bags.dataset.reading.columns import read_column, read_records
 from bags.formats.arrays import array_type, is_small_float
@@ -36,14 +36,14 @@ def to_table(dataset: Dataset, indices: Int64s, fields: tuple[str, ...]) -> pa.T
     Raises:
         TypeError: A value does not have the type of its field, e.g. because of `raw=True`.
     """
-    types = dataset.types
-    stored = [name for name in fields if types[name].word in MEDIA_TYPES]
-    values = [name for name in fields if types[name].word not in MEDIA_TYPES]
+    schema = dataset.schema
+    stored = [name for name in fields if schema[name].format in MEDIA_TYPES]
+    values = [name for name in fields if schema[name].format not in MEDIA_TYPES]
     columns = {
         **dataset.read_selection(indices, dict.fromkeys(values, True), read_column),
         **dataset.read_selection(indices, dict.fromkeys(stored, True), read_records),
     }
-    return pa.table({name: _to_arrow(name, types[name], columns[name]) for name in fields})
+    return pa.table({name: _to_arrow(name, schema[name], columns[name]) for name in fields})
 
 
 def _to_arrow(name: str, field_type: FieldType, column: Column) -> pa.Array:
@@ -61,7 +61,7 @@ def _convert(field_type: FieldType, column: Column) -> pa.Array:
     if element_type is None:
         return ArrowPythonObjectArray.from_objects([*column])
     element, shape = element_type
-    is_frames = field_type.word in MEDIA_TYPES and any(isinstance(value, np.ndarray) for value in column)
+    is_frames = field_type.format in MEDIA_TYPES and any(isinstance(value, np.ndarray) for value in column)
     if is_frames or (shape and not field_type.optional and not (field_type.sequence and -1 in shape)):
         if isinstance(column, np.ndarray):
             return ArrowTensorArray.from_numpy(_native(column))
@@ -86,17 +86,17 @@ def _convert(field_type: FieldType, column: Column) -> pa.Array:
 
 def _element_type(field_type: FieldType) -> tuple[pa.DataType, tuple[int, ...]] | None:
     """Returns the Arrow type of the elements of a field, and the shape of its arrays; None without a type."""
-    if field_type.word in MEDIA_TYPES or field_type.word == 'bytes':
+    if field_type.format in MEDIA_TYPES or field_type.format == 'bytes':
         return pa.large_binary(), ()
-    if field_type.word == 'utf8':
+    if field_type.format == 'utf8':
         return pa.large_string(), ()
-    if field_type.word in ('int', 'uint') and int_size(*field_type.args) <= 8:
+    if field_type.format in ('int', 'uint') and int_size(*field_type.args) <= 8:
         size = next(size for size in (1, 2, 4, 8) if size >= int_size(*field_type.args))
-        return pa.from_numpy_dtype(np.dtype(f'{field_type.word[0]}{size}')), ()
+        return pa.from_numpy_dtype(np.dtype(f'{field_type.format[0]}{size}')), ()
     dtype_and_shape = (
         array_type(*field_type.args)
-        if field_type.word == 'array'
-        else fixed_dtype(field_type.word, field_type.args)
+        if field_type.format == 'array'
+        else fixed_dtype(field_type.format, field_type.args)
     )
     if (
         dtype_and_shape is None
@@ -117,18 +117,18 @@ def _as_lists(value: Any) -> Any:
     return [_as_lists(item) for item in value] if isinstance(value, list) else value.tolist()
 
 
-def as_datapoint(row: Mapping[str, Any], types: Spec) -> dict[str, Any]:
+def as_datapoint(row: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
     """Converts a row of a block to a datapoint for a `DatasetWriter` of these types."""
-    return {name: _from_row(types.get(name), value) for name, value in row.items()}
+    return {name: _from_row(schema.get(name), value) for name, value in row.items()}
 
 
 def _from_row(field_type: FieldType | None, value: Any) -> Any:
     if field_type is None:
         return value  # The writer raises for the unknown field.
     # pandas represents a missing value as NaN.
-    if field_type.optional and field_type.word != 'float' and isinstance(value, float) and value != value:  # noqa: PLR0124
+    if field_type.optional and field_type.format != 'float' and isinstance(value, float) and value != value:  # noqa: PLR0124
         return None
-    if field_type.word != 'array' or not isinstance(value, list):
+    if field_type.format != 'array' or not isinstance(value, list):
         return value
     return (
         [_as_array(field_type, item) for item in value]

@@ -74,7 +74,7 @@ def read(
         if options:
             raise TypeError(f'bags.ray.read: {next(iter(options))} has no effect on a dataset that is open')
         opened = dataset
-    names = tuple(select_whole(fields, opened.types, 'bags.ray.read'))
+    names = tuple(select_whole(fields, opened.schema, 'bags.ray.read'))
     ray_dataset = ray.data.read_datasource(
         BagsDatasource(opened, names), override_num_blocks=override_num_blocks, concurrency=concurrency
     )

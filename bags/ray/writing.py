@@ -94,7 +94,7 @@ class BagsDatasink(Datasink):  # type: ignore[misc]
 
     def write(self, blocks: Iterable[Any], ctx: Any) -> list[str]:
         """Writes blocks as shards, and returns their paths in the temporary folder."""
-        types, paths = parse_spec(self._spec), []
+        schema, paths = parse_spec(self._spec), []
         with contextlib.ExitStack() as shard:
             writer = None
             for block in blocks:
@@ -102,7 +102,7 @@ class BagsDatasink(Datasink):  # type: ignore[misc]
                     if writer is None:
                         writer = shard.enter_context(self._new_shard())
                         paths.append(writer.path)
-                    writer.append(as_datapoint(row, types))
+                    writer.append(as_datapoint(row, schema))
                     if self._settings.is_full(writer.size, len(writer)):
                         shard.close()
                         writer = None

@@ -12,7 +12,7 @@ import numpy as np
 from bags.bag.sharding import Concatenated
 from bags.dataset.base import Dataset, View, check_dataset, row_of_part
 from bags.dataset.format.spec import (
-    Spec,
+    Schema,
     advice,
     check_names,
     differing_fields,
@@ -54,25 +54,25 @@ class Concat(View):
         self, datasets: Sequence[Dataset], fields: CommonFields = 'same', source: SourceField | None = None
     ) -> None:
         self._fields, self._source = fields, source
-        specs = [dataset.types for dataset in datasets]
+        schemas = [dataset.schema for dataset in datasets]
         if fields == 'union':
-            specs = with_common_shapes(with_optional(specs))
+            schemas = with_common_shapes(with_optional(schemas))
         names = [f'dataset {number}' for number in range(len(datasets))]
         if source is not None:
             names = [f'dataset {name!r}' for name in source.sources]
         advise = _advise_same if fields == 'same' else _advise_union
-        types = unite(zip(names, specs, strict=True), 'the datasets before it', advise)
-        super().__init__(datasets, reordered(types, specs))
+        schema = unite(zip(names, schemas, strict=True), 'the datasets before it', advise)
+        super().__init__(datasets, reordered(schema, schemas))
         self._changes: list[dict[str, Change]] = []
         """For each dataset, the changes of columns in the view, by field."""
         self._varying = set[str]()
         """The fields whose arrays differ in one dimension."""
-        self._lists = {name for name, field_type in self.types.items() if not field_type.sequence}
+        self._lists = {name for name, field_type in self.schema.items() if not field_type.sequence}
         """The fields whose columns are lists for datasets without the field."""
         for dataset in datasets:
             changes: dict[str, Change] = {}
-            for name, before in dataset.types.items():
-                after = self.types[name]
+            for name, before in dataset.schema.items():
+                after = self.schema[name]
                 if after.args != before.args:
                     self._varying.add(name)
                     changes[name] = functools.partial(varying_column, after)
@@ -83,7 +83,7 @@ class Concat(View):
             self._changes.append(changes)
         self._layout = Concatenated([len(dataset) for dataset in datasets])
         if source is not None:
-            self.types[source.name] = SOURCE_TYPE
+            self.schema[source.name] = SOURCE_TYPE
 
     def __len__(self) -> int:
         return self._layout.total
@@ -98,7 +98,7 @@ class Concat(View):
     def _plan_rows(self, indices: Int64s, selection: Selection) -> list[RowGroup]:
         if not len(indices):
             owners = {
-                name: next(part for part, dataset in enumerate(self.datasets) if name in dataset.types)
+                name: next(part for part, dataset in enumerate(self.datasets) if name in dataset.schema)
                 for name in selection
             }
             return [
@@ -109,8 +109,8 @@ class Concat(View):
         groups = []
         for part, within, share, positions in group_by_part(self._layout, indices, selection):
             present, rest = share, NO_FIELDS
-            if not self.datasets[part].types.keys() >= share.keys():
-                present, rest = divide_fields(share, self.datasets[part].types)
+            if not self.datasets[part].schema.keys() >= share.keys():
+                present, rest = divide_fields(share, self.datasets[part].schema)
             if present or not rest:
                 groups += [group.within(positions) for group in self._plan_part(part, within, present)]
             if rest:
@@ -133,8 +133,8 @@ class Concat(View):
             return self._source.field
         field = super().open_field(name)
         if name in self._varying:
-            field = varying_field(field, self.types[name])
-        return optional_field(field) if self.types[name].optional else field
+            field = varying_field(field, self.schema[name])
+        return optional_field(field) if self.schema[name].optional else field
 
     def match_keys(self, field: str, keys: list[bytes | None]) -> Matches:
         if self._source is not None and field == self._source.name:
@@ -142,7 +142,7 @@ class Concat(View):
             return np.repeat(np.arange(len(keys)), list(map(len, rows_of_keys))), np.concatenate(rows_of_keys)
         parts = []
         for dataset, start in zip(self.datasets, offsets_of(np.array(self.part_lengths())), strict=False):
-            if field in dataset.types:
+            if field in dataset.schema:
                 owners, rows = dataset.match_keys(field, keys)
                 parts.append((owners, rows + start))
         return sort_matches(*map(np.concatenate, zip(*parts, strict=True)))
@@ -153,11 +153,11 @@ class Concat(View):
     def read_row(self, index: int, selection: Selection | None) -> Datapoint:
         part, within = self._layout.one(check_index(index, self._layout.total))
         dataset = self.datasets[part]
-        if len(dataset.types) == len(self.types) and not self._varying:
+        if len(dataset.schema) == len(self.schema) and not self._varying:
             return dataset.read_row(within, selection)
-        datapoint = row_of_part(dataset, within, selection, self.types)
+        datapoint = row_of_part(dataset, within, selection, self.schema)
         for name in self._varying & datapoint.keys():
-            if self.types[name].sequence:
+            if self.schema[name].sequence:
                 datapoint[name] = items_of(datapoint[name])
         if self._source is not None and self._source.name in datapoint:
             datapoint[self._source.name] = self._source.sources[part]
@@ -211,7 +211,7 @@ def concat(
         for name, dataset in datasets.items():
             if not isinstance(name, str):
                 raise TypeError(f'concat: expected texts as names of datasets, got {name!r:.80}')
-            if source in dataset.types:
+            if source in dataset.schema:
                 raise ValueError(
                     f'concat: dataset {name!r} has a field {source!r} already: source= names another field, '
                     f'or rename({{{source!r}: …}}) that one'
@@ -222,25 +222,25 @@ def concat(
         detail = f'expected datasets by name for the field {source!r}, such as {{"a": dataset, "b": other}}'
         raise ValueError(f'concat: source: {detail}, got {len(members)} datasets without names')
     if fields == 'common':
-        common = list(members[0].types)
+        common = list(members[0].schema)
         for number, dataset in enumerate(members):
-            shared = [name for name in common if name in dataset.types]
+            shared = [name for name in common if name in dataset.schema]
             if not shared:
-                fits = renames({name: members[0].types[name] for name in common}, dataset.types)
+                fits = renames({name: members[0].schema[name] for name in common}, dataset.schema)
                 expected = f'a field of the datasets before it, {common} (rename({fits or "{…: …}"}) of one)'
                 which = number if source_field is None else repr(source_field.sources[number])
-                raise SpecError(None, expected, list(dataset.types), f'dataset {which}')
+                raise SpecError(None, expected, list(dataset.schema), f'dataset {which}')
             common = shared
         members = [dataset.select(fields=common) for dataset in members]
     return Concat(members, 'union' if fields == 'common' else fields, source_field)
 
 
-def _advise_same(first: Spec, other: Spec) -> str:
+def _advise_same(first: Schema, other: Schema) -> str:
     """Returns advice to make a spec compatible with the spec of the previous datasets."""
     return f"{advice(first, other)}; fields='union' takes the fields of all datasets, 'common' the shared"
 
 
-def _advise_union(first: Spec, other: Spec) -> str:
+def _advise_union(first: Schema, other: Schema) -> str:
     """Returns advice to make a spec compatible with the previous datasets, with fields='union'."""
     names = differing_fields(first, other)
     renamed = ', '.join(f'{name!r}: …' for name in names)

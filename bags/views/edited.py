@@ -86,7 +86,7 @@ class Edited(View):
                     merged[new] = both
             names, values = {new: edited.names[name] for new, name in names.items()}, merged
             dataset = edited.datasets[0] if rows is None else Select(edited.datasets[0], rows)
-        super().__init__([dataset], {new: dataset.types[name] for new, name in names.items()})
+        super().__init__([dataset], {new: dataset.schema[name] for new, name in names.items()})
         self.names, self.values = dict(names), dict(values)
         self._renamed = {new for new, name in names.items() if new != name}
 
@@ -114,7 +114,7 @@ class Edited(View):
         return self.datasets[0].part_lengths()
 
     def bytes_before(self, index: int, fields: tuple[str, ...] | None = None) -> int:
-        names = tuple(self.names[name] for name in (self.types if fields is None else fields))
+        names = tuple(self.names[name] for name in (self.schema if fields is None else fields))
         return self.datasets[0].bytes_before(index, names)
 
     def dataset_of(self, field: str) -> Dataset:
@@ -187,11 +187,11 @@ class Edited(View):
 
     def read_row(self, index: int, selection: Selection | None) -> Datapoint:
         index = check_index(index, len(self))
-        fields: Selection = dict.fromkeys(self.types, True) if selection is None else selection
+        fields: Selection = dict.fromkeys(self.schema, True) if selection is None else selection
         if self.values and index in self._changed:
             return super().read_row(index, fields)
         underlying = self.datasets[0]
-        if not self._renamed and (selection is not None or len(self.types) == len(underlying.types)):
+        if not self._renamed and (selection is not None or len(self.schema) == len(underlying.schema)):
             return underlying.read_row(index, selection)
         datapoint = underlying.read_row(index, {self.names[name]: items for name, items in fields.items()})
         return {name: datapoint[self.names[name]] for name in fields}
@@ -201,11 +201,11 @@ class Edited(View):
 
     @property
     def expression(self) -> str:
-        text, underlying_types = self.datasets[0].expression, self.datasets[0].types
-        if len(self.types) < len(underlying_types):
-            text += f'.drop(fields={[name for name in underlying_types if name not in self.names.values()]})'
+        text, underlying_schema = self.datasets[0].expression, self.datasets[0].schema
+        if len(self.schema) < len(underlying_schema):
+            text += f'.drop(fields={[name for name in underlying_schema if name not in self.names.values()]})'
         if self._renamed:
-            text += f'.rename({ {self.names[name]: name for name in self.types if name in self._renamed} })'
+            text += f'.rename({ {self.names[name]: name for name in self.schema if name in self._renamed} })'
         if self.values:
             mark = zlib.crc32(repr([(name, values.digest) for name, values in self.values.items()]).encode())
             text += f'.update({len(self._changed)} rows #{mark:08x}, fields={list(self.values)})'
@@ -216,12 +216,12 @@ def rename_fields(dataset: Dataset, names: Mapping[str, str]) -> Edited:
     """Returns the view of `Dataset.rename`; see there for errors."""
     if not isinstance(names, Mapping):
         raise TypeError(f'rename: expected a mapping of names to new names, got {names!r:.80}')
-    select_fields(names.keys(), dataset.types)
+    select_fields(names.keys(), dataset.schema)
     for name, new in names.items():
         if not isinstance(new, str):
             raise TypeError(f'rename: expected a new name for field {name!r}, got {new!r:.80}')
     view: dict[str, str] = {}
-    for name in dataset.types:
+    for name in dataset.schema:
         new = names.get(name, name)
         if new in view:
             raise ValueError(f'rename: fields {view[new]!r} and {name!r} would both be {new!r}')
@@ -229,7 +229,7 @@ def rename_fields(dataset: Dataset, names: Mapping[str, str]) -> Edited:
     # Unchanged names are not checked: datasets of other libraries may have names that bags does not write.
     folded = {new.casefold() for name, new in names.items() if new != name}
     if folded:
-        check_names({new: dataset.types[name] for new, name in view.items() if new.casefold() in folded})
+        check_names({new: dataset.schema[name] for new, name in view.items() if new.casefold() in folded})
     return Edited(dataset, view, {})
 
 
@@ -247,17 +247,17 @@ def update_values(
     for row, changes in zip(rows, values.values(), strict=True):
         if not isinstance(changes, Mapping):
             raise TypeError(f'update: expected a mapping of fields for datapoint {row}, got {changes!r:.80}')
-        for name in select_fields(changes.keys(), dataset.types):
+        for name in select_fields(changes.keys(), dataset.schema):
             if name not in encoder_of:
                 encoder_of[name] = _encoder_of(dataset, name, encoders)
             try:
-                entry = _encode(encoder_of[name][0], dataset.types[name], name, changes[name])
+                entry = _encode(encoder_of[name][0], dataset.schema[name], name, changes[name])
             except Exception as exc:
                 exc.add_note(f'update: datapoint {row}, field {name!r}')
                 raise
             new.setdefault(name, {})[row] = entry
     held = {name: NewValues(dict(sorted(new[name].items())), encoder_of[name][1]) for name in new}
-    return Edited(dataset, {name: name for name in dataset.types}, held)
+    return Edited(dataset, {name: name for name in dataset.schema}, held)
 
 
 def _encoder_of(
@@ -273,9 +273,9 @@ def _encoder_of(
         raise TypeError(
             f'update: field {name!r} is computed from windows when it is read: update the underlying dataset'
         )
-    field_type, unsigned = dataset.types[name], ranges.sources[0].unsigned
-    if unsigned and field_type.word == 'int':
-        field_type = field_type._replace(word='uint')
+    field_type, unsigned = dataset.schema[name], ranges.sources[0].unsigned
+    if unsigned and field_type.format == 'int':
+        field_type = field_type._replace(format='uint')
     return Encoder({name: field_type}, encoders), unsigned
 
 

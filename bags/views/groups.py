@@ -27,9 +27,9 @@ Value = bytes | tuple[bytes, ...] | None
 def check_key_types(dataset: Dataset, field: str, what: str) -> None:
     """Raises KeyError or TypeError if a field cannot have keys; errors name the function `what`."""
     check_name(field)
-    select_whole(field, dataset.types, what)
-    field_type = dataset.types[field]
-    if field_type.sequence or field_type.word not in KEY_TYPES:
+    select_whole(field, dataset.schema, what)
+    field_type = dataset.schema[field]
+    if field_type.sequence or field_type.format not in KEY_TYPES:
         raise TypeError(f'{what}: field {field!r}: expected utf8, bytes, int or uint, got {field_type.text}')
 
 
@@ -68,7 +68,7 @@ def split_datapoints(dataset: Dataset, shares: Any, by: str | None, seed: int) -
 def unique_datapoints(dataset: Dataset, field: str) -> Select:
     """Returns the view of `Dataset.unique`; see there for errors."""
     check_name(field)
-    select_whole(field, dataset.types, 'unique')
+    select_whole(field, dataset.schema, 'unique')
     digest = digest_function()
     rows_of: dict[int, list[int]] = {}
     """The first datapoint of each distinct value, by the hash of the value."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from bags.dataset.base import Dataset, View
 from bags.dataset.format.metadata import Metadata, merge_metadata, metadata_of_fields
-from bags.dataset.format.registry import INTEGER_WORDS
+from bags.dataset.format.registry import INTEGER_FORMATS
 from bags.dataset.format.spec import reordered
 from bags.dataset.reading.key_values import Matches, read_keys
 from bags.dataset.reading.row_groups import Datapoint, RowGroup
@@ -36,12 +36,12 @@ class Join(View):
                     f'join: expected datasets of one length, got {len(datasets[0])} datapoints in the first '
                     f'and {len(dataset)} in dataset {number} (on= joins by a field of keys)'
                 )
-            for name in dataset.types:
+            for name in dataset.schema:
                 if name in self._owners and not replace:
                     _expect_equal(name, self._owners[name], dataset, number)
                 self._owners[name] = dataset
-        types = {name: owner.types[name] for name, owner in self._owners.items()}
-        super().__init__(datasets, reordered(types, [dataset.types for dataset in datasets]))
+        schema = {name: owner.schema[name] for name, owner in self._owners.items()}
+        super().__init__(datasets, reordered(schema, [dataset.schema for dataset in datasets]))
 
     @property
     def metadata(self) -> Metadata:
@@ -83,7 +83,7 @@ class Join(View):
         if self.is_remote:
             return super().read_row(index, selection)  # Reads all datasets together.
         index = check_index(index, len(self))
-        fields: Selection = dict.fromkeys(self.types, True) if selection is None else selection
+        fields: Selection = dict.fromkeys(self.schema, True) if selection is None else selection
         datapoint: Datapoint = {}
         for owner, share in self._shares(fields):
             datapoint |= owner.read_row(index, share)
@@ -101,9 +101,9 @@ def _expect_equal(field: str, first: Dataset, second: Dataset, number: int) -> N
         ValueError: The values differ, or have a type that is not compared.
     """
     again = 'replace=True takes the later field'
-    words = {first.types[field].word, second.types[field].word}
-    is_plain = not (first.types[field].sequence or second.types[field].sequence)
-    if not is_plain or not (words == {'utf8'} or words.issubset(INTEGER_WORDS)):
+    formats = {first.schema[field].format, second.schema[field].format}
+    is_plain = not (first.schema[field].sequence or second.schema[field].sequence)
+    if not is_plain or not (formats == {'utf8'} or formats.issubset(INTEGER_FORMATS)):
         raise ValueError(f'join: field {field!r} of dataset {number} is also in an earlier dataset ({again})')
     for start in range(0, len(first), KEYS_AT_ONCE):
         rows = np.arange(start, min(start + KEYS_AT_ONCE, len(first)))

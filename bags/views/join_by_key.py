@@ -99,9 +99,9 @@ class _Matched(Select):
     def __init__(self, dataset: Dataset, rows: Int64s, fields: Sequence[str]) -> None:
         super().__init__(dataset, rows, fields)
         self._changes = {
-            name: functools.partial(optional_column, field_type) for name, field_type in self.types.items()
+            name: functools.partial(optional_column, field_type) for name, field_type in self.schema.items()
         }
-        self.types = {name: as_optional(field_type) for name, field_type in self.types.items()}
+        self.schema = {name: as_optional(field_type) for name, field_type in self.schema.items()}
 
     def plan_rows(self, indices: Int64s, selection: Selection) -> list[RowGroup]:
         rows = self.source_indices(indices)
@@ -124,7 +124,7 @@ class _Matched(Select):
         return optional_field(super().open_field(name))
 
     def read_row(self, index: int, selection: Selection | None) -> Datapoint:
-        fields: Selection = dict.fromkeys(self.types, True) if selection is None else selection
+        fields: Selection = dict.fromkeys(self.schema, True) if selection is None else selection
         row = int(self.indices[check_index(index, len(self.indices))])
         return self.datasets[0].read_row(row, fields) if row >= 0 else dict.fromkeys(fields)
 
@@ -143,7 +143,7 @@ def _join_by_key(datasets: Sequence[Dataset], on: str, keep: bool, many: bool) -
         TypeError: The field of keys has different types.
     """
     first, *others = datasets
-    if len({KEY_TYPES[check_key_field(dataset, on).word] for dataset in datasets}) > 1:
+    if len({KEY_TYPES[check_key_field(dataset, on).format] for dataset in datasets}) > 1:
         types = [dataset.spec[on] for dataset in datasets]
         raise TypeError(f'join: field {on!r}: expected keys of one type in all datasets, got {types}')
     keys = [key for _, some in read_keys(first, on) for key in some]
@@ -167,7 +167,7 @@ def _join_by_key(datasets: Sequence[Dataset], on: str, keep: bool, many: bool) -
         columns.append(np.append(rows, -1)[concat_ranges(starts, counts)])
         lefts = np.repeat(lefts, counts)
     view = _Matched if keep else Select
-    fields = [[name for name in dataset.types if name != on] for dataset in others]
+    fields = [[name for name in dataset.schema if name != on] for dataset in others]
     return [Select(first, lefts), *map(view, others, columns, fields)]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from bags.bag.memory_records import MemoryRecords
 from bags.dataset.format.schema import Decoders
-from bags.dataset.format.spec import FieldType, Spec, parse_type
+from bags.dataset.format.spec import FieldType, Schema, parse_type
 from bags.dataset.reading.batch import Column
 from bags.dataset.reading.columns import ReadField, read_records
 from bags.dataset.reading.field_reader import FieldReader
@@ -103,30 +103,30 @@ class SourceField:
         return divide_fields(selection, (self.name,))
 
 
-def with_common_shapes(specs: Sequence[Spec]) -> list[Spec]:
-    """Returns specs in which arrays that differ in one dimension have a type with a varying length.
+def with_common_shapes(schemas: Sequence[Schema]) -> list[Schema]:
+    """Returns schemas in which arrays that differ in one dimension have a type with a varying length.
 
     Records of `array(float32,7)` and `array(float32,14)` are also records of `array(float32,?)`.
     """
     united: dict[str, tuple[str, ...]] = {}
-    for name in {name for spec in specs for name in spec}:
-        types = [spec[name] for spec in specs if name in spec]
+    for name in {name for schema in schemas for name in schema}:
+        types = [schema[name] for schema in schemas if name in schema]
         args = _common_args(types)
         if args is not None:
             united[name] = args
     return [
-        {name: _with_args(type, united[name]) if name in united else type for name, type in spec.items()}
-        for spec in specs
+        {name: _with_args(type, united[name]) if name in united else type for name, type in schema.items()}
+        for schema in schemas
     ]
 
 
 def _common_args(types: Sequence[FieldType]) -> tuple[str, ...] | None:
     """Returns the arguments of a type for all arrays; None if their types are equal, or have no such type."""
     forms = {
-        (field_type.word, field_type.args[:1], len(field_type.args), field_type.sequence)
+        (field_type.format, field_type.args[:1], len(field_type.args), field_type.sequence)
         for field_type in types
     }
-    if len(forms) > 1 or types[0].word != 'array' or len({field_type.args for field_type in types}) == 1:
+    if len(forms) > 1 or types[0].format != 'array' or len({field_type.args for field_type in types}) == 1:
         return None
     columns = zip(*(field_type.args for field_type in types), strict=True)
     merged = tuple(lengths[0] if len({*lengths}) == 1 else '?' for lengths in columns)
@@ -135,7 +135,7 @@ def _common_args(types: Sequence[FieldType]) -> tuple[str, ...] | None:
 
 def _with_args(field_type: FieldType, args: tuple[str, ...]) -> FieldType:
     return parse_type(
-        f'{field_type.word}({",".join(args)}){"[]" * field_type.sequence}{"?" * field_type.optional}'
+        f'{field_type.format}({",".join(args)}){"[]" * field_type.sequence}{"?" * field_type.optional}'
     )
 
 

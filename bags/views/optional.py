@@ -63,7 +63,7 @@ def list_column(field_type: FieldType, column: Column, _: Any = True) -> list[An
     """Returns a column as a list of its values: Python numbers, or arrays."""
     if not isinstance(column, np.ndarray) or column.ndim > 1:
         return list(column)
-    if field_type.word != 'array':
+    if field_type.format != 'array':
         numbers: list[Any] = column.tolist()
         return numbers
     return [column[row, ...] for row in range(len(column))]  # `...` keeps arrays of shape ().

@@ -69,13 +69,13 @@ def row(index):
 
 def plain(value, kind):
     """Returns a value of a dataset as Arrow's `to_pylist` returns it."""
-    word, _, rest = kind.partition('(')
+    format, _, rest = kind.partition('(')
     dtype = rest.split(',')[0].split(')')[0]
     if value is None:
         return None
     if kind.rstrip('?').endswith('[]'):
         return [plain(item, kind.rstrip('?')[:-2]) for item in value]
-    if word.rstrip('?') == 'array' and not rest:
+    if format.rstrip('?') == 'array' and not rest:
         return {'dtype': value.dtype.str, 'shape': list(value.shape), 'data': value.tobytes()}
     if dtype == 'complex64':
         return np.stack([value.real, value.imag], -1).tolist()
@@ -83,12 +83,12 @@ def plain(value, kind):
         return value.tobytes()
     if dtype.startswith('datetime64[n'):
         return int(value.astype('i8'))
-    if word in ('msgpack', 'tree', 'bytes'):
-        encoded = bags.encoders[word](value)
+    if format in ('msgpack', 'tree', 'bytes'):
+        encoded = bags.encoders[format](value)
         return bytes(encoded)
-    if word == 'json':
+    if format == 'json':
         return json.dumps(value, separators=(',', ':'))
-    if word == 'int' and rest == '16)':
+    if format == 'int' and rest == '16)':
         return str(value)
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 

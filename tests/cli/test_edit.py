@@ -65,7 +65,7 @@ def test_all_edits_together(run, source):
     assert [change['row'] for change in facts['changes']] == [5, 5, 8, 6]
     with bags.open('clean') as clean, bags.open(source) as before:
         assert clean.column('id').tolist() == [3, 5, 6, 7, 8]
-        assert list(clean.types) == ['id', 'task', 'words', 'camera', 'x']
+        assert list(clean.schema) == ['id', 'task', 'words', 'camera', 'x']
         assert (clean[1]['task'], clean[1]['words']) == ('hold = still', ['b'])
         assert clean[4]['x'] is None
         assert clean[2]['camera'].shape == (8, 8, 3)

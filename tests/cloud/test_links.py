@@ -118,7 +118,7 @@ def test_a_saved_view_of_a_dataset_in_a_bucket(tmp_path, parent, proxy, s3_stora
     expected = bags.open(tmp_path / 'parent').select(order)
     through = {s3_storage.root: s3_storage.through(proxy)}
     with bags.open(path, trust_links=root, storage_options=through) as saved:
-        for name in expected.types:
+        for name in expected.schema:
             assert list(saved.records(name)) == list(expected.records(name))
         # Where records are is known then: a row waits for one request at a time.
         with proxy.counted() as requests:

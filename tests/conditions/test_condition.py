@@ -51,9 +51,9 @@ def test_errors(dataset, text, message):
 
 
 def test_what_is_not_compared_is_not_decoded(dataset):
-    needs = parse_condition('len(frames) > 1 and photo is none and id > 3', dataset.types).needs
+    needs = parse_condition('len(frames) > 1 and photo is none and id > 3', dataset.schema).needs
     assert needs == {'frames': 'count', 'photo': 'presence', 'id': 'value'}
-    assert parse_condition('size(photo) > 3', dataset.types).needs == {}
+    assert parse_condition('size(photo) > 3', dataset.schema).needs == {}
 
 
 def test_views_and_long_texts(tmp_path):

@@ -23,7 +23,7 @@ class Reversed(View):
     """The datapoints of a dataset, the last one first."""
 
     def __init__(self, dataset):
-        super().__init__([dataset], dataset.types)
+        super().__init__([dataset], dataset.schema)
 
     def __len__(self):
         return len(self.datasets[0])

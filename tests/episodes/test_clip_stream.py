@@ -86,10 +86,10 @@ def test_frames_and_samples_in_clips_out(tmp_path, writer_class):
     assert bags.verify(tmp_path / 'x') == []
 
 
-@pytest.mark.parametrize('word', ['mp4', 'webm', 'video'])
-def test_times_of_frames_are_kept(word, tmp_path):
+@pytest.mark.parametrize('format', ['mp4', 'webm', 'video'])
+def test_times_of_frames_are_kept(format, tmp_path):
     times = np.cumsum(np.random.default_rng(1).integers(10_000, 90_000, 50)) * 1000
-    spec = {'front': f'{word}[]', 'front_time': 'int(8)[]'}
+    spec = {'front': f'{format}[]', 'front_time': 'int(8)[]'}
     facts = {'fields': {'front': {'times': 'front_time'}, 'front_time': {'unit': 'ns'}}}
     with (
         bags.DatasetWriter(tmp_path / 'x', spec, metadata=facts) as writer,
@@ -99,7 +99,7 @@ def test_times_of_frames_are_kept(word, tmp_path):
             episode.append({'front': np.full((32, 32, 3), 5 * number, np.uint8), 'front_time': now})
     found, seen, _ = frames_of(tmp_path / 'x')
     assert [int(each.mean()) // 5 for each in found] == pytest.approx(range(50), abs=1)
-    assert np.abs(seen - (times - times[0]) / 1e9).max() < (0.002 if word == 'webm' else 1e-5)
+    assert np.abs(seen - (times - times[0]) / 1e9).max() < (0.002 if format == 'webm' else 1e-5)
 
 
 @pytest.mark.parametrize(('facts', 'rate'), [({}, 25), ({'rate': 12.5}, 12.5)])
@@ -121,10 +121,10 @@ def test_frames_at_a_rate(facts, rate, tmp_path):
 
 @pytest.mark.slow(all_but='mkv-60')
 @pytest.mark.parametrize('fps', [60, 29.97])
-@pytest.mark.parametrize('word', ['mkv', 'webm'])
-def test_milliseconds_of_clips_do_not_add_up(word, fps, tmp_path):
+@pytest.mark.parametrize('format', ['mkv', 'webm'])
+def test_milliseconds_of_clips_do_not_add_up(format, fps, tmp_path):
     with (
-        bags.DatasetWriter(tmp_path / 'x', {'front': f'{word}({fps})[]'}) as writer,
+        bags.DatasetWriter(tmp_path / 'x', {'front': f'{format}({fps})[]'}) as writer,
         writer.begin(clip_seconds=0.05) as episode,
     ):
         for number in range(90):

@@ -114,15 +114,15 @@ def test_another_dtype_or_shape_raises():
 
 def test_masked_elements_are_refused():
     masked = np.ma.masked_array(np.arange(3, dtype='f4'), [False, True, False])
-    for word, args in (('array', ('float32', '3')), ('array', ()), ('tree', ())):
+    for format, args in (('array', ('float32', '3')), ('array', ()), ('tree', ())):
         with pytest.raises(ValueError, match='expected an array without masked elements'):
-            encoders[word](masked, *args)
-        whole = encoders[word](np.ma.masked_array(masked.data), *args)
-        assert whole == encoders[word](masked.data, *args)
-        assert encoders[word](masked.filled(1), *args) == whole
-    for word in ('float', 'int', 'bool'):
+            encoders[format](masked, *args)
+        whole = encoders[format](np.ma.masked_array(masked.data), *args)
+        assert whole == encoders[format](masked.data, *args)
+        assert encoders[format](masked.filled(1), *args) == whole
+    for format in ('float', 'int', 'bool'):
         with pytest.raises(TypeError, match='got MaskedConstant'):
-            encoders[word](masked[1])
+            encoders[format](masked[1])
 
 
 @pytest.mark.parametrize(

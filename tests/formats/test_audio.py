@@ -123,22 +123,22 @@ def test_opus_bitrate(sound):
         encoders['opus']((np.zeros((10, 3), np.float32), 48_000))
 
 
-@pytest.mark.parametrize('word', ['wav', 'flac', 'opus'])
-def test_masked_samples_are_refused(word):
+@pytest.mark.parametrize('format', ['wav', 'flac', 'opus'])
+def test_masked_samples_are_refused(format):
     samples = np.ma.masked_equal(np.arange(480, dtype=np.int16), 3)
     with pytest.raises(ValueError, match='expected an array without masked elements'):
-        encoders[word]((samples, 48_000))
+        encoders[format]((samples, 48_000))
 
 
-@pytest.mark.parametrize('word', ['wav', 'flac', 'opus'])
-def test_other_values(word):
+@pytest.mark.parametrize('format', ['wav', 'flac', 'opus'])
+def test_other_values(format):
     good = np.zeros((10, 1), np.int16)
     for value in (good, (good,), (good, 8000, 1), None, 5, {'samples': good}, (good, 8000.0), (good, '8000')):
         with pytest.raises(TypeError):
-            encoders[word](value)
+            encoders[format](value)
     for dtype in (np.uint8, np.int64, bool, object):
         with pytest.raises(TypeError, match='expected samples of'):
-            encoders[word]((good.astype(dtype), 8000))
+            encoders[format]((good.astype(dtype), 8000))
     for value in (
         (good[None], 8000),
         (good[:, :0], 8000),
@@ -148,13 +148,13 @@ def test_other_values(word):
         (good, 2**31),
     ):
         with pytest.raises(ValueError):
-            encoders[word](value)
+            encoders[format](value)
 
 
-@pytest.mark.parametrize('word', ['flac', 'opus'])
-def test_no_samples(word):
+@pytest.mark.parametrize('format', ['flac', 'opus'])
+def test_no_samples(format):
     with pytest.raises(ValueError, match='at least one sample'):
-        encoders[word]((np.zeros((0, 2), np.int16), 8000))
+        encoders[format]((np.zeros((0, 2), np.int16), 8000))
     assert decoders['wav'](encoders['wav']((np.zeros((0, 2), np.int16), 8000)))[0].shape == (0, 2)
 
 
@@ -301,13 +301,13 @@ def test_wav_without_chunks():
             len(bags.Audio(data))
 
 
-@pytest.mark.parametrize('word', ['wav', 'flac', 'opus', 'audio'])
+@pytest.mark.parametrize('format', ['wav', 'flac', 'opus', 'audio'])
 @pytest.mark.parametrize('shape', [(1, 4800), (2, 4800), (64, 65)])
-def test_samples_of_channels_and_time(word, shape):
+def test_samples_of_channels_and_time(format, shape):
     with pytest.raises(
         ValueError, match=re.escape(f'{shape}, which looks like (channels, time): pass samples.T')
     ):
-        encoders[word]((np.zeros(shape, np.int16), 48_000))
+        encoders[format]((np.zeros(shape, np.int16), 48_000))
 
 
 def test_wav_of_many_channels():
@@ -327,26 +327,26 @@ def cut_by_copying(data, format, first, stop):
     return file.getvalue()
 
 
-@pytest.mark.parametrize('word', ['flac', 'audio'])
-def test_flac_cut_by_copying_is_refused(word):
+@pytest.mark.parametrize('format', ['flac', 'audio'])
+def test_flac_cut_by_copying_is_refused(format):
     array = np.random.default_rng(0).integers(-9000, 9000, (40_000, 2)).astype(np.int16)
     whole = encoders['flac']((array, 44_100))
     with pytest.raises(ValueError, match='FLAC begins with sample 13824: it was cut from a longer file'):
-        encoders[word](cut_by_copying(whole, 'flac', 3, 9))
+        encoders[format](cut_by_copying(whole, 'flac', 3, 9))
     with pytest.raises(ValueError, match='FLAC is cut off: expected 40000 samples, got about 23040'):
-        encoders[word](cut_by_copying(whole, 'flac', 0, 5))
+        encoders[format](cut_by_copying(whole, 'flac', 0, 5))
     same = cut_by_copying(whole, 'flac', 0, 99)
     for data in (whole, same, whole + b'TAG' + bytes(125)):
-        assert bytes(encoders[word](data)) == data
+        assert bytes(encoders[format](data)) == data
 
 
-@pytest.mark.parametrize('word', ['flac', 'audio'])
-def test_flac_joined_is_refused(word):
+@pytest.mark.parametrize('format', ['flac', 'audio'])
+def test_flac_joined_is_refused(format):
     array = np.random.default_rng(0).integers(-9000, 9000, (40_000, 2)).astype(np.int16)
     one, other = encoders['flac']((array, 44_100)), encoders['flac']((array[:30_000], 44_100))
     for joined in (one + one, one + other, other + one):
         with pytest.raises(ValueError, match='FLAC is joined from several files: another begins at byte'):
-            encoders[word](joined)
+            encoders[format](joined)
 
 
 def test_flac_of_frames_of_many_lengths():
@@ -356,12 +356,12 @@ def test_flac_of_frames_of_many_lengths():
             assert bytes(encoders['flac'](data)) == data
 
 
-@pytest.mark.parametrize('word', ['opus', 'audio'])
-def test_joined_ogg_is_refused(word, sound):
+@pytest.mark.parametrize('format', ['opus', 'audio'])
+def test_joined_ogg_is_refused(format, sound):
     data = encoders['opus']((sound, 48_000))
-    assert bytes(encoders[word](data)) == data
+    assert bytes(encoders[format](data)) == data
     with pytest.raises(ValueError, match=f'joined from several files: another begins at byte {len(data)}'):
-        encoders[word](data + data)
+        encoders[format](data + data)
 
 
 def mp3_of(sound, metadata):

@@ -36,7 +36,7 @@ def records(photo, film, sound):
     values |= dict.fromkeys(('mp4', 'webm', 'mkv'), film[:, :32, :48]) | dict.fromkeys(
         ('wav', 'flac', 'opus'), audio
     )
-    return {word: encoders[word](value) for word, value in values.items()}
+    return {format: encoders[format](value) for format, value in values.items()}
 
 
 def same(first, second):
@@ -45,46 +45,46 @@ def same(first, second):
     return first.dtype == second.dtype and np.array_equal(first, second)
 
 
-@pytest.mark.parametrize('word', NAMES)
-def test_encoded_values_go_in_untouched(word, records, tmp_path):
-    data = records[word]
+@pytest.mark.parametrize('format', NAMES)
+def test_encoded_values_go_in_untouched(format, records, tmp_path):
+    data = records[format]
     for kind in (bytes, bytearray, memoryview):
-        assert encoders[word](kind(data)) == data
+        assert encoders[format](kind(data)) == data
     path = tmp_path / 'medium'
     path.write_bytes(data)
     for value in (path, str(path)):
-        with encoders[word](value) as file:
+        with encoders[format](value) as file:
             assert file.tell() == 0
             assert file.read() == data
 
 
-@pytest.mark.parametrize('word', NAMES)
-def test_other_formats_are_refused_by_name(word, records, tmp_path):
-    others = {name: records[other] for other, name in NAMES.items() if other != word}
+@pytest.mark.parametrize('format', NAMES)
+def test_other_formats_are_refused_by_name(format, records, tmp_path):
+    others = {name: records[other] for other, name in NAMES.items() if other != format}
     others |= {'GIF': b'GIF89a', 'bytes that begin with 00 01': b'\x00\x01', 'no bytes': b''}
     for found, data in others.items():
         path = tmp_path / 'medium'
         path.write_bytes(data)
-        for call in (encoders[word], decoders[word]):
-            with pytest.raises(ValueError, match=f'expected {NAMES[word]}, got {found}'):
+        for call in (encoders[format], decoders[format]):
+            with pytest.raises(ValueError, match=f'expected {NAMES[format]}, got {found}'):
                 call(data)
-        with pytest.raises(ValueError, match=rf'medium: expected {NAMES[word]}, got {found}'):
-            encoders[word](path)
+        with pytest.raises(ValueError, match=rf'medium: expected {NAMES[format]}, got {found}'):
+            encoders[format](path)
 
 
-@pytest.mark.parametrize('word', NAMES)
-def test_a_path_that_is_not_there(word, tmp_path):
+@pytest.mark.parametrize('format', NAMES)
+def test_a_path_that_is_not_there(format, tmp_path):
     with pytest.raises(FileNotFoundError):
-        encoders[word](tmp_path / 'nothing')
+        encoders[format](tmp_path / 'nothing')
 
 
-@pytest.mark.parametrize('word', NAMES)
-def test_any_buffer_decodes_to_memory_of_its_own(word, records):
-    source = bytearray(records[word])
+@pytest.mark.parametrize('format', NAMES)
+def test_any_buffer_decodes_to_memory_of_its_own(format, records):
+    source = bytearray(records[format])
     values = [
-        decoders[word](records[word]),
-        decoders[word](memoryview(records[word])),
-        bind_decoder(word)(source),
+        decoders[format](records[format]),
+        decoders[format](memoryview(records[format])),
+        bind_decoder(format)(source),
     ]
     source[:] = bytes(len(source))
     for value in values:
@@ -95,37 +95,37 @@ def test_any_buffer_decodes_to_memory_of_its_own(word, records):
         assert array.flags.c_contiguous
 
 
-@pytest.mark.parametrize('word', NAMES)
-def test_a_file_that_is_cut_off_raises(word, records):
-    data = memoryview(records[word])
-    whole = decoders[word](data)
+@pytest.mark.parametrize('format', NAMES)
+def test_a_file_that_is_cut_off_raises(format, records):
+    data = memoryview(records[format])
+    whole = decoders[format](data)
     cuts = {*range(0, len(data), max(1, len(data) // 100)), *range(max(0, len(data) - 12), len(data))}
     for cut in sorted(cuts):
         with pytest.raises(ValueError):
-            decoders[word](data[:cut])
-    assert same(decoders[word](data), whole)
+            decoders[format](data[:cut])
+    assert same(decoders[format](data), whole)
 
 
-@pytest.mark.parametrize('word', ['jpeg', 'png', 'webp', 'avif', 'mp4', 'image', 'video'])
-def test_a_file_that_is_cut_off_is_not_stored(word, records, tmp_path):
-    data = records[{'image': 'jpeg', 'video': 'mp4'}.get(word, word)]
+@pytest.mark.parametrize('format', ['jpeg', 'png', 'webp', 'avif', 'mp4', 'image', 'video'])
+def test_a_file_that_is_cut_off_is_not_stored(format, records, tmp_path):
+    data = records[{'image': 'jpeg', 'video': 'mp4'}.get(format, format)]
     path = tmp_path / 'whole'
     path.write_bytes(data)
     for value in (data, path, memoryview(data)):
-        stored = encoders[word](value)
+        stored = encoders[format](value)
         if not isinstance(stored, bytes):
             with stored as file:
                 stored = file.read()
         assert stored == data
     for cut in {*range(20, len(data), len(data) // 40), len(data) - 1}:
         with pytest.raises(ValueError):
-            encoders[word](data[:cut])
+            encoders[format](data[:cut])
         path.write_bytes(data[:cut])
         with pytest.raises(ValueError, match=r'whole: .*cut off'):
-            encoders[word](path)
-        if word == 'video':
+            encoders[format](path)
+        if format == 'video':
             with pytest.raises(ValueError, match='MP4 is cut off after'):
-                encoders[word](io.BytesIO(data[:cut]))
+                encoders[format](io.BytesIO(data[:cut]))
 
 
 def test_a_cut_at_the_end_of_a_thumbnail_is_found(photo):
@@ -142,15 +142,15 @@ def test_a_cut_at_the_end_of_a_thumbnail_is_found(photo):
 
 def test_what_follows_the_end_is_no_cut(records):
     movie = records['mp4']
-    for word, data in (
+    for format, data in (
         ('jpeg', records['jpeg'] + bytes(3000)),
         ('jpeg', records['jpeg'] + movie),
         ('png', records['png'] + b'more'),
         ('mp4', movie + bytes(4)),
         ('mp4', movie + struct.pack('>I4s', 16, b'free') + bytes(8)),
     ):
-        assert encoders[word](data) == data
-        assert same(decoders[word](data), decoders[word](records[word]))
+        assert encoders[format](data) == data
+        assert same(decoders[format](data), decoders[format](records[format]))
 
 
 def test_a_recording_without_its_header_is_refused(records):
@@ -163,43 +163,46 @@ def test_a_recording_without_its_header_is_refused(records):
 
 
 @pytest.mark.slow('mp4', 'webm')
-@pytest.mark.parametrize('word', NAMES)
-def test_damage_raises_or_gives_a_value(word, records):
+@pytest.mark.parametrize('format', NAMES)
+def test_damage_raises_or_gives_a_value(format, records):
     generator = random.Random(0)
-    whole = decoders[word](records[word])
+    whole = decoders[format](records[format])
     tracemalloc.start()
     for _ in range(150):
-        data = bytearray(records[word])
+        data = bytearray(records[format])
         data[generator.randrange(len(data))] ^= 1 << generator.randrange(8)
         try:
-            value = decoders[word](data)
+            value = decoders[format](data)
         except ValueError:
             continue
-        if word in CHECKED:
+        if format in CHECKED:
             assert same(value, whole)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 500e6
 
 
-@pytest.mark.parametrize('word', NAMES)
-def test_garbage_after_the_first_bytes(word, records):
+@pytest.mark.parametrize('format', NAMES)
+def test_garbage_after_the_first_bytes(format, records):
     generator = random.Random(0)
     for _ in range(20):
         for keep in (12, 64, 200):
             with pytest.raises(ValueError):
-                decoders[word](records[word][:keep] + generator.randbytes(300))
+                decoders[format](records[format][:keep] + generator.randbytes(300))
 
 
-@pytest.mark.parametrize('word', NAMES)
-def test_missing_packages_are_named(word, photo, film, sound, records, without):
+@pytest.mark.parametrize('format', NAMES)
+def test_missing_packages_are_named(format, photo, film, sound, records, without):
     without('PIL', 'simplejpeg', 'av')
-    if word == 'wav':
-        assert same(decoders[word](encoders[word]((sound, 8000))), (sound, 8000))
+    if format == 'wav':
+        assert same(decoders[format](encoders[format]((sound, 8000))), (sound, 8000))
         return
     value = {'mp4': film, 'webm': film, 'mkv': film, 'flac': (np.int16(sound), 8000), 'opus': (sound, 8000)}
-    package, extra = ('av', 'video') if word in value else ('pillow', 'images')
-    for call in (lambda: encoders[word](value.get(word, photo)), lambda: decoders[word](records[word])):
+    package, extra = ('av', 'video') if format in value else ('pillow', 'images')
+    for call in (
+        lambda: encoders[format](value.get(format, photo)),
+        lambda: decoders[format](records[format]),
+    ):
         with pytest.raises(MissingDependencyError, match=rf"{package} is needed .* 'bags\[{extra}\]'"):
             call()
-    assert encoders[word](records[word]) == records[word]  # Encoded values need no package.
+    assert encoders[format](records[format]) == records[format]  # Encoded values need no package.

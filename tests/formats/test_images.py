@@ -62,14 +62,14 @@ def test_lossless_webp_is_exact(array):
 
 
 @pytest.mark.slow('[!a]*-avif')
-@pytest.mark.parametrize('word', ['jpeg', 'jpg', 'webp', 'avif'])
+@pytest.mark.parametrize('format', ['jpeg', 'jpg', 'webp', 'avif'])
 @pytest.mark.parametrize('name', ['astronaut', 'coffee', 'cat', 'rocket'])
-def test_photographs(word, name, photograph):
+def test_photographs(format, name, photograph):
     photo = photograph(name)[:201, :303]
-    decoded = decoders[word](memoryview(encoders[word](photo)))
+    decoded = decoders[format](memoryview(encoders[format](photo)))
     assert decoded.dtype == np.uint8
     assert close(decoded, photo, 3)
-    assert len(encoders[word](photo, '20')) < len(encoders[word](photo, '95')) < photo.nbytes / 3
+    assert len(encoders[format](photo, '20')) < len(encoders[format](photo, '95')) < photo.nbytes / 3
 
 
 def test_gray(photograph):
@@ -78,15 +78,15 @@ def test_gray(photograph):
         decoded = decoders['jpeg'](encoders['jpeg'](array))
         assert close(decoded, gray, 2)
         assert decoded.flags.owndata
-    for word in ('webp', 'avif'):
+    for format in ('webp', 'avif'):
         with pytest.raises(ValueError, match='expected an image of shape'):
-            encoders[word](gray)
+            encoders[format](gray)
 
 
 def test_alpha(photo):
     array = np.dstack([photo, np.arange(photo[..., 0].size).reshape(photo.shape[:2]) % 256]).astype(np.uint8)
-    for word in ('webp', 'avif'):
-        decoded = decoders[word](encoders[word](array, '100'))
+    for format in ('webp', 'avif'):
+        decoded = decoders[format](encoders[format](array, '100'))
         assert decoded.shape == array.shape
         assert np.abs(decoded[..., 3].astype(int) - array[..., 3]).mean() < 3
     with pytest.raises(ValueError, match='expected an image of shape'):
@@ -159,10 +159,10 @@ def test_pictures_that_claim_too_many_pixels():
             b'\xff\xc0\x00\x11\x08\x00\x08\x00\x08', b'\xff\xc0\x00\x11\x08\xff\xff\xff\xff'
         ),
     }
-    for word, data in bombs.items():
+    for format, data in bombs.items():
         tracemalloc.start()
         with pytest.raises(ValueError, match=r'pixels would take .* exceeds max_value_size='):
-            decoders[word](data)
+            decoders[format](data)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert peak < 1e6
@@ -174,16 +174,16 @@ def test_large_pictures_do_not_warn():
     assert decoders['png'](data).shape == (10_000, 9000)
 
 
-@pytest.mark.parametrize('word', ['png', 'jpeg', 'webp', 'avif'])
-def test_pil_images(word, photo):
-    expected = decoders[word](encoders[word](photo))
-    assert np.array_equal(decoders[word](encoders[word](Image.fromarray(photo))), expected)
-    assert decoders[word](encoders[word](Image.fromarray(photo).quantize(8))).shape == photo.shape
+@pytest.mark.parametrize('format', ['png', 'jpeg', 'webp', 'avif'])
+def test_pil_images(format, photo):
+    expected = decoders[format](encoders[format](photo))
+    assert np.array_equal(decoders[format](encoders[format](Image.fromarray(photo))), expected)
+    assert decoders[format](encoders[format](Image.fromarray(photo).quantize(8))).shape == photo.shape
     with pytest.raises(ValueError, match='mode F'):
-        encoders[word](Image.fromarray(photo).convert('F'))
+        encoders[format](Image.fromarray(photo).convert('F'))
 
 
-@pytest.mark.parametrize('word', ['png', 'jpeg', 'webp', 'avif'])
+@pytest.mark.parametrize('format', ['png', 'jpeg', 'webp', 'avif'])
 @pytest.mark.parametrize(
     'value',
     [
@@ -196,9 +196,9 @@ def test_pil_images(word, photo):
         {},
     ],
 )
-def test_values_of_another_type(word, value):
+def test_values_of_another_type(format, value):
     with pytest.raises((TypeError, ValueError)):
-        encoders[word](value)
+        encoders[format](value)
 
 
 def test_masked_pixels_are_refused():
@@ -206,17 +206,17 @@ def test_masked_pixels_are_refused():
         encoders['png'](np.ma.masked_greater(np.eye(4, dtype=np.uint16), 0))
 
 
-@pytest.mark.parametrize('word', ['png', 'jpeg', 'webp', 'avif'])
+@pytest.mark.parametrize('format', ['png', 'jpeg', 'webp', 'avif'])
 @pytest.mark.parametrize('shape', [(3,), (4, 4, 2), (4, 4, 5), (2, 4, 4, 3), (0, 4, 3), (4, 0, 3), ()])
-def test_values_of_another_shape(word, shape):
+def test_values_of_another_shape(format, shape):
     with pytest.raises(ValueError, match='expected an image of shape'):
-        encoders[word](np.zeros(shape, np.uint8))
+        encoders[format](np.zeros(shape, np.uint8))
 
 
 def test_pictures_larger_than_the_format():
-    for word, side in (('jpeg', 65_536), ('webp', 16_384)):
+    for format, side in (('jpeg', 65_536), ('webp', 16_384)):
         with pytest.raises(ValueError):
-            encoders[word](np.zeros((1, side, 3), np.uint8))
+            encoders[format](np.zeros((1, side, 3), np.uint8))
 
 
 def test_memory_layouts(photo):
@@ -538,11 +538,11 @@ def test_what_is_no_image(photo):
         bags.DatasetWriter('nowhere', {'image': 'image(cmyk)'})
 
 
-@pytest.mark.parametrize('word', ['jpeg', 'image'])
-def test_jpegs_at_a_reduced_size(word, tmp_path):
+@pytest.mark.parametrize('format', ['jpeg', 'image'])
+def test_jpegs_at_a_reduced_size(format, tmp_path):
     whole = decoders['jpeg'](PHOTO.read_bytes())
     height, width = whole.shape[:2]
-    with bags.DatasetWriter(tmp_path / 'x', {'photo': word}) as writer:
+    with bags.DatasetWriter(tmp_path / 'x', {'photo': format}) as writer:
         writer.append({'photo': PHOTO})
     for min_side in (1, height // 4, height // 2, height - 1, height, 10 * height):
         with bags.open(tmp_path / 'x', bags.decoders | bags.draft_decoders(min_side)) as dataset:
@@ -553,7 +553,7 @@ def test_jpegs_at_a_reduced_size(word, tmp_path):
         assert found.shape == (-(-height * scale // 8), -(-width * scale // 8), 3)
         expected = Image.fromarray(whole).resize(found.shape[1::-1], Image.Resampling.BOX)
         assert close(found, np.array(expected), 4)
-    assert decoders[word](PHOTO.read_bytes(), f'min_side={height // 2}').shape[0] == height // 2
+    assert decoders[format](PHOTO.read_bytes(), f'min_side={height // 2}').shape[0] == height // 2
     for wrong in (0, -1, 65_536):
         with pytest.raises(ValueError, match='min_side'):
             bags.draft_decoders(wrong)

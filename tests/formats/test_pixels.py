@@ -21,28 +21,28 @@ def save(image, format, **how):
     return file.getvalue()
 
 
-def stored(word, orientation):
+def stored(format, orientation):
     exif = Image.Exif()
     exif[0x010E] = 'a picture'
     exif[0x0112] = orientation
-    return save(Image.fromarray(PICTURE), word.upper(), exif=exif.tobytes(), **OPTIONS[word])
+    return save(Image.fromarray(PICTURE), format.upper(), exif=exif.tobytes(), **OPTIONS[format])
 
 
 @pytest.mark.parametrize('orientation', range(1, 9))
-@pytest.mark.parametrize('word', OPTIONS)
-def test_images_are_shown_as_viewers_show_them(word, orientation, tmp_path):
-    data = stored(word, orientation)
+@pytest.mark.parametrize('format', OPTIONS)
+def test_images_are_shown_as_viewers_show_them(format, orientation, tmp_path):
+    data = stored(format, orientation)
     (tmp_path / 'it').write_bytes(data)
     with Image.open(tmp_path / 'it') as image:
         expected = np.array(ImageOps.exif_transpose(image))
         as_stored = np.array(image)
-    shown = decoders[word](data)
+    shown = decoders[format](data)
     assert shown.shape == ((16, 24, 3) if orientation > 4 else (24, 16, 3))
     assert np.array_equal(shown, expected)
     assert shown.flags.c_contiguous
     assert shown.flags.writeable
-    assert np.array_equal(decoders[word](data, 'rotate=False'), as_stored)
-    spec = {'shown': word, 'stored': f'{word}(rotate=False)'}
+    assert np.array_equal(decoders[format](data, 'rotate=False'), as_stored)
+    spec = {'shown': format, 'stored': f'{format}(rotate=False)'}
     with bags.DatasetWriter(tmp_path / 'data', spec) as writer:
         writer.append({'shown': data, 'stored': tmp_path / 'it'})
     with bags.open(tmp_path / 'data') as reader:
@@ -71,10 +71,10 @@ def test_a_pil_image_is_encoded_as_shown(tmp_path):
 
 
 @pytest.mark.parametrize('wrong', ['rotate=maybe', 'turn=False', 'rotate=True,rotate=True'])
-@pytest.mark.parametrize('word', OPTIONS)
-def test_wrong_options(word, wrong, tmp_path):
+@pytest.mark.parametrize('format', OPTIONS)
+def test_wrong_options(format, wrong, tmp_path):
     with pytest.raises(ValueError, match='expected'):
-        bags.DatasetWriter(tmp_path / 'it', {'x': f'{word}({wrong})'})
+        bags.DatasetWriter(tmp_path / 'it', {'x': f'{format}({wrong})'})
 
 
 def test_damaged_exif_is_upright():

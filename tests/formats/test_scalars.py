@@ -90,13 +90,13 @@ def test_uint(size, data):
     assert bind_decoder('uint', (str(size),))(memoryview(encoded)) == value
 
 
-@pytest.mark.parametrize('word', ['int', 'uint'])
+@pytest.mark.parametrize('format', ['int', 'uint'])
 @pytest.mark.parametrize('size', SIZES)
-def test_ints_out_of_range(word, size):
-    low, high = (-(2 ** (8 * size - 1)), 2 ** (8 * size - 1)) if word == 'int' else (0, 2 ** (8 * size))
+def test_ints_out_of_range(format, size):
+    low, high = (-(2 ** (8 * size - 1)), 2 ** (8 * size - 1)) if format == 'int' else (0, 2 ** (8 * size))
     for value in (low - 1, high, 10**100, -(10**5000)):
         with pytest.raises(ValueError, match='expected an integer from'):
-            encoders[word](value, str(size))
+            encoders[format](value, str(size))
 
 
 @pytest.mark.parametrize('value', ['1', 1.0, True, np.True_, None, np.float32(1), np.array([1])])
@@ -110,12 +110,12 @@ def test_numpy_integers(value):
     assert decoders['int'](encoders['int'](value, '4'), '4') == -5
 
 
-@pytest.mark.parametrize('word', ['int', 'uint'])
+@pytest.mark.parametrize('format', ['int', 'uint'])
 @pytest.mark.parametrize('size', SIZES)
-def test_a_record_of_another_size_than_told_raises(word, size):
+def test_a_record_of_another_size_than_told_raises(format, size):
     for length in {0, 1, size - 1, size + 1, 2 * size} - {size}:
         with pytest.raises(ValueError, match=f'expected {size} bytes, got {length}'):
-            bind_decoder(word, (str(size),))(bytes(length))
+            bind_decoder(format, (str(size),))(bytes(length))
 
 
 def test_ints_without_a_size():

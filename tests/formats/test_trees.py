@@ -114,67 +114,67 @@ def test_tuples_as_keys_come_back():
     assert decoders['msgpack'](encoders['msgpack'](value)) == value
 
 
-@pytest.mark.parametrize('word', ['msgpack', 'json', 'tree'])
-def test_numpy_scalars_become_plain(word):
+@pytest.mark.parametrize('format', ['msgpack', 'json', 'tree'])
+def test_numpy_scalars_become_plain(format):
     value = {'a': np.float32(0.5), 'b': [np.int64(-3), np.True_], 'c': np.str_('x'), 'd': np.float64(2)}
-    decoded = decoders[word](encoders[word](value))
+    decoded = decoders[format](encoders[format](value))
     assert decoded == {'a': 0.5, 'b': [-3, True], 'c': 'x', 'd': 2.0}
     assert decoded['b'][1] is True
 
 
-@pytest.mark.parametrize('word', ['msgpack', 'json', 'tree'])
+@pytest.mark.parametrize('format', ['msgpack', 'json', 'tree'])
 @pytest.mark.parametrize(
     'value', [{1, 2}, object(), np.datetime64('2026-01-01'), np.timedelta64(3, 'ns'), 1j]
 )
-def test_unknown_values_raise(word, value):
+def test_unknown_values_raise(format, value):
     with pytest.raises(TypeError):
-        encoders[word]({'x': [value]})
+        encoders[format]({'x': [value]})
 
 
 def test_arrays_belong_in_trees():
-    for word in ('msgpack', 'json'):
+    for format in ('msgpack', 'json'):
         with pytest.raises(TypeError, match='tree'):
-            encoders[word]([np.zeros(2)])
+            encoders[format]([np.zeros(2)])
 
 
 @pytest.mark.parametrize('value', [2**64, -(2**63) - 1])
 def test_integers_beyond_64_bits(value):
-    for word in ('msgpack', 'tree'):
+    for format in ('msgpack', 'tree'):
         with pytest.raises(ValueError, match='64 bits'):
-            encoders[word]([value])
+            encoders[format]([value])
     assert decoders['json'](encoders['json']([value])) == [value]
 
 
-@pytest.mark.parametrize('word', ['msgpack', 'json', 'tree'])
-def test_values_that_contain_themselves(word):
+@pytest.mark.parametrize('format', ['msgpack', 'json', 'tree'])
+def test_values_that_contain_themselves(format):
     value = []
     value.append(value)
     with pytest.raises(ValueError):
-        encoders[word](value)
+        encoders[format](value)
 
 
-@pytest.mark.parametrize('word', ['msgpack', 'json', 'tree'])
-def test_nesting(word):
+@pytest.mark.parametrize('format', ['msgpack', 'json', 'tree'])
+def test_nesting(format):
     value = deep = []
     for _ in range(400):
         deep.append([])
         deep = deep[0]
-    assert decoders[word](encoders[word](value)) == value
+    assert decoders[format](encoders[format](value)) == value
 
 
-@pytest.mark.parametrize('word', ['msgpack', 'json', 'tree'])
+@pytest.mark.parametrize('format', ['msgpack', 'json', 'tree'])
 @pytest.mark.parametrize(
     'data', [b'\x91' * 100_000, b'[' * 100_000, b'\x81\xa0' * 100_000, b'', b'\xc1', b'{']
 )
-def test_nonsense_raises(word, data):
-    if word != 'json' and data[:1] in b'[{' and data:
+def test_nonsense_raises(format, data):
+    if format != 'json' and data[:1] in b'[{' and data:
         data += b'\xc1'
     with pytest.raises(ValueError):
-        decoders[word](data)
+        decoders[format](data)
 
 
-@pytest.mark.parametrize('word', ['msgpack', 'tree'])
-def test_headers_that_claim_more_than_there_is(word):
+@pytest.mark.parametrize('format', ['msgpack', 'tree'])
+def test_headers_that_claim_more_than_there_is(format):
     claims = [
         b'\xdd\xff\xff\xff\xff',
         b'\xdf\xff\xff\xff\xff',
@@ -184,36 +184,36 @@ def test_headers_that_claim_more_than_there_is(word):
     tracemalloc.start()
     for data in [*claims, *(claim * 1000 for claim in claims), b'\xdd\x00\x00\x13\x88' * 1000]:
         with pytest.raises(ValueError):
-            decoders[word](data)
+            decoders[format](data)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 64e6
 
 
-@pytest.mark.parametrize('word', ['msgpack', 'json', 'tree'])
+@pytest.mark.parametrize('format', ['msgpack', 'json', 'tree'])
 @given(value=nested(PLAIN), data=st.data())
-def test_damage_raises_or_gives_a_value(word, value, data):
-    if word == 'tree' and marked(value):
+def test_damage_raises_or_gives_a_value(format, value, data):
+    if format == 'tree' and marked(value):
         return
-    record = bytearray(encoders[word](value))
+    record = bytearray(encoders[format](value))
     with pytest.raises(ValueError):
-        decoders[word](bytes(record) + (b'x' if word == 'json' else b'\xc0'))
+        decoders[format](bytes(record) + (b'x' if format == 'json' else b'\xc0'))
     place = data.draw(st.integers(0, len(record) - 1))
-    if word != 'json':  # In JSON, 12 cut off is a valid number: 1.
+    if format != 'json':  # In JSON, 12 cut off is a valid number: 1.
         with pytest.raises(ValueError):
-            decoders[word](record[:place])
+            decoders[format](record[:place])
     record[place] ^= 1 << data.draw(st.integers(0, 7))
     try:
-        decoders[word](record)
+        decoders[format](record)
     except ValueError:
         pass
 
 
 @given(st.binary(max_size=60))
 def test_garbage(data):
-    for word in ('msgpack', 'json', 'tree'):
+    for format in ('msgpack', 'json', 'tree'):
         try:
-            decoders[word](data)
+            decoders[format](data)
         except ValueError:
             pass
 
@@ -237,8 +237,8 @@ def test_bytes_stay_bytes():
     assert decoders['msgpack'](msgpack.packb({'a': b'\xff', b'k': 'b'})) == {'a': b'\xff', b'k': 'b'}
 
 
-@pytest.mark.parametrize('word', ['json', 'msgpack', 'tree'])
-def test_what_is_nested_too_deep_to_be_read_is_refused_when_written(word):
+@pytest.mark.parametrize('format', ['json', 'msgpack', 'tree'])
+def test_what_is_nested_too_deep_to_be_read_is_refused_when_written(format):
     def nested(depth):
         value = 0
         for level in range(depth):
@@ -248,9 +248,9 @@ def test_what_is_nested_too_deep_to_be_read_is_refused_when_written(word):
     for depth in (400, 500, 520, 987, 5000):
         value = nested(depth)
         try:
-            data = encoders[word](value)
+            data = encoders[format](value)
         except ValueError:
             assert depth > 500
         else:
-            decoders[word](data)
-            assert word != 'json' or depth <= 500
+            decoders[format](data)
+            assert format != 'json' or depth <= 500

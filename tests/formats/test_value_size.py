@@ -76,13 +76,13 @@ BOMBS = {
 @pytest.mark.slow('avif', 'webp')
 @pytest.mark.parametrize('name', BOMBS)
 def test_exactly_the_bytes_of_the_value_are_allowed(name):
-    word, record, size = BOMBS[name]()
-    value = bind_decoder(word, max_value_size=size)(record)
+    format, record, size = BOMBS[name]()
+    value = bind_decoder(format, max_value_size=size)(record)
     array = value[0] if isinstance(value, tuple) else value
     assert array.nbytes == size
     for limit in (1, size // 100, size - 1):
         with pytest.raises(ValueError, match=f'exceeds max_value_size={limit}$'):
-            bind_decoder(word, max_value_size=limit)(record)
+            bind_decoder(format, max_value_size=limit)(record)
 
 
 def empty(kind: bytes, count: int) -> bytes:
@@ -104,9 +104,9 @@ TREES = {
 
 @pytest.mark.parametrize('name', TREES)
 def test_trees_of_many_values(name):
-    word, record = TREES[name]
+    format, record = TREES[name]
     with pytest.raises(ValueError, match=r'max_value_size=4000000$'):
-        bind_decoder(word, max_value_size=4_000_000)(record)
+        bind_decoder(format, max_value_size=4_000_000)(record)
 
 
 def test_trees_within_the_limit():
@@ -163,16 +163,16 @@ print(peak() - before)
 def peak_of(directory: Path, records: list[tuple[str, bytes]], limit: int) -> int:
     """Returns by how many MB the memory of a process that decodes some records grows."""
     arguments = []
-    for number, (word, record) in enumerate(records):
+    for number, (format, record) in enumerate(records):
         (directory / str(number)).write_bytes(record)
-        arguments.append(f'{word}={directory / str(number)}')
+        arguments.append(f'{format}={directory / str(number)}')
     command = [sys.executable, '-c', PEAK, str(limit), *arguments]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 @pytest.mark.slow(all_but='msgpack-*')
 @pytest.mark.parametrize(
-    ('word', 'make'),
+    ('format', 'make'),
     [
         ('png', lambda: png(0, 1, 16_000)),
         ('png', lambda: png(3, 1, 16_000, *PALETTE)),
@@ -182,9 +182,9 @@ def peak_of(directory: Path, records: list[tuple[str, bytes]], limit: int) -> in
         ('webm', lambda: encoders['webm'](np.zeros((1000, 120, 160, 3), np.uint8))),
     ],
 )
-def test_memory_stays_near_the_limit(tmp_path, word, make):
+def test_memory_stays_near_the_limit(tmp_path, format, make):
     """Decoded, each would take more than 55 MB."""
-    assert peak_of(tmp_path, [(word, make())], 8 * MB) < 40
+    assert peak_of(tmp_path, [(format, make())], 8 * MB) < 40
 
 
 @pytest.mark.slow
@@ -194,13 +194,13 @@ def test_mutated_headers_allocate_little(seed, tmp_path):
     generator = random.Random(seed)
     records = []
     for make in BOMBS.values():
-        word, record, _ = make()
+        format, record, _ = make()
         for _ in range(60):
             data = bytearray(record)
             for _ in range(generator.choice([1, 2, 4])):
                 place = min(int(generator.expovariate(1 / 100)), len(data) - 1)
                 data[place] = generator.choice([0, 1, 0x7F, 0x80, 0xFF, generator.randrange(256)])
-            records.append((word, bytes(data)))
+            records.append((format, bytes(data)))
     assert peak_of(tmp_path, records, 2 * MB) < 100
 
 
@@ -216,8 +216,8 @@ def dataset(tmp_path):
             large = index == 7
             image = black(200 if large else 4)
             rows = np.zeros((200 if large else 2, 1000), np.uint8)
-            words = [[]] * (1300 if large else 2)
-            writer.append({'image': image, 'images': [image] * 2, 'words': words, 'rows': rows})
+            formats = [[]] * (1300 if large else 2)
+            writer.append({'image': image, 'images': [image] * 2, 'words': formats, 'rows': rows})
     return tmp_path / 'd'
 
 

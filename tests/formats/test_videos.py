@@ -19,42 +19,42 @@ def difference(first, second):
     return np.abs(first.astype(int) - second).mean()
 
 
-@pytest.mark.parametrize(('word', 'tolerance'), [('mp4', 6), ('webm', 8), ('mkv', 1e-9)])
-def test_frames_come_back_in_order(word, tolerance, film):
-    decoded = decoders[word](memoryview(encoders[word](film)))
+@pytest.mark.parametrize(('format', 'tolerance'), [('mp4', 6), ('webm', 8), ('mkv', 1e-9)])
+def test_frames_come_back_in_order(format, tolerance, film):
+    decoded = decoders[format](memoryview(encoders[format](film)))
     assert difference(decoded, film) < tolerance
     # Each frame is most similar to its original.
     for index, frame in enumerate(decoded.astype(int)):
         assert np.abs(film - frame).mean(axis=(1, 2, 3)).argmin() == index
 
 
-@pytest.mark.parametrize('word', WORDS)
+@pytest.mark.parametrize('format', WORDS)
 @pytest.mark.parametrize('size', [(1, 1), (2, 2), (3, 5), (1, 64), (63, 47), (64, 47), (33, 64), (16, 16)])
-def test_any_size(word, size, film):
+def test_any_size(format, size, film):
     frames = film[:3, : size[0], : size[1]]
-    decoded = decoders[word](encoders[word](frames))
-    assert difference(decoded, frames) < (20 if word != 'mkv' else 1e-9)
+    decoded = decoders[format](encoders[format](frames))
+    assert difference(decoded, frames) < (20 if format != 'mkv' else 1e-9)
 
 
-@pytest.mark.parametrize('word', ['mp4', 'webm'])
+@pytest.mark.parametrize('format', ['mp4', 'webm'])
 @pytest.mark.parametrize('width', [1, 5, 33, 47])
-def test_the_last_column_of_an_odd_width(word, width):
+def test_the_last_column_of_an_odd_width(format, width):
     colour = np.array([200, 40, 60], np.uint8)
     frames = np.broadcast_to(colour, (2, 8, width, 3)).copy()
     for _ in range(10):
         # Conversions must not read memory behind the pixels, which may hold anything.
         unrelated = [np.full(size, 255, np.uint8) for size in range(64, 8192, 64)]
         del unrelated
-        decoded = decoders[word](encoders[word](frames))
+        decoded = decoders[format](encoders[format](frames))
         assert difference(decoded[:, :, -1:], frames[:, :, -1:]) < 8
 
 
-@pytest.mark.parametrize('word', WORDS)
+@pytest.mark.parametrize('format', WORDS)
 @pytest.mark.parametrize('count', [1, 2, 31, 32, 33, 70])
-def test_any_length(word, count):
+def test_any_length(format, count):
     frames = np.zeros((count, 16, 16, 3), np.uint8)
     frames += (np.arange(count) * 3).astype(np.uint8)[:, None, None, None]
-    decoded = decoders[word](encoders[word](frames))
+    decoded = decoders[format](encoders[format](frames))
     assert difference(decoded, frames) < 4
 
 
@@ -70,17 +70,17 @@ COLOURS = [
 ]
 
 
-@pytest.mark.parametrize(('word', 'tolerance'), [('mp4', 4), ('webm', 4), ('mkv', 0)])
-def test_colours(word, tolerance):
+@pytest.mark.parametrize(('format', 'tolerance'), [('mp4', 4), ('webm', 4), ('mkv', 0)])
+def test_colours(format, tolerance):
     picture = np.repeat(np.array(COLOURS, np.uint8), 32, axis=0)[None].repeat(64, axis=0)
     frames = np.stack([picture] * 3)
-    data = encoders[word](frames)
-    decoded = decoders[word](data)
+    data = encoders[format](frames)
+    decoded = decoders[format](data)
     centres = decoded[1, 32, 16::32].astype(int)
     assert np.abs(centres - COLOURS).max() <= tolerance
     with av.open(io.BytesIO(data)) as container:
         frame = next(container.decode(video=0))
-        assert (frame.colorspace, frame.color_range) == ((0, 2) if word == 'mkv' else (1, 1))
+        assert (frame.colorspace, frame.color_range) == ((0, 2) if format == 'mkv' else (1, 1))
 
 
 def write(frames, codec, format='mp4', pix_fmt='yuv420p', rate=15):
@@ -105,21 +105,21 @@ def test_files_of_old_bags_and_others(film):
 
 
 @pytest.mark.parametrize(
-    ('word', 'fps'), [('mp4', '25'), ('webm', '29.97'), ('mkv', '30000/1001'), ('mp4', '1/2')]
+    ('format', 'fps'), [('mp4', '25'), ('webm', '29.97'), ('mkv', '30000/1001'), ('mp4', '1/2')]
 )
-def test_frames_a_second(word, fps, film):
-    with av.open(io.BytesIO(encoders[word](film, fps))) as container:
+def test_frames_a_second(format, fps, film):
+    with av.open(io.BytesIO(encoders[format](film, fps))) as container:
         times = [float(frame.time) for frame in container.decode(video=0)]
         assert np.allclose(np.diff(times), float(1 / Fraction(fps)), atol=1.1e-3)
 
 
 def test_crf(film):
-    for word in ('mp4', 'webm'):
-        assert len(encoders[word](film, '30', '45')) < len(encoders[word](film, '30', '10'))
+    for format in ('mp4', 'webm'):
+        assert len(encoders[format](film, '30', '45')) < len(encoders[format](film, '30', '10'))
 
 
-@pytest.mark.parametrize('word', WORDS)
-def test_frames_one_by_one(word, film):
+@pytest.mark.parametrize('format', WORDS)
+def test_frames_one_by_one(format, film):
     taken = []
 
     def frames():
@@ -127,36 +127,36 @@ def test_frames_one_by_one(word, film):
             taken.append(index)
             yield frame
 
-    with encoders[word](frames()) as file:
+    with encoders[format](frames()) as file:
         assert taken == list(range(len(film)))
         data = file.read()
     # libx264 does not encode equal frames to equal bytes each time.
-    for encoded in (data, encoders[word](list(film))):
-        assert difference(decoders[word](encoded), film) < (8 if word != 'mkv' else 1e-9)
+    for encoded in (data, encoders[format](list(film))):
+        assert difference(decoders[format](encoded), film) < (8 if format != 'mkv' else 1e-9)
 
 
-@pytest.mark.parametrize('word', WORDS)
-def test_no_frame(word):
+@pytest.mark.parametrize('format', WORDS)
+def test_no_frame(format):
     for value in (np.zeros((0, 4, 4, 3), np.uint8), [], iter([])):
         with pytest.raises(ValueError, match='at least one frame'):
-            encoders[word](value)
+            encoders[format](value)
 
 
-@pytest.mark.parametrize('word', WORDS)
-def test_masked_frames_are_refused(word, film):
+@pytest.mark.parametrize('format', WORDS)
+def test_masked_frames_are_refused(format, film):
     masked = np.ma.masked_array(film, film > film.mean())
     for value in (masked, list(masked)):
         with pytest.raises(ValueError, match='expected an array without masked elements'):
-            encoders[word](value)
+            encoders[format](value)
 
 
-@pytest.mark.parametrize('word', WORDS)
-def test_other_values(word, film):
+@pytest.mark.parametrize('format', WORDS)
+def test_other_values(format, film):
     with pytest.raises(TypeError, match='uint8'):
-        encoders[word](film.astype(np.float32))
+        encoders[format](film.astype(np.float32))
     for value in (film[0], film[..., 0], film[..., :2], film[:, :0], 5, [film[0], film[1, 1:]]):
         with pytest.raises(ValueError, match='expected frames of'):
-            encoders[word](value)
+            encoders[format](value)
 
 
 def test_the_generator_s_own_error_comes_through(film):
@@ -198,12 +198,12 @@ def test_a_header_that_claims_more_frames(film):
 
 
 def test_a_hole_in_the_frames(film):
-    for word in ('mp4', 'mkv'):
-        data = bytearray(encoders[word](film))
+    for format in ('mp4', 'mkv'):
+        data = bytearray(encoders[format](film))
         middle = len(data) // 3
         data[middle : middle + 200] = np.random.default_rng(0).bytes(200)
         with pytest.raises(ValueError):
-            decoders[word](data)
+            decoders[format](data)
 
 
 def test_sound_alone_is_no_video(sound):
@@ -218,18 +218,18 @@ def test_sound_alone_is_no_video(sound):
         decoders['mp4'](file.getvalue())
 
 
-@pytest.mark.parametrize(('word', 'tag'), [('mp4', b'avc1'), ('webm', b'V_VP9')])
-def test_a_codec_that_nobody_knows(word, tag, film):
-    start, _, end = encoders[word](film).rpartition(tag)
+@pytest.mark.parametrize(('format', 'tag'), [('mp4', b'avc1'), ('webm', b'V_VP9')])
+def test_a_codec_that_nobody_knows(format, tag, film):
+    start, _, end = encoders[format](film).rpartition(tag)
     with pytest.raises(ValueError, match='expected video'):
-        decoders[word](start + b'ZZZZZ'[: len(tag)] + end)
+        decoders[format](start + b'ZZZZZ'[: len(tag)] + end)
 
 
 def test_a_cluster_whose_name_is_damaged(film):
-    for word in ('mkv', 'webm'):
-        start, _, end = encoders[word](film).rpartition(b'\x1f\x43\xb6\x75')
+    for format in ('mkv', 'webm'):
+        start, _, end = encoders[format](film).rpartition(b'\x1f\x43\xb6\x75')
         with pytest.raises(ValueError, match='expected an element of Matroska'):
-            decoders[word](start + b'\x1f\x43\xb6\x71' + end)
+            decoders[format](start + b'\x1f\x43\xb6\x71' + end)
 
 
 def test_frames_of_several_sizes(film):

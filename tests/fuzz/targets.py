@@ -80,8 +80,8 @@ def read_refs(data):
 
 
 def read_spec(data):
-    types = load_spec(data, 'spec.json')
-    assert load_spec(dump_spec(types), 'spec.json') == types
+    schema = load_spec(data, 'spec.json')
+    assert load_spec(dump_spec(schema), 'spec.json') == schema
 
 
 def read_shard_index(data):
@@ -96,16 +96,16 @@ def read_key_index(data):
     KeyIndex(MemoryFile('a.index', data)).check()
 
 
-def value_of(word, *args):
+def value_of(format, *args):
     """Returns a target that decodes a value, and encodes it again."""
-    encode, decode = encoders[word], decoders[word]
+    encode, decode = encoders[format], decoders[format]
 
     def read(data):
-        value = decode(data, *args) if word in ('int', 'uint', 'float') else decode(data, *args, **limits)
+        value = decode(data, *args) if format in ('int', 'uint', 'float') else decode(data, *args, **limits)
         again = decode(bytes(encode(value, *args)), *args)
         assert repr(again) == repr(value)
 
-    limits = {'max_size': MAX_SIZE} if word in ('msgpack', 'json', 'tree', 'wav') else {}
+    limits = {'max_size': MAX_SIZE} if format in ('msgpack', 'json', 'tree', 'wav') else {}
     return read
 
 
@@ -178,8 +178,8 @@ def footer_of(**columns):
     return data[-8 - int.from_bytes(data[-8:-4], 'little') :]
 
 
-def encoded(word, value, *args):
-    return bytes(encoders[word](value, *args))
+def encoded(format, value, *args):
+    return bytes(encoders[format](value, *args))
 
 
 FORMAT_ERRORS = (ValueError,)

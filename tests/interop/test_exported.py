@@ -21,8 +21,8 @@ SPEC = {
 }  # fmt: skip
 
 
-def picture(index, word='jpeg'):
-    return bags.encoders[word](np.full((8, 8, 3), index, np.uint8))
+def picture(index, format='jpeg'):
+    return bags.encoders[format](np.full((8, 8, 3), index, np.uint8))
 
 
 def row(index):

@@ -110,7 +110,7 @@ class Counted(View):
     """A view that counts its reads."""
 
     def __init__(self, dataset):
-        super().__init__([dataset], dataset.types)
+        super().__init__([dataset], dataset.schema)
         self.reads = []
 
     def __len__(self):

@@ -222,10 +222,10 @@ def test_statistics_that_cannot_be_kept(tmp_path):
         assert bags.statistics('x', filesystem=ZipFileSystem(archive))['a'].mean == 3
 
 
-@pytest.mark.parametrize('word', ['jpeg', 'jpg'])
-def test_all_words_of_pictures_have_statistics(tmp_path, word):
+@pytest.mark.parametrize('format', ['jpeg', 'jpg'])
+def test_all_formats_of_pictures_have_statistics(tmp_path, format):
     pytest.importorskip('PIL')
-    with bags.DatasetWriter(tmp_path / 'x', {'image': word, 'name': 'utf8'}) as writer:
+    with bags.DatasetWriter(tmp_path / 'x', {'image': format, 'name': 'utf8'}) as writer:
         writer.append({'image': np.full((16, 16, 3), 128, np.uint8), 'name': 'grey'})
     found = bags.statistics(tmp_path / 'x')
     assert list(found) == ['image']

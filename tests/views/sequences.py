@@ -146,8 +146,8 @@ def join(draw, dataset, model, _):
     if not second:
         return dataset, model
     joined = bags.join([dataset.select(fields=second), dataset.drop(fields=second)])
-    rows = [{name: each[name] for name in joined.types} for each in model.rows]
-    return joined, model.copy(rows, types={name: model.types[name] for name in joined.types})
+    rows = [{name: each[name] for name in joined.schema} for each in model.rows]
+    return joined, model.copy(rows, types={name: model.types[name] for name in joined.schema})
 
 
 def unique(draw, dataset, model, _):
@@ -203,8 +203,8 @@ def apply(draw, dataset, model, root, steps):
 def check(draw, dataset, model):
     """Compares a dataset with a model in every way of reading."""
     rows = model.rows
-    assert {name: dataset.spec[name] for name in dataset.types} == dict(model.types)
-    assert list(dataset.types) == list(model.types) or sorted(dataset.types) == sorted(model.types)
+    assert {name: dataset.spec[name] for name in dataset.schema} == dict(model.types)
+    assert list(dataset.schema) == list(model.types) or sorted(dataset.schema) == sorted(model.types)
     assert len(dataset) == len(rows)
     assert rows_of(dataset) == rows
     order = indices(draw, model)

@@ -113,7 +113,7 @@ def test_metadata_follows_names(source):
     assert len(found) == len(expected) > 0
     assert found.column('observation.state').tolist() == expected.column('state').tolist()
     assert found.rename({'observation.state': 's'})[3]['s'].tolist() == expected[3]['state'].tolist()
-    assert list(view.types) == [
+    assert list(view.schema) == [
         'id',
         'text',
         'note',

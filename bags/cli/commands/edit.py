@@ -233,7 +233,7 @@ def _check_condition(text: str, dataset: Dataset) -> None:
     from bags.conditions.condition import parse_condition
 
     try:
-        parse_condition(text, dataset.types, dataset.metadata.get('fields'))
+        parse_condition(text, dataset.schema, dataset.metadata.get('fields'))
     except ValueError as exc:
         raise UsageError(f'--where: {exc}') from None
 

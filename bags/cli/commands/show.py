@@ -116,7 +116,7 @@ def _save_media(folder: str, dataset: Dataset, index: int, names: list[str]) -> 
 
     saved = []
     for name in names:
-        field_type = dataset.types[name]
+        field_type = dataset.schema[name]
         if is_undecoded(field_type):
             for item, file in enumerate(open_records(dataset, index, name)):
                 stem = f'{index:06}.{name}' + (f'.{item:04}' if field_type.sequence else '')

@@ -27,9 +27,9 @@ from bags.dataset.format.file_names import BAG_SUFFIXES, bag_files, bag_suffix
 from bags.dataset.format.journal import JOURNAL
 from bags.dataset.format.listing import is_being_made, names_in, not_a_folder
 from bags.dataset.format.metadata import METADATA, Metadata, in_order, read_metadata, without_order
-from bags.dataset.format.schema import Schema, parse_schema
+from bags.dataset.format.schema import FolderLayout, parse_layout
 from bags.dataset.format.shard_index import INDEX, Shard
-from bags.dataset.format.spec import Spec, load_spec
+from bags.dataset.format.spec import Schema, load_spec
 from bags.errors import BagsError, CorruptError, SpecError
 from bags.links.files import LINKED
 from bags.links.linked_files import LinkedFiles
@@ -92,11 +92,11 @@ class Folder:
         """The content of metadata.json, including the author's order of fields."""
         return read_metadata(self.store, self.path, self.names)
 
-    def in_order(self, types: Spec) -> Spec:
-        """Returns types in the author's order of fields; sorted if metadata.json cannot be read."""
+    def in_order(self, schema: Schema) -> Schema:
+        """Returns a schema in the author's order of fields; sorted if metadata.json cannot be read."""
         with contextlib.suppress(OSError, BagsError):
-            return in_order(types, self.stored_metadata) if self.has(METADATA) else types
-        return types
+            return in_order(schema, self.stored_metadata) if self.has(METADATA) else schema
+        return schema
 
     def has(self, name: str) -> bool:
         """Returns whether the folder has a file; in a remote folder, whether it was in the listing."""
@@ -160,8 +160,8 @@ class Folder:
         """Whether Granular wrote the folder."""
         return not self.has('refs.bag') and any(name.endswith('.idx') for name in self.names)
 
-    def schema(self) -> Schema:
-        """Returns the parsed spec, and the layout of the refs.
+    def layout(self) -> FolderLayout:
+        """Returns the schema, and the format of the refs.
 
         Raises:
             SpecError: The spec.json is invalid, or has types that Granular does not have.
@@ -169,14 +169,14 @@ class Folder:
         path = self.store.join(self.path, 'spec.json')
         data = self.store.read(path) if self._spec is None else self._spec
         try:
-            schema = parse_schema(data)
+            layout = parse_layout(data)
         except SpecError:
             load_spec(data, path)  # Raises an error with the path.
             raise
-        for name, field_type in schema.types.items():
+        for name, field_type in layout.schema.items():
             if (field_type.sequence or field_type.optional) and self.granular:
                 raise SpecError(name, 'a plain type, as in all specs of Granular', field_type.text, self.path)
-        return schema
+        return layout
 
     def open_refs(self) -> BagFile | None:
         """Opens the refs, and determines which library wrote them; returns None for Granular, which has no
@@ -228,10 +228,10 @@ class Folder:
 
     def _check_certain(self) -> None:
         """Raises CorruptError if a power cut may have damaged an unclosed folder."""
-        schema = self.schema()
+        layout = self.layout()
         names = names_in(self.store, self.path)
         paths = [
-            self.store.join(self.path, name) for name in bag_files(self.path, schema.types, names).values()
+            self.store.join(self.path, name) for name in bag_files(self.path, layout.schema, names).values()
         ]
         check_certain(self.store, self.store.join(self.path, JOURNAL), paths, self.path)
 
@@ -249,11 +249,11 @@ class Folder:
     def length(self) -> int:
         """Returns the number of datapoints with as few reads as possible."""
         refs = self.open_refs()
-        return self.shortest(self.schema().types) if refs is None else refs.count
+        return self.shortest(self.layout().schema) if refs is None else refs.count
 
-    def shortest(self, types: Spec) -> int:
+    def shortest(self, schema: Schema) -> int:
         """Returns the number of records of the field with the fewest records."""
-        return min((self.open_bag(name).count for name in types), default=0)
+        return min((self.open_bag(name).count for name in schema), default=0)
 
     def _check_empty(self, refs: BagFile) -> None:
         """Raises CorruptError if a bag is not empty; called if the refs of a closed dataset are empty."""
@@ -316,7 +316,7 @@ class Folder:
 
     def _open_links(self, field: str) -> StoredRecords:
         """Opens the links of a field."""
-        field_type = self.schema().types[field]
+        field_type = self.layout().schema[field]
         records = open_links(
             self.store, self.path, field, self.options, self.linked, field_type, _copy_segment
         )

@@ -15,9 +15,9 @@ from bags.dataset.format.journal import JOURNAL
 from bags.dataset.format.json_files import check_json
 from bags.dataset.format.metadata import METADATA
 from bags.dataset.format.refs import RefsFormat
-from bags.dataset.format.schema import parse_schema
+from bags.dataset.format.schema import parse_layout
 from bags.dataset.format.shard_index import INDEX, Shard, load_index, numbered
-from bags.dataset.format.spec import Spec
+from bags.dataset.format.spec import Schema
 from bags.errors import BagsError, CorruptError
 from bags.links.files import LINKED
 from bags.storage import Stat, Store
@@ -34,8 +34,8 @@ class ShardList(NamedTuple):
 
     shards: list[Shard]
     """The shards. In a local folder without shards.json, only their names are known."""
-    types: Spec | None = None
-    """The spec in shards.json; None without one."""
+    schema: Schema | None = None
+    """The schema in shards.json; None without one."""
     after: str | None = None
     """The next shard's name, which must not exist. Only set on an object store with shards.json."""
     files: frozenset[str] = frozenset()
@@ -110,7 +110,7 @@ def _read_local_index(store: Store, directory: str, names: list[str]) -> ShardLi
     """Returns the shards in the shards.json of a local dataset; None if it is damaged or out of date."""
     path = store.join(directory, INDEX)
     try:
-        types, shards = load_index(store.read(path), path)
+        schema, shards = load_index(store.read(path), path)
         if [shard.name for shard in shards] != names:
             return None
         for shard in shards:
@@ -120,7 +120,7 @@ def _read_local_index(store: Store, directory: str, names: list[str]) -> ShardLi
                 return None
     except (BagsError, OSError):
         return None
-    return ShardList(shards, types)
+    return ShardList(shards, schema)
 
 
 def list_remote_shards(store: Store, directory: str, checksum: bool = False) -> ShardList:
@@ -144,9 +144,9 @@ def list_remote_shards(store: Store, directory: str, checksum: bool = False) -> 
     if index is not None:
         if checksum:
             check_json(store, path, index, RENEW_INDEX)
-        types, shards = load_index(index, path)
+        schema, shards = load_index(index, path)
         last = shards[-1].name
-        return ShardList(shards, types, str(int(last) + 1).rjust(len(last), '0'))
+        return ShardList(shards, schema, str(int(last) + 1).rjust(len(last), '0'))
     folders: dict[str, dict[str, int]] = {}
     beside: list[str] = []
     if store.can_list:
@@ -192,7 +192,7 @@ def _read_if_exists(store: Store, path: str) -> bytes | None:
         return None
 
 
-def length_by_size(shard: Shard, format: RefsFormat) -> int | None:
+def length_by_size(shard: Shard, refs_format: RefsFormat) -> int | None:
     """Computes the number of datapoints of a shard from its file sizes, if all rows of refs have the same
     size.
 
@@ -200,14 +200,14 @@ def length_by_size(shard: Shard, format: RefsFormat) -> int | None:
     """
     size = shard.sizes.get('refs.bag')
     if size is None:  # Granular has one index for each field.
-        indexes = [shard.sizes.get(f'{name}.idx') for name in format.spec]
+        indexes = [shard.sizes.get(f'{name}.idx') for name in refs_format.schema]
         sizes = [size for size in indexes if size is not None]
         return min(sizes) // ENTRY if sizes and len(sizes) == len(indexes) else None
     if not size:
         for name, other in shard.sizes.items():
             if other and name.endswith(BAG_SUFFIXES):
                 raise CorruptError(f'{shard.name}/refs.bag', None, f'is empty, but {name} is not')
-    count, rest = divmod(size, format.stride + ENTRY)
+    count, rest = divmod(size, refs_format.stride + ENTRY)
     return None if rest else count
 
 
@@ -271,7 +271,7 @@ def _probe_folder(store: Store, folder: str, spec: bytes | None = None, *ends: s
         spec = store.read(store.join(folder, 'spec.json'))
     fields: list[str] = []
     with contextlib.suppress(BagsError):  # The error is raised where the spec is used.
-        fields = list(parse_schema(spec).types)
+        fields = list(parse_layout(spec).schema)
     names = [METADATA, 'refs.bag', 'limits.refs.bag', JOURNAL, checksums_name('refs.bag')]
     names += [f'{name}.{end}' for name in fields for end in ('bag', 'zdict', *ends)]
     found = {'spec.json': Stat(len(spec)), **_stat_all(store, folder, names)}

@@ -21,7 +21,7 @@ from typing import Any
 from bags.bag.checksums import checksums_name
 from bags.dataset.format.json_files import check_json
 from bags.dataset.format.registry import decoders
-from bags.dataset.format.spec import Spec
+from bags.dataset.format.spec import Schema
 from bags.errors import CorruptError
 from bags.storage import Store
 
@@ -42,7 +42,7 @@ POSITION = 'spec_position'
 Metadata = dict[str, Any]
 
 
-def dump_metadata(metadata: Mapping[str, Any], types: Spec) -> bytes:
+def dump_metadata(metadata: Mapping[str, Any], schema: Schema) -> bytes:
     """Returns the content of metadata.json.
 
     Raises:
@@ -60,7 +60,7 @@ def dump_metadata(metadata: Mapping[str, Any], types: Spec) -> bytes:
         raise ValueError(f'metadata: expected values of JSON: {exc}') from None
     if len(data) > MAX_METADATA_BYTES:
         raise ValueError(f'metadata: expected at most {MAX_METADATA_BYTES} bytes of JSON, got {len(data)}')
-    _check_fields(json.loads(data), types)
+    _check_fields(json.loads(data), schema)
     return data
 
 
@@ -126,17 +126,17 @@ def rename_times(facts: Any, names: Mapping[str, str]) -> Any:
     return {**facts, 'times': names[times]} if isinstance(times, str) and times in names else facts
 
 
-def metadata_to_store(metadata: Metadata, types: Spec) -> Metadata:
+def metadata_to_store(metadata: Metadata, schema: Schema) -> Metadata:
     """Returns the metadata for a dataset with these fields only.
 
     Leaves out `times` if its field is left out or is not a sequence.
     """
-    kept = metadata_of_fields(metadata, types)
+    kept = metadata_of_fields(metadata, schema)
     if 'fields' not in kept:
         return kept
     fields = {}
     for name, facts in kept['fields'].items():
-        if isinstance(facts, dict) and not _is_sequence(facts.get('times'), types):
+        if isinstance(facts, dict) and not _is_sequence(facts.get('times'), schema):
             facts = {key: fact for key, fact in facts.items() if key != 'times'}
         fields[name] = facts
     return {**kept, 'fields': fields}
@@ -171,17 +171,17 @@ def without_order(metadata: Mapping[str, Any]) -> Metadata:
     return bare
 
 
-def in_order(types: Spec, metadata: Metadata) -> Spec:
-    """Returns types in the order that metadata gives; fields without a position come last, alphabetically."""
+def in_order(schema: Schema, metadata: Metadata) -> Schema:
+    """Returns a schema in the order of metadata; fields without a position come last, alphabetically."""
     positions = {
         name: position
         for name, facts in metadata.get('fields', {}).items()
         if (position := _position(facts)) is not None
     }
     if not positions:
-        return types
+        return schema
     last = max(positions.values()) + 1
-    return {name: types[name] for name in sorted(types, key=lambda each: (positions.get(each, last), each))}
+    return {name: schema[name] for name in sorted(schema, key=lambda each: (positions.get(each, last), each))}
 
 
 def _position(facts: Any) -> int | None:
@@ -200,9 +200,9 @@ def with_packages(metadata: Mapping[str, Any], packages: Mapping[str, str]) -> M
     return {**metadata, 'fields': fields}
 
 
-def keep_packages(metadata: Mapping[str, Any], before: Metadata, types: Spec) -> Metadata:
+def keep_packages(metadata: Mapping[str, Any], before: Metadata, schema: Schema) -> Metadata:
     """Returns metadata that replaces earlier metadata, with the packages from the earlier metadata."""
-    own = {name for name, field_type in types.items() if field_type.word not in decoders}
+    own = {name for name, field_type in schema.items() if field_type.format not in decoders}
     return with_packages(metadata, {name: found for name in own if (found := package_of(before, name))})
 
 
@@ -223,17 +223,17 @@ def merge_metadata(parts: Iterable[Metadata]) -> Metadata:
     return {**merged, 'fields': fields} if fields else merged
 
 
-def _check_fields(metadata: Metadata, types: Spec) -> None:
+def _check_fields(metadata: Metadata, schema: Schema) -> None:
     fields = metadata.get('fields', {})
     if not isinstance(fields, dict):
         raise TypeError(f'metadata: fields: expected a mapping by field, got {fields!r:.80}')
     for name, facts in fields.items():
-        if name not in types:
+        if name not in schema:
             raise ValueError(f'metadata: fields: expected fields of the dataset, got {name!r}')
-        check_facts(name, facts, types)
+        check_facts(name, facts, schema)
 
 
-def check_facts(name: str, facts: Any, types: Spec) -> None:
+def check_facts(name: str, facts: Any, schema: Schema) -> None:
     """Checks the facts of a field that `dataset.windows` uses.
 
     Raises:
@@ -248,9 +248,9 @@ def check_facts(name: str, facts: Any, types: Spec) -> None:
             expected = 'items per second, above 0' if key == 'rate' else 'seconds'
             raise ValueError(f'metadata: field {name!r}: {key}: expected {expected}, got {value!r:.80}')
     times = facts.get('times')
-    if times is not None and not _is_sequence(times, types):
+    if times is not None and not _is_sequence(times, schema):
         raise ValueError(f'metadata: field {name!r}: times: expected a sequence field, got {times!r:.80}')
 
 
-def _is_sequence(name: Any, types: Spec) -> bool:
-    return isinstance(name, str) and name in types and types[name].sequence
+def _is_sequence(name: Any, schema: Schema) -> bool:
+    return isinstance(name, str) and name in schema and schema[name].sequence

@@ -23,7 +23,7 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from bags.dataset.format.spec import FieldType, Spec
+from bags.dataset.format.spec import FieldType, Schema
 from bags.indexing import Int64s
 
 Refs = Int64s | tuple[Int64s, Int64s]
@@ -65,16 +65,16 @@ def dangling(
 
 
 class RefsFormat:
-    """The layout of the refs of a spec.
+    """The format of the refs of a schema.
 
     A row of refs is a tuple of integers: one for a plain field, and two, first and count, for a sequence.
     """
 
-    def __init__(self, spec: Spec) -> None:
-        self.spec = spec
-        self.sequences = frozenset(name for name, field_type in spec.items() if field_type.sequence)
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.sequences = frozenset(name for name, field_type in schema.items() if field_type.sequence)
         """The fields that are sequences."""
-        header = msgpack.Packer().pack_array_header(len(spec))
+        header = msgpack.Packer().pack_array_header(len(schema))
         self.positions: dict[str, int] = {}
         """Position of each field's first integer in a row."""
         self.tags: list[bytes] = []
@@ -82,7 +82,7 @@ class RefsFormat:
         starts: list[int] = []
         self.stride = 0
         """Bytes of a row."""
-        for name, field_type in spec.items():
+        for name, field_type in schema.items():
             self.positions[name] = len(self.tags)
             for number in range(1 + field_type.sequence):
                 tag = PAIR + UINT32 if field_type.sequence and not number else UINT32
@@ -122,7 +122,7 @@ class RefsFormat:
                 arrays, firsts and counts.
         """
         columns: list[Any] = []
-        for name, field_type in self.spec.items():
+        for name, field_type in self.schema.items():
             if field_type.sequence:
                 starts, counts = refs[name]
                 empty = np.where(starts == MISSING, MISSING, 0)
@@ -148,10 +148,10 @@ class RefsFormat:
             entries = msgpack.unpackb(record)
         except Exception as exc:  # The errors of msgpack do not share a class.
             raise ValueError(f'is not msgpack: {exc}') from exc
-        if not isinstance(entries, list) or len(entries) != len(self.spec):
-            raise ValueError(f'expected an array of {len(self.spec)} refs, got {entries!r:.80}')
+        if not isinstance(entries, list) or len(entries) != len(self.schema):
+            raise ValueError(f'expected an array of {len(self.schema)} refs, got {entries!r:.80}')
         row: list[int] = []
-        for (name, field_type), entry in zip(self.spec.items(), entries, strict=True):
+        for (name, field_type), entry in zip(self.schema.items(), entries, strict=True):
             numbers = (
                 ((entry or [0, 0]) if isinstance(entry, list) else None) if field_type.sequence else [entry]
             )

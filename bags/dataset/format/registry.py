@@ -1,6 +1,6 @@
-"""The types by word: their encoders, decoders and arguments.
+"""The types by format: their encoders, decoders and arguments.
 
-Media types are defined above this package: the first use of their words imports them.
+Media types are defined above this package: the first use of their formats imports them.
 
 To add a format, write a pair of functions in a module of `bags.formats`, and add a line to the table here.
 """
@@ -15,14 +15,14 @@ import numpy as np
 
 from bags.dataset import above
 from bags.dataset.format.entry_points import find_one
-from bags.dataset.format.spec import Spec
+from bags.dataset.format.spec import Schema
 from bags.formats import arrays, audio, images, scalars, trees, videos
 from bags.formats.scalars import Buffer, check_count
 
 _Function = Callable[..., Any]
 
 FORMATS_GROUP = 'bags.formats'
-"""Entry points of other packages: they map the word of a type to an object with `encode` and `decode`."""
+"""Entry points of other packages: they map the format of a type to an object with `encode` and `decode`."""
 
 
 class TypeFunctions(NamedTuple):
@@ -38,16 +38,16 @@ class TypeFunctions(NamedTuple):
     """The package that defines them, if it is not this one."""
 
 
-INTEGER_WORDS = ('int', 'uint', 'i64', 'u64')
-"""Words of types whose values are integers."""
-NUMBER_WORDS = ('int', 'uint', 'float', 'bool')
-"""Words of types whose values are numbers of up to 8 bytes."""
-IMAGE_WORDS = ('avif', 'image', 'jpeg', 'jpg', 'png', 'webp')
-"""Words of types whose records are images."""
-VIDEO_WORDS = ('mkv', 'mp4', 'video', 'webm')
-"""Words of types whose records are videos."""
-AUDIO_WORDS = ('audio', 'flac', 'opus', 'wav')
-"""Words of types whose records are recordings."""
+INTEGER_FORMATS = ('int', 'uint', 'i64', 'u64')
+"""Formats of types whose values are integers."""
+NUMBER_FORMATS = ('int', 'uint', 'float', 'bool')
+"""Formats of types whose values are numbers of up to 8 bytes."""
+IMAGE_FORMATS = ('avif', 'image', 'jpeg', 'jpg', 'png', 'webp')
+"""Formats of types whose records are images."""
+VIDEO_FORMATS = ('mkv', 'mp4', 'video', 'webm')
+"""Formats of types whose records are videos."""
+AUDIO_FORMATS = ('audio', 'flac', 'opus', 'wav')
+"""Formats of types whose records are recordings."""
 
 
 def _no_arguments(*args: str) -> None:
@@ -82,60 +82,60 @@ _TYPES: dict[str, tuple[_Function, _Function, _Function] | str] = {
     'opus': (audio.encode_opus, audio.decode_opus, audio.opus_bitrate),
     'audio': 'AUDIO',
 }
-"""The encoder, the decoder, and the check of the arguments of each word; or the name in `late_binding` of its
+"""The encoder, decoder and check of the arguments of each format; or the name in `late_binding` of its
 `TypeFunctions`."""
 
-_loaded = {word: TypeFunctions(*entry) for word, entry in _TYPES.items() if not isinstance(entry, str)}
+_loaded = {format: TypeFunctions(*entry) for format, entry in _TYPES.items() if not isinstance(entry, str)}
 """The types whose functions are imported."""
 _built_in = {id(function) for known in _loaded.values() for function in known[:2]}
 _built_in.add(id(scalars.decode_legacy_int))
 
 
-def _find(word: str) -> TypeFunctions:
+def _find(format: str) -> TypeFunctions:
     """Returns the functions of a type, and imports them if needed.
 
     Raises:
         KeyError, ValueError: As `_find_added`.
     """
-    known = _loaded.get(word)
-    if known is None and word in _TYPES:
-        known = above.VIDEO if word == 'video' else above.AUDIO
+    known = _loaded.get(format)
+    if known is None and format in _TYPES:
+        known = above.VIDEO if format == 'video' else above.AUDIO
         _built_in.update(map(id, known[:2]))
     if known is None:
-        known = _find_added(word)
-    _loaded[word] = known
+        known = _find_added(format)
+    _loaded[format] = known
     return known
 
 
-def _find_added(word: str) -> TypeFunctions:
+def _find_added(format: str) -> TypeFunctions:
     """Returns the functions of a type that another package defines.
 
     Raises:
-        KeyError: No installed package has an entry point for the word.
+        KeyError: No installed package has an entry point for the format.
         ValueError: The entry point cannot be used.
     """
-    added = find_one(FORMATS_GROUP, word)
+    added = find_one(FORMATS_GROUP, format)
     if added is None:
-        raise KeyError(word)
+        raise KeyError(format)
     encode, decode = getattr(added.value, 'encode', None), getattr(added.value, 'decode', None)
     if not callable(encode) or not callable(decode):
-        detail = f'expected functions encode and decode of {word!r} in the package {added.package}'
+        detail = f'expected functions encode and decode of {format!r} in the package {added.package}'
         raise ValueError(f'{detail}, got {added.value!r:.80}')
     return TypeFunctions(encode, decode, getattr(added.value, 'check', None), added.package)
 
 
 class Functions(Mapping[str, _Function]):
-    """The encoders or the decoders of the built-in types by word. Functions of media are imported on first
-    use.
+    """The encoders or the decoders of the built-in types by format. Functions of media are imported on
+    first use.
 
-    Other words are looked up among the entry points of installed packages; iteration does not list them.
+    Other formats are looked up among the entry points of installed packages; iteration does not list them.
     """
 
     def __init__(self, name: str, attribute: str) -> None:
         self._name, self._attribute = name, attribute
 
-    def __getitem__(self, word: str) -> _Function:
-        function: _Function = getattr(_find(word), self._attribute)
+    def __getitem__(self, format: str) -> _Function:
+        function: _Function = getattr(_find(format), self._attribute)
         return function
 
     def __iter__(self) -> Iterator[str]:
@@ -144,8 +144,8 @@ class Functions(Mapping[str, _Function]):
     def __len__(self) -> int:
         return len(_TYPES)
 
-    def __contains__(self, word: object) -> bool:
-        return word in _TYPES
+    def __contains__(self, format: object) -> bool:
+        return format in _TYPES
 
     def __or__(self, others: Mapping[str, _Function]) -> dict[str, _Function]:
         return {**self, **others}
@@ -161,63 +161,63 @@ class Functions(Mapping[str, _Function]):
 
 
 encoders = Functions('encoders', 'encode')
-"""Word → function of a value and the type's arguments, which are strings. It returns bytes, a buffer, or a
+"""Format → function of a value and the type's arguments, which are strings. It returns bytes, a buffer, or a
 binary file open at its start, which the writer copies and closes."""
 
 decoders = Functions('decoders', 'decode')
-"""Word → function of a record and the type's arguments. Records are read-only buffers that are valid during
+"""Format → function of a record and the type's arguments. Records are read-only buffers that are valid during
 the call. A function with a true attribute `lazy` takes a `bags.media.source.MediaSource` instead, which
 it opens when its value is used. A function with an attribute `frames` has values that are sequences, whose
 items are read on their own; see `bags.dataset.reading.frames`."""
 
 
 def check_type(
-    word: str,
+    format: str,
     args: tuple[str, ...],
     functions: Mapping[str, Callable[..., Any]] = encoders,
 ) -> None:
     """Checks the arguments of a type when a spec is read, before any value is read.
 
     Args:
-        word, args: The type.
+        format, args: The type.
         functions: The encoders or decoders in use. Arguments of user functions are not checked.
 
     Raises:
         ValueError: The arguments are invalid for the type.
     """
-    known = _find(word) if word in _TYPES else _loaded.get(word)
-    if known is not None and known.check is not None and functions.get(word) in known[:2]:
+    known = _find(format) if format in _TYPES else _loaded.get(format)
+    if known is not None and known.check is not None and functions.get(format) in known[:2]:
         known.check(*args)
 
 
-def packages_of(types: Spec, encoders: Mapping[str, _Function]) -> dict[str, str]:
+def packages_of(schema: Schema, encoders: Mapping[str, _Function]) -> dict[str, str]:
     """Returns the package of each field whose encoder is an entry point of another package."""
-    known = {name: _loaded.get(field_type.word) for name, field_type in types.items()}
+    known = {name: _loaded.get(field_type.format) for name, field_type in schema.items()}
     return {
         name: found.package
         for name, found in known.items()
-        if found is not None and found.package and encoders.get(types[name].word) is found.encode
+        if found is not None and found.package and encoders.get(schema[name].format) is found.encode
     }
 
 
-def frames_of(word: str, functions: Mapping[str, _Function] = decoders) -> _Function | None:
+def frames_of(format: str, functions: Mapping[str, _Function] = decoders) -> _Function | None:
     """Returns the function that opens a record of a type as frames (see `bags.dataset.reading.frames`).
 
     Args:
-        word: The word of the type.
+        format: The format of the type.
         functions: The decoders in use. Videos have frames with any decoder.
 
     Returns:
         A function of a record and the type's arguments; None if values of the type do not have frames.
     """
-    own: _Function | None = getattr(functions.get(word), 'frames', None)
-    if own is None and word in VIDEO_WORDS:
+    own: _Function | None = getattr(functions.get(format), 'frames', None)
+    if own is None and format in VIDEO_FORMATS:
         own = decoders['video'].frames  # type: ignore[attr-defined]
     return own
 
 
 # Binding returns the function for a type, with its arguments parsed. The tables are keyed by function: a
-# user may replace the function of a word, or use a built-in function for another word.
+# user may replace the function of a format, or use a built-in function for another format.
 
 _ENCODERS: dict[_Function, Callable[..., Callable[[Any], Any]]] = {
     scalars.encode_int: scalars.int_encoder,
@@ -241,23 +241,23 @@ def is_built_in(function: object) -> bool:
 
 
 def bind_encoder(
-    word: str, args: tuple[str, ...] = (), encoders: Mapping[str, _Function] = encoders
+    format: str, args: tuple[str, ...] = (), encoders: Mapping[str, _Function] = encoders
 ) -> Callable[[Any], Any]:
     """Returns the function that turns a value of a type into a record.
 
     Raises:
-        KeyError: The word does not have a function.
+        KeyError: The format does not have a function.
         ValueError: The arguments are invalid for a built-in type.
     """
-    function = encoders[word]
-    check_type(word, args, encoders)
+    function = encoders[format]
+    check_type(format, args, encoders)
     if (factory := _known(_ENCODERS, function)) is not None:
         return factory(*args)  # type: ignore[no-any-return]
     return (lambda value: function(value, *args)) if args else function
 
 
 def bind_decoder(
-    word: str,
+    format: str,
     args: tuple[str, ...] = (),
     decoders: Mapping[str, _Function] = decoders,
     max_value_size: int = scalars.MAX_VALUE_SIZE,
@@ -268,20 +268,20 @@ def bind_decoder(
     functions with the attribute `lazy` a source to open.
 
     Args:
-        word, args: The type.
+        format, args: The type.
         decoders: The functions in use.
         max_value_size: Maximum bytes of a value, for built-in decoders whose values may be much larger than
             their records.
 
     Raises:
-        KeyError: The word does not have a function.
+        KeyError: The format does not have a function.
         ValueError: The arguments are invalid for a built-in type.
     """
     # Nanoseconds a value, from a memoryview: float(4) 54, bytes 89, int(8) 130, bool 130, utf8 128,
     # msgpack of two keys 205, array(float32,256) 439. With the arguments read at every call, int(8) takes
     # 930.
-    function = decoders[word]
-    check_type(word, args, decoders)
+    function = decoders[format]
+    check_type(format, args, decoders)
     if (factory := _known(_DECODERS, function)) is not None:
         return factory(*args)  # type: ignore[no-any-return]
     if is_built_in(function) or getattr(function, 'lazy', False):
@@ -293,7 +293,7 @@ def bind_decoder(
 
 
 def fixed_dtype(
-    word: str, args: tuple[str, ...] = (), decoders: Mapping[str, _Function] = decoders
+    format: str, args: tuple[str, ...] = (), decoders: Mapping[str, _Function] = decoders
 ) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
     """Returns dtype and shape of the values of a type whose records all have the same size.
 
@@ -302,22 +302,22 @@ def fixed_dtype(
 
     Returns:
         The dtype (little-endian unless the type of an array says otherwise) and the shape of one value. None
-        if records differ in size, if no dtype has their size, as for `int(3)`, or if the word's function in
-        `decoders` is not a built-in one.
+        if records differ in size, if no dtype has their size, as for `int(3)`, or if the function of the
+        format in `decoders` is not a built-in one.
 
     Raises:
         ValueError: The arguments are invalid for a built-in type.
     """
-    reader = _known(_FIXED, decoders.get(word)) if word in decoders else None
+    reader = _known(_FIXED, decoders.get(format)) if format in decoders else None
     if reader is None:
         return None
-    check_type(word, args, decoders)
+    check_type(format, args, decoders)
     return reader(*args)  # type: ignore[no-any-return]
 
 
-def _number(word: str, size: Callable[..., int], *args: str) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+def _number(kind: str, size: Callable[..., int], *args: str) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
     width = size(*args)
-    return (np.dtype(f'<{word}{width}'), ()) if width in (1, 2, 4, 8) else None
+    return (np.dtype(f'<{kind}{width}'), ()) if width in (1, 2, 4, 8) else None
 
 
 _FIXED: dict[_Function, Callable[..., tuple[np.dtype[Any], tuple[int, ...]] | None]] = {

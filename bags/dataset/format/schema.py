@@ -1,4 +1,4 @@
-"""Schemas: the parsed spec of a folder, the layout of its refs, and the decoders of its types."""
+"""The layout of a folder, which is its schema and the format of its refs; and the decoders of types."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ import numpy as np
 
 from bags.dataset.format import registry
 from bags.dataset.format.refs import RefsFormat
-from bags.dataset.format.spec import FieldType, Spec, load_spec
+from bags.dataset.format.spec import FieldType, Schema, load_spec
 from bags.errors import SpecError
 from bags.formats.scalars import MAX_VALUE_SIZE, decode_legacy_int
 
 SMALL = 64  # Fixed-size values of up to this many bytes are decoded faster from bytes than from a buffer.
 
 
-class Schema(NamedTuple):
-    """A parsed spec, and the layout of its refs."""
+class FolderLayout(NamedTuple):
+    """A schema, and the format of its refs."""
 
-    types: Spec
-    format: RefsFormat
+    schema: Schema
+    refs_format: RefsFormat
 
 
 @functools.lru_cache(64)
-def parse_schema(data: bytes) -> Schema:
-    """Returns the schema of a spec.json; shards share it.
+def parse_layout(data: bytes) -> FolderLayout:
+    """Returns the layout of a folder with this spec.json; shards share it.
 
     Raises:
         SpecError: The spec is invalid.
     """
-    types = load_spec(data, None)
-    return Schema(types, RefsFormat(types))
+    schema = load_spec(data, None)
+    return FolderLayout(schema, RefsFormat(schema))
 
 
 class Decoder:
@@ -73,10 +73,10 @@ def _size(fixed: Any) -> int:
 
 
 def _decoder_for(field_type: FieldType, function: Callable[..., Any], max_value_size: int) -> Decoder:
-    functions = {field_type.word: function}
-    fixed = registry.fixed_dtype(field_type.word, field_type.args, functions)
-    decode: Any = registry.bind_decoder(field_type.word, field_type.args, functions, max_value_size)
-    find_frames = functools.partial(registry.frames_of, field_type.word, functions)
+    functions = {field_type.format: function}
+    fixed = registry.fixed_dtype(field_type.format, field_type.args, functions)
+    decode: Any = registry.bind_decoder(field_type.format, field_type.args, functions, max_value_size)
+    find_frames = functools.partial(registry.frames_of, field_type.format, functions)
     if getattr(function, 'lazy', False):
         return Decoder(decode, None, False, True, find_frames)
     if function is registry.decoders['utf8']:
@@ -91,11 +91,11 @@ def _decoder_for(field_type: FieldType, function: Callable[..., Any], max_value_
 
 def _raw_decoder(field_type: FieldType, functions: Mapping[str, Callable[..., Any]]) -> Decoder:
     decoder = Decoder(
-        None, None, True, False, functools.partial(registry.frames_of, field_type.word, functions)
+        None, None, True, False, functools.partial(registry.frames_of, field_type.format, functions)
     )
     # In raw mode an invalid type argument does not prevent reading.
     with contextlib.suppress(ValueError, ImportError):
-        decoder.length = _size(registry.fixed_dtype(field_type.word, field_type.args, functions))
+        decoder.length = _size(registry.fixed_dtype(field_type.format, field_type.args, functions))
     return decoder
 
 
@@ -104,8 +104,8 @@ _known_decoder = functools.lru_cache(256)(_decoder_for)
 
 @functools.lru_cache(256)
 def _default_decoder(field_type: FieldType, legacy: bool, max_value_size: int) -> Decoder:
-    function = registry.decoders[field_type.word]
-    if legacy and field_type.word == 'int':
+    function = registry.decoders[field_type.format]
+    if legacy and field_type.format == 'int':
         function = decode_legacy_int
     return _decoder_for(field_type, function, max_value_size)
 
@@ -114,7 +114,7 @@ class Decoders:
     """The decoders of a dataset. Decoders with built-in functions are created once per process.
 
     Args:
-        functions: The functions by word. Default: the built-in functions.
+        functions: The functions by format. Default: the built-in functions.
         raw: Return records instead of values.
         max_value_size: Maximum bytes of a decoded value.
     """
@@ -126,7 +126,7 @@ class Decoders:
         max_value_size: int = MAX_VALUE_SIZE,
     ) -> None:
         if functions is not None and not isinstance(functions, Mapping):
-            raise TypeError(f'decoders: expected functions by word, got {type(functions).__name__}')
+            raise TypeError(f'decoders: expected functions by format, got {type(functions).__name__}')
         self.functions = functions
         self.raw = raw
         self.max_value_size = max_value_size
@@ -135,7 +135,7 @@ class Decoders:
         """Returns the decoder of a field. `legacy`: Bags 0.x wrote the folder, so every `int` is unsigned.
 
         Raises:
-            KeyError: The word does not have a function.
+            KeyError: The format does not have a function.
             SpecError: The arguments are invalid for the type, or its package cannot be imported.
         """
         functions = registry.decoders if self.functions is None else self.functions
@@ -144,10 +144,10 @@ class Decoders:
         try:
             if functions is registry.decoders:
                 return _default_decoder(field_type, legacy, self.max_value_size)
-            function = functions[field_type.word]
+            function = functions[field_type.format]
         except ValueError as exc:
             raise SpecError.of_type(name, field_type.text, exc, where) from exc
-        if legacy and field_type.word == 'int' and function is registry.decoders['int']:
+        if legacy and field_type.format == 'int' and function is registry.decoders['int']:
             function = decode_legacy_int
         make = _known_decoder if registry.is_built_in(function) else _decoder_for
         try:
@@ -155,10 +155,10 @@ class Decoders:
         except ValueError as exc:
             raise SpecError.of_type(name, field_type.text, exc, where) from exc
 
-    def has(self, word: str) -> bool:
+    def has(self, format: str) -> bool:
         """Returns whether values of a type can be decoded, possibly with another installed package."""
         try:
-            (registry.decoders if self.functions is None else self.functions)[word]
+            (registry.decoders if self.functions is None else self.functions)[format]
         except (KeyError, ValueError):
             return False
         return True

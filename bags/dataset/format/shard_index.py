@@ -19,7 +19,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeGuard
 
-from bags.dataset.format.spec import Spec, parse_spec, type_texts
+from bags.dataset.format.spec import Schema, parse_spec, type_texts
 from bags.errors import CorruptError
 from bags.indexing import MAX_INT64
 
@@ -54,9 +54,9 @@ def numbered(names: Iterable[str], where: object) -> dict[int, str]:
     return dict(sorted(numbers.items()))
 
 
-def dump_index(types: Spec, shards: Iterable[Shard]) -> bytes:
+def dump_index(schema: Schema, shards: Iterable[Shard]) -> bytes:
     """Returns the content of shards.json."""
-    spec = type_texts(types)
+    spec = type_texts(schema)
     lines = [
         json.dumps(
             {'name': shard.name, 'length': shard.length, 'sizes': shard.sizes, 'counts': shard.counts},
@@ -69,7 +69,7 @@ def dump_index(types: Spec, shards: Iterable[Shard]) -> bytes:
     return (head + '\n  ' + ',\n  '.join(lines) + ']}\n').encode()
 
 
-def load_index(data: bytes, where: object) -> tuple[Spec, list[Shard]]:
+def load_index(data: bytes, where: object) -> tuple[Schema, list[Shard]]:
     """Parses the content of shards.json; returns the spec, and the shards in the order of their numbers.
 
     Raises:
@@ -89,8 +89,8 @@ def load_index(data: bytes, where: object) -> tuple[Spec, list[Shard]]:
     names = numbered(shards, where)
     if len(names) != len(entries):
         raise CorruptError(where, None, 'expected names of shard folders, each once')
-    types = parse_spec(spec, where)
-    return {name: types[name] for name in spec}, [shards[name] for name in names.values()]
+    schema = parse_spec(spec, where)
+    return {name: schema[name] for name in spec}, [shards[name] for name in names.values()]
 
 
 def _shard(entry: Any, where: object) -> Shard:

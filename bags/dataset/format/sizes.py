@@ -23,7 +23,7 @@ def folder_size(folder: Folder, fields: Iterable[str] | None = None, linked: boo
     names = names_in(store, folder.path) if sizes is None else sizes
     total = 0
     if linked and any(name.endswith(LINKED[0]) for name in names):
-        for field in folder.schema().types:
+        for field in folder.layout().schema:
             if field + LINKED[0] in names and (asked is None or field in asked):
                 total += folder.open_bag(field).size
     for name in names:

@@ -1,6 +1,6 @@
-"""Specs: the fields of a dataset and their types. No I/O.
+"""Specs and schemas: the fields of a dataset and their types, as text and parsed. No I/O.
 
-type = word [ "(" arg ("," arg)* ")" ] [ "[]" ] [ "?" ]
+type = format [ "(" arg ("," arg)* ")" ] [ "[]" ] [ "?" ]
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bags.errors import SpecError
 from bags.validation import nearest_name
 
 TYPE = re.compile(
-    r'(?P<word>[A-Za-z0-9_+.-]+)'
+    r'(?P<format>[A-Za-z0-9_+.-]+)'
     r'(\((?P<args>(?:[^()\[\]]|\[\w*\])*)\))?'  # Arguments may have brackets, as in datetime64[us].
     r'(?P<items>\[\])?(?P<optional>\?)?'
 )
@@ -28,7 +28,7 @@ MAX_NAME_LENGTH = 200
 """File systems accept names of 255 bytes, including the prefixes and suffixes of temporary files."""
 DEVICES = {'con', 'prn', 'aux', 'nul', *(f'{port}{digit}' for port in ('com', 'lpt') for digit in range(10))}
 OTHER_NAMES = {
-    **{f'{word}{8 * size}': f'{word}({size})' for word in ('int', 'uint') for size in (1, 2, 4, 8)},
+    **{f'{format}{8 * size}': f'{format}({size})' for format in ('int', 'uint') for size in (1, 2, 4, 8)},
     **dict.fromkeys(('str', 'string', 'text', 'utf-8', 'unicode'), 'utf8'),
     **dict.fromkeys(('dict', 'list', 'object', 'any'), 'msgpack'),
     **dict.fromkeys(('ndarray', 'numpy', 'tensor'), 'array'),
@@ -42,17 +42,17 @@ OTHER_NAMES = {
 
 
 class FieldType(NamedTuple):
-    """A parsed type: `jpeg(95)[]?` has the word jpeg and the args ('95',), and is an optional sequence."""
+    """A parsed type: `jpeg(95)[]?` has the format jpeg and the args ('95',), and is an optional sequence."""
 
     text: str
-    word: str
+    format: str
     args: tuple[str, ...]
     sequence: bool
     optional: bool
 
 
-Spec = dict[str, FieldType]
-"""The type of each field, sorted by field as in a refs record, or in the author's order."""
+Schema = dict[str, FieldType]
+"""The parsed type of each field, sorted by field as in a refs record, or in the author's order."""
 
 
 @functools.lru_cache
@@ -66,30 +66,30 @@ def parse_type(text: str) -> FieldType:
     match = TYPE.fullmatch(text)
     args = tuple(map(str.strip, match['args'].split(','))) if match and match['args'] is not None else ()
     if match is None or not all(args):
-        raise ValueError(f'expected a type like word, word(arg,arg), word[] or word?, got {text!r}')
-    return FieldType(text, match['word'], args, bool(match['items']), bool(match['optional']))
+        raise ValueError(f'expected a type like format, format(arg,arg), format[] or format?, got {text!r}')
+    return FieldType(text, match['format'], args, bool(match['items']), bool(match['optional']))
 
 
-def likely_type(field_type: FieldType, words: Collection[str]) -> str:
-    """Returns the likely replacement of an unknown type among known words, ` (perhaps utf8)`, or nothing."""
-    word, rest = field_type.word, field_type.text[len(field_type.word) :]
-    nearest = OTHER_NAMES.get(word.lower())
-    if nearest is not None and field_type.args and word.lower()[-1].isdigit():
-        nearest, rest = f'array({word},{",".join(field_type.args)})', rest[rest.index(')') + 1 :]
-    if nearest is None or nearest.partition('(')[0] not in words:
-        nearest = next(iter(difflib.get_close_matches(word, words, 1)), None)
+def likely_type(field_type: FieldType, formats: Collection[str]) -> str:
+    """Returns the likely replacement of an unknown type among formats, ` (perhaps utf8)`, or nothing."""
+    format, rest = field_type.format, field_type.text[len(field_type.format) :]
+    nearest = OTHER_NAMES.get(format.lower())
+    if nearest is not None and field_type.args and format.lower()[-1].isdigit():
+        nearest, rest = f'array({format},{",".join(field_type.args)})', rest[rest.index(')') + 1 :]
+    if nearest is None or nearest.partition('(')[0] not in formats:
+        nearest = next(iter(difflib.get_close_matches(format, formats, 1)), None)
     return f' (perhaps {nearest}{rest})' if nearest is not None else ''
 
 
 def _likely_text(given: object) -> str:
     """Returns the likely type for an invalid one: ` (perhaps int[])` for `list[int]`; or nothing."""
     text = given.__name__ if isinstance(given, type) else str(given)
-    word, bracket, inner = text.removesuffix(']').partition('[')
+    name, bracket, inner = text.removesuffix(']').partition('[')
     if isinstance(given, Mapping):
         return ' (fields are not nested: use names such as obs.image, or msgpack for a dict)'
-    if bracket and word.lower() in ('list', 'tuple', 'sequence', 'optional'):
+    if bracket and name.lower() in ('list', 'tuple', 'sequence', 'optional'):
         inner = inner.partition(',')[0].strip()
-        return f' (perhaps {OTHER_NAMES.get(inner, inner)}{"?" if word.lower() == "optional" else "[]"})'
+        return f' (perhaps {OTHER_NAMES.get(inner, inner)}{"?" if name.lower() == "optional" else "[]"})'
     if isinstance(given, list) and len(given) == 1:
         item = given[0].__name__ if isinstance(given[0], type) else given[0]
         return f' (perhaps {OTHER_NAMES.get(str(item), item)}[])'
@@ -100,8 +100,8 @@ def _likely_text(given: object) -> str:
     return f' (perhaps {OTHER_NAMES.get(text, text)!r})' if isinstance(given, type) else ''
 
 
-def parse_spec(spec: object, where: object = None) -> Spec:
-    """Parses and sorts a spec; `where` is its file, for error messages.
+def parse_spec(spec: object, where: object = None) -> Schema:
+    """Returns the schema of a spec, sorted; `where` is the file of the spec, for error messages.
 
     Raises:
         SpecError: The spec is not a mapping of names to types, or a name is not a single component of a path.
@@ -113,27 +113,27 @@ def parse_spec(spec: object, where: object = None) -> Spec:
         if not isinstance(name, str) or name in ('', '.', '..', 'refs') or set(name) & set('/\\\0'):
             expected = 'a name that is a single component of a path, and not refs'
             raise SpecError(str(name), expected, name, where)
-    types: Spec = {}
+    schema: Schema = {}
     for name in sorted(spec):
         try:
-            types[name] = parse_type(spec[name])
+            schema[name] = parse_type(spec[name])
         except (TypeError, ValueError):
-            expected = 'a type like word, word(arg,arg), word[] or word?'
+            expected = 'a type like format, format(arg,arg), format[] or format?'
             raise SpecError(name, expected + _likely_text(spec[name]), spec[name], where) from None
-    return types
+    return schema
 
 
-def check_names(spec: Spec) -> None:
-    """Checks that all file systems support the field names of a spec, before it is written.
+def check_names(schema: Schema) -> None:
+    """Checks that all file systems support the field names of a schema, before it is written.
 
     Raises:
-        SpecError: The spec is empty, a name is invalid on some file systems, or two names differ only in
+        SpecError: The schema is empty, a name is invalid on some file systems, or two names differ only in
             case.
     """
-    if not spec:
+    if not schema:
         raise SpecError(None, 'at least one field', {})
     seen: dict[str, str] = {}
-    for name in spec:
+    for name in schema:
         if not NAME.fullmatch(name) or name.endswith('.'):
             raise SpecError(
                 name, 'a letter or _, then letters, digits and any of _ . -, and no dot at the end', name
@@ -155,39 +155,41 @@ def is_reserved(name: str) -> bool:
 
 
 def unite(
-    specs: Iterable[tuple[object, Spec]], before: str, advise: Callable[[Spec, Spec], str] | None = None
-) -> Spec:
-    """Merges specs, each given with its name in error messages.
+    schemas: Iterable[tuple[object, Schema]],
+    before: str,
+    advise: Callable[[Schema, Schema], str] | None = None,
+) -> Schema:
+    """Merges schemas, each given with its name in error messages.
 
     Raises:
-        SpecError: The specs differ in more than optional fields. `before` names the earlier specs, and
-            `advise`, a function of both specs, says how to make them fit. Default: `advice`.
+        SpecError: The schemas differ in more than optional fields. `before` names the earlier schemas, and
+            `advise`, a function of both schemas, says how to make them fit. Default: `advice`.
     """
-    types: Spec = {}
-    for number, (where, other) in enumerate(specs):
-        both = union(types, other) if number else other
+    united: Schema = {}
+    for number, (where, other) in enumerate(schemas):
+        both = union(united, other) if number else other
         if both is None:
-            differing = differing_fields(types, other)
+            differing = differing_fields(united, other)
             mine, theirs = (
-                {name: text for name, text in type_texts(spec).items() if name in differing}
-                for spec in (types, other)
+                {name: text for name, text in type_texts(schema).items() if name in differing}
+                for schema in (united, other)
             )
-            fits = (advise or advice)(types, other)
+            fits = (advise or advice)(united, other)
             expected = f'the spec of {before}, {mine}, except for optional fields ({fits})'
             raise SpecError(None, expected, theirs, where)
-        types = both
-    return types
+        united = both
+    return united
 
 
-def union(first: Spec, other: Spec) -> Spec | None:
-    """Merges two specs that differ only in optional fields; returns None if they differ otherwise."""
+def union(first: Schema, other: Schema) -> Schema | None:
+    """Merges two schemas that differ only in optional fields; returns None if they differ otherwise."""
     if first == other:
         return first
     return None if differing_fields(first, other) else dict(sorted({**first, **other}.items()))
 
 
-def differing_fields(first: Spec, other: Spec) -> list[str]:
-    """Returns the fields whose types differ, and required fields that only one spec has."""
+def differing_fields(first: Schema, other: Schema) -> list[str]:
+    """Returns the fields whose types differ, and required fields that only one schema has."""
     found = []
     for name, field_type in {**first, **other}.items():
         types = first.get(name), other.get(name)
@@ -201,22 +203,22 @@ def as_optional(field_type: FieldType) -> FieldType:
     return field_type if field_type.optional else parse_type(f'{field_type.text}?')
 
 
-def with_optional(specs: Sequence[Spec]) -> list[Spec]:
-    """Returns specs in which fields are optional if another spec lacks them or has them as optional."""
+def with_optional(schemas: Sequence[Schema]) -> list[Schema]:
+    """Returns schemas in which fields are optional if another schema lacks them or has them as optional."""
     optional = {
         name
-        for spec in specs
-        for name, field_type in spec.items()
-        if field_type.optional or not all(name in other for other in specs)
+        for schema in schemas
+        for name, field_type in schema.items()
+        if field_type.optional or not all(name in other for other in schemas)
     }
     return [
-        {name: as_optional(each) if name in optional else each for name, each in spec.items()}
-        for spec in specs
+        {name: as_optional(each) if name in optional else each for name, each in schema.items()}
+        for schema in schemas
     ]
 
 
-def advice(first: Spec, other: Spec) -> str:
-    """Returns how to make another spec fit a first one, for an error."""
+def advice(first: Schema, other: Schema) -> str:
+    """Returns how to make another schema fit a first one, for an error."""
     renamed = renames(first, other)
     found = [f'rename({renamed}) of this one'] if renamed else []
     lacking = [name for name in first if name not in other and not first[name].optional]
@@ -232,8 +234,8 @@ def advice(first: Spec, other: Spec) -> str:
     return f'to fit: {", ".join(found)}'
 
 
-def renames(first: Spec, other: Spec) -> dict[str, str]:
-    """Maps names of fields of another spec to the fields of the first spec that they may stand for."""
+def renames(first: Schema, other: Schema) -> dict[str, str]:
+    """Maps names of fields of another schema to the fields of the first schema that they may stand for."""
     lacking = [name for name in first if name not in other and not first[name].optional]
     found: dict[str, str] = {}
     for name, field_type in other.items():
@@ -243,27 +245,27 @@ def renames(first: Spec, other: Spec) -> dict[str, str]:
     return found
 
 
-def reordered(types: Spec, orders: Iterable[Spec]) -> Spec:
-    """Returns types in the order of their first occurrence in the specs; other types come last.
+def reordered(schema: Schema, orders: Iterable[Schema]) -> Schema:
+    """Returns a schema in the order in which its fields first occur in other schemas; other fields come last.
 
-    If all specs are in alphabetical order, so is the result.
+    If all schemas are in alphabetical order, so is the result.
     """
     given = list(map(list, orders))
     if all(names == sorted(names) for names in given):
-        return {name: types[name] for name in sorted(types)}
-    names = dict.fromkeys([*itertools.chain(*given), *sorted(types)])
-    return {name: types[name] for name in names if name in types}
+        return {name: schema[name] for name in sorted(schema)}
+    names = dict.fromkeys([*itertools.chain(*given), *sorted(schema)])
+    return {name: schema[name] for name in names if name in schema}
 
 
-def type_texts(spec: Spec) -> dict[str, str]:
-    """Returns the text of each type."""
-    return {name: field_type.text for name, field_type in spec.items()}
+def type_texts(schema: Schema) -> dict[str, str]:
+    """Returns the spec of a schema: the text of each type."""
+    return {name: field_type.text for name, field_type in schema.items()}
 
 
-def some_fields(types: Spec) -> str:
+def some_fields(schema: Schema) -> str:
     """Returns the names of the first fields, and the total number if there are more."""
-    names = ', '.join(itertools.islice(types, SHOWN_FIELDS))
-    return names if len(types) <= SHOWN_FIELDS else f'{names}, … ({len(types)} fields)'
+    names = ', '.join(itertools.islice(schema, SHOWN_FIELDS))
+    return names if len(schema) <= SHOWN_FIELDS else f'{names}, … ({len(schema)} fields)'
 
 
 def count_text(count: int) -> str:
@@ -271,19 +273,19 @@ def count_text(count: int) -> str:
     return f'{count} datapoint' if count == 1 else f'{count} datapoints'
 
 
-def not_in_spec(name: object, types: Spec) -> str:
+def not_in_spec(name: object, schema: Schema) -> str:
     """Returns the error text for a field of a datapoint that is not in its dataset."""
-    similar = nearest_name(name, types)
+    similar = nearest_name(name, schema)
     perhaps = '' if similar is None else f' (perhaps {similar!r})'
-    return f'is not in the spec{perhaps}, which has {", ".join(map(repr, types))}'
+    return f'is not in the spec{perhaps}, which has {", ".join(map(repr, schema))}'
 
 
-def dump_spec(spec: Spec) -> bytes:
+def dump_spec(schema: Schema) -> bytes:
     """Returns the content of spec.json."""
-    return json.dumps(type_texts(spec)).encode()
+    return json.dumps(type_texts(schema)).encode()
 
 
-def load_spec(data: bytes, where: object) -> Spec:
+def load_spec(data: bytes, where: object) -> Schema:
     """Parses the content of spec.json.
 
     Raises:

@@ -24,7 +24,7 @@ from bags.bag.limits import ENTRY
 from bags.concurrency import map_concurrently
 from bags.dataset.format.identity import Identity, read_identity
 from bags.dataset.format.sizes import folder_size
-from bags.dataset.format.spec import Spec
+from bags.dataset.format.spec import Schema
 from bags.dataset.reading.field_reader import FieldReader
 from bags.dataset.reading.refs_reader import RefsReader
 from bags.dataset.reading.row_reader import SizedRowReader
@@ -48,7 +48,7 @@ THREADS = 16
 class FingerprintedDataset(SizedRowReader, Protocol):
     """The methods of a dataset that its fingerprint uses. Any `bags.Dataset` has them."""
 
-    types: Spec
+    schema: Schema
     is_remote: bool
 
     @property
@@ -62,7 +62,7 @@ class FingerprintedDataset(SizedRowReader, Protocol):
 class FolderReader(Protocol):
     """The reader of one dataset folder."""
 
-    types: Spec
+    schema: Schema
     folder: Folder
     refs: RefsReader
 
@@ -90,7 +90,7 @@ def fingerprint(
     """
     if not _is_dataset(dataset):
         return digest_of(type(dataset).__name__, len(dataset))
-    return dataset.fingerprint_of(tuple(sorted(dataset.types) if fields is None else fields), of_origin)
+    return dataset.fingerprint_of(tuple(sorted(dataset.schema) if fields is None else fields), of_origin)
 
 
 def source_fingerprints(dataset: FingerprintedDataset | Sized) -> dict[str, str]:
@@ -134,14 +134,14 @@ def fingerprint_of_folders(
     is_small = size <= SMALL_DATASET_BYTES and len(folders) <= MAX_SMALL_FOLDERS
     hashed = set(fields)
     if len(present) < len(identities):
-        names = [name for name in fields if name in dataset.types]
+        names = [name for name in fields if name in dataset.schema]
         hashed = {name for name in names if _size_of(folders, name) <= MAX_RECORDS_BYTES}
     parts: list[Any] = []
     for number, identity in enumerate(identities):
         parts.append(None if identity is None else (identity.id, sorted(identity.sizes.items())))
         if identity is None or (is_small and len(present) == len(identities)):
             parts.append(_digest_of_folder(reader_of(number), fields, hashed))
-    spec = {name: field_type.text for name, field_type in dataset.types.items() if name in fields}
+    spec = {name: field_type.text for name, field_type in dataset.schema.items() if name in fields}
     return digest_of('dataset', sorted(spec.items()), parts)
 
 
@@ -166,8 +166,8 @@ def _size_of(folders: Sequence[Folder], field: str) -> int:
 
 def _digest_of_folder(reader: FolderReader, fields: Sequence[str], hashed: Collection[str]) -> str:
     """Returns a digest of the files of some fields of a folder, and of the records of fields in `hashed`."""
-    folder, types = reader.folder, reader.types
-    names = [name for name in fields if name in types]
+    folder, schema = reader.folder, reader.schema
+    names = [name for name in fields if name in schema]
 
     def digest(name: str | None) -> tuple[str, ...]:
         # Damaged fields have a digest too, because a loader may skip unreadable datapoints.
@@ -253,7 +253,7 @@ def _head(dataset: FingerprintedDataset, index: int, field: str) -> bytes:
     # Missing or unreadable records do not add anything.
     with contextlib.suppress(Exception):
         item = None
-        if dataset.types[field].sequence:
+        if dataset.schema[field].sequence:
             count = int(dataset.item_counts(np.array([index]), field, True)[0])
             head = b'%d:' % count
             if not count:

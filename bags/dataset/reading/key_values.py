@@ -10,7 +10,7 @@ import numpy as np
 
 from bags.bag.options import LimitsPlacement
 from bags.dataset.format.refs import Refs
-from bags.dataset.format.registry import INTEGER_WORDS
+from bags.dataset.format.registry import INTEGER_FORMATS
 from bags.dataset.format.schema import Decoders
 from bags.dataset.reading.columns import read_values
 from bags.dataset.reading.field_reader import FieldReader
@@ -22,7 +22,7 @@ INTEGER_CLASSES = (int, np.integer)
 KEY_TYPES = {
     'bytes': (bytes, bytearray, memoryview),
     'utf8': (str,),
-    **dict.fromkeys(INTEGER_WORDS, INTEGER_CLASSES),
+    **dict.fromkeys(INTEGER_FORMATS, INTEGER_CLASSES),
 }
 KEY_CHUNK_BYTES = 1 << 22
 """Bytes of keys that are read at a time."""

@@ -38,22 +38,22 @@ class RefsReader:
     Args:
         path: The path in errors: the refs, or the folder if it does not have refs.
         bag: The refs; None in a folder of Granular, where datapoint i is record i of each field.
-        format: The format of the refs.
+        refs_format: The format of the refs.
         count: Number of datapoints.
     """
 
-    def __init__(self, path: str, bag: BagFile | None, format: RefsFormat, count: int) -> None:
+    def __init__(self, path: str, bag: BagFile | None, refs_format: RefsFormat, count: int) -> None:
         self.path = path
         self.bag = bag
-        self.format = format
+        self.format = refs_format
         self.count = count
         self._identity: dict[tuple[str, ...], VerifiedBlocks] = {}
         """Maps names of fields to the blocks in which datapoint i has record i of each field."""
-        self.is_table = bag is not None and bag.length == format.stride
+        self.is_table = bag is not None and bag.length == refs_format.stride
         """Whether the refs are in memory and seem to be a table of rows of the same length."""
         if bag is not None and self.is_table:
-            bag.check_rows = format.has_tags
-            self._rows = np.ndarray((bag.count,), format.dtype, bag.buffer)
+            bag.check_rows = refs_format.has_tags
+            self._rows = np.ndarray((bag.count,), refs_format.dtype, bag.buffer)
 
     @cached_attribute
     def last_records(self) -> dict[str, int]:
@@ -70,7 +70,7 @@ class RefsReader:
         except (CorruptError, ValueError):
             return {}  # Reading that datapoint raises the error.
         for name, position in format.positions.items():
-            count = row[position + 1] if format.spec[name].sequence else int(row[position] != MISSING)
+            count = row[position + 1] if format.schema[name].sequence else int(row[position] != MISSING)
             if count:
                 last[name] = row[position] + count - 1
         return last

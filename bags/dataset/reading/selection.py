@@ -11,8 +11,8 @@ from typing import Any, Literal, SupportsIndex, cast
 import numpy as np
 import numpy.typing as npt
 
-from bags.dataset.format.registry import VIDEO_WORDS, decoders
-from bags.dataset.format.spec import Spec
+from bags.dataset.format.registry import VIDEO_FORMATS, decoders
+from bags.dataset.format.spec import Schema
 from bags.dataset.reading.batch import concat_ranges
 from bags.indexing import Int64s, as_integers
 from bags.validation import no_field
@@ -123,7 +123,7 @@ Selection = dict[str, Asked]
 Fields = str | Iterable[str] | Mapping[str, Any] | None
 
 
-def select_fields(fields: Fields, spec: Spec) -> Selection:
+def select_fields(fields: Fields, schema: Schema) -> Selection:
     """Converts names or a mapping, as given by the user, to a selection.
 
     Args:
@@ -134,7 +134,7 @@ def select_fields(fields: Fields, spec: Spec) -> Selection:
         TypeError: The argument is not a selection, or selects items of a field that is not a sequence.
     """
     if fields is None:
-        return dict.fromkeys(spec, True)
+        return dict.fromkeys(schema, True)
     if isinstance(fields, str):
         fields = (fields,)
     if not isinstance(fields, Mapping):
@@ -144,26 +144,26 @@ def select_fields(fields: Fields, spec: Spec) -> Selection:
             raise TypeError(f'fields: expected a name, names or a mapping of them, got {fields!r}') from None
     selection: Selection = {}
     for name, items in fields.items():
-        if name not in spec:
+        if name not in schema:
             if not isinstance(cast('object', name), str):  # E.g. the integers in bytes.
                 raise TypeError(f'fields: expected names, got {name!r}')
-            raise KeyError(no_field(name, spec))
+            raise KeyError(no_field(name, schema))
         if items is True:
             selection[name] = True
-        elif isinstance(items, range | slice) and spec[name].sequence:
+        elif isinstance(items, range | slice) and schema[name].sequence:
             selection[name] = items
         elif items is not False:
-            selection[name] = _as_items(name, items, spec)
+            selection[name] = _as_items(name, items, schema)
     return selection
 
 
-def select_whole(fields: Fields, spec: Spec, what: str) -> list[str]:
+def select_whole(fields: Fields, schema: Schema, what: str) -> list[str]:
     """Returns the names of selected fields, for the function `what`, which cannot select items.
 
     Raises:
         KeyError, TypeError: As `select_fields`. TypeError also for items of a sequence.
     """
-    selection = select_fields(fields, spec)
+    selection = select_fields(fields, schema)
     for name, items in selection.items():
         if items is not True:
             raise TypeError(f'{what}: expected fields as a whole, got items {items!r} of {name!r}')
@@ -176,12 +176,12 @@ def check_name(field: str) -> None:
         raise TypeError(f'field: expected the name of a field, got {field!r:.80}')
 
 
-def check_sequence(field: str, spec: Spec) -> None:
+def check_sequence(field: str, schema: Schema) -> None:
     """Raises TypeError or KeyError if an argument is not a sequence field."""
     check_name(field)
-    select_fields(field, spec)
-    if not spec[field].sequence:
-        raise TypeError(f'field {field!r} of type {spec[field].text}: expected a sequence field')
+    select_fields(field, schema)
+    if not schema[field].sequence:
+        raise TypeError(f'field {field!r} of type {schema[field].text}: expected a sequence field')
 
 
 def frames(start: Any, stop: SupportsIndex | None = None, step: SupportsIndex = 1) -> FrameSelection:
@@ -210,16 +210,17 @@ def frames(start: Any, stop: SupportsIndex | None = None, step: SupportsIndex = 
     return FrameSelection(as_integers(start, 'frames'))
 
 
-def _as_items(name: str, items: Any, spec: Spec) -> Items:
+def _as_items(name: str, items: Any, schema: Schema) -> Items:
     if isinstance(items, FrameSelection):
-        if spec[name].word in decoders and spec[name].word not in VIDEO_WORDS:
-            raise TypeError(f'field {name!r} of type {spec[name].text} has no frames: got {items!r}')
+        if schema[name].format in decoders and schema[name].format not in VIDEO_FORMATS:
+            raise TypeError(f'field {name!r} of type {schema[name].text} has no frames: got {items!r}')
         return items
-    if not spec[name].sequence:
-        expected = 'True, False or bags.frames(…)' if spec[name].word in VIDEO_WORDS else 'True or False'
-        raise TypeError(
-            f'field {name!r} of type {spec[name].text} is not a sequence: expected {expected}, got {items!r}'
+    if not schema[name].sequence:
+        expected = (
+            'True, False or bags.frames(…)' if schema[name].format in VIDEO_FORMATS else 'True or False'
         )
+        detail = f'field {name!r} of type {schema[name].text} is not a sequence'
+        raise TypeError(f'{detail}: expected {expected}, got {items!r}')
     if isinstance(items, list | tuple | np.ndarray):
         return as_integers(items, f'field {name!r}')
     raise TypeError(

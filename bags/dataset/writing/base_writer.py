@@ -53,19 +53,19 @@ class BaseWriter(ABC):
     ) -> None:
         self.process_id = os.getpid()
         _open_writers[id(self)] = self
-        self.types = parse_spec(spec)
+        self.schema = parse_spec(spec)
         self.order = list(spec)
         """The fields in the order of the given spec."""
-        check_names(self.types)
-        self.compressions = field_compressions(settings.compression, self.types, settings.linked_fields)
+        check_names(self.schema)
+        self.compressions = field_compressions(settings.compression, self.schema, settings.linked_fields)
         self.linked_fields = set(settings.linked_fields)
         """The fields whose values may be links."""
         self.metadata: Metadata | None = None
         if settings.metadata is not None:
-            self.metadata = json.loads(dump_metadata(settings.metadata, self.types))
-        self.encoder = Encoder(self.types, encoders)
+            self.metadata = json.loads(dump_metadata(settings.metadata, self.schema))
+        self.encoder = Encoder(self.schema, encoders)
         self.has_own_encoders = encoders is not None
-        self.packages = packages_of(self.types, builtin_encoders if encoders is None else encoders)
+        self.packages = packages_of(self.schema, builtin_encoders if encoders is None else encoders)
         """The package of each field whose type comes from another package."""
         if self.metadata is not None:
             self.metadata = with_packages(self.metadata, self.packages)
@@ -84,7 +84,7 @@ class BaseWriter(ABC):
     @property
     def spec(self) -> dict[str, str]:
         """The type of each field, in the order of the given spec."""
-        return {name: self.types[name].text for name in self.order}
+        return {name: self.schema[name].text for name in self.order}
 
     def write_metadata(self, folders: Iterable[str], stored: Metadata | None) -> None:
         """Writes the metadata of folders if it differs from the stored metadata.
@@ -96,12 +96,12 @@ class BaseWriter(ABC):
             stored: The stored metadata; None for a new dataset.
         """
         if stored is not None:
-            self.order = list(in_order(self.types, stored))
+            self.order = list(in_order(self.schema, stored))
         if self.metadata is None:
             self.metadata = with_packages(without_order(stored or {}), self.packages) or None
         metadata = with_order(self.metadata or {}, self.order)
         if metadata != (stored or {}):
-            data = dump_metadata(metadata, self.types)
+            data = dump_metadata(metadata, self.schema)
             for folder in folders:
                 write_json(self.store, self.store.join(folder, METADATA), data, self.checksum)
 
@@ -180,7 +180,7 @@ class BaseWriter(ABC):
         )
         values = {} if values is None else values
         check_mapping('values', values)
-        call = encode_call(self.types, self.encode_item, values, None)
+        call = encode_call(self.schema, self.encode_item, values, None)
         try:
             return self.begin_episode(call, options, 0)
         except BaseException:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from bags.dataset.format import registry
-from bags.dataset.format.spec import FieldType, Spec, likely_type, not_in_spec
+from bags.dataset.format.spec import FieldType, Schema, likely_type, not_in_spec
 from bags.errors import BagsError, EncodeError, SpecError
 from bags.links.link import Link
 from bags.storage.range_file import BorrowedFile
@@ -21,15 +21,15 @@ class Encoder:
     """Encodes datapoints of a spec. Raises the errors of `bind_encoders`."""
 
     def __init__(
-        self, types: Spec, encoders: Mapping[str, Callable[..., Any]] | None, links: Iterable[str] = ()
+        self, schema: Schema, encoders: Mapping[str, Callable[..., Any]] | None, links: Iterable[str] = ()
     ) -> None:
-        self._types = types
+        self._schema = schema
         self.functions = registry.encoders if encoders is None else encoders
-        """Maps words to encoders."""
-        self._functions = bind_encoders(types, encoders)
+        """Maps formats to encoders."""
+        self._functions = bind_encoders(schema, encoders)
         self._steps = [
             (name, field_type, self._functions[name], field_type.sequence)
-            for name, field_type in types.items()
+            for name, field_type in schema.items()
         ]
         self.accept_links(links)
 
@@ -49,7 +49,7 @@ class Encoder:
             EncodeError: A field is missing or unknown, or a value cannot be encoded.
             TypeError: The datapoint is not a mapping.
         """
-        if type(datapoint) is not dict or datapoint.keys() != self._types.keys():
+        if type(datapoint) is not dict or datapoint.keys() != self._schema.keys():
             self._check_keys(datapoint)
         records: list[Any] = []
         try:
@@ -75,19 +75,19 @@ class Encoder:
 
     def encode_field(self, field: str, value: Any) -> Any:
         """Returns the record of one field's value, or an iterator over the records of its sequence."""
-        encode = _encode_items if self._types[field].sequence else _encode
-        return encode(field, self._types[field], self._functions[field], value)
+        encode = _encode_items if self._schema[field].sequence else _encode
+        return encode(field, self._schema[field], self._functions[field], value)
 
     def encode_item(self, field: str, value: Any, item: int | None) -> Any:
         """Returns the record of the value of a plain field, or of one item of a sequence."""
-        return _encode(field, self._types[field], self._functions[field], value, item)
+        return _encode(field, self._schema[field], self._functions[field], value, item)
 
     def _check_keys(self, datapoint: Any) -> None:
         check_mapping('datapoint', datapoint)
         for name in datapoint:
-            if name not in self._types:
-                raise EncodeError(str(name), '', not_in_spec(name, self._types))
-        for name, field_type in self._types.items():
+            if name not in self._schema:
+                raise EncodeError(str(name), '', not_in_spec(name, self._schema))
+        for name, field_type in self._schema.items():
             if name not in datapoint and not field_type.optional:
                 names = ', '.join(map(repr, datapoint))
                 raise EncodeError(name, field_type.text, f'the value is missing; the datapoint has {names}')
@@ -176,20 +176,20 @@ def _loaded(record: BinaryIO | Link) -> bytes | Link:
 
 
 def bind_encoders(
-    spec: Spec, encoders: Mapping[str, Callable[..., Any]] | None
+    schema: Schema, encoders: Mapping[str, Callable[..., Any]] | None
 ) -> dict[str, Callable[[Any], Any]]:
     """Returns the encoder of each field. Default: the built-in encoders.
 
     Raises:
-        SpecError: A word has no encoder, or the arguments of a built-in type are invalid.
+        SpecError: A format has no encoder, or the arguments of a built-in type are invalid.
     """
     functions = registry.encoders if encoders is None else encoders
     if not isinstance(functions, Mapping):
-        raise TypeError(f'encoders: expected a mapping of words to functions, got {functions!r:.80}')
+        raise TypeError(f'encoders: expected a mapping of formats to functions, got {functions!r:.80}')
     bound = {}
-    for name, field_type in spec.items():
+    for name, field_type in schema.items():
         try:
-            bound[name] = registry.bind_encoder(field_type.word, field_type.args, functions)
+            bound[name] = registry.bind_encoder(field_type.format, field_type.args, functions)
         except KeyError:
             expected = f'a type of {", ".join(sorted(functions))}{likely_type(field_type, functions)}'
             raise SpecError(name, expected, field_type.text) from None
@@ -199,7 +199,7 @@ def bind_encoders(
 
 
 def encode_call(
-    types: Spec,
+    schema: Schema,
     encode_item: Callable[[str, Any, int | None], Any],
     values: Mapping[str, Any],
     counts: Mapping[str, int] | None,
@@ -207,7 +207,7 @@ def encode_call(
     """Returns the records of items of sequences, or of values of plain fields.
 
     Args:
-        types: The types of all fields.
+        schema: The types of all fields.
         encode_item: Returns the record of a value, given its field and the number of the item.
         values: Items or values by field.
         counts: Number of items of each sequence so far; None for plain fields.
@@ -219,9 +219,9 @@ def encode_call(
     found: list[tuple[str, Any]] = []
     try:
         for name, value in values.items():
-            field_type = types.get(name)
+            field_type = schema.get(name)
             if field_type is None:
-                raise EncodeError(str(name), '', not_in_spec(name, types))
+                raise EncodeError(str(name), '', not_in_spec(name, schema))
             if field_type.sequence is (counts is None):
                 is_plain = counts is not None
                 detail = 'is not a sequence: set() sets it' if is_plain else 'is a sequence: append() appends'

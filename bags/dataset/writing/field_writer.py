@@ -16,7 +16,7 @@ from bags.bag.zstd import MAX_TRAINING_BYTES, TrainingZstd, check_dictionary
 from bags.dataset.format.file_names import bag_suffix, begun_suffix
 from bags.dataset.format.options import Compression
 from bags.dataset.format.refs import MISSING, RefsFormat
-from bags.dataset.format.spec import FieldType, Spec, parse_type
+from bags.dataset.format.spec import FieldType, Schema, parse_type
 from bags.dataset.writing.background_close import BackgroundClose
 from bags.errors import EncodeError, SpecError
 from bags.storage import Store
@@ -38,7 +38,7 @@ class FieldCompression(NamedTuple):
 
 
 def field_compressions(
-    compression: Compression, spec: Spec, links: Iterable[str] = ()
+    compression: Compression, schema: Schema, links: Iterable[str] = ()
 ) -> dict[str, FieldCompression]:
     """Returns the compression of each compressed field.
 
@@ -53,15 +53,15 @@ def field_compressions(
         compression = dict.fromkeys(compression or (), DEFAULT_LEVEL)
     found = {}
     for name, value in compression.items():
-        if name not in spec:
-            raise SpecError(name, f'one of the fields {", ".join(spec)} to compress', name)
+        if name not in schema:
+            raise SpecError(name, f'one of the fields {", ".join(schema)} to compress', name)
         try:
             found[name] = value if isinstance(value, FieldCompression) else _parse(value)
         except ValueError as exc:
             raise ValueError(f'compression of field {name!r}: {exc}') from None
     for name in links:
-        if name not in spec:
-            raise SpecError(name, f'one of the fields {", ".join(spec)} to link', name)
+        if name not in schema:
+            raise SpecError(name, f'one of the fields {", ".join(schema)} to link', name)
         if name in found:
             raise ValueError(f'compression: expected a field that is not linked, got {name!r}')
     return found
@@ -279,17 +279,17 @@ class RefsWriter(FieldWriter):
     """Writes the refs of a dataset folder. Rows are buffered as integers and packed together.
 
     Args:
-        format: The layout of the refs.
+        refs_format: The format of the refs.
         path, options, **keywords: As in `FieldWriter`.
     """
 
-    def __init__(self, format: RefsFormat, path: str, options: WriterOptions, **keywords: Any) -> None:
+    def __init__(self, refs_format: RefsFormat, path: str, options: WriterOptions, **keywords: Any) -> None:
         super().__init__('refs', parse_type('bytes'), path, options, **keywords)
         self.earlier: BackgroundClose | None = None
         """Closes the previous shard. Until it is on disk, refs are not written: a power cut must not
         keep these datapoints and lose earlier ones."""
-        self._format = format
-        self._row_bytes = format.stride + ENTRY
+        self._format = refs_format
+        self._row_bytes = refs_format.stride + ENTRY
 
     def write_row(self, row: Sequence[int]) -> None:
         """Appends a row; see `RefsFormat`.

@@ -35,8 +35,8 @@ from bags.storage import Store
 from bags.storage.range_file import read_pieces
 from bags.validation import merge
 
-SEGMENT_WORDS = ('video', 'audio')
-"""Words of types whose records can be parts of files."""
+SEGMENT_FORMATS = ('video', 'audio')
+"""Formats of types whose records can be parts of files."""
 MAX_KNOWN_FILES = 1 << 16
 """Maximum number of files whose numbers are cached. A file that is linked again later gets another entry."""
 
@@ -68,7 +68,7 @@ class LinkedFieldWriter(FieldWriter):
         self._files = files
         self.sources = sources
         self._max_buffered = options.buffer_size
-        self._format = FORMAT_OF_TYPE.get(field_type.word) if is_checked else None
+        self._format = FORMAT_OF_TYPE.get(field_type.format) if is_checked else None
 
         def add(file: LinkedFile) -> int:  # Not a method: a cycle would keep the files open.
             files.write_record(pack_file(sources.stored(file)))
@@ -122,8 +122,8 @@ class LinkedFieldWriter(FieldWriter):
         start, stop, digest = link.offset, link.stop, 0
         part = Segment(self.type, 0, 0, link.file, start, stop, (link.entry, start, stop), self._parsed)
         if link.times is not None or link.frames is not None:
-            if self.type.word not in SEGMENT_WORDS:
-                detail = f'expected a field of type {" or ".join(SEGMENT_WORDS)} for a part of a file'
+            if self.type.format not in SEGMENT_FORMATS:
+                detail = f'expected a field of type {" or ".join(SEGMENT_FORMATS)} for a part of a file'
                 raise ValueError(f'{detail}, got {self.type.text}')
             if link.times is not None:
                 first, end = above.find_frames(part, link.times, *self.type.args)

@@ -35,7 +35,7 @@ class OpenedFolder(NamedTuple):
 def open_folder_for_writing(
     writer: BaseWriter,
     names: Collection[str],
-    format: RefsFormat,
+    refs_format: RefsFormat,
     journal: Journal,
     resume: bool,
     truncate_to: int | None,
@@ -65,27 +65,27 @@ def open_folder_for_writing(
     spec_path = store.join(path, 'spec.json')
     if 'spec.json' in names:
         found = load_spec(store.read(spec_path), spec_path)
-        if found != writer.types:
+        if found != writer.schema:
             raise SpecError(None, f'the spec of the folder, {type_texts(found)}', writer.spec, path)
     elif any(name.endswith(BAG_SUFFIXES) for name in names):
         raise CorruptError(path, None, 'has bags, but no spec.json')
     else:
-        store.replace(spec_path, dump_spec(writer.types))
+        store.replace(spec_path, dump_spec(writer.schema))
     writer.write_metadata([path], read_metadata(store, path, names) if 'spec.json' in names else None)
     mode: Literal['create', 'append', 'overwrite'] = 'create'
     kept = None
     if resume:
-        mode, kept = 'append', records_to_keep(store, path, format, names, writer.settings.storage)
+        mode, kept = 'append', records_to_keep(store, path, refs_format, names, writer.settings.storage)
         if kept is None and store.is_remote:
             mode = 'overwrite'  # Bags without refs, left by a killed writer.
         elif kept is not None and truncate_to is not None and truncate_to < kept.counts['refs']:
             kept = kept.truncated(truncate_to)
             remove_derived(store, path)
     kept = kept or ResumeState({})
-    writer.accept_links(linked_fields(path, writer.types, names, writer.linked_fields))
+    writer.accept_links(linked_fields(path, writer.schema, names, writer.linked_fields))
     for name in filter(is_temporary, names):
         store.remove(store.join(path, name))  # Left by a killed writer, as the folder is locked.
-    bags = bag_files(path, writer.types, names, writer.linked_fields)
+    bags = bag_files(path, writer.schema, names, writer.linked_fields)
     counts = [kept.counts.get(name, 0) for name in bags]
     before = [kept.before.get(name, count) for name, count in zip(bags, counts, strict=True)]
     if resume and keeps_partial and truncate_to is None and not store.is_remote:

@@ -87,15 +87,15 @@ def open_shards_for_writing(
         last, path = shards[-1]
         find_dictionaries(writer, path)
         names = store.names(path)
-        writer.linked_fields |= {name for name in writer.types if is_linked(name, names)}
+        writer.linked_fields |= {name for name in writer.schema if is_linked(name, names)}
         checksums = store.join(shards[0][1], f'refs.bag{SUFFIX}')  # The last shard may not have them yet.
         writer.checksum = writer.checksum or f'refs.bag{SUFFIX}' in names or store.exists(checksums)
         if store.is_remote or ('refs.bag' in names and 'limits.refs.bag' not in names):
             number = last + step
         else:
             file = store.join(path, 'spec.json')
-            types = load_spec(store.read(file), file) if 'spec.json' in names else writer.types
-            if types != writer.types and union(types, writer.types) == writer.types:
+            schema = load_spec(store.read(file), file) if 'spec.json' in names else writer.schema
+            if schema != writer.schema and union(schema, writer.schema) == writer.schema:
                 # An existing shard cannot get new fields: the next shard has them.
                 _close_again(writer, journal, path, of_partial)
                 number = last + step
@@ -141,7 +141,7 @@ def _count(
         reader = DatasetReader(shard, raw=True, **writer.settings.storage)
     except FileNotFoundError as exc:
         raise CorruptError(shard, None, 'shard without spec.json') from exc
-    if union(writer.types, reader.types) != writer.types:
+    if union(writer.schema, reader.schema) != writer.schema:
         expected = f'the spec of the other shards, {reader.spec}, and any optional fields'
         raise SpecError(None, expected, writer.spec, shard)
     if reader.unfinished:

@@ -65,7 +65,7 @@ class ResumeState(NamedTuple):
 
 
 def records_to_keep(
-    store: Store, folder: str, format: RefsFormat, names: Collection[str], storage: dict[str, Any]
+    store: Store, folder: str, refs_format: RefsFormat, names: Collection[str], storage: dict[str, Any]
 ) -> ResumeState | None:
     """Returns the records of a dataset folder that resuming keeps, and syncs them to disk.
 
@@ -74,7 +74,7 @@ def records_to_keep(
 
     Args:
         store, folder: The dataset folder.
-        format: The format of its refs.
+        refs_format: The format of its refs.
         names: The files in the folder.
         storage: The options `filesystem` and `storage_options`.
 
@@ -85,7 +85,7 @@ def records_to_keep(
         CorruptError: Files are missing, or records are missing although the folder was closed.
         ValueError: Another library wrote the folder.
     """
-    bags = bag_files(folder, format.spec, names)
+    bags = bag_files(folder, refs_format.schema, names)
     certain = None
     if not store.is_remote:
         paths = [store.join(folder, file) for file in bags.values()]
@@ -94,7 +94,7 @@ def records_to_keep(
         counts = dict(zip(bags, certain, strict=True))
         kept: ResumeState | None = ResumeState(counts, frozenset(counts))
     else:
-        kept = _complete_records(store, folder, format, names, ReaderOptions(**storage))
+        kept = _complete_records(store, folder, refs_format, names, ReaderOptions(**storage))
     for name in bags.values():
         if f'limits.{name}' in names:
             for file in {name, f'limits.{name}', checksums_name(name)} & set(names):
@@ -104,7 +104,7 @@ def records_to_keep(
 
 
 def _complete_records(
-    store: Store, folder: str, format: RefsFormat, names: Collection[str], options: ReaderOptions
+    store: Store, folder: str, refs_format: RefsFormat, names: Collection[str], options: ReaderOptions
 ) -> ResumeState | None:
     """Returns the records to keep according to the bags themselves, without the journal."""
     if 'refs.bag' not in names:
@@ -120,7 +120,7 @@ def _complete_records(
     if refs.count and not int(refs.ends[0:1][0]):
         raise ValueError(f'{folder}: was written by Bags 0.x, and can be read but not resumed')
     counts: dict[str, int] = {}
-    for key, file in bag_files(folder, format.spec, names).items():
+    for key, file in bag_files(folder, refs_format.schema, names).items():
         if key != 'refs' and file in names:
             counts[key] = open_bag(store, store.join(folder, file), options).count
         elif key != 'refs' and refs.count:
@@ -129,7 +129,7 @@ def _complete_records(
             detail = f'has no {file}' if key != field else f'has neither {field}.bag nor {field}.bagz'
             raise CorruptError(folder, None, f'field {field!r}: {detail}')
     dropping, before = set(), {}
-    for name in format.spec:
+    for name in refs_format.schema:
         if f'{name}/values' in counts and name in counts:  # The links are created last.
             paths = [store.join(folder, f'{name}.{each}') for each in ('links', 'values')]
             links, values = (open_bag(store, each, options) for each in paths)
@@ -138,9 +138,9 @@ def _complete_records(
                 before[name], counts[name] = counts[name], count
                 dropping.add(name)
     keep = refs.count
-    while keep and not _is_complete(refs, keep - 1, format, counts):
+    while keep and not _is_complete(refs, keep - 1, refs_format, counts):
         keep -= 1
-    keep = min(keep, _first_dangling(refs, keep, format, counts))
+    keep = min(keep, _first_dangling(refs, keep, refs_format, counts))
     if keep < refs.count and 'limits.refs.bag' not in names:
         raise CorruptError(refs.path, keep, 'its refs lead to records that are missing')
     if keep < refs.count:
@@ -149,21 +149,21 @@ def _complete_records(
     return ResumeState({'refs': keep, **counts}, frozenset(dropping), before)
 
 
-def _first_dangling(refs: BagFile, count: int, format: RefsFormat, counts: dict[str, int]) -> int:
+def _first_dangling(refs: BagFile, count: int, refs_format: RefsFormat, counts: dict[str, int]) -> int:
     """Returns the index of the first row whose records are missing, or the number of rows.
 
     A kill loses records of the last row only; a power cut may lose limits that earlier rows need.
     """
     for start in range(0, count, CHECKED_REFS_AT_ONCE):
         stop = min(start + CHECKED_REFS_AT_ONCE, count)
-        data = refs.file.fetch(start * format.stride, stop * format.stride)
-        table = np.frombuffer(data, np.uint8).reshape(-1, format.stride)
-        if int(refs.ends[stop - 1 : stop][0]) != stop * format.stride or not format.has_tags(table):
+        data = refs.file.fetch(start * refs_format.stride, stop * refs_format.stride)
+        table = np.frombuffer(data, np.uint8).reshape(-1, refs_format.stride)
+        if int(refs.ends[stop - 1 : stop][0]) != stop * refs_format.stride or not refs_format.has_tags(table):
             return count  # Written by another library, whose refs do not have tags.
-        rows = np.frombuffer(data, format.dtype)
-        for name, found in format.columns(rows, list(format.spec)).items():
-            firsts, lengths = found if format.spec[name].sequence else (found, None)
-            bad = dangling(format.spec[name], firsts, lengths, counts[name])
+        rows = np.frombuffer(data, refs_format.dtype)
+        for name, found in refs_format.columns(rows, list(refs_format.schema)).items():
+            firsts, lengths = found if refs_format.schema[name].sequence else (found, None)
+            bad = dangling(refs_format.schema[name], firsts, lengths, counts[name])
             if bad.any():
                 count = min(count, start + int(bad.argmax()))
         if count < stop:
@@ -171,13 +171,13 @@ def _first_dangling(refs: BagFile, count: int, format: RefsFormat, counts: dict[
     return count
 
 
-def _is_complete(refs: BagFile, index: int, format: RefsFormat, counts: dict[str, int]) -> bool:
+def _is_complete(refs: BagFile, index: int, refs_format: RefsFormat, counts: dict[str, int]) -> bool:
     try:
-        row = format.unpack(refs.record(index))
+        row = refs_format.unpack(refs.record(index))
     except (CorruptError, ValueError):
         return False
-    for name, field_type in format.spec.items():
-        position = format.positions[name]
+    for name, field_type in refs_format.schema.items():
+        position = refs_format.positions[name]
         first, count = row[position], row[position + 1] if field_type.sequence else 1
         if count and first + count > counts[name] and not (field_type.optional and is_missing(first)):
             return False

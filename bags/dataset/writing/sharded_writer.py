@@ -170,7 +170,7 @@ class ShardedDatasetWriter(BaseWriter):
         state = 'closed' if self.closed else 'open'
         return (
             f'bags.ShardedDatasetWriter({self.path!r}, {self.shards} shards, '
-            f'{count_text(len(self))}, {state}; {some_fields(self.types)})'
+            f'{count_text(len(self))}, {state}; {some_fields(self.schema)})'
         )
 
     # Writing.

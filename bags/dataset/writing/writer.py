@@ -43,7 +43,7 @@ class DatasetWriter(BaseWriter):
     Args:
         path: The folder; created with its parents. It may exist if it is empty.
         spec: The type of each field.
-        encoders: Functions by word. Default: `bags.encoders`, which a mapping replaces as a whole. They
+        encoders: Functions by format. Default: `bags.encoders`, which a mapping replaces as a whole. They
             return bytes, a buffer, or an open binary file, which is copied in chunks and closed.
         truncate_to: With `resume`, the number of datapoints to keep; None keeps all.
         partial: With `resume`, how to treat an episode that was open when its writer was killed, or that an
@@ -111,7 +111,7 @@ class DatasetWriter(BaseWriter):
             raise ValueError(f'truncate_to: expected resume=True with it, got resume={resume!r}')
         one_of('partial', partial, ('keep', 'drop'))
         super().__init__(path, spec, encoders, settings)
-        self._format = RefsFormat(self.types)
+        self._format = RefsFormat(self.schema)
         self._fields: list[FieldWriter] = []
         """The writers of the fields, sorted by field, the order of the refs."""
         self._bags: list[FieldWriter] = []
@@ -178,18 +178,18 @@ class DatasetWriter(BaseWriter):
             self._bags.insert(0, self._refs)
 
         def open_fields() -> None:
-            for name in self.types:
+            for name in self.schema:
                 options = self.settings.of_bags(buffer_size=MAX_BUFFERED_BYTES, checksum=self.checksum)
                 if name in self.linked_fields:
                     from bags.dataset.writing.linked_field_writer import open_linked_field
 
                     self._bags += open_linked_field(
-                        store, path, name, self.types[name], options, self.settings.storage_options,
+                        store, path, name, self.schema[name], options, self.settings.storage_options,
                         not self.has_own_encoders, begun.mode, kept,
                     )  # fmt: skip
                     continue
                 field = open_field(
-                    store, path, names, name, self.types[name], self.compressions.get(name), options,
+                    store, path, names, name, self.schema[name], self.compressions.get(name), options,
                     mode=begun.mode, truncate_to=kept.limit(name),
                 )  # fmt: skip
                 self._bags.append(field)
@@ -228,7 +228,7 @@ class DatasetWriter(BaseWriter):
     def __repr__(self) -> str:
         state = 'closed' if self.closed else 'open'
         return (
-            f'bags.DatasetWriter({self.path!r}, {count_text(len(self))}, {state}; {some_fields(self.types)})'
+            f'bags.DatasetWriter({self.path!r}, {count_text(len(self))}, {state}; {some_fields(self.schema)})'
         )
 
     # Writing.

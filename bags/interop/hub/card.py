@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from bags.dataset.format.registry import AUDIO_WORDS, IMAGE_WORDS, VIDEO_WORDS
+from bags.dataset.format.registry import AUDIO_FORMATS, IMAGE_FORMATS, VIDEO_FORMATS
 from bags.display.counts import byte_count, plural
 from bags.maintenance.info import DatasetInfo, Distribution, info
 from bags.storage.hub_path import web_address
@@ -118,9 +118,9 @@ def _front_matter(dataset_info: DatasetInfo, name: str, facts: dict[str, Any]) -
 
 def _media(dataset_info: DatasetInfo) -> list[str]:
     """Returns the media types of the fields, as tags of the hub."""
-    words = {re.split(r'[(\[?]', field.type)[0] for field in dataset_info.fields.values()}
-    media = {'image': IMAGE_WORDS, 'video': VIDEO_WORDS, 'audio': AUDIO_WORDS, 'text': ('utf8',)}
-    return [name for name, media_words in media.items() if words & {*media_words}]
+    formats = {re.split(r'[(\[?]', field.type)[0] for field in dataset_info.fields.values()}
+    media = {'image': IMAGE_FORMATS, 'video': VIDEO_FORMATS, 'audio': AUDIO_FORMATS, 'text': ('utf8',)}
+    return [name for name, media_words in media.items() if formats & {*media_words}]
 
 
 def _fields(dataset_info: DatasetInfo) -> str:

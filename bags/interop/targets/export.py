@@ -127,8 +127,8 @@ def export(
     shard_size = positive_or_none('shard_size', shard_size) or sys.maxsize
     shard_length = positive_or_none('shard_length', shard_length)
     if key is not None:
-        select_whole(key, dataset.types, 'key')
-        if (field_type := dataset.types[key]).word not in KEYS or field_type.sequence:
+        select_whole(key, dataset.schema, 'key')
+        if (field_type := dataset.schema[key]).format not in KEYS or field_type.sequence:
             raise TypeError(
                 f'key: expected a field of texts or integers, got {key!r} of type {field_type.text}'
             )
@@ -137,7 +137,7 @@ def export(
     one_of('mode', mode, ('create', 'overwrite'))
     if resume and mode == 'overwrite':
         raise ValueError("mode: expected 'create' with resume=True, got 'overwrite'")
-    names = select_whole(fields, dataset.types, 'export')
+    names = select_whole(fields, dataset.schema, 'export')
     facts = {
         'format': format, 'extension': {'webdataset': 'tar'}.get(format, format), 'key': key,
         'spec': {name: dataset.spec[name] for name in names}, 'shard_size': shard_size,
@@ -180,7 +180,7 @@ def _write_media(
     advance: Advance,
 ) -> int:
     """Writes files named by keys, in tars or in a folder; returns the number of tars, or 1."""
-    metadata = metadata_of_fields(metadata_to_store(dataset.metadata, dataset.types), names)
+    metadata = metadata_of_fields(metadata_to_store(dataset.metadata, dataset.schema), names)
     key = key or KEY
     files = [name for name in names if name != key]
     is_inferable = key == KEY and _can_infer_fields(dataset, files)
@@ -190,7 +190,7 @@ def _write_media(
         spec = {name: dataset.spec[name] for name in names}
         metadata = {**metadata, EXPORT: {'spec': spec, 'key': key if key in names else ''}}
     if metadata:
-        folder.write(METADATA, dump_metadata(metadata, dataset.types))
+        folder.write(METADATA, dump_metadata(metadata, dataset.schema))
     samples = _samples(dataset, files, key, is_inferable, advance, folder.start)
     if format == 'webdataset':
         return _write_tars(folder, samples, shard_size, shard_length)
@@ -202,13 +202,13 @@ def _can_infer_fields(dataset: Dataset, fields: list[str]) -> bool:
     """Returns whether an import can infer the fields from file names, and ignores none of the files."""
     names = [name for name in fields if name != WRITTEN_EXTENSIONS]
     columns: dict[str, Any] = {KEY: True}
-    if 'label' in names and dataset.types['label'].text == 'utf8' and KEY in dataset.types:
+    if 'label' in names and dataset.schema['label'].text == 'utf8' and KEY in dataset.schema:
         # The label of class folders is the first part of the key.
         names.remove('label')
         columns['label'] = True
-    if not names_tell_types(dataset.types, names):
+    if not names_tell_types(dataset.schema, names):
         return False
-    extensions = [extension_of(field, dataset.types[field].word) or 'data' for field in names]
+    extensions = [extension_of(field, dataset.schema[field].format) or 'data' for field in names]
     for indices in np.split(np.arange(len(dataset)), range(MAX_KEYS, len(dataset), MAX_KEYS)):
         values = dataset.read_selection(indices, columns, read_values)
         if 'label' in columns:
@@ -224,7 +224,7 @@ def _samples(
     dataset: Dataset, fields: list[str], key_field: str, is_inferable: bool, advance: Advance, start: int
 ) -> Iterator[Sample]:
     """Yields the files of each datapoint from `start` on; reports each when the next one is requested."""
-    names: Selection = {name: True for name in (key_field, WRITTEN_EXTENSIONS) if name in dataset.types}
+    names: Selection = {name: True for name in (key_field, WRITTEN_EXTENSIONS) if name in dataset.schema}
     previous = None
     step = 1
     while start < len(dataset):
@@ -268,12 +268,12 @@ def _samples(
 
 def _column(dataset: Dataset, field: str, indices: Int64s) -> list[list[SampleFile]]:
     """Returns the files of a field, for each datapoint."""
-    field_type = dataset.types[field]
+    field_type = dataset.schema[field]
     stem, suffix, is_numbered, is_media = names_of(field, field_type)
 
     def file(data: bytes, number: str = '') -> SampleFile:
         extension = EXTENSION_OF_FORMAT.get(identify(data[:SIGNATURE_BYTES])) if is_media else None
-        if field_type.word == 'audio' and extension in ('mp4', 'mov'):
+        if field_type.format == 'audio' and extension in ('mp4', 'mov'):
             extension = 'm4a'
         return f'{stem}{number}{suffix}' + (f'.{extension}' if extension else ''), data
 
@@ -285,12 +285,12 @@ def _column(dataset: Dataset, field: str, indices: Int64s) -> list[list[SampleFi
 
 def _contents(dataset: Dataset, field: str, indices: Int64s) -> list[Any]:
     """Returns the content of the file of each datapoint, or a list of contents for a sequence."""
-    field_type = dataset.types[field]
-    if field_type.word in NUMBERS or field_type.word == 'array':
+    field_type = dataset.schema[field]
+    if field_type.format in NUMBERS or field_type.format == 'array':
         values = dataset.read_selection(indices, {field: True}, read_values)[field]
         if field_type.sequence and not is_one_array(field_type):
             return [list(map(_as_npy, items or ())) for items in values]
-        as_file = _as_npy if field_type.sequence or field_type.word == 'array' else _as_text
+        as_file = _as_npy if field_type.sequence or field_type.format == 'array' else _as_text
         return [None if value is None else as_file(value) for value in values]
     return dataset.read_records(indices, field)
 

@@ -76,7 +76,7 @@ class _Writer:
         if names := [name for name in self._fields if name not in videos]:
             (batch,) = self._dataset[index : index + 1].to_arrow(names, media='bytes')
             for name, column in zip(names, batch.columns, strict=True):
-                values[name] = column.flatten() if self._dataset.types[name].sequence else column
+                values[name] = column.flatten() if self._dataset.schema[name].sequence else column
                 if name not in TASKS[1:]:
                     lengths[name] = len(values[name])
         for name in videos:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bags.dataset.base import Dataset
-from bags.dataset.format.registry import VIDEO_WORDS, decoders, fixed_dtype
+from bags.dataset.format.registry import VIDEO_FORMATS, decoders, fixed_dtype
 from bags.interop.extensions import IMAGE_TYPES
 from bags.maintenance.statistics import statistics
 
@@ -27,15 +27,15 @@ def feature_of(name: str, dataset: Dataset, what: str) -> dict[str, Any]:
     Raises:
         TypeError: LeRobot has no feature for its type.
     """
-    field_type = dataset.types[name]
-    fixed = fixed_dtype(field_type.word, field_type.args, decoders)
+    field_type = dataset.schema[name]
+    fixed = fixed_dtype(field_type.format, field_type.args, decoders)
     feature: dict[str, Any] = {'names': dataset.metadata.get('fields', {}).get(name, {}).get('names')}
     if not field_type.optional:
-        if field_type.word in VIDEO_WORDS and not field_type.sequence:
+        if field_type.format in VIDEO_FORMATS and not field_type.sequence:
             return feature | {'dtype': 'video', 'shape': [], 'names': PIXELS}
-        if field_type.sequence and field_type.word in (*IMAGE_TYPES, 'jpg'):
+        if field_type.sequence and field_type.format in (*IMAGE_TYPES, 'jpg'):
             return feature | {'dtype': 'image', 'shape': [], 'names': PIXELS}
-        if field_type.word == 'utf8' and (field_type.sequence or name in TASKS):
+        if field_type.format == 'utf8' and (field_type.sequence or name in TASKS):
             return feature | {'dtype': 'string', 'shape': [1]}
         if fixed is not None and field_type.sequence and fixed[0].kind in 'biuf' and len(fixed[1]) <= 5:
             return feature | {'dtype': fixed[0].name, 'shape': list(fixed[1]) or [1]}

@@ -12,8 +12,8 @@ import numpy as np
 from bags.arrow.types import MEDIA_TYPES, dtype_of, import_pyarrow, is_list, shape_of, type_of
 from bags.dataset.base import Dataset
 from bags.dataset.format.metadata import Metadata
-from bags.dataset.format.registry import VIDEO_WORDS
-from bags.dataset.format.spec import FieldType, Spec
+from bags.dataset.format.registry import VIDEO_FORMATS
+from bags.dataset.format.spec import FieldType, Schema
 from bags.formats.arrays import array_text
 from bags.interop.extensions import IMAGE_TYPES
 from bags.interop.targets.target import Target
@@ -93,16 +93,16 @@ def write_parquet(
     pa = import_pyarrow()
     import pyarrow.parquet as pq
 
-    types = {name: dataset.types[name] for name in fields}
+    field_types = {name: dataset.schema[name] for name in fields}
     remaining = dataset[target.start :] if target.start else dataset
     reader = remaining.to_arrow(fields, media='bytes')
-    schema = _with_features(reader.schema, types, dataset.metadata)
+    schema = _with_features(reader.schema, field_types, dataset.metadata)
     batches = (
         pa.RecordBatch.from_arrays(list(map(_as_stored, batch.columns, schema.types)), schema=schema)
         for batch in reader
     )
     # Media bytes do not repeat and do not compress.
-    plain = [name for name in fields if types[name].word not in MEDIA_TYPES]
+    plain = [name for name in fields if field_types[name].format not in MEDIA_TYPES]
     count, stop, batch = len(target.shards), target.start, next(batches, None)
     while batch is not None or not count:
         rows = 0
@@ -142,7 +142,7 @@ def write_parquet(
     return count
 
 
-def _with_features(schema: pa.Schema, types: Spec, metadata: Metadata) -> pa.Schema:
+def _with_features(schema: pa.Schema, field_types: Schema, metadata: Metadata) -> pa.Schema:
     """Returns the schema that Hugging Face datasets would store, with the features as metadata.
 
     The `classes` of a field in the metadata make it a `ClassLabel`. A feature is used only if the library
@@ -151,7 +151,7 @@ def _with_features(schema: pa.Schema, types: Spec, metadata: Metadata) -> pa.Sch
     pa = import_pyarrow()
     features, columns = {}, []
     for column in schema:
-        field_type, facts = types[column.name], metadata.get('fields', {}).get(column.name, {})
+        field_type, facts = field_types[column.name], metadata.get('fields', {}).get(column.name, {})
         classes = facts.get('classes') if isinstance(facts, dict) else None
         item = column.type.value_type if field_type.sequence else column.type
         feature, stored = _feature_of(field_type, item, classes)
@@ -186,9 +186,9 @@ def _as_stored(column: pa.Array, type: pa.DataType) -> pa.Array:
 def _feature_of(field_type: FieldType, type: pa.DataType, classes: Any) -> tuple[dict[str, Any], pa.DataType]:
     """Returns the feature of a value or item, and the Arrow type that stores it."""
     pa = import_pyarrow()
-    if field_type.word in MEDIA_TYPES:
-        is_image = field_type.word in (*IMAGE_TYPES, 'jpg')
-        name = 'Image' if is_image else 'Video' if field_type.word in VIDEO_WORDS else 'Audio'
+    if field_type.format in MEDIA_TYPES:
+        is_image = field_type.format in (*IMAGE_TYPES, 'jpg')
+        name = 'Image' if is_image else 'Video' if field_type.format in VIDEO_FORMATS else 'Audio'
         return {'_type': name}, pa.struct({'bytes': pa.binary(), 'path': pa.string()})
     if isinstance(classes, list) and pa.types.is_integer(type):
         return {'names': list(map(str, classes)), '_type': 'ClassLabel'}, pa.int64()

@@ -74,7 +74,7 @@ class Anchors:
         self.recordings = {
             name: RecordingTimes(self.dataset, name)
             for name, span in self.spans.items()
-            if reads_samples(self.dataset.types[name], span, self.clocks.get(name))
+            if reads_samples(self.dataset.schema[name], span, self.clocks.get(name))
         }
         self._clock = self.clocks.get(self.every) if isinstance(self.every, str) else None
         """The clock of the anchors; None without times, and until `layout` creates it."""
@@ -113,7 +113,7 @@ class Anchors:
         firsts = -(-firsts // self.stride) * self.stride
         windows = np.maximum((lasts - firsts) // self.stride + 1, 0)
         for name in self.spans:
-            has_items = self.dataset.types[name].sequence and not self.dataset.has_frames(name)
+            has_items = self.dataset.schema[name].sequence and not self.dataset.has_frames(name)
             if has_items and not self.is_by_index(name):
                 self._expect_items(name, rows[windows > 0])
         return WindowLayout(counts, firsts, offsets_of(windows))
@@ -216,8 +216,8 @@ class Anchors:
 
     def _expect_items(self, name: str, rows: Int64s) -> None:
         """Checks that datapoints have items, except where windows can be padded with zeros."""
-        field_type = self.dataset.types[name]
-        if self.padding != 'zero' or fixed_dtype(field_type.word, field_type.args) is None:
+        field_type = self.dataset.schema[name]
+        if self.padding != 'zero' or fixed_dtype(field_type.format, field_type.args) is None:
             lacking = rows[count_items(self.dataset, name, rows) == 0]
             if len(lacking):
                 raise no_items(int(lacking[0]), name)

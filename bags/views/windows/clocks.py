@@ -17,7 +17,7 @@ import numpy.typing as npt
 from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset, View
 from bags.dataset.format.metadata import UNITS, check_facts, rename_times
-from bags.dataset.format.registry import AUDIO_WORDS, VIDEO_WORDS
+from bags.dataset.format.registry import AUDIO_FORMATS, VIDEO_FORMATS
 from bags.dataset.format.spec import FieldType
 from bags.dataset.reading.columns import read_values
 from bags.dataset.reading.selection import FrameSelection, Span, Times
@@ -195,9 +195,9 @@ def clock_of(dataset: Dataset, field: str, source: str | float | None) -> Clock 
     """
     facts = _facts_of(dataset, field, 'rate', 'start', 'times') if source is None else {}
     # A view may lack the field of times that the metadata names.
-    if isinstance(source, str) or facts.get('times') in dataset.types:
+    if isinstance(source, str) or facts.get('times') in dataset.schema:
         times = source or facts['times']
-        if times not in dataset.types or not dataset.types[times].sequence:
+        if times not in dataset.schema or not dataset.schema[times].sequence:
             raise ValueError(f'windows: times of {field!r}: expected a sequence field, got {times!r}')
         unit = _facts_of(dataset, times, 'unit').get('unit', 's')
         if not isinstance(unit, str) or unit not in UNITS:
@@ -208,7 +208,7 @@ def clock_of(dataset: Dataset, field: str, source: str | float | None) -> Clock 
     if source is not None or 'rate' in facts:
         rate = facts['rate'] if source is None else source
         return RateClock(dataset, field, float(rate), float(facts.get('start', 0)))
-    return TableClock(dataset, field) if dataset.types[field].word in VIDEO_WORDS else None
+    return TableClock(dataset, field) if dataset.schema[field].format in VIDEO_FORMATS else None
 
 
 def clocks_of(
@@ -230,7 +230,7 @@ def clocks_of(
     if isinstance(every, str) and (timed or is_bounded):
         timed.add(every)
     for name in sorted(timed):
-        if clocks[name] is None and not reads_samples(dataset.types[name], spans.get(name), None):
+        if clocks[name] is None and not reads_samples(dataset.schema[name], spans.get(name), None):
             raise ValueError(
                 f'windows: field {name!r}: the times of its items are unknown: expected a rate, or a field '
                 f'of times that the dataset has, in its metadata or in times={{{name!r}: …}}'
@@ -244,23 +244,23 @@ def reads_samples(field_type: FieldType, span: Span | None, clock: Clock | None)
     Recordings with their own times are items at these times.
     """
     if not field_type.sequence:
-        return field_type.word == 'audio'
+        return field_type.format == 'audio'
     is_timed = isinstance(span, Times) and not isinstance(clock, TableClock)
-    return is_timed and field_type.word in AUDIO_WORDS
+    return is_timed and field_type.format in AUDIO_FORMATS
 
 
 def _facts_of(dataset: Dataset, field: str, *keys: str) -> Mapping[str, Any]:
     """Checks some entries of a field in the metadata, and returns them."""
     if not isinstance(dataset, View):
         facts = dataset.metadata.get('fields', {}).get(field, {})
-        check_facts(field, facts, dataset.types)
+        check_facts(field, facts, dataset.schema)
         return {key: facts[key] for key in keys if key in facts}
     if isinstance(dataset, Edited):
         facts = _facts_of(dataset.datasets[0], dataset.names[field], *keys)
         return dict(rename_times(facts, dataset.new_names))
     parts = [dataset.dataset_of(field)]
     if isinstance(dataset, Concat):
-        parts = [part for part in dataset.datasets if field in part.types]
+        parts = [part for part in dataset.datasets if field in part.schema]
     facts_of_parts = [_facts_of(part, field, *keys) for part in parts]
     for other in facts_of_parts:
         if other != facts_of_parts[0]:
@@ -302,7 +302,7 @@ class RecordingTimes:
         return recordings
 
     def _open_all(self, rows: Int64s) -> list[Any]:
-        if not self.dataset.types[self.field].sequence:
+        if not self.dataset.schema[self.field].sequence:
             return list(self.dataset.read_selection(rows, {self.field: True}, read_values)[self.field])
         counts = self.dataset.item_counts(rows, self.field)
         return [

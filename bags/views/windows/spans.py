@@ -9,7 +9,7 @@ from typing import Any, Literal, SupportsIndex
 import numpy as np
 
 from bags.dataset.base import Dataset
-from bags.dataset.format.registry import IMAGE_WORDS, fixed_dtype
+from bags.dataset.format.registry import IMAGE_FORMATS, fixed_dtype
 from bags.dataset.format.spec import FieldType, parse_type
 from bags.dataset.reading.selection import Fill, Padding, Span, Steps, Times, select_fields
 from bags.validation import integer, one_of, reject_other_name
@@ -126,7 +126,7 @@ def check_spans(
         raise TypeError(f'windows: expected a mapping of fields to spans, got {spans!r:.80}')
     for name, span in spans.items():
         if not isinstance(span, Times | Steps):
-            if name not in dataset.types:
+            if name not in dataset.schema:
                 reject_other_name('windows', name)
                 raise TypeError(f'windows: no option or field {name!r}')
             raise TypeError(
@@ -135,15 +135,15 @@ def check_spans(
     if not spans:
         raise ValueError('windows: expected at least one field with bags.times(…) or bags.steps(…), got none')
     for name in select_fields(
-        [*spans, *sources, *([every] if isinstance(every, str) else [])], dataset.types
+        [*spans, *sources, *([every] if isinstance(every, str) else [])], dataset.schema
     ):
-        field_type = dataset.types[name]
-        has_items = field_type.sequence or field_type.word == 'audio' or dataset.has_frames(name)
+        field_type = dataset.schema[name]
+        has_items = field_type.sequence or field_type.format == 'audio' or dataset.has_frames(name)
         if not has_items:
             raise TypeError(
                 f'windows: expected sequences, videos or audio, got {name!r} of type {field_type.text}'
             )
-    if isinstance(every, str) and dataset.types[every].word == 'audio':
+    if isinstance(every, str) and dataset.schema[every].format == 'audio':
         raise TypeError(f'windows: every: expected a field of items, or seconds, got {every!r} of type audio')
     for name, source in sources.items():
         if not isinstance(source, str):
@@ -165,7 +165,7 @@ def types_of(
             raise TypeError(f'windows: {detail}')
         return parse_type('array'), parse_type('array')
     mask = parse_type(f'array(bool,{span.count})')
-    fixed = fixed_dtype(field_type.word, field_type.args)
+    fixed = fixed_dtype(field_type.format, field_type.args)
     if isinstance(span, Times) and span.fill == 'linear' and (fixed is None or fixed[0].kind != 'f'):
         raise TypeError(f'windows: field {name!r} of type {field_type.text}: linear fill needs floats')
     if has_frames:
@@ -173,10 +173,10 @@ def types_of(
     if fixed is not None and fixed[0].kind in 'biufc':
         shape = ','.join(map(str, (fixed[0].newbyteorder('=').name, span.count, *fixed[1])))
         return parse_type(f'array({shape})'), mask
-    if padding == 'zero' and fixed is None and field_type.word not in ('array', *IMAGE_WORDS):
+    if padding == 'zero' and fixed is None and field_type.format not in ('array', *IMAGE_FORMATS):
         raise TypeError(f"windows: field {name!r} of type {field_type.text}: padding='zero' needs arrays")
     args = f'({",".join(field_type.args)})' if field_type.args else ''
-    return parse_type(f'{field_type.word}{args}[]'), mask
+    return parse_type(f'{field_type.format}{args}[]'), mask
 
 
 def check_bounds(value: Any) -> tuple[float, float]:

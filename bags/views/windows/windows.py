@@ -23,7 +23,7 @@ from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset, WindowsView
 from bags.dataset.format.refs import Refs
 from bags.dataset.format.registry import fixed_dtype
-from bags.dataset.format.spec import Spec, reordered
+from bags.dataset.format.spec import Schema, reordered
 from bags.dataset.reading.batch import Column, Ragged, concat_ranges
 from bags.dataset.reading.columns import ReadField, read_column, read_records
 from bags.dataset.reading.field_reader import FieldReader
@@ -67,16 +67,16 @@ class Windows(WindowsView):
             every = positive('windows: every', every, 'seconds')
         check_spans(dataset, spans, every, times or {})
         clocks = clocks_of(dataset, spans, every, times or {}, limits != NO_BOUNDS)
-        types: Spec = {**dataset.types}
+        schema: Schema = {**dataset.schema}
         for name, span in spans.items():
             pad = f'{name}_is_pad'
-            if pad in dataset.types:
+            if pad in dataset.schema:
                 raise ValueError(f'windows: the dataset has a field {pad!r}, which would be replaced')
-            has_samples = reads_samples(types[name], span, clocks.get(name))
-            types[name], types[pad] = types_of(
-                name, types[name], span, padding, dataset.has_frames(name), has_samples
+            has_samples = reads_samples(schema[name], span, clocks.get(name))
+            schema[name], schema[pad] = types_of(
+                name, schema[name], span, padding, dataset.has_frames(name), has_samples
             )
-        super().__init__([dataset], reordered(types, [dataset.types]))
+        super().__init__([dataset], reordered(schema, [dataset.schema]))
         self.anchors = Anchors(dataset, dict(spans), every, stride, padding, limits, clocks)
         self._spans = self.anchors.spans
         self._pads = {f'{name}_is_pad': name for name in spans}
@@ -99,7 +99,7 @@ class Windows(WindowsView):
         underlying = self.datasets[0]
         names = list(fields), self.fingerprint_options()
         return digest_of(
-            type(self).__name__, names, underlying.fingerprint_of(tuple(underlying.types), of_origin)
+            type(self).__name__, names, underlying.fingerprint_of(tuple(underlying.schema), of_origin)
         )
 
     def fingerprint_options(self) -> object:
@@ -122,7 +122,7 @@ class Windows(WindowsView):
     def read_row(self, index: int, selection: Selection | None) -> Datapoint:
         # Shortcut: a third of the time of a batch of one for a window of 8 numbers, a sixth for texts.
         index = check_index(index, len(self))
-        fields: Selection = dict.fromkeys(self.types, True) if selection is None else selection
+        fields: Selection = dict.fromkeys(self.schema, True) if selection is None else selection
         row, inner_selection = self._within(index, fields) if self._has_plain_items else (0, None)
         if inner_selection is None:
             return super().read_row(index, fields)
@@ -190,7 +190,7 @@ class Windows(WindowsView):
         """Returns the records of a field, for a copy of the windows."""
         if name not in self._spans and name not in self._pads:
             return self.datasets[0].read_selection(rows, {name: items}, read_records)[name]
-        if name in self._spans and self.types[name].sequence:
+        if name in self._spans and self.schema[name].sequence:
             where = self.anchors.locate(name, rows, anchors, self._times_for([name], rows, anchors))
             chosen, counts = self._chosen(name, items, len(rows))
             if self.anchors.padding == 'zero' and where.is_pad.ravel()[chosen].any():
@@ -200,7 +200,7 @@ class Windows(WindowsView):
             selected = PerRowItems(None, counts, where.items.numbers[chosen])
             return self.datasets[0].read_selection(rows, {name: selected}, read_records)[name]
         values = self.read_selection(indices, {name: True}, read_column)[name]
-        encode = encode_array if not self.types[name].args else np.ndarray.tobytes
+        encode = encode_array if not self.schema[name].args else np.ndarray.tobytes
         return [bytes(encode(np.ascontiguousarray(value))) for value in values]
 
     def _chosen(self, name: str, items: Asked, windows: int) -> tuple[Int64s, Int64s]:
@@ -223,7 +223,7 @@ class Windows(WindowsView):
             chosen, counts = self._chosen(name, items, len(where.is_pad))
             pads = np.split(where.is_pad.ravel()[chosen], np.cumsum(counts))[:-1]
             return [self._fill(_stack(part), is_pad) for part, is_pad in zip(column, pads, strict=True)]
-        field_type = self.datasets[0].types[name]
+        field_type = self.datasets[0].schema[name]
         values: Any = column
         if isinstance(column, Ragged):
             has_items = where.items.counts > 0
@@ -232,7 +232,7 @@ class Windows(WindowsView):
             if not has_items.all():
                 items, values = values, np.zeros((len(has_items), *shape), values.dtype)
                 values[has_items] = items
-        elif isinstance(column, list) and fixed_dtype(field_type.word, field_type.args) is None:
+        elif isinstance(column, list) and fixed_dtype(field_type.format, field_type.args) is None:
             values = _stack([_stack(window) for window in column])
         if where.weights is not None:
             low, high = np.split(values.astype(np.float64), 2, axis=1)
@@ -297,14 +297,14 @@ class Windows(WindowsView):
 
     def folders(self, fields: Iterable[str]) -> FolderFields:
         underlying = self.datasets[0]
-        return underlying.folders([name for name in fields if name in underlying.types])
+        return underlying.folders([name for name in fields if name in underlying.schema])
 
     def record_ranges(self, indices: Int64s, field: str, items: Asked = True) -> RecordRanges | None:
         """Returns the locations of the records of a field; None if they are computed or not consecutive."""
         if field not in self._spans and field not in self._pads:
             return super().record_ranges(indices, field, items)
         span = self._spans.get(field)
-        if not isinstance(span, Steps) or not self.types[field].sequence:
+        if not isinstance(span, Steps) or not self.schema[field].sequence:
             return None
         rows, anchors = self.anchors.at(indices)
         where = self.anchors.locate(field, rows, anchors, self._times_for([field], rows, anchors))

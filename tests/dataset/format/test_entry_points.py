@@ -30,7 +30,7 @@ def build_wheel(folder, name=None, code=None):
         f'{info}/METADATA': f'Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n',
         f'{info}/WHEEL': 'Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n',
         f'{info}/entry_points.txt': ''.join(
-            f'[{group}]\n' + ''.join(f'{word} = {value}\n' for word, value in points.items())
+            f'[{group}]\n' + ''.join(f'{format} = {value}\n' for format, value in points.items())
             for group, points in groups
         ),
     }

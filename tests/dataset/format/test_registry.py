@@ -41,8 +41,8 @@ BAD = [
 
 
 def split(text):
-    word, _, args = text.partition('(')
-    return word, tuple(args[:-1].split(',')) if args else ()
+    format, _, args = text.partition('(')
+    return format, tuple(args[:-1].split(',')) if args else ()
 
 
 @pytest.mark.parametrize('text', GOOD)
@@ -55,13 +55,13 @@ def test_types_that_are(text):
 
 @pytest.mark.parametrize('text', BAD)
 def test_types_that_are_not(text):
-    word, args = split(text)
+    format, args = split(text)
     for check in (check_type, bind_encoder, bind_decoder):
         with pytest.raises(ValueError, match='expected'):
-            check(word, args)
-    if word in ('int', 'array', 'float', 'bool', 'i64'):
+            check(format, args)
+    if format in ('int', 'array', 'float', 'bool', 'i64'):
         with pytest.raises(ValueError, match='expected'):
-            fixed_dtype(word, args)
+            fixed_dtype(format, args)
 
 
 def test_every_word_has_both_functions():
@@ -123,13 +123,13 @@ def test_words_that_are_not():
     ],
 )
 def test_fixed_dtype(text, dtype, shape):
-    word, args = split(text)
-    assert fixed_dtype(word, args) == (np.dtype(dtype), shape)
+    format, args = split(text)
+    assert fixed_dtype(format, args) == (np.dtype(dtype), shape)
     # The dtype reads what the encoder wrote.
     value = np.ones(shape, dtype)[()]
-    data = bind_encoder(word, args)(value)
+    data = bind_encoder(format, args)(value)
     assert np.array_equal(np.frombuffer(data, dtype).reshape(shape), value)
-    assert np.array_equal(bind_decoder(word, args)(data), value)
+    assert np.array_equal(bind_decoder(format, args)(data), value)
 
 
 @pytest.mark.parametrize(
@@ -141,10 +141,10 @@ def test_types_without_a_fixed_dtype(text):
 
 def test_arguments_read_ahead_change_nothing():
     for text in GOOD:
-        word, args = split(text)
+        format, args = split(text)
         for data in (b'', bytes(1), bytes(2), bytes(4), bytes(8), bytes(48)):
             outcomes = []
-            for decode in (bind_decoder(word, args), lambda data, w=word, a=args: decoders[w](data, *a)):
+            for decode in (bind_decoder(format, args), lambda data, w=format, a=args: decoders[w](data, *a)):
                 try:
                     outcomes.append(repr(decode(data)))
                 except ValueError as exc:

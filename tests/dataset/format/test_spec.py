@@ -15,10 +15,10 @@ NAMES = st.text(min_size=1).filter(
 
 
 @given(WORDS, st.lists(st.from_regex(r'[A-Za-z0-9_.+-]+', fullmatch=True)), st.booleans(), st.booleans())
-def test_types_are_parsed(word, args, sequence, optional):
-    text = word + (f'({",".join(args)})' if args else '') + '[]' * sequence + '?' * optional
+def test_types_are_parsed(format, args, sequence, optional):
+    text = format + (f'({",".join(args)})' if args else '') + '[]' * sequence + '?' * optional
     kind = parse_type(text)
-    assert kind == (text, word, tuple(args), sequence, optional)
+    assert kind == (text, format, tuple(args), sequence, optional)
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def record_of(data, table, index, compressed):
 
 def as_row(kind, items):
     """Returns the items of a sequence in the form that a row has them."""
-    fixed = registry.fixed_dtype(kind.word, kind.args)
+    fixed = registry.fixed_dtype(kind.format, kind.args)
     return items if fixed is None else np.array(items, fixed[0]).reshape(-1, *fixed[1])
 
 
@@ -121,7 +121,7 @@ def meaning(path):
     """Returns the number of datapoints in a folder, and a function that returns a value or raises Bad."""
     try:
         spec = json.loads((path / 'spec.json').read_bytes())
-        types = parse_spec(spec)
+        schema = parse_spec(spec)
     except Exception:
         raise Bad from None
     refs = (path / 'refs.bag').read_bytes()
@@ -130,7 +130,7 @@ def meaning(path):
     if not table and any((path / name).stat().st_size for name in os.listdir(path) if '.bag' in name):
         raise Bad
     bags_ = {}
-    for name in types:
+    for name in schema:
         found = [path / (name + suffix) for suffix in ('.bag', '.bagz') if (path / (name + suffix)).exists()]
         if len(found) == 1:
             data = found[0].read_bytes()
@@ -146,10 +146,10 @@ def meaning(path):
             raise
         except Exception:
             raise Bad from None
-        if not isinstance(entries, list) or len(entries) != len(types) or name not in bags_:
+        if not isinstance(entries, list) or len(entries) != len(schema) or name not in bags_:
             raise Bad
         data, limits, compressed = bags_[name]
-        entry, kind = entries[list(types).index(name)], types[name]
+        entry, kind = entries[list(schema).index(name)], schema[name]
         pair = entry if isinstance(entry, list) else [entry]
         if len(pair) != 1 + kind.sequence or not all(type(n) is int and n >= 0 for n in pair):
             raise Bad
@@ -157,7 +157,7 @@ def meaning(path):
             return None
         first, count = pair if kind.sequence else (pair[0], 1)
         try:
-            decode = registry.bind_decoder(kind.word, kind.args)
+            decode = registry.bind_decoder(kind.format, kind.args)
             if first + count > len(limits):
                 raise Bad
             values = [decode(record_of(data, limits, first + k, compressed)) for k in range(count)]
@@ -227,7 +227,7 @@ def observe(path, kit, thorough=True, only=None):
 
 def observe_records(path, reader, index, name):
     kind = parse_spec({name: reader.spec[name]})[name]
-    decode = registry.bind_decoder(kind.word, kind.args)
+    decode = registry.bind_decoder(kind.format, kind.args)
 
     def decoded(record):
         try:
@@ -327,7 +327,7 @@ def compare(path, kit, thorough=True, only=None):
         if raw:
             kind = parse_spec({name: SPEC[name]})[name] if name in SPEC else None
             try:
-                decode = registry.bind_decoder(kind.word, kind.args)
+                decode = registry.bind_decoder(kind.format, kind.args)
                 if got is not None:
                     got = as_row(kind, [decode(g) for g in got]) if kind.sequence else decode(got)
             except (ValueError, AttributeError):

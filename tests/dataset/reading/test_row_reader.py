@@ -51,7 +51,7 @@ KINDS = ('folder', 'select', 'rename', 'update', 'join', 'union', 'sources', 'wi
 @pytest.mark.parametrize('kind', KINDS)
 def test_folders_name_the_fields_that_have_records_there(one, other, kind):
     dataset, expected = datasets(one, other)[kind]
-    found = dataset.folders(list(dataset.types))
+    found = dataset.folders(list(dataset.schema))
     assert {folder.path.rpartition('/')[2]: sorted(names) for folder, names in found} == {
         name: sorted(fields) for name, fields in expected.items()
     }
@@ -60,7 +60,7 @@ def test_folders_name_the_fields_that_have_records_there(one, other, kind):
 @pytest.mark.parametrize('kind', KINDS)
 def test_every_reader_of_a_plan_has_all_methods(one, other, kind):
     dataset, _ = datasets(one, other)[kind]
-    for field, field_type in dataset.types.items():
+    for field, field_type in dataset.schema.items():
         for group in dataset.plan_rows(np.arange(len(dataset)), {field: True}):
             columns = group.reader.read_selection(group.rows, group.selection, read_column)
             assert len(columns[field]) == len(group.rows)

@@ -54,7 +54,7 @@ def row(index):
 
 
 def records(dataset, name):
-    if not dataset.types[name].sequence:
+    if not dataset.schema[name].sequence:
         return list(dataset.records(name))
     present = [value is not None for value in dataset.column(name)]
     return present, dataset.lengths(name).tolist(), list(dataset.records(name))

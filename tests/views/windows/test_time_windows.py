@@ -342,16 +342,16 @@ def test_frames_and_samples(films, padding):
     assert np.array_equal(one['audio'], batch['audio'][0])
 
 
-@pytest.mark.parametrize('word', ['video', 'mp4[]'])
-def test_a_video_keeps_its_first_time(tmp_path, word):
+@pytest.mark.parametrize('field_type', ['video', 'mp4[]'])
+def test_a_video_keeps_its_first_time(tmp_path, field_type):
     """The first clip of a sequence begins at 0."""
     pytest.importorskip('av')
     from tests.media import samples as media
 
     data = media.film(times=range(480, 1480, 40), count=25)
-    with bags.DatasetWriter(tmp_path / 'x', {'camera': word, 'mark': 'int(8)[]'}) as writer:
-        writer.append({'camera': [data] if word == 'mp4[]' else data, 'mark': range(200)})
-    start = 0.48 if word == 'video' else 0
+    with bags.DatasetWriter(tmp_path / 'x', {'camera': field_type, 'mark': 'int(8)[]'}) as writer:
+        writer.append({'camera': [data] if field_type == 'mp4[]' else data, 'mark': range(200)})
+    start = 0.48 if field_type == 'video' else 0
     assert bags.Video(data).timestamps[0] == pytest.approx(0.48)
     view = bags.open(tmp_path / 'x').windows(every='camera', camera=bags.times(0.0), mark=bags.times(0.0),
         times={'mark': 100},

@@ -131,7 +131,7 @@ class ArraySource(Source[E]):
         self.left_out = {*unreadable, *name_fields([name for name in types if not types[name]], [])}
         self._fields = name_fields([name for name in types if types[name]], self.notes)
         self.spec = {field: types[name] for name, field in self._fields.items()}
-        self._types = parse_spec(self.spec)
+        self._schema = parse_spec(self.spec)
 
     @abc.abstractmethod
     def find(self, paths: list[str]) -> Sequence[E]:
@@ -197,25 +197,29 @@ class ArraySource(Source[E]):
 
     def _value(self, entry: E, name: str, array: StoredArray) -> Any:
         """Converts an array to the type of its field. A large sequence becomes an iterator over its rows."""
-        field_type = self._types[self._fields[name]]
+        field_type = self._schema[self._fields[name]]
         try:
             _check_size(array.shape[field_type.sequence :], array.dtype)
             if not field_type.sequence:
-                return _item(array[()], field_type.word)
+                return _item(array[()], field_type.format)
             if array.dtype.itemsize * math.prod(array.shape) > BLOCK_BYTES:
-                return self._rows(entry, name, field_type.word)
-            return [_item(row, field_type.word) for row in array[:]] if field_type.word in ITEMS else array[:]
+                return self._rows(entry, name, field_type.format)
+            return (
+                [_item(row, field_type.format) for row in array[:]]
+                if field_type.format in ITEMS
+                else array[:]
+            )
         except ValueError as exc:
             raise SourceError(f'{self.name(entry)}, {name}', str(exc)) from exc
 
-    def _rows(self, entry: E, name: str, word: str) -> Iterator[Any]:
+    def _rows(self, entry: E, name: str, type_format: str) -> Iterator[Any]:
         with self._arrays_of(entry) as arrays:
             array = self._readable(entry, name, arrays[name])
             step = max(1, BLOCK_BYTES // max(1, array.dtype.itemsize * math.prod(array.shape[1:])))
             for start in range(0, array.shape[0], step):
                 for index, row in enumerate(array[start : start + step], start):
                     try:
-                        item = _item(row, word)
+                        item = _item(row, type_format)
                     except ValueError as exc:
                         raise SourceError(f'{self.name(entry)}, {name}, item {index}', str(exc)) from exc
                     yield item
@@ -259,15 +263,15 @@ def _type(facts: Counter[_Facts], count: int) -> str:
     return field_type and field_type + '[]' * is_sequence + '?' * (facts.total() < count)
 
 
-def _item(value: Any, word: str) -> Any:
+def _item(value: Any, type_format: str) -> Any:
     """Converts an item, or a whole array, to a type."""
-    if word not in ITEMS:
+    if type_format not in ITEMS:
         return value
     if isinstance(value, np.ndarray):
         value = value.tobytes() if value.dtype == np.uint8 else value.item()
-    if word == 'utf8':
+    if type_format == 'utf8':
         return value if isinstance(value, str) else bytes(value).decode()
-    return bytes(value) if word == 'bytes' else bytes(value).rstrip(b'\0')
+    return bytes(value) if type_format == 'bytes' else bytes(value).rstrip(b'\0')
 
 
 def image_type(data: bytes) -> str | None:

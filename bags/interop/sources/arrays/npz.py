@@ -118,7 +118,7 @@ class _NpzArray:
         fits = len(shape) + 1 == len(field_type.args) and all(
             text in ('?', str(length)) for text, length in zip(field_type.args[1:], shape, strict=True)
         )
-        is_same = field_type.word == 'array' and fits and field_type.args[0] == self.dtype.name
+        is_same = field_type.format == 'array' and fits and field_type.args[0] == self.dtype.name
         is_plain = self._is_stored and self.dtype.newbyteorder('<') == self.dtype
         return is_same and is_plain and not self._is_fortran
 

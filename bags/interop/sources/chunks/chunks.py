@@ -137,14 +137,16 @@ class ChunkSource(RecordSource):
             start, offset = offset, offset + (column.size or sizes[field])
             if field not in self.spec:
                 continue
-            word, name = parse_type(self.spec[field]).word, f'{self.name(entry)}, field {field!r}'
+            type_format, name = parse_type(self.spec[field]).format, f'{self.name(entry)}, field {field!r}'
             if isinstance(data, OpenedLink) and field in self.linked:
-                values[field] = checked_link(name, word, data.part(start, offset))
+                values[field] = checked_link(name, type_format, data.part(start, offset))
                 continue
             part = bytes(data[start:offset])
-            value = column.decode(part) if column.decode else checked_value(name, word, part)
+            value = column.decode(part) if column.decode else checked_value(name, type_format, part)
             if isinstance(value, list):
-                value = [checked_value(f'{name}, item {i}', word, item) for i, item in enumerate(value)]
+                value = [
+                    checked_value(f'{name}, item {i}', type_format, item) for i, item in enumerate(value)
+                ]
             values[field] = value
         if offset != len(data):
             raise ValueError(f'expected a sample of {offset} bytes, got {len(data)}')

@@ -71,14 +71,14 @@ class SourceFiles(Protocol):
     def head(self, name: str, size: int | None = None) -> bytes:
         """Returns the first bytes of a file; all if `size` is None."""
 
-    def read(self, name: str, word: str) -> Any:
+    def read(self, name: str, type_format: str) -> Any:
         """Returns the value that `checked_value` makes of a file, or the path of a local video or recording.
 
         Raises:
             SourceError: The file is damaged, or not of its type.
         """
 
-    def link(self, name: str, word: str, opener: LinkOpener) -> Any:
+    def link(self, name: str, type_format: str, opener: LinkOpener) -> Any:
         """Returns a link to the content of a file, or the result of `read` if the file is compressed.
 
         Raises:
@@ -106,23 +106,23 @@ class FolderFiles:
         data: bytes = self._fs.cat_file(f'{self._path}/{name}', end=size)
         return data
 
-    def read(self, name: str, word: str) -> Any:
+    def read(self, name: str, type_format: str) -> Any:
         path, inner = f'{self.root.rstrip("/")}/{name}', f'{self._path}/{name}'
         try:
             if 'file' in self._fs.protocol:
                 with open(inner, 'rb') as file:
-                    if word not in ('video', 'audio') or os.path.getsize(inner) < STREAMED_BYTES:
-                        return checked_value(path, word, file.read())
-                    checked_value(path, word, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+                    if type_format not in ('video', 'audio') or os.path.getsize(inner) < STREAMED_BYTES:
+                        return checked_value(path, type_format, file.read())
+                    checked_value(path, type_format, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
                 return inner
-            return checked_value(path, word, self.head(name))
+            return checked_value(path, type_format, self.head(name))
         except OSError as exc:
             raise SourceError(path, f'cannot be read: {exc}') from exc
 
-    def link(self, name: str, word: str, opener: LinkOpener) -> OpenedLink:
+    def link(self, name: str, type_format: str, opener: LinkOpener) -> OpenedLink:
         path = f'{self.root.rstrip("/")}/{name}'
         try:
-            return checked_link(path, word, opener.open_whole(f'{self._location}/{name}'))
+            return checked_link(path, type_format, opener.open_whole(f'{self._location}/{name}'))
         except OSError as exc:
             raise SourceError(path, f'cannot be read: {exc}') from exc
 
@@ -197,16 +197,16 @@ class FolderSource(FileSource[str]):
             extensions = {} if self.layout == 'episodes' else written_extensions(key, names)
             yield FileEntry(self.root, key, files, columns, extensions)
 
-    def read(self, entry: FileEntry[str], field: str, word: str) -> Any:
+    def read(self, entry: FileEntry[str], field: str, type_format: str) -> Any:
         file, read = entry.files[field], self._files.read
         if field in self.linked:
             link, opener = self._files.link, self.opener
             many = file if isinstance(file, list) else [file]
-            links = [link(name, word, opener) for name in many]
+            links = [link(name, type_format, opener) for name in many]
             return links if many is file else links[0]
         if isinstance(file, list):
-            return (read(name, word) for name in file)
-        return read(file, word)
+            return (read(name, type_format) for name in file)
+        return read(file, type_format)
 
     def linkable(self) -> dict[str, float | str]:
         if self._files.compressed:

@@ -224,25 +224,25 @@ class TarSource(FileSource[Content]):
         is_own = self.exported is not None and self.exported.has(name.removeprefix('./'))
         return not is_own and _is_left_out(name)
 
-    def read(self, entry: FileEntry[Content], field: str, word: str) -> Any:
+    def read(self, entry: FileEntry[Content], field: str, type_format: str) -> Any:
         found, tar = entry.files[field], self._open[entry.origin]
         name = f'{entry.origin}: {entry.key}.{field}'
         if field in self.linked:
             many = found if isinstance(found, list) else [found]
-            links = [self._link(name, word, tar, each) for each in many]
+            links = [self._link(name, type_format, tar, each) for each in many]
             return links if many is found else links[0]
         if isinstance(found, list):
-            return (checked_value(name, word, tar.read(each)) for each in found)
-        return checked_value(name, word, tar.read(found))
+            return (checked_value(name, type_format, tar.read(each)) for each in found)
+        return checked_value(name, type_format, tar.read(found))
 
-    def _link(self, name: str, word: str, tar: Tar, content: Content) -> Any:
+    def _link(self, name: str, type_format: str, tar: Tar, content: Content) -> Any:
         """Returns a link to a file, or its content if it is compressed, sparse, or already in memory."""
         if not isinstance(content, StoredFile) or content.parts is not None:
-            return checked_value(name, word, tar.read(content))
+            return checked_value(name, type_format, tar.read(content))
         whole = open_unchanged(self.opener, tar.path, tar.size)
         with as_source_errors(tar.path, 'tar'):
             link = whole.part(content.start, content.start + content.size)
-        return checked_link(name, word, link, content.format)
+        return checked_link(name, type_format, link, content.format)
 
     def linkable(self) -> dict[str, float | str]:
         compressed = [path for path, tar in self._open.items() if tar.is_compressed]

@@ -98,13 +98,13 @@ class ZipFiles:
             _check_supported(member)
             return self._content(name, member.file_size if size is None else min(size, member.file_size))
 
-    def read(self, name: str, word: str) -> Any:
-        return checked_value(f'{self.root}/{name}', word, self.head(name))
+    def read(self, name: str, type_format: str) -> Any:
+        return checked_value(f'{self.root}/{name}', type_format, self.head(name))
 
-    def link(self, name: str, word: str, opener: LinkOpener) -> Any:
+    def link(self, name: str, type_format: str, opener: LinkOpener) -> Any:
         member = self._members[name]
         if member.compress_type != zipfile.ZIP_STORED:
-            return self.read(name, word)
+            return self.read(name, type_format)
         with self._naming(name):
             _check_supported(member)
             whole = open_unchanged(opener, self.root, self._size)
@@ -112,7 +112,7 @@ class ZipFiles:
             around = around.read_ahead(_header_bytes(member) + SIGNATURE_BYTES)
             start = self._start(name, bytes(around[: _header_bytes(member)]))
             link = around.part(start, start + member.file_size)
-        return checked_link(f'{self.root}/{name}', word, link)
+        return checked_link(f'{self.root}/{name}', type_format, link)
 
     def _content(self, name: str, size: int) -> bytes:
         """Returns the first bytes of a file; verifies the checksum if these are all bytes."""
@@ -239,13 +239,13 @@ class FolderWithZips:
         files, inner = self._files[name]
         return files.head(inner, size)
 
-    def read(self, name: str, word: str) -> Any:
+    def read(self, name: str, type_format: str) -> Any:
         files, inner = self._files[name]
-        return files.read(inner, word)
+        return files.read(inner, type_format)
 
-    def link(self, name: str, word: str, opener: LinkOpener) -> Any:
+    def link(self, name: str, type_format: str, opener: LinkOpener) -> Any:
         files, inner = self._files[name]
-        return files.link(inner, word, opener)
+        return files.link(inner, type_format, opener)
 
 
 class _Directory(PositionedFile):

@@ -136,9 +136,11 @@ class ArrowSource(Source[TableRow]):
         self._images = dict(self._find_images())
         """The image format of the first values, by field, for fields of bytes."""
         for field, format in self._images.items():
-            word = IMAGE_TYPES[format]
-            self.spec[field] = word + '?' * self.spec[field].endswith('?')
-            self.notes.append(f'field {field!r}: bytes become {word}, as the first values are {format}')
+            type_format = IMAGE_TYPES[format]
+            self.spec[field] = type_format + '?' * self.spec[field].endswith('?')
+            self.notes.append(
+                f'field {field!r}: bytes become {type_format}, as the first values are {format}'
+            )
         if not self.spec:
             columns = ', '.join(map(repr, schema.names)) or 'no columns'
             raise SourceError(paths[0], f'expected a column with values, got {columns} without any')
@@ -283,7 +285,7 @@ def _is_type_of(text: Any, column: pa.Field) -> bool:
     """Returns whether a column has the Arrow type that `export` writes for a field type."""
     try:
         field_type = parse_type(text)
-        return field_type.word in encoders and _form(arrow_field('', field_type, 'bytes').type) == _form(
+        return field_type.format in encoders and _form(arrow_field('', field_type, 'bytes').type) == _form(
             column.type
         )
     except (TypeError, ValueError):

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.arrow.types import MEDIA_TYPES, import_pyarrow, is_list
-from bags.dataset.format.registry import INTEGER_WORDS, bind_encoder
+from bags.dataset.format.registry import INTEGER_FORMATS, bind_encoder
 from bags.dataset.format.spec import FieldType
 from bags.formats.arrays import array_from_parts, array_type
 from bags.formats.trees import check_json
@@ -87,23 +87,23 @@ def _items(column: pa.Array, field_type: FieldType) -> list[Any]:
     pa = import_pyarrow()
     is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     is_text = is_text or pa.types.is_string_view(column.type)
-    if field_type.word in MEDIA_TYPES:
+    if field_type.format in MEDIA_TYPES:
         if is_text or pa.types.is_struct(column.type):
             return _each(column, _file)
-    elif field_type.word == 'array':
+    elif field_type.format == 'array':
         found = array_type(*field_type.args)
         if found is None:
             return _each(column, _restored)
         arrays = _arrays(column, *found, keeps_nulls=field_type.optional and not field_type.sequence)
         return column.to_pylist() if arrays is None else arrays  # type: ignore[no-any-return, unused-ignore]
-    elif field_type.word == 'json':
+    elif field_type.format == 'json':
         return _each(column, _checked_json if is_text else lambda value: bind_encoder('json')(_plain(value)))
-    elif field_type.word in ('msgpack', 'tree') and not _is_binary(column.type):
-        encode = bind_encoder(field_type.word)
+    elif field_type.format in ('msgpack', 'tree') and not _is_binary(column.type):
+        encode = bind_encoder(field_type.format)
         return _each(column, lambda value: encode(_plain(value)))
-    elif field_type.word == 'utf8' and not is_text:
+    elif field_type.format == 'utf8' and not is_text:
         return _each(column, lambda value: str(value, 'utf-8') if isinstance(value, bytes) else str(value))
-    elif field_type.word in INTEGER_WORDS and is_text:
+    elif field_type.format in INTEGER_FORMATS and is_text:
         return _each(column, int)
     values: list[Any] = column.to_pylist()
     return values

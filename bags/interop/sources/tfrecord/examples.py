@@ -120,7 +120,7 @@ class ExampleSource(RecordSource):
                 field_type = parse_type(self.spec[field])
                 where = f'field {field!r}'
                 try:
-                    value = _value(example, column, field_type.word, f'{self.name(entry)}, {where}')
+                    value = _value(example, column, field_type.format, f'{self.name(entry)}, {where}')
                 except SourceError:
                     raise
                 except (ValueError, TypeError, OverflowError, zlib.error) as exc:
@@ -131,23 +131,23 @@ class ExampleSource(RecordSource):
         return values
 
 
-def _value(example: Example, column: ExampleColumn, word: str, name: str) -> Any:
-    """Returns the value of a feature, for a field whose type has this word; None if it is missing."""
+def _value(example: Example, column: ExampleColumn, type_format: str, name: str) -> Any:
+    """Returns the value of a feature, for a field whose type has this format; None if it is missing."""
     found = example.get((column.in_steps, column.key))
     if not column.in_steps or found is None:
-        return _decoded(found[0], column, word, name) if found else None
+        return _decoded(found[0], column, type_format, name) if found else None
     one = column._replace(is_sequence=False)
-    return [_decoded(values, one, word, f'{name}, item {i}') for i, values in enumerate(found)]
+    return [_decoded(values, one, type_format, f'{name}, item {i}') for i, values in enumerate(found)]
 
 
-def _decoded(values: Sequence[Any], column: ExampleColumn, word: str, name: str) -> Any:
+def _decoded(values: Sequence[Any], column: ExampleColumn, type_format: str, name: str) -> Any:
     """Decodes a list of bytes, ints or floats to a value: None if an empty list means a missing value."""
     dtype = np.dtype(column.dtype or 'V')
     expected = bytes if column.word or column.encoding else float if dtype.kind == 'f' else int
     if values and not isinstance(values[0], expected):
         raise ValueError(f'expected {expected.__name__}, got {type(values[0]).__name__}')
     if column.word:
-        items = [checked_value(f'{name}, item {i}', word, each) for i, each in enumerate(values)]
+        items = [checked_value(f'{name}, item {i}', type_format, each) for i, each in enumerate(values)]
     elif column.encoding:
         inflate = column.encoding == 'zlib'
         plain = [zlib.decompressobj().decompress(each, _MAX_INFLATED) if inflate else each for each in values]

@@ -265,7 +265,7 @@ def check_frames(root, target, **options):
     also = bags.convert(root, f'{target}-linked', link=True, **options)
     assert also.skipped == done.skipped
     with bags.open(target) as dataset, bags.open(f'{target}-linked', trust_links=root) as linked:
-        assert linked.types == dataset.types
+        assert linked.schema == dataset.schema
         assert linked.metadata == dataset.metadata
         assert len(linked) == len(dataset)
         for row, other in zip(dataset, linked, strict=True):

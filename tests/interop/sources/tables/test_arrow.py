@@ -623,7 +623,7 @@ def test_bool8_and_time_zones_of_items(tmp_path):
 
 
 def test_bytes_that_are_images_have_their_type(tmp_path):
-    jpeg, png = (bytes(bags.encoders[word](np.zeros((4, 4, 3), np.uint8))) for word in ('jpeg', 'png'))
+    jpeg, png = (bytes(bags.encoders[format](np.zeros((4, 4, 3), np.uint8))) for format in ('jpeg', 'png'))
     columns = {
         'photo': [jpeg, None, jpeg],
         'mask': [png] * 3,
