@@ -40,7 +40,7 @@ PURE = [
     'dataset/format/file_names.py', 'dataset/format/refs.py', 'dataset/format/shard_index.py',
     'dataset/format/spec.py',
     'dataset/reading/batch.py', 'dataset/reading/selection.py', 'errors.py',
-    'indexing.py', 'links/files.py', 'links/rows.py', 'loader/schedule.py', 'media/pictures.py',
+    'indexing.py', 'links/files.py', 'links/rows.py', 'loader/schedule.py', 'media/b_frames.py',
     'media/timeline.py', 'other_names.py', 'samplers/permutation.py', 'storage/ranges.py', 'validation.py',
 ]  # fmt: skip
 OF_USERS = [

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bags.display.datasets import dataset_as_html as dataset_as_html
     from bags.display.datasets import dataset_as_text as dataset_as_text
     from bags.episodes.episode_bags import EpisodeBags as EpisodeBags
-    from bags.episodes.queued import QueuedEpisode as QueuedEpisode
+    from bags.episodes.queued_episode import QueuedEpisode as QueuedEpisode
     from bags.keys.index import KeyIndex as KeyIndex
     from bags.keys.index import find_keys as find_keys
     from bags.keys.index import open_key_index as open_key_index
@@ -48,7 +48,7 @@ MODULES = {
         'dataset_as_text',
     ),
     'bags.episodes.episode_bags': ('EpisodeBags',),
-    'bags.episodes.queued': ('QueuedEpisode',),
+    'bags.episodes.queued_episode': ('QueuedEpisode',),
     'bags.keys.index': (
         'KeyIndex',
         'find_keys',

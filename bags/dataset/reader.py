@@ -18,11 +18,11 @@ from bags.concurrency import ClosedHandle, cached_attribute, map_concurrently
 from bags.dataset.base import Dataset
 from bags.dataset.format import registry
 from bags.dataset.format.folder import Folder
+from bags.dataset.format.folder_layout import Decoders
 from bags.dataset.format.journal import JOURNAL
 from bags.dataset.format.metadata import Metadata, package_of
 from bags.dataset.format.options import ReadOptions, dataset_path
 from bags.dataset.format.refs import Refs
-from bags.dataset.format.schema import Decoders
 from bags.dataset.format.sizes import folder_size
 from bags.dataset.format.spec import FieldType, Schema, likely_type, reordered
 from bags.dataset.reading.batch import Column

@@ -13,11 +13,11 @@ from bags.bag.sharding import Concatenated
 from bags.concurrency import ClosedHandle, FifoCache, cached_attribute, map_concurrently, max_open_bags
 from bags.dataset.base import Dataset, row_of_part
 from bags.dataset.format.folder import Folder
+from bags.dataset.format.folder_layout import Decoders
 from bags.dataset.format.journal import JOURNAL, has_journal
 from bags.dataset.format.listing import ShardList, length_by_size, list_local_shards, list_remote_shards
 from bags.dataset.format.metadata import Metadata
 from bags.dataset.format.options import DatasetPath, ReadOptions, dataset_path
-from bags.dataset.format.schema import Decoders
 from bags.dataset.format.shard_index import INDEX, Shard
 from bags.dataset.format.sizes import folder_size
 from bags.dataset.format.spec import Schema, count_text, type_texts, union

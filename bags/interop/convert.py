@@ -13,7 +13,7 @@ from bags.dataset.format.registry import encoders
 from bags.dataset.format.spec import parse_spec
 from bags.dataset.writing.sharded_writer import ShardedDatasetWriter
 from bags.errors import BagsError, EncodeError, SourceError
-from bags.interop.extensions import KEY
+from bags.interop.file_extensions import KEY
 from bags.interop.files import FileSource
 from bags.interop.fingerprint import fingerprint_of_files
 from bags.interop.imported import remaining_entries

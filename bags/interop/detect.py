@@ -19,7 +19,7 @@ from typing import NamedTuple, NoReturn
 
 from bags.errors import SourceError
 from bags.interop.exported import ExportedFields
-from bags.interop.extensions import split_name, type_of
+from bags.interop.file_extensions import split_name, type_of
 from bags.interop.formats import FORMATS, SPLITS, Format, find_format, installed_formats
 from bags.interop.ignored_files import (
     MEDIA,

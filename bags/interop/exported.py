@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from bags.dataset.format.metadata import Metadata
 from bags.dataset.format.spec import FieldType, Schema, parse_spec
 from bags.errors import SourceError, SpecError
-from bags.interop.extensions import (
+from bags.interop.file_extensions import (
     IMAGE_TYPES,
     JOINED,
     KEY,

@@ -20,7 +20,7 @@ from bags.formats.encoded import check_format
 from bags.formats.signatures import FORMAT_OF_TYPE, IMAGES, SIGNATURE_BYTES, check_end, check_whole, identify
 from bags.formats.trees import check_json, decode_msgpack
 from bags.interop.exported import ExportedFields, is_one_array
-from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, fields_of_media, type_of
+from bags.interop.file_extensions import KEY, WRITTEN_EXTENSIONS, fields_of_media, type_of
 from bags.interop.formats import format_of_extension
 from bags.interop.source import RECORD_ENCODERS, Source
 from bags.links.link import Link

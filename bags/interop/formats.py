@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from bags.dataset.format.entry_points import Added, find_all, find_one
+from bags.dataset.format.plug_ins import Added, find_all, find_one
 from bags.interop.ignored_files import matches
 from bags.interop.source import Source
 from bags.validation import import_optional

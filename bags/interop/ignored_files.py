@@ -7,7 +7,7 @@ import functools
 import re
 from collections.abc import Collection, Iterable
 
-from bags.interop.extensions import IMAGE_TYPES, split_name, type_of
+from bags.interop.file_extensions import IMAGE_TYPES, split_name, type_of
 
 METADATA_TABLES = ('metadata.csv', 'metadata.jsonl')
 """Tables beside media files, whose column `file_name` names the files."""

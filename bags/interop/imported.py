@@ -19,7 +19,7 @@ from bags.dataset.writing.sharded_writer import ShardedDatasetWriter
 from bags.errors import SourceError
 from bags.indexing import Int64s, offsets_of
 from bags.interop.exported import NUMBERS
-from bags.interop.extensions import KEY
+from bags.interop.file_extensions import KEY
 from bags.interop.files import F, FileEntry, FileSource
 from bags.interop.link_comparison import LinkComparison
 from bags.progress.progress_log import SOURCE_CHANGED

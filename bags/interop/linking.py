@@ -12,7 +12,7 @@ from bags.dataset.format.listing import shard_numbers
 from bags.dataset.format.options import WriterSettings
 from bags.dataset.open import open as open_dataset
 from bags.dataset.writing.sharded_writer import ShardedDatasetWriter
-from bags.interop.extensions import KEY
+from bags.interop.file_extensions import KEY
 from bags.interop.files import F, FileEntry, FileSource
 from bags.interop.imported import BATCH, FileComparison, as_named_in_source
 from bags.interop.link_comparison import LinkComparison

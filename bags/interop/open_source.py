@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NoReturn
 
-from bags.dataset.format.entry_points import find_all
 from bags.dataset.format.metadata import MAX_METADATA_BYTES, METADATA, Metadata, load_metadata
+from bags.dataset.format.plug_ins import find_all
 from bags.dataset.format.spec import parse_spec
 from bags.errors import CorruptError, SourceError, SpecError
 from bags.interop.detect import (
@@ -22,7 +22,7 @@ from bags.interop.detect import (
     zips_to_open,
 )
 from bags.interop.exported import EXPORT, read_exported
-from bags.interop.extensions import KEY
+from bags.interop.file_extensions import KEY
 from bags.interop.files import FileSource
 from bags.interop.formats import FORMATS, GROUP, find_format, installed_formats
 from bags.interop.records import size_of

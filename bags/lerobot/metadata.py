@@ -11,7 +11,7 @@ from bags.concurrency import cached_attribute
 from bags.dataset.base import Dataset
 from bags.dataset.reading.selection import frames
 from bags.indexing import Int64s, offsets_of
-from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS
+from bags.interop.file_extensions import KEY, WRITTEN_EXTENSIONS
 from bags.interop.targets.lerobot_features import COUNTERS, TASKS, feature_of, fps_of, statistics_of, tasks_of
 from bags.interop.targets.lerobot_meta import COUNTED
 from bags.validation import import_optional

@@ -31,9 +31,9 @@ from bags.bag.options import CompressionTrained, ReaderOptions
 from bags.bag.zstd import Zstd, check_dictionary, codec_for
 from bags.dataset.format.file_names import bag_suffix, is_linked
 from bags.dataset.format.folder import Folder
+from bags.dataset.format.folder_layout import Decoders
 from bags.dataset.format.refs import is_missing
 from bags.dataset.format.registry import decoders as builtin_decoders
-from bags.dataset.format.schema import Decoders
 from bags.dataset.format.spec import FieldType
 from bags.dataset.reader import DatasetReader
 from bags.dataset.writing.writer import DatasetWriter

@@ -14,10 +14,10 @@ from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset
 from bags.dataset.format.file_names import is_temporary
 from bags.dataset.format.folder import Folder
+from bags.dataset.format.folder_layout import Decoders
 from bags.dataset.format.journal import is_journal
 from bags.dataset.format.listing import names_in, root_names
 from bags.dataset.format.options import FolderOptions
-from bags.dataset.format.schema import Decoders
 from bags.dataset.format.shard_index import INDEX
 from bags.dataset.format.spec import Schema, load_spec
 from bags.errors import CorruptError, SpecError

@@ -21,6 +21,7 @@ from bags.bag.records import StoredRecords
 from bags.concurrency import map_concurrently
 from bags.dataset.format.file_names import BAG_SUFFIXES, IDENTITY, is_temporary
 from bags.dataset.format.folder import Folder
+from bags.dataset.format.folder_layout import Decoders, FolderLayout
 from bags.dataset.format.identity import REMOVE_IDENTITY
 from bags.dataset.format.journal import JOURNAL
 from bags.dataset.format.json_files import check_json, has_checksums
@@ -28,7 +29,6 @@ from bags.dataset.format.listing import is_being_made
 from bags.dataset.format.metadata import RENEW_STATISTICS, STATISTICS, read_metadata
 from bags.dataset.format.refs import MISSING, RefsFormat, dangling
 from bags.dataset.format.registry import decoders
-from bags.dataset.format.schema import Decoders, FolderLayout
 from bags.dataset.format.spec import FieldType, Schema, type_texts, union
 from bags.errors import CorruptError, SpecError
 from bags.formats.signatures import FORMAT_OF_TYPE

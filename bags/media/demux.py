@@ -10,9 +10,9 @@ import numpy as np
 
 from bags.formats.ffmpeg import Stream, best_stream, describe_stream, has_side_data, import_av, open_container
 from bags.formats.signatures import DEMUXERS, identify_file
+from bags.media.b_frames import REORDERED_CODECS, is_b_frame, may_reorder, nal_length_size, split_vops
 from bags.media.mp4 import Track, find_moov, find_track
 from bags.media.packets import NO_PROBING, DemuxedPackets, Packets, new_context
-from bags.media.pictures import REORDERED_CODECS, is_b_frame, may_reorder, nal_length_size, split_vops
 from bags.media.priming import Skips
 from bags.media.source import LazyDecoder
 from bags.media.spliced_ts import JOINED_FORMATS, JoinedClock, is_join

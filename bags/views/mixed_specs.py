@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bags.bag.memory_records import MemoryRecords
-from bags.dataset.format.schema import Decoders
+from bags.dataset.format.folder_layout import Decoders
 from bags.dataset.format.spec import FieldType, Schema, parse_type
 from bags.dataset.reading.batch import Column
 from bags.dataset.reading.columns import ReadField, read_records

@@ -7,7 +7,7 @@ from bags.bag import Writer
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
 from bags.bag.records import FileRanges, StoredRecords
-from bags.dataset.format.schema import Decoders
+from bags.dataset.format.folder_layout import Decoders
 from bags.dataset.format.spec import parse_spec
 from bags.dataset.reading.columns import read_column, read_records, read_value, read_values
 from bags.dataset.reading.field_reader import FieldReader

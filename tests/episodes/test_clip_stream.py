@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 import bags
-from bags.episodes import queued
 from bags.episodes.clip_stream import CopyMemory
 from bags.formats.audio import decode_opus
 from bags.media.clip_encoders import MKV
@@ -342,7 +341,7 @@ def test_an_encoder_that_fails_loses_nothing_before(tmp_path):
 
 @pytest.mark.parametrize('when_full', ['wait', 'raise'])
 def test_a_slow_encoder_is_waited_for_or_raises(when_full, tmp_path, monkeypatch):
-    monkeypatch.setattr(queued, 'MAX_QUEUED_BYTES', 10 * 32 * 48 * 3)
+    monkeypatch.setattr(queued_episode, 'MAX_QUEUED_BYTES', 10 * 32 * 48 * 3)
     encoder, taken, given = SlowOrFailing(), [], 0
 
     def go_on_when_full():

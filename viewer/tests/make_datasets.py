@@ -271,13 +271,13 @@ def write_formats(folder):
         sound.sample_rate = 48_000
         container.mux([*stream.encode(sound), *stream.encode()])
     datapoint = {
-        **{f'{word}_image': (word, image) for word in ('avif', 'image', 'jpeg', 'jpg', 'png', 'webp')},
+        **{f'{format}_image': (format, image) for format in ('avif', 'image', 'jpeg', 'jpg', 'png', 'webp')},
         'gif_image': ('image', gif.getvalue()),
         'gray_image': ('png', image[..., 0]),
         'deep_image': ('png', image[..., 0].astype(np.uint16) * 200),
-        **{f'{word}_video': (f'{word}(10)', frames) for word in ('mkv', 'mp4', 'webm')},
+        **{f'{format}_video': (f'{format}(10)', frames) for format in ('mkv', 'mp4', 'webm')},
         'any_video': ('video', write_mp4(str(folder / 'any.mp4'), frames)),
-        **{f'{word}_sound': (word, (tone, 48_000)) for word in ('flac', 'opus', 'wav')},
+        **{f'{format}_sound': (format, (tone, 48_000)) for format in ('flac', 'opus', 'wav')},
         'any_sound': ('audio', mp3.getvalue()),
         'sounds': ('flac[]', [(tone[:12_000], 48_000), (tone, 48_000)]),
         'bool': ('bool', True),

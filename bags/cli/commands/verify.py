@@ -28,8 +28,8 @@ def verify(
 
     Example: bags verify episodes --decode
     """
+    from bags.dataset.format.folder_layout import Decoders
     from bags.dataset.format.options import FolderOptions
-    from bags.dataset.format.schema import Decoders
     from bags.maintenance.location import locate
     from bags.maintenance.verify import find_damage
     from bags.maintenance.verify_bag import Damage

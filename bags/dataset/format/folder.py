@@ -24,10 +24,10 @@ from bags.bag.zstd import check_dictionary, codec_for
 from bags.concurrency import cached_attribute, map_concurrently
 from bags.dataset import above
 from bags.dataset.format.file_names import BAG_SUFFIXES, bag_files, bag_suffix
+from bags.dataset.format.folder_layout import FolderLayout, parse_layout
 from bags.dataset.format.journal import JOURNAL
 from bags.dataset.format.listing import is_being_made, names_in, not_a_folder
 from bags.dataset.format.metadata import METADATA, Metadata, in_order, read_metadata, without_order
-from bags.dataset.format.schema import FolderLayout, parse_layout
 from bags.dataset.format.shard_index import INDEX, Shard
 from bags.dataset.format.spec import Schema, load_spec
 from bags.errors import BagsError, CorruptError, SpecError

@@ -11,11 +11,11 @@ from bags.bag.checksums import checksums_name
 from bags.bag.limits import ENTRY
 from bags.concurrency import map_concurrently
 from bags.dataset.format.file_names import BAG_SUFFIXES, is_temporary
+from bags.dataset.format.folder_layout import parse_layout
 from bags.dataset.format.journal import JOURNAL
 from bags.dataset.format.json_files import check_json
 from bags.dataset.format.metadata import METADATA
 from bags.dataset.format.refs import RefsFormat
-from bags.dataset.format.schema import parse_layout
 from bags.dataset.format.shard_index import INDEX, Shard, load_index, numbered
 from bags.dataset.format.spec import Schema
 from bags.errors import BagsError, CorruptError

@@ -14,7 +14,7 @@ from bags.bag.options import (
     WriterOptions,
     WritingKeywords,
 )
-from bags.dataset.format.schema import Decoders
+from bags.dataset.format.folder_layout import Decoders
 from bags.formats.scalars import MAX_VALUE_SIZE
 from bags.links.permission import PermittedPaths, permitted_paths
 from bags.storage import Store, store_for

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bags.dataset import above
-from bags.dataset.format.entry_points import find_one
+from bags.dataset.format.plug_ins import find_one
 from bags.dataset.format.spec import Schema
 from bags.formats import arrays, audio, images, scalars, trees, videos
 from bags.formats.scalars import Buffer, check_count

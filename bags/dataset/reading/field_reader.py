@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from bags.bag.records import StoredRecords
 from bags.concurrency import FifoCache, Shareable, cached_attribute
-from bags.dataset.format.schema import Decoder
+from bags.dataset.format.folder_layout import Decoder
 from bags.dataset.format.spec import FieldType
 from bags.dataset.reading.frames import JoinedFrames, LazyFrames, Length, Seconds, known_length
 from bags.dataset.reading.selection import FrameSelection

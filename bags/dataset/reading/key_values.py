@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from bags.bag.options import LimitsPlacement
+from bags.dataset.format.folder_layout import Decoders
 from bags.dataset.format.refs import Refs
 from bags.dataset.format.registry import INTEGER_FORMATS
-from bags.dataset.format.schema import Decoders
 from bags.dataset.reading.columns import read_values
 from bags.dataset.reading.field_reader import FieldReader
 from bags.dataset.reading.row_reader import SizedRowReader

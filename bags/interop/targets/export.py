@@ -24,7 +24,7 @@ from bags.errors import SourceError
 from bags.formats.signatures import EXTENSION_OF_FORMAT, SIGNATURE_BYTES, identify
 from bags.indexing import Int64s, chunk_length
 from bags.interop.exported import EXPORT, NUMBERS, is_one_array, names_of, names_tell_types
-from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, escape_key, extension_of, file_name
+from bags.interop.file_extensions import KEY, WRITTEN_EXTENSIONS, escape_key, extension_of, file_name
 from bags.interop.ignored_files import may_be_ignored
 from bags.interop.targets.lerobot import write_lerobot
 from bags.interop.targets.parquet import write_parquet

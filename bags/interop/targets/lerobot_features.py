@@ -9,7 +9,7 @@ import numpy as np
 
 from bags.dataset.base import Dataset
 from bags.dataset.format.registry import VIDEO_FORMATS, decoders, fixed_dtype
-from bags.interop.extensions import IMAGE_TYPES
+from bags.interop.file_extensions import IMAGE_TYPES
 from bags.maintenance.statistics import statistics
 
 COUNTERS = ('frame_index', 'episode_index', 'index', 'task_index')

@@ -15,7 +15,7 @@ from bags.dataset.format.metadata import Metadata
 from bags.dataset.format.registry import VIDEO_FORMATS
 from bags.dataset.format.spec import FieldType, Schema
 from bags.formats.arrays import array_text
-from bags.interop.extensions import IMAGE_TYPES
+from bags.interop.file_extensions import IMAGE_TYPES
 from bags.interop.targets.target import Target
 from bags.progress.progress import Advance
 

@@ -25,7 +25,7 @@ from bags.errors import SourceError
 from bags.formats.arrays import type_text
 from bags.formats.scalars import MAX_VALUE_SIZE, check_value_size
 from bags.formats.signatures import SIGNATURE_BYTES, identify
-from bags.interop.extensions import KEY
+from bags.interop.file_extensions import KEY
 from bags.interop.source import E, Source, collect_errors, list_paths, name_fields
 from bags.links.sources import OpenedLink
 

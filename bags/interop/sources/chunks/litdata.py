@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bags.interop.extensions import type_of
+from bags.interop.file_extensions import type_of
 from bags.interop.records import array_from, open_file, path_beside, read_json
 from bags.interop.source import Source
 from bags.interop.sources.chunks.chunks import (

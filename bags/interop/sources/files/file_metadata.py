@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from bags.errors import SourceError
-from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, field_of
+from bags.interop.file_extensions import KEY, WRITTEN_EXTENSIONS, field_of
 from bags.interop.ignored_files import METADATA_TABLES
 
 FILE_NAME = 'file_name'

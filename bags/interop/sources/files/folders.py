@@ -25,7 +25,7 @@ from bags.concurrency import cached_attribute
 from bags.errors import SourceError
 from bags.formats.signatures import SIGNATURE_BYTES
 from bags.interop.exported import ExportedFields
-from bags.interop.extensions import field_of, split_key, split_name, type_of, written_extensions
+from bags.interop.file_extensions import field_of, split_key, split_name, type_of, written_extensions
 from bags.interop.files import (
     FileEntry,
     FileSource,

@@ -18,7 +18,7 @@ from bags.concurrency import map_concurrently
 from bags.errors import SourceError
 from bags.formats.signatures import SIGNATURE_BYTES
 from bags.interop.exported import ExportedFields
-from bags.interop.extensions import LABELS, field_of, split_key, written_extensions_in_tar
+from bags.interop.file_extensions import LABELS, field_of, split_key, written_extensions_in_tar
 from bags.interop.files import (
     FieldSet,
     FileEntry,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from bags.errors import SourceError
-from bags.interop.extensions import KEY, split_name
+from bags.interop.file_extensions import KEY, split_name
 from bags.interop.records import open_file
 from bags.interop.source import DamagedEntries, Source, as_source_errors, collect_errors, name_fields
 from bags.interop.sources.tables.text_tables import MAX_BYTES

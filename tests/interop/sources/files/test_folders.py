@@ -19,7 +19,7 @@ from PIL import Image
 
 import bags
 from bags.formats.audio import encode_flac, encode_opus, encode_wav
-from bags.interop.extensions import escape_key, unescape_key
+from bags.interop.file_extensions import escape_key, unescape_key
 from bags.interop.open_source import open_source
 from bags.interop.sources.files.folders import find_layout, group
 from tests.media.samples import film, number_of

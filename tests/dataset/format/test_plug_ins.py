@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import bags
-from bags.dataset.format.entry_points import find_one
+from bags.dataset.format.plug_ins import find_one
 
 EXTENSION = Path(__file__).parents[2] / 'extension'
 

@@ -4,7 +4,7 @@ import av
 import numpy as np
 import pytest
 
-from bags.media.pictures import is_b_frame, may_reorder, nal_length_size, split_vops
+from bags.media.b_frames import is_b_frame, may_reorder, nal_length_size, split_vops
 from tests.media.samples import film, packed_b_frames, x264
 
 FILMS = {
