@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import bags
+from bags.episodes import queued_episode
 from bags.episodes.clip_stream import CopyMemory
 from bags.formats.audio import decode_opus
 from bags.media.clip_encoders import MKV
