@@ -82,7 +82,7 @@ _TYPES: dict[str, tuple[_Function, _Function, _Function] | str] = {
     'opus': (audio.encode_opus, audio.decode_opus, audio.opus_bitrate),
     'audio': 'AUDIO',
 }
-"""The encoder, decoder and check of the arguments of each format; or the name in `late_binding` of its
+"""The encoder, decoder and check of the arguments of each format; or the name in `above` of its
 `TypeFunctions`."""
 
 _loaded = {format: TypeFunctions(*entry) for format, entry in _TYPES.items() if not isinstance(entry, str)}
