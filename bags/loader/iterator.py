@@ -42,7 +42,7 @@ class LoaderIterator(Iterator[Any]):
     def __init__(self, plan: LoaderPlan, begin: Cursor, worker: int = 0, workers: int = 1) -> None:
         self._plan = plan
         self._next_epoch = begin.epoch + 1
-        self._progress = Progress(plan.schedule._replace(begin=begin, skip=worker, stride=workers))
+        self._progress = Progress(plan.maker.schedule._replace(begin=begin, skip=worker, stride=workers))
         self._failed_steps = 0
         """1 after an error: the next call leaves out the failed step."""
         self._batches: Iterator[StepResult] | None = None

@@ -26,7 +26,7 @@ export const serveValues = (): Promise<RangeServer> => RangeServer.start({viewer
 /** What axe finds in a page that is serious or critical: the rule and its first element. */
 export async function seriousFindings(page: Page): Promise<string[]> {
   await page.evaluate(readFileSync(`${ROOT}viewer/node_modules/axe-core/axe.min.js`, 'utf8'));
-  return page.evaluate(async () => (await (window as any).axe.run()).violations
+  return page.evaluate(async () => (await (window as any).axe.run({resultTypes: ['violations']})).violations
     .filter(({impact}: {impact: string}) => ['serious', 'critical'].includes(impact))
     .map(({id, nodes}: {id: string; nodes: {html: string}[]}) => `${id}: ${nodes[0].html.slice(0, 200)}`));
 }
