@@ -81,9 +81,14 @@ def statistics_table(found: Mapping[str, Any], each: bool = False) -> list[Table
                 field.min[element], middle, field.max[element], field.mean[element], field.std[element]
             )  # fmt: skip
             bars = histogram(field.histogram[element].reshape(-1, 2).sum(1).tolist())
-            count = f'{int(field.count[element]):,}'
-            rows.append([label, count, *(f'{number:.4g}' for number in numbers), bars])
-    headings = ('field', 'values', 'min', 'median', 'max', 'mean', 'std', 'histogram')
+            counts = [f'{int(count[element]):,}' for count in (field.count, field.nans, field.infinities)]
+            rows.append([label, *counts, *(f'{number:.4g}' for number in numbers), bars])
+    headings = ['field', 'values', 'NaN', 'inf', 'min', 'median', 'max', 'mean', 'std', 'histogram']
+    for heading in ('inf', 'NaN'):  # Shown only if there are such values.
+        column = headings.index(heading)
+        if all(row[column] == '0' for row in rows):
+            headings.pop(column)
+            rows = [row[:column] + row[column + 1 :] for row in rows]
     return [
         TableColumn(
             heading, 'left' if heading in ('field', 'histogram') else 'right', [row[i] for row in rows]
@@ -97,6 +102,12 @@ class ElementStatistics(Protocol):
 
     @property
     def count(self) -> npt.NDArray[np.int64]: ...
+
+    @property
+    def nans(self) -> npt.NDArray[np.int64]: ...
+
+    @property
+    def infinities(self) -> npt.NDArray[np.int64]: ...
 
     @property
     def min(self) -> npt.NDArray[np.float64]: ...
@@ -126,13 +137,14 @@ def _pooled_row(label: str, field: ElementStatistics) -> list[str]:
     is_present = field.count > 0
     count = field.count[is_present].astype(np.float64)
     low, high, mean, std = (values[is_present] for values in (field.min, field.max, field.mean, field.std))
+    others = [f'{int(field.nans.sum()):,}', f'{int(field.infinities.sum()):,}']
     if not len(count):
-        return [label, '0', 'nan', '', 'nan', 'nan', 'nan', '']
+        return [label, '0', *others, 'nan', '', 'nan', 'nan', 'nan', '']
     total = count.sum()
     pooled = (count * mean).sum() / total
     deviation = np.sqrt((count * (std**2 + (mean - pooled) ** 2)).sum() / total)
     numbers = [f'{number:.4g}' for number in (low.min(), high.max(), pooled, deviation)]
-    return [label, f'{int(total):,}', numbers[0], '', *numbers[1:], _pooled_bars(field, is_present)]
+    return [label, f'{int(total):,}', *others, numbers[0], '', *numbers[1:], _pooled_bars(field, is_present)]
 
 
 def _pooled_bars(field: ElementStatistics, is_present: Any) -> str:

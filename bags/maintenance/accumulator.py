@@ -33,6 +33,7 @@ class Accumulator:
         elements = len(self.pivot)
         self.count = np.zeros(elements, np.int64)
         self.nans = np.zeros(elements, np.int64)
+        self.infinities = np.zeros(elements, np.int64)
         self.low = np.full(elements, np.inf)
         self.high = np.full(elements, -np.inf)
         self.mean = np.zeros(elements)
@@ -69,6 +70,8 @@ class Accumulator:
             self.nans += missing.sum(1)
             counts -= missing.sum(1)
             wide[missing] = 0.0
+        if not (np.isfinite(low) & np.isfinite(high)).all():
+            self.infinities += np.isinf(columns).sum(1)
         means = wide.sum(1) / np.maximum(counts, 1)
         wide -= means[:, None]
         if missing is not None:
@@ -104,6 +107,7 @@ class Accumulator:
     def merge(self, other: Accumulator) -> None:
         """Adds the values of another accumulator with the same pivot."""
         self.nans += other.nans
+        self.infinities += other.infinities
         with np.errstate(invalid='ignore'):
             self._merge(other.count, other.low, other.high, other.mean, other.squares)
         self._buckets += other.buckets()

@@ -13,12 +13,15 @@ from bags.display.tables import as_lines, statistics_table
 
 Array = npt.NDArray[Any]
 
+COUNTS = ('count', 'nans', 'infinities', 'histogram')
+"""The statistics that are integers."""
+
 
 @dataclasses.dataclass(frozen=True)
 class FieldStatistics:
     """Statistics of a field, for each element of its values, or each channel of its images.
 
-    All arrays are float64 and have the shape of a value; for images, (channels,). NaNs are not counted.
+    All arrays are float64 and have the shape of a value; for images, (channels,). NaNs count only in `nans`.
 
     Examples:
         >>> state = bags.statistics('episodes', 'state')['state']
@@ -29,6 +32,8 @@ class FieldStatistics:
     count: npt.NDArray[np.int64]
     """Number of values; for images, of pixels."""
     nans: npt.NDArray[np.int64]
+    infinities: npt.NDArray[np.int64]
+    """Number of infinite values, which count in the other statistics too."""
     min: Array
     max: Array
     mean: Array
@@ -91,8 +96,8 @@ def as_json(statistics: FieldStatistics) -> dict[str, Any]:
 def from_json(content: Mapping[str, Any]) -> FieldStatistics:
     """Returns statistics from JSON values, as `as_json` returns them."""
     arrays: dict[str, Any] = {
-        name: np.array(content[name], np.int64 if name in ('count', 'nans', 'histogram') else np.float64)
-        for name in ('count', 'nans', 'min', 'max', 'mean', 'std', 'pivot', 'histogram')
+        name: np.array(content[name], np.int64 if name in COUNTS else np.float64)
+        for name in (*COUNTS, 'min', 'max', 'mean', 'std', 'pivot')
     }
     quantiles = {float(key): np.array(value, np.float64) for key, value in content['quantiles'].items()}
     error = float(content['quantile_error'])

@@ -7,7 +7,6 @@ import functools
 import json
 import math
 import os
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict, Unpack, overload
 
@@ -57,6 +56,7 @@ class _StatisticsOptions(TypedDict, total=False):
     samples: int
     workers: int | None
     recompute: bool
+    keep: bool
     progress: bool | None
     trust_links: PermittedPaths
     filesystem: Any
@@ -88,6 +88,7 @@ def statistics(
     samples: int = 512,
     workers: int | None = None,
     recompute: bool = False,
+    keep: bool = False,
     progress: bool | None = None,
     trust_links: PermittedPaths = (),
     filesystem: Any = None,
@@ -98,9 +99,8 @@ def statistics(
     Numbers and arrays of one shape have statistics for each element; for sequences, over all items. Images
     and videos have statistics for each channel, from a sample of datapoints.
 
-    For a path, the result is saved beside the data in `statistics.json`, with the fingerprint of the dataset.
-    While the fingerprint is unchanged, the data are not read again. A warning is issued if the file cannot be
-    written.
+    For a path, `keep=True` saves the result beside the data in `statistics.json`, with the fingerprint of the
+    dataset. While the fingerprint is unchanged, saved statistics are returned without reading the data.
 
     Args:
         dataset: A reader, a view, or the path of a dataset.
@@ -111,6 +111,7 @@ def statistics(
         samples: Number of datapoints whose images are decoded, evenly spaced; with `by`, in each group.
         workers: Number of threads. Default: the number of processors.
         recompute: For a path, read the data even if saved statistics exist.
+        keep: For a path, save the statistics in the dataset. By default, the dataset is not changed.
         progress: Whether to show a progress bar; None: if standard error is a terminal.
         trust_links, filesystem, storage_options: As in `bags.open`, for a path.
 
@@ -118,7 +119,9 @@ def statistics(
         KeyError, TypeError: A field does not exist, or is not numeric.
         ValueError: Arrays of a varying length have several shapes, in the dataset or a group. By default,
             arrays of a varying length are left out: `fields` must name them.
+            Or `keep` with a reader or a view, or with `by`.
         CorruptError, DecodeError: A record, or the saved statistics, cannot be read.
+        OSError: `statistics.json` cannot be written.
 
     Examples:
         >>> label = bags.statistics(dataset, 'label')['label']
@@ -128,6 +131,8 @@ def statistics(
     samples = at_least('samples', samples, 1)
     workers = worker_count(workers)
     dataset = plain_path(dataset)
+    if keep and (by is not None or not isinstance(dataset, str | os.PathLike)):
+        raise ValueError('statistics: keep: expected the path of a dataset, without by, got another argument')
     if not isinstance(dataset, str | os.PathLike):
         check_dataset('statistics', dataset)
         if by is not None:
@@ -146,22 +151,22 @@ def statistics(
         if not recompute:
             with contextlib.suppress(FileNotFoundError):
                 saved = _load(store, file)
-        by_field = {}
+        saved_fields: dict[str, Any] = {}
         if isinstance(saved, dict) and all(saved.get(key) == value for key, value in made_from.items()):
-            by_field = saved.get('fields', {})
+            saved_fields = saved.get('fields', {})
+        by_field = dict(saved_fields)
         missing = [
             name
             for name in names
-            if name not in by_field or by_field[name].get('sampled') not in (None, min(samples, len(opened)))
+            if 'infinities' not in by_field.get(name, ())  # Earlier files do not have them.
+            or by_field[name].get('sampled') not in (None, min(samples, len(opened)))
         ]
         if missing:
             for name, computed in _compute(opened, missing, samples, workers, progress).items():
                 by_field[name] = as_json(computed)
+        if keep and by_field != saved_fields:
             data = json.dumps({**made_from, 'fields': by_field}).encode()
-            try:
-                write_json(store, file, data, checksums_name('refs.bag') in folder.names)
-            except OSError as exc:
-                warnings.warn(f'{file}: statistics are not saved: {exc}', stacklevel=2)
+            write_json(store, file, data, checksums_name('refs.bag') in folder.names)
         return Statistics((name, from_json(by_field[name])) for name in names)
 
 
@@ -262,6 +267,7 @@ def _result(accumulator: Accumulator, shape: tuple[int, ...], sampled: int | Non
     return FieldStatistics(
         shaped(accumulator.count),
         shaped(accumulator.nans),
+        shaped(accumulator.infinities),
         shaped(np.where(has_values, accumulator.low, np.nan)),
         shaped(np.where(has_values, accumulator.high, np.nan)),
         shaped(np.where(has_values, accumulator.mean + accumulator.pivot, np.nan)),

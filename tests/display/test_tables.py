@@ -59,14 +59,15 @@ def test_statistics_of_wide_values_are_those_of_all_numbers(tmp_path):
     found = bags.statistics(tmp_path / 'x')
     _, wide, none, *narrow = str(found).split('\n')
     numbers = np.nanmin(values), np.nanmax(values), np.nanmean(values), np.nanstd(values)
-    assert wide.split()[:6] == ['wide[3×5]', '743', *(f'{number:.4g}' for number in numbers)]
-    assert none.split() == ['none[9]', '0', *['nan'] * 4]
+    assert wide.split()[:7] == ['wide[3×5]', '743', '7', *(f'{number:.4g}' for number in numbers)]
+    assert none.split() == ['none[9]', '0', '450', *['nan'] * 4]
     assert [line.split()[0] for line in narrow] == [f'narrow[{number}]' for number in range(8)]
 
     columns = statistics_table(found, each=True)
     names = [f'wide[{row},{column}]' for row in range(3) for column in range(5)]
     assert columns[0].cells[:15] == names
-    assert columns[2].cells[7] == f'{np.nanmin(values[:, 1, 2]):.4g}'
+    assert [column.heading for column in columns[:4]] == ['field', 'values', 'NaN', 'min']
+    assert columns[3].cells[7] == f'{np.nanmin(values[:, 1, 2]):.4g}'
     assert len(columns[0].cells) == 15 + 9 + 8
 
 

@@ -720,7 +720,7 @@ def commands():
             **SHARDS,
             checksum=True,
         ),
-        'edit-statistics': edited(lambda path: bags.statistics(path, 'id'), read_statistics, ((1, 9, 9),)),
+        'edit-statistics': edited(lambda path: bags.statistics(path, 'id', keep=True), read_statistics, ((1, 9, 9),)),
         'make-copy': derived(copy, prepare=prepare_copy),
         'make-write': derived(write),
         'make-convert-tar': imported(convert, prepare_tar, tar_rows()),

@@ -257,7 +257,7 @@ def test_json_files_have_checksums(tmp_path, sharded):
     if not sharded:
         with bags.DatasetWriter(path, SPEC, checksum=True, metadata={'robot': 7}) as writer:
             writer.append(row(7))
-    bags.statistics(path, 'id')
+    bags.statistics(path, 'id', keep=True)
     if sharded:
         bags.consolidate(path)
     files = list(path.rglob('*.json'))
@@ -311,15 +311,15 @@ def test_shards_json_that_was_edited_by_hand_is_refused(tmp_path):
 
 def test_statistics_that_were_edited_by_hand_are_refused(tmp_path):
     path = write(tmp_path / 'a')
-    found = bags.statistics(path, 'id')['id'].mean.tolist()
+    found = bags.statistics(path, 'id', keep=True)['id'].mean.tolist()
     file = path / '000000' / 'statistics.json'
     edit(file)
     with pytest.raises(
-        bags.CorruptError, match=r'statistics\.json: differs .*`bags statistics PATH --recompute`'
+        bags.CorruptError, match=r'statistics\.json: differs .*`bags statistics PATH --recompute --keep`'
     ):
         bags.statistics(path, 'id')
     assert [damage.path for damage in bags.verify(path, notes=False)] == [str(file)]
-    assert bags.statistics(path, 'id', recompute=True)['id'].mean.tolist() == found
+    assert bags.statistics(path, 'id', recompute=True, keep=True)['id'].mean.tolist() == found
     assert list(bags.verify(path, notes=False)) == []
 
 

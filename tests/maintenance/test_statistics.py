@@ -1,5 +1,6 @@
 """Statistics compared with those of numpy, stored beside the data, and normalization with them."""
 
+import json
 import pickle
 import re
 import shutil
@@ -86,11 +87,15 @@ def test_statistics_are_those_of_numpy(path, workers, monkeypatch):
 
 
 def test_statistics_are_kept(path):
+    before = {file: file.stat().st_mtime_ns for file in path.rglob('*')}
     first = bags.statistics(path, ['id', 'state'])
+    assert {file: file.stat().st_mtime_ns for file in path.rglob('*')} == before
+    assert bags.statistics(path, ['id', 'state'], keep=True)['id'].mean == first['id'].mean
     files = list(path.rglob('statistics.json'))
     assert len(files) == 1
     before = files[0].stat().st_mtime_ns
     again = bags.statistics(path, 'state')
+    assert bags.statistics(path, 'state', keep=True)['state'].min.tolist() == again['state'].min.tolist()
     assert files[0].stat().st_mtime_ns == before
     assert np.array_equal(again['state'].quantiles[0.5], first['state'].quantiles[0.5])
     assert np.array_equal(again['state'].histogram, first['state'].histogram)
@@ -105,7 +110,7 @@ def test_stale_statistics(tmp_path):
         with bags.DatasetWriter(tmp_path / 'x', {'a': 'float(8)'}, resume=True) as writer:
             for index in range(len(writer), length):
                 writer.append({'a': index})
-        assert bags.statistics(tmp_path / 'x')['a'].mean == (length - 1) / 2
+        assert bags.statistics(tmp_path / 'x', keep=True)['a'].mean == (length - 1) / 2
 
 
 def test_statistics_and_index_after_one_shard_is_replaced(tmp_path):
@@ -113,7 +118,7 @@ def test_statistics_and_index_after_one_shard_is_replaced(tmp_path):
     with bags.ShardedDatasetWriter(tmp_path / 'x', spec, shard_length=10) as writer:
         for index in range(100):
             writer.append({'a': index % 10, 'key': index})
-    assert bags.statistics(tmp_path / 'x')['a'].mean == 4.5
+    assert bags.statistics(tmp_path / 'x', keep=True)['a'].mean == 4.5
     bags.create_index(tmp_path / 'x', 'key')
     with bags.DatasetWriter(tmp_path / 'x/000003', spec, mode='overwrite') as writer:
         for index in range(10):
@@ -131,6 +136,11 @@ def test_values_that_are_no_numbers(tmp_path):
             writer.append({'a': value, 'b': []})
     found = bags.statistics(tmp_path / 'x')
     assert (found['a'].count, found['a'].nans, found['a'].min, found['a'].max) == (4, 1, -2.0, np.inf)
+    assert found['a'].infinities == 1
+    heading, a, b = str(found).splitlines()
+    assert heading.split()[:5] == ['field', 'values', 'NaN', 'inf', 'min']
+    assert a.split()[:5] == ['a', '4', '1', '1', '-2']
+    assert b.split()[:4] == ['b', '0', '0', '0']
     assert found['b'].count == 0
     assert np.isnan(found['b'].mean)
     with pytest.raises(ValueError, match="'b': expected values, got none"):
@@ -218,8 +228,28 @@ def test_statistics_that_cannot_be_kept(tmp_path):
     with bags.DatasetWriter(tmp_path / 'x', {'a': 'float(8)'}) as writer:
         writer.append({'a': 3})
     archive = shutil.make_archive(tmp_path / 'y', 'zip', tmp_path, 'x')
-    with pytest.warns(UserWarning, match=r'statistics\.json: statistics are not saved'):
-        assert bags.statistics('x', filesystem=ZipFileSystem(archive))['a'].mean == 3
+    assert bags.statistics('x', filesystem=ZipFileSystem(archive))['a'].mean == 3
+    with pytest.raises(OSError):
+        bags.statistics('x', keep=True, filesystem=ZipFileSystem(archive))
+    with (
+        bags.open(tmp_path / 'x') as dataset,
+        pytest.raises(ValueError, match='keep: expected the path of a'),
+    ):
+        bags.statistics(dataset, keep=True)
+    with pytest.raises(ValueError, match='keep: expected the path of a'):
+        bags.statistics(tmp_path / 'x', by='a', keep=True)
+    assert not (tmp_path / 'x' / 'statistics.json').exists()
+
+
+def test_statistics_without_infinities_are_computed_again(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'x', {'a': 'float(8)'}) as writer:
+        writer.append({'a': 3})
+    bags.statistics(tmp_path / 'x', keep=True)
+    file = tmp_path / 'x' / 'statistics.json'
+    content = json.loads(file.read_text())
+    del content['fields']['a']['infinities']
+    file.write_text(json.dumps(content))
+    assert bags.statistics(tmp_path / 'x')['a'].infinities == 0
 
 
 @pytest.mark.parametrize('format', ['jpeg', 'jpg'])

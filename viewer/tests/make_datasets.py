@@ -554,7 +554,7 @@ def write_episode(folder):
                 'taken': np.datetime64('2026-01-02T03:04:05'),
             }
         )
-    bags.statistics(folder / 'episode', fields=['state', 'force', 'episode', 'top_camera'])
+    bags.statistics(folder / 'episode', fields=['state', 'force', 'episode', 'top_camera'], keep=True)
     spec = {
         'id': 'int',
         'keywords': 'utf8[]',

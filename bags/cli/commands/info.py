@@ -120,13 +120,16 @@ def statistics(
     recompute: Annotated[
         bool, typer.Option('--recompute', help='Compute them again, even if the dataset has not changed.')
     ] = False,
+    keep: Annotated[
+        bool, typer.Option('--keep', help='Save them in the dataset, in statistics.json.')
+    ] = False,
     each: Annotated[
         bool, typer.Option('--each', help='Also print a line for each element of wide values.')
     ] = False,
     trust_links: TrustLinks = None,
     json: Json = False,
 ) -> None:
-    """Prints mean, deviation, quantiles and a histogram of each numeric field, and saves them.
+    """Prints mean, deviation, quantiles and a histogram of each numeric field.
 
     Example: bags statistics episodes
 
@@ -137,7 +140,7 @@ def statistics(
     with bags.open(path, raw=True) as dataset:
         names = parse_fields(fields, dataset.spec)
     found = bags.statistics(
-        path, names, samples=samples, recompute=recompute, trust_links=parse_trusted(trust_links)
+        path, names, samples=samples, recompute=recompute, keep=keep, trust_links=parse_trusted(trust_links)
     )
     if json:
         from bags.display.values import to_json

@@ -28,7 +28,7 @@ from bags.storage import Store
 METADATA = 'metadata.json'
 STATISTICS = 'statistics.json'
 """Statistics of the fields, which `bags.statistics` writes."""
-RENEW_STATISTICS = '`bags statistics PATH --recompute` computes it again'
+RENEW_STATISTICS = '`bags statistics PATH --recompute --keep` computes it again'
 MAX_METADATA_BYTES = 1 << 24
 
 UNITS = {'s': 1.0, 'ms': 1e-3, 'us': 1e-6, 'ns': 1e-9}
