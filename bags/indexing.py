@@ -15,7 +15,7 @@ Int64s = npt.NDArray[np.int64]
 
 MAX_INT64 = (1 << 63) - 1
 
-_GOT_MASK = 'expected integers, got a mask of bools; numpy.flatnonzero converts it to indices'
+_GOT_MASK = 'expected integers, got a mask of bools; dataset.select(mask) takes one'
 
 
 def check_index(index: Any, count: int) -> int:

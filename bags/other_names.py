@@ -127,6 +127,8 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     (ANY_FUNCTION, 'split'): 'the path of the split, or dataset.split',
     (ANY_FUNCTION, 'streaming'): 'no option: only the accessed data is read',
     (ANY_FUNCTION, 'columns'): 'fields',
+    **_same(ANY_FUNCTION, 'parallel n_jobs num_proc', 'workers'),
+    (ANY_FUNCTION, 'cache_keys'): 'no option: a column of small values is read in one pass',
 }
 """Maps (owner, other name) to what to use instead.
 

@@ -23,6 +23,8 @@ from bags.progress.write_result import WriteResult
 from bags.validation import merge
 
 WRITTEN_BLOCK_BYTES = 1 << 23  # Bytes written at a time.
+SAMPLED_TEXTS = 1000
+"""Number of texts whose lengths estimate the size of a row."""
 
 
 def from_numpy(
@@ -48,7 +50,8 @@ def from_numpy(
             the same arrays.
 
     Raises:
-        SpecError: An array has no dimension, or a dtype that fields do not support.
+        SpecError: An array has no dimension, or a dtype that fields do not support. An array of objects is
+            supported if it has one dimension and all are str.
         ValueError: Arrays differ in length, or a file does not hold a single array; with `resume`, the
             dataset was made from another source.
         FileExistsError: The folder is not empty, and `resume` is not set.
@@ -102,17 +105,24 @@ def _expect_equal(written: Dataset, fields: Mapping[str, Any], length: int, bloc
     for start in range(0, length, block):
         rows = range(start, min(start + block, length))
         for name, array in fields.items():
-            old = np.ascontiguousarray(written.batch(rows, name)[name])
-            new = np.ascontiguousarray(array[rows.start : rows.stop], old.dtype)
-            pair = [part.reshape(-1).view(np.uint8).reshape(len(rows), -1) for part in (old, new)]
-            differ = (pair[0] != pair[1]).any(1)
+            old, new = written.batch(rows, name)[name], array[rows.start : rows.stop]
+            if _has_texts(array):
+                differ = np.array([text != other for text, other in zip(old, new, strict=True)])
+            else:
+                old = np.ascontiguousarray(old)
+                pair = [
+                    np.ascontiguousarray(part, old.dtype).reshape(-1).view(np.uint8).reshape(len(rows), -1)
+                    for part in (old, new)
+                ]
+                differ = (pair[0] != pair[1]).any(1)
+                del pair
             if differ.any():
                 raise ValueError(
                     f'{name}: resume: the array has changed since the earlier run, at datapoint '
                     f'{start + int(differ.argmax())}: datapoints of both would be mixed '
                     '(check_source=False resumes anyway)'
                 )
-        del old, new, pair
+        del old, new
         for array in fields.values():
             _release_pages(array)
 
@@ -141,11 +151,22 @@ def _open(name: str, array: Any) -> Any:
         array = array.to_numpy()
     elif not (hasattr(array, 'shape') and hasattr(array, '__getitem__') and _has_dtype(array)):
         array = np.asarray(array)
+        array = array.astype(object) if array.dtype.kind == 'U' and array.ndim == 1 else array
     if np.ma.is_masked(array):
         raise SpecError(name, 'an array without masked elements', 'masked elements')
     if not array.shape:
         raise SpecError(name, 'an array with at least one dimension', 'a single value')
+    if _has_texts(array):
+        for index, text in enumerate(array):
+            if not isinstance(text, str):
+                expected = f'an array of numbers, or of texts without missing values as in row {index}'
+                raise SpecError(name, expected, f'{text!r:.80}')
     return array
+
+
+def _has_texts(array: Any) -> bool:
+    """Returns whether the elements of an array are texts of any length, as in the column of a table."""
+    return np.dtype(array.dtype).kind in 'OT' and len(array.shape) == 1
 
 
 def _has_dtype(array: Any) -> bool:
@@ -159,6 +180,8 @@ def _has_dtype(array: Any) -> bool:
 
 def _type_of(name: str, array: Any) -> str:
     """Returns the type of the elements along the first dimension of an array."""
+    if _has_texts(array):
+        return 'utf8'
     dtype = np.dtype(array.dtype)
     if not (dtype.kind in 'biufcmMSU' or is_small_float(dtype)) or not dtype.itemsize:
         raise SpecError(name, 'an array of bool, numbers, times or strings of a fixed size', str(dtype))
@@ -167,10 +190,16 @@ def _type_of(name: str, array: Any) -> str:
 
 
 def _row_size(array: Any) -> int:
+    if _has_texts(array):  # An estimate.
+        some = array[:: max(1, len(array) // SAMPLED_TEXTS)]
+        return sum(map(len, some)) // max(1, len(some)) + 1
     return int(np.dtype(array.dtype).itemsize * math.prod(array.shape[1:]))
 
 
 def _run(array: Any, start: int, stop: int) -> RecordRun:
+    if _has_texts(array):
+        texts = [text.encode() for text in array[start:stop]]
+        return RecordRun([b''.join(texts)], np.fromiter(map(len, texts), np.int64, len(texts)), False)
     # Little-endian and contiguous: for most arrays, a view.
     dtype = np.dtype(array.dtype).newbyteorder('<')
     block = np.ascontiguousarray(array[start:stop], dtype)

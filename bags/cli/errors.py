@@ -42,6 +42,10 @@ USAGE_WORDS = (
     (r"'(.*)' is not one of (.+)\.$", r"expected one of \2, got '\1'"),
     (r'Input should be greater than or equal to (\S+)', r'expected at least \1'),
     (r'Input should be less than or equal to (\S+)', r'expected at most \1'),
+    (
+        r'^Got unexpected extra argument\(s\) \((-?[\d:,]+)\)$',
+        r'too many arguments: \1; --rows \1 selects datapoints where a command has it',
+    ),
     (r'^Got unexpected extra argument\(s\) \((.+)\)$', r'too many arguments: \1'),
     (r'Input should be a valid integer, .*', 'expected an integer'),
 )

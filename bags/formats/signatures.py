@@ -113,6 +113,11 @@ _ELEMENTS = {
 }
 
 
+LFS_POINTER = b'version https://git-lfs.github.com/spec/'
+"""The first bytes of the text that Git LFS stores instead of a large file, by its specification."""
+MAX_LFS_POINTER_BYTES = 1024
+
+
 def identify(head: Buffer) -> str:
     """Returns the format of a file, given its first `SIGNATURE_BYTES` bytes.
 
@@ -123,6 +128,8 @@ def identify(head: Buffer) -> str:
     head = bytes(head[:SIGNATURE_BYTES])
     if (match := _ANY_SIGNATURE.match(head)) is not None:
         return _refined(_FORMAT_NAMES[(match.lastindex or 1) - 1], head)
+    if head.startswith(LFS_POINTER):
+        return 'a Git LFS pointer, which `git lfs pull` replaces by the file'
     return f'bytes that begin with {head[:8].hex(" ")}' if head else 'no bytes'
 
 

@@ -17,7 +17,16 @@ from bags.dataset.format.spec import FieldType, parse_type
 from bags.errors import SourceError
 from bags.formats.audio import find_samples
 from bags.formats.encoded import check_format
-from bags.formats.signatures import FORMAT_OF_TYPE, IMAGES, SIGNATURE_BYTES, check_end, check_whole, identify
+from bags.formats.signatures import (
+    FORMAT_OF_TYPE,
+    IMAGES,
+    LFS_POINTER,
+    MAX_LFS_POINTER_BYTES,
+    SIGNATURE_BYTES,
+    check_end,
+    check_whole,
+    identify,
+)
 from bags.formats.trees import check_json, decode_msgpack
 from bags.interop.exported import ExportedFields, is_one_array
 from bags.interop.file_extensions import KEY, WRITTEN_EXTENSIONS, fields_of_media, type_of
@@ -30,6 +39,16 @@ from bags.storage.base import SeekableFile
 from bags.storage.range_file import BufferFile
 
 F = TypeVar('F')
+
+
+class JsonText(str):
+    """The JSON text of a value in a table."""
+
+    __slots__ = ()
+
+    def as_format(self, type_format: str) -> str:
+        """Returns the text to parse as a type: the characters of a string, but for `json` the JSON text."""
+        return str(json.loads(self)) if type_format != 'json' and self.startswith('"') else self
 
 
 class FileEntry(NamedTuple, Generic[F]):
@@ -154,7 +173,9 @@ class FileSource(Source[FileEntry[F]]):
                 datapoint[field] = json.dumps(entry.extensions).encode() if entry.extensions else None
             elif field in entry.columns:
                 name = f'{entry.origin}: {entry.key}, column {field!r}'
-                column = entry.columns[field].encode('utf-8', 'surrogatepass')
+                text = entry.columns[field]
+                text = text.as_format(field_type.format) if isinstance(text, JsonText) else text
+                column = text.encode('utf-8', 'surrogatepass')
                 datapoint[field] = checked_value(name, field_type.format, column)
             elif field in entry.files:
                 datapoint[field] = self.read(entry, field, field_type.format)
@@ -221,6 +242,7 @@ def checked_value(name: str, type_format: str, data: Any) -> Any:
     It is the content, as bytes or a memory map; or the number, text or array that was parsed from it.
     """
     try:
+        _check_no_lfs_pointer(data)
         if type_format in MEDIA_FORMATS:
             _check_media(type_format, data)
         elif type_format == 'utf8':
@@ -268,15 +290,23 @@ def checked_link(name: str, type_format: str, link: OpenedLink, format: str = ''
     If `format` is empty, the first bytes determine it. The boxes of MP4 files are checked as well, as a video
     without its sample table cannot be decoded.
     """
-    if type_format in MEDIA_FORMATS:
-        try:
+    try:
+        if type_format in MEDIA_FORMATS:
             media_format = format or identify(bytes(link[:SIGNATURE_BYTES]))
             check_format(media_format, MEDIA_FORMATS[type_format])
             if media_format in ('MP4', 'QuickTime'):
                 check_end(link, media_format)
-        except (ValueError, EOFError) as exc:
-            raise SourceError(name, str(exc)) from exc
+        else:
+            _check_no_lfs_pointer(link)
+    except (ValueError, EOFError) as exc:
+        raise SourceError(name, str(exc)) from exc
     return link
+
+
+def _check_no_lfs_pointer(data: Any) -> None:
+    """Raises ValueError for the text that Git LFS stores instead of a large file."""
+    if len(data) < MAX_LFS_POINTER_BYTES and bytes(data[: len(LFS_POINTER)]) == LFS_POINTER:
+        raise ValueError(f'expected the file, got {identify(LFS_POINTER)}')
 
 
 def read_npy_header(file: SeekableFile, size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -56,7 +56,7 @@ def join(
     Raises:
         ValueError: Without `on`, the lengths differ. Without `replace`, several datasets have a field, with
             different values or types. Without `many`, several datapoints of a later dataset have the same
-            key.
+            key. With `how='inner'`, no key is in all datasets.
         KeyError, TypeError: The field `on` does not exist, or cannot have keys.
         CorruptError: An index is damaged or stale.
 
@@ -139,7 +139,8 @@ def _join_by_key(datasets: Sequence[Dataset], on: str, keep: bool, many: bool) -
         many: Whether several datapoints of another dataset may have the same key.
 
     Raises:
-        ValueError: Several datapoints of another dataset have the same key, and `many` is not set.
+        ValueError: Several datapoints of another dataset have the same key, and `many` is not set; or no key
+            is in all datasets.
         TypeError: The field of keys has different types.
     """
     first, *others = datasets
@@ -165,7 +166,12 @@ def _join_by_key(datasets: Sequence[Dataset], on: str, keep: bool, many: bool) -
         counts = (np.maximum(counts, 1) if keep else counts)[lefts]
         columns = [np.repeat(column, counts) for column in columns]
         columns.append(np.append(rows, -1)[concat_ranges(starts, counts)])
-        lefts = np.repeat(lefts, counts)
+        had_rows, lefts = len(lefts) > 0, np.repeat(lefts, counts)
+        if had_rows and not len(lefts) and len(dataset):
+            raise ValueError(
+                f'join: field {on!r}: expected keys that are in all datasets, got none of dataset {number} '
+                f"among {len(keys):,} datapoints of the first; how='left' keeps datapoints without a match"
+            )
     view = _Matched if keep else Select
     fields = [[name for name in dataset.schema if name != on] for dataset in others]
     return [Select(first, lefts), *map(view, others, columns, fields)]

@@ -62,13 +62,34 @@ def test_times(tmp_path):
 
 def test_columns_of_tables(tmp_path):
     pd, pl = pytest.importorskip('pandas'), pytest.importorskip('polars')
-    with pytest.raises(bags.SpecError, match=r"field 'a': .*object"):
-        bags.from_numpy({'a': pd.Series(['x', 'y'])}, tmp_path / 'y')
+    with pytest.raises(bags.SpecError, match=r"field 'a': .*without missing values as in row 1, got 'None'"):
+        bags.from_numpy({'a': pd.Series(['x', None], dtype=object)}, tmp_path / 'y')
     table = {'pandas': pd.Series([1, 2, 3], dtype='Int64'), 'polars': pl.Series([1.5, 2.5, 3.5])}
     bags.from_numpy({**table, 'id': np.arange(3)}, tmp_path / 'x')
     batch = bags.open(tmp_path / 'x').batch(range(3))
     assert batch['polars'].tolist() == [1.5, 2.5, 3.5]
     assert batch['pandas'].tolist() == [1, 2, 3]
+
+
+def test_columns_of_texts(tmp_path):
+    pa, pd, pl = map(pytest.importorskip, ('pyarrow', 'pandas', 'polars'))
+    texts = [f'text {number} ä' * (number % 5) for number in range(50)]
+    for number, table in enumerate(
+        [
+            pd.DataFrame({'text': texts, 'id': range(50)}),
+            pl.DataFrame({'text': texts, 'id': range(50)}),
+            pa.table({'text': texts, 'id': range(50)}),
+            {'text': np.array(texts, object), 'id': np.arange(50)},
+        ]
+    ):
+        path = tmp_path / str(number)
+        done = bags.from_numpy(table, path, shard_length=20)
+        assert done.spec == {'text': 'utf8', 'id': 'int(8)'}
+        assert bags.open(path).column('text') == texts
+        bags.from_numpy(table, path, shard_length=20, resume=True)
+    texts[7] = 'other'
+    with pytest.raises(ValueError, match=r'text: resume: the array has changed .* at datapoint 7'):
+        bags.from_numpy({'text': np.array(texts, object), 'id': np.arange(50)}, path, resume=True)
 
 
 def test_tables(tmp_path):
@@ -135,7 +156,12 @@ def test_arrays_that_are_refused(tmp_path):
     for arrays, error, match in [
         ({'a': np.ones(3), 'b': np.ones(4)}, ValueError, "one length, got {'a': 3, 'b': 4}"),
         ({'a': np.float32(3)}, bags.SpecError, "field 'a': expected an array with at least one dimension"),
-        ({'a': np.array([{}, 1])}, bags.SpecError, "field 'a': .*object"),
+        (
+            {'a': np.array([{}, 1])},
+            bags.SpecError,
+            "'a': expected an array of .*texts.* in row 0, got '{}'",
+        ),
+        ({'a': np.full((2, 2), 'x', object)}, bags.SpecError, "field 'a': .*object"),
         ({'a': np.zeros(3, [('x', 'f4')])}, bags.SpecError, "field 'a'"),
         ({'a b': np.ones(3)}, bags.SpecError, 'a b'),
         ({'a': np.ma.masked_greater(np.arange(3), 1)}, bags.SpecError, 'an array without masked elements'),

@@ -154,10 +154,13 @@ def test_parts(run, source):
     assert not Path('parts').exists()
     assert run(*line).output == f'{shown}to read it: --trust-links {source}\n'
     assert sorted(ids('parts/train') + ids('parts/val')) == list(range(COUNT))
-    facts = json.loads(
-        run('split', source, 'tasks', 'a=0.5', 'b=0.5', '--by', 'task', '--seed', '3', '--json').output
-    )
-    assert [each['datapoints'] for each in facts.values()] in ([5, 5], [10, 0], [0, 10])
+    tasks = bags.open(source).unique('task').column('task')
+    values = [f'a={tasks[0]}', 'b=...', '--by', 'task']
+    facts = json.loads(run('split', source, 'tasks', *values, '--json').output)
+    assert {row['task'] for row in bags.open('tasks/a', trust_links=source)} == {tasks[0]}
+    assert sum(part['datapoints'] for part in facts.values()) == COUNT
+    facts = json.loads(run('split', source, 'ids', 'a=1,3', 'b=...', '--by', 'id', '--json').output)
+    assert [part['datapoints'] for part in facts.values()] == [2, COUNT - 2]
     assert 'not empty' in run(*line, code=1).output
     (Path.cwd() / 'new/b').mkdir(parents=True)
     (Path.cwd() / 'new/b/file').write_text('x')
@@ -169,7 +172,10 @@ def test_parts(run, source):
     ('shares', 'code', 'message'),
     [
         (['a=0.5'], 1, 'add up to 1'),
-        (['a'], 2, 'expected NAME=SHARE'),
+        (['a'], 2, 'expected the name of a folder'),
+        (['a=x'], 2, 'expected NAME=SHARE as train=0.9, or --by and values as val=a,b train=..., got'),
+        (['a=x', 'b=...', '--by', 'id'], 2, "a: expected integers of field 'id', got 'x'"),
+        (['a=400', 'b=...', '--by', 'id'], 1, "expected values of field 'id', got '400'"),
         (['../a=1'], 2, 'the name of a folder'),
         (['a=1', '--by', 'depth'], 2, "no field 'depth'"),
         (['a=1', '--by', 'words'], 1, 'expected utf8'),
@@ -280,3 +286,19 @@ def test_the_output_has_the_options_to_read_a_dataset_elsewhere(run, source):
     facts = json.loads(run('split', source, 'away/parts', 'a=0.5', 'b=0.5', '--json').output)
     assert facts['a']['trust_links'] == [str(Path(source).absolute())]
     assert 'to read it' not in run('edit', source, 'beside', '--drop', '0').output
+
+
+def test_values_by_the_names_of_classes(run, tmp_path):
+    metadata = {'fields': {'label': {'classes': ['left', 'right']}}}
+    with bags.DatasetWriter(tmp_path / 'd', {'label': 'int(1)'}, metadata=metadata) as writer:
+        for _ in range(3):
+            writer.append({'label': 0})
+    run('edit', tmp_path / 'd', tmp_path / 'e', '--set', '1:label=right', '--set', '2:label=1')
+    assert bags.open(tmp_path / 'e').column('label').tolist() == [0, 1, 1]
+    failed = run('edit', tmp_path / 'd', tmp_path / 'f', '--set', '1:label=up', code=2)
+    assert "field 'label' of type int(1): expected one of the classes left, right, got 'up'" in failed.output
+
+
+def test_a_row_as_an_argument_names_the_option(run, source):
+    assert 'too many arguments: 12; --rows 12 selects datapoints' in run('show', source, '12', code=2).output
+    assert 'too many arguments: x (bags' in run('show', source, 'x', code=2).output

@@ -35,7 +35,7 @@ COMMANDS = {
     'diff': ['diff', 'linked', 'other'],
     'edit': ['edit', 'linked', 'edited', '--where', 'number > 1'],
     'export': ['export', 'linked', 'tars'],
-    'split': ['split', 'linked', 'parts', 'a=0.5', 'b=0.5', '--by', 'key', '--copy'],
+    'split': ['split', 'linked', 'parts', 'a=1', '--by', 'key', '--copy'],
     'statistics': ['statistics', 'linked'],
     'verify': ['verify', 'linked'],
 }

@@ -62,8 +62,14 @@ def test_shares_are_met(tmp_path):
         ({'a': 1.5, 'b': -0.5}, None, ValueError, 'from 0 to 1'),
         ({}, None, TypeError, 'mapping of names'),
         (['a'], None, TypeError, 'mapping of names'),
-        ({'a': '1'}, None, TypeError, 'a name and a share'),
-        ({1: 1.0}, None, TypeError, 'a name and a share'),
+        ({'a': '1'}, None, TypeError, 'expected shares, or by= with values'),
+        ({1: 1.0}, None, TypeError, 'expected the name of a part, got 1'),
+        ({'a': 0.5, 'b': ['a']}, 'episode', TypeError, 'shares and values cannot be mixed'),
+        ({'a': 'a', 'b': ...}, 'episode', TypeError, "'a': expected values of field 'episode', or ..."),
+        ({'a': [1], 'b': ...}, 'episode', TypeError, "'a': expected values of type utf8., got 1"),
+        ({'a': ..., 'b': ...}, 'episode', ValueError, "expected ... for one part, got it for 'a' and 'b'"),
+        ({'a': ['a'], 'b': ['a']}, 'episode', ValueError, "'a' is in two parts: 'a', 'b'"),
+        ({'a': ['a'], 'b': ...}, 'episode', ValueError, 'no value in datapoint 1'),
         ({'a': 1}, 'episodes', KeyError, "no field 'episodes'"),
         ({'a': 1}, 'value', TypeError, 'expected utf8, bytes, int or uint'),
         ({'a': 1}, 'episode', ValueError, 'no value in datapoint 1'),
@@ -75,6 +81,41 @@ def test_wrong_splits_are_refused(tmp_path, shares, by, error, message):
             writer.append({'episode': episode, 'value': 0.5})
     with bags.open(tmp_path / 'd') as dataset, pytest.raises(error, match=message):
         dataset.split(shares, by)
+
+
+@pytest.mark.parametrize('type', ['utf8', 'int(8)', 'bytes'])
+def test_a_split_by_values(tmp_path, type):
+    keys = {'utf8': ['ann', 'bob', 'cyd'], 'int(8)': [1, 22, -3], 'bytes': [b'a', b'', b'c']}[type]
+    with bags.DatasetWriter(tmp_path / 'd', {'speaker': type}) as writer:
+        for number in range(12):
+            writer.append({'speaker': keys[number % 3]})
+    with bags.open(tmp_path / 'd') as dataset:
+        views = dataset.split({'val': [keys[2]], 'train': ...}, by='speaker')
+        assert dataset.column('speaker')[2] == keys[2]
+        assert len(views['val']) == 4
+        assert len(views['train']) == 8
+        assert {row['speaker'] for row in views['val']} == {keys[2]}
+        assert {row['speaker'] for row in views['train']} == {*keys[:2]}
+        some = dataset.split({'a': [keys[0]], 'b': [keys[1]]}, by='speaker')
+        assert [*map(len, some.values())] == [4, 4]
+        other = {'utf8': 'dan', 'int(8)': 4, 'bytes': b'd'}[type]
+        with pytest.raises(ValueError, match="'val': expected values of field 'speaker', got "):
+            dataset.split({'val': [other], 'train': ...}, by='speaker')
+        with pytest.raises(ValueError, match="'train': expected other values of field 'speaker', got none"):
+            dataset.split({'val': keys, 'train': ...}, by='speaker')
+
+
+def test_a_part_without_datapoints_is_an_error(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'd', {'task': 'utf8'}) as writer:
+        for number in range(60):
+            writer.append({'task': 'ab'[number % 2]})
+    with bags.open(tmp_path / 'd') as dataset:
+        match = r"for a share of 0\.05, got none of 2 different values of field 'task': name the values"
+        with pytest.raises(ValueError, match=match):
+            dataset.split({'train': 0.95, 'val': 0.05}, by='task')
+        with pytest.raises(ValueError, match=r'got none of 3 datapoints: pass another seed'):
+            dataset[:3].split({'train': 0.999, 'val': 0.001})
+        assert [*map(len, dataset[:0].split({'train': 0.5, 'val': 0.5}).values())] == [0, 0]
 
 
 def test_the_first_of_each_value_stays(tmp_path):

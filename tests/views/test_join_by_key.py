@@ -186,11 +186,17 @@ def test_nothing_in_common(made, tmp_path, kit):
     (films, film_rows), _, _ = made
     other = write(tmp_path / 'x', {'id': 'utf8', 'x': 'int(8)[]'}, [{'id': 'none', 'x': [1]}])
     empty = write(tmp_path / 'y', {'id': 'utf8', 'x': 'int(8)[]'}, [])
+    match = (
+        "field 'id': expected keys that are in all datasets, got none of dataset 1 among .*how='left' keeps"
+    )
+    for datasets in ([films, other], [other, films], [films, other, films]):
+        with pytest.raises(ValueError, match=match):
+            bags.join(datasets, True, on='id')
+    view = bags.join([films, empty], on='id')
+    assert len(view) == 0
+    assert view.batch([])['title'] == []
+    assert list(bags.join([empty, films], on='id')) == []
     for dataset in (other, empty):
-        view = bags.join([films, dataset], on='id')
-        assert len(view) == 0
-        assert view.batch([])['title'] == []
-        assert list(bags.join([dataset, films], on='id')) == []
         rows = [{**row, 'x': None} for row in film_rows]
         check(bags.join([films, dataset], on='id', how='left'), rows, kit)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json as json_text
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -123,7 +123,11 @@ def split(
     target: Annotated[str, argument('TARGET', 'The parent folder of the parts; also a URL.')],
     shares: Annotated[
         list[str],
-        argument('NAME=SHARE…', 'The parts, and their shares of the datapoints, which add up to 1.'),
+        argument(
+            'NAME=SHARE…',
+            'The parts, and their shares of the datapoints, which add up to 1. With --by also their values, '
+            'as val=a,b, and train=... for the rest.',
+        ),
     ],
     by: Annotated[
         str | None,
@@ -140,17 +144,15 @@ def split(
     The parts link to the records of the source.
 
     Example: bags split episodes parts train=0.9 val=0.1 --by id
+
+    Example: bags split episodes parts val=3,7 train=... --by id
     """
     import bags
     from bags.storage import store_for
 
-    given = {}
+    given: dict[str, Any] = {}
     for text in shares:
-        name, equals, share = text.partition('=')
-        try:
-            given[name] = float(share)
-        except ValueError:
-            raise UsageError(f'expected NAME=SHARE as train=0.9, got {text!r}') from None
+        name, equals, given[name] = text.partition('=')
         if not equals or not name or name in ('.', '..') or set(name) & set('/\\\0'):
             raise UsageError(f'expected the name of a folder, got {name!r}')
     store, root = store_for(target)
@@ -158,7 +160,7 @@ def split(
     with bags.open(source, raw=True, trust_links=parse_trusted(trust_links)) as dataset:
         if by is not None:
             parse_fields(by, dataset.spec)
-        views = dataset.split(given, by, seed=seed)
+        views = dataset.split(_parse_parts(given, dataset, by), by, seed=seed)
         facts: dict[str, Any] = {
             name: {'path': paths[name], 'datapoints': len(views[name])} for name in given
         }
@@ -176,6 +178,29 @@ def split(
     ]
     trusted = {folder for part in facts.values() for folder in part.get('trust_links', ())}
     answer(json, facts, *lines, *trust_lines(sorted(trusted)))
+
+
+def _parse_parts(texts: Mapping[str, str], dataset: Dataset, by: str | None) -> dict[str, Any]:
+    """Parses shares; or values of the field `by` and `...`, if a part is not a number."""
+    try:
+        return {name: float(text) for name, text in texts.items()}
+    except ValueError:
+        if by is None:
+            shown = ' '.join(f'{name}={text}' for name, text in texts.items())
+            raise UsageError(
+                f'expected NAME=SHARE as train=0.9, or --by and values as val=a,b train=..., got {shown!r}'
+            ) from None
+    from bags.dataset.format.registry import INTEGER_FORMATS
+
+    format = dataset.schema[by].format
+    convert = int if format in INTEGER_FORMATS else str.encode if format == 'bytes' else str
+    parts: dict[str, Any] = {}
+    for name, text in texts.items():
+        try:
+            parts[name] = ... if text == '...' else [convert(value) for value in text.split(',')]
+        except ValueError:
+            raise UsageError(f'{name}: expected integers of field {by!r}, got {text!r}') from None
+    return parts
 
 
 def diff(
@@ -224,7 +249,12 @@ def _parse_changes(texts: list[str], dataset: Dataset) -> dict[int, dict[str, An
         (index, *others) = parse_rows(row, len(dataset))
         if others:
             raise UsageError(f'--set: expected one row, got {row!r}')
-        changes.setdefault(index, {})[name] = _parse_value(name, dataset.spec[name], value)
+        classes = dataset.metadata.get('fields', {}).get(name, {}).get('classes', ())
+        changes.setdefault(index, {})[name] = (
+            classes.index(value)
+            if value in classes and dataset.schema[name].format != 'utf8'
+            else _parse_value(name, dataset.spec[name], value, classes)
+        )
     return changes
 
 
@@ -238,7 +268,7 @@ def _check_condition(text: str, dataset: Dataset) -> None:
         raise UsageError(f'--where: {exc}') from None
 
 
-def _parse_value(name: str, field_type: str, text: str) -> Any:
+def _parse_value(name: str, field_type: str, text: str, classes: Collection[str]) -> Any:
     if field_type.rstrip('?') == 'utf8':
         return text
     if text.startswith('@'):
@@ -246,8 +276,9 @@ def _parse_value(name: str, field_type: str, text: str) -> Any:
     try:
         return json_text.loads(text)
     except ValueError:
+        expected = f'one of the classes {", ".join(classes)}' if classes else 'JSON or @FILE'
         raise UsageError(
-            f'--set: field {name!r} of type {field_type}: expected JSON or @FILE, got {text!r}'
+            f'--set: field {name!r} of type {field_type}: expected {expected}, got {text!r}'
         ) from None
 
 
