@@ -99,8 +99,12 @@ class Mixture:
         return self.samples
 
     def locate(self, epoch: int, positions: Int64s) -> tuple[Int64s, Int64s]:
-        """Returns the dataset at each position, and the number of its earlier positions in all epochs."""
-        positions = positions + epoch * self.samples
+        """Returns the dataset at each position, and the number of its earlier positions in all epochs.
+
+        Raises:
+            ValueError: The position over all epochs is 2^62 or more.
+        """
+        positions = positions + item_count(f'epoch {epoch}: position', epoch * self.samples, 0)
         numbers = np.searchsorted(self._starts, positions, 'right') - 1
         owners, counts = np.empty((2, *np.shape(positions)), np.int64)
         for number in _distinct(numbers):

@@ -278,3 +278,11 @@ def test_numbers_that_would_overflow_name_the_argument(big, tmp_path):
             make()
     with pytest.raises(ValueError, match=f'^steps: expected 1 to .*, got start 0 and stop {big}'):
         dataset.windows(every='a', a=bags.steps(0, big))
+
+
+def test_epochs_beyond_the_positions_of_a_mixture():
+    sampler = Mixture([10, 5], [1, 1])
+    assert len(sampler.take((1 << 62) // 15 - 1, np.arange(15))) == 15
+    for epoch in (1 << 59, 1 << 70):
+        with pytest.raises(ValueError, match=rf'epoch {epoch}: position: expected less than 2\^62, got '):
+            sampler.take(epoch, np.arange(3))
