@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from bags.conditions.columns import (
+    Block,
+    Bools,
+    Column,
+    Test,
+    all_of,
+    any_item,
+    any_of,
+    as_floats,
+    column_of_arrays,
+    compare,
+    constant_column,
+    negation,
+    negative,
+    present_in,
+)
 from bags.dataset.format.registry import AUDIO_FORMATS, NUMBER_FORMATS, VIDEO_FORMATS
 from bags.dataset.format.spec import FieldType, Schema
+from bags.indexing import Int64s
 from bags.validation import no_field
 
 MAX_SEARCHED_TEXT_BYTES = 4096
@@ -25,8 +46,6 @@ TIMED = {*VIDEO_FORMATS, *AUDIO_FORMATS}
 TYPES_WITH_LENGTH = {'array', 'bytes', 'json', 'msgpack', 'tree'}
 """Types whose values have a length, besides texts and sequences."""
 
-Datapoint = Mapping[str, Any]
-Test = Callable[[Datapoint], Any]
 Need = Literal['presence', 'count', 'value']
 Measure = Literal['size', 'duration']
 """A function of the stored records of a value."""
@@ -38,20 +57,21 @@ class Value(NamedTuple):
 
     Attributes:
         type: The type of the side. A `word` is a text, or a misspelled field, depending on the other side.
-        get: Returns the value of a datapoint, or None if it is missing.
+        get: Returns the column of a block of datapoints.
         literal: The text of a constant.
         field: The name of the compared field.
     """
 
     type: ValueType
-    get: Callable[[Datapoint], Any]
+    get: Callable[[Block], Column]
     literal: str | None = None
     field: str | None = None
 
 
-def constant(type: ValueType, value: Any, literal: str) -> Value:
+def constant(type: ValueType, value: float | str | None, literal: str) -> Value:
     """Returns a value that is the same for all datapoints."""
-    return Value(type, lambda _: value, literal)
+    column = constant_column(value)
+    return Value(type, lambda _: column, literal)
 
 
 class Comparisons:
@@ -66,11 +86,60 @@ class Comparisons:
         self.schema, self.facts = schema, facts
         self.needs: dict[str, Need] = {}
         self.measures: dict[str, tuple[str, Measure]] = {}
+        self._items_of: set[str] | None = None
+        """Within `any(…)` and `all(…)`: the sequences and arrays whose items are compared."""
 
     def field(self, name: str) -> Value:
         if name not in self.schema:
             raise ValueError(no_field(name, self.schema))
-        return Value(_type_of(self.schema[name]), operator.itemgetter(name), None, name)
+        type = _type_of(self.schema[name])
+        if self._items_of is not None:
+            if type in ('numbers', 'texts') or self.schema[name].format == 'array':
+                self._items_of.add(name)
+                type = 'text' if type == 'texts' else 'number'
+            elif type in ('counted', 'other'):
+                raise ValueError(
+                    f'{self._typed_name(name)}: any and all take sequences and arrays of numbers or texts'
+                )
+        return Value(type, operator.itemgetter(name), None, name)
+
+    def of_items(self, quantifier: str, parse: Callable[[], Test]) -> Test:
+        """Tests the items of the one sequence or array that a condition names.
+
+        Args:
+            quantifier: 'any' or 'all'.
+            parse: Parses the condition on an item.
+        """
+        if self._items_of is not None:
+            raise ValueError(f'expected a condition on items within any and all, got {quantifier}(')
+        names: set[str] = set()
+        self._items_of = names
+        try:
+            test = parse()
+        finally:
+            self._items_of = None
+        if len(names) != 1:
+            got = ' and '.join(sorted(names)) or 'none'
+            raise ValueError(f'{quantifier} takes a condition on one sequence or array, got {got}')
+        (name,) = names
+        is_array = self.schema[name].format == 'array'
+        return _of_items(name, test, is_any=quantifier == 'any', is_array=is_array)
+
+    def is_nan(self, value: Value, negated: bool) -> Test:
+        """Tests whether a number is NaN."""
+        if self.known(value).type != 'number' or value.literal is not None:
+            name = value.literal if value.field is None else self._typed_name(value.field)
+            raise ValueError(f'expected a number before is nan, got {name}')
+        if value.field is not None:
+            self._need(value.field, 'value')
+        test = _comparison(value, '==', value)  # NaN differs from itself.
+        is_nan = all_of([_presence(value), negation(test)])
+        return negation(is_nan) if negated else is_nan
+
+    def _plain(self, name: str, function: str) -> None:
+        """Raises ValueError for a function of a field within `any` and `all`."""
+        if self._items_of is not None:
+            raise ValueError(f'any and all compare items: {function}({name}) is expected outside of them')
 
     def known(self, value: Value) -> Value:
         """Returns the value; raises ValueError if it is a word where a field is required."""
@@ -80,25 +149,28 @@ class Comparisons:
 
     def length(self, name: str) -> Value:
         """Returns the number of items of a field, or of characters of a text; 0 if it is missing."""
+        self._plain(name, 'len')
         type, is_sequence = self.field(name).type, self.schema[name].sequence
         if not is_sequence and type not in ('text', 'counted'):
             raise ValueError(f'{self._typed_name(name)}: len takes texts, bytes, sequences, arrays and trees')
         self._need(name, 'count' if is_sequence else 'value')
-        return Value('number', lambda row: _length_of(row[name], name))
+        return Value('number', lambda block: _lengths(block[name], name))
 
     def size(self, name: str) -> Value:
         """Returns the stored bytes of a field; for a sequence, the bytes of its items."""
+        self._plain(name, 'size')
         self.field(name)
         return self._measured(name, 'size')
 
     def duration(self, name: str) -> Value:
         """Returns the seconds of a video or a sound, or of a sequence whose metadata has a rate."""
+        self._plain(name, 'duration')
         self.field(name)
         field_type, facts = self.schema[name], self.facts.get(name)
         rate: Any = facts.get('rate') if isinstance(facts, dict) else None
         if field_type.sequence and type(rate) in (int, float) and rate > 0:
             self._need(name, 'count')
-            return Value('number', lambda row: None if row[name] is None else len(row[name]) / rate)
+            return Value('number', lambda block: _seconds(block[name], rate))
         if field_type.sequence or field_type.format not in TIMED:
             expected = 'duration takes videos, sounds, and sequences whose metadata has a rate'
             raise ValueError(f'{self._typed_name(name)}: {expected}')
@@ -113,25 +185,34 @@ class Comparisons:
         if self.known(value).type != 'number':
             raise ValueError(f'expected a number after -, got {value.literal or value.field}')
         get = value.get
-        return value._replace(get=lambda row: None if (number := get(row)) is None else -number, literal=None)
+
+        def negated(block: Block) -> Column:
+            column = get(block)
+            return column._replace(values=negative(column.values))
+
+        return value._replace(get=negated, literal=None)
 
     def truth(self, value: Value) -> Test:
         """Tests a field alone: whether a bool or number is not 0, or a text or sequence is not empty."""
         name = value.field
         if name is None or (value.type in ('counted', 'other') and not self.schema[name].sequence):
             raise ValueError(f'expected a comparison with {value.literal or name or "a value"}')
-        if not self.schema[name].sequence:
+        if value.type in ('number', 'text'):
             self._need(name, 'value')
-            return value.get
+            get = value.get
+            return lambda block: _are_true(get(block), block.length)
         self._need(name, 'count')
-        return lambda row: row[name] is not None and len(row[name]) > 0
+        return lambda block: _counts(block[name]) > 0
 
     def is_none(self, value: Value, negated: bool) -> Test:
         name = self.known(value).field
         if name is None:
             raise ValueError(f'expected a field that is none, got {value.literal or "a value"}')
+        if self._items_of is not None and name in self._items_of:
+            raise ValueError(f'{self._typed_name(name)}: items are never none, within any and all')
         self._need(name, 'presence')
-        return (lambda row: row[name] is not None) if negated else (lambda row: row[name] is None)
+        is_present: Test = lambda block: present_in(block[name], block.length)  # noqa: E731
+        return is_present if negated else negation(is_present)
 
     def compare(self, left: Value, sign: str, right: Value) -> Test:
         left = self.known(left)
@@ -139,24 +220,11 @@ class Comparisons:
             return self.is_none(left if right.type == 'none' else right, sign == '!=')
         left, right = self._as_type_of(right, left), self._as_type_of(left, right)
         self._check(left, sign, right, ('text', 'texts') if sign == '~' else ('number', 'text'))
-        one, two = left.get, right.get
         if sign == '~':
-            many = left.type == 'texts'
-
-            def contains(row: Datapoint) -> bool:
-                word = two(row)
-                return word is not None and any(
-                    word.lower() in text.lower() for text in _items(one(row), many)
-                )
-
-            return contains
-        operation, takes_none = SIGNS[sign], sign in EQUALITIES
-
-        def test(row: Datapoint) -> bool:
-            pair = one(row), two(row)
-            return bool(operation(*pair)) if takes_none or None not in pair else False
-
-        return test
+            if right.field is not None and right.type == 'texts':
+                raise ValueError(f'{self._typed_name(right.field)}: expected a text after ~')
+            return _contains(left, right)
+        return _comparison(left, sign, right)
 
     def is_in(self, left: Value, within: Value | Sequence[Value]) -> Test:
         """Tests whether a value is among constants, in a text, or in a sequence."""
@@ -164,51 +232,34 @@ class Comparisons:
             items = [self._as_type_of(left, item) for item in within]
             for item in items:
                 self._check(self.known(left), 'in', item, ('number', 'text'))
-            first, others = left.get, [item.get for item in items]
-            return lambda row: (
-                (value := first(row)) is not None and any(value == other(row) for other in others)
-            )
+            return _is_among(left, items)
         if within.field is None or within.type not in ('text', 'texts', 'numbers'):
             got = within.literal if within.field is None else self._typed_name(within.field)
             raise ValueError(f'expected a list as (1, 2), a text or a sequence after in, got {got}')
         left = self._as_type_of(within, left)
         item_type: ValueType = 'number' if within.type == 'numbers' else 'text'
         self._check(left, 'in', within._replace(type=item_type), (item_type,))
-        get, get_within = left.get, within.get
-
-        def is_in(row: Datapoint) -> bool:
-            value, values = get(row), get_within(row)
-            return value is not None and values is not None and bool(value in values)
-
-        return is_in
+        return _is_within(left, within)
 
     def search(self, terms: Sequence[str]) -> Test:
         """Tests whether each term is in a short text or a class name, ignoring case."""
+        if self._items_of is not None:
+            raise ValueError(f'any and all compare items: expected a comparison, got {terms[0]}')
         lower_terms = [term.lower() for term in terms]
-        texts: list[tuple[str, bool]] = []
-        classes: list[tuple[str, bool, list[str]]] = []
+        texts: list[str] = []
+        classes: dict[str, list[str]] = {}
         for name, field_type in self.schema.items():
             names = self.class_names(name)
             if field_type.format == 'utf8':
-                texts.append((name, field_type.sequence))
+                texts.append(name)
             elif names and field_type.format in NUMBER_FORMATS:
-                classes.append((name, field_type.sequence, [class_name.lower() for class_name in names]))
+                classes[name] = [class_name.lower() for class_name in names]
             else:
                 continue
             self._need(name, 'value')
         if not texts and not classes:
             raise ValueError(f'no field has texts to search for {terms[0]}')
-
-        def test(row: Datapoint) -> bool:
-            searched = [
-                text.lower() for name, many in texts for text in _items(row[name], many) if _is_short(text)
-            ]
-            for name, many, names in classes:
-                numbers = (item for item in _items(row[name], many) if 0 <= item < len(names))
-                searched.extend(names[int(number)] for number in numbers if number == int(number))
-            return all(any(term in text for text in searched) for term in lower_terms)
-
-        return test
+        return lambda block: _search(block, lower_terms, texts, classes)
 
     def class_names(self, field: str | None) -> list[str]:
         """Returns the class names in the metadata of a field, or an empty list."""
@@ -264,16 +315,199 @@ def _type_of(field_type: FieldType) -> ValueType:
     return 'counted' if field_type.format in TYPES_WITH_LENGTH and not field_type.sequence else 'other'
 
 
-def _items(value: Any, is_sequence: bool) -> Sequence[Any]:
-    return () if value is None else value if is_sequence else (value,)
-
-
 def _is_short(text: str) -> bool:
     return 4 * len(text) <= MAX_SEARCHED_TEXT_BYTES or len(text.encode()) <= MAX_SEARCHED_TEXT_BYTES
 
 
+# Columns of functions.
+
+
+def _counts(column: Column) -> Int64s:
+    assert column.counts is not None
+    return column.counts
+
+
+def _lengths(column: Column, field: str) -> Column:
+    """Returns the number of items of each value; 0 for a missing one."""
+    if column.counts is not None:
+        return Column(column.counts)
+    present = present_in(column, len(column.values)).tolist()
+    pairs = zip(column.values.tolist(), present, strict=True)
+    lengths = [_length_of(value, field) if is_present else 0 for value, is_present in pairs]
+    return Column(np.array(lengths, np.int64))
+
+
 def _length_of(value: Any, field: str) -> int:
     try:
-        return 0 if value is None else len(value)
+        return len(value)
     except TypeError:
         raise ValueError(f'{field}: len takes values with items, got {value!r:.40}') from None
+
+
+def _seconds(column: Column, rate: float) -> Column:
+    counts, positions = np.unique(_counts(column), return_inverse=True)
+    return Column(np.array([count / rate for count in counts.tolist()])[positions], column.present)
+
+
+# Tests of columns.
+
+
+def _are_true(column: Column, length: int) -> Bools:
+    are_true: Bools = column.values.astype(bool)
+    return are_true & present_in(column, length)
+
+
+def _comparison(left: Value, sign: str, right: Value) -> Test:
+    """Tests two numbers or two texts. Missing values are equal to each other, and to nothing else."""
+    operation, first, second = SIGNS[sign], left.get, right.get
+
+    def test(block: Block) -> Bools:
+        one, two = first(block), second(block)
+        hits = compare(operation, one, two, block.length)
+        if sign not in EQUALITIES or (one.present is None and two.present is None):
+            return hits
+        has_one, has_two = present_in(one, block.length), present_in(two, block.length)
+        return hits | (has_one != has_two if sign == '!=' else ~(has_one | has_two))
+
+    return test
+
+
+def _presence(value: Value) -> Test:
+    """Tests whether there is a value."""
+    get = value.get
+    return lambda block: present_in(get(block), block.length)
+
+
+def _of_items(name: str, test: Test, *, is_any: bool, is_array: bool) -> Test:
+    """Tests whether any item or all items of a field pass. A missing field has no item, and fails."""
+
+    def test_items(block: Block) -> Bools:
+        column = block[name]
+        if is_array:
+            column = column_of_arrays(column, name)
+        counts = _counts(column)
+        hits = test(block.per_item(name, Column(as_floats(column.values)), counts))
+        if is_any:
+            return any_item(hits, counts)
+        return present_in(column, block.length) & ~any_item(~hits, counts)
+
+    return test_items
+
+
+def _is_among(left: Value, items: Sequence[Value]) -> Test:
+    """Tests whether a value equals one of several values."""
+    get = left.get
+    if any(item.literal is None for item in items):
+        return all_of([_presence(left), any_of([_comparison(left, '==', item) for item in items])])
+
+    def test(block: Block) -> Bools:
+        column, hits = get(block), np.zeros(block.length, bool)
+        for item in items:
+            hits |= compare(operator.eq, column, item.get(block), block.length)
+        return hits
+
+    return test
+
+
+def _contains(left: Value, right: Value) -> Test:
+    """Tests whether a text, or a text of a sequence, contains a text, ignoring case."""
+    first, second = left.get, right.get
+
+    def test(block: Block) -> Bools:
+        texts, words = first(block), second(block)
+        if texts.counts is None:
+            return _find(words, texts, block.length, ignore_case=True)
+        words, items = _per_item(words, texts.counts), Column(texts.values)
+        return any_item(_find(words, items, len(items.values), ignore_case=True), texts.counts)
+
+    return test
+
+
+def _is_within(left: Value, within: Value) -> Test:
+    """Tests whether a text contains a text, or a sequence an item."""
+    first, second = left.get, within.get
+
+    def test(block: Block) -> Bools:
+        column, many = first(block), second(block)
+        if many.counts is None:
+            return _find(column, many, block.length)
+        column, items = _per_item(column, many.counts), many.values
+        values = column.values
+        if items.dtype.kind == 'f':  # `number in array` converts the number to the type of the array.
+            with np.errstate(over='ignore'):
+                values = values.astype(np.float64).astype(items.dtype)
+        hits = np.broadcast_to(values == items, items.shape)
+        return any_item(hits & present_in(column, len(items)), many.counts)
+
+    return test
+
+
+def _per_item(column: Column, counts: Int64s) -> Column:
+    """Returns the value of each datapoint for each item of a sequence."""
+    if len(column.values) == 1 and column.present is None:
+        return column
+    present = None if column.present is None else np.repeat(column.present, counts)
+    return Column(np.repeat(column.values, counts), present)
+
+
+def _find(words: Column, texts: Column, length: int, *, ignore_case: bool = False) -> Bools:
+    """Returns which texts contain a word, each its own; False if one is missing."""
+    rows = np.flatnonzero(present_in(words, length) & present_in(texts, length))
+    one, two = (
+        itertools.repeat(values[0], len(rows)) if len(values) == 1 else values[rows].tolist()
+        for values in (words.values, texts.values)
+    )
+    if ignore_case and isinstance(one, itertools.repeat):
+        word = words.values[0].lower() if len(rows) else ''
+        hits = [word in text.lower() for text in two]
+    elif ignore_case:
+        hits = [word.lower() in text.lower() for word, text in zip(one, two, strict=True)]
+    else:
+        hits = [word in text for word, text in zip(one, two, strict=True)]
+    found = np.zeros(length, bool)
+    found[rows] = hits
+    return found
+
+
+def _search(
+    block: Block, terms: Sequence[str], texts: Sequence[str], classes: Mapping[str, Sequence[str]]
+) -> Bools:
+    """Returns which datapoints have each term, in lowercase, in a short text or in the name of a class."""
+    columns = {name: _lowercase(block[name]) for name in texts}
+    passed = np.ones(block.length, bool)
+    for term in terms:
+        found = np.zeros(block.length, bool)
+        for name, names in classes.items():
+            column = block[name]
+            found |= _any_of(_in_classes(column.values, [term in name for name in names]), column)
+        for name, lowercase in columns.items():
+            hits = np.array([text is not None and term in text for text in lowercase], bool)
+            found |= _any_of(hits, block[name])
+        passed &= found
+    return passed
+
+
+def _lowercase(column: Column) -> list[str | None]:
+    """Returns the texts of a column in lowercase; None for missing and long ones."""
+    texts = column.values.tolist()
+    if column.counts is None and column.present is not None:
+        pairs = zip(texts, column.present.tolist(), strict=True)
+        return [text.lower() if is_present and _is_short(text) else None for text, is_present in pairs]
+    return [text.lower() if _is_short(text) else None for text in texts]
+
+
+def _any_of(hits: Bools, column: Column) -> Bools:
+    """Returns which datapoints have a hit, in their value or in an item."""
+    if column.counts is not None:
+        return any_item(hits, column.counts)
+    return hits & present_in(column, len(hits))
+
+
+def _in_classes(values: npt.NDArray[Any], are_hits: Sequence[bool]) -> Bools:
+    """Returns which numbers are the number of a class in `are_hits`."""
+    with np.errstate(invalid='ignore'):
+        rows = np.flatnonzero((values >= 0) & (values < len(are_hits)))
+    numbers = values[rows].astype(np.int64)
+    hits = np.zeros(len(values), bool)
+    hits[rows] = np.array(are_hits, bool)[numbers] & (numbers == values[rows])
+    return hits

@@ -4,12 +4,13 @@
     all   = not ("and" not)*                        | "none" | "true" | "false" | "-" value
     not   = "not" not | "(" any ")" | test   text   = "quoted" | 'quoted' | word
     test  = value (sign value)+              field  = word | `quoted`
-          | value "is" ["not"] "none"        list   = "(" value ("," value)* ")", also with []
+          | value "is" ["not"] what          what   = "none" | "nan"
+          | ("any" | "all") "(" any ")"      list   = "(" value ("," value)* ")", also with []
           | value ["not"] "in" (field | list)
           | field                            sign   = == = != < <= > >= ~
           | text+                            each text is in a text of the datapoint
 
-The functions are len, size and duration.
+The functions are len, size and duration. `any(state > 3)` tests the items of a sequence or an array.
 
 `viewer/src/bags/condition.ts` is the same in TypeScript; tests/conditions/conditions.json has cases for both.
 """
@@ -17,10 +18,11 @@ The functions are len, size and duration.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from bags.conditions.comparison import SIGNS, Comparisons, Datapoint, Measure, Need, Test, Value, constant
+from bags.conditions.columns import Test, all_of, any_of, negation
+from bags.conditions.comparison import SIGNS, Comparisons, Measure, Need, Value, constant
 from bags.dataset.format.spec import Schema
 
 MAX_CONDITION_DEPTH = 50
@@ -45,15 +47,15 @@ class Condition(NamedTuple):
     """A condition, parsed.
 
     Attributes:
-        needs: What the test reads of each field: 'value'; 'count', an object with the length of a sequence;
-            or 'presence', any object that is not None. A missing value is None.
+        needs: What the test reads of each field: 'value'; 'count', the number of items of a sequence; or
+            'presence', which datapoints have a value.
         measures: Other keys that the test reads, each with a field and a function of the field.
-        test: Returns whether a datapoint with these entries passes.
+        test: Returns which datapoints pass, given a block with these columns.
     """
 
     needs: dict[str, Need]
     measures: dict[str, tuple[str, Measure]]
-    test: Callable[[Datapoint], bool]
+    test: Test
 
 
 def parse_condition(text: str, schema: Schema, facts: Mapping[str, Any] | None = None) -> Condition:
@@ -69,7 +71,7 @@ def parse_condition(text: str, schema: Schema, facts: Mapping[str, Any] | None =
     """
     parser = _Parser(text, Comparisons(schema, facts or {}))
     test = parser.parse()
-    return Condition(parser.fields.needs, parser.fields.measures, lambda row: bool(test(row)))
+    return Condition(parser.fields.needs, parser.fields.measures, test)
 
 
 class _Token(NamedTuple):
@@ -119,13 +121,13 @@ class _Parser:
         while self.takes('or'):
             parts.append(self.all())
         self.depth -= 1
-        return parts[0] if len(parts) == 1 else lambda row: any(part(row) for part in parts)
+        return any_of(parts)
 
     def all(self) -> Test:
         parts = [self.negation()]
         while self.takes('and'):
             parts.append(self.negation())
-        return _all(parts)
+        return all_of(parts)
 
     def negation(self) -> Test:
         negated = False
@@ -134,9 +136,14 @@ class _Parser:
         if self.takes('('):
             test = self.any()
             self.expect(')')
+        elif self.sees('any', 'all') and self.sees('(', ahead=1):
+            quantifier = self.next().text.lower()
+            self.expect('(')
+            test = self.fields.of_items(quantifier, self.any)
+            self.expect(')')
         else:
             test = self.test()
-        return (lambda row: not test(row)) if negated else test
+        return negation(test) if negated else test
 
     def test(self) -> Test:
         count = 0
@@ -153,6 +160,9 @@ class _Parser:
         while True:
             if self.takes('is'):
                 negated = self.takes('not')
+                if self.takes('nan'):
+                    tests.append(self.fields.is_nan(left, negated))
+                    continue
                 self.expect('none')
                 tests.append(self.fields.is_none(left, negated))
             elif self.sees('in') or (self.sees('not') and self.sees('in', ahead=1)):
@@ -165,7 +175,7 @@ class _Parser:
                 tests.append(self.fields.compare(left, sign, right))
                 left = right
             else:
-                return _all(tests) if tests else self.fields.truth(left)
+                return all_of(tests) if tests else self.fields.truth(left)
 
     def is_term(self, ahead: int) -> bool:
         """Returns whether the next token is a search term or a field."""
@@ -187,7 +197,7 @@ class _Parser:
             test = self.fields.is_in(left, items)
         else:
             test = self.fields.is_in(left, self.value())
-        return (lambda row: not test(row)) if negated else test
+        return negation(test) if negated else test
 
     def value(self) -> Value:
         symbol, text = self.next()
@@ -218,10 +228,6 @@ class _Parser:
             digits = text.replace('_', '')
             return constant('number', int(digits) if digits.lstrip('+-').isdigit() else float(digits), text)
         return constant('word', text, text)
-
-
-def _all(parts: list[Test]) -> Test:
-    return parts[0] if len(parts) == 1 else lambda row: all(part(row) for part in parts)
 
 
 def _tokens(text: str) -> list[_Token]:

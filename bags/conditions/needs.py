@@ -1,70 +1,190 @@
-"""Reads only the data of datapoints that a condition needs."""
+"""Finds the datapoints that pass a condition. Reads only the data that the condition needs, in blocks."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from bags.concurrency import map_concurrently
+from bags.conditions.columns import Block, Bools, Column, as_floats, column_of_sequences, column_of_values
 from bags.conditions.comparison import COMPARED, Measure, Need
-from bags.conditions.condition import parse_condition
+from bags.conditions.condition import Condition, parse_condition
 from bags.dataset import above
-from bags.dataset.base import Dataset
-from bags.dataset.format.refs import is_missing
-from bags.dataset.format.registry import VIDEO_FORMATS
-from bags.dataset.reading.row_groups import Datapoint
-from bags.dataset.reading.selection import Selection
-from bags.indexing import Int64s
+from bags.dataset.base import DATAPOINTS_AT_ONCE, Dataset
+from bags.dataset.format.refs import Refs, is_missing
+from bags.dataset.format.registry import NUMBER_FORMATS, VIDEO_FORMATS
+from bags.dataset.format.spec import FieldType
+from bags.dataset.reading import batch
+from bags.dataset.reading.batch import Ragged
+from bags.dataset.reading.columns import choose_records, expect_refs, read_column, read_values
+from bags.dataset.reading.field_reader import FieldReader
+from bags.dataset.reading.selection import Asked, Selection
+from bags.indexing import Int64s, offsets_of
+
+MAX_BLOCK = 1 << 16
+"""Maximum datapoints of a block of numbers."""
+MAX_BLOCK_ITEMS = 1 << 20
+"""Maximum items of the sequences of a block, unless a datapoint has more."""
 
 
-def bind_condition(
-    dataset: Dataset, text: str
-) -> tuple[Callable[[Mapping[str, Any]], bool], Callable[[Int64s], list[Datapoint]]]:
-    """Returns the test of a condition, and a function that reads the data for the test of some datapoints.
+def matching(dataset: Dataset, text: str, workers: int) -> Int64s:
+    """Returns the datapoints that pass a condition, in ascending order.
 
     Raises:
         ValueError: The condition violates the grammar, names no field, or compares values of different
             types.
     """
-    needs, measures, test = parse_condition(text, dataset.schema, dataset.metadata.get('fields'))
-    return test, functools.partial(_read_needs, dataset, needs, measures)
+    condition = parse_condition(text, dataset.schema, dataset.metadata.get('fields'))
+    length = _block_length(dataset, condition, workers)
+    read = [name for name, need in condition.needs.items() if need == 'value']
+    measured = [name for name, _ in condition.measures.values()]
+    counted = [name for name in {*read, *measured} if dataset.schema[name].sequence]
+
+    def split(indices: Int64s) -> list[Int64s]:
+        """Divides datapoints into blocks of at most `MAX_BLOCK_ITEMS` items."""
+        if length <= DATAPOINTS_AT_ONCE or not counted:
+            return [indices]
+        items = np.cumsum(sum(dataset.item_counts(indices, name) for name in counted)) // MAX_BLOCK_ITEMS
+        return np.split(indices, np.flatnonzero(items[1:] != items[:-1]) + 1)
+
+    def match(start: int) -> Int64s:
+        indices = np.arange(start, min(start + length, len(dataset)))
+        return np.concatenate([_match_block(dataset, condition, part) for part in split(indices)])
+
+    blocks = map_concurrently(match, range(0, len(dataset), length), max_threads=workers)
+    return np.concatenate([np.empty(0, np.int64), *blocks])
 
 
-def _read_needs(
+def _match_block(dataset: Dataset, condition: Condition, indices: Int64s) -> Int64s:
+    """Returns the datapoints of a block that pass a condition."""
+    block = _read_block(dataset, condition.needs, condition.measures, indices)
+    try:
+        matches: Int64s = indices[condition.test(block)]
+    except Exception:
+        _raise_first(dataset, condition, block, int(indices[0]))
+        raise
+    return matches
+
+
+def _raise_first(dataset: Dataset, condition: Condition, block: Block, start: int) -> None:
+    """Raises the error of the first datapoint of a block whose test fails, with a note that names it."""
+    for row in range(block.length):
+        try:
+            condition.test(block.take(np.array([row])))
+        except Exception as exc:
+            exc.add_note(f'filter: the condition raised this for datapoint {start + row} of {dataset!r}')
+            raise exc from None
+
+
+def _block_length(dataset: Dataset, condition: Condition, workers: int) -> int:
+    """Returns the number of datapoints to read together: many if they are numbers, counts or sizes."""
+    values = [dataset.schema[name].format for name, need in condition.needs.items() if need == 'value']
+    opens_files = any(measure == 'duration' for _, measure in condition.measures.values())
+    if opens_files or not all(format in NUMBER_FORMATS for format in values):
+        return DATAPOINTS_AT_ONCE
+    return max(DATAPOINTS_AT_ONCE, min(MAX_BLOCK, -(-len(dataset) // workers)))
+
+
+def _read_block(
     dataset: Dataset,
     needs: Mapping[str, Need],
     measures: Mapping[str, tuple[str, Measure]],
     indices: Int64s,
-) -> list[Datapoint]:
-    """Reads the data that a condition needs of each datapoint. Counting a sequence reads no records."""
-    selection: Selection = {}
-    for name, need in needs.items():
-        if need == 'value' or dataset.schema[name].sequence:
-            selection[name] = True if need == 'value' else slice(0, 0)
-    rows = dataset.read_rows(indices, selection) if selection else [{} for _ in range(len(indices))]
-    for name, need in needs.items():
-        if need == 'count':
-            for row, count in zip(rows, dataset.item_counts(indices, name).tolist(), strict=True):
-                row[name] = None if row[name] is None else range(count)
-        elif name not in selection:
-            for row, record in zip(rows, dataset.read_records(indices, name), strict=True):
-                row[name] = record
-    for key, (name, measure) in measures.items():
-        values = _sizes(dataset, name, indices) if measure == 'size' else _durations(dataset, name, indices)
-        for row, value in zip(rows, values, strict=True):
-            row[key] = value
-    for name in (name for name in selection if dataset.schema[name].format in COMPARED):
-        if any(isinstance(row[name], bytes | memoryview) for row in rows[:1]):
+) -> Block:
+    """Reads the data that a condition needs of some datapoints. Counting a sequence reads no records."""
+    columns: dict[str, Column] = {}
+    values: Selection = {name: True for name, need in needs.items() if need == 'value'}
+    for name, column in (dataset.read_selection(indices, values, _read_values) if values else {}).items():
+        field_type = dataset.schema[name]
+        if field_type.format in NUMBER_FORMATS and _is_inexact(field_type, column):
+            (column,) = dataset.read_selection(indices, {name: True}, read_values).values()
+        columns[name] = _as_column(field_type, column, len(indices))
+        first = columns[name].values[:1].tolist()
+        if field_type.format in COMPARED and any(isinstance(value, bytes | memoryview) for value in first):
             raise ValueError(
                 f'filter: a condition compares values: open {dataset.expression} without raw=True'
             )
-    return rows
+    for name, need in needs.items():
+        if need != 'value':
+            counts = dataset.item_counts(indices, name) if need == 'count' else None
+            columns[name] = Column(np.empty(0), _presence(dataset, name, indices), counts)
+    for key, (name, measure) in measures.items():
+        columns[key] = (_sizes if measure == 'size' else _durations)(dataset, name, indices)
+    return Block(len(indices), columns)
 
 
-def _sizes(dataset: Dataset, name: str, indices: Int64s) -> list[int | None]:
-    """Returns the stored bytes of a field of each datapoint, without reading records; None if missing."""
+class _OptionalNumbers(Ragged):
+    """The numbers of an optional field; a sequence of 0 or 1 numbers for each datapoint."""
+
+    def __getitem__(self, index: int) -> Any:
+        numbers = super().__getitem__(index)
+        return None if numbers is None else numbers[0].item()
+
+
+def _read_values(field: FieldReader, refs: Refs, items: Asked) -> batch.Column:
+    """Returns numbers as arrays, also those of optional fields, and other values as Python values."""
+    if items is not True or field.type.sequence:
+        return read_column(field, refs, items)
+    dtype = field.decoder.dtype
+    if dtype is None or field.decoder.shape or field.type.format not in NUMBER_FORMATS:
+        return read_values(field, refs, items)
+    if not field.type.optional:
+        return read_column(field, refs, items)
+    chosen = choose_records(field, refs, items)
+    assert chosen.present is not None
+    values = field.values(chosen.records)
+    if not isinstance(values, np.ndarray):  # Integers of Granular, whose records differ in length.
+        return read_values(field, refs, items)
+    return _OptionalNumbers(values, offsets_of(chosen.present.astype(np.int64)), chosen.present)
+
+
+def _is_inexact(field_type: FieldType, column: batch.Column) -> bool:
+    """Returns whether integers were converted to floats, to merge signed and unsigned ones."""
+    values = column.values if isinstance(column, Ragged) else column
+    return field_type.format != 'float' and isinstance(values, np.ndarray) and values.dtype.kind == 'f'
+
+
+def _as_column(field_type: FieldType, column: batch.Column, length: int) -> Column:
+    """Returns the column of a field from what was read."""
+    if isinstance(column, Ragged):
+        if field_type.sequence:
+            return Column(column.values, column.present, column.lengths)
+        assert column.present is not None
+        values = np.zeros(length, column.values.dtype)
+        values[column.present] = column.values
+        return Column(as_floats(values), column.present)
+    if field_type.sequence:
+        return column_of_sequences(list(column))
+    if isinstance(column, np.ndarray) and column.ndim == 1 and column.dtype.kind in 'biuf':
+        return Column(as_floats(column))
+    return column_of_values(list(column))
+
+
+def _presence(dataset: Dataset, name: str, indices: Int64s) -> Bools | None:
+    """Returns which datapoints have a value, from the refs; None if all have one."""
+    field_type = dataset.schema[name]
+    if not field_type.optional:
+        return None
+    items: Asked = slice(0, 0) if field_type.sequence else True
+    (column,) = dataset.read_selection(indices, {name: items}, _read_presence).values()
+    if isinstance(column, Ragged):
+        return column.present
+    return np.fromiter((value is not None for value in column), bool, len(indices))
+
+
+def _read_presence(field: FieldReader, refs: Refs, _: Asked) -> batch.Column:
+    """Returns True or None for each row, without reading records."""
+    firsts, counts = refs if isinstance(refs, tuple) else (refs, None)
+    expect_refs(field, firsts, counts)
+    presence = np.full(len(firsts), True, object)
+    presence[is_missing(firsts, counts)] = None
+    return presence
+
+
+def _sizes(dataset: Dataset, name: str, indices: Int64s) -> Column:
+    """Returns the stored bytes of a field of each datapoint, without reading records."""
     ranges = dataset.record_ranges(indices, name)
     if ranges is None:
         raise ValueError(f'filter: field {name!r} has computed values, which are not stored')
@@ -77,18 +197,17 @@ def _sizes(dataset: Dataset, name: str, indices: Int64s) -> list[int | None]:
         starts = np.cumsum(counts) - counts
         records = np.arange(counts.sum()) + np.repeat(firsts - starts, counts)
         totals[rows] = np.add.reduceat(source.bag.sizes(records), starts)
-    missing = is_missing(ranges.firsts, ranges.counts)
-    return [None if none else size for none, size in zip(missing.tolist(), totals.tolist(), strict=True)]
+    return Column(totals, ~is_missing(ranges.firsts, ranges.counts))
 
 
-def _durations(dataset: Dataset, name: str, indices: Int64s) -> list[float | None]:
-    """Returns the duration in seconds of a video or sound of each datapoint; None if missing."""
+def _durations(dataset: Dataset, name: str, indices: Int64s) -> Column:
+    """Returns the duration in seconds of a video or sound of each datapoint."""
     media: Any = above.Video if dataset.schema[name].format in VIDEO_FORMATS else above.Audio
     ranges = dataset.record_ranges(indices, name)
     if ranges is None:
         raise ValueError(f'filter: field {name!r} has computed values, which are not stored')
-    missing = is_missing(ranges.firsts, ranges.counts).tolist()
-    return [
-        None if none else media(dataset.record(index, name, None)).duration
-        for index, none in zip(indices.tolist(), missing, strict=True)
-    ]
+    present = ~is_missing(ranges.firsts, ranges.counts)
+    seconds = np.zeros(len(indices))
+    for row in np.flatnonzero(present).tolist():
+        seconds[row] = media(dataset.record(int(indices[row]), name, None)).duration
+    return Column(seconds, present)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bags.arrow.batches import arrow_dataset as arrow_dataset
     from bags.arrow.batches import read_batches as read_batches
     from bags.authoring.save import save as save
-    from bags.conditions.needs import bind_condition as bind_condition
+    from bags.conditions.needs import matching as matching
     from bags.display.batches import ragged_as_html as ragged_as_html
     from bags.display.datasets import dataset_as_html as dataset_as_html
     from bags.display.datasets import dataset_as_text as dataset_as_text
@@ -41,7 +41,7 @@ MODULES = {
         'read_batches',
     ),
     'bags.authoring.save': ('save',),
-    'bags.conditions.needs': ('bind_condition',),
+    'bags.conditions.needs': ('matching',),
     'bags.display.batches': ('ragged_as_html',),
     'bags.display.datasets': (
         'dataset_as_html',

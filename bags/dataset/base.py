@@ -11,6 +11,7 @@ import operator
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal, Self, SupportsIndex, Unpack, overload
 
 import numpy as np
@@ -63,7 +64,7 @@ Indices = Sequence[SupportsIndex] | npt.NDArray[np.integer[Any]]
 Mask = npt.NDArray[np.bool_] | Sequence[bool]
 """A bool for each datapoint."""
 DATAPOINTS_AT_ONCE = 256
-"""Number of datapoints that a thread of `filter` reads together."""
+"""Number of datapoints that a thread of `filter` reads together for a function."""
 Media = Literal['bytes', 'location'] | None
 """How images, videos and recordings are represented in Arrow."""
 
@@ -309,7 +310,7 @@ class Dataset(Shareable, abc.ABC):
         """Returns a view of the datapoints that pass a condition, or for which a function returns True.
 
         Reads `fields`, or the fields that the condition names, of all datapoints, once. The view has all
-        fields. For one numeric field, `dataset.select(dataset.column('score') > 0.5)` is faster.
+        fields. A condition tests columns, and is faster than a function.
 
         Args:
             function: A condition such as 'length > 3 and label == cat', see docs/conditions.md;
@@ -327,9 +328,8 @@ class Dataset(Shareable, abc.ABC):
         if isinstance(function, str):
             if fields is not None:
                 raise TypeError(f'filter: expected no fields beside a condition, got {fields!r:.80}')
-            function, read = above.bind_condition(self, function)
-        else:
-            read = functools.partial(self.read_rows, selection=select_fields(fields, self.schema))
+            return Select(self, above.matching(self, function, workers))
+        read = functools.partial(self.read_rows, selection=select_fields(fields, self.schema))
         if not callable(function):
             raise TypeError(
                 f'filter: expected a condition or a function of a datapoint, got {function!r:.80}; '
@@ -431,24 +431,32 @@ class Dataset(Shareable, abc.ABC):
         return above.update_values(self, values, encoders)
 
     def split(
-        self, shares: Mapping[str, float], by: str | None = None, *, seed: int = 0
+        self,
+        shares: Mapping[str, float] | Mapping[str, Iterable[str | bytes | int] | EllipsisType],
+        by: str | None = None,
+        *,
+        seed: int = 0,
     ) -> dict[str, Select]:
         """Divides the datapoints into views: `dataset.split({'train': 0.9, 'val': 0.1}, by='episode')`.
 
-        A hash of its key and the seed determines the view of a datapoint. A datapoint stays in its view when
-        other datapoints are added or removed, and all datapoints with one key are in the same view. Sizes of
-        views are approximate: with 10,000 keys, a share of 0.1 is within 0.01.
+        With shares, a hash of its key and the seed determines the view of a datapoint. A datapoint stays in
+        its view when other datapoints are added or removed, and all datapoints with one key are in the same
+        view. Sizes of views are approximate: with 10,000 keys, a share of 0.1 is within 0.01.
+
+        With values of the field `by`, such as `{'val': ['cyd'], 'train': ...}`, the views are exact. `...`
+        stands for all other values; without it, datapoints with other values are in no view.
 
         Args:
-            shares: The share of each view by name; they add up to 1.
+            shares: The share of each view by name; shares add up to 1. Or the values of each view, or `...`.
             by: A field of type `utf8`, `bytes`, `int` or `uint`, whose values are the keys and are read now.
                 By default the key of a datapoint is its index.
             seed: A different seed gives a different division.
 
         Raises:
             KeyError: No such field.
-            TypeError: The field has no keys, or shares are not numbers.
-            ValueError: Shares do not add up to 1, or a datapoint has no key.
+            TypeError: The field has no keys, or values are not of its type.
+            ValueError: Shares do not add up to 1, a value is in two parts or in no datapoint, a view with a
+                share above 0 is empty, or a datapoint has no key.
         """
         return above.split_datapoints(self, shares, by, seed)
 
@@ -545,6 +553,7 @@ class Dataset(Shareable, abc.ABC):
         padding: Padding = 'edge',
         bounds: tuple[float | None, float | None] | None = None,
         times: Mapping[str, str | float] | None = None,
+        whole: Iterable[str] = (),
         **fields: Span,
     ) -> WindowsView:
         """Returns a view in which each window of the sequences is a datapoint.
@@ -556,8 +565,11 @@ class Dataset(Shareable, abc.ABC):
 
         All windows of a field have the same number of items n: numbers are an array (n, *shape), frames
         (n, height, width, 3), samples of audio float32 (n, channels), others a list. `FIELD_is_pad`, bool
-        (n,), marks the padding. Other fields have the value of the datapoint that contains the window. Only
-        the items of a window are read.
+        (n,), marks the padding. Only the items of a window are read.
+
+        Other fields have the value of the datapoint that contains the window, except sequences, images, and
+        videos and recordings that are decoded when they are read (all types but `video` and `audio`). A
+        window has these only if `whole` names them, because each window decodes them again.
 
         Windows of a field of videos (`video`, `mp4[]`, …) are frames, numbered through all clips. The
         same holds for your own types whose values have frames. The number of frames of every video is read
@@ -575,20 +587,21 @@ class Dataset(Shareable, abc.ABC):
             bounds: The first and last time of anchors in each datapoint in seconds; None for no bound.
             times: By field, the field with the times of its items in seconds, or its rate in items per
                 second; replaces the times and rates in `metadata`. Videos and audio have timestamps.
+            whole: Fields without a span whose whole value each window has, e.g. the events of an episode.
             **fields: `bags.steps(…)` or `bags.times(…)` by field. Fields with times are aligned by time,
                 also for `bags.steps`; item k of a field without times belongs to anchor k.
 
         Raises:
             KeyError, TypeError: No such field, or it is not a sequence, a video or audio.
-            ValueError: Sequences of a datapoint without times differ in length, options are invalid, or a
-                field needs times and has none. When a window is read: times do not increase, or no item is
-                within the tolerance.
+            ValueError: Sequences of a datapoint without times differ in length, options are invalid, a field
+                of `whole` has a span, or a field needs times and has none. When a window is read: times do
+                not increase, or no item is within the tolerance.
         """
         if spans is None:
             spans = fields
         elif fields:
             spans = {**spans, **fields}
-        return above.Windows(self, spans, every, stride, padding, bounds, times)
+        return above.Windows(self, spans, every, stride, padding, bounds, times, whole)
 
     # Arrow, and look-ups by key.
 

@@ -86,5 +86,5 @@ def test_words_of_a_dataset_without_texts(tmp_path):
 
 
 def test_a_condition_names_its_fields(dataset):
-    with pytest.raises(TypeError, match='names its fields'):
+    with pytest.raises(TypeError, match='expected no fields beside a condition'):
         dataset.filter('id > 3', 'id')

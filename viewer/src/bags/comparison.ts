@@ -58,12 +58,64 @@ export class Comparisons {
   needs = new Map<string, Need>();
   /** The field and the function of each other key that the condition needs. */
   measures = new Map<string, [string, Measure]>();
+  /** Within `any(…)` and `all(…)`: the sequences and arrays whose items are compared. */
+  private itemsOf: Set<string> | null = null;
 
   constructor(readonly spec: Spec, private facts: (field: string) => FieldFacts) {}
 
   field(name: string): Value {
     if (!this.spec.has(name)) throw this.noField(name);
-    return {kind: kindOf(this.spec.get(name)!), get: row => row[name], field: name};
+    const type = this.spec.get(name)!;
+    let kind = kindOf(type);
+    if (this.itemsOf) {
+      if (kind === 'numbers' || kind === 'texts' || type.word === 'array') {
+        this.itemsOf.add(name);
+        kind = kind === 'texts' ? 'text' : 'number';
+      } else if (kind === 'counted' || kind === 'other') {
+        throw new Error(`${this.typed(name)}: any and all take sequences and arrays of numbers or texts`);
+      }
+    }
+    return {kind, get: row => row[name], field: name};
+  }
+
+  /** Tests the items of the one sequence or array that a condition names, which `parse` parses. */
+  ofItems(quantifier: string, parse: () => Test): Test {
+    if (this.itemsOf) throw new Error(`expected a condition on items within any and all, got ${quantifier}(`);
+    const names = this.itemsOf = new Set<string>();
+    let test: Test;
+    try {
+      test = parse();
+    } finally {
+      this.itemsOf = null;
+    }
+    if (names.size !== 1) {
+      throw new Error(`${quantifier} takes a condition on one sequence or array, got ${[...names].sort().join(' and ') || 'none'}`);
+    }
+    const [name] = names;
+    return row => {
+      if (row[name] === null) return false;
+      const item: Datapoint = Object.create(row);
+      const passes = (value: any) => {
+        item[name] = value;
+        return test(item);
+      };
+      const values = itemsOfValue(row[name], name);
+      return quantifier === 'any' ? values.some(passes) : values.every(passes);
+    };
+  }
+
+  /** Tests whether a number is NaN. */
+  isNan(value: Value, negated: boolean): Test {
+    if (this.known(value).kind !== 'number' || value.literal !== undefined) {
+      throw new Error(`expected a number before is nan, got ${value.field === undefined ? value.literal : this.typed(value.field)}`);
+    }
+    if (value.field !== undefined) this.need(value.field, 'value');
+    return row => Number.isNaN(value.get(row)) !== negated;
+  }
+
+  /** Throws for a function of a field within `any` and `all`. */
+  private plain(name: string, call: string): void {
+    if (this.itemsOf) throw new Error(`any and all compare items: ${call}(${name}) is expected outside of them`);
   }
 
   private noField(name: string): Error {
@@ -77,6 +129,7 @@ export class Comparisons {
   }
 
   length(name: string): Value {
+    this.plain(name, 'len');
     const {kind} = this.field(name), {sequence} = this.spec.get(name)!;
     if (!sequence && kind !== 'text' && kind !== 'counted') throw new Error(`${this.typed(name)}: len takes texts, bytes, sequences, arrays and trees`);
     this.need(name, sequence ? 'count' : 'value');
@@ -85,12 +138,14 @@ export class Comparisons {
 
   /** The bytes of a field as they are stored, of a sequence those of its items. */
   size(name: string): Value {
+    this.plain(name, 'size');
     this.field(name);
     return this.measured(name, 'size');
   }
 
   /** The seconds of a video or a sound, or of a sequence whose metadata has a rate. */
   duration(name: string): Value {
+    this.plain(name, 'duration');
     this.field(name);
     const {sequence, word} = this.spec.get(name)!, {rate} = this.facts(name);
     if (sequence && typeof rate === 'number' && rate > 0) {
@@ -120,7 +175,7 @@ export class Comparisons {
     if (name === undefined || ['counted', 'other'].includes(value.kind) && !this.spec.get(name)!.sequence) {
       throw new Error(`expected a comparison with ${value.literal ?? name ?? 'a value'}`);
     }
-    const {sequence} = this.spec.get(name)!;
+    const sequence = value.kind !== 'number' && value.kind !== 'text';
     this.need(name, sequence ? 'count' : 'value');
     return sequence ? row => row[name] !== null && row[name].length > 0 : row => Boolean(value.get(row)) || Number.isNaN(value.get(row));
   }
@@ -128,6 +183,7 @@ export class Comparisons {
   isNone(value: Value, negated: boolean): Test {
     const name = this.known(value).field;
     if (name === undefined) throw new Error(`expected a field that is none, got ${value.literal ?? 'a value'}`);
+    if (this.itemsOf?.has(name)) throw new Error(`${this.typed(name)}: items are never none, within any and all`);
     this.need(name, 'presence');
     return row => (row[name] === null) !== negated;
   }
@@ -141,6 +197,7 @@ export class Comparisons {
     this.check(left, sign, right, sign === '~' ? ['text', 'texts'] : ['number', 'text']);
     const {get} = left, other = right.get;
     if (sign === '~') {
+      if (right.field !== undefined && right.kind === 'texts') throw new Error(`${this.typed(right.field)}: expected a text after ~`);
       const many = left.kind === 'texts';
       return row => {
         const word: string | null = other(row);
@@ -176,6 +233,7 @@ export class Comparisons {
 
   /** Tests whether each term is in a short text, or in the name of a class, in any case. */
   search(terms: string[]): Test {
+    if (this.itemsOf) throw new Error(`any and all compare items: expected a comparison, got ${terms[0]}`);
     const wanted = terms.map(term => term.toLowerCase());
     const texts: [string, boolean][] = [], classes: [string, boolean, string[]][] = [];
     for (const [name, {word, sequence}] of this.spec) {
@@ -240,6 +298,16 @@ function kindOf({word, sequence}: FieldType): Kind {
   if (NUMBERS.includes(word)) return sequence ? 'numbers' : 'number';
   if (word === 'utf8') return sequence ? 'texts' : 'text';
   return COUNTED.includes(word) && !sequence ? 'counted' : 'other';
+}
+
+/** Returns the items of a sequence, or the numbers of an array. */
+function itemsOfValue(value: any, name: string): any[] {
+  if (!(value instanceof NdArray)) {
+    const items: any[] = Array.from(value);
+    return items.some(item => item instanceof NdArray) ? items.flatMap(item => itemsOfValue(item, name)) : items;
+  }
+  if (!value.isNumeric || value.complex) throw new Error(`${name}: any and all take arrays of numbers, got ${value.dtype}`);
+  return Array.from(value.data as ArrayLike<number>);
 }
 
 function items(value: any, sequence: boolean): any[] {

@@ -96,6 +96,11 @@ class Parser {
     if (this.takes('(')) {
       test = this.any();
       this.expect(')');
+    } else if (this.sees(['any', 'all']) && this.sees(['('], 1)) {
+      const quantifier = this.next().text.toLowerCase();
+      this.expect('(');
+      test = this.fields.ofItems(quantifier, () => this.any());
+      this.expect(')');
     } else test = this.test();
     return negated ? row => !test(row) : test;
   }
@@ -113,6 +118,10 @@ class Parser {
     for (;;) {
       if (this.takes('is')) {
         const negated = this.takes('not');
+        if (this.takes('nan')) {
+          tests.push(this.fields.isNan(left, negated));
+          continue;
+        }
         this.expect('none');
         tests.push(this.fields.isNone(left, negated));
       } else if (this.sees(['in']) || this.sees(['not']) && this.sees(['in'], 1)) {
