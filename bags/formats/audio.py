@@ -77,7 +77,10 @@ def find_samples(file: BinaryIO) -> tuple[tuple[int, ...], int, int]:
 
     Returns:
         The format (tag, channels, rate, bytes per second, bytes of one sample of all channels, bits), and the
-        offsets of the start and the end of the samples.
+        offsets of the start and the end of the whole samples.
+
+    Raises:
+        ValueError: The file is cut off, or has no samples.
     """
     form: tuple[int, ...] | None = None
     whole = file.seek(0, os.SEEK_END)
@@ -98,7 +101,6 @@ def find_samples(file: BinaryIO) -> tuple[tuple[int, ...], int, int]:
         ):
             # The file was written to a pipe, or its writer was killed: the header lacks the real size.
             size = whole - start
-            size -= size % max(form[4], 1)
         if start + size > whole:
             raise ValueError(f'WAV is cut off after {whole} bytes')
         if chunk == b'fmt ':
@@ -113,7 +115,8 @@ def find_samples(file: BinaryIO) -> tuple[tuple[int, ...], int, int]:
         elif chunk == b'data':
             if form is None:
                 raise ValueError('WAV has samples before their format')
-            return form, start, start + size
+            # A recorder that stopped may leave a part of a sample at the end, which players ignore.
+            return form, start, start + size - size % max(form[4], 1)
         start += size + size % 2
     raise ValueError('WAV is cut off before its samples')
 

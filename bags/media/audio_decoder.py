@@ -23,12 +23,18 @@ Speex, G.722 and AC-3, keep state for a long time, and some do not reset it when
 also decoded from the start, except for the codecs marked "equal". The state of a decoder cannot be copied, so
 some decoders are kept at the ends of earlier slices, and a slice continues with the nearest decoder before
 it.
+
+The decoder of Opus returns speech later than its packets: it holds back 24 samples of each packet, until the
+next packet or the end of the file.
+
+    packet     0            1            2            end
+    returned   [.........][............][............][..]
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
@@ -36,6 +42,7 @@ from bags.formats.audio import VERIFY_CHECKSUMS, decode_flac, encode_wav
 from bags.formats.ffmpeg import frame_samples, import_av, open_container
 from bags.formats.signatures import identify_file
 from bags.indexing import Int64s
+from bags.media.audio_layout import find_layout
 from bags.media.demux import open_packets
 from bags.media.packets import DemuxedPackets, Packets
 from bags.media.priming import SKIP_MANUAL
@@ -54,23 +61,13 @@ PACKETS_BEFORE = {
 """Number of packets to decode before a slice, by codec."""
 WITH_VIDEO = ('MP4', 'QuickTime', 'Matroska', 'WebM', 'MPEG-TS', 'M2TS', 'MPEG-PS', 'FLV', 'ASF')
 """Formats whose audio shares the clock of the video. In other formats, audio begins at 0."""
+MAX_DELAY = {'opus': 120}
+"""Maximum number of samples that a decoder holds back until the next packet, by codec. For Opus, this is the
+length of the shortest packet, and the lengths of all packets are multiples of it."""
 MAX_PACKETS_TO_COUNT = 64
 """Packets to decode before the last one to count its samples, for codecs outside `PACKETS_BEFORE`."""
 MAX_KEPT_CONTEXTS = 8
 """Maximum number of kept decoders per file. An AAC decoder holds about 0.3 MB."""
-
-
-class Layout(NamedTuple):
-    """The presented samples of `n` packets."""
-
-    counts: Int64s
-    """(n,): number of decoded samples of each packet."""
-    lows: Int64s
-    """(n,): the first presented sample of each packet."""
-    highs: Int64s
-    """(n,): the end of the presented samples of each packet."""
-    firsts: Int64s
-    """(n + 1,): the index of the first sample of each packet, and the total number of samples."""
 
 
 class AudioDecoder:
@@ -85,21 +82,24 @@ class AudioDecoder:
         self.file = file
         self.packets = packets
         self._context = self._new_context()
-        self._from_start: list[tuple[int, Any]] = []
+        self._max_delay = MAX_DELAY.get(self._context.name, 0)
+        self._from_start: list[tuple[int, int, Any]] = []
         self.truncation = packets.table.truncation
         self.rate = 0
         self.channels = 0
         self.layout = ''
-        self._layout = self._find_layout(self._count_samples())
-        self.length = int(self._layout.firsts[-1])
-        presented = np.flatnonzero(self._layout.highs > self._layout.lows)
-        if not len(presented):
+        counts = self._count_samples()
+        self._layout = find_layout(packets.table, counts, self._delay, self._context.name == 'vorbis')
+        offsets, starts, _, firsts = self._layout
+        self.length = int(firsts[-1])
+        if not self.length:
             raise ValueError('expected at least one sample, got none')
-        table, first = packets.table, int(presented[0])
+        table = packets.table
+        first = min(int(np.searchsorted(offsets, starts[0], 'right')), len(table.sizes)) - 1
         self.begin = 0.0
         if packets.name in WITH_VIDEO:
             tick = table.time_base[0] / table.time_base[1]
-            self.begin = int(table.times[first]) * tick + int(self._layout.lows[first]) / self.rate
+            self.begin = int(table.times[first]) * tick + int(starts[0] - offsets[first]) / self.rate
             if abs(self.begin) < tick:
                 self.begin = 0.0
 
@@ -116,11 +116,23 @@ class AudioDecoder:
             context.options = VERIFY_CHECKSUMS
         return context
 
-    def _count_samples(self) -> Int64s:
-        """Returns the number of samples of each packet: from durations, if the checked durations are right.
+    def _restart(self) -> None:
+        """Prepares the context to decode from another packet."""
+        if self._context.name != 'aac':
+            self._context.flush_buffers()
+            return
+        # Flushing keeps the state of the noise generator, so a slice would differ on each read.
+        # Creating a context takes 5 µs.
+        old, self._context = self._context, import_av().CodecContext.create('aac', 'r')
+        self._context.extradata = old.extradata
+        self._context.thread_count, self._context.flags2 = 1, old.flags2
 
-        The first packets and the last one are decoded. The last packet may be shorter than its duration, and
-        the first packets give the rate and channels, which may differ from the header.
+    def _count_samples(self) -> Int64s:
+        """Returns the number of samples of each packet, and of the samples at the end of the file.
+
+        Durations are used if the checked durations are right. The first packets and the last one are decoded.
+        The last packet may be shorter than its duration, and the first packets give the rate and channels,
+        which may differ from the header.
         """
         table, name = self.packets.table, self._context.name
         total = len(table.sizes)
@@ -131,35 +143,40 @@ class AudioDecoder:
             counts, rest = np.divmod(table.durations * table.time_base[0] * self.rate, table.time_base[1])
             # Durations of Vorbis are wrong after some page breaks.
             is_known = name != 'vorbis' and bool(counts[:-1].all()) and not rest.any()
+            if self._max_delay and (counts[:-1] % self._max_delay).any():
+                is_known = False  # Durations are rounded to ticks.
         if is_known:
-            start = max(0, total - 1 - PACKETS_BEFORE.get(name, MAX_PACKETS_TO_COUNT))
-            counts[-1] = [len(samples) for samples in self._decode(start, total)][-1]
-            if counts[: len(head)].tolist() == head:
-                return counts
-        return np.array([len(samples) for samples in self._decode(0, total)], np.int64)
+            if self._max_delay:
+                counts[-1], held = sum(self._decode_alone(total - 1)), 0
+            else:
+                self._restart()
+                start = max(0, total - 1 - PACKETS_BEFORE.get(name, MAX_PACKETS_TO_COUNT))
+                counts[-1], held = [len(samples) for samples in self._decode(start, total + 1)][-2:]
+            delays = np.cumsum(counts[: len(head)]) - np.cumsum(head)
+            if ((delays >= 0) & (delays <= self._max_delay)).all():
+                return np.append(counts, held)
+        if self._max_delay:
+            return np.array([*map(sum, self._each_alone(0, total)), 0], np.int64)
+        context = self._new_context()  # Some decoders keep state when flushed.
+        return np.array([len(samples) for samples in self._decode(0, total + 1, context)], np.int64)
 
-    def _find_layout(self, counts: Int64s) -> Layout:
-        """Returns the layout without priming and padding, as libavcodec drops them.
+    def _each_alone(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Decodes each packet without others; yields the numbers of samples returned and held back."""
+        for number, packet in enumerate(self.packets.read(start, stop), start):
+            self._context.flush_buffers()
+            yield (
+                len(self._samples_of(packet, number, self._context)),
+                len(self._samples_of(None, number, self._context)),
+            )
 
-        Priming may extend over several packets.
-        """
-        table = self.packets.table
-        lows, highs = np.zeros_like(counts), counts.copy()
-        highs[~table.shown] = 0
-        skips = table.skips if table.skips is not None else np.zeros((len(counts), 2), np.int64)
-        for number in np.flatnonzero(skips[:, 0] | skips[:, 1]).tolist():
-            left, after = skips[number].tolist()
-            other = number
-            while left > 0 and other < len(counts):
-                lows[other] = min(left, counts[other])
-                left -= int(lows[other])
-                other += 1
-            if after <= counts[number]:  # A larger number is ignored.
-                highs[number] = min(int(highs[number]), int(counts[number]) - after)
-        if self._context.name == 'vorbis':
-            highs[0] = 0  # Packet 0 has no earlier packet to overlap with. Only WebM signals this.
-        firsts = np.concatenate([[0], np.cumsum(np.maximum(highs - lows, 0))])
-        return Layout(counts, lows, highs, firsts)
+    def _decode_alone(self, number: int) -> tuple[int, int]:
+        """Decodes one packet without others; see `_each_alone`."""
+        (counts,) = self._each_alone(number, number + 1)
+        return counts
+
+    def _delay(self, number: int) -> int:
+        """Returns the number of samples that the decoder holds back after a packet."""
+        return self._decode_alone(number)[1] if self._max_delay else 0
 
     def read(self, start: int, stop: int, exact: bool = False) -> Samples:
         """Returns samples, shape (stop - start, channels).
@@ -173,86 +190,115 @@ class AudioDecoder:
         """
         if stop <= start:
             return np.empty((0, self.channels), np.float32)
-        firsts, name = self._layout.firsts, self._context.name
-        before, first, last = self._packets_of(start, stop)
+        name, parts = self._context.name, self._layout.decoded_ranges(start, stop)
+        low, high = parts[0][0], parts[-1][1]
         if not name.startswith('pcm_') and name not in (EQUAL_SLICES if exact else PACKETS_BEFORE):
-            decoded = self._read_from_start(first, last)
+            decoded = self._read_from_start(low, high)
         else:
-            if name == 'aac':
-                # Flushing keeps the state of the noise generator, so a slice would differ on each read.
-                # Creating a context takes 5 µs.
-                old, self._context = self._context, import_av().CodecContext.create(name, 'r')
-                self._context.extradata = old.extradata
-                self._context.thread_count, self._context.flags2 = 1, old.flags2
-            else:
-                self._context.flush_buffers()
-            decoded = self._join(self._decode(before, last), before, first)
-        offset = start - int(firsts[first])
-        return decoded[offset : offset + stop - start]
+            before, last = self._packets_of(low, high)
+            self._restart()
+            position = int(self._layout.offsets[before])
+            decoded, _, _ = self._join(self._decode(before, last), before, position, low, high)
+        if len(parts) == 1:
+            return decoded
+        return np.concatenate([decoded[first - low : end - low] for first, end in parts])
 
-    def _packets_of(self, start: int, stop: int) -> tuple[int, int, int]:
-        """Returns the packet where decoding begins, and the range of packets that contain the samples."""
-        firsts = self._layout.firsts
-        first = int(np.searchsorted(firsts, start, 'right')) - 1
-        name = self._context.name
+    def _packets_of(self, low: int, high: int) -> tuple[int, int]:
+        """Returns the range of packets to decode for decoded samples.
+
+        Its end is beyond the last packet for samples that the decoder returns at the end of the file.
+        """
+        offsets, name = self._layout.offsets, self._context.name
+        first = int(np.searchsorted(offsets, low, 'right')) - 1
         before = max(0, first - PACKETS_BEFORE.get(name, 0 if name.startswith('pcm_') else first))
-        return before, first, int(np.searchsorted(firsts, stop, 'left'))
+        last = int(np.searchsorted(offsets, high + self._max_delay, 'left'))
+        return before, min(last, len(offsets) - 1)
 
     def ranges(self, start: int, stop: int) -> list[tuple[int, int]]:
         """Returns the byte ranges to read for samples; empty if libavformat reads the packets."""
-        if isinstance(self.packets, DemuxedPackets):
+        if isinstance(self.packets, DemuxedPackets) or stop <= start:
             return []
-        before, _, last = self._packets_of(start, stop)
+        parts = self._layout.decoded_ranges(start, stop)
+        before, last = self._packets_of(parts[0][0], parts[-1][1])
         return [(begin, end) for _, begin, end in self.packets.ranges(before, last)]
 
-    def _read_from_start(self, first: int, last: int) -> Samples:
+    def _read_from_start(self, low: int, high: int) -> Samples:
         """Decodes from the start of the file, or continues from the nearest earlier call."""
         contexts = self._from_start
         nearest = max(
-            (entry for entry in contexts if entry[0] <= first), key=lambda entry: entry[0], default=None
+            (entry for entry in contexts if entry[1] <= low), key=lambda entry: entry[1], default=None
         )
         if nearest is None:
-            nearest = 0, self._new_context()
+            nearest = 0, 0, self._new_context()
         else:
             contexts.remove(nearest)  # Even if the next packet turns out to be damaged.
-        done, context = nearest
-        samples = self._join(self._decode(done, last, context), done, first)
-        self._from_start = [*contexts[-MAX_KEPT_CONTEXTS + 1 :], (last, context)]
+        done, position, context = nearest
+        _, last = self._packets_of(low, high)
+        samples, done, position = self._join(self._decode(done, last, context), done, position, low, high)
+        if done <= len(self.packets.table.sizes):  # Otherwise the decoder has returned its last samples.
+            self._from_start = [*contexts[-MAX_KEPT_CONTEXTS + 1 :], (done, position, context)]
         return samples
 
-    def _join(self, blocks: Iterator[Samples], begin: int, first: int) -> Samples:
-        """Joins the presented samples of the packets from `first` on; `blocks` begin with packet `begin`."""
-        counts, lows, highs, _ = self._layout
-        parts = []
-        for number, block in enumerate(blocks, begin):
-            if number >= first:  # The first decoded Vorbis packet may have another number of samples.
-                if len(block) != counts[number]:
-                    raise ValueError(
-                        f'packet {number} is damaged: expected {counts[number]} samples, got {len(block)}'
-                    )
-                parts.append(block[lows[number] : highs[number]])
-        return np.concatenate(parts)
+    def _join(
+        self, blocks: Iterator[Samples], number: int, position: int, low: int, high: int
+    ) -> tuple[Samples, int, int]:
+        """Joins blocks of consecutive packets.
+
+        Args:
+            blocks: The samples that the decoder returns for each packet.
+            number: The first packet.
+            position: The first decoded sample in `blocks`.
+            low, high: The decoded samples to return.
+
+        Returns:
+            The samples; the next packet; and the next decoded sample.
+        """
+        offsets, parts = self._layout.offsets, []
+        for block in blocks:
+            start, position = position, position + len(block)
+            end = int(offsets[number + 1])
+            if not 0 <= end - position <= self._max_delay:
+                if end > low:  # The first decoded Vorbis packet may have another number of samples.
+                    counts = f'expected {end - start} samples, got {len(block)}'
+                    raise ValueError(f'packet {number} is damaged: {counts}')
+                start, position = end - len(block), end
+            number += 1
+            parts.append(block[max(low - start, 0) : max(high - start, 0)])
+            if position >= high:
+                break
+        if position < high:
+            raise ValueError(f'packet {number - 1} is damaged: {high - position} samples are missing')
+        return np.concatenate(parts), number, position
 
     def _decode(self, start: int, stop: int, context: Any = None) -> Iterator[Samples]:
-        """Yields the samples of each packet, shape (samples, channels)."""
-        context = context or self._context
-        for number, packet in enumerate(self.packets.read(start, stop), start):
-            try:
-                frames = context.decode(packet)
-            except import_av().FFmpegError as exc:
-                raise ValueError(f'packet {number} is damaged: {exc}') from exc
-            blocks = []
-            for frame in frames:
-                block = as_float(frame_samples(frame))
-                channels = block.shape[1]
-                if not self.rate:
-                    self.rate, self.channels = frame.sample_rate, channels
-                    self.layout = frame.layout.name
-                if (frame.sample_rate, channels) != (self.rate, self.channels):
-                    actual = f'{channels} channels at {frame.sample_rate} Hz'
-                    raise ValueError(f'expected {self.channels} channels at {self.rate} Hz, got {actual}')
-                blocks.append(block)
-            yield np.concatenate(blocks) if blocks else np.empty((0, self.channels), np.float32)
+        """Yields the samples of each packet, shape (samples, channels).
+
+        If `stop` is beyond the last packet, also yields the samples that the decoder returns at the end.
+        """
+        context, total = context or self._context, len(self.packets.table.sizes)
+        for number, packet in enumerate(self.packets.read(start, min(stop, total)), start):
+            yield self._samples_of(packet, number, context)
+        if stop > total:
+            yield self._samples_of(None, total, context)
+
+    def _samples_of(self, packet: Any, number: int, context: Any) -> Samples:
+        """Returns the samples that a decoder returns for a packet, or for None at the end of the file."""
+        try:
+            frames = context.decode(packet)
+        except import_av().FFmpegError as exc:
+            raise ValueError(f'packet {number} is damaged: {exc}') from exc
+        blocks = []
+        for frame in frames:
+            block = as_float(frame_samples(frame))
+            channels = block.shape[1]
+            if not self.rate:
+                self.rate, self.channels = frame.sample_rate, channels
+                self.layout = frame.layout.name
+            if (frame.sample_rate, channels) != (self.rate, self.channels):
+                actual = f'{channels} channels at {frame.sample_rate} Hz'
+                raise ValueError(f'expected {self.channels} channels at {self.rate} Hz, got {actual}')
+            blocks.append(block)
+        return np.concatenate(blocks) if blocks else np.empty((0, self.channels), np.float32)
 
 
 class AnyAudioDecoder(Protocol):

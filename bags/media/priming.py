@@ -43,8 +43,9 @@ class Skips:
         if not self._is_audio:
             return 0, 0
         if not self._contexts:
+            is_first, self._is_first = self._is_first, False
             if not packet.has_sidedata('skip_samples'):
-                return 0, 0
+                return _priming_in_header(packet.stream.codec_context) if is_first else 0, 0
             start, end = struct.unpack_from('<II', bytes(packet.get_sidedata('skip_samples')))
             return start, end
         trimmed, whole = (_decode(context, packet) for context in self._contexts)
@@ -58,6 +59,12 @@ class Skips:
             order[0],
         )
         return start, dropped - start
+
+
+def _priming_in_header(context: Any) -> int:
+    """Returns the samples to drop that the header of an Opus stream states, e.g. in an MP4 without edits."""
+    head = context.extradata or b''
+    return int.from_bytes(head[10:12], 'little') if head.startswith(b'OpusHead') else 0
 
 
 def _decode(context: Any, packet: Any) -> npt.NDArray[Any]:

@@ -260,6 +260,40 @@ def test_wav_of_a_killed_recorder(sound, riff):
         assert np.array_equal(bags.Audio(recorded)[:], pcm[:whole].astype(np.float32) / 32_768)
 
 
+@pytest.mark.parametrize('codec', ['pcm_u8', 'pcm_s16le', 'pcm_s24le', 'pcm_f64le'])
+@pytest.mark.parametrize('extra', [1, 5])
+@pytest.mark.parametrize('tail', [b'', b'LIST\4\0\0\0INFO'])
+def test_wav_whose_data_end_inside_a_sample(sound, tmp_path, codec, extra, tail):
+    file = io.BytesIO()
+    with av.open(file, 'w', format='wav') as container:
+        stream = container.add_stream(codec, rate=8000, layout='stereo')
+        frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(sound.T), format='fltp', layout='stereo')
+        frame.sample_rate = 8000
+        container.mux([*stream.encode(frame), *stream.encode(None)])
+    whole, data = decoders['wav'](file.getvalue()), file.getvalue()
+    start = data.index(b'data') + 8
+    size = int.from_bytes(data[start - 4 : start], 'little') + extra
+    cut = data[: start + size - extra] + bytes(extra + size % 2) + tail
+    cut = (
+        b'RIFF' + struct.pack('<I', len(cut) - 8) + cut[8 : start - 4] + struct.pack('<I', size) + cut[start:]
+    )
+    stride = int.from_bytes(data[32:34], 'little')
+    with av.open(io.BytesIO(cut)) as container:
+        length = sum(frame.samples for frame in container.decode(audio=0))
+    assert length == len(sound) + extra // stride
+    with bags.DatasetWriter(tmp_path / 'it', {'wav': 'wav', 'wavs': 'wav[]', 'audio': 'audio'}) as writer:
+        writer.append({'wav': cut, 'wavs': [cut, data], 'audio': cut})
+    row = bags.open(tmp_path / 'it')[0]
+    for samples, rate in (row['wav'], row['wavs'][0]):
+        assert rate == 8000
+        assert samples.shape == (length, 2)
+        assert np.array_equal(samples[: len(sound)], whole[0])
+    assert row['audio'].shape == (length, 2)
+    assert not bags.verify(tmp_path / 'it', decode=True)
+    with pytest.raises(ValueError, match='cut off'):
+        decoders['wav'](cut[: start + size - extra])
+
+
 def test_wav_of_a_killed_recorder_before_another_chunk(sound):
     """As FFmpeg, which takes all bytes behind such a header for samples."""
     pcm = (sound * 32_767).astype(np.int16)
