@@ -7,6 +7,7 @@ from collections.abc import Callable, MutableSequence
 from typing import Any
 
 from bags.concurrency import cached_attribute
+from bags.dataset.base import WindowsView
 from bags.dataset.reading.fingerprint import fingerprint
 from bags.loader.batches import BatchMaker, SkippedDatapoint, retries_of
 from bags.loader.rows import RowBatches
@@ -121,7 +122,8 @@ class LoaderPlan:
         """Returns the cursor of a state, after checking that it belongs to this run."""
         dataset = self.fingerprint if check_dataset else None
         own = {'seed': self.maker.seed, 'sampler': repr(self.maker.sampler), 'dataset': dataset}
-        cursor = cursor_from(state, own, self.schedule.length, self.schedule.epochs)
+        advice = whole_fields_advice(self.maker.dataset) if check_dataset else ''
+        cursor = cursor_from(state, own, self.schedule.length, self.schedule.epochs, advice)
         self.schedule._replace(begin=cursor).check()
         return cursor
 
@@ -130,3 +132,12 @@ class LoaderPlan:
         """The fingerprint of the dataset, or of the dataset that it is a full copy of."""
         dataset = self.maker.dataset
         return fingerprint(dataset.rows if isinstance(dataset, RowBatches) else dataset, of_origin=True)
+
+
+def whole_fields_advice(dataset: Any) -> str:
+    """Returns how to give windows the fields that they had in earlier versions; empty if they have them."""
+    if isinstance(dataset, WindowsView):
+        whole = tuple(name for name in dataset.datasets[0].schema if name not in dataset.schema)
+        return f'; for a state of an earlier version, pass whole={whole} to windows' if whole else ''
+    advice = map(whole_fields_advice, getattr(dataset, 'datasets', ()))
+    return next(filter(None, advice), '')

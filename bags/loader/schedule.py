@@ -225,7 +225,7 @@ class Progress:
         return self.schedule.stride - 1 if self.delivered else self.schedule.skip
 
 
-def cursor_from(state: Any, own: State, length: int, epochs: int | None) -> Cursor:
+def cursor_from(state: Any, own: State, length: int, epochs: int | None, advice: str = '') -> Cursor:
     """Returns the cursor of a state, after checking that it belongs to this run.
 
     Args:
@@ -233,6 +233,7 @@ def cursor_from(state: Any, own: State, length: int, epochs: int | None) -> Curs
         own: The seed, the sampler and the dataset of this run; None as the dataset matches any dataset.
         length: Number of positions in an epoch of this run.
         epochs: Number of epochs in an iteration of this run; None for no end.
+        advice: Added to the error for a state of another dataset.
 
     Raises:
         ValueError: The state belongs to another run, or is not a state.
@@ -242,7 +243,7 @@ def cursor_from(state: Any, own: State, length: int, epochs: int | None) -> Curs
         raise ValueError(f'state: expected a dict of {", ".join(required)}, got {state!r:.200}')
     for key, (whose, what) in MUST_MATCH.items():
         if own[key] is not None and state[key] != own[key]:
-            hint = ' (load_state_dict with check_dataset=False resumes anyway)' if key == 'dataset' else ''
+            hint = f' (load_state_dict with check_dataset=False resumes anyway{advice})' * (key == 'dataset')
             raise ValueError(
                 f'state of another {whose}: expected the {what} {own[key]!r} of this loader, '
                 f'got {state[key]!r:.200}{hint}'

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 
 from bags.dataset.base import Dataset
-from bags.dataset.format.registry import IMAGE_FORMATS, fixed_dtype
+from bags.dataset.format.registry import AUDIO_FORMATS, IMAGE_FORMATS, VIDEO_FORMATS, fixed_dtype
 from bags.dataset.format.spec import FieldType, parse_type
-from bags.dataset.reading.selection import Fill, Padding, Span, Steps, Times, select_fields
+from bags.dataset.reading.selection import Fill, Padding, Span, Steps, Times, select_fields, select_whole
 from bags.validation import integer, one_of, reject_other_name
 
 MAX_OFFSETS = 1 << 20
@@ -148,6 +148,27 @@ def check_spans(
     for name, source in sources.items():
         if not isinstance(source, str):
             positive(f'windows: times of {name!r}', source, 'items per second')
+
+
+def check_whole_fields(
+    dataset: Dataset, spans: Mapping[str, Span], whole: Iterable[str] | str
+) -> tuple[str, ...]:
+    """Returns the fields that windows have as a whole, by the argument `whole` of `Dataset.windows`.
+
+    Raises:
+        KeyError, TypeError, ValueError: A field does not exist, or has a span.
+    """
+    names = tuple(select_whole(whole, dataset.schema, 'windows: whole'))
+    both = [name for name in names if name in spans]
+    if both:
+        raise ValueError(f'windows: whole: expected fields without a span, got {both[0]!r}, which has one')
+    return names
+
+
+def is_left_out(field_type: FieldType) -> bool:
+    """Returns whether windows lack fields of a type by default, as each window would decode whole values."""
+    is_media = field_type.format in (*IMAGE_FORMATS, *VIDEO_FORMATS, *AUDIO_FORMATS)
+    return field_type.sequence or (is_media and field_type.format not in ('video', 'audio'))
 
 
 def types_of(

@@ -45,7 +45,14 @@ from bags.indexing import Int64s, as_indices, check_index
 from bags.validation import item_count, one_of
 from bags.views.windows.anchors import NO_BOUNDS, Anchors, WindowItems, no_items
 from bags.views.windows.clocks import Seconds, clocks_of, reads_samples
-from bags.views.windows.spans import check_bounds, check_spans, positive, types_of
+from bags.views.windows.spans import (
+    check_bounds,
+    check_spans,
+    check_whole_fields,
+    is_left_out,
+    positive,
+    types_of,
+)
 
 
 class Windows(WindowsView):
@@ -60,6 +67,7 @@ class Windows(WindowsView):
         padding: Padding,
         bounds: tuple[float | None, float | None] | None,
         times: Mapping[str, str | float] | None,
+        whole: Iterable[str] = (),
     ) -> None:
         stride, limits = item_count('stride', stride, 1), check_bounds(bounds)
         one_of('windows: padding', padding, ('edge', 'zero', 'drop'))
@@ -67,7 +75,12 @@ class Windows(WindowsView):
             every = positive('windows: every', every, 'seconds')
         check_spans(dataset, spans, every, times or {})
         clocks = clocks_of(dataset, spans, every, times or {}, limits != NO_BOUNDS)
-        schema: Schema = {**dataset.schema}
+        self._whole = check_whole_fields(dataset, spans, whole)
+        schema: Schema = {
+            name: field_type
+            for name, field_type in dataset.schema.items()
+            if name in spans or name in self._whole or not is_left_out(field_type)
+        }
         for name, span in spans.items():
             pad = f'{name}_is_pad'
             if pad in dataset.schema:
@@ -104,7 +117,8 @@ class Windows(WindowsView):
 
     def fingerprint_options(self) -> object:
         """Returns the arguments of the view, and the clocks of its fields."""
-        options = self.expression.replace(self.datasets[0].expression, '')
+        # Without `whole`: the fields of the view count by themselves, and earlier versions had all fields.
+        options = f'.windows({self._arguments})'
         clocks = [(name, clock and clock.options) for name, clock in self.anchors.clocks.items()]
         return options, clocks
 
@@ -324,13 +338,18 @@ class Windows(WindowsView):
         return super().item_counts(indices, field, items)
 
     @property
-    def expression(self) -> str:
+    def _arguments(self) -> str:
         anchors = self.anchors
         bounds = f', bounds={anchors.bounds}' if anchors.bounds != NO_BOUNDS else ''
         return (
-            f'{self.datasets[0].expression}.windows({self._spans!r}, every={anchors.every!r}, '
-            f'stride={anchors.stride}, padding={anchors.padding!r}{bounds})'
+            f'{self._spans!r}, every={anchors.every!r}, stride={anchors.stride}, '
+            f'padding={anchors.padding!r}{bounds}'
         )
+
+    @property
+    def expression(self) -> str:
+        whole = f', whole={self._whole}' if self._whole else ''
+        return f'{self.datasets[0].expression}.windows({self._arguments}{whole})'
 
     @property
     def length_text(self) -> str:

@@ -43,6 +43,11 @@ def spans_of(fields, length):
     return dict.fromkeys(fields, bags.steps(0, length))
 
 
+def others(fields):
+    """Returns the fields that windows of `fields` have only with `whole`, and one that they always have."""
+    return ['id', *(name for name in SPEC if '[]' in SPEC[name] and name not in fields)]
+
+
 def as_window(values, numbers):
     """Returns items of a sequence, which numbers in a window are an array of."""
     return values[numbers] if isinstance(values, np.ndarray) else [values[number] for number in numbers]
@@ -139,10 +144,14 @@ def test_windows_are_those_of_lists(kit, sources, which, fields, length, stride,
         )
     if how == 'of another':
         # Windows of numbers are arrays, of which there are no windows.
-        dataset = dataset.windows(every='words', words=bags.steps(0, 5), stride=2)[:, list(SPEC)]
+        whole = others(['words'])
+        dataset = dataset.windows(every='words', words=bags.steps(0, 5), stride=2, whole=whole)
+        dataset = dataset[:, list(SPEC)]
         rows = [{name: row[name] for name in SPEC} for row in cut(rows, ['words'], 5, 2, 'edge')[0]]
         fields, padding = ('words',), padding if padding != 'zero' else 'edge'
-    view = dataset.windows(spans_of(fields, length), every=fields[0], stride=stride, padding=padding)
+    view = dataset.windows(
+        spans_of(fields, length), every=fields[0], stride=stride, padding=padding, whole=others(fields)
+    )
     rows, origins = cut(rows, fields, length, stride, padding)
     assert [view.origin(index) for index in range(len(view))] == origins
     assert [tuple(map(int, pair)) for pair in zip(*view.origins(), strict=True)] == origins
@@ -210,7 +219,8 @@ def test_windows_own_their_values(sources):
 
 def test_raw_windows(kit, sources):
     for dataset in sources[0][:2]:
-        view = bags.open(dataset.path, raw=True).windows(spans_of(MOVING, 4), every='steps', padding='drop')
+        source = bags.open(dataset.path, raw=True)
+        view = source.windows(spans_of(MOVING, 4), every='steps', padding='drop', whole='others')
         view = view[:, list(SPEC)]
         rows, _ = cut(sources[1], MOVING, 4, 1, 'drop')
         wanted = [kit.encode_row({name: row[name] for name in SPEC}, SPEC) for row in rows]
@@ -221,6 +231,75 @@ def test_raw_windows(kit, sources):
         assert [kit.to_bytes(words) for words in batch['words']] == [
             wanted[index]['words'] for index in order
         ]
+
+
+def test_fields_that_come_whole(tmp_path):
+    pixels = np.zeros((4, 4, 3), np.uint8)
+    sound = np.zeros((40, 1), np.int16), 8000
+    values = {
+        'audio': ('audio', sound), 'bytes': ('bytes', b'x'), 'events': ('utf8[]', ['a', 'b']),
+        'flac': ('flac', sound), 'frames': ('jpeg[]?', [pixels]), 'id': ('int(8)', 3),
+        'jpeg': ('jpeg?', pixels), 'json': ('json', {'a': [1]}), 'label': ('utf8?', 'b'),
+        'map': ('array(float32,2)', np.zeros(2, np.float32)),
+        'mp4': ('mp4', np.zeros((2, 16, 16, 3), np.uint8)), 'sounds': ('audio[]', [sound]),
+        'state': ('float(4)[]', np.arange(5)), 'video': ('video', np.zeros((2, 16, 16, 3), np.uint8)),
+        'wav': ('wav', sound),
+    }  # fmt: skip
+    with bags.DatasetWriter(tmp_path / 'it', {name: text for name, (text, _) in values.items()}) as writer:
+        writer.append({name: value for name, (_, value) in values.items()})
+    dataset = bags.open(tmp_path / 'it')
+    plain = ['audio', 'bytes', 'id', 'json', 'label', 'map', 'video']
+    spans = {'state': bags.steps(0, 2)}
+    windows = dataset.windows(spans, every='state')
+    assert list(windows.spec) == list(windows[0]) == sorted([*plain, 'state', 'state_is_pad'])
+    assert list(windows.batch([0, 3])) == list(windows.spec)
+    whole = dataset.windows(spans, every='state', whole=('events', 'jpeg'))
+    assert list(whole.spec) == sorted([*windows.spec, 'events', 'jpeg'])
+    assert whole[3]['events'] == ['a', 'b']
+    assert np.array_equal(whole[3]['jpeg'], dataset[0]['jpeg'])
+    assert list(dataset.windows(spans, every='state', whole='events').spec) == sorted(
+        [*windows.spec, 'events']
+    )
+    assert "whole=('events', 'jpeg')" in repr(whole)
+    assert 'whole=' not in repr(windows)
+    everything = dataset.windows(spans, every='state', whole=[name for name in values if name != 'state'])
+    assert set(everything[2]) == {*values, 'state_is_pad'}
+    with pytest.raises(KeyError, match=r"no field 'event' .perhaps 'events'"):
+        dataset.windows(spans, every='state', whole=['event'])
+    with pytest.raises(ValueError, match="whole: expected fields without a span, got 'state', which has one"):
+        dataset.windows(spans, every='state', whole=['id', 'state'])
+    with pytest.raises(TypeError, match='windows: whole: expected fields as a whole'):
+        dataset.windows(spans, every='state', whole={'events': range(1)})
+
+
+def test_states_of_before_whole_was_an_option(tmp_path):
+    spec = {'id': 'int(8)', 'picture': 'png', 'state': 'int(4)[]', 'events': 'utf8[]', 'sound': 'wav?'}
+    with bags.DatasetWriter(tmp_path / 'it', spec) as writer:
+        for number in range(4):
+            picture = np.full((2, 2, 3), number, np.uint8)
+            values = {'id': number, 'picture': picture, 'state': np.arange(9), 'events': ['x', 'y']}
+            writer.append({**values, 'sound': None})
+    (tmp_path / 'it/source.json').unlink()  # Without a random id, the fingerprint is a hash of the content.
+    state = {
+        'seed': 0, 'epoch': 0, 'consumed': 4, 'first_epoch': 0, 'batch_size': 4, 'world_size': 1,
+        'last_batch': 'partial', 'length': 32, 'sampler': 'Shuffled(32, seed=0)',
+        'dataset': 'ef3741b35056cb540ffdb919',
+    }  # fmt: skip
+
+    def resumed(**options):
+        dataset = bags.open(tmp_path / 'it')
+        windows = dataset.windows(every='state', state=bags.steps(0, 2), padding='drop', **options)
+        loader = bags.Loader(windows, 4, workers=0, shuffle=True)
+        loader.load_state_dict(state)
+        return next(iter(loader))
+
+    assert resumed(whole=('sound', 'picture', 'events'))['id'].tolist() == [3, 2, 3, 2]
+    with pytest.raises(
+        ValueError, match=r"earlier version, pass whole=\('picture', 'events', 'sound'\) to win"
+    ):
+        resumed()
+    with pytest.raises(ValueError, match=r'state of another dataset: .* resumes anyway; for a state'):
+        resumed(whole=('sound', 'events'))
 
 
 def test_what_cannot_be_meant(kit, sources, tmp_path):
