@@ -21,14 +21,14 @@ from bags.interop.linking import (
     check_first,
     check_replaced,
     fields_to_link,
-    has_shards,
     linked_folders,
     merge_types,
     new_entries,
     options_to_replace,
+    stored_fields,
 )
 from bags.interop.load import Block, load_blocks
-from bags.interop.open_source import SourcePath, open_source
+from bags.interop.open_source import SourcePath, open_to_resume
 from bags.interop.source import DamagedEntries, Source, list_some
 from bags.links.permission import Permission
 from bags.links.sources import LinkOpener
@@ -119,23 +119,28 @@ def convert(
             raise ValueError('update: expected link=True, or the fields that are linked')
         settings.resume, options = True, {**options, 'resume': True}
     workers = worker_count(workers)
+    stored = stored_fields(path, settings) if settings.resume else None
     if not isinstance(source, Source):
-        source = _open(source, path, format, layout, spec, on_error, settings, source_options)
+        old_names = {new: old for old, new in (rename or {}).items()}
+        types = {old_names.get(name, name): text for name, text in (stored.spec if stored else {}).items()}
+        source = _open(source, types, path, format, layout, spec, on_error, settings, source_options)
     source.encode = encode
     names = _new_names(source, rename or {})
     skipped, notes = [Skipped(*damage) for damage in source.damaged], list[str]()
     if settings.metadata is None:
         options = {**options, 'metadata': _metadata(source, names)}
     types = {names[name]: text for name, text in source.spec.items()}
-    is_resumed = has_shards(path, settings)
-    if update and is_resumed:
-        types = merge_types(source, types, path, settings)
+    if update and stored is not None:
+        types = merge_types(source, types, stored.spec)
     paths, storage_options = source.opened_from or ([], source_options)
     source.opener = LinkOpener(storage_options)
-    if (linked := fields_to_link(source, link)) and not (link is True and is_resumed):
-        options = {**options, 'linked_fields': {names[name] for name in linked}}
+    if linked := fields_to_link(source, link):
+        to_link = {names[name] for name in linked}
+        if link is True and stored is not None:
+            to_link -= stored.copied
+        options = {**options, 'linked_fields': to_link}
     replacement: dict[str, Any] = {}
-    if update and is_resumed and check_source and source.rewrites_files:
+    if update and stored is not None and check_source and source.rewrites_files:
         replacement = options_to_replace(source, path, settings)
     if replacement:
         update = settings.resume = False
@@ -153,7 +158,7 @@ def convert(
         )
         _append_entries(source, writer, names, start, entries, log, skipped, on_error, workers, progress)
         if replacement:
-            check_replaced(writer, path, settings.storage)
+            check_replaced(source, writer, path, settings.storage, names)
             notes.append('all links were created again, because a linked file has changed')
         if writer.replacement is not None:
             for folder in source.opener.folders:
@@ -173,6 +178,7 @@ def convert(
 
 def _open(
     source: SourcePath,
+    stored: Mapping[str, str],
     path: str | os.PathLike[str],
     format: str | None,
     layout: str | None,
@@ -181,12 +187,12 @@ def _open(
     settings: WriterSettings,
     source_options: Mapping[str, Any] | None,
 ) -> Source[Any]:
-    """Opens the source, as `open_source`; errors of a client say which option has its credentials."""
+    """Opens the source, as `open_to_resume`; errors of a client say which option has its credentials."""
     sources = source if isinstance(source, list | tuple) else [source]
     with advise_source_options('convert', sources, path, settings.storage_options, source_options) as advice:
         try:
-            return open_source(
-                source, format=format, layout=layout, spec=spec, storage_options=source_options,
+            return open_to_resume(
+                source, stored, format=format, layout=layout, spec=spec, storage_options=source_options,
                 on_error=on_error,
             )  # fmt: skip
         except (BagsError, FileNotFoundError, ValueError, TypeError):

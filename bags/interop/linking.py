@@ -6,11 +6,17 @@ import itertools
 import os
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from bags.concurrency import map_concurrently
+from bags.dataset.base import Dataset
 from bags.dataset.format.listing import shard_numbers
 from bags.dataset.format.options import WriterSettings
+from bags.dataset.format.spec import Schema, load_spec, type_texts
 from bags.dataset.open import open as open_dataset
+from bags.dataset.writing.open_shards_for_writing import linked_and_copied
 from bags.dataset.writing.sharded_writer import ShardedDatasetWriter
 from bags.interop.file_extensions import KEY
 from bags.interop.files import F, FileEntry, FileSource
@@ -28,6 +34,8 @@ CHANGED = (
     'expected a source that only grows: import it again, or pass check_source=False to keep the existing '
     'datapoints'
 )
+CHECKED_AT_ONCE = 1 << 16
+"""Number of datapoints whose refs are read at a time."""
 
 
 def fields_to_link(source: Source, link: bool | Iterable[str]) -> set[str]:
@@ -80,18 +88,43 @@ def linked_folders(folders: Collection[str]) -> list[str]:
     return [common] if common.rpartition('://')[2].strip('/') else sorted(folders)
 
 
-def has_shards(path: str | os.PathLike[str], settings: WriterSettings) -> bool:
-    """Returns whether `resume` finds shards, whose linked fields are fixed."""
+class StoredFields(NamedTuple):
+    """The fields of a dataset that is resumed, also if it was killed before it had a datapoint."""
+
+    spec: dict[str, str]
+    linked: set[str]
+    """The linked fields."""
+    copied: set[str]
+    """The fields that are not linked, and stay so. Fields without bags are neither linked nor copied."""
+
+
+def stored_fields(path: str | os.PathLike[str], settings: WriterSettings) -> StoredFields | None:
+    """Returns the fields of a dataset to resume; None if there are no shards to resume.
+
+    Only reads specs and names of files: records need not be readable until the writer has recovered them.
+    """
     store, folder = store_for(path, **settings.storage)
     try:
-        return settings.resume and bool(shard_numbers(store, folder))
+        shards = [store.join(folder, name) for name in shard_numbers(store, folder).values()]
     except FileNotFoundError:
-        return False
+        return None
+    if not settings.resume or not shards:
+        return None
+
+    def read_spec(shard: str) -> Schema:
+        file = store.join(shard, 'spec.json')
+        try:
+            return load_spec(store.read(file), file)
+        except FileNotFoundError:  # The shard was not begun, or the writer raises the error.
+            return {}
+
+    schema: Schema = {}
+    for shard_schema in map_concurrently(read_spec, shards, store.is_remote):
+        schema |= shard_schema
+    return StoredFields(type_texts(schema), *linked_and_copied(store, shards, schema))
 
 
-def merge_types(
-    source: Source, types: Mapping[str, str], path: str | os.PathLike[str], settings: WriterSettings
-) -> dict[str, str]:
+def merge_types(source: Source, types: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
     """Returns the types of the fields of a source, merged with the types of the dataset that is updated.
 
     Fields that are optional in the dataset are optional, and added if the source does not have them.
@@ -99,21 +132,42 @@ def merge_types(
     Raises:
         ValueError: The files of a folder have other fields than the dataset: their layout seems different.
     """
-    with open_dataset(path, raw=True, **settings.storage) as dataset:
-        stored = dataset.spec
     added = {name: text for name, text in stored.items() if name not in types and text.endswith('?')}
     merged = added | {
         name: stored[name] if stored.get(name, '').rstrip('?') == text.rstrip('?') else text
         for name, text in types.items()
     }
     required = {name: text for name, text in merged.items() if name in stored or not text.endswith('?')}
-    if isinstance(source, FolderSource) and required != stored:
+    if stored and isinstance(source, FolderSource) and required != stored:
         raise ValueError(
-            f'update: {source.path}: expected the fields {stored}, as before, got {merged}: the files '
+            f'update: {source.path}: expected the fields {dict(stored)}, as before, got {merged}: the files '
             f'now seem to have the layout {source.layout!r}; pass the layout of the first run (layout=, '
             '--layout) or a spec'
         )
     return merged
+
+
+def check_fields(source: Source, dataset: Dataset, fields: Collection[str]) -> None:
+    """Checks that a source still has all fields that have values in the dataset.
+
+    Args:
+        source: The source.
+        dataset: The dataset.
+        fields: The names in the dataset of the fields of the source.
+
+    Raises:
+        ValueError: It does not.
+    """
+    for name in dataset.schema:
+        for start in range(0, 0 if name in fields else len(dataset), CHECKED_AT_ONCE):
+            indices = np.arange(start, min(start + CHECKED_AT_ONCE, len(dataset)))
+            ranges = dataset.record_ranges(indices, name)
+            if ranges is not None and ranges.counts.any():
+                index = int(indices[ranges.counts > 0][0])
+                raise ValueError(
+                    f'update: {source.path}: expected field {name!r}, which datapoint {index:,} of the '
+                    f'dataset has, got a source with the fields {", ".join(map(repr, fields))}; {CHANGED}'
+                )
 
 
 def options_to_replace(
@@ -131,7 +185,11 @@ def options_to_replace(
     Raises:
         ValueError: A file is missing, or the dataset is on an object store, where it cannot be replaced.
     """
-    with open_dataset(path, raw=True, **settings.storage) as dataset:
+    try:
+        dataset = open_dataset(path, raw=True, **settings.storage)
+    except FileNotFoundError:  # Killed before it had a datapoint.
+        return {}
+    with dataset:
         comparison = LinkComparison(dataset)
         change = comparison.check_files(dataset.schema, source.opener)
         if not change:  # Also if the dataset is empty.
@@ -150,11 +208,19 @@ def options_to_replace(
 
 
 def check_replaced(
-    writer: ShardedDatasetWriter, path: str | os.PathLike[str], storage: Mapping[str, Any]
+    source: Source,
+    writer: ShardedDatasetWriter,
+    path: str | os.PathLike[str],
+    storage: Mapping[str, Any],
+    names: Mapping[str, str],
 ) -> None:
     """Compares the dataset that a writer replaces with the first datapoints of the new one.
 
     Copied values must be equal. Links are not compared.
+
+    Args:
+        source, writer, storage, names: As in `remaining_entries`.
+        path: The dataset.
 
     Raises:
         ValueError: They differ.
@@ -164,6 +230,7 @@ def check_replaced(
         open_dataset(path, raw=True, **storage) as old,
         open_dataset(writer.path, raw=True, **storage) as new,
     ):
+        check_fields(source, old, names.values())
         copied = [name for name in old.schema if name not in writer.linked_fields]
         if len(new) < len(old):
             raise ValueError(
@@ -199,6 +266,8 @@ def new_entries(
     """
     writer.flush()
     with open_dataset(writer.path, raw=True, **storage) as written:
+        if check_source:
+            check_fields(source, written, names.values())
         dataset = as_named_in_source(written, names)
         indices_of: dict[str, deque[int]] = defaultdict(deque)
         for index, row in enumerate(dataset[:, KEY]):
@@ -242,6 +311,7 @@ def check_first(
     with open_dataset(writer.path, raw=True, **storage) as written:
         if not len(written):
             return
+        check_fields(source, written, names.values())
         dataset = as_named_in_source(written, names)
         comparison = LinkComparison(dataset)
         if change := comparison.check_files(source.linked, source.opener):

@@ -26,7 +26,15 @@ from bags.interop.file_extensions import KEY
 from bags.interop.files import FileSource
 from bags.interop.formats import FORMATS, GROUP, find_format, installed_formats
 from bags.interop.records import size_of
-from bags.interop.source import Source, find_filesystem, list_files, list_paths, list_some, naming
+from bags.interop.source import (
+    Source,
+    find_filesystem,
+    forget_listings,
+    list_files,
+    list_paths,
+    list_some,
+    naming,
+)
 from bags.interop.sources.files.folders import LAYOUTS, FolderFiles, FolderSource, SourceFiles
 from bags.interop.sources.files.webdataset import TarSource, is_tar
 from bags.interop.sources.files.zip_files import FolderWithZips, ZipFiles, is_zip
@@ -72,7 +80,30 @@ def open_source(
         SourceError: An unknown format, files that cannot be grouped into datapoints, or damage.
         SpecError: A type for a field that does not exist.
     """
+    return open_to_resume(
+        source, {}, format=format, layout=layout, spec=spec, storage_options=storage_options,
+        on_error=on_error,
+    )  # fmt: skip
+
+
+def open_to_resume(
+    source: SourcePath,
+    stored: Mapping[str, str],
+    *,
+    format: str | None,
+    layout: str | None,
+    spec: Mapping[str, str | None] | None,
+    storage_options: Mapping[str, Any] | None,
+    on_error: Literal['raise', 'skip'],
+) -> Source:
+    """Opens a source as `open_source` does, to continue a dataset.
+
+    Fields that are parsed from text have the types `stored` of the dataset, by the name in the source.
+    """
     source = plain_path(source)
+    if hasattr(source, 'columns') or hasattr(source, 'column_names') or isinstance(source, Mapping):
+        detail = 'bags.from_numpy writes tables of pandas, polars and Arrow, and arrays by name'
+        raise TypeError(f'source: expected a path or several paths, got {type(source).__name__}: {detail}')
     if not isinstance(source, str | os.PathLike | Iterable):
         raise TypeError(f'source: expected a path or several paths, got {source!r:.80}')
     if not isinstance(spec, Mapping | None):
@@ -83,7 +114,7 @@ def open_source(
     if not paths:
         raise ValueError('source: expected a path or several paths, got none')
     left_out = [field for field, type in (spec or {}).items() if type is None]
-    find_filesystem(paths[0], storage_options)  # Checks the options.
+    forget_listings(paths, storage_options)  # Files may have been added. Also checks the options.
     paths = [_at_commit(path, storage_options) for path in paths]
     where = paths[0] if len(paths) == 1 else f'{paths[0]} and {len(paths) - 1} others'
     try:
@@ -96,7 +127,16 @@ def open_source(
     found.opened_from = list_paths(paths, storage_options), storage_options
     if on_error == 'raise' and found.damaged:
         raise SourceError(*found.damaged[0])
-    return _with_changes(found, spec)
+    resumed = {field: type for field, type in stored.items() if field in found.from_text}
+    found = _with_changes(found, {**resumed, **(spec or {})})
+    for field, error in found.undecided.items():
+        if not found.spec:
+            raise error
+        if field in found.spec and field not in resumed and field not in (spec or {}):
+            if on_error == 'raise':
+                raise error
+            found.notes.append(f'field {field!r}: values of several types become {found.spec[field]}')
+    return found
 
 
 def _at_commit(path: str, storage_options: Mapping[str, Any] | None) -> str:
@@ -312,12 +352,12 @@ def _with_changes(source: Source, changes: Mapping[str, str | None] | None) -> S
     for field, type in (changes or {}).items():
         if type is None and field not in source.spec and field in source.left_out:
             continue
-        if field not in source.spec:
+        if field not in source.spec and field not in source.from_text:
             raise SpecError(field, f'one of the fields {", ".join(source.spec)}', field)
         if field == KEY and isinstance(source, FileSource) and type != 'utf8':
             raise SpecError(field, 'utf8, from which an interrupted import is resumed', str(type))
         if type is None:
-            del source.spec[field]
+            source.spec.pop(field, None)
         else:
             source.spec[field] = type
     return source

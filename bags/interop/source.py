@@ -87,6 +87,14 @@ class Source(abc.ABC, Generic[E]):
     """The fields for which `load` returns links (`bags.Link`) to records that are ranges of files."""
     opener: LinkOpener
     """Opens the files of these links."""
+    from_text: Collection[str] = ()
+    """Fields whose values are parsed from text as the type that `spec` has, so that any type may be given.
+
+    Fields without values are among them, but not in `spec`."""
+    undecided: dict[str, SourceError]
+    """Fields whose values have no type in common, and the error that `open_source` raises without a type.
+
+    Without any field that has values, these are the fields without values."""
     rewrites_files: bool = False
     """Whether linked files are rewritten as the source grows, so that an update creates all links again."""
 
@@ -97,6 +105,7 @@ class Source(abc.ABC, Generic[E]):
         self.metadata = {}
         self.notes = []
         self.damaged = []
+        self.undecided = {}
         self.encoders = {}
 
     def entries(self, start: int = 0) -> Iterator[E | DamagedEntries]:
@@ -195,6 +204,13 @@ def find_filesystem(
         options = filesystem_options(SCHEMES.get(scheme, scheme), options, policy)
     fs, inside = fsspec.core.url_to_fs(path, **options)
     return fs, inside
+
+
+def forget_listings(paths: Iterable[str], storage_options: Mapping[str, Any] | None = None) -> None:
+    """Makes file systems list files again: fsspec caches listings for the whole process."""
+    for path in {path.partition('://')[0] if '://' in path else '': path for path in paths}.values():
+        fs, _ = find_filesystem(path, storage_options)
+        fs.invalidate_cache()
 
 
 def list_paths(paths: Iterable[str], storage_options: Mapping[str, Any] | None = None) -> list[str]:

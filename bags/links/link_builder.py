@@ -12,7 +12,7 @@ from bags.bag.bag_file import BagFile
 from bags.bag.checksums import digest_function
 from bags.bag.memory_records import MemoryRecords
 from bags.bag.records import StoredRecords
-from bags.concurrency import FifoCache, max_open_bags
+from bags.concurrency import MAX_OPEN_BAGS, FifoCache
 from bags.errors import CorruptError
 from bags.indexing import Int64s
 from bags.links.files import Dictionary, LinkedFile, is_url, resolved_path, sample_of, sample_ranges
@@ -54,7 +54,7 @@ class LinkBuilder:
     """
 
     def __init__(self, moves: Mapping[str, str] | None = None) -> None:
-        self._bags: FifoCache[BagFile, LinkedFile] = FifoCache(_entry_of_bag, max_open_bags(4))
+        self._bags: FifoCache[BagFile, LinkedFile] = FifoCache(_entry_of_bag, MAX_OPEN_BAGS)
         prefixes = {_absolute(old): _absolute(new) for old, new in (moves or {}).items()}
         self._moved: FifoCache[tuple[LinkedRecords, LinkedFile], LinkedFile] = FifoCache(
             lambda key: _moved(*key, prefixes), MAX_ENTRIES

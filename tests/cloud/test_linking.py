@@ -4,6 +4,7 @@ import io
 import re
 import zipfile
 
+import fsspec
 import pytest
 
 import bags
@@ -170,3 +171,21 @@ def test_a_bucket_that_grows(tmp_path, s3_storage):
     put(f'{root}/photos/0.jpg', options, photo(8))
     with pytest.raises(ValueError, match=r"0, field 'jpg', datapoint 0 of the dataset: .*changed"):
         bags.convert(f'{root}/photos', tmp_path / 'photos', link=True, update=True, source_options=options)
+
+
+@pytest.mark.parametrize('pattern', ['', '/*.tar', '/{0,[1-9]}.tar'])
+def test_files_that_another_client_adds_to_a_bucket(pattern, tmp_path, s3):
+    """The client that lists the source has listed it before, in the same process."""
+    root = f's3://bucket/added-{len(pattern)}'
+    options = {'key': 'a', 'secret': 'b', 'endpoint_url': s3}
+    for number in range(3):
+        put(
+            f'{root}/{number}.tar',
+            {**options, 'client': 'obstore'},
+            make_tar(range(5 * number, 5 * number + 5)),
+        )
+        fsspec.core.url_to_fs(root, **options)[0].ls(root)
+        done = bags.convert(
+            f'{root}{pattern}', tmp_path / 'index', link=True, update=True, source_options=options
+        )
+        assert done.datapoints == 5 * (number + 1)

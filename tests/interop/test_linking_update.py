@@ -1,7 +1,9 @@
 """Linked data that grows: an update adds new data, and equals linking all of it again."""
 
+import contextlib
 import functools
 import json
+import os
 import shutil
 import zipfile
 
@@ -120,6 +122,94 @@ def test_an_interrupted_import(tmp_path):
     update(raw, index)
     bags.convert(raw, tmp_path / 'anew', link=True)
     assert by_key(index) == by_key(tmp_path / 'anew')
+
+
+def make_binaries(path, numbers):
+    path.mkdir(exist_ok=True)
+    for number in numbers:
+        (path / f'{number}.bin').write_bytes(bytes([number]) * 1000)
+        (path / f'{number}.txt').write_text(f'text {number}')
+
+
+def folders_at_each_created_file(write, path, folder, monkeypatch):
+    """Calls `write`, which writes to `path`, and copies it into `folder` before each file that is created."""
+    copies = []
+
+    def create(name, flags, *args, open=os.open, **options):
+        if flags & os.O_CREAT and path.exists():
+            copies.append(shutil.copytree(path, folder / str(len(copies))))
+        return open(name, flags, *args, **options)
+
+    monkeypatch.setattr(os, 'open', create)
+    write()
+    monkeypatch.undo()
+    return copies
+
+
+@pytest.mark.slow(all_but='0-False')
+@pytest.mark.parametrize('recovers', [False, True])
+@pytest.mark.parametrize('first', [0, 2])
+def test_what_a_kill_leaves_is_continued(first, recovers, tmp_path, monkeypatch):
+    raw, index = tmp_path / 'raw', tmp_path / 'index'
+    if first:
+        make_binaries(raw, range(first))
+        update(raw, index, shard_length=2)
+    make_binaries(raw, range(3))
+    copies = folders_at_each_created_file(
+        # Shards are closed in this thread.
+        lambda: update(raw, index, shard_length=2, durability='none'),
+        index,
+        tmp_path / 'killed',
+        monkeypatch,
+    )
+    assert len(copies) > 10
+    for killed in copies:
+        shutil.rmtree(index)
+        shutil.move(killed, index)
+        if recovers:
+            with contextlib.suppress(FileNotFoundError):  # There is no shard yet.
+                bags.recover(index)
+        done = update(raw, index, shard_length=2)
+        assert done.datapoints == 3
+        assert done.parents == [str(raw)]
+        assert [bytes(row['txt']) for row in rows(index)] == [b'text %d' % number for number in range(3)]
+        assert bags.verify(index, trust_links=True) == []
+        assert not bags.open(index).unfinished
+
+
+def test_a_field_that_comes_later_is_linked(tmp_path):
+    raw, index = tmp_path / 'raw', tmp_path / 'index'
+    make_binaries(raw, range(2))
+    update(raw, index)
+    make_binaries(raw, range(2, 4))
+    (raw / '3.jpg').write_bytes(photo(3))
+    update(raw, index)
+    bags.convert(raw, tmp_path / 'anew', link=True)
+    assert by_key(index) == by_key(tmp_path / 'anew')
+    assert (index / '000001' / 'jpg.links').exists()
+
+
+@pytest.mark.parametrize('field', ['txt', 'bin'])
+def test_all_files_of_an_optional_field_are_gone(field, tmp_path):
+    raw, index = tmp_path / 'raw', tmp_path / 'index'
+    make_binaries(raw, range(4))
+    (raw / f'0.{field}').unlink()
+    (raw / '0.jpg').write_bytes(photo(0))
+    assert update(raw, index).spec[field].endswith('?')
+    for number in range(1, 4):
+        (raw / f'{number}.{field}').rename(tmp_path / f'{number}.{field}')
+    (raw / '5.jpg').write_bytes(photo(5))
+    (raw / f'5.{"txt" if field == "bin" else "bin"}').write_bytes(bytes(1000))
+    expected = (
+        f"update: {raw}: expected field '{field}', which datapoint 1 of the dataset has, got .*check_source"
+    )
+    with pytest.raises(ValueError, match=expected):
+        update(raw, index)
+    assert len(bags.open(index)) == 4
+    assert update(raw, index, check_source=False).datapoints == 5
+    for number in range(1, 4):
+        (tmp_path / f'{number}.{field}').rename(raw / f'{number}.{field}')
+    assert update(raw, index).datapoints == 5
 
 
 def add_photos(path, part):

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import bags
@@ -80,3 +81,19 @@ def test_long_names_of_columns_are_cut_off_with_a_note(tmp_path):
     done = bags.convert(tmp_path / 'a.npz', tmp_path / 'out')
     assert [len(name) for name in done.spec] == [7, 192, 194, 200]
     assert sum('is named' in note for note in done.notes) == 2
+
+
+@pytest.mark.parametrize('make', [dict, pa.table])
+def test_a_table_is_for_from_numpy(make, tmp_path):
+    with pytest.raises(TypeError, match=r'source: expected a path or .*, got .*: bags\.from_numpy'):
+        bags.convert(make({'a': [1, 2]}), tmp_path / 'out')
+
+
+@pytest.mark.parametrize('name', ['a.txt', 'a.bin', 'a.jpg', 'a.json', 'a.npy'])
+def test_pointers_of_git_lfs_are_named(name, tmp_path):
+    (tmp_path / 'source').mkdir()
+    pointer = f'version https://git-lfs.github.com/spec/v1\noid sha256:{"a" * 64}\nsize 12345\n'
+    (tmp_path / 'source' / name).write_text(pointer)
+    for link in (False, True):
+        with pytest.raises(bags.SourceError, match=rf'{name}: expected .*, got a Git LFS pointer'):
+            bags.convert(tmp_path / 'source', tmp_path / f'out-{link}', link=[name[2:]] if link else False)

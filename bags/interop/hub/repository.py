@@ -125,12 +125,23 @@ class HubRepository:
         operations = [*additions, *(self._hub.CommitOperationDelete(name, False) for name in removed)]
         attempts = itertools.count()
 
+        def find_commit() -> str | None:
+            """Returns the commit of an attempt that created it and then raised an error."""
+            head = self.head()
+            return head if head != parent and not self._missing(additions, head) else None
+
         def commit(**options: Any) -> str:
-            # The earlier attempt may have created the commit, although it raised an error.
-            if next(attempts) and (head := self.head()) != parent and not self._missing(additions, head):
-                return head
-            with self._without_bars():
-                created: str = self._api.create_commit(**options).oid
+            if next(attempts) and (found := find_commit()) is not None:
+                return found
+            try:
+                with self._without_bars():
+                    created: str = self._api.create_commit(**options).oid
+            except ValueError:
+                # huggingface_hub parses the address of the new commit, which may be at another endpoint than
+                # its own.
+                if (found := find_commit()) is None:
+                    raise
+                return found
             return created
 
         created = self._call(

@@ -352,3 +352,20 @@ def test_a_hub_that_accepts_no_connection(hub, push, tmp_path, monkeypatch):
         monkeypatch.setattr(huggingface_hub.constants, 'ENDPOINT', url)
         with pytest.raises(OSError, match=r'(?i)connect.*\(after (one try|[2-5] tries)\)'):
             push(write(tmp_path / 'episodes'))
+
+
+@pytest.mark.parametrize('address', ['', 'https://hub.example'])
+def test_the_endpoint_is_an_option(hub, tmp_path, monkeypatch, address):
+    import huggingface_hub.constants
+
+    monkeypatch.delenv('HF_ENDPOINT')
+    monkeypatch.setattr(huggingface_hub.constants, 'ENDPOINT', 'https://huggingface.co')
+    hub.address = address  # Behind a proxy, a hub has another address for its clients.
+    path, options = write(tmp_path / 'episodes'), {**TOKEN, 'endpoint': hub.url}
+    for message in ('First', 'Second'):
+        url = bags.push(path, URL, message=message, storage_options=options, progress=False)
+        assert url == f'{URL}@{hub.branches["main"]}'
+        with bags.open(url, storage_options=options) as dataset:
+            assert list(dataset) == rows(path)
+        write(path, 50, 10, resume=True)
+    assert hub.titles == ['First', 'Second']

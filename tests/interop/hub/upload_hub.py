@@ -88,6 +88,8 @@ class UploadHub(Hub):
     def __init__(self, folder):
         self.folder = Path(folder)
         self.chunk, self.ignored, self.titles, self.refused, self.lost = 30_000, set(), [], {}, 0
+        self.address = ''
+        """The address in responses, if the client sees another one."""
         (self.folder / ('a' * 40)).mkdir(parents=True)
         super().__init__(self.folder / ('a' * 40))
 
@@ -176,4 +178,5 @@ class UploadHub(Hub):
         if self.lost:
             self.lost -= 1
             return answer(handler, 504)
-        return self.json(handler, {'commitUrl': f'{self.url}/{NAMES}/commit/{commit}', 'commitOid': commit})
+        address = self.address or self.url
+        return self.json(handler, {'commitUrl': f'{address}/{NAMES}/commit/{commit}', 'commitOid': commit})

@@ -172,6 +172,8 @@ class FolderSource(FileSource[str]):
         if metadata.tables:
             check_columns(f'{self.root.rstrip("/")}/{metadata.tables[0]}', field_sets)
         self.infer(field_sets, types)
+        self.notes += metadata.notes
+        self.from_text = set(metadata.types)
 
     def _group_exported(self, exported: ExportedFields, names: list[str]) -> list[FileGroup]:
         by_key: dict[str, list[tuple[str, str]]] = {}

@@ -32,7 +32,7 @@ from bags.interop.files import (
 )
 from bags.interop.ignored_files import METADATA_TABLES, is_beside, is_hidden
 from bags.interop.source import as_source_errors, check_expanded, collect_errors, list_paths, list_some
-from bags.interop.sources.files.file_metadata import INTEGER, FileMetadata, join, read_metadata
+from bags.interop.sources.files.file_metadata import INTEGER, FileMetadata, join, read_metadata, unite
 from bags.interop.sources.files.tar_files import Content, StoredFile, Tar, content_size
 
 Member = tuple[str, str, str, Content]
@@ -69,6 +69,9 @@ class TarSource(FileSource[Content]):
             path: Tar(path, self.storage_options, _is_label, self._is_left_out) for path in self.tars
         }
         self._types: dict[str, dict[str, str]] = {}  # Types of table columns, by tar.
+        self._notes: dict[str, list[str]] = {}  # Notes about these columns, by tar.
+        self._inexact: set[str] = set()
+        """Columns with integers that a float does not hold."""
         self._beside: dict[str, set[str]] = {}
         """Names of documents and checksums beside the data, by tar."""
         remote = [tar for tar in self._open.values() if tar.is_remote]
@@ -83,11 +86,12 @@ class TarSource(FileSource[Content]):
             field_sets += self._scan(tar, texts, documents)
             for field, field_type in self._types.get(tar, {}).items():
                 known = columns.setdefault(field, field_type)
-                if {known, field_type} == {'int(8)', 'float(8)'}:
-                    columns[field] = 'float(8)'
-                elif known != field_type:
-                    expected = f'expected {known}, as in other tars'
-                    raise SourceError(tar, f'column {field!r}: {expected}, got {field_type}')
+                columns[field] = unite(known, field_type, is_exact=field not in self._inexact)
+                if columns[field] not in (known, 'float(8)'):
+                    about = f'expected {known}, as in the tars before, got {field_type}'
+                    self.notes.append(f'{tar}: column {field!r} is {columns[field]}: {about}')
+            self.notes += self._notes.get(tar, [])
+        self.from_text = set(columns)
         if field_sets:
             self.notes += [
                 f'{path}: left out: {list_some(sorted(names))}' for path, names in self._beside.items()
@@ -185,6 +189,8 @@ class TarSource(FileSource[Content]):
             if tar in self._types:
                 metadata = self._metadata_of(tar)
                 self._types[tar] = metadata.types
+                self._notes[tar] = metadata.notes
+                self._inexact |= metadata.inexact
             members = (
                 (*split_key(name.removeprefix('./')), name.removeprefix('./'), content)
                 for name, content in self._open[tar].files()

@@ -27,9 +27,9 @@ from bags.interop.source import (
     list_paths,
     name_fields,
 )
-from bags.interop.sources.tables.arrow_files import Table, open_table
+from bags.interop.sources.tables.arrow_files import Table, is_text, open_table, open_text
 from bags.interop.sources.tables.arrow_values import values_of
-from bags.interop.sources.tables.text_tables import TextTable
+from bags.interop.sources.tables.text_tables import Inference, TextColumn, TextTable, short
 from bags.interop.targets.parquet import read_features, type_of_feature
 
 if TYPE_CHECKING:
@@ -109,20 +109,24 @@ class ArrowSource(Source[TableRow]):
         """Arrow fields by the name in the dataset."""
         self._of_bytes: list[str] = []
         """Fields of bytes whose type the metadata do not give."""
+        self._by_arrow: dict[str, str] = {}
+        """The inferred types of the fields of CSV and JSONL files whose values Arrow's types hold."""
         schema: pa.Schema | None = None
         with_nulls: set[str] = set()
+        texts = self._infer_texts([path for path in paths if is_text(path)])
+        if texts is not None:
+            schema = import_pyarrow().schema(list(texts.types.items()))
+            with_nulls |= texts.nulls
         for path in paths:
             table = None
+            if is_text(path):
+                continue
             with collect_errors(self.damaged):
                 table = open_table(path, self._storage_options, to_scan=True)
             if table is None:
                 continue
             if schema is None:
                 schema, self.format = table.schema, table.format
-                if isinstance(table, TextTable):
-                    self.notes.append('types are inferred from all rows; spec= changes them')
-            if isinstance(table, TextTable):
-                self.notes += table.notes
             _check_schema(path, table.schema, paths[0], schema)
             with collect_errors(self.damaged), as_source_errors(path, table.format):
                 self._files[path], found = table.scan(self.damaged)
@@ -133,6 +137,8 @@ class ArrowSource(Source[TableRow]):
         for name in sorted({key for path in paths for key in _PARTITION.findall(path)} - set(schema.names)):
             self.notes.append(f'column {name!r}, which is in the names of folders, is left out')
         self._infer(schema, with_nulls)
+        if texts is not None:
+            self._apply(texts, with_nulls)
         self._images = dict(self._find_images())
         """The image format of the first values, by field, for fields of bytes."""
         for field, format in self._images.items():
@@ -143,19 +149,57 @@ class ArrowSource(Source[TableRow]):
             )
         if not self.spec:
             columns = ', '.join(map(repr, schema.names)) or 'no columns'
-            raise SourceError(paths[0], f'expected a column with values, got {columns} without any')
+            error = SourceError(paths[0], f'expected a column with values, got {columns} without any')
+            if not self.from_text:
+                raise error
+            self.undecided = dict.fromkeys(self._fields, error)
         self.encoders = RECORD_ENCODERS
+
+    def _infer_texts(self, paths: list[str]) -> Inference | None:
+        """Infers the types of CSV and JSONL files; None without files that can be read."""
+        texts: Inference | None = None
+        for path in paths:
+            with collect_errors(self.damaged), as_source_errors(path, 'CSV or JSONL'):
+                table = open_text(path, self._storage_options)
+                found = table.infer()
+                if texts is None:
+                    texts, self.format = Inference({}, 0, set()), table.format
+                    self.notes.append('types are inferred from all rows; spec= changes them')
+                self.notes += table.notes
+                self._files[path] = {0: found.count}
+                self.count += found.count
+                texts.add(path, found, as_text=self.format == table.format == 'csv')
+        return texts
+
+    def _apply(self, texts: Inference, with_nulls: set[str]) -> None:
+        """Sets the types of columns whose values no Arrow type holds."""
+        self.notes += texts.notes
+        for field, column in self._fields.items():
+            optional = '?' * (column.name in with_nulls)
+            if column.name in texts.mixed:
+                path, difference = texts.mixed[column.name]
+                advice = f"spec={{{field!r}: 'json'}}, or --spec {field}=json, reads any JSON value unchanged"
+                self.undecided[field] = SourceError(
+                    path, f'cannot be read as CSV or JSONL: column {column.name!r}: {difference}; {advice}'
+                )
+                self.spec[field] = f'json{optional}'
+            elif field not in self.spec:
+                continue  # A column without values.
+            elif column.name in texts.formats:
+                self.spec[field] = f'{texts.formats[column.name]}{optional}'
+            else:
+                self._by_arrow[field] = self.spec[field].removesuffix('?')
+        self.from_text = set(self._fields)
 
     def _infer(self, schema: pa.Schema, with_nulls: set[str]) -> None:
         pa = import_pyarrow()
         features, (spec, self.metadata) = read_features(schema), _read_facts(schema)
         facts: dict[str, dict[str, Any]] = {}
         for name, field in name_fields(schema.names, self.notes).items():
-            column = schema.field(name)
+            self._fields[field] = column = schema.field(name)
             if pa.types.is_null(column.type):
                 self.notes.append(f'column {name!r} has no values and is left out')
                 continue
-            self._fields[field] = column
             if _is_type_of(spec.get(name), column):
                 self.spec[field] = spec[name]
                 continue
@@ -171,10 +215,10 @@ class ArrowSource(Source[TableRow]):
                 facts.setdefault(field, {})['timezone'] = zone
                 self.notes.append(f'field {field!r}: times are in UTC; the zone {zone} is in the metadata')
             if field_type.startswith('msgpack') or pa.types.is_decimal(column.type):
-                self.notes.append(f'field {field!r}: {_short(column.type)} becomes {field_type}')
+                self.notes.append(f'field {field!r}: {short(column.type)} becomes {field_type}')
             elif pa.types.is_dictionary(column.type):
                 self.notes.append(
-                    f'field {field!r}: a dictionary of {_short(column.type.value_type)} becomes {field_type}'
+                    f'field {field!r}: a dictionary of {short(column.type.value_type)} becomes {field_type}'
                 )
         if facts:
             known = self.metadata.get('fields', {})
@@ -198,7 +242,7 @@ class ArrowSource(Source[TableRow]):
         types = {field: parse_type(self.spec[field])}
         for path, parts in self._files.items():
             with as_source_errors(path, self.format):
-                table = open_table(path, self._storage_options)
+                table = self._open(path)
                 for number in parts:
                     for (value,) in self._values(table, number, types, 0):
                         if isinstance(value, bytes):
@@ -221,7 +265,7 @@ class ArrowSource(Source[TableRow]):
                 continue
             try:
                 with as_source_errors(path, self.format):
-                    table = table or open_table(path, self._storage_options)
+                    table = table or self._open(path)
                     for values in self._values(table, number, types, row - first):
                         if row < stop:
                             yield TableRow(path, row, dict(zip(types, values, strict=True)))
@@ -232,10 +276,25 @@ class ArrowSource(Source[TableRow]):
                 yield DamagedEntries(SourceError(f'{path}, rows {row} to {stop - 1}', exc.detail), stop - row)
                 row = stop
 
+    def _open(self, path: str) -> Table | TextTable:
+        return (open_text if is_text(path) else open_table)(path, self._storage_options)
+
     def _values(
-        self, table: Table, number: int, types: Mapping[str, FieldType], skip: int
+        self, table: Table | TextTable, number: int, types: Mapping[str, FieldType], skip: int
     ) -> Iterator[tuple[Any, ...]]:
         """Yields the values of the rows of a part after the first `skip`."""
+        if isinstance(table, TextTable):
+            text_columns = [
+                TextColumn(
+                    self._fields[field].name,
+                    self._fields[field].type,
+                    field_type,
+                    as_arrow=field_type.text.removesuffix('?') == self._by_arrow.get(field),
+                )
+                for field, field_type in types.items()
+            ]
+            yield from itertools.islice(table.read(text_columns), skip, None)
+            return
         names = [self._fields[field].name for field in types]
         for batch in table.read(number, names):
             columns = map(batch.slice(skip).column, names)
@@ -263,8 +322,7 @@ class ArrowSource(Source[TableRow]):
 def _check_schema(path: str, schema: pa.Schema, first: str, expected: pa.Schema) -> None:
     for name in dict.fromkeys([*expected.names, *schema.names]):
         actual, expected_type = (
-            _short(each.field(name).type) if name in each.names else 'no column'
-            for each in (schema, expected)
+            short(each.field(name).type) if name in each.names else 'no column' for each in (schema, expected)
         )
         if actual != expected_type:
             raise SourceError(path, f'column {name!r}: expected {expected_type}, as in {first}, got {actual}')
@@ -316,8 +374,3 @@ def _zone(type: pa.DataType) -> str | None:
         return _zone(type.value_type)
     zone: str | None = getattr(getattr(type, 'storage_type', type), 'tz', None)
     return zone
-
-
-def _short(type: pa.DataType) -> str:
-    text = str(type).replace('<element: ', '<item: ')
-    return text if len(text) <= 200 else f'{text[:200]}…'

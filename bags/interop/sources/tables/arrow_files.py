@@ -1,7 +1,4 @@
-"""Parquet files, and Arrow files and streams, read a part at a time: a row group or a record batch.
-
-CSV and JSONL files are one part.
-"""
+"""Parquet files, and Arrow files and streams, read a part at a time: a row group or a record batch."""
 
 from __future__ import annotations
 
@@ -17,6 +14,8 @@ from bags.indexing import chunk_length
 from bags.interop.formats import FORMATS
 from bags.interop.ignored_files import matches
 from bags.interop.source import as_source_errors, check_claim, collect_errors, find_filesystem
+from bags.interop.sources.tables.csv_tables import CsvTable
+from bags.interop.sources.tables.json_lines import JsonLines
 from bags.interop.sources.tables.parquet_footer import ParquetRowGroup, read_row_groups
 from bags.interop.sources.tables.text_tables import MAX_BYTES, TextTable
 
@@ -36,7 +35,7 @@ LITDATA_END = b'LDARW01\0'
 
 
 def open_table(path: str, storage_options: Mapping[str, Any], *, to_scan: bool = False) -> Table:
-    """Opens a file. The name determines CSV and JSONL; first and last bytes determine other formats.
+    """Opens a Parquet or Arrow file; its first and last bytes determine the format.
 
     Args:
         path: The file.
@@ -48,13 +47,8 @@ def open_table(path: str, storage_options: Mapping[str, Any], *, to_scan: bool =
         SourceError: The file cannot be read.
     """
     pa = import_pyarrow()
-    is_text = matches(path.rpartition('/')[2], TEXTS)
-    with as_source_errors(path, 'CSV or JSONL' if is_text else 'Parquet or Arrow'):
+    with as_source_errors(path, 'Parquet or Arrow'):
         fs, inside = find_filesystem(path, storage_options)
-        if is_text:
-            compression = 'gzip' if path.lower().endswith('.gz') else None
-            with fs.open(inside, 'rb', compression=compression) as text:
-                return _check_names(TextTable(path, text.read(MAX_BYTES)))
         if 'file' in fs.protocol:
             file = pa.memory_map(inside) if to_scan else pa.OSFile(inside)
         else:
@@ -74,6 +68,26 @@ def open_table(path: str, storage_options: Mapping[str, Any], *, to_scan: bool =
                 head = file.read(6)
         file.seek(0)
         return _check_names(_ArrowTable(path, file, is_stream=head != b'ARROW1'))
+
+
+def is_text(path: str) -> bool:
+    """Returns whether a file is CSV or JSONL, by its name."""
+    return matches(path.rpartition('/')[2], TEXTS)
+
+
+def open_text(path: str, storage_options: Mapping[str, Any]) -> TextTable:
+    """Reads a CSV or JSONL file.
+
+    Raises:
+        SourceError: The file cannot be read.
+    """
+    name = path.lower().removesuffix('.gz')
+    table = JsonLines if name.endswith(('.jsonl', '.ndjson')) else CsvTable
+    with as_source_errors(path, 'CSV or JSONL'):
+        fs, inside = find_filesystem(path, storage_options)
+        compression = 'gzip' if path.lower().endswith('.gz') else None
+        with fs.open(inside, 'rb', compression=compression) as text:
+            return table(path, text.read(MAX_BYTES))
 
 
 class _ParquetTable:
@@ -191,5 +205,5 @@ def _check_rows(count: int, schema: pa.Schema, file: pa.NativeFile) -> None:
     check_claim(count * row, file.size(), f'{count} rows')
 
 
-Table = _ParquetTable | _ArrowTable | TextTable
+Table = _ParquetTable | _ArrowTable
 """An open file."""

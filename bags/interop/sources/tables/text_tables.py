@@ -1,15 +1,15 @@
-"""CSV and JSONL files. Arrow's readers infer the types from all rows."""
+"""Tables of text, as CSV and JSONL: types are inferred, and values are read as the types of their fields."""
 
 from __future__ import annotations
 
-import csv as csv_rows
-import io
-import itertools
-import re
+import abc
+import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bags.arrow.types import import_pyarrow
+from bags.arrow.types import import_pyarrow, is_list
+from bags.dataset.format.spec import FieldType
+from bags.interop.sources.tables.text_values import MAX_EXACT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,25 +18,127 @@ MAX_BATCH = 1024
 """Maximum number of rows that are converted at a time."""
 MAX_BYTES = 1 << 31
 """Maximum size of a file, because it is parsed as a whole."""
-_NUMBER = r'^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$'
-_JSON_ROW = re.compile(r'^(?:JSON parse error: )?(.*) in row (\d+)$', re.DOTALL)
-_CSV_ROW = re.compile(r'^CSV parse error: Row #(\d+): Expected (\d+) columns, got (.*)$', re.DOTALL)
 
 
-class TextTable:
+class TextColumn(NamedTuple):
+    """A column to read."""
+
+    name: str
+    arrow_type: pa.DataType
+    """The type that was inferred from all files."""
+    field_type: FieldType
+    as_arrow: bool
+    """Whether Arrow's parser reads the values of the field as they are."""
+
+
+@dataclasses.dataclass
+class Inference:
+    """What was inferred from the rows of one or several files."""
+
+    types: dict[str, pa.DataType]
+    """The Arrow type of each column."""
+    count: int
+    """Number of rows."""
+    nulls: set[str]
+    """Columns that have nulls, or that some rows lack."""
+    formats: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Columns whose values an Arrow type would change, and the format that holds them: utf8 or json."""
+    negative: set[str] = dataclasses.field(default_factory=set)
+    """Columns with integers below 0."""
+    inexact: set[str] = dataclasses.field(default_factory=set)
+    """Columns with integers that a float does not hold."""
+    mixed: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    """Columns whose values have no type in common: the file, and how they differ."""
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+    def add_range(self, name: str, integers: pa.ChunkedArray) -> None:
+        """Notes the range of a column of integers."""
+        import pyarrow.compute as pc
+
+        lowest, highest = (value or 0 for value in pc.min_max(integers).as_py().values())
+        self.negative |= {name} if lowest < 0 else set()
+        self.inexact |= {name} if max(-lowest, highest) > MAX_EXACT else set()
+
+    def add(self, path: str, other: Inference, *, as_text: bool) -> None:
+        """Adds the columns of another file; `as_text` reads values of different types as text."""
+        types = import_pyarrow().types
+        self.nulls |= other.nulls
+        self.nulls |= other.types.keys() - self.types.keys() if self.count else set()
+        self.nulls |= self.types.keys() - other.types.keys() if other.count else set()
+        self.count += other.count
+        self.negative |= other.negative
+        self.inexact |= other.inexact
+        self.mixed = {**other.mixed, **self.mixed}
+        for name, format in other.formats.items():
+            self.formats[name] = 'json' if self.formats.get(name) == 'json' else format
+        for name, type in other.types.items():
+            known = self.types.setdefault(name, type)
+            if name in self.mixed or known == type:
+                continue
+            if name in self.formats:
+                if any(is_list(each) or types.is_struct(each) for each in (known, type)):
+                    self.formats[name] = 'json'
+                continue
+            united = self._unite(name, known, type)
+            if united is not None:
+                self.types[name] = united
+                continue
+            self.types[name] = import_pyarrow().string()
+            difference = f'expected {short(known)}, as in the files before, got {short(type)}'
+            if as_text:
+                self.formats[name] = 'utf8'
+                self.notes.append(f'{path}: column {name!r} is text: {difference}')
+            else:
+                self.mixed[name] = path, difference
+
+    def _unite(self, name: str, a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+        """Returns a type that holds the values of two types without loss; None if there is none."""
+        pa = import_pyarrow()
+        types = pa.types
+        if a == b or types.is_null(b):
+            return a
+        if types.is_null(a):
+            return b
+        if types.is_integer(a) and types.is_integer(b):
+            return None if name in self.negative else pa.uint64()
+        if all(types.is_integer(each) or types.is_floating(each) for each in (a, b)):
+            return None if name in self.inexact else pa.float64()
+        if is_list(a) and is_list(b):
+            item = self._unite(name, a.value_type, b.value_type)
+            return None if item is None else pa.list_(item)
+        if types.is_struct(a) and types.is_struct(b):
+            return a  # Values of structs are not read by Arrow.
+        if types.is_timestamp(a) and types.is_timestamp(b):
+            return pa.timestamp('ns', a.tz) if a.tz == b.tz else None
+        for one, other in ((a, b), (b, a)):
+            if types.is_timestamp(one) and types.is_date(other) and one.tz is None:
+                return one
+            if types.is_timestamp(one) and types.is_string(other):
+                return other
+        return None
+
+
+def short(type: pa.DataType) -> str:
+    """Returns the name of an Arrow type, for messages."""
+    text = str(type).replace('<element: ', '<item: ')
+    return text if len(text) <= 200 else f'{text[:200]}…'
+
+
+class TextTable(abc.ABC):
     """A file of rows as text, in memory.
 
     Args:
-        path: The file; its extension determines the separator of columns.
+        path: The file.
         data: The content of the file.
 
     Raises:
-        ValueError: The file is not UTF-8, or a row cannot be parsed; names the line.
+        ValueError: The file is not UTF-8, or too large.
     """
 
+    format: str
+
     def __init__(self, path: str, data: bytes) -> None:
-        name = path.lower().removesuffix('.gz')
-        self.format = 'jsonl' if name.endswith(('.jsonl', '.ndjson')) else 'csv'
+        self.path, self.data = path, data
         self.notes: list[str] = []
         if len(data) >= MAX_BYTES:
             raise ValueError(f'expected less than {MAX_BYTES:,} bytes, got {len(data):,}: split it')
@@ -45,94 +147,19 @@ class TextTable:
         except UnicodeDecodeError as exc:
             line = data.count(b'\n', 0, exc.start) + 1
             raise ValueError(f'line {line}: expected UTF-8, got the byte {data[exc.start]:#04x}') from None
-        self._table = self._parse(path, name, data)
-        self.schema = self._table.schema
 
-    def _parse(self, path: str, name: str, data: bytes) -> pa.Table:
-        """Parses the file in one block, so that a type is inferred from all rows."""
-        pa = import_pyarrow()
-        if self.format == 'jsonl':
-            from pyarrow import json
+    @abc.abstractmethod
+    def infer(self) -> Inference:
+        """Infers the types from all rows.
 
-            options = json.ReadOptions(use_threads=False, block_size=len(data) + 1)
-            try:
-                return json.read_json(pa.BufferReader(data), read_options=options)
-            except pa.ArrowInvalid as exc:
-                if found := _JSON_ROW.match(str(exc)):
-                    raise ValueError(f'line {_json_line(data, int(found[2]))}: {found[1]}') from None
-                raise
-        from pyarrow import csv
+        Raises:
+            ValueError: A row cannot be parsed; names the line.
+        """
 
-        delimiter = '\t' if name.endswith('.tsv') else ','
-        try:
-            table = csv.read_csv(
-                pa.BufferReader(data),
-                read_options=csv.ReadOptions(use_threads=False, block_size=len(data) + 1),
-                parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            )
-        except pa.ArrowInvalid as exc:
-            if found := _CSV_ROW.match(str(exc)):
-                line = _csv_line(data, delimiter, int(found[1]) - 1)
-                raise ValueError(f'line {line}: expected {found[2]} values, got {found[3]:.200}') from None
-            raise
-        _expect_closed_quotes(table, data)
-        for column, row, value in _mixed(table):
-            line = _csv_line(data, delimiter, row + 1)
-            about = f'column {column!r} is text: line {line} has {value!r:.80}, most others have numbers'
-            self.notes.append(f'{path}: {about}')
-        if table.num_columns == 1 and ';' in table.column_names[0]:
-            self.notes.append(
-                f'{path}: one column {table.column_names[0]!r}: expected columns separated by commas'
-            )
-        return table
+    @abc.abstractmethod
+    def read(self, columns: list[TextColumn]) -> Iterator[tuple[Any, ...]]:
+        """Yields the values of each row; a value that does not fit its type is replaced by an error."""
 
-    def scan(self, damaged: list[tuple[str, str]]) -> tuple[dict[int, int], set[str]]:
-        columns = zip(self._table.column_names, self._table.columns, strict=True)
-        return {0: self._table.num_rows}, {name for name, column in columns if column.null_count}
-
-    def read(self, number: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        yield from self._table.select(columns).to_batches(max_chunksize=MAX_BATCH)
-
-
-def _mixed(table: pa.Table) -> Iterator[tuple[str, int, str]]:
-    """Yields text columns with mostly numbers: the name, the first row with another text, and the text."""
-    import pyarrow.compute as pc
-
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        if import_pyarrow().types.is_string(column.type):
-            texts = pc.invert(pc.match_substring_regex(column, _NUMBER)).to_pylist()
-            if 0 < sum(texts) < len(texts) / 2:
-                row = texts.index(True)
-                yield name, row, column[row].as_py()
-
-
-def _expect_closed_quotes(table: pa.Table, data: bytes) -> None:
-    """Raises ValueError for an unclosed quote: the last value then holds all lines after it."""
-    last = table.columns[-1][-1].as_py() if table.num_rows else None
-    if isinstance(last, str) and '\n' in last:
-        value = last.replace('"', '""').encode()
-        if data.endswith(b'"' + value):
-            line = data.count(b'\n', 0, len(data) - len(value)) + 1
-            raise ValueError(f'line {line}: expected a closing quote, got {last[:40]!r}')
-
-
-def _json_line(data: bytes, row: int) -> int:
-    """Returns the line of a row, counted from 1; empty lines are not rows."""
-    filled = (number for number, line in enumerate(io.BytesIO(data), 1) if line.strip())
-    return next(itertools.islice(filled, row, None), row + 1)
-
-
-def _csv_line(data: bytes, delimiter: str, row: int) -> int:
-    """Returns the first line of a row, counted from 1. The header is row 0; quoted values may span lines."""
-    lines = io.TextIOWrapper(io.BytesIO(data), 'utf-8', newline='')
-    rows, first = csv_rows.reader(lines, delimiter=delimiter), 1
-    try:
-        for values in rows:
-            if values:
-                if not row:
-                    return first
-                row -= 1
-            first = rows.line_num + 1
-    except csv_rows.Error:  # E.g. a value of over 128 KB.
-        pass
-    return first + row
+    def note_text(self, name: str, line: int, text: str, why: str, type: str = 'text') -> None:
+        """Adds a sentence about a column that is text or json because of the value in a line."""
+        self.notes.append(f'{self.path}: column {name!r} is {type}: line {line} has {text!r:.80}, {why}')

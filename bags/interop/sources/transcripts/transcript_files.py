@@ -3,7 +3,7 @@
 TextGrid: "TextGrid file formats" of the Praat manual, https://www.fon.hum.uva.nl/praat/manual/. In the
 long and the short format, only numbers, texts in quotes and flags as `<exists>` count, with spaces or ends of
 lines around them. CTM: "ctm" in infmts.htm of NIST's SCTK, https://github.com/usnistgov/SCTK.
-WebVTT: https://www.w3.org/TR/webvtt1/; SRT has no specification, and is what SubRip wrote.
+WebVTT: section 6.1 of https://www.w3.org/TR/webvtt1/; SRT has no specification, and is what SubRip wrote.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ _TOKEN = re.compile(r'"(?P<text>[^"]*(?:""[^"]*)*)"(?!\S)|(?P<comment>![^\n]*)|(
 _NUMBER = re.compile(r'[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?')
 _TIME = r'(?:(\d+):)?([0-5]?\d):([0-5]\d)[.,](\d{1,3})'
 _TIMES = re.compile(rf'\s*{_TIME}\s*-->\s*{_TIME}(?:\s.*)?')
+_WEBVTT_TIMES = re.compile(rf'\s*{_TIME}\s*-->\s*{_TIME}(?!\d).*')
 _NO_CUES = re.compile(r'(NOTE|STYLE|REGION)(\s.*)?')
 
 
@@ -187,28 +188,63 @@ def parse_subtitles(data: bytes, *, is_webvtt: bool) -> Tier:
         ValueError: A line is neither a text nor times, or times decrease; names the line.
     """
     lines = [*decode(data).split('\n'), '']
-    tier, number = Tier(), 0
-    if is_webvtt:
-        if not re.fullmatch(r'WEBVTT(\s.*)?', lines[0]):
-            _fail(1, f'expected WEBVTT, got {lines[0]!r:.80}')
-        number = _end_of_block(lines, 0)
-    while number < len(lines):
-        line = lines[number]
-        if not line.strip():
-            number += 1
-            continue
-        if is_webvtt and _NO_CUES.fullmatch(line):
-            number = _end_of_block(lines, number)
-            continue
-        number += '-->' not in line and '-->' in lines[number + 1]  # The number or name of a text.
-        times = _TIMES.fullmatch(lines[number])
+    tier = Tier()
+    for number, end in _webvtt_cues(lines) if is_webvtt else _srt_blocks(lines):
+        times = (_WEBVTT_TIMES if is_webvtt else _TIMES).fullmatch(lines[number])
         if times is None:
-            _fail(number + 1, f'expected times as 00:01:02,500 --> 00:01:04,000, got {lines[number]!r:.80}')
-        end = _end_of_block(lines, number)
+            _fail_times(lines, number)
         text = '\n'.join(lines[number + 1 : end])
         tier.add(number + 1, text, _seconds(*times.groups()[:4]), _seconds(*times.groups()[4:]))
-        number = end
     return tier
+
+
+def _srt_blocks(lines: list[str]) -> Iterator[tuple[int, int]]:
+    """Yields the number of the line with the times, and the end, of each block between blank lines."""
+    number = 0
+    while number < len(lines):
+        if not lines[number].strip():
+            number += 1
+            continue
+        number += '-->' not in lines[number] and '-->' in lines[number + 1]  # The number of a text.
+        end = _end_of_block(lines, number)
+        yield number, end
+        number = end
+
+
+def _webvtt_cues(lines: list[str]) -> Iterator[tuple[int, int]]:
+    """Yields the number of the line with the times, and the end, of each cue.
+
+    As in the parser of the standard, an empty line ends a block, but a line of spaces does not; and a line
+    with an arrow begins a cue, also inside a comment or without an empty line before it.
+
+    Raises:
+        ValueError: The standard drops a text, because its block has no times; names the line.
+    """
+    if not re.fullmatch(r'WEBVTT([ \t].*)?', lines[0]):
+        _fail(1, f'expected WEBVTT, got {lines[0]!r:.80}')
+    number = _end_of_text(lines, 1)
+    while number < len(lines):
+        if not lines[number]:
+            number += 1
+            continue
+        has_name = '-->' not in lines[number] and '-->' in lines[number + 1]
+        end = _end_of_text(lines, number + 1 + has_name)
+        if has_name or '-->' in lines[number]:
+            yield number + has_name, end
+        elif not _NO_CUES.fullmatch(lines[number]):
+            _fail_times(lines, number)
+        number = end
+
+
+def _end_of_text(lines: list[str], number: int) -> int:
+    """Returns the number of the next line that is empty or has an arrow; the last line is empty."""
+    while lines[number] and '-->' not in lines[number]:
+        number += 1
+    return number
+
+
+def _fail_times(lines: list[str], number: int) -> NoReturn:
+    _fail(number + 1, f'expected times as 00:01:02,500 --> 00:01:04,000, got {lines[number]!r:.80}')
 
 
 def _end_of_block(lines: list[str], number: int) -> int:

@@ -539,6 +539,61 @@ def test_metadata_is_joined_to_its_files(tmp_path, form):
     assert (done.spec['class'], 'score' in done.spec) == ('int(2)?', False)
 
 
+NUMBERS = {
+    'csv zeros': ('csv', ['7', '007'], 'utf8'),
+    'csv plus': ('csv', ['5', '+4915112345'], 'utf8'),
+    'csv wide': ('csv', ['1', '12345678901234567890'], 'utf8'),
+    'csv wide and float': ('csv', ['1.5', '12345678901234567'], 'utf8'),
+    'csv float': ('csv', ['1.10', '2'], 'float(8)'),
+    'jsonl wide': ('jsonl', ['1', '12345678901234567890'], 'uint(8)'),
+    'jsonl wider': ('jsonl', ['1', '123456789012345678901'], 'utf8'),
+    'jsonl wide and float': ('jsonl', ['1.5', '12345678901234567'], 'utf8'),
+    'jsonl float': ('jsonl', ['1.10', '2'], 'float(8)'),
+}
+
+
+@pytest.mark.parametrize('name', NUMBERS)
+def test_numbers_in_metadata_keep_their_digits(tmp_path, name):
+    form, texts, type = NUMBERS[name]
+    rows = [f'{index}.txt,{text}' for index, text in enumerate(texts)]
+    if form == 'jsonl':
+        rows = [f'{{"file_name": "{index}.txt", "n": {text}}}' for index, text in enumerate(texts)]
+    table = '\n'.join(['file_name,n'] * (form == 'csv') + rows)
+    files = {f'{index}.txt': b'x' for index in range(2)}
+    source = make(tmp_path / 'in', files | {f'metadata.{form}': table.encode()})
+    done = bags.convert(source, tmp_path / 'out')
+    assert done.spec['n'] == type
+    parse = str if type == 'utf8' else float if type == 'float(8)' else int
+    assert [row['n'] for row in bags.open(tmp_path / 'out')] == list(map(parse, texts))
+    assert any("column 'n' is text" in note for note in done.notes) == (type == 'utf8')
+    bags.convert(source, tmp_path / 'texts', spec={'n': 'utf8'})
+    assert [row['n'] for row in bags.open(tmp_path / 'texts')] == texts
+
+
+def test_json_in_metadata_is_read_as_it_is(tmp_path):
+    values = ['"x"', '{"z":  1.50}', '7', 'true']
+    rows = [f'{{"file_name": "{index}.txt", "v": {value}}}\n' for index, value in enumerate(values)]
+    files = {f'{index}.txt': b'x' for index in range(4)}
+    source = make(tmp_path / 'in', files | {'metadata.jsonl': ''.join(rows).encode()})
+    assert bags.convert(source, tmp_path / 'out').spec['v'] == 'json'
+    with bags.open(tmp_path / 'out', raw=True) as dataset:
+        assert [bytes(row['v']).decode() for row in dataset] == values
+    bags.convert(source, tmp_path / 'texts', spec={'v': 'utf8'})
+    assert [row['v'] for row in bags.open(tmp_path / 'texts')] == ['x', *values[1:]]
+
+
+def test_resume_reads_metadata_with_the_types_of_the_dataset(tmp_path):
+    files = {f'{index}.txt': b'x' for index in range(3)}
+    table = b'file_name,n\n0.txt,7\n1.txt,8\n2.txt,9\n'
+    source = make(tmp_path / 'in', files | {'metadata.csv': table, '1.txt': b'\xff'})
+    with pytest.raises(bags.SourceError, match='1'):
+        bags.convert(source, tmp_path / 'out', spec={'n': 'utf8'})
+    (source / '1.txt').write_bytes(b'x')
+    done = bags.convert(source, tmp_path / 'out', resume=True)
+    assert done.spec['n'] == 'utf8'
+    assert [row['n'] for row in bags.open(tmp_path / 'out')] == ['7', '8', '9']
+
+
 @pytest.mark.parametrize(
     ('table', 'data', 'wanted'),
     [

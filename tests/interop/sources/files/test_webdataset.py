@@ -344,6 +344,19 @@ def test_tables_are_joined_to_the_files_they_name(tmp_path, mode):
         }  # fmt: skip
 
 
+@pytest.mark.parametrize('order', [1, -1])
+def test_tables_of_different_types_unite(tmp_path, order):
+    columns = [(b'7', b'1'), (b'007', b'2.5')][::order]
+    for number, (code, n) in enumerate(columns):
+        table = b'file_name,code,n\n%d.jpg,%s,%s\n' % (number, code, n)
+        make_tar(tmp_path / f'{number}.tar', [(f'{number}.jpg', CAT), ('metadata.csv', table)])
+    done = bags.convert(tmp_path / '*.tar', tmp_path / 'out')
+    assert (done.spec['code'], done.spec['n']) == ('utf8', 'float(8)')
+    with bags.open(tmp_path / 'out') as dataset:
+        assert [row['code'] for row in dataset] == [code.decode() for code, _ in columns]
+        assert [row['n'] for row in dataset] == [float(n) for _, n in columns]
+
+
 def test_tables_that_do_not_fit_are_refused(tmp_path):
     for number, table in enumerate(
         (

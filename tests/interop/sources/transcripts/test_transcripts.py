@@ -176,6 +176,30 @@ def test_webvtt(tmp_path):
     assert (rows[0]['text'], rows[0]['start']) == (['<v Ann>Hello', 'there'], [1.5, 3723.004])
 
 
+CUE = '00:01.000 --> 00:02.000'
+NEXT = '00:02.000 --> 00:03.000'
+BLOCKS = {
+    'no line after the header': (f'WEBVTT\n{CUE}\na\n\n{NEXT}\nb\n', ['a', 'b']),
+    'settings before the first cue': (f'WEBVTT\nKind: captions\n{CUE}\na\n', ['a']),
+    'no line between cues': (f'WEBVTT\n\n{CUE}\na\n{NEXT}\nb', ['a', 'b']),
+    'cues without texts': (f'WEBVTT\n\n{CUE}\n{NEXT}\nb\n', ['', 'b']),
+    'lines of a space': (f'WEBVTT\n\n{CUE}\n \na\n\n{NEXT}\nb\n \n\n', [' \na', 'b\n ']),
+    'a name after a space': (f'WEBVTT\n\n{CUE}\na\n \n2\n{NEXT}\nb\n', ['a\n \n2', 'b']),
+    'a cue in a comment': (f'WEBVTT\n\nNOTE\nx\n{CUE}\na\n\nNOTE\n{NEXT}\nb\n', ['a', 'b']),
+    'carriage returns': (f'\ufeffWEBVTT\ttitle\r\r{CUE}\ra\r{NEXT}\rb', ['a', 'b']),
+    'settings without a space': (f'WEBVTT\n\n{CUE}align:start\na\n', ['a']),
+}
+
+
+@pytest.mark.parametrize('name', BLOCKS)
+def test_webvtt_is_split_as_its_standard_says(tmp_path, name):
+    data, texts = BLOCKS[name]
+    _, rows = imported(tmp_path, 'film.vtt', data)
+    assert rows[0]['text'] == texts
+    assert rows[0]['start'] == [1, 2][: len(texts)]
+    assert rows[0]['stop'] == [2, 3][: len(texts)]
+
+
 def test_a_file_without_texts_is_a_datapoint_beside_others(tmp_path):
     (tmp_path / 'films').mkdir()
     (tmp_path / 'films/a.srt').write_text('')
@@ -329,6 +353,18 @@ DAMAGED = {
         'line 2: expected an end after the beginning, 1.5 s, got 1.25 s',
     ),
     'vtt header': ('a.vtt', SRT, "line 1: expected WEBVTT, got '1'"),
+    'vtt times': (
+        'a.vtt',
+        f'WEBVTT\n{CUE}\na\n00:02.000 --> 3\nb\n',
+        "line 4: expected times as 00:01:02,500 --> 00:01:04,000, got '00:02.000 --> 3'",
+    ),
+    'vtt text': ('a.vtt', f'WEBVTT\n\n{CUE}\na\n\nb\n\n', 'line 6: expected times as'),
+    'vtt lines before times': ('a.vtt', f'WEBVTT\n\n{CUE}\na\n\nb\nc\n{NEXT}\nd', 'line 6: expected times'),
+    'vtt ends first': (
+        'a.vtt',
+        'WEBVTT\n00:02.000 --> 00:01.000\na\n',
+        'line 2: expected an end after the beginning, 2 s, got 1 s',
+    ),
 }
 
 
