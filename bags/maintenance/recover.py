@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from bags.bag import Writer
@@ -21,6 +21,7 @@ from bags.dataset.format.json_files import remove_json
 from bags.dataset.format.listing import is_being_made
 from bags.dataset.format.shard_index import INDEX
 from bags.dataset.format.spec import load_spec
+from bags.dataset.writing.open_shards_for_writing import linked_and_copied
 from bags.dataset.writing.reopen import reopen
 from bags.dataset.writing.resume import accept
 from bags.display.counts import plural
@@ -148,7 +149,7 @@ def recover_each(
             recovery = _recover_bag(location.store, part, storage)
         else:
             recover_part = _recover_cut_folder if keep_readable else _recover_folder
-            recovery = recover_part(location.store, part, storage, partial, partial_values)
+            recovery = recover_part(location.store, part, storage, partial, partial_values, location.parts)
         if recovery.action == 'kept':
             remove_json(store, store.join(where, INDEX))
         kept += recovery.kept
@@ -204,7 +205,12 @@ def _recover_with_journal(
 
 
 def _recover_folder(
-    store: Store, path: str, storage: dict[str, Any], partial: Any = 'keep', partial_values: Any = None
+    store: Store,
+    path: str,
+    storage: dict[str, Any],
+    partial: Any,
+    partial_values: Any,
+    shards: Sequence[str],
 ) -> Recovery:
     names = set(store.names(path))
     options = ReaderOptions(**storage)
@@ -244,7 +250,11 @@ def _recover_folder(
             with contextlib.suppress(CorruptError):  # After a power cut.
                 size += _unfinished_bytes(open_bag(store, store.join(path, name), options))
     file = store.join(path, 'spec.json')
-    writer = reopen(path, load_spec(store.read(file), file), partial, partial_values, **storage)
+    schema = load_spec(store.read(file), file)
+    # A power cut may lose all files of a linked field; earlier shards have them.
+    linked = linked_and_copied(store, shards[: shards.index(path) + 1], schema)[0]
+    linked -= linked_and_copied(store, [path], schema)[1]
+    writer = reopen(path, schema, partial, partial_values, linked_fields=linked, **storage)
     writer.close()
     index, unset = writer.partial or (None, [])
     kept = len(writer)
@@ -260,12 +270,17 @@ def _recover_folder(
 
 
 def _recover_cut_folder(
-    store: Store, path: str, storage: dict[str, Any], partial: Any, partial_values: Any
+    store: Store,
+    path: str,
+    storage: dict[str, Any],
+    partial: Any,
+    partial_values: Any,
+    shards: Sequence[str],
 ) -> Recovery:
     """Like `_recover_folder`; also rewrites a folder whose bags were cut off."""
     error = None
     try:
-        recovery = _recover_folder(store, path, storage, partial, partial_values)
+        recovery = _recover_folder(store, path, storage, partial, partial_values, shards)
     except CorruptError as exc:
         error = exc
     result = keep_readable_datapoints(store, path, storage)

@@ -25,7 +25,7 @@ from bags.keys.index import INDEX_SUFFIX, KeyIndex
 from bags.links.permission import PermittedPaths
 from bags.maintenance.consolidate import index_damage
 from bags.maintenance.location import Location, locate, locate_folder
-from bags.maintenance.verify_bag import Check, Damage, Finding, Note, Result
+from bags.maintenance.verify_bag import Check, Damage, Finding, Note, Result, unreadable
 from bags.maintenance.verify_folder import (
     TEMPORARY,
     UNFINISHED_NOTE,
@@ -83,7 +83,8 @@ def verify(
     Raises:
         FileNotFoundError: The path has no dataset or bag.
         MissingDependencyError: A package required for decoding is not installed.
-        OSError: A file cannot be read.
+        OSError: The dataset cannot be listed, or the object store does not respond. A single file that cannot
+            be read, e.g. for lack of permission, is damage.
 
     Examples:
         >>> bags.verify('episodes', decode=True)
@@ -171,11 +172,21 @@ def _steps(
     whole = Folder(store, location.path, options)
     for path in location.parts:
         folder = Folder(store, path, options, whole=whole)
-        steps = folder_checks(folder, decoders, decode, first_schema, path == location.parts[-1])
+        steps = _to_the_end(
+            folder_checks(folder, decoders, decode, first_schema, path == location.parts[-1]), path
+        )
         if store.is_remote and not decode:
             yield functools.partial(_do_all, steps)
         else:
             yield from steps
+
+
+def _to_the_end(steps: Iterator[Finding | Check], path: str) -> Iterator[Finding | Check]:
+    """Yields steps; an error for a whole folder, such as a folder that cannot be listed, is damage."""
+    try:
+        yield from steps
+    except OSError as exc:
+        yield unreadable(exc, path)
 
 
 def _first_schema(location: Location) -> Schema | None:
@@ -190,9 +201,15 @@ def _first_schema(location: Location) -> Schema | None:
 def _key_index_damage(location: Location) -> Iterator[Damage]:
     """Yields the damage of the key indexes of a dataset. A stale index is not damaged."""
     store, folder = location.store, location.parts[0]
-    for name in sorted(name for name in names_in(store, folder, 'index') if name.endswith(INDEX_SUFFIX)):
+    try:
+        names = names_in(store, folder, 'index')
+    except OSError:  # The checks of the folder report it.
+        return
+    for name in sorted(name for name in names if name.endswith(INDEX_SUFFIX)):
         path = store.join(folder, name)
         try:
             KeyIndex(store.open(path, Hints())).check()
         except CorruptError as exc:
             yield Damage(path, None, None, exc.detail)
+        except OSError as exc:
+            yield unreadable(exc, path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from bags.dataset.reading.field_reader import Record
 from bags.errors import CorruptError, DecodeError, MissingDependencyError
 from bags.formats.signatures import identify, starts_with
 from bags.indexing import Int64s, chunk_length
+from bags.storage.errors import is_of_file
 
 MAX_CHECKED_RECORDS = 1 << 20
 """Number of records in a check of limits and sizes."""
@@ -77,6 +79,18 @@ class Note:
 
 
 Finding = Damage | Note
+
+
+def unreadable(exc: OSError, path: str, field: str | None = None) -> Damage:
+    """Returns the damage of a file that cannot be read; raises the error if it is not about the file.
+
+    Args:
+        exc: The error. It may name another file, such as a linked one.
+        path, field: The file that was read, and its field.
+    """
+    if not is_of_file(exc):
+        raise exc
+    return Damage(os.fsdecode(exc.filename or path), field, None, f'cannot be read: {exc.strerror or exc}')
 
 
 def _where(path: str, field: str | None) -> str:
@@ -150,6 +164,8 @@ def _check(bag: StoredRecords, expected: Expected, reads: bool, start: int, stop
         file_ranges = bag.locate(range(start, stop) if len(indices) == count else indices)
     except (EOFError, CorruptError) as exc:
         return Result([Damage(bag.path, expected.field, None, str(exc))])
+    except OSError as exc:
+        return Result([unreadable(exc, bag.path, expected.field)])
     sizes = np.zeros(count, np.int64)
     for ranges in file_ranges:
         records = indices if ranges.positions is None else indices[ranges.positions]
@@ -157,7 +173,10 @@ def _check(bag: StoredRecords, expected: Expected, reads: bool, start: int, stop
         if ranges.are_stored:
             report(_size_failures(expected, records, ranges))
             if expected.format is not None and not reads and not bag.is_remote:
-                report(_signature_failures(expected, records, ranges))
+                try:
+                    report(_signature_failures(expected, records, ranges))
+                except OSError as exc:
+                    findings.append(unreadable(exc, bag.path, expected.field))
     if not reads:
         return Result(findings, count, ENTRY * count)
     size = int(sizes[valid].sum())
@@ -195,7 +214,7 @@ def _failures(bag: StoredRecords, expected: Expected, indices: Int64s) -> list[t
     if not is_lazy and are_whole:
         try:
             records = bag.read(indices)
-        except CorruptError:
+        except (CorruptError, OSError):
             pass  # The records are read one at a time below, to find the damaged record.
     failures = []
     for position, index in enumerate(indices.tolist()):
@@ -213,6 +232,8 @@ def _failures(bag: StoredRecords, expected: Expected, indices: Int64s) -> list[t
         except CorruptError as exc:
             failures.append((index, exc.detail))
         except Exception as exc:
+            if isinstance(exc, OSError) and not is_of_file(exc):
+                raise
             cause = exc.__cause__ if isinstance(exc, DecodeError) and exc.__cause__ else exc
             failures.append((index, f'{type(cause).__name__}: {cause}'))
     return failures

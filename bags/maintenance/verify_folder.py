@@ -26,14 +26,14 @@ from bags.dataset.format.identity import REMOVE_IDENTITY
 from bags.dataset.format.journal import JOURNAL
 from bags.dataset.format.json_files import check_json, has_checksums
 from bags.dataset.format.listing import is_being_made
-from bags.dataset.format.metadata import RENEW_STATISTICS, STATISTICS, read_metadata
+from bags.dataset.format.metadata import METADATA, RENEW_STATISTICS, STATISTICS, read_metadata
 from bags.dataset.format.refs import MISSING, RefsFormat, dangling
 from bags.dataset.format.registry import decoders
 from bags.dataset.format.spec import FieldType, Schema, type_texts, union
 from bags.errors import CorruptError, SpecError
 from bags.formats.signatures import FORMAT_OF_TYPE
 from bags.indexing import Int64s
-from bags.maintenance.verify_bag import Check, Damage, Expected, Finding, Note, Result, bag_checks
+from bags.maintenance.verify_bag import Check, Damage, Expected, Finding, Note, Result, bag_checks, unreadable
 from bags.storage import Store
 from bags.validation import merge
 
@@ -59,6 +59,9 @@ def lone_bag_checks(
             check_certain(store, journal_name(path), [path], limits_name(path))
     except CorruptError as exc:
         yield Damage(path, None, None, exc.detail)
+        return
+    except OSError as exc:
+        yield unreadable(exc, path)
         return
     if bag.limits.path != bag.file.path:
         reason = 'it is being written, was not closed, or was written with separate limits'
@@ -110,15 +113,21 @@ def folder_checks(
     except CorruptError as exc:
         is_damaged = True
         yield Damage(exc.path, None, exc.record, exc.detail)
+    except OSError as exc:
+        is_damaged = True
+        yield unreadable(exc, folder.store.join(folder.path, 'refs.bag'))
     except ValueError as exc:  # The checksums of refs.bag are missing.
         is_damaged = True
         yield Damage(folder.store.join(folder.path, 'refs.bag'), None, None, str(exc).rpartition(': ')[2])
     spec_path = folder.store.join(folder.path, 'spec.json')
     try:
         layout = folder.layout()
-    except (FileNotFoundError, SpecError) as exc:
-        detail = 'is missing' if isinstance(exc, FileNotFoundError) else str(exc).split(': ', 1)[-1]
-        yield Damage(spec_path, None, None, detail)
+    except (OSError, SpecError) as exc:
+        if isinstance(exc, OSError) and not isinstance(exc, FileNotFoundError):
+            yield unreadable(exc, spec_path)
+        else:
+            detail = 'is missing' if isinstance(exc, FileNotFoundError) else str(exc).split(': ', 1)[-1]
+            yield Damage(spec_path, None, None, detail)
         for name in sorted(folder.names):
             if name.endswith(('.bag', '.bagz')) and not name.startswith(('limits.', '.')):
                 path = folder.store.join(folder.path, name)
@@ -132,6 +141,8 @@ def folder_checks(
         read_metadata(folder.store, folder.path, folder.names)
     except CorruptError as exc:
         yield Damage(exc.path, None, None, exc.detail)
+    except OSError as exc:
+        yield unreadable(exc, folder.store.join(folder.path, METADATA))
     files = {'spec.json': RESTORE_SPEC, IDENTITY: REMOVE_IDENTITY, STATISTICS: RENEW_STATISTICS}
     for name, renew in files.items():
         if checksums_name(name) in folder.names:
@@ -142,6 +153,8 @@ def folder_checks(
                 pass  # An earlier version, which does not know the checksum, has removed the file.
             except CorruptError as exc:
                 yield Damage(exc.path, None, None, exc.detail)
+            except OSError as exc:
+                yield unreadable(exc, path)
     yield from _file_notes(folder, layout)
     bags = yield from _field_checks(folder, layout, cache, decode)
     if refs is not None:
@@ -174,15 +187,18 @@ def _field_checks(
 ) -> Generator[Finding | Check, None, dict[str, StoredRecords]]:
     """Yields the checks of all fields; returns the bags that could be opened."""
 
-    def open_field(name: str) -> StoredRecords | CorruptError:
+    def open_field(name: str) -> StoredRecords | CorruptError | OSError:
         try:
             return folder.open_bag(name)
-        except CorruptError as exc:
+        except (CorruptError, OSError) as exc:
             return exc
 
     opened = map_concurrently(open_field, list(layout.schema), folder.store.is_remote)
     bags: dict[str, StoredRecords] = {}
     for name, bag in zip(layout.schema, opened, strict=True):
+        if isinstance(bag, OSError):
+            yield unreadable(bag, folder.path, name)
+            continue
         if isinstance(bag, CorruptError):
             yield Damage(bag.path, name, bag.record, bag.detail.removeprefix(f'field {name!r}: '))
             continue
@@ -227,7 +243,11 @@ def _check_refs(refs: BagFile, refs_format: RefsFormat, bags: dict[str, StoredRe
     used = {name: np.zeros(bag.count, bool) for name, bag in bags.items()}
     findings: list[Finding] = []
     for start in range(0, refs.count, REFS_ROWS):
-        rows, columns, damage = _read_refs(refs, refs_format, start, min(start + REFS_ROWS, refs.count))
+        try:
+            rows, columns, damage = _read_refs(refs, refs_format, start, min(start + REFS_ROWS, refs.count))
+        except OSError as exc:
+            findings.append(unreadable(exc, refs.path))
+            break
         findings += damage
         for name, bag in bags.items():
             field_type = refs_format.schema[name]

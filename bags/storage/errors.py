@@ -190,6 +190,16 @@ def map_obstore_error(path: str, exc: Exception) -> Exception:
     return TransientError(reason, timed_out)
 
 
+def is_of_file(exc: OSError) -> bool:
+    """Returns whether an error is about one file, so that other files may be readable.
+
+    False for a network that is down, and for limits of this process, such as the number of open files.
+    """
+    if isinstance(exc, ConnectionError | TimeoutError | BlockingIOError):
+        return False
+    return exc.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
 def no_connection_error(server: str | None, reason: str) -> TransientError:
     """Returns the error for a server (`host:port`) that refuses connections or whose name is unknown."""
     return TransientError(f'cannot connect{f" to {server}" if server else ""}: {reason}', no_connection=True)

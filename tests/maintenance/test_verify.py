@@ -3,6 +3,7 @@
 import os
 import random
 import shutil
+import tempfile
 from pathlib import Path
 
 import msgpack
@@ -11,6 +12,7 @@ import pytest
 
 import bags
 from tests.interop.test_linking import make_tar
+from tests.interop.test_linking_damage import as_somebody_else
 
 DATA = Path(__file__).parents[2] / 'examples' / 'data'
 
@@ -404,3 +406,54 @@ def test_links_of_one_file_are_one_finding(tmp_path):
     assert (missing.record, missing.count, changed.record, changed.count) == (5, 5, 10, 5)
     assert f"field 'jpg', record 5 and 4 more: field 'jpg': link to {tmp_path}/raw/1.tar: " in str(missing)
     assert 'expected the sample' in changed.detail
+
+
+@pytest.mark.skipif(os.name == 'nt', reason='needs permissions of files')
+@pytest.mark.parametrize('decode', [False, True])
+def test_files_that_may_not_be_read_are_listed(decode):
+    files = ('refs.bag', 'text.bag', 'spec.json', 'metadata.json', 'index', 'shard')
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, 'data')
+        with bags.ShardedDatasetWriter(
+            path, {'id': 'int(8)', 'text': 'utf8'}, shard_length=2, metadata={'name': 'x'}
+        ) as writer:
+            for index in range(2 * len(files) + 2):
+                writer.append({'id': index, 'text': f'text {index}'})
+        bags.create_index(path, 'id')
+        refused = [path / f'{shard:06}' / name for shard, name in enumerate(files)]
+        refused[4] = next(path.glob('*/*.index'))
+        refused[5] = path / '000005'
+        torn = path / f'{len(files):06}' / 'text.bag'
+        os.truncate(torn, torn.stat().st_size - 1)
+        for part in [Path(folder), path, *path.rglob('*')]:
+            part.chmod(0o755 if part.is_dir() else 0o644)
+        try:
+            for part in refused:
+                part.chmod(0)
+            with as_somebody_else():
+                found = bags.verify(path, decode=decode)
+        finally:
+            refused[5].chmod(0o755)
+    assert [
+        Path(each.path) for each in found if each.detail == 'cannot be read: Permission denied'
+    ] == sorted(refused, key=lambda part: (part.suffix != '.index', part))
+    assert [each.field for each in found if each.path == str(refused[1])] == ['text']
+    (other,) = [each for each in found if Path(each.path) not in refused]
+    assert (Path(other.path), other.field) == (torn, 'text')
+
+
+@pytest.mark.skipif(os.name == 'nt', reason='needs permissions of files')
+def test_bags_that_may_not_be_read_are_listed():
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        paths = [Path(folder, f'x-0000{number}-of-00003.bag') for number in range(3)]
+        for path in paths:
+            with bags.bag.Writer(path) as writer:
+                writer.write(b'x')
+        for path in paths[::2]:
+            path.chmod(0)
+        with as_somebody_else():
+            found = bags.verify(Path(folder, 'x@*.bag'))
+    assert [(Path(each.path), each.detail) for each in found] == [
+        (path, 'cannot be read: Permission denied') for path in paths[::2]
+    ]

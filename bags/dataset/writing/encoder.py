@@ -79,7 +79,12 @@ class Encoder:
         return encode(field, self._schema[field], self._functions[field], value)
 
     def encode_item(self, field: str, value: Any, item: int | None) -> Any:
-        """Returns the record of the value of a plain field, or of one item of a sequence."""
+        """Returns the record of the value of a plain field, or of one item of a sequence.
+
+        A missing value of an optional plain field is None.
+        """
+        if value is None and item is None and self._schema[field].optional:
+            return None
         return _encode(field, self._schema[field], self._functions[field], value, item)
 
     def _check_keys(self, datapoint: Any) -> None:
@@ -226,9 +231,6 @@ def encode_call(
                 is_plain = counts is not None
                 detail = 'is not a sequence: set() sets it' if is_plain else 'is a sequence: append() appends'
                 raise EncodeError(name, field_type.text, detail)
-            if value is None and field_type.optional and counts is None:
-                found.append((name, None))
-                continue
             record = encode_item(name, value, None if counts is None else counts[name])
             # The file of a caller may be moved before the record is written.
             if isinstance(record, BorrowedFile):
