@@ -20,6 +20,9 @@ CPU_COUNT = os.cpu_count() or 1  # Read once: a call takes 12 us.
 MAX_WAITING_THREADS = 32  # Maximum number of threads for items that mostly wait for a network.
 MAX_THREADS = 64  # Number of such threads of all calls above which a call starts at most `MIN_THREADS`.
 MIN_THREADS = 3
+MAX_OPEN_BAGS = 8192
+"""Maximum number of bags that a reader keeps open. Their descriptors are limited for the whole process, in
+`storage.descriptors`, and so are their memory maps."""
 
 
 def map_concurrently(
@@ -78,20 +81,6 @@ def map_concurrently(
     if errors:
         raise errors[min(errors)]
     return results
-
-
-def max_open_bags(descriptors: int = 2) -> int:
-    """Returns how many bags, with this many descriptors each, a reader may keep open; at least 16.
-
-    Together they take at most half of the process's limit, and stay well below Linux's limit of 65,530 maps.
-    """
-    try:
-        import resource
-
-        soft_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    except (ImportError, OSError):
-        soft_limit = 1024
-    return max(16, min(8192, soft_limit // (2 * descriptors) if soft_limit > 0 else 8192))
 
 
 class FifoCache(dict[Key, Value]):

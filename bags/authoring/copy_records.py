@@ -13,7 +13,7 @@ from bags.authoring.copy_plan import ByteRanges, CopyChunk, CopyPlan
 from bags.bag.options import CompressionZstd
 from bags.bag.records import FileRanges, StoredRecords
 from bags.bag.zstd import Zstd
-from bags.concurrency import FifoCache, max_open_bags
+from bags.concurrency import MAX_OPEN_BAGS, FifoCache
 from bags.dataset.base import Dataset
 from bags.dataset.format.spec import Schema
 from bags.dataset.reading.batch import concat_ranges
@@ -59,7 +59,7 @@ class ChunkReader:
     """Whether the copy has checksums. Records are then compared with the checksums of the source, if any."""
 
     def __post_init__(self) -> None:
-        self._checked = FifoCache(_open_checked, max_open_bags(4))
+        self._checked = FifoCache(_open_checked, MAX_OPEN_BAGS)
 
     def _bag(self, bag: StoredRecords) -> StoredRecords:
         """Returns a bag that compares records with their checksums, if the copy has checksums."""

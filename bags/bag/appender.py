@@ -149,7 +149,13 @@ class BagAppender(UnclosedBag):
             raise
 
     def close(self) -> None:
-        """Finishes the bag, and moves its files into place. May be called again after an error."""
+        """Finishes the bag, and moves its files into place. May be called again after an error.
+
+        Raises:
+            OSError: Writing failed, or the files of the bag were removed or replaced. They are left alone.
+        """
+        if self.is_alone:  # A dataset compares its folder once for all bags.
+            self.expect_in_place()
         self.finish()
         if self.separate:
             self.limits.close()

@@ -163,6 +163,8 @@ class Journal:
 
     def sync(self) -> None:
         """Syncs all bags, and replaces the journal: flushed records then survive a power cut."""
+        for bag in self._bags:
+            bag.expect_in_place()
         self._sync_bags(self._bags)
         counts = [bag.count for bag in self._bags]
         self.create(counts)
@@ -211,8 +213,11 @@ class Journal:
             self._slot = 3 - self._slot
 
     def remove(self) -> None:
-        self._file = None  # Closes the descriptor.
-        self._store.remove(self._path)
+        file, self._file = self._file, None
+        if file is None:
+            self._store.remove(self._path)
+        else:
+            file.discard()
 
 
 def entry_size(bags: int) -> int:

@@ -46,16 +46,20 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
     beside = limits_name(path, placement) if separate or not store.is_remote else ''
     memory = options.limits_storage is LimitsStorage.IN_MEMORY
     codec = codec_for(path, options.compression, options.max_record_size)
-    hints = Hints(options.access_pattern, options.cache_policy, options.mapped, options.max_parallelism)
-    # The cache policy and access pattern apply to records only, not to limits.
-    plain = Hints(mapped=options.mapped, max_parallelism=options.max_parallelism)
+    closed = Hints(options.access_pattern, options.cache_policy, options.mapped, options.max_parallelism)
     previous = ''
     for attempt in range(MAX_OPEN_ATTEMPTS):
         limits = None
         try:
+            has_limits = separate or (not store.is_remote and store.exists(beside))
+            hints = closed._replace(keep_open=True) if has_limits and not separate else closed
+            # The cache policy and access pattern apply to records only, not to limits.
+            plain = Hints(
+                mapped=options.mapped, max_parallelism=options.max_parallelism, keep_open=hints.keep_open
+            )
             # The limits are opened before the records: records are written before their limits, so each limit
             # in the file has its record.
-            if separate or (not store.is_remote and store.exists(beside)):
+            if has_limits:
                 try:
                     limits = store.open(beside, plain)
                 except FileNotFoundError:

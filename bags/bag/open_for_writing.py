@@ -28,6 +28,7 @@ from bags.bag.unsynced_digest import UnsyncedDigest
 from bags.errors import CorruptError
 from bags.indexing import Int64s
 from bags.storage import Lock, Output, Store
+from bags.storage.held_folder import REPLACED
 from bags.storage.memory_file import MemoryOutput
 
 
@@ -303,6 +304,16 @@ class UnclosedBag:
             finally:
                 self.data.size = size
 
+    def expect_in_place(self) -> None:
+        """Raises OSError if the files of the bag, or its folder, were removed or replaced.
+
+        Another writer may have begun the bag again: its files have the names of the files of this one.
+        """
+        self.store.expect_held()
+        for file in (self.data, self.limits):
+            if not file.is_in_place():
+                raise OSError(errno.ESTALE, f'the file {REPLACED}', file.path)
+
     def sync_folder(self) -> None:
         if self.is_alone:
             self.store.sync_folder(os.path.dirname(self.path))
@@ -310,3 +321,5 @@ class UnclosedBag:
     def release_lock(self) -> None:
         if self._lock is not None:
             self._lock.release()
+        if self.is_alone:
+            self.store.release()

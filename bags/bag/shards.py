@@ -15,10 +15,9 @@ from bags.bag.open import limits_name, open_bag
 from bags.bag.options import ReaderOptions, ShardingLayout
 from bags.bag.sharding import Concatenated, Interleaved
 from bags.bag.zstd import Buffer
-from bags.concurrency import CPU_COUNT, FifoCache, map_concurrently, max_open_bags
+from bags.concurrency import CPU_COUNT, MAX_OPEN_BAGS, FifoCache, map_concurrently
 from bags.errors import CorruptError
 from bags.indexing import Int64s
-from bags.storage.base import CachePolicy
 
 Indices = range | Int64s
 Group = tuple[int, Indices]
@@ -50,6 +49,7 @@ class Shards:
         lengths: list[int] = []
         self.lengths = lengths
         """Number of records of each bag."""
+        versions: dict[int, str] = {}  # Of closed local bags, by number, since each was first opened.
 
         # Does not refer to `self`: without a reference cycle, files are closed with the last reference, and
         # not only when the garbage collector runs.
@@ -61,12 +61,14 @@ class Shards:
             if bag.count < expected:
                 detail = f'had {expected} records when first opened, now {bag.count}'
                 raise CorruptError(bag.path, None, detail)
+            version = bag.file.version
+            is_closed = not store.is_remote and bag.limits.path == bag.path
+            if is_closed and versions.setdefault(shard, version) != version:
+                detail = 'was replaced since it was first opened: open the bags again'
+                raise CorruptError(bag.path, None, detail)
             return bag
 
-        # With a cache policy other than SYSTEM, the limits are opened as a second file. Each file may take
-        # two descriptors.
-        descriptors = 2 if options.cache_policy is CachePolicy.SYSTEM else 4
-        self.bags = FifoCache(open_shard, max_open_bags(descriptors))
+        self.bags = FifoCache(open_shard, MAX_OPEN_BAGS)
         self.is_remote = store.is_remote
         lengths[:], self.sizes = counts or self._count()
         interleaved = options.sharding_layout is ShardingLayout.INTERLEAVED

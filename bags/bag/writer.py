@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, Literal, Self, Unpack
+from typing import Any, BinaryIO, Literal, NoReturn, Self, Unpack
 
 import numpy as np
 
@@ -14,12 +15,18 @@ from bags.bag.limits import ENTRY
 from bags.bag.options import LimitsPlacement, WriterKeywords, WriterOptions
 from bags.bag.temporary_files import remove_leftovers
 from bags.bag.zstd import Zstd, codec_for
-from bags.storage import Durability, store_for
+from bags.storage import Durability, Store, store_for
 from bags.storage.range_file import read_pieces
 from bags.validation import as_record, merge
 
 JOIN_BYTES = 1 << 12
 """Mean size of buffers, in bytes, below which joining them is faster than a vectored write."""
+ADVICE = (
+    'only the process that opened it can write to it: open a bag in each process, such as '
+    "'name-00000-of-00004.bag', and read them together as 'name@4.bag'"
+)
+_open_writers: weakref.WeakSet[Writer] = weakref.WeakSet()
+"""Writers of bags that do not belong to a dataset."""
 
 
 class Writer:
@@ -49,6 +56,8 @@ class Writer:
     Options = WriterOptions
     _is_alone = True
     """Whether the bag does not belong to a dataset."""
+    _is_inherited = False
+    """Whether this process was forked from the process of the writer. The bag belongs to that process."""
 
     def __init__(
         self,
@@ -64,13 +73,12 @@ class Writer:
         self.pending: list[Any] = []
         """Buffered records."""
         self._closed = True  # Until the bag is open.
+        self._process_id = os.getpid()
         self._options = options = merge(WriterOptions, options, keywords)
         self._buffer_size = options.buffer_size
         if options.limits_placement is LimitsPlacement.IDX:
             raise ValueError('limits_placement: expected tail, separate or starts for writing, got idx')
-        store, path = store_for(
-            filename, options.filesystem, options.storage_options, durability=options.durability
-        )
+        store, path = self._locate(filename, options)
         self.syncs_flushes = store.durability is Durability.FLUSH
         """Whether `flush` also syncs to disk."""
         self._codec: Zstd | None = codec_for(path, options.compression, options.max_record_size)
@@ -81,6 +89,15 @@ class Writer:
             store, path, options.limits_placement, mode, truncate_to, bool(options.checksum), self._is_alone
         )
         self._closed = False
+        if self._is_alone:
+            _open_writers.add(self)
+
+    def _locate(self, filename: str | os.PathLike[str], options: WriterOptions) -> tuple[Store, str]:
+        """Returns the path of the bag, and a store that holds its folder."""
+        store, path = store_for(
+            filename, options.filesystem, options.storage_options, durability=options.durability
+        )
+        return store.hold(os.path.dirname(path)), path
 
     # Properties.
 
@@ -109,8 +126,15 @@ class Writer:
         return self._closed
 
     def __repr__(self) -> str:
-        state = 'closed' if self._closed else 'open'
+        state = 'open'
+        if self._is_inherited:
+            state = f'open in process {self._process_id}'
+        elif self._closed:
+            state = 'closed'
         return f'bags.bag.Writer({self.path!r}, {len(self)} records, {state})'
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f'{self!r} cannot be pickled: {ADVICE}')
 
     # Writing.
 
@@ -133,6 +157,8 @@ class Writer:
             self.flush()
 
     def _check(self, size: int = 0) -> None:
+        if self._is_inherited:
+            raise RuntimeError(f'{self!r} cannot write in process {os.getpid()}: {ADVICE}')
         if self._closed:
             raise ValueError(f'{self!r} is closed')
         if size > self._max_size:
@@ -235,6 +261,8 @@ class Writer:
 
     def discard(self) -> None:
         """Stops writing, and removes the bag."""
+        if self._is_inherited:
+            return
         self.appender.discard()
         self._closed, self.pending, self.buffered = True, [], 0
 
@@ -252,3 +280,13 @@ class Writer:
         except OSError:
             if exc_type is None:
                 raise  # Otherwise the first error is raised. Mode 'append' finds the flushed records.
+
+
+def _close_in_child() -> None:
+    for writer in list(_open_writers):
+        if not writer._closed:
+            writer._closed = writer._is_inherited = True
+
+
+if hasattr(os, 'register_at_fork'):
+    os.register_at_fork(after_in_child=_close_in_child)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, Unpack
 
 from bags.bag.sharding import Concatenated
-from bags.concurrency import ClosedHandle, FifoCache, cached_attribute, map_concurrently, max_open_bags
+from bags.concurrency import MAX_OPEN_BAGS, ClosedHandle, FifoCache, cached_attribute, map_concurrently
 from bags.dataset.base import Dataset, row_of_part
 from bags.dataset.format.folder import Folder
 from bags.dataset.format.folder_layout import Decoders
@@ -185,6 +185,7 @@ class ShardedDatasetReader(Dataset):
         store, path, decoders, folder_of = self.store, self.path, self._decoders, self.folder_of
         root, schema, lengths, shards = self._root, self.schema, self._lengths_of_shards, self.shard_list
         unseen = [self._after] if self._after is not None else []
+        versions: dict[int, str | None] = {}
 
         def make(number: int) -> DatasetReader:
             # The check for a shard after the last one runs concurrently with the requests of this shard.
@@ -202,10 +203,13 @@ class ShardedDatasetReader(Dataset):
                 )
             if store.is_remote and len(reader) != lengths[number]:
                 folder.raise_changed(f'expected {lengths[number]} datapoints, got {len(reader)}')
+            if versions.setdefault(number, folder.version) != folder.version:
+                detail = 'was replaced by another shard since it was first read: open the dataset again'
+                raise CorruptError(folder.path, None, detail)
             reader.pin_length(lengths[number])
             return reader
 
-        return FifoCache(make, max_open_bags() // (len(schema) + 1))
+        return FifoCache(make, MAX_OPEN_BAGS // (len(schema) + 1))
 
     def __len__(self) -> int:
         return self._layout.total

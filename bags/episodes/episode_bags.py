@@ -6,7 +6,7 @@ killed, the later records are the items of the episode, and `keep_partial` turns
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from bags.dataset.format.refs import MISSING
 from bags.dataset.format.registry import frames_of
 from bags.dataset.format.spec import Schema
 from bags.dataset.reading.field_reader import Record
+from bags.dataset.writing.encoder import close_files
 from bags.dataset.writing.episode import Call, PartialEpisode
 from bags.dataset.writing.field_writer import FieldWriter, RefsWriter
 from bags.errors import BagsError
@@ -78,6 +79,7 @@ class EpisodeBags:
 
     def flush(self) -> None:
         """Makes the records survive a kill of this process; with `durability='flush'`, syncs them to disk."""
+        self._store.expect_held()
         has_new = self._has_new
         for field in self._fields.values():
             if field.pending:
@@ -131,7 +133,8 @@ class EpisodeBags:
             return None
         self._cut_to_times(counts, metadata)
         row: list[int] = []
-        unset: list[str] = []
+        # All are encoded before any is written: after an error, a written record would count as set.
+        records, unset = self._encode_unset(counts, encode)
         for name, field_type in self.schema.items():
             first, count, field = before[name], counts[name], self._fields[name]
             if field_type.sequence:
@@ -139,16 +142,30 @@ class EpisodeBags:
             elif count:
                 row.append(field.count - 1)
             else:
-                record = None
-                try:
-                    record = encode(name)
-                except KeyError:
-                    unset += [] if field_type.optional else [name]
-                row.append(field.write_record(record))
+                row.append(field.write_record(records[name]))
         partial = PartialEpisode(None if unset else self._refs.count, unset)
         self.flush()
         self._end(None if unset else row)
         return partial
+
+    def _encode_unset(
+        self, counts: Mapping[str, int], encode: Callable[[str], Any]
+    ) -> tuple[dict[str, Any], list[str]]:
+        """Returns the records of the plain fields that are not set, and the fields that need a value."""
+        records: dict[str, Any] = {}
+        unset: list[str] = []
+        try:
+            for name, field_type in self.schema.items():
+                if not field_type.sequence and not counts[name]:
+                    records[name] = None
+                    try:
+                        records[name] = encode(name)
+                    except KeyError:
+                        unset += [] if field_type.optional else [name]
+        except BaseException:
+            close_files(records.values())
+            raise
+        return records, unset
 
     def _end(self, row: list[int] | None) -> None:
         index = self._refs.count

@@ -7,6 +7,7 @@ frames and blocks of samples go to a thread of their field, which puts the recor
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +16,7 @@ from typing import Any
 
 from bags.dataset.format.metadata import Metadata
 from bags.dataset.writing.encoder import Encoder, check_mapping, close_files, encode_call
-from bags.dataset.writing.episode import Call, Episode, EpisodeOptions
+from bags.dataset.writing.episode import ONE_PROCESS, Call, Episode, EpisodeOptions
 from bags.episodes.clip_stream import ENCODER_POLL_SECONDS, ClipItem, ClipStream, open_streams
 from bags.episodes.episode_bags import EpisodeBags
 from bags.errors import EncodeError
@@ -127,6 +128,8 @@ class QueuedEpisode(Episode):
         return self.index
 
     def discard(self) -> None:
+        if self.is_inherited:
+            return
         self._expect_open()
         with self._changed:
             self._is_stopped = True
@@ -139,6 +142,8 @@ class QueuedEpisode(Episode):
         self._on_end()
 
     def leave(self) -> None:
+        if self.is_inherited:
+            return
         self._end()  # May be a second call, after an interrupted one.
         if self.state == 'open':
             self.state = 'left'
@@ -150,6 +155,8 @@ class QueuedEpisode(Episode):
     # Called in the threads of callers.
 
     def _expect_open(self) -> None:
+        if self.is_inherited:
+            raise RuntimeError(f'{self!r} cannot write in process {os.getpid()}: {ONE_PROCESS}')
         if self.state != 'open':
             raise ValueError(f'the episode is {self.state}')
         self._raise_error()

@@ -16,7 +16,7 @@ import numpy as np
 from bags.bag.checksums import digest_function
 from bags.bag.options import CompressionTrained, ReaderOptions
 from bags.bag.zstd import Zstd, check_dictionary, codec_for
-from bags.concurrency import FifoCache, Shareable, cached_attribute, max_open_bags
+from bags.concurrency import FifoCache, Shareable, cached_attribute
 from bags.errors import CorruptError
 from bags.links.files import RECORD_SUFFIXES, LinkedFile, is_url, resolved_path, sample_of, sample_ranges
 from bags.links.permission import Permission
@@ -28,7 +28,8 @@ from bags.storage.mmap_file import share
 from bags.storage.pread_file import PreadFile, RealFolder
 from bags.storage.urls import options_of
 
-MIN_OPEN_FILES = 16
+MAX_OPEN_FILES = 2048
+"""Maximum number of linked files that a dataset keeps open."""
 MAX_FOLDERS = 1 << 12
 """Maximum number of resolved folders of linked files to keep."""
 
@@ -78,13 +79,8 @@ class LinkedFiles(Shareable):
         return Permission(self._store, self.root, getattr(self._options, 'trust_links', ()))
 
     @cached_attribute
-    def max_open(self) -> int:
-        """Maximum number of files that stay open."""
-        return max(MIN_OPEN_FILES, max_open_bags(1) // 4)
-
-    @cached_attribute
     def _files(self) -> FifoCache[tuple[str, LinkedFile], OpenFile]:
-        return FifoCache(lambda key: self._open(*key), self.max_open)
+        return FifoCache(lambda key: self._open(*key), MAX_OPEN_FILES)
 
     def open(self, folder: str, entry: LinkedFile) -> OpenFile:
         """Returns a linked file. The most recently opened ones stay open.

@@ -20,7 +20,7 @@ from bags.errors import BagsError, CorruptError, DecodeError, LinkError
 from bags.indexing import Int64s, check_index
 from bags.links.files import LinkedFile, is_url, resolved_path
 from bags.links.link_table import LinkTable, read_entry
-from bags.links.linked_files import FileDiffersError, LazyFile, LinkedFiles, OpenFile
+from bags.links.linked_files import MAX_OPEN_FILES, FileDiffersError, LazyFile, LinkedFiles, OpenFile
 from bags.links.rows import ROW_BYTES, ROW_NUMBERS, SEGMENT_BYTES, VALUES_FILE, frames_of, ranges_of
 from bags.links.segments import LinkedType, Segment
 from bags.storage import File
@@ -99,7 +99,7 @@ class LinkedRecords(StoredRecords):
         if entry.is_bag:
             bag = self._open(number, index)
             if bag.view is not None:
-                if len(self.mapped) >= self.linked.max_open // 4:
+                if len(self.mapped) >= MAX_OPEN_FILES // 4:
                     self.mapped.clear()
                 decode = None if bag.codec is None else bag.codec.decode
                 self.mapped[number] = bag.file.buffer, bag.view, decode, bag.size

@@ -26,6 +26,9 @@ from bags.formats.write_video import Codec, Frames
 
 TICKS_PER_SECOND = 1_000_000
 """Resolution of the times of items."""
+MAX_FRAME_TICKS = 1 << 30
+"""Maximum duration of a frame in ticks, 18 minutes: MP4 has 31 bits for the duration of a stored frame, which
+can be longer than a shown one, as frames are stored in another order."""
 MATROSKA_TIME_BASE = Fraction(1, 1000)
 """Resolution of times in Matroska and WebM, in seconds."""
 
@@ -59,11 +62,13 @@ def cut_frames(
 ) -> Iterator[Iterator[tuple[Frames, int, int]]]:
     """Yields the frames of each clip with their start and end ticks. Read each clip before the next one.
 
+    A clip also ends before a gap of more than `MAX_FRAME_TICKS`. Its last frame, like the last frame of the
+    stream, lasts as long as the frame before.
+
     Args:
         frames: Frames with their start ticks, which increase.
         length: Length of a clip, in ticks.
-        last: Duration of a single frame, in ticks. The last of several frames lasts as long as the frame
-            before.
+        last: Duration of a single frame, in ticks.
     """
     current = next(frames, None)
 
@@ -72,8 +77,12 @@ def cut_frames(
         while current is not None and current[1] < stop:
             frame, start = current
             current = next(frames, None)
-            last = last if current is None else current[1] - start
+            gap = 0 if current is None else current[1] - start
+            is_gap = gap > MAX_FRAME_TICKS
+            last = gap if gap and not is_gap else last
             yield frame, start, start + last
+            if is_gap:
+                return
 
     while current is not None:
         yield clip(current[1] + length)

@@ -13,17 +13,20 @@ import numpy as np
 
 from bags.concurrency import FifoCache, cached_attribute
 from bags.dataset.base import Dataset, check_dataset
+from bags.dataset.format.metadata import UNITS
 from bags.dataset.format.registry import VIDEO_FORMATS
 from bags.dataset.reading.frames import JoinedFrames, known_length
 from bags.dataset.reading.selection import select_fields
 from bags.formats.pixels import Pixels
 from bags.indexing import Int64s, check_index
+from bags.media.clip_encoders import MAX_FRAME_TICKS, TICKS_PER_SECOND
 from bags.media.encoders import reading_options
 from bags.media.frames import FrameSequence, FrameTimes
 from bags.media.video import NO_FRAMES, Video, VideoOptions
 
 MAX_OPEN_CLIPS = 16
 """Maximum number of open clips of a `ClipSequence`."""
+MAX_FRAME_SECONDS = MAX_FRAME_TICKS / TICKS_PER_SECOND
 
 
 class JoinedVideos(FrameSequence):
@@ -90,7 +93,8 @@ class ClipSequence(JoinedVideos):
 
     Frames are numbered consecutively across all clips. A read loads the headers of the clips up to the last
     frame, once, and decodes only the necessary parts of the clips that contain the frames. Each clip begins
-    where the previous one ends. Thread-safe, and picklable if the dataset is picklable.
+    where the previous one ends, except after gaps of more than 18 minutes in the `times` of the field, which
+    a video cannot store. Thread-safe, and picklable if the dataset is picklable.
 
     Args:
         dataset: A reader or a view.
@@ -127,6 +131,31 @@ class ClipSequence(JoinedVideos):
         super().__init__(
             count, videos.__getitem__, lambda clip: known_length(videos[clip]), dataset.reads_wait, where
         )
+
+    def frame_times(self) -> FrameTimes:
+        return self._times_with_gaps
+
+    @cached_attribute
+    def _times_with_gaps(self) -> FrameTimes:
+        """The times of the joined clips, with gaps that are too long for the last frame of a clip.
+
+        An episode ends a clip before such a gap. Its length is in the `times` of the field.
+        """
+        joined = self._all_times
+        dataset, row, field, _ = self._arguments
+        facts = dataset.metadata.get('fields', {})
+        times = facts.get(field, {}).get('times')
+        if times not in dataset.schema or not dataset.schema[times].sequence:
+            return joined
+        scale = UNITS.get(facts.get(times, {}).get('unit'), 1.0)
+        seconds = np.asarray(dataset[row, times][times], float) * scale
+        if len(seconds) != len(joined.starts) or not len(seconds):
+            return joined
+        gaps = np.diff(seconds)
+        missing = np.where(gaps > MAX_FRAME_SECONDS, gaps - np.diff(joined.starts), 0.0)
+        shifts = np.cumsum(np.concatenate([[0.0], missing]))
+        total = float(shifts[-1])
+        return FrameTimes(joined.starts + shifts, joined.end + total, joined.duration + total)
 
     def __reduce__(self) -> Any:
         dataset, row, field, options = self._arguments

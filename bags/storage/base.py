@@ -91,6 +91,9 @@ class Hints(NamedTuple):
     cache_policy: CachePolicy = CachePolicy.SYSTEM
     mapped: bool = True
     max_parallelism: int = 100
+    keep_open: bool = False
+    """Whether a local file that is not mapped keeps its descriptor, as it could not be opened again: a writer
+    may append to the file, or another process may remove it."""
 
 
 class Stat(NamedTuple):
@@ -190,8 +193,12 @@ class Output(Protocol):
         """
         ...
 
+    def is_in_place(self) -> bool:
+        """Returns whether the open file is still the file at its path; True for remote and closed files."""
+        ...
+
     def discard(self) -> None:
-        """Stops writing and removes the file, if it exists."""
+        """Stops writing and removes the file, if it exists and no other file has replaced it."""
         ...
 
 
@@ -228,6 +235,23 @@ class Store(Protocol):
     @property
     def can_list(self) -> bool:
         """Whether `names` and `walk` work. Files of a plain web server can only be requested by name."""
+        ...
+
+    def hold(self, folder: str) -> Store:
+        """Returns a store for the writer of a folder, which it holds until `release`.
+
+        This store changes files only while the folder is at its path: otherwise the changes raise OSError, so
+        that a writer whose folder was removed or moved leaves a new folder at its path alone. Object stores
+        have no folders to hold.
+        """
+        ...
+
+    def expect_held(self) -> None:
+        """Raises OSError if the folder of `hold` is no longer at its path."""
+        ...
+
+    def release(self) -> None:
+        """Stops holding the folder of `hold`, if there is one."""
         ...
 
     def pinned(self, path: str) -> str:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
+import sys
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 from bags.storage.base import Buffer, CachePolicy, Durability, File, Hints, Stat
+from bags.storage.descriptors import open_descriptor
 from bags.storage.direct_file import DirectFile
-from bags.storage.locks import PathLock, is_locked
-from bags.storage.mmap_file import MappedFile
+from bags.storage.held_folder import HeldFolder
+from bags.storage.locks import PathLock, is_at, is_locked
+from bags.storage.mmap_file import MAX_MAPS, MappedFile, mapped_files
 from bags.storage.positioned import O_BINARY, calls
 from bags.storage.pread_file import PreadFile, version_of
 from bags.storage.range_file import RangeFile, read_pieces
@@ -50,8 +54,36 @@ class LocalStore:
     is_locked = staticmethod(is_locked)
     exchange = staticmethod(exchange)
 
+    _held: HeldFolder | None = None
+    """The folder that must be at its path whenever a file is changed."""
+
     def __init__(self, durability: Durability = Durability.CLOSE) -> None:
         self.durability = durability
+
+    def hold(self, folder: str) -> LocalStore:
+        held = copy.copy(self)
+        held._held = HeldFolder(folder)
+        return held
+
+    def expect_held(self) -> None:
+        if self._held is not None:
+            self._held.expect_in_place()
+
+    def release(self) -> None:
+        if self._held is not None:
+            self._held.release()
+
+    def _at(self, path: str) -> tuple[str, int | None]:
+        """Returns a path to change, and the descriptor of the folder that it is relative to, if any."""
+        return (path, None) if self._held is None else self._held.locate(path)
+
+    def _open(self, path: str, flags: int) -> int:
+        name, folder = self._at(path)
+        try:
+            return open_descriptor(name, flags | O_BINARY, 0o666, folder)
+        except OSError as exc:
+            exc.filename = path
+            raise
 
     def pinned(self, path: str) -> str:
         return path
@@ -61,13 +93,15 @@ class LocalStore:
             return DirectFile(path, hints)
         if hints.cache_policy is CachePolicy.DROP_AFTER_READ or not hints.mapped:
             return PreadFile(path, hints)
+        if len(mapped_files) >= MAX_MAPS:
+            return PreadFile(path, hints)
         return MappedFile(path, hints)
 
     def create(self, path: str) -> LocalOutput:
-        return LocalOutput(path, os.open(path, WRITABLE | os.O_EXCL, 0o666), 0, bool(self.durability))
+        return LocalOutput(self, path, self._open(path, WRITABLE | os.O_EXCL), 0)
 
     def resume(self, path: str, size: int) -> LocalOutput:
-        return LocalOutput(path, os.open(path, WRITABLE, 0o666), size, bool(self.durability))
+        return LocalOutput(self, path, self._open(path, WRITABLE), size)
 
     def clone(self, path: str, target: str, size: int) -> None:
         with open(path, 'rb') as file:
@@ -81,18 +115,18 @@ class LocalStore:
                 raise
 
     def read(self, path: str) -> bytes:
-        with open(path, 'rb') as file:
+        with open(path, 'rb', opener=open_descriptor) as file:
             return file.read()
 
     def replace(self, path: str, data: bytes) -> None:
         temporary = f'{path}.{os.getpid()}.new'
         try:
-            with open(temporary, 'wb') as file:
+            with open(temporary, 'wb', opener=self._open) as file:
                 file.write(data)
                 file.flush()
                 if self.durability:
                     sync_file(file.fileno(), path)
-            os.replace(temporary, path)
+            self.rename(temporary, path)
             self.sync_folder(os.path.dirname(path))
         except BaseException as exc:
             if isinstance(exc, OSError):
@@ -101,11 +135,22 @@ class LocalStore:
             raise
 
     def rename(self, path: str, target: str) -> None:
-        os.replace(path, target)
+        (source, source_folder), (name, folder) = self._at(path), self._at(target)
+        try:
+            os.replace(source, name, src_dir_fd=source_folder, dst_dir_fd=folder)
+        except OSError as exc:
+            exc.filename, exc.filename2 = path, target
+            raise
 
     def remove(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
+        name, folder = self._at(path)
+        try:
+            os.unlink(name, dir_fd=folder)
+        except FileNotFoundError:
+            pass
+        except OSError as exc:
+            exc.filename = path
+            raise
 
     def stat(self, path: str) -> Stat:
         stat = os.stat(path)
@@ -131,6 +176,7 @@ class LocalStore:
         return os.listdir(folder or '.')
 
     def make_folder(self, folder: str) -> None:
+        self.expect_held()
         missing = []
         parent = folder
         while parent and not os.path.exists(parent):
@@ -143,7 +189,7 @@ class LocalStore:
     def sync(self, path: str) -> None:
         if self.durability:
             # Open for writing: Windows does not sync files that are open for reading.
-            fd = os.open(path, os.O_RDWR)
+            fd = open_descriptor(path, os.O_RDWR)
             try:
                 sync_file(fd, path)
             finally:
@@ -154,24 +200,26 @@ class LocalStore:
             sync_folder(folder)
 
     def remove_folder(self, folder: str) -> None:
+        name, parent = self._at(folder)
         with contextlib.suppress(FileNotFoundError):
-            os.rmdir(folder)
+            os.rmdir(name, dir_fd=parent)
 
 
 class LocalOutput:
     """A local file that is being written: an `Output`.
 
     Args:
+        store: The store of the file. If it is durable, `sync` and `close` sync the file to disk.
         path, fd: Path and descriptor of the file.
         size: Offset of the first write.
-        syncs: Whether `sync` and `close` sync the file to disk.
     """
 
-    def __init__(self, path: str, fd: int, size: int, syncs: bool) -> None:
+    def __init__(self, store: LocalStore, path: str, fd: int, size: int) -> None:
         self.path = path
         self.size = size
         self.fd = fd
-        self._syncs = syncs
+        self._store = store
+        self._syncs = bool(store.durability)
         self._written_back = size
         """Offset up to which the kernel was asked to write the file to disk."""
         self._failure: OSError | None = None
@@ -257,10 +305,15 @@ class LocalOutput:
             self.sync()
             self._release()
 
+    def is_in_place(self) -> bool:
+        # Windows does not remove or rename files that are open.
+        return self.closed or sys.platform == 'win32' or is_at(self.fd, self.path)
+
     def discard(self) -> None:
+        is_in_place = self.is_in_place()
         self._release()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.path)
+        if is_in_place:
+            self._store.remove(self.path)
 
     def _release(self, close: Callable[[int], None] = os.close) -> None:
         fd, self.fd = self.fd, -1

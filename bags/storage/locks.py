@@ -8,6 +8,8 @@ import time
 import weakref
 from collections.abc import Callable
 
+from bags.storage.descriptors import open_descriptor
+
 MAX_LOCK_ATTEMPTS = 5
 """Maximum number of attempts to lock: `is_locked` in another process may hold the lock for a moment."""
 
@@ -27,7 +29,7 @@ class PathLock:
             import fcntl
         except ImportError:  # Windows, where a file that is being written cannot be opened twice anyway.
             return
-        fd = os.open(path, os.O_RDONLY)
+        fd = open_descriptor(path, os.O_RDONLY)
         try:
             for attempt in range(MAX_LOCK_ATTEMPTS):
                 try:
@@ -73,7 +75,7 @@ def is_locked(path: str) -> bool:
     try:
         import fcntl
 
-        fd = os.open(path, os.O_RDONLY)
+        fd = open_descriptor(path, os.O_RDONLY)
     except (ImportError, OSError):
         return False
     try:
@@ -91,7 +93,7 @@ def is_at(fd: int, path: str) -> bool:
     """Returns whether an open file is still the file at a path."""
     try:
         return os.path.samestat(os.fstat(fd), os.stat(path))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 

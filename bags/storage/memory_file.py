@@ -44,6 +44,9 @@ class MemoryOutput:
     def close(self) -> None:
         self.closed = True
 
+    def is_in_place(self) -> bool:
+        return True
+
     def discard(self) -> None:
         self.closed = True
         self._data.clear()

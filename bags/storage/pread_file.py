@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import errno
+import functools
 import mmap
 import os
-from collections.abc import Callable
 from stat import S_ISDIR, S_ISREG
 
 import numpy as np
 
 from bags.concurrency import CPU_COUNT, map_concurrently
 from bags.storage.base import AccessPattern, Buffer, CachePolicy, Hints, Offsets
+from bags.storage.descriptors import Descriptor, ReopenableFile, descriptors, open_descriptor
 from bags.storage.positioned import O_BINARY, calls
 from bags.storage.ranges import merge
 
@@ -49,7 +50,7 @@ def read_ends(path: str, count: int) -> tuple[int, list[bytes]]:
         FileNotFoundError, IsADirectoryError: The file does not exist, or is a folder.
         EOFError: The file was truncated while it was read.
     """
-    fd = os.open(path, os.O_RDONLY | O_BINARY)
+    fd = open_descriptor(path, os.O_RDONLY | O_BINARY)
     try:
         stat = os.fstat(fd)
         if S_ISDIR(stat.st_mode):
@@ -79,38 +80,54 @@ class PreadFile:
     def __init__(self, path: str, hints: Hints, flags: int = 0) -> None:
         self.path = path
         self.hints = hints
-        self.fd = os.open(path, os.O_RDONLY | O_BINARY | flags)
-        stat = os.fstat(self.fd)
+        prepare = None
+        if hints.access_pattern is not AccessPattern.SYSTEM:
+            advice = f'POSIX_FADV_{hints.access_pattern.name}'
+            prepare = functools.partial(advise, start=0, stop=0, name=advice)
+        self.file = ReopenableFile(path, os.O_RDONLY | O_BINARY | flags, prepare)
+        self.kept: Descriptor | None = None
+        """The descriptor, if it stays open as long as the file."""
+        descriptor = descriptors[self.file]
+        stat = self.file.stat
+        assert stat is not None
         if S_ISDIR(stat.st_mode):
             raise IsADirectoryError(errno.EISDIR, 'Is a directory', path)
+        if hints.keep_open:
+            self.kept = descriptor
         self.size = stat.st_size
         self.version = version_of(stat)
         self.cached_streak = 0  # Number of consecutive batches that were in the page cache.
         self.batch_count = 0
         self.drops = hints.cache_policy is not CachePolicy.SYSTEM
-        if hints.access_pattern is not AccessPattern.SYSTEM:
-            advise(self.fd, 0, 0, f'POSIX_FADV_{hints.access_pattern.name}')
 
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        # `close` is an argument because `os` may be cleared already when the interpreter exits.
-        for name in ('fd', 'direct'):
-            fd = self.__dict__.pop(name, -1)
-            if fd >= 0:
-                close(fd)
+    @property
+    def descriptor(self) -> Descriptor:
+        """The descriptor, which is opened again if the process needed it for other files.
+
+        Raises:
+            FileChangedError: The file was replaced or changed since it was opened.
+        """
+        return self.kept or descriptors[self.file]
+
+    def __del__(self, opened: dict[ReopenableFile, Descriptor] = descriptors) -> None:
+        # `opened` is an argument because the module may be cleared already when the interpreter exits.
+        for name in ('file', 'direct'):
+            opened.pop(self.__dict__.get(name), None)  # type: ignore[arg-type]
 
     def read(self, start: int, stop: int) -> Buffer:
         return self.fetch(start, stop)
 
     def fetch(self, start: int, stop: int) -> bytes:
         """Reads a range with `pread`, also in subclasses that override `read`."""
-        data = calls.pread(self.fd, stop - start, start)
+        descriptor = self.descriptor
+        data = calls.pread(descriptor.fd, stop - start, start)
         while len(data) < stop - start:  # A signal interrupted the read, or it exceeds the 2 GiB of one call.
-            part = calls.pread(self.fd, stop - start - len(data), start + len(data))
+            part = calls.pread(descriptor.fd, stop - start - len(data), start + len(data))
             if not part:
                 raise EOFError(f'{self.path}: expected {stop} bytes, got {start + len(data)}')
             data += part
         if self.drops and stop > start:
-            advise(self.fd, start, stop, 'POSIX_FADV_DONTNEED')
+            advise(descriptor.fd, start, stop, 'POSIX_FADV_DONTNEED')
         return data
 
     def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
@@ -149,9 +166,12 @@ class PreadFile:
             return
         self.cached_streak = 0
         runs = merge(starts, stops, MERGE_GAP)
-        fd = self.fd
+        try:
+            descriptor = self.descriptor
+        except EOFError:
+            return  # The next read raises the error.
         for start, stop in zip(runs.starts.tolist(), runs.stops.tolist(), strict=True):
-            advise(fd, start, stop, 'POSIX_FADV_WILLNEED')
+            advise(descriptor.fd, start, stop, 'POSIX_FADV_WILLNEED')
 
     def is_cold(self, starts: Offsets, stops: Offsets, probes: int = 3) -> bool:
         """Returns whether some of the probed ranges are missing in the page cache; False if unknown."""
@@ -160,8 +180,9 @@ class PreadFile:
         try:
             # Probes use another descriptor, set to random access: otherwise the kernel would read ahead
             # megabytes for each probe.
-            probe = os.open(f'/proc/self/fd/{self.fd}', os.O_RDONLY)
-        except OSError:
+            descriptor = self.descriptor
+            probe = os.open(f'/proc/self/fd/{descriptor.fd}', os.O_RDONLY)
+        except (OSError, EOFError):
             return False
         try:
             os.posix_fadvise(probe, 0, 0, os.POSIX_FADV_RANDOM)

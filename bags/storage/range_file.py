@@ -154,8 +154,17 @@ class RangeFile(PositionedFile):
         return self._stop - self._start
 
     def local_range(self) -> tuple[int, int] | None:
-        """Returns the descriptor of a memory-mapped file and the position in it; None for other files."""
-        return (self._file.fd, self._start + self.position) if isinstance(self._file, MappedFile) else None
+        """Returns the descriptor of a memory-mapped file and the position in it; None for other files.
+
+        The descriptor stays open as long as this object.
+        """
+        if not isinstance(self._file, MappedFile):
+            return None
+        try:
+            self._descriptor = self._file.descriptor
+        except EOFError:  # The map still has the bytes of the file.
+            return None
+        return self._descriptor.fd, self._start + self.position
 
     def will_need(self, parts: Sequence[tuple[int, int]]) -> None:
         """Announces the parts to read next. Parts of a remote file are read together, and kept."""

@@ -8,6 +8,8 @@ import os
 import sys
 from typing import Any
 
+from bags.storage.descriptors import open_descriptor
+
 REFUSALS = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF}
 """Errors raised by file systems that do not support syncing folders."""
 AT_FDCWD = -100
@@ -44,7 +46,7 @@ def sync_folder(folder: str) -> None:
         OSError: The disk failed.
     """
     try:
-        fd = os.open(folder or '.', os.O_RDONLY)
+        fd = open_descriptor(folder or '.', os.O_RDONLY)
     except PermissionError:
         return  # E.g. on Windows, where folders cannot be opened.
     try:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from bags.bag.bag_file import BagFile
 from bags.bag.memory_records import MemoryRecords
 from bags.bag.records import StoredRecords
-from bags.concurrency import FifoCache, max_open_bags
+from bags.concurrency import MAX_OPEN_BAGS, FifoCache
 from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.format.refs import is_missing
 from bags.dataset.reading.batch import concat_ranges
@@ -90,7 +90,7 @@ class _FieldComparison:
         self._existing, self._files = LinkBuilder(), _FileNumbers()
         self._codecs: dict[bytes | None, int] = {}
         """The number of each compression dictionary."""
-        self._opened = FifoCache(_open_checked, max_open_bags(4))
+        self._opened = FifoCache(_open_checked, MAX_OPEN_BAGS)
 
     def differing(self, lefts: Int64s, rights: Int64s) -> Int64s:
         """Returns the positions of the pairs of datapoints whose values differ."""

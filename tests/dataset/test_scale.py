@@ -56,7 +56,7 @@ def read_all_over(reader, shards, kit, times):
 
 CHILD = """
 import resource, sys
-resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 import os, bags
 path, shards = sys.argv[1], int(sys.argv[2])
 with bags.open(path) as reader:

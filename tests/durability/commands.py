@@ -85,6 +85,7 @@ class Command:
     path: str = 'data'
     options: dict = dataclasses.field(default_factory=dict)
     is_bag: bool = False
+    trust_links: bool = False
     spec: dict = dataclasses.field(default_factory=lambda: SPEC)
 
     # Reading.
@@ -149,7 +150,7 @@ class Command:
             self._check_rows(rows, promised, done, 'as it is')
             self._check_aspect(folder, done)
         try:
-            found = bags.verify(os.path.join(folder, self.path), decode=True)
+            found = bags.verify(os.path.join(folder, self.path), decode=True, trust_links=self.trust_links)
         except FileNotFoundError:
             found = ['nothing there'] if done else []
         if done and found:
@@ -166,7 +167,7 @@ class Command:
             return
         self._check_rows(rows, promised, done, 'recovered')
         self._check_aspect(folder, done)
-        if found := bags.verify(path, decode=True):
+        if found := bags.verify(path, decode=True, trust_links=self.trust_links):
             raise WrongError(f'recovered, verify found {found}')
         if self.is_unfinished(folder):
             raise WrongError('recovered, and unfinished')
@@ -180,7 +181,7 @@ class Command:
             return
         if (rows := self.read(folder)) != expected:
             raise WrongError(f'resumed: {describe(rows, [expected])}')
-        if found := bags.verify(os.path.join(folder, self.path), decode=True):
+        if found := bags.verify(os.path.join(folder, self.path), decode=True, trust_links=self.trust_links):
             raise WrongError(f'resumed, verify found {found}')
         if self.is_unfinished(folder):
             raise WrongError('resumed, and unfinished')
@@ -534,7 +535,7 @@ class Converted(Command):
     """An import: the expected datapoints are those of an import that ends."""
 
     def read(self, folder):
-        with bags.open(f'{folder}/data') as reader:
+        with bags.open(f'{folder}/data', trust_links=self.trust_links) as reader:
             return [comparable(reader[index]) for index in range(len(reader))]
 
 
@@ -578,6 +579,74 @@ def imported(make, prepare, rows):
         return rows
 
     return Converted(lambda folder, promise, options: make(folder, **options), [rows], prepare, redo=redo)
+
+
+LINKED_FILES = 10
+
+
+def prepare_files(folder):
+    os.makedirs(f'{folder}/source')
+    for index in range(LINKED_FILES):
+        for name, data in file_contents(index).items():
+            with open(f'{folder}/source/{index}.{name}', 'wb') as file:
+                file.write(data)
+
+
+def file_contents(index):
+    return {'bin': bytes([index]) * 1000, 'txt': b'text %d' % index}
+
+
+def link(folder, **options):
+    bags.convert(
+        f'{folder}/source', f'{folder}/data', shard_length=4, **{'link': True, 'update': True, **options}
+    )
+
+
+def linked(grows):
+    """Links files; the same call continues it at any moment, also after `bags.recover`."""
+    rows = [
+        {'__key__': str(index), 'bin': data['bin'], 'txt': data['txt'].decode()}
+        for index, data in enumerate(map(file_contents, range(LINKED_FILES)))
+    ]
+
+    def prepare(folder):
+        prepare_files(folder)
+        if grows:
+            later = [
+                f'{folder}/source/{index}.{name}'
+                for index in range(6, LINKED_FILES)
+                for name in ('bin', 'txt')
+            ]
+            for path in later:
+                os.rename(path, path.replace('/source/', '/'))
+            link(folder)
+            for path in later:
+                os.rename(path.replace('/source/', '/'), path)
+
+    def redo(folder, promised):
+        again = shutil.copytree(folder, f'{folder}-again')
+        try:
+            with contextlib.suppress(*EXPECTED):
+                bags.recover(f'{again}/data')
+            for path in (folder, again):
+                link(path)
+                with bags.open(f'{path}/data', trust_links=True) as reader:
+                    if (count := len(reader)) != LINKED_FILES:
+                        raise WrongError(f'{count} datapoints')
+        except EXPECTED as exc:
+            raise WrongError(f'cannot be continued: {exc!r}') from exc
+        finally:
+            shutil.rmtree(again)
+        return rows
+
+    return Converted(
+        lambda folder, promise, options: link(folder, **options),
+        [rows],
+        prepare,
+        promised=6 if grows else 0,
+        redo=redo,
+        trust_links=True,
+    )
 
 
 # Commands on bags.
@@ -720,7 +789,9 @@ def commands():
             **SHARDS,
             checksum=True,
         ),
-        'edit-statistics': edited(lambda path: bags.statistics(path, 'id', keep=True), read_statistics, ((1, 9, 9),)),
+        'edit-statistics': edited(
+            lambda path: bags.statistics(path, 'id', keep=True), read_statistics, ((1, 9, 9),)
+        ),
         'make-copy': derived(copy, prepare=prepare_copy),
         'make-write': derived(write),
         'make-convert-tar': imported(convert, prepare_tar, tar_rows()),
@@ -730,6 +801,8 @@ def commands():
             [{'x': [3 * row, 3 * row + 1, 3 * row + 2], 'y': row / 3} for row in range(20)],
         ),
         'make-convert-npz': imported(convert_npz, prepare_npz, npz_rows()),
+        'make-links': linked(grows=False),
+        'make-links-update': linked(grows=True),
     }
     for placement in PLACEMENTS:
         for mode in ('create', 'append', 'overwrite'):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import json
 import os
 import random
@@ -383,6 +384,39 @@ def test_an_episode_that_a_full_disk_cannot_commit_is_kept(small_disk, kit, writ
     writer.close()
     assert recovered(path) == [0]
     assert content(path)[0]['state'] == list(map(float, range(100)))
+
+
+@pytest.mark.parametrize('end', ['with', 'close', 'commit'])
+def test_a_full_disk_leaves_no_lock(small_disk, kit, writer_class, end):
+    """While the object of the writer lives, e.g. in a notebook, another one continues the dataset."""
+    path, ballast = small_disk / 'x', small_disk / 'ballast'
+    writer = writer_class(path, SPEC)
+    for number in range(100):
+        writer.append({'task': 'cup', 'state': [state(number)], 'time': [float(number)]})
+    writer.flush()
+    if end == 'commit':
+        with pytest.raises(OSError, match='space'), writer, writer.begin({'task': 'cup'}) as episode:  # noqa: PT012
+            kit.fill_up(ballast)
+            for number in range(5000):
+                episode.append({'state': state(number), 'time': float(number)})
+    else:
+        for number in range(5000):
+            writer.append({'task': 'mug', 'state': [state(number)] * 4, 'time': [1.0]}, flush=False)
+        kit.fill_up(ballast)
+        with pytest.raises(OSError, match='space'):
+            writer.close() if end == 'close' else writer.__exit__(None, None, None)
+    ballast.unlink()
+    with writer_class(path, SPEC, resume=True) as other:
+        kept = len(other)
+        assert kept >= 100
+        other.append({'task': 'next', 'state': [], 'time': []})
+    if end == 'close':  # It may be closed again only as long as no other writer has opened the folder.
+        with pytest.raises(OSError, match='another writer has opened the folder since close failed'):
+            writer.close()
+    del writer
+    gc.collect()
+    assert [row['task'] for row in content(path)][kept:] == ['next']
+    assert bags.verify(path) == []
 
 
 def test_a_full_disk_can_discard(small_disk, kit, writer_class):

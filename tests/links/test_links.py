@@ -530,7 +530,7 @@ def test_opening_reads_no_linked_file(raw, monkeypatch):
 def test_open_files_are_bounded(tmp_path, monkeypatch):
     from bags.links import linked_files
 
-    monkeypatch.setattr(linked_files, 'max_open_bags', lambda descriptors: 0)
+    monkeypatch.setattr(linked_files, 'MAX_OPEN_FILES', 16)
     for number in range(50):
         (tmp_path / f'{number}').write_bytes(b'%d' % number)
     with bags.DatasetWriter(tmp_path / 'data', {'x': 'bytes'}, linked_fields=['x']) as writer:

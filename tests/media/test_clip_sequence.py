@@ -286,3 +286,27 @@ def test_damaged_clips_give_what_is_before(film, tmp_path):
     for key in (slice(15, 25), 30, slice(None), -1):
         with pytest.raises(bags.DecodeError, match="field 'parts'"):
             clips[key]
+
+
+@pytest.mark.slow('mkv-*', 'webm-*', '*-3600.0', '*-1764000000.0')
+@pytest.mark.parametrize('jump', [1000.0, 2150.0, 3600.0, 1_764_000_000.0])
+@pytest.mark.parametrize('clip_seconds', [2.0, 100_000.0])
+@pytest.mark.parametrize('format', ['mp4', 'webm', 'mkv'])
+def test_a_gap_of_any_length(tmp_path, format, clip_seconds, jump):
+    """A camera without frames, or a clock that is set while it records, does not end the episode."""
+    times = np.concatenate([np.arange(20), np.arange(5) + 30 * jump, np.arange(20) + 60 * jump]) / 30 + 5
+    spec, metadata = {'cam': f'{format}(30)[]', 't': 'float(8)[]'}, {'fields': {'cam': {'times': 't'}}}
+    with (
+        bags.DatasetWriter(tmp_path / 'd', spec, metadata=metadata) as writer,
+        writer.begin(clip_seconds=clip_seconds) as episode,
+    ):
+        for number, time in enumerate(times):
+            episode.append({'cam': np.full((48, 64, 3), 5 * number, np.uint8), 't': time})
+    dataset = bags.open(tmp_path / 'd')
+    video = bags.ClipSequence(dataset, 0, 'cam')
+    assert len(video) == len(times)
+    assert np.abs(video.timestamps - (times - times[0])).max() < 2e-3
+    assert abs(video.duration - (times[-1] - times[0] + 1 / 30)) < 5e-3
+    assert np.abs(video[:].mean((1, 2, 3)) - 5 * np.arange(len(times))).max() < 4
+    assert dataset[0, 't']['t'].tolist() == times.tolist()
+    assert bags.verify(tmp_path / 'd', decode=True) == []

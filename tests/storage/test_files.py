@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from bags.storage import Hints, positioned, store_for
 from bags.storage.base import AccessPattern, CachePolicy
+from bags.storage.descriptors import descriptors as opened
 from bags.storage.direct_file import DirectFile
 from bags.storage.local import LocalStore
 from bags.storage.mmap_file import MappedFile
@@ -237,7 +238,7 @@ class TestDirectRefused(FileTests):
     @classmethod
     def refuse(cls):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(DirectFile, '_open_direct', lambda self: -1)
+            patch.setattr(DirectFile, '_open_direct', lambda self: None)
             yield
 
     @staticmethod
@@ -304,7 +305,7 @@ def test_direct_reads_are_aligned(disk_path, monkeypatch):
     preadv = os.preadv
 
     def watched(fd, buffers, offset, *flags):
-        if fd == file.direct:
+        if fd == opened[file.direct].fd:
             seen.append((offset, len(buffers[0])))
         return preadv(fd, buffers, offset, *flags)
 

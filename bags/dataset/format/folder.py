@@ -68,7 +68,7 @@ class Folder:
         self._spec: bytes | None = None
         self.refs: BagFile | None = None
         """The refs of a remote folder, once they are open."""
-        self._version: str | None = None
+        self.version: str | None = None
         """The version of a local spec.json that `load` has read."""
         self._has_begun = False
         """Whether a writer has created the refs, but has not written a datapoint yet."""
@@ -132,7 +132,7 @@ class Folder:
             return
         with contextlib.suppress(OSError):
             file = self.store.open(self.store.join(self.path, 'spec.json'), Hints(mapped=False))
-            self._spec, self._version = bytes(file.fetch(0, file.size)), file.version
+            self._spec, self.version = bytes(file.fetch(0, file.size)), file.version
 
     def _load_file(self, name: str) -> None:
         path = self.store.join(self.path, name)
@@ -152,7 +152,7 @@ class Folder:
         """Raises CorruptError if another dataset has replaced this one in a local folder."""
         with contextlib.suppress(FileNotFoundError):
             path = self.store.join(self.path, 'spec.json')
-            if self._version is not None and self._version != self.store.stat(path).version:
+            if self.version is not None and self.version != self.store.stat(path).version:
                 raise CorruptError(self.path, None, 'was replaced by another since the dataset was opened')
 
     @property

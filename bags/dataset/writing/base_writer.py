@@ -10,7 +10,7 @@ import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal, NoReturn, Self
 
 from bags.bag.temporary_files import remove_leftovers, remove_tree, temporary_path
 from bags.dataset.format.file_names import is_derived, is_file_of_dataset
@@ -30,7 +30,7 @@ from bags.dataset.format.registry import encoders as builtin_encoders
 from bags.dataset.format.registry import packages_of
 from bags.dataset.format.spec import check_names, parse_spec
 from bags.dataset.writing.encoder import Encoder, check_mapping, close_files, encode_call
-from bags.dataset.writing.episode import Call, Episode, EpisodeOptions
+from bags.dataset.writing.episode import ONE_PROCESS, Call, Episode, EpisodeOptions
 from bags.dataset.writing.field_writer import field_compressions
 from bags.storage import Lock, Store, store_for
 from bags.validation import one_of, positive_seconds
@@ -43,6 +43,12 @@ class BaseWriter(ABC):
     """Base class of the writers of single-folder and sharded datasets."""
 
     closed = True  # Until the folder is open.
+    is_inherited = False
+    """Whether this process was forked from the process of the writer. The files belong to that process."""
+    has_failed = False
+    """Whether `close` has failed. It can be called again, unless another writer takes the folder before."""
+    was_continued = False
+    """Whether another writer has taken the folder after `close` had failed."""
 
     def __init__(
         self,
@@ -72,6 +78,8 @@ class BaseWriter(ABC):
         self.settings = settings
         self.checksum = bool(settings.checksum)
         self.store, self.path = store_for(path, **self.settings.storage, durability=settings.durability)
+        if settings.resume or settings.mode == 'overwrite':
+            _end_failed_writers(self.path)
         self.replacement: Replacement | None = None
         if settings.mode == 'overwrite':
             if settings.resume:
@@ -80,6 +88,7 @@ class BaseWriter(ABC):
             self.path = self.replacement.path
         self.made_folder = not self.store.is_remote and not self.store.exists(self.path)
         self.store.make_folder(self.path)
+        self.store = self.store.hold(self.path)
 
     @property
     def spec(self) -> dict[str, str]:
@@ -116,6 +125,42 @@ class BaseWriter(ABC):
 
     def __bool__(self) -> bool:
         return True
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f'{self!r} cannot be pickled: {ONE_PROCESS}')
+
+    @property
+    def state(self) -> str:
+        """'open' or 'closed', as `repr` says it."""
+        if self.is_inherited:
+            return f'open in process {self.process_id}'
+        return 'closed' if self.closed else 'open'
+
+    def set_inherited(self) -> None:
+        """Ends an open writer in a process that was forked, and leaves its files to the other process."""
+        if not self.closed:
+            self.closed = self.is_inherited = True
+
+    def expect_open(self) -> None:
+        """Raises ValueError if the writer is closed, and RuntimeError in a process that was forked."""
+        if self.is_inherited:
+            raise RuntimeError(f'{self!r} cannot write in process {os.getpid()}: {ONE_PROCESS}')
+        if self.closed:
+            raise ValueError(f'{self!r} is closed')
+
+    def expect_folder(self) -> None:
+        """Raises OSError if the folder is no longer at its path, or was continued by another writer.
+
+        The writer then holds no locks.
+        """
+        try:
+            if self.was_continued:
+                detail = 'another writer has opened the folder since close failed: nothing more is written'
+                raise OSError(errno.ESTALE, detail, self.path)
+            self.store.expect_held()
+        except OSError:
+            self.release_locks()
+            raise
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -174,6 +219,7 @@ class BaseWriter(ABC):
             EncodeError: As for `Episode.set`; no episode is open then.
             ValueError: The writer is closed, or an episode is open.
         """
+        self.expect_open()
         one_of('when_full', when_full, ('wait', 'raise'))
         options = EpisodeOptions(
             positive_seconds('flush', flush), positive_seconds('clip_seconds', clip_seconds), when_full, copy
@@ -207,25 +253,57 @@ class BaseWriter(ABC):
         """Makes all datapoints readable by other processes, and safe if this process is killed.
 
         With `durability='flush'`, they are also on disk.
+
+        Raises:
+            OSError: Writing failed; or the folder was removed, moved or replaced, which ends the writer.
         """
 
     @abstractmethod
     def close(self) -> None:
         """Flushes and closes the dataset. Can be called again after an error.
 
-        Unless `durability='none'`, the dataset is on disk when this returns.
+        Unless `durability='none'`, the dataset is on disk when this returns. In a process that was forked
+        from the process of the writer, this does nothing.
+
+        Raises:
+            OSError: Writing failed; or the folder was removed, moved or replaced since the writer opened it.
+                Then nothing is written or removed at its path, where another writer may have begun.
         """
 
     @abstractmethod
     def abandon(self) -> None:
-        """Closes the dataset as unfinished. Removes it if it is new and empty, or replaces another one."""
+        """Closes the dataset as unfinished. Removes it if it is new and empty, or replaces another one.
+
+        After an error, the writer has ended as a killed writer does.
+        """
+
+    @abstractmethod
+    def release_locks(self) -> None:
+        """Releases the locks of the writer."""
+
+    def set_continued(self) -> None:
+        """Leaves the folder to another writer."""
+        self.was_continued = True
+        self.release_locks()
+
+    def leave(self) -> None:
+        """Ends as a killed writer does: writes nothing more, and releases the locks."""
+        self.release_locks()
+        self.store.release()
+        self.closed = True
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         if error[0] is None:
-            self.close()
+            try:
+                self.close()
+            except BaseException:
+                if not self.store.is_remote:
+                    with contextlib.suppress(OSError):  # E.g. the disk is full: it ends, and is unlocked.
+                        self.abandon()
+                raise
             return
         with contextlib.suppress(OSError):  # The error of the `with` block is raised.
             self.abandon()
@@ -237,6 +315,24 @@ class BaseWriter(ABC):
             # E.g. the disk is full: what was flushed stays, and the dataset is unfinished.
             with contextlib.suppress(OSError):
                 self.abandon()
+
+
+def _end_failed_writers(path: str) -> None:
+    """Ends the writers of a folder whose `close` has failed, so that they do not keep its lock."""
+    for writer in list(_open_writers.values()):
+        if writer.has_failed and not writer.closed:
+            target = writer.path if writer.replacement is None else writer.replacement.target
+            if target == path:
+                writer.set_continued()
+
+
+def _set_inherited() -> None:
+    for writer in list(_open_writers.values()):
+        writer.set_inherited()
+
+
+if hasattr(os, 'register_at_fork'):
+    os.register_at_fork(after_in_child=_set_inherited)
 
 
 @atexit.register
@@ -256,6 +352,7 @@ class Replacement:
     Raises:
         ValueError: The dataset is on an object store, where folders cannot be renamed.
         FileExistsError: The folder holds files that do not belong to a dataset.
+        OSError: Raised by `swap` if the path has another folder than when the writer began.
         BlockingIOError: Another writer has the dataset open.
     """
 
@@ -266,17 +363,20 @@ class Replacement:
                 f'write to another folder, then remove this one'
             )
         self.store = store
-        self._target = os.path.realpath(target)  # A symbolic link would be renamed instead of its target.
-        remove_leftovers(store, self._target)
-        self._locks = [_check(store, self._target)] if store.exists(self._target) else []
-        self.path = temporary_path(store, self._target)
+        self.target = os.path.realpath(target)  # A symbolic link would be renamed instead of its target.
+        remove_leftovers(store, self.target)
+        exists = store.exists(self.target)
+        self._replaced = store.hold(self.target) if exists else None
+        """Holds the folder of the dataset to replace; None if there is none."""
+        self._locks = [_check(store, self.target)] if exists else []
+        self.path = temporary_path(store, self.target)
         """The folder to write."""
         store.make_folder(self.path)
         self._locks.append(store.lock(self.path))
 
     def expect_outside(self, path: str) -> None:
         """Raises ValueError for a linked file that would be removed with the old dataset."""
-        if '://' not in path and f'{os.path.realpath(path)}/'.startswith(f'{self._target}/'):
+        if '://' not in path and f'{os.path.realpath(path)}/'.startswith(f'{self.target}/'):
             raise ValueError(
                 f'{path}: links cannot lead into the dataset that mode={"overwrite"!r} replaces: write to '
                 'another folder'
@@ -287,16 +387,24 @@ class Replacement:
 
         Where the system can exchange two folders atomically, readers always find the old or the new dataset.
         """
-        store, target = self.store, self._target
+        store, target = self.store, self.target
         remains = self.path
         """The folder to remove: the old dataset."""
-        if store.exists(target):
+        if self._replaced is not None:
+            self._replaced.expect_held()
             remove_derived(store, target, is_moved=True)
             if not store.exchange(self.path, target):
                 # If the process is killed in between, `remove_leftovers` puts the old dataset back.
                 remains = self.path.removesuffix('.new') + '.old'
                 store.rename(target, remains)
-                store.rename(self.path, target)
+                try:
+                    store.rename(self.path, target)
+                except BaseException:
+                    store.rename(remains, target)
+                    raise
+        elif store.exists(target):
+            detail = 'was created after this writer began, and is not overwritten'
+            raise FileExistsError(errno.EEXIST, detail, target)
         else:
             store.rename(self.path, target)
         store.sync_folder(os.path.dirname(target))
@@ -311,6 +419,8 @@ class Replacement:
             remove_tree(self.store, self.path)
         for lock in self._locks:
             lock.release()
+        if self._replaced is not None:
+            self._replaced.release()
 
 
 def remove_derived(store: Store, folder: str, is_moved: bool = False) -> None:

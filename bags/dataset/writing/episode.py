@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, NoReturn, Self
+
+ONE_PROCESS = (
+    'only the process that opened it can write to it. To write datapoints from several processes, open a '
+    'ShardedDatasetWriter with shard_start= and shard_step= in each of them. For the streams of one episode, '
+    'write a dataset in each process, and join the datasets by a key with bags.join(…, on=…)'
+)
 
 Call = list[tuple[str, Any]]
 """The fields and records of one call; None for a missing value."""
@@ -41,6 +47,8 @@ class Episode(abc.ABC):
     """The index of the datapoint, once it is committed."""
     waits = 0
     """Number of calls that waited or raised because the queue was full."""
+    is_inherited = False
+    """Whether this process was forked from the process of the episode, which alone has its threads."""
 
     @abc.abstractmethod
     def append(self, items: Mapping[str, Any]) -> None:
@@ -105,7 +113,12 @@ class Episode(abc.ABC):
     def __enter__(self) -> Self:
         return self
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f'{self!r} cannot be pickled: {ONE_PROCESS}')
+
     def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        if self.is_inherited:
+            return
         if self.state == 'open' and error_type is None:
             try:
                 self.commit()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
@@ -93,6 +94,7 @@ class FieldWriter(bag.Writer):
     """Writes one bag of a dataset folder: the records of a field, or the refs.
 
     Args:
+        store: The store that holds the folder.
         name: The field.
         field_type: The type of the field.
         path, options, **keywords: As in `bag.Writer`.
@@ -104,6 +106,7 @@ class FieldWriter(bag.Writer):
 
     def __init__(
         self,
+        store: Store,
         name: str,
         field_type: FieldType,
         path: str,
@@ -112,6 +115,7 @@ class FieldWriter(bag.Writer):
         companion: bytes = b'',
         **keywords: Any,
     ) -> None:
+        self._store = store
         super().__init__(path, options, **keywords)
         self.name = name
         self.type = field_type
@@ -127,6 +131,9 @@ class FieldWriter(bag.Writer):
                 appender.set_companion(dictionary)
 
             self._codec = TrainingZstd(self._codec.options, self._codec.max_record_size, save)
+
+    def _locate(self, filename: str | os.PathLike[str], options: WriterOptions) -> tuple[Store, str]:
+        return self._store, os.fspath(filename)
 
     def write_record(self, record: Any) -> int:
         """Appends a record. An open file is copied to the bag at once, and closed.
@@ -262,7 +269,7 @@ def open_field(
     suffix = bag_suffix(folder, name, names.__contains__) or begun or ('.bagz' if how else '.bag')
     if suffix == '.bag':
         options.compression = CompressionNone()
-        return FieldWriter(name, field_type, path + suffix, options, **keywords)
+        return FieldWriter(store, name, field_type, path + suffix, options, **keywords)
     how = how or FieldCompression()
     dictionary, dictionary_path = how.dictionary, f'{path}.zdict'
     if f'{name}.zdict' in names:
@@ -272,19 +279,21 @@ def open_field(
     is_to_train = how.trained and not dictionary
     save = functools.partial(store.replace, dictionary_path) if is_to_train else None
     options.compression, options.buffer_size = CompressionZstd(how.level, dictionary), MAX_TRAINING_BYTES
-    return FieldWriter(name, field_type, path + suffix, options, save, dictionary, **keywords)
+    return FieldWriter(store, name, field_type, path + suffix, options, save, dictionary, **keywords)
 
 
 class RefsWriter(FieldWriter):
     """Writes the refs of a dataset folder. Rows are buffered as integers and packed together.
 
     Args:
+        store, path, options, **keywords: As in `FieldWriter`.
         refs_format: The format of the refs.
-        path, options, **keywords: As in `FieldWriter`.
     """
 
-    def __init__(self, refs_format: RefsFormat, path: str, options: WriterOptions, **keywords: Any) -> None:
-        super().__init__('refs', parse_type('bytes'), path, options, **keywords)
+    def __init__(
+        self, store: Store, refs_format: RefsFormat, path: str, options: WriterOptions, **keywords: Any
+    ) -> None:
+        super().__init__(store, 'refs', parse_type('bytes'), path, options, **keywords)
         self.earlier: BackgroundClose | None = None
         """Closes the previous shard. Until it is on disk, refs are not written: a power cut must not
         keep these datapoints and lose earlier ones."""

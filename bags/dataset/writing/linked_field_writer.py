@@ -48,7 +48,7 @@ class LinkedFieldWriter(FieldWriter):
         values, files: The writers of the records that are not links, and of the entries of files.
         sources: Opens the files of links.
         is_checked: Whether to compare the first bytes of linked media with the type of the field.
-        name, field_type, path, options, **keywords: As in `FieldWriter`.
+        store, name, field_type, path, options, **keywords: As in `FieldWriter`.
     """
 
     def __init__(
@@ -57,13 +57,14 @@ class LinkedFieldWriter(FieldWriter):
         files: FieldWriter,
         sources: LinkSources,
         is_checked: bool,
+        store: Store,
         name: str,
         field_type: FieldType,
         path: str,
         options: WriterOptions,
         **keywords: Any,
     ) -> None:
-        super().__init__(name, field_type, path, options, **keywords)
+        super().__init__(store, name, field_type, path, options, **keywords)
         self._values = values
         self._files = files
         self.sources = sources
@@ -265,13 +266,13 @@ def open_linked_field(
         def open_part(part: str) -> FieldWriter:
             path, limit = store.join(folder, f'{name}.{part}'), kept.limit(f'{name}/{part}')
             keywords: Any = {'mode': mode, 'truncate_to': limit}
-            found = FieldWriter(name, field_type, path, plain, **keywords)
+            found = FieldWriter(store, name, field_type, path, plain, **keywords)
             stack.callback(found.close)
             return found
 
         values, files = open_part('values'), open_part('files')
         made = LinkedFieldWriter(
-            values, files, sources, is_checked, name, field_type, links, options,
+            values, files, sources, is_checked, store, name, field_type, links, options,
             mode=mode, truncate_to=kept.limit(name),
         )  # fmt: skip
         stack.pop_all()

@@ -75,7 +75,8 @@ def open_folder_for_writing(
     mode: Literal['create', 'append', 'overwrite'] = 'create'
     kept = None
     if resume:
-        mode, kept = 'append', records_to_keep(store, path, refs_format, names, writer.settings.storage)
+        mode = 'append'
+        kept = records_to_keep(store, path, refs_format, names, writer.linked_fields, writer.settings.storage)
         if kept is None and store.is_remote:
             mode = 'overwrite'  # Bags without refs, left by a killed writer.
         elif kept is not None and truncate_to is not None and truncate_to < kept.counts['refs']:

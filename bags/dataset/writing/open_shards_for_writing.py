@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from bags.bag.checksums import SUFFIX
 from bags.bag.zstd import check_dictionary
-from bags.dataset.format.file_names import is_linked, is_temporary
+from bags.dataset.format.file_names import bag_suffix, begun_suffix, is_linked, is_temporary
 from bags.dataset.format.journal import ShardsJournal
 from bags.dataset.format.listing import is_being_made, shard_numbers
 from bags.dataset.format.metadata import read_metadata
@@ -18,6 +19,7 @@ from bags.dataset.writing.base_writer import BaseWriter
 from bags.dataset.writing.reopen import reopen
 from bags.dataset.writing.resume import remove_files
 from bags.errors import CorruptError, SpecError
+from bags.storage import Store
 
 
 class OpenedShards(NamedTuple):
@@ -87,7 +89,7 @@ def open_shards_for_writing(
         last, path = shards[-1]
         find_dictionaries(writer, path)
         names = store.names(path)
-        writer.linked_fields |= {name for name in writer.schema if is_linked(name, names)}
+        writer.linked_fields |= linked_and_copied(store, [path for _, path in shards], writer.schema)[0]
         checksums = store.join(shards[0][1], f'refs.bag{SUFFIX}')  # The last shard may not have them yet.
         writer.checksum = writer.checksum or f'refs.bag{SUFFIX}' in names or store.exists(checksums)
         if store.is_remote or ('refs.bag' in names and 'limits.refs.bag' not in names):
@@ -111,6 +113,32 @@ def open_shards_for_writing(
     return OpenedShards(number, unfinished, len(shards), size, length)
 
 
+def linked_and_copied(
+    store: Store, shards: Sequence[str], fields: Collection[str]
+) -> tuple[set[str], set[str]]:
+    """Returns the fields that are linked in existing shards, and the fields that are not.
+
+    Looks at the last shards, back to a closed one with datapoints: after a kill, others may lack the bags of
+    some fields. Fields of a closed shard without datapoints may still become linked in the next shard.
+    """
+    linked: set[str] = set()
+    copied: set[str] = set()
+    for path in reversed(shards):
+        names = store.names(path)
+        is_closed = 'refs.bag' in names and 'limits.refs.bag' not in names
+        is_empty = is_closed and not store.stat(store.join(path, 'refs.bag')).size
+        linked |= {name for name in fields if is_linked(name, names)}
+        if not is_empty:
+            copied |= {
+                name
+                for name in fields
+                if bag_suffix(path, name, names.__contains__) or begun_suffix(name, names)
+            }
+        if is_closed and not is_empty:
+            break
+    return linked, copied - linked
+
+
 def find_dictionaries(writer: BaseWriter, shard: str) -> None:
     """Reuses the dictionaries that were trained for a shard."""
     for name, how in writer.compressions.items():
@@ -124,8 +152,15 @@ def _close_again(writer: BaseWriter, journal: ShardsJournal, shard: str, of_part
     """Closes a shard of an earlier writer, so that it is on disk."""
     journal.create()
     file = writer.store.join(shard, 'spec.json')
-    options = {'durability': writer.settings.durability, **writer.settings.storage}
-    reopen(shard, load_spec(writer.store.read(file), file), *of_partial.values(), **options).close()
+    schema = load_spec(writer.store.read(file), file)
+    options = {
+        'encoders': writer.encoder.functions,
+        'linked_fields': (writer.linked_fields & schema.keys())
+        - linked_and_copied(writer.store, [shard], schema)[1],
+        'durability': writer.settings.durability,
+        **writer.settings.storage,
+    }
+    reopen(shard, schema, *of_partial.values(), **options).close()
 
 
 def _count(

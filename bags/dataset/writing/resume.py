@@ -65,7 +65,12 @@ class ResumeState(NamedTuple):
 
 
 def records_to_keep(
-    store: Store, folder: str, refs_format: RefsFormat, names: Collection[str], storage: dict[str, Any]
+    store: Store,
+    folder: str,
+    refs_format: RefsFormat,
+    names: Collection[str],
+    linked: Collection[str],
+    storage: dict[str, Any],
 ) -> ResumeState | None:
     """Returns the records of a dataset folder that resuming keeps, and syncs them to disk.
 
@@ -76,6 +81,7 @@ def records_to_keep(
         store, folder: The dataset folder.
         refs_format: The format of its refs.
         names: The files in the folder.
+        linked: Linked fields. A power cut may lose all files of a field, which the journal counts.
         storage: The options `filesystem` and `storage_options`.
 
     Returns:
@@ -85,7 +91,7 @@ def records_to_keep(
         CorruptError: Files are missing, or records are missing although the folder was closed.
         ValueError: Another library wrote the folder.
     """
-    bags = bag_files(folder, refs_format.schema, names)
+    bags = bag_files(folder, refs_format.schema, names, linked)
     certain = None
     if not store.is_remote:
         paths = [store.join(folder, file) for file in bags.values()]

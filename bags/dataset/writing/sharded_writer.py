@@ -112,10 +112,13 @@ class ShardedDatasetWriter(BaseWriter):
         self._closing = BackgroundClose()
         """Closes the shard before the current one."""
         self._journal = ShardsJournal(self.store, self.path, shard_start, shard_step)
+        self._writer: DatasetWriter | None = None
         try:
             self._writer = self._open(settings.resume)
         except BaseException:
             self._remove_folder()
+            self._journal.release()
+            self.store.release()
             raise
         self.accept_links(self.linked_fields)
         self.closed = False
@@ -132,6 +135,7 @@ class ShardedDatasetWriter(BaseWriter):
 
     def _start(self, unfinished: str | None = None) -> DatasetWriter:
         """Starts a shard, or resumes an unfinished one."""
+        self.expect_folder()
         path = unfinished or self.store.join(self.path, f'{self._number:06}')
         was_set = self._journal.is_unfinished
         self._journal.create()
@@ -167,10 +171,9 @@ class ShardedDatasetWriter(BaseWriter):
         return self._past_length + (len(self._writer) if self._writer is not None else 0)
 
     def __repr__(self) -> str:
-        state = 'closed' if self.closed else 'open'
         return (
             f'bags.ShardedDatasetWriter({self.path!r}, {self.shards} shards, '
-            f'{count_text(len(self))}, {state}; {some_fields(self.schema)})'
+            f'{count_text(len(self))}, {self.state}; {some_fields(self.schema)})'
         )
 
     # Writing.
@@ -211,8 +214,7 @@ class ShardedDatasetWriter(BaseWriter):
 
     def _next_writer(self) -> DatasetWriter:
         """Returns the writer of the shard for the next datapoint."""
-        if self.closed:
-            raise ValueError(f'{self!r} is closed')
+        self.expect_open()
         self._closing.finish_if_done()
         if self._writer is not None:
             self._writer.expect_no_episode()
@@ -241,6 +243,7 @@ class ShardedDatasetWriter(BaseWriter):
 
     def end_shard(self) -> None:
         """Ends the current shard, if there is one."""
+        self.expect_open()
         writer = self._writer
         if writer is None:
             return
@@ -260,7 +263,9 @@ class ShardedDatasetWriter(BaseWriter):
             self._closing.start(writer)
 
     def flush(self) -> None:
+        self.expect_open()
         if not self.store.is_remote:
+            self.expect_folder()
             self._closing.finish()
         if self._writer is not None:
             with self._noting():
@@ -269,25 +274,28 @@ class ShardedDatasetWriter(BaseWriter):
     def close(self) -> None:
         if self.closed:
             return
-        self._closing.finish()
-        if self._writer is not None:
-            self._writer.close()
-        self._journal.remove(accept)
-        if self.replacement is not None:
-            self.path = self.replacement.swap()
-        self.closed = True
+        try:
+            self.expect_folder()
+            self._closing.finish()
+            if self._writer is not None:
+                self._writer.close()
+            self._journal.remove(accept)
+            if self.replacement is not None:
+                self.path = self.replacement.swap()
+        except OSError:
+            self.has_failed = True
+            raise
+        self.leave()
 
     def abandon(self) -> None:
         if self.closed:
             return
         try:
             if self.replacement is not None:
-                self.closed = True
                 with contextlib.suppress(OSError):
                     self._closing.finish_or_leave()
                 if self._writer is not None:
                     self._writer.abandon(is_kept=False)
-                self.replacement.release()
                 return
             writer = self._writer
             if self.store.is_remote:
@@ -297,21 +305,37 @@ class ShardedDatasetWriter(BaseWriter):
             has_episode = writer is not None and writer.episode is not None and not self.store.is_remote
             if writer is not None:
                 writer.close() if len(writer) and not has_episode else writer.abandon()
-            self.closed = True
+            self.expect_folder()
             if not len(self) and not self._past_shards and not has_episode:
                 for name in (PROGRESS, EARLIER_PROGRESS):
                     remove_json(self.store, self.store.join(self.path, name))
                 self._journal.remove(accept)
                 self._remove_folder()
         finally:
-            self._journal.release()
+            self.leave()
+
+    def release_locks(self) -> None:
+        if self._writer is not None:
+            self._writer.release_locks()
+        self._journal.release()
+        if self.replacement is not None:
+            self.replacement.release()
+
+    def set_continued(self) -> None:
+        super().set_continued()
+        if self._writer is not None:
+            self._writer.set_continued()
+
+    def leave(self) -> None:
+        if self._writer is not None:
+            self._writer.leave()
+        super().leave()
 
     def _finish_or_leave(self) -> None:
         """Waits until the full shard is on disk; on an error, drops the current, unreadable shard."""
         try:
             self._closing.finish_or_leave()
         except OSError:
-            self.closed = True
             if self._writer is not None:
                 self._writer.abandon(is_kept=False)
             raise

@@ -145,12 +145,15 @@ class DatasetWriter(BaseWriter):
                 with contextlib.suppress(OSError):
                     if self._journal.open_counts is None:
                         bag.close()
-                    else:  # Closing the bags would lose the open episode; the next writer recovers it.
-                        bag.appender.release_lock()
+                # Closing the bags would lose an open episode; the next writer recovers it.
+                bag.appender.release_lock()
             self._lock.release()
+            self.store.release()
             raise
         self._flush_time = time.monotonic() + MAX_UNFLUSHED_SECONDS
         """Time at which buffered records are flushed."""
+        self._check_time = self._flush_time
+        """Time at which `append` with `flush=True` compares the folder with its path."""
         self.closed = False
 
     def _open(self, resume: bool, truncate_to: int | None, keeps_partial: bool) -> None:
@@ -168,6 +171,7 @@ class DatasetWriter(BaseWriter):
         def open_refs() -> None:
             options = self.settings.of_bags(buffer_size=1 << 62, checksum=self.checksum)
             self._refs = RefsWriter(
+                store,
                 self._format,
                 refs_path,
                 options,
@@ -226,10 +230,8 @@ class DatasetWriter(BaseWriter):
         return 1
 
     def __repr__(self) -> str:
-        state = 'closed' if self.closed else 'open'
-        return (
-            f'bags.DatasetWriter({self.path!r}, {count_text(len(self))}, {state}; {some_fields(self.schema)})'
-        )
+        count, fields = count_text(len(self)), some_fields(self.schema)
+        return f'bags.DatasetWriter({self.path!r}, {count}, {self.state}; {fields})'
 
     # Writing.
 
@@ -252,7 +254,7 @@ class DatasetWriter(BaseWriter):
             if flush is None:
                 self._flush_if_due(buffered)
             elif flush:
-                self.flush()
+                self._flush()
         except BaseException:
             close_files(records[len(before) :])
             self._rollback(index, before)
@@ -316,16 +318,23 @@ class DatasetWriter(BaseWriter):
         self._flush_time = time.monotonic() + MAX_UNFLUSHED_SECONDS
 
     def flush(self) -> None:
-        if self.closed:
-            raise ValueError(f'{self!r} is closed')
+        self.expect_open()
+        self.expect_folder()
         if self.episode is not None and self.episode.state == 'open':
             self.episode.flush()
             return
+        self._flush()
+
+    def _flush(self) -> None:
         for field in self._fields:
             if field.pending:
                 field.flush()
         self._refs.flush()  # Last: if the refs of a datapoint can be read, its records can.
-        self._flush_time = time.monotonic() + MAX_UNFLUSHED_SECONDS
+        now = time.monotonic()
+        self._flush_time = now + MAX_UNFLUSHED_SECONDS
+        if now >= self._check_time:
+            self._check_time = now + MAX_UNFLUSHED_SECONDS
+            self.expect_folder()
 
     def _flush_if_due(self, buffered: int) -> None:
         """Flushes old or large buffers; while refs are held, not the refs."""
@@ -366,8 +375,7 @@ class DatasetWriter(BaseWriter):
 
     def expect_no_episode(self) -> None:
         """Raises ValueError if the writer is closed, an episode is open, or an error ended an episode."""
-        if self.closed:
-            raise ValueError(f'{self!r} is closed')
+        self.expect_open()
         if self.episode is not None and self.episode.state == 'open':
             raise ValueError(f'{self!r}: an episode is open: commit or discard it first')
         if self.episode is not None:
@@ -382,7 +390,11 @@ class DatasetWriter(BaseWriter):
                 self.expect_no_episode()
             self.abandon()
             return
-        self._close(is_finished=True)
+        try:
+            self._close(is_finished=True)
+        except OSError:
+            self.has_failed = True
+            raise
 
     def _close(self, is_finished: bool) -> None:
         if self.closed:
@@ -405,8 +417,7 @@ class DatasetWriter(BaseWriter):
         self.store.sync_folder(self.path)
         if is_finished and self.replacement is not None:
             self.path = self.replacement.swap()
-        self._lock.release()
-        self.closed = True
+        self.leave()
 
     def _save_identity(self) -> None:
         """Saves a new id for the closed folder if it has changed since it was opened, else its earlier id."""
@@ -422,31 +433,33 @@ class DatasetWriter(BaseWriter):
             write_checksum(store, store.join(path, 'spec.json'))
 
     def abandon(self, is_kept: bool = True) -> None:
-        if not self.closed and self.episode is not None:
-            self.episode.leave()
-            if is_kept and self.replacement is None and not self.store.is_remote:
-                try:
-                    self._episode_bags().leave()
-                finally:
-                    self._lock.release()
-                    self.closed = True
-                return
-            self.episode = None
-        if self.closed or (is_kept and self.replacement is None and (len(self) or not self._is_new)):
-            self._close(is_finished=False)
+        if self.closed:
             return
         try:
-            self._discard()
+            if self.episode is not None:
+                self.episode.leave()
+            self.expect_folder()
+            is_kept = is_kept and self.replacement is None
+            if self.episode is not None and is_kept and not self.store.is_remote:
+                self._episode_bags().leave()
+                return
+            self.episode = None
+            if is_kept and (len(self) or not self._is_new):
+                self._close(is_finished=False)
+            else:
+                self._discard()
         finally:
-            self._lock.release()
-            self.closed = True
+            self.leave()
 
-    def leave(self) -> None:
-        """Ends as a killed writer does: writes nothing more, and releases the lock of the folder."""
+    def release_locks(self) -> None:
         for bag in self._bags:
             bag.appender.release_lock()
         self._lock.release()
-        self.closed = True
+
+    def set_inherited(self) -> None:
+        super().set_inherited()
+        if self.is_inherited and self.episode is not None:
+            self.episode.is_inherited = True
 
     def __del__(self) -> None:
         super().__del__()

@@ -118,11 +118,13 @@ class CachedStore:
     def _open_copy(self, path: str, copy: str, stat: Stat, hints: Hints) -> File | None:
         """Opens the complete copy of a file; returns None if it does not exist."""
         try:
-            file = self.local.open(copy, hints)
+            # A file that is not mapped keeps its descriptor, as the copy may be evicted.
+            file = self.local.open(copy, hints._replace(keep_open=True))
             if file.size != stat.size:
                 os.unlink(copy)  # Not a copy that this class completed.
                 return None
-            if isinstance(file, PreadFile) and not mark_in_use(file.fd, copy):
+            descriptor = file.descriptor if isinstance(file, PreadFile) else None
+            if descriptor is not None and not mark_in_use(descriptor.fd, copy):
                 return None
         except FileNotFoundError:
             return None
@@ -177,4 +179,4 @@ class CachedStore:
         raise ValueError(f'{args[0]}: a store with a cache is read-only')
 
     create = resume = clone = replace = rename = exchange = remove = make_folder = remove_folder = _refuse
-    sync = sync_folder = is_locked = lock = _refuse
+    sync = sync_folder = is_locked = lock = hold = expect_held = release = _refuse

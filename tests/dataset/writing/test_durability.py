@@ -183,9 +183,10 @@ def test_a_kill_between_two_shards(tmp_path, monkeypatch):
     if not (child := os.fork()):
         unlink = os.unlink
 
-        def kill(file):
-            unlink(file)
-            if os.fspath(file).endswith('000000/unfinished'):
+        def kill(file, *, dir_fd=None):
+            is_journal = file == 'unfinished' and os.path.samestat(os.fstat(dir_fd), os.stat(path / '000000'))
+            unlink(file, dir_fd=dir_fd)
+            if is_journal:
                 os.kill(os.getpid(), signal.SIGKILL)
 
         monkeypatch.setattr(os, 'unlink', kill)
@@ -230,11 +231,11 @@ class Killing:
     def __init__(self, left, original=os.open):
         self.left, self.original = left, original
 
-    def __call__(self, file, flags, *mode):
+    def __call__(self, file, flags, *mode, **options):
         self.left -= bool(flags & os.O_CREAT)
         if not self.left:
             os.kill(os.getpid(), signal.SIGKILL)
-        return self.original(file, flags, *mode)
+        return self.original(file, flags, *mode, **options)
 
 
 @pytest.mark.skipif(not hasattr(os, 'fork'), reason='children are forked')
@@ -261,11 +262,11 @@ class KillingCall:
     def __init__(self, left, original):
         self.left, self.original = left, original
 
-    def __call__(self, *args):
+    def __call__(self, *args, **options):
         self.left -= 1
         if not self.left:
             os.kill(os.getpid(), signal.SIGKILL)
-        return self.original(*args)
+        return self.original(*args, **options)
 
 
 @pytest.mark.slow(all_but='True-replace')
@@ -448,13 +449,13 @@ def with_pauses(run, pause):
     is_paused = False
 
     def watched(call):
-        def before(*args):
+        def before(*args, **options):
             nonlocal is_paused
             if not is_paused:
                 is_paused = True
                 pause()
                 is_paused = False
-            return call(*args)
+            return call(*args, **options)
 
         return before
 
@@ -541,10 +542,10 @@ def test_a_kill_before_a_file_beside_a_bag_is_renamed(tmp_path, monkeypatch, mod
     if not (child := os.fork()):
         replace = os.replace
 
-        def kill(source, target):
+        def kill(source, target, **options):
             if target.endswith(suffix):
                 os.kill(os.getpid(), signal.SIGKILL)
-            replace(source, target)
+            replace(source, target, **options)
 
         monkeypatch.setattr(os, 'replace', kill)
         bags.bag.Writer(path, mode=mode, checksum=True)

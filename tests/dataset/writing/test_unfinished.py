@@ -153,7 +153,7 @@ def test_a_folder_whose_making_failed_half_way(tmp_path, monkeypatch, kind, remo
     with monkeypatch.context() as patch:
         Failing(patch, number, heal=False)
         if not removes:
-            patch.setattr(os, 'unlink', lambda *_: exec('raise OSError(5, "as told")'))
+            patch.setattr(os, 'unlink', lambda *_, **__: exec('raise OSError(5, "as told")'))
         with pytest.raises(OSError, match='as told'):
             write_until(path, options, 101, None, resume=bool(options))
     if path.exists() and options:

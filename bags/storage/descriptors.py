@@ -1,0 +1,190 @@
+"""Descriptors of local files that are read: one budget for the process, whose limit is raised on demand.
+
+An open file holds a descriptor while the budget has space. Above it, the descriptors that were opened first
+are closed, and a file is opened again when it next needs one. The budget is global, as the limit is global.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+from collections.abc import Callable
+
+from bags.concurrency import FifoCache
+from bags.storage.positioned import O_BINARY
+
+MAX_DESCRIPTORS = 1 << 14
+"""Maximum number of descriptors that the process keeps open for reading, at any limit."""
+RAISED_LIMITS = (2 * MAX_DESCRIPTORS, 10_240)
+"""Soft limits to try. macOS accepts at most 10,240, although its hard limit is often unlimited."""
+SWITCH = 'BAGS_RAISE_FILE_LIMIT'
+"""Environment variable; with the value 0, the soft limit is not raised."""
+UNKNOWN_LIMIT = 1024
+OPEN_ATTEMPTS = 3
+
+
+class Descriptor:
+    """An open descriptor. It is closed with the last reference to it, so never during a read."""
+
+    __slots__ = ('fd',)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        # `close` is an argument because `os` may be cleared already when the interpreter exits.
+        close(self.fd)
+
+
+class FileChangedError(EOFError):
+    """A file cannot be opened again: another file is at its path, or it has changed."""
+
+
+class ReopenableFile:
+    """A local file that is open for reading, and its key in `descriptors`.
+
+    Args:
+        path: The file.
+        flags: Flags of `os.open`.
+        prepare: Called with each descriptor of the file.
+        stat: The stat of the file if it was opened before.
+    """
+
+    __slots__ = ('_flags', '_path', '_prepare', 'stat')
+
+    def __init__(
+        self,
+        path: str,
+        flags: int,
+        prepare: Callable[[int], object] | None = None,
+        stat: os.stat_result | None = None,
+    ) -> None:
+        self._path = path
+        self._flags = flags
+        self._prepare = prepare
+        self.stat = stat
+        """The stat of the file when it was opened first."""
+
+    def open(self) -> Descriptor:
+        """Opens the file.
+
+        Raises:
+            FileChangedError: The file was opened before. Now another file is at its path, or it has changed.
+        """
+        stat = self.stat
+        if stat is None:
+            descriptor = Descriptor(open_descriptor(self._path, self._flags))
+            self.stat = os.fstat(descriptor.fd)
+            if not os.path.isabs(self._path):
+                self._path = os.path.abspath(self._path)  # The working directory may change.
+        else:
+            try:
+                descriptor = Descriptor(open_descriptor(self._path, self._flags))
+            except OSError as exc:
+                if exc.errno in (errno.EMFILE, errno.ENFILE, errno.EIO):
+                    raise
+                raise self._changed_error(exc.strerror) from exc
+            now = os.fstat(descriptor.fd)
+            if not os.path.samestat(now, stat):
+                raise self._changed_error('another file')
+            if (now.st_size, now.st_mtime_ns) != (stat.st_size, stat.st_mtime_ns):
+                raise self._changed_error(f'{now.st_size} bytes with another modification time')
+        if self._prepare is not None:
+            self._prepare(descriptor.fd)
+        return descriptor
+
+    def is_cut(self) -> bool:
+        """Returns whether the file is at its path, and has become shorter."""
+        try:
+            now = os.stat(self._path)
+        except OSError:
+            return False
+        stat = self.stat
+        return stat is not None and os.path.samestat(now, stat) and now.st_size < stat.st_size
+
+    def _changed_error(self, found: str | None) -> FileChangedError:
+        size = self.stat.st_size if self.stat is not None else 0
+        detail = f'expected the same file of {size} bytes, got {found}'
+        return FileChangedError(
+            f'{self._path}: was replaced or changed since it was opened: {detail}; open the dataset again'
+        )
+
+
+class DescriptorBudget(FifoCache[ReopenableFile, Descriptor]):
+    """The descriptors of open files. The soft limit is raised before the first of them has to be closed."""
+
+    def __init__(self) -> None:
+        super().__init__(ReopenableFile.open, 1)
+
+    def __missing__(self, file: ReopenableFile) -> Descriptor:
+        if len(self) >= self.max_items:  # Not at each open: a photo that is linked takes 50 us.
+            self.max_items = self._find_max()
+        return super().__missing__(file)
+
+    def _find_max(self) -> int:
+        """Returns the maximum number of descriptors, after raising the soft limit if necessary."""
+        if 2 * len(self) >= soft_limit():
+            raise_soft_limit()
+        # The other half is for writers, sockets, and the rest of the program.
+        return max(1, min(MAX_DESCRIPTORS, soft_limit() // 2))
+
+    def close_half(self) -> None:
+        """Closes the older half of the descriptors, except those that are being read."""
+        try:
+            for oldest in [*itertools.islice(self, (len(self) + 1) // 2)]:
+                self.pop(oldest, None)
+        except RuntimeError:
+            pass  # Another thread changed the budget.
+
+
+def soft_limit() -> int:
+    """Returns the number of descriptors that the process may have."""
+    try:
+        import resource
+
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    except (ImportError, OSError):
+        return UNKNOWN_LIMIT
+    return 2 * MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+
+
+def raise_soft_limit() -> bool:
+    """Raises the soft limit of descriptors towards the hard limit; returns whether it is higher now."""
+    if os.environ.get(SWITCH) == '0':
+        return False
+    try:
+        import resource
+    except ImportError:
+        return False
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return False
+    for target in RAISED_LIMITS:
+        limit = target if hard == resource.RLIM_INFINITY else min(target, hard)
+        if limit <= soft:
+            return False
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        except (OSError, ValueError):
+            continue
+        return True
+    return False
+
+
+def open_descriptor(path: str, flags: int, mode: int = 0o777, dir_fd: int | None = None) -> int:
+    """As `os.open` of binary files. At the limit of the process, raises it, or closes other descriptors."""
+    flags |= O_BINARY
+    for _ in range(OPEN_ATTEMPTS):
+        try:
+            return os.open(path, flags, mode, dir_fd=dir_fd)
+        except OSError as exc:
+            if exc.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            if not raise_soft_limit():
+                descriptors.close_half()
+    return os.open(path, flags, mode, dir_fd=dir_fd)
+
+
+descriptors = DescriptorBudget()
+"""The open descriptors of the process. `descriptors[file]` opens a file again if necessary."""
