@@ -20,7 +20,7 @@ from bags.dataset.format import registry
 from bags.dataset.format.folder import Folder
 from bags.dataset.format.folder_layout import Decoders
 from bags.dataset.format.journal import JOURNAL
-from bags.dataset.format.metadata import Metadata, package_of
+from bags.dataset.format.metadata import METADATA, Metadata, package_of
 from bags.dataset.format.options import ReadOptions, dataset_path
 from bags.dataset.format.refs import Refs
 from bags.dataset.format.sizes import folder_size
@@ -94,7 +94,9 @@ class DatasetReader(Dataset):
             refs = refs_in_memory(refs)
         layout = folder.layout()
         schema = layout.schema
-        self.schema = folder.in_order(schema) if order is None else reordered(schema, [order])
+        self.schema = schema if order is None else reordered(schema, [order])
+        if order is None and folder.has(METADATA):
+            self.schema = folder.in_order(schema)
         self.folder = folder
         self._decoders = decoders
         self._length = folder.shortest(self.schema) if refs is None else refs.count

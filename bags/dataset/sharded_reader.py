@@ -16,7 +16,7 @@ from bags.dataset.format.folder import Folder
 from bags.dataset.format.folder_layout import Decoders
 from bags.dataset.format.journal import JOURNAL, has_journal
 from bags.dataset.format.listing import ShardList, length_by_size, list_local_shards, list_remote_shards
-from bags.dataset.format.metadata import Metadata
+from bags.dataset.format.metadata import METADATA, Metadata
 from bags.dataset.format.options import DatasetPath, ReadOptions, dataset_path
 from bags.dataset.format.shard_index import INDEX, Shard
 from bags.dataset.format.sizes import folder_size
@@ -119,7 +119,7 @@ class ShardedDatasetReader(Dataset):
         else:
             try:
                 schema, self._lengths_of_shards = self._inspect_shards()
-                self.schema = self._root.in_order(schema)
+                self.schema = self._root.in_order(schema) if self._root.has(METADATA) else schema
             except FileNotFoundError as exc:
                 raise _missing_file(exc) from exc
         if inode is not None and _inode(path) != inode:

@@ -24,17 +24,14 @@ UNKNOWN_LIMIT = 1024
 OPEN_ATTEMPTS = 3
 
 
-class Descriptor:
+class Descriptor(int):
     """An open descriptor. It is closed with the last reference to it, so never during a read."""
 
-    __slots__ = ('fd',)
-
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
+    __slots__ = ()
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         # `close` is an argument because `os` may be cleared already when the interpreter exits.
-        close(self.fd)
+        close(self)
 
 
 class FileChangedError(EOFError):
@@ -42,100 +39,85 @@ class FileChangedError(EOFError):
 
 
 class ReopenableFile:
-    """A local file that is open for reading, and its key in `descriptors`.
+    """A local file that is open for reading, a key in `descriptors`. The caller sets `path` and `flags`."""
 
-    Args:
-        path: The file.
-        flags: Flags of `os.open`.
-        prepare: Called with each descriptor of the file.
-        stat: The stat of the file if it was opened before.
-    """
-
-    __slots__ = ('_flags', '_path', '_prepare', 'stat')
-
-    def __init__(
-        self,
-        path: str,
-        flags: int,
-        prepare: Callable[[int], object] | None = None,
-        stat: os.stat_result | None = None,
-    ) -> None:
-        self._path = path
-        self._flags = flags
-        self._prepare = prepare
-        self.stat = stat
-        """The stat of the file when it was opened first."""
+    path: str
+    flags: int
+    """Flags of `os.open`."""
+    prepare: Callable[[int], object] | None = None
+    """Called with each descriptor of the file."""
+    stat: os.stat_result | None = None
+    """The stat of the file when it was opened first."""
 
     def open(self) -> Descriptor:
-        """Opens the file.
+        """Opens the file. The caller adds the descriptor to `descriptors`.
 
         Raises:
             FileChangedError: The file was opened before. Now another file is at its path, or it has changed.
         """
+        if len(descriptors) >= descriptors.max_items:  # Not at each open: a photo that is linked takes 50 us.
+            _make_room()
         stat = self.stat
-        if stat is None:
-            descriptor = Descriptor(open_descriptor(self._path, self._flags))
-            self.stat = os.fstat(descriptor.fd)
-            if not os.path.isabs(self._path):
-                self._path = os.path.abspath(self._path)  # The working directory may change.
-        else:
-            try:
-                descriptor = Descriptor(open_descriptor(self._path, self._flags))
-            except OSError as exc:
-                if exc.errno in (errno.EMFILE, errno.ENFILE, errno.EIO):
-                    raise
+        try:
+            descriptor = Descriptor(os.open(self.path, self.flags))
+        except OSError as exc:
+            if exc.errno in (errno.EMFILE, errno.ENFILE):
+                descriptor = Descriptor(open_descriptor(self.path, self.flags))
+            elif stat is None or exc.errno == errno.EIO:
+                raise
+            else:
                 raise self._changed_error(exc.strerror) from exc
-            now = os.fstat(descriptor.fd)
-            if not os.path.samestat(now, stat):
-                raise self._changed_error('another file')
-            if (now.st_size, now.st_mtime_ns) != (stat.st_size, stat.st_mtime_ns):
-                raise self._changed_error(f'{now.st_size} bytes with another modification time')
-        if self._prepare is not None:
-            self._prepare(descriptor.fd)
+        if stat is None:
+            self.stat = os.fstat(descriptor)
+            if not os.path.isabs(self.path):
+                self.path = os.path.abspath(self.path)  # The working directory may change.
+        else:
+            self._check_same(os.fstat(descriptor), stat)
+        if self.prepare is not None:
+            self.prepare(descriptor)
         return descriptor
 
     def is_cut(self) -> bool:
         """Returns whether the file is at its path, and has become shorter."""
         try:
-            now = os.stat(self._path)
+            now = os.stat(self.path)
         except OSError:
             return False
         stat = self.stat
         return stat is not None and os.path.samestat(now, stat) and now.st_size < stat.st_size
 
+    def _check_same(self, now: os.stat_result, stat: os.stat_result) -> None:
+        if not os.path.samestat(now, stat):
+            raise self._changed_error('another file')
+        if (now.st_size, now.st_mtime_ns) != (stat.st_size, stat.st_mtime_ns):
+            raise self._changed_error(f'{now.st_size} bytes with another modification time')
+
     def _changed_error(self, found: str | None) -> FileChangedError:
         size = self.stat.st_size if self.stat is not None else 0
         detail = f'expected the same file of {size} bytes, got {found}'
         return FileChangedError(
-            f'{self._path}: was replaced or changed since it was opened: {detail}; open the dataset again'
+            f'{self.path}: was replaced or changed since it was opened: {detail}; open the dataset again'
         )
 
 
-class DescriptorBudget(FifoCache[ReopenableFile, Descriptor]):
-    """The descriptors of open files. The soft limit is raised before the first of them has to be closed."""
+def _make_room() -> None:
+    """Raises the soft limit if necessary, or closes the oldest descriptors above the maximum number."""
+    if 2 * len(descriptors) >= soft_limit():
+        raise_soft_limit()
+    # The other half is for writers, sockets, and the rest of the program.
+    descriptors.max_items = max(1, min(MAX_DESCRIPTORS, soft_limit() // 2))
+    excess = len(descriptors) + 1 - descriptors.max_items
+    if excess > 0:  # Several at a time: to find its first key, a dict skips all deleted entries.
+        _close_oldest(excess + descriptors.max_items // 1024)
 
-    def __init__(self) -> None:
-        super().__init__(ReopenableFile.open, 1)
 
-    def __missing__(self, file: ReopenableFile) -> Descriptor:
-        if len(self) >= self.max_items:  # Not at each open: a photo that is linked takes 50 us.
-            self.max_items = self._find_max()
-        return super().__missing__(file)
-
-    def _find_max(self) -> int:
-        """Returns the maximum number of descriptors, after raising the soft limit if necessary."""
-        if 2 * len(self) >= soft_limit():
-            raise_soft_limit()
-        # The other half is for writers, sockets, and the rest of the program.
-        return max(1, min(MAX_DESCRIPTORS, soft_limit() // 2))
-
-    def close_half(self) -> None:
-        """Closes the older half of the descriptors, except those that are being read."""
-        try:
-            for oldest in [*itertools.islice(self, (len(self) + 1) // 2)]:
-                self.pop(oldest, None)
-        except RuntimeError:
-            pass  # Another thread changed the budget.
+def _close_oldest(count: int) -> None:
+    """Closes the descriptors that were opened first, except those that are being read."""
+    try:
+        for oldest in [*itertools.islice(descriptors, count)]:
+            descriptors.pop(oldest, None)
+    except RuntimeError:
+        pass  # Another thread changed the cache.
 
 
 def soft_limit() -> int:
@@ -182,9 +164,11 @@ def open_descriptor(path: str, flags: int, mode: int = 0o777, dir_fd: int | None
             if exc.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
             if not raise_soft_limit():
-                descriptors.close_half()
+                _close_oldest((len(descriptors) + 1) // 2)
     return os.open(path, flags, mode, dir_fd=dir_fd)
 
 
-descriptors = DescriptorBudget()
-"""The open descriptors of the process. `descriptors[file]` opens a file again if necessary."""
+descriptors: FifoCache[ReopenableFile, Descriptor] = FifoCache(ReopenableFile.open, 1)
+"""The open descriptors of the process. `descriptors[file]` opens a file, also again, if necessary."""
+mapped_files: dict[int, None] = {}
+"""The ids of the mapped files of the process."""

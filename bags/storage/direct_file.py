@@ -42,10 +42,12 @@ class DirectFile(PreadFile):
 
     def _open_direct(self) -> ReopenableFile | None:
         try:
+            direct = ReopenableFile()
+            direct.path, direct.stat = self.path, self.file.stat
             if sys.platform == 'darwin':
-                direct = ReopenableFile(self.path, os.O_RDONLY, _bypass_cache, self.file.stat)
+                direct.flags, direct.prepare = os.O_RDONLY, _bypass_cache
             else:
-                direct = ReopenableFile(self.path, os.O_RDONLY | os.O_DIRECT, None, self.file.stat)
+                direct.flags = os.O_RDONLY | os.O_DIRECT
             _ = descriptors[direct]
         except (OSError, AttributeError):
             return None
@@ -80,7 +82,7 @@ class DirectFile(PreadFile):
         filled = 0
         while filled < len(buffer):
             try:
-                count = os.preadv(descriptor.fd, [buffer[filled:]], first + filled)
+                count = os.preadv(descriptor, [buffer[filled:]], first + filled)
             except OSError:
                 return False
             if not count:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 from bags.storage.base import Buffer, CachePolicy, Durability, File, Hints, Stat
-from bags.storage.descriptors import open_descriptor
+from bags.storage.descriptors import mapped_files, open_descriptor
 from bags.storage.direct_file import DirectFile
 from bags.storage.held_folder import HeldFolder
 from bags.storage.locks import PathLock, is_at, is_locked
-from bags.storage.mmap_file import MAX_MAPS, MappedFile, mapped_files
+from bags.storage.mmap_file import MAX_MAPS, MappedFile
 from bags.storage.positioned import O_BINARY, calls
 from bags.storage.pread_file import PreadFile, version_of
 from bags.storage.range_file import RangeFile, read_pieces

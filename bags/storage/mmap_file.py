@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import mmap
 import os
@@ -13,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.storage.base import Buffer, Hints, Offsets
-from bags.storage.descriptors import Descriptor, FileChangedError, ReopenableFile, descriptors
+from bags.storage.descriptors import FileChangedError, mapped_files
 from bags.storage.pread_file import PARALLEL_SIZE, PreadFile
 
 MAX_GATHERED = 1 << 13  # NumPy copies ranges of equal length up to this many bytes; others are sliced.
@@ -42,31 +41,8 @@ share: Callable[[mmap.mmap | bytes], memoryview | SharedArray] = memoryview if _
 """Returns an object whose slices are views of a buffer, safe for any number of threads."""
 
 
-mapped_files: dict[int, None] = {}
-"""The ids of the mapped files of the process."""
 _unusable: list[mmap.mmap] = []
 """Maps whose addresses may belong to others by now. They are kept, as freeing them would unmap others."""
-
-
-def map_file(fd: int) -> mmap.mmap | bytes:
-    """Maps a file to read it. The map has no descriptor; before Python 3.13, `mmap` duplicates `fd`."""
-    if sys.version_info >= (3, 13):
-        with contextlib.suppress(ValueError):  # The file is empty.
-            return mmap.mmap(fd, 0, access=mmap.ACCESS_READ, trackfd=False)
-        return b''
-    size = os.fstat(fd).st_size
-    if not size:
-        return b''
-    system_mmap = _system_mmap()
-    if system_mmap is not None:
-        # Reserves addresses with an anonymous map, which has no descriptor, and maps the file there.
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        reserved = mmap.mmap(-1, size, flags=flags, prot=mmap.PROT_READ)
-        address = np.frombuffer(reserved, np.uint8).__array_interface__['data'][0]
-        if system_mmap(address, size, mmap.PROT_READ, mmap.MAP_SHARED | MAP_FIXED, fd, 0) == address:
-            return reserved
-        _unusable.append(reserved)
-    return mmap.mmap(fd, size, access=mmap.ACCESS_READ)
 
 
 @functools.cache
@@ -95,8 +71,24 @@ class MappedFile(PreadFile):
     def __init__(self, path: str, hints: Hints) -> None:
         super().__init__(path, hints._replace(keep_open=True))
         assert self.kept is not None
-        # Maps the current length, as a writer may have appended since `stat`.
-        self.buffer = map_file(self.kept.fd)
+        # The map has the current length, as a writer may have appended since `stat`.
+        size = os.fstat(self.kept).st_size
+        if not size:
+            self.buffer = b''
+        elif sys.version_info >= (3, 13):
+            self.buffer = mmap.mmap(self.kept, size, access=mmap.ACCESS_READ, trackfd=False)
+        elif (system_mmap := _system_mmap()) is None:
+            self.buffer = mmap.mmap(self.kept, size, access=mmap.ACCESS_READ)
+        else:
+            # `mmap` would duplicate the descriptor. An anonymous map, which has none, reserves addresses,
+            # and the file is mapped there.
+            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+            self.buffer = mmap.mmap(-1, size, flags=flags, prot=mmap.PROT_READ)
+            address = np.frombuffer(self.buffer, np.uint8).__array_interface__['data'][0]
+            shared = mmap.MAP_SHARED | MAP_FIXED
+            if system_mmap(address, size, mmap.PROT_READ, shared, self.kept, 0) != address:
+                _unusable.append(self.buffer)
+                self.buffer = mmap.mmap(self.kept, size, access=mmap.ACCESS_READ)
         self.kept = None
         mapped_files[id(self)] = None
         self.size = len(self.buffer)
@@ -104,27 +96,16 @@ class MappedFile(PreadFile):
         if isinstance(self.buffer, mmap.mmap) and hasattr(mmap, name):  # There is no MADV_SYSTEM.
             self.buffer.madvise(getattr(mmap, name))
 
-    def __del__(
-        self,
-        opened: dict[ReopenableFile, Descriptor] = descriptors,
-        mapped: dict[int, None] = mapped_files,
-    ) -> None:
-        mapped.pop(id(self), None)
-        super().__del__(opened)
-
     def read(self, start: int, stop: int) -> Buffer:
         assert self.buffer is not None
         return self.buffer[start:stop]
 
-    def fetch(self, start: int, stop: int) -> bytes:
-        try:
-            return super().fetch(start, stop)
-        except FileChangedError:
-            # Replaced, removed, or a writer has appended to it. The map still has the bytes of the file,
-            # but accessing it beyond the end of a file that was cut would end the process.
-            if self.file.is_cut():
-                raise
-            return bytes(self.read(start, stop))
+    def fetch_changed(self, start: int, stop: int, error: FileChangedError) -> bytes:
+        # Replaced, removed, or a writer has appended to it. The map still has the bytes of the file,
+        # but accessing it beyond the end of a file that was cut would end the process.
+        if self.file.is_cut():
+            raise error
+        return bytes(self.read(start, stop))
 
     def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
         buffer = self.buffer

@@ -6,13 +6,21 @@ import errno
 import functools
 import mmap
 import os
+from collections.abc import Callable
 from stat import S_ISDIR, S_ISREG
 
 import numpy as np
 
 from bags.concurrency import CPU_COUNT, map_concurrently
 from bags.storage.base import AccessPattern, Buffer, CachePolicy, Hints, Offsets
-from bags.storage.descriptors import Descriptor, ReopenableFile, descriptors, open_descriptor
+from bags.storage.descriptors import (
+    Descriptor,
+    FileChangedError,
+    ReopenableFile,
+    descriptors,
+    mapped_files,
+    open_descriptor,
+)
 from bags.storage.positioned import O_BINARY, calls
 from bags.storage.ranges import merge
 
@@ -34,9 +42,8 @@ def advise(fd: int, start: int, stop: int, name: str) -> None:
             pass  # The file system does not support the hint.
 
 
-def version_of(stat: os.stat_result) -> str:
-    """Returns a string that changes when a file is modified or replaced."""
-    return f'{stat.st_ino}-{stat.st_mtime_ns}'
+version_of: Callable[[os.stat_result], str] = '{0.st_ino}-{0.st_mtime_ns}'.format
+"""Returns a string that changes when a file is modified or replaced."""
 
 
 def read_ends(path: str, count: int) -> tuple[int, list[bytes]]:
@@ -84,14 +91,17 @@ class PreadFile:
         if hints.access_pattern is not AccessPattern.SYSTEM:
             advice = f'POSIX_FADV_{hints.access_pattern.name}'
             prepare = functools.partial(advise, start=0, stop=0, name=advice)
-        self.file = ReopenableFile(path, os.O_RDONLY | O_BINARY | flags, prepare)
+        self.file = ReopenableFile()
+        self.file.path, self.file.flags = path, os.O_RDONLY | O_BINARY | flags
+        self.file.prepare = prepare
         self.kept: Descriptor | None = None
         """The descriptor, if it stays open as long as the file."""
-        descriptor = descriptors[self.file]
+        descriptor = self.file.open()
         stat = self.file.stat
         assert stat is not None
         if S_ISDIR(stat.st_mode):
             raise IsADirectoryError(errno.EISDIR, 'Is a directory', path)
+        descriptors[self.file] = descriptor
         if hints.keep_open:
             self.kept = descriptor
         self.size = stat.st_size
@@ -100,35 +110,51 @@ class PreadFile:
         self.batch_count = 0
         self.drops = hints.cache_policy is not CachePolicy.SYSTEM
 
-    @property
+    def __del__(
+        self,
+        opened: dict[ReopenableFile, Descriptor] = descriptors,
+        mapped: dict[int, None] = mapped_files,
+    ) -> None:
+        # The dicts are arguments because the module may be cleared already when the interpreter exits.
+        mapped.pop(id(self), None)
+        for name in ('file', 'direct'):
+            opened.pop(self.__dict__.get(name), None)  # type: ignore[arg-type]
+
     def descriptor(self) -> Descriptor:
-        """The descriptor, which is opened again if the process needed it for other files.
+        """Returns the descriptor, which is opened again if the process needed it for other files.
 
         Raises:
             FileChangedError: The file was replaced or changed since it was opened.
         """
-        return self.kept or descriptors[self.file]
-
-    def __del__(self, opened: dict[ReopenableFile, Descriptor] = descriptors) -> None:
-        # `opened` is an argument because the module may be cleared already when the interpreter exits.
-        for name in ('file', 'direct'):
-            opened.pop(self.__dict__.get(name), None)  # type: ignore[arg-type]
+        return descriptors[self.file] if self.kept is None else self.kept
 
     def read(self, start: int, stop: int) -> Buffer:
         return self.fetch(start, stop)
 
     def fetch(self, start: int, stop: int) -> bytes:
-        """Reads a range with `pread`, also in subclasses that override `read`."""
-        descriptor = self.descriptor
-        data = calls.pread(descriptor.fd, stop - start, start)
+        """Reads a range with `pread`, also in subclasses that override `read`.
+
+        Raises:
+            FileChangedError: The process needed the descriptor for other files, and the file was replaced or
+                changed since it was opened.
+        """
+        try:
+            descriptor = descriptors[self.file] if self.kept is None else self.kept
+        except FileChangedError as exc:
+            return self.fetch_changed(start, stop, exc)
+        data = calls.pread(descriptor, stop - start, start)
         while len(data) < stop - start:  # A signal interrupted the read, or it exceeds the 2 GiB of one call.
-            part = calls.pread(descriptor.fd, stop - start - len(data), start + len(data))
+            part = calls.pread(descriptor, stop - start - len(data), start + len(data))
             if not part:
                 raise EOFError(f'{self.path}: expected {stop} bytes, got {start + len(data)}')
             data += part
         if self.drops and stop > start:
-            advise(descriptor.fd, start, stop, 'POSIX_FADV_DONTNEED')
+            advise(descriptor, start, stop, 'POSIX_FADV_DONTNEED')
         return data
+
+    def fetch_changed(self, start: int, stop: int, error: FileChangedError) -> bytes:
+        """Reads a range of a file that cannot be opened again, or raises the error."""
+        raise error
 
     def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
         if len(starts) < 2:
@@ -167,11 +193,11 @@ class PreadFile:
         self.cached_streak = 0
         runs = merge(starts, stops, MERGE_GAP)
         try:
-            descriptor = self.descriptor
+            descriptor = self.descriptor()
         except EOFError:
             return  # The next read raises the error.
         for start, stop in zip(runs.starts.tolist(), runs.stops.tolist(), strict=True):
-            advise(descriptor.fd, start, stop, 'POSIX_FADV_WILLNEED')
+            advise(descriptor, start, stop, 'POSIX_FADV_WILLNEED')
 
     def is_cold(self, starts: Offsets, stops: Offsets, probes: int = 3) -> bool:
         """Returns whether some of the probed ranges are missing in the page cache; False if unknown."""
@@ -180,8 +206,8 @@ class PreadFile:
         try:
             # Probes use another descriptor, set to random access: otherwise the kernel would read ahead
             # megabytes for each probe.
-            descriptor = self.descriptor
-            probe = os.open(f'/proc/self/fd/{descriptor.fd}', os.O_RDONLY)
+            descriptor = self.descriptor()
+            probe = os.open(f'/proc/self/fd/{int(descriptor)}', os.O_RDONLY)
         except (OSError, EOFError):
             return False
         try:

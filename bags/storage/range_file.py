@@ -161,10 +161,10 @@ class RangeFile(PositionedFile):
         if not isinstance(self._file, MappedFile):
             return None
         try:
-            self._descriptor = self._file.descriptor
+            self._descriptor = self._file.descriptor()
         except EOFError:  # The map still has the bytes of the file.
             return None
-        return self._descriptor.fd, self._start + self.position
+        return self._descriptor, self._start + self.position
 
     def will_need(self, parts: Sequence[tuple[int, int]]) -> None:
         """Announces the parts to read next. Parts of a remote file are read together, and kept."""

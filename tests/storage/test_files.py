@@ -305,7 +305,7 @@ def test_direct_reads_are_aligned(disk_path, monkeypatch):
     preadv = os.preadv
 
     def watched(fd, buffers, offset, *flags):
-        if fd == opened[file.direct].fd:
+        if fd == opened[file.direct]:
             seen.append((offset, len(buffers[0])))
         return preadv(fd, buffers, offset, *flags)
 

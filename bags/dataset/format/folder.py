@@ -93,9 +93,9 @@ class Folder:
         return read_metadata(self.store, self.path, self.names)
 
     def in_order(self, schema: Schema) -> Schema:
-        """Returns a schema in the author's order of fields; sorted if metadata.json cannot be read."""
+        """Returns a schema in the order of fields in metadata.json; sorted if it cannot be read."""
         with contextlib.suppress(OSError, BagsError):
-            return in_order(schema, self.stored_metadata) if self.has(METADATA) else schema
+            return in_order(schema, self.stored_metadata)
         return schema
 
     def has(self, name: str) -> bool:

@@ -123,8 +123,8 @@ class CachedStore:
             if file.size != stat.size:
                 os.unlink(copy)  # Not a copy that this class completed.
                 return None
-            descriptor = file.descriptor if isinstance(file, PreadFile) else None
-            if descriptor is not None and not mark_in_use(descriptor.fd, copy):
+            descriptor = file.descriptor() if isinstance(file, PreadFile) else None
+            if descriptor is not None and not mark_in_use(descriptor, copy):
                 return None
         except FileNotFoundError:
             return None
