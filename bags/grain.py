@@ -11,7 +11,7 @@ from bags.dataset.reading.selection import Fields
 from bags.loader.iterator import worker_shard
 from bags.loader.loader import Loader, plan_of
 from bags.loader.rows import MapStyle
-from bags.loader.schedule import Cursor, LastBatch
+from bags.loader.steps import Cursor, LastBatch
 from bags.samplers import Sampler
 from bags.validation import import_optional, integer
 from bags.workers.outcome import Outcome, do

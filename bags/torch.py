@@ -13,7 +13,7 @@ from bags.dataset.reading.batch import Ragged, convert
 from bags.formats.arrays import is_small_float
 from bags.loader.iterator import LoaderIterator, worker_shard
 from bags.loader.loader import Loader, plan_of
-from bags.loader.schedule import Cursor
+from bags.loader.steps import Cursor
 from bags.validation import import_optional
 
 if TYPE_CHECKING:

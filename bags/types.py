@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from bags.collate.columns import PackedSequences, Padded
-from bags.collate.masks import Masked
+from bags.collate.padding import Masked
 from bags.dataset.base import WindowsView
 from bags.dataset.format.options import ReadOptions, WriteOptions
 from bags.dataset.reading.difference import Diff

@@ -36,11 +36,11 @@ ABOVE = 'bags.dataset.above'
 USERS_OF_INTEROP = {'interop', 'cli', 'lerobot', 'types'}
 """Packages that may import `interop`, besides `bags` itself."""
 PURE = [
-    'bag/options.py', 'bag/sharding.py', 'collate/columns.py', 'collate/masks.py',
+    'bag/options.py', 'bag/sharding.py', 'collate/columns.py', 'collate/padding.py',
     'dataset/format/file_names.py', 'dataset/format/refs.py', 'dataset/format/shard_index.py',
     'dataset/format/spec.py',
     'dataset/reading/batch.py', 'dataset/reading/selection.py', 'errors.py',
-    'indexing.py', 'links/files.py', 'links/rows.py', 'loader/schedule.py', 'media/b_frames.py',
+    'indexing.py', 'links/files.py', 'links/rows.py', 'loader/steps.py', 'media/b_frames.py',
     'media/timeline.py', 'other_names.py', 'samplers/permutation.py', 'storage/ranges.py', 'validation.py',
 ]  # fmt: skip
 OF_USERS = [

@@ -10,9 +10,9 @@ import numpy as np
 
 from bags.authoring.computed_fields import ComputedFields, join_entries, run_of
 from bags.authoring.copy_plan import ByteRanges, CopyChunk, CopyPlan
+from bags.bag.compression import Zstd
 from bags.bag.options import CompressionZstd
 from bags.bag.records import FileRanges, StoredRecords
-from bags.bag.zstd import Zstd
 from bags.concurrency import MAX_OPEN_BAGS, FifoCache
 from bags.dataset.base import Dataset
 from bags.dataset.format.spec import Schema

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.bag.checksums import Checksums
+from bags.bag.compression import Buffer, Zstd
 from bags.bag.limits import ENTRY, BlockTable, describe_invalid, invalid_ranges
 from bags.bag.records import FileRanges, StoredRecords
 from bags.bag.verified import VerifiedBlocks, as_slice
-from bags.bag.zstd import Buffer, Zstd
 from bags.concurrency import cached_attribute
 from bags.errors import CorruptError
 from bags.indexing import Int64s

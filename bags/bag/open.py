@@ -11,9 +11,9 @@ import numpy as np
 
 from bags.bag.bag_file import BagFile
 from bags.bag.checksums import Checksums
+from bags.bag.compression import codec_for
 from bags.bag.limits import ENTRY
 from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderKeywords, ReaderOptions
-from bags.bag.zstd import codec_for
 from bags.errors import CorruptError
 from bags.storage import File, Hints, Stat, Store
 from bags.validation import merge

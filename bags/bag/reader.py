@@ -8,11 +8,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self, SupportsIndex, Unpack, overload
 
+from bags.bag.compression import Buffer
 from bags.bag.iteration import in_batches, iterate
 from bags.bag.options import ReaderKeywords, ReaderOptions, ShardingLayout
 from bags.bag.sharding import expand
 from bags.bag.shards import Indices, Shards, global_indices
-from bags.bag.zstd import Buffer
 from bags.concurrency import ClosedHandle
 from bags.indexing import as_indices, check_index
 from bags.storage import store_for

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.bag.checksums import Checksums, checksums_name, digest_function, digests_of
+from bags.bag.compression import Buffer, Zstd
 from bags.bag.options import ReaderOptions
 from bags.bag.verified import VerifiedBlocks
-from bags.bag.zstd import Buffer, Zstd
 from bags.concurrency import Shareable, cached_attribute, map_concurrently
 from bags.errors import CorruptError
 from bags.indexing import Int64s, check_index

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from bags.bag.bag_file import BagFile
+from bags.bag.compression import Buffer
 from bags.bag.journal import journal_name
 from bags.bag.journal_recovery import check_certain
 from bags.bag.limits import ENTRY
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import ReaderOptions, ShardingLayout
 from bags.bag.sharding import Concatenated, Interleaved
-from bags.bag.zstd import Buffer
 from bags.concurrency import CPU_COUNT, MAX_OPEN_BAGS, FifoCache, map_concurrently
 from bags.errors import CorruptError
 from bags.indexing import Int64s

@@ -11,10 +11,10 @@ from typing import Any, BinaryIO, Literal, NoReturn, Self, Unpack
 import numpy as np
 
 from bags.bag.appender import BagAppender, Chunk
+from bags.bag.compression import Zstd, codec_for
 from bags.bag.limits import ENTRY
 from bags.bag.options import LimitsPlacement, WriterKeywords, WriterOptions
 from bags.bag.temporary_files import remove_leftovers
-from bags.bag.zstd import Zstd, codec_for
 from bags.storage import Durability, Store, store_for
 from bags.storage.range_file import read_pieces
 from bags.validation import as_record, merge

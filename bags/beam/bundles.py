@@ -9,7 +9,7 @@ from typing import Any
 
 from apache_beam.io import iobase, range_trackers
 
-from bags.authoring.commit import begin, commit
+from bags.authoring.temporary_shards import begin, commit
 from bags.bag.writer import Writer
 from bags.dataset.writing.writer import DatasetWriter
 from bags.indexing import split_by_bytes

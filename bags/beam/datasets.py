@@ -11,7 +11,7 @@ import numpy as np
 from apache_beam.io import iobase, range_trackers
 from apache_beam.transforms.display import DisplayDataItem
 
-from bags.authoring.commit import check_absent, check_options, shard_names
+from bags.authoring.temporary_shards import check_absent, check_options, shard_names
 from bags.beam.bundles import BundleOutput, FolderSink, SequenceSource
 from bags.dataset.format.options import OpenOptions, WriteOptions, WriterSettings
 from bags.dataset.open import open as open_dataset

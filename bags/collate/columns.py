@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
-from bags.collate.masks import Length, Masked, fill_of, pad_to_shape
+from bags.collate.padding import Length, Masked, fill_of, pad_to_shape
 from bags.dataset.reading.batch import Ragged
 from bags.errors import StackError
 from bags.indexing import offsets_of

@@ -10,7 +10,7 @@ import numpy as np
 from bags.concurrency import map_concurrently
 from bags.conditions.columns import Block, Bools, Column, as_floats, column_of_sequences, column_of_values
 from bags.conditions.comparison import COMPARED, Measure, Need
-from bags.conditions.condition import Condition, parse_condition
+from bags.conditions.grammar import Condition, parse_condition
 from bags.dataset import above
 from bags.dataset.base import DATAPOINTS_AT_ONCE, Dataset
 from bags.dataset.format.refs import Refs, is_missing

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from bags.bag.checksums import digest_function
+from bags.bag.compression import Zstd, check_dictionary, codec_for
 from bags.bag.options import CompressionTrained, ReaderOptions
-from bags.bag.zstd import Zstd, check_dictionary, codec_for
 from bags.concurrency import FifoCache, Shareable, cached_attribute
 from bags.errors import CorruptError
 from bags.links.files import RECORD_SUFFIXES, LinkedFile, is_url, resolved_path, sample_of, sample_ranges

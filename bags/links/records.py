@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.bag.bag_file import BagFile
+from bags.bag.compression import Zstd
 from bags.bag.records import FileRanges, StoredRecords
 from bags.bag.verified import SHIFT, VERIFIED, as_slice
-from bags.bag.zstd import Zstd
 from bags.concurrency import FifoCache, cached_attribute
 from bags.errors import BagsError, CorruptError, DecodeError, LinkError
 from bags.indexing import Int64s, check_index

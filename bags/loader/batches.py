@@ -17,7 +17,7 @@ from bags.dataset.reading.selection import Fields, select_fields
 from bags.errors import BagsError, CorruptError, DecodeError, StackError
 from bags.indexing import Int64s
 from bags.loader.rows import RowBatches, columns_of, rows_of
-from bags.loader.schedule import PLAN_STEPS, PlannedStep, Schedule, Step, plan_steps
+from bags.loader.steps import PLAN_STEPS, PlannedStep, Schedule, Step, plan_steps
 from bags.samplers import Sampler
 from bags.workers.outcome import PartialResult, WorkerDiedError
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from bags.loader.batches import BatchMaker, StepResult
 from bags.loader.plan import LoaderPlan
-from bags.loader.schedule import PLAN_STEPS, Cursor, Progress, State
 from bags.loader.shared_memory import SharedMemoryTransport
+from bags.loader.steps import PLAN_STEPS, Cursor, Progress, State
 from bags.workers.outcome import Outcome, WorkerDiedError, do
 from bags.workers.pool import WorkerPool
 from bags.workers.signals import delay_interrupts

@@ -18,7 +18,7 @@ from bags.loader.batches import MASK_COLUMN, BatchMaker, OnError, SkippedDatapoi
 from bags.loader.iterator import LoaderIterator
 from bags.loader.plan import LoaderPlan
 from bags.loader.rows import MapStyle, RowBatches
-from bags.loader.schedule import Cursor, LastBatch, Schedule, State, plan_steps
+from bags.loader.steps import Cursor, LastBatch, Schedule, State, plan_steps
 from bags.samplers import Sampler
 from bags.samplers.orders import check_sampler, sampler_for
 from bags.validation import at_least, at_least_or_none, integer, item_count, one_of, with_advice, worker_count

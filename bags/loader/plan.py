@@ -11,7 +11,7 @@ from bags.dataset.base import WindowsView
 from bags.dataset.reading.fingerprint import fingerprint
 from bags.loader.batches import BatchMaker, SkippedDatapoint, retries_of
 from bags.loader.rows import RowBatches
-from bags.loader.schedule import Cursor, Progress, Schedule, State, cursor_from
+from bags.loader.steps import Cursor, Progress, Schedule, State, cursor_from
 
 
 class LoaderPlan:

@@ -26,9 +26,9 @@ import zstandard
 
 from bags.bag.bag_file import BagFile
 from bags.bag.checksums import checksums_name
+from bags.bag.compression import Zstd, check_dictionary, codec_for
 from bags.bag.limits import ENTRY
 from bags.bag.options import CompressionTrained, ReaderOptions
-from bags.bag.zstd import Zstd, check_dictionary, codec_for
 from bags.dataset.format.file_names import bag_suffix, is_linked
 from bags.dataset.format.folder import Folder
 from bags.dataset.format.folder_layout import Decoders

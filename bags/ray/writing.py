@@ -11,7 +11,7 @@ from typing import Any, Unpack
 from ray.data import Datasink
 from ray.data.block import BlockAccessor
 
-from bags.authoring.commit import begin, check_absent, check_options, commit, shard_names
+from bags.authoring.temporary_shards import begin, check_absent, check_options, commit, shard_names
 from bags.bag.temporary_files import remove_tree
 from bags.dataset.format.options import WriteOptions, WriterSettings
 from bags.dataset.format.spec import parse_spec

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import bags
 from bags.authoring import copy_plan
-from bags.bag import zstd
+from bags.bag import compression
 from tests.dataset.writing.killed import leave_open
 
 ROWS = 60
@@ -30,11 +30,12 @@ def sources(kit, tmp_path_factory):
         'shards': {'shard_length': 17, 'compression': ['text', 'blob']},
         'trained': {'shard_length': 25, 'compression': {'words': 'dictionary', 'text': ('dictionary', 9)}},
     }
-    least, zstd.MIN_TRAINING_BYTES = zstd.MIN_TRAINING_BYTES, 100  # Train a dictionary from few records too.
+    # Train a dictionary from few records too.
+    least, compression.MIN_TRAINING_BYTES = compression.MIN_TRAINING_BYTES, 100
     try:
         filled = {name: kit.fill(folder / name, rows, **options) for name, options in ways.items()}
     finally:
-        zstd.MIN_TRAINING_BYTES = least
+        compression.MIN_TRAINING_BYTES = least
     assert list(folder.rglob('words.zdict'))
     return {name: bags.open(path) for name, path in filled.items()}, rows
 
@@ -367,7 +368,7 @@ def test_a_copy_resumes_only_from_what_it_is_of(tmp_path, sources):
 KILLED = """
 import sys, bags
 from bags.authoring import copy_plan
-from bags.bag import zstd
+from bags.bag import compression
 copy_plan.MAX_COPIED_CHUNK_BYTES = 1 << 15
 source = bags.open(sys.argv[1])
 many = len(source) * 8

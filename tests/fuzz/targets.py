@@ -18,9 +18,9 @@ from pyarrow import parquet as pq
 
 import bags
 from bags.bag.bag_file import BagFile
+from bags.bag.compression import Zstd, check_dictionary
 from bags.bag.open import parse_tail
 from bags.bag.options import CompressionZstd
-from bags.bag.zstd import Zstd, check_dictionary
 from bags.dataset.format.metadata import dump_metadata, load_metadata
 from bags.dataset.format.refs import RefsFormat
 from bags.dataset.format.registry import decoders, encoders

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bags.loader.iterator import TASK_SECONDS, Tasks
-from bags.loader.schedule import PLAN_STEPS
+from bags.loader.steps import PLAN_STEPS
 
 
 @given(st.integers(0, 500), st.integers(1, 70), st.lists(st.floats(0, 10), min_size=1))

@@ -260,7 +260,7 @@ def _parse_changes(texts: list[str], dataset: Dataset) -> dict[int, dict[str, An
 
 def _check_condition(text: str, dataset: Dataset) -> None:
     """Raises UsageError if a text is not a condition on the datapoints of a dataset."""
-    from bags.conditions.condition import parse_condition
+    from bags.conditions.grammar import parse_condition
 
     try:
         parse_condition(text, dataset.schema, dataset.metadata.get('fields'))

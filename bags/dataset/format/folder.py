@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from bags.bag.bag_file import BagFile
 from bags.bag.checksums import checksums_name
+from bags.bag.compression import check_dictionary, codec_for
 from bags.bag.journal_recovery import check_certain
 from bags.bag.open import open_bag
 from bags.bag.options import (
@@ -20,7 +21,6 @@ from bags.bag.options import (
     ReaderOptions,
 )
 from bags.bag.records import StoredRecords
-from bags.bag.zstd import check_dictionary, codec_for
 from bags.concurrency import cached_attribute, map_concurrently
 from bags.dataset import above
 from bags.dataset.format.file_names import BAG_SUFFIXES, bag_files, bag_suffix

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bags import bag
+from bags.bag.compression import MAX_TRAINING_BYTES, TrainingZstd, check_dictionary
 from bags.bag.limits import ENTRY
 from bags.bag.options import CompressionNone, CompressionZstd, WriterOptions
-from bags.bag.zstd import MAX_TRAINING_BYTES, TrainingZstd, check_dictionary
 from bags.dataset.format.file_names import bag_suffix, begun_suffix
 from bags.dataset.format.options import Compression
 from bags.dataset.format.refs import MISSING, RefsFormat

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from bags.bag.checksums import SUFFIX
-from bags.bag.zstd import check_dictionary
+from bags.bag.compression import check_dictionary
 from bags.dataset.format.file_names import bag_suffix, begun_suffix, is_linked, is_temporary
 from bags.dataset.format.journal import ShardsJournal
 from bags.dataset.format.listing import is_being_made, shard_numbers

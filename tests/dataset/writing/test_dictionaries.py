@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 import bags
-from bags.bag.zstd import train_dictionary
+from bags.bag.compression import train_dictionary
 
 WORDS = [
     'a',

@@ -1,4 +1,4 @@
-// Conditions on datapoints as text, by the grammar of docs/conditions.md: as bags/conditions/condition.py.
+// Conditions on datapoints as text, by the grammar of docs/conditions.md: as bags/conditions/grammar.py.
 
 import {Comparisons, constant, type Datapoint, type Measure, type Need, SIGNS, type Test, type Value} from './comparison';
 import type {FieldFacts} from './dataset';

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bags
-from bags.conditions.condition import parse_condition
+from bags.conditions.grammar import parse_condition
 
 TABLE = json.loads(Path(__file__).with_name('conditions.json').read_text(encoding='utf-8'))
 SPEC = TABLE['spec']

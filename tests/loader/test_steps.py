@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bags.loader.schedule import Cursor, Schedule
+from bags.loader.steps import Cursor, Schedule
 
 START = Cursor()
 RUNS = st.fixed_dictionaries(

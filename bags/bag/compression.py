@@ -21,7 +21,7 @@ import numpy as np
 import zstandard
 
 from bags.bag.options import Compression, CompressionAutoDetect, CompressionTrained, CompressionZstd
-from bags.bag.small_frames import decompress_batch
+from bags.bag.small_zstd_frames import decompress_batch
 from bags.concurrency import map_concurrently
 from bags.errors import CorruptError
 from bags.indexing import Int64s

@@ -8,7 +8,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bags.bag.small_frames import decompress_batch
+from bags.bag.small_zstd_frames import decompress_batch
 
 COUNT = 12
 LARGEST = 1 << 14

@@ -8,9 +8,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bags.bag import zstd as codecs
+from bags.bag import compression as codecs
+from bags.bag.compression import Zstd, codec_for
 from bags.bag.options import CompressionAutoDetect, CompressionNone, CompressionZstd
-from bags.bag.zstd import Zstd, codec_for
 from tests.bag.samples import few
 
 TRAINED = zstandard.train_dictionary(
