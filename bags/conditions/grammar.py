@@ -25,6 +25,8 @@ from bags.conditions.columns import Test, all_of, any_of, negation
 from bags.conditions.comparison import SIGNS, Comparisons, Measure, Need, Value, constant
 from bags.dataset.format.spec import Schema
 
+MAX_DIGITS = 4000
+"""Maximum number of digits of a number. Python refuses integers of more than 4,300."""
 MAX_CONDITION_DEPTH = 50
 EXAMPLE = 'length > 3 and label == owl'
 CONDITION_TOKEN = re.compile(
@@ -200,14 +202,22 @@ class _Parser:
         return negation(test) if negated else test
 
     def value(self) -> Value:
+        signs = 0
+        while self.peek() == ('sign', '-'):
+            self.next()
+            signs += 1
+        value = self.unsigned()
+        for _ in range(2 - signs % 2 if signs else 0):  # Two signs check the type, as more would.
+            value = self.fields.negated(value)
+        return value
+
+    def unsigned(self) -> Value:
         symbol, text = self.next()
         if symbol == 'text':
             return constant('text', text, text)
         if symbol == 'field':
             return self.fields.field(text)
         lower = text.lower()
-        if symbol == 'sign' and text == '-':
-            return self.fields.negated(self.value())
         if symbol != 'word' or (lower in KEYWORDS and lower != 'none' and lower not in CONSTANTS):
             raise _error(f'expected a value, not {text}')
         if self.takes('('):
@@ -226,6 +236,8 @@ class _Parser:
             return self.fields.field(text)
         if CONDITION_NUMBER.fullmatch(text):
             digits = text.replace('_', '')
+            if len(digits) > MAX_DIGITS:
+                raise _error(f'expected a number of at most {MAX_DIGITS} digits, not one of {len(digits)}')
             return constant('number', int(digits) if digits.lstrip('+-').isdigit() else float(digits), text)
         return constant('word', text, text)
 

@@ -88,3 +88,21 @@ def test_words_of_a_dataset_without_texts(tmp_path):
 def test_a_condition_names_its_fields(dataset):
     with pytest.raises(TypeError, match='expected no fields beside a condition'):
         dataset.filter('id > 3', 'id')
+
+
+def test_many_signs_and_digits(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'd', {'id': 'int(8)', 'text': 'utf8'}) as writer:
+        for number in range(-2, 3):
+            writer.append({'id': number, 'text': 'x'})
+    dataset = bags.open(tmp_path / 'd')
+    for signs in (1, 2, 3, 4999, 5000):
+        sign = '-' * signs
+        wanted = [number for number in range(-2, 3) if number < (-1) ** signs]
+        assert dataset.filter(f'id < {sign} 1').column('id').tolist() == wanted
+        wanted = [number for number in range(-2, 3) if (-1) ** signs * number < 1]
+        assert dataset.filter(f'{sign}id < 1').column('id').tolist() == wanted
+        with pytest.raises(ValueError, match='text'):
+            dataset.filter(f'{sign}text < 1')
+    assert len(dataset.filter(f'id < {"9" * 4000}')) == 5
+    with pytest.raises(ValueError, match='expected a number of at most 4000 digits, not one of 5000'):
+        dataset.filter(f'id < {"9" * 5000}')

@@ -5,6 +5,8 @@ import type {FieldFacts} from './dataset';
 import type {Spec} from './spec';
 
 const MAX_DEPTH = 50;
+/** Digits of a number; Python refuses integers of more than 4,300. */
+const MAX_DIGITS = 4000;
 const TOKEN = /\s*(?:("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|`([^`]+)`|(==|!=|<=|>=|[=<>~()[\],]|-(?![\d.]))|((?:[^\s()[\],=!<>~"'`]|!(?!=))(?:[^\s()[\],=!<>~]|!(?!=))*))/sy;
 const KINDS = ['text', 'field', 'sign', 'word'] as const;
 const NUMBER = /^[+-]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$/;
@@ -163,10 +165,18 @@ class Parser {
   }
 
   private value(): Value {
+    let signs = 0;
+    for (; this.peek().kind === 'sign' && this.peek().text === '-'; signs++) this.next();
+    let value = this.unsigned();
+    // Two signs check the type, as more would.
+    for (let left = signs ? 2 - signs % 2 : 0; left > 0; left--) value = this.fields.negated(value);
+    return value;
+  }
+
+  private unsigned(): Value {
     const {kind, text} = this.next(), lower = text.toLowerCase();
     if (kind === 'text') return constant('text', text, text);
     if (kind === 'field') return this.fields.field(text);
-    if (kind === 'sign' && text === '-') return this.fields.negated(this.value());
     if (kind !== 'word' || KEYWORDS.includes(lower) && !['none', 'true', 'false'].includes(lower)) throw wrong(`expected a value, not ${text}`);
     if (this.takes('(')) {
       const known = FUNCTIONS.find(each => each === lower);
@@ -179,7 +189,10 @@ class Parser {
     if (lower === 'none') return constant('none', null, text);
     if (lower === 'true' || lower === 'false') return constant('number', lower === 'true', text);
     if (this.fields.spec.has(text)) return this.fields.field(text);
-    return NUMBER.test(text) ? constant('number', numberOf(text.replaceAll('_', '')), text) : constant('word', text, text);
+    if (!NUMBER.test(text)) return constant('word', text, text);
+    const digits = text.replaceAll('_', '');
+    if (digits.length > MAX_DIGITS) throw wrong(`expected a number of at most ${MAX_DIGITS} digits, not one of ${digits.length}`);
+    return constant('number', numberOf(digits), text);
   }
 }
 
