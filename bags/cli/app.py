@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from bags.cli.commands.show import cat, show
 from bags.cli.commands.verify import recover, verify
 from bags.cli.commands.view import view
 from bags.cli.errors import USAGE, exits_with_code, usage_message
+from bags.cli.output import printable, say_error
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     'Show': (cat, diff, info, metadata, show, statistics, view),
@@ -34,6 +36,7 @@ class Commands(typer.core.TyperGroup):
         self, args: Any = None, standalone_mode: bool = True, **options: Any
     ) -> Any:
         """Runs a command. Reports an invalid command line on one line, like other errors."""
+        warnings.formatwarning = _format_warning  # type: ignore[assignment]
         try:
             code = super().main(args=args, standalone_mode=False, **options)
         except Exception as exc:
@@ -42,7 +45,7 @@ class Commands(typer.core.TyperGroup):
             if type(exc).__name__ == 'NoArgsIsHelpError':
                 exc.show()  # type: ignore[attr-defined]
                 sys.exit(USAGE)
-            print(f'bags: {usage_message(exc)}', file=sys.stderr)
+            say_error(usage_message(exc))
             sys.exit(USAGE)
         if standalone_mode:
             sys.exit(code or 0)
@@ -55,6 +58,10 @@ class Commands(typer.core.TyperGroup):
             with formatter.section(title):
                 texts = [(command.name, (command.help or '').partition('\n\n')[0]) for command in commands]
                 formatter.write_dl(texts)
+
+
+def _format_warning(message: Warning | str, *_: Any) -> str:
+    return f'bags: warning: {printable(str(message))}\n'
 
 
 class Command(typer.core.TyperCommand):

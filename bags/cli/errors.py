@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 import typer
 
+from bags.cli.output import say_error
 from bags.errors import BagsError
 from bags.other_names import option_advice
 
@@ -95,7 +96,7 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
         sys.stdout.flush()
     except OSError:
         _close_output()
-    print(f'bags: {message}', file=sys.stderr)
+    say_error(message)
     raise typer.Exit(code)
 
 

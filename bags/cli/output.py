@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ MIN_COLUMN = 16
 """Minimum width of a wrapped column, in characters."""
 GAP = INDENT = 2
 """Spaces between columns (1 if the table fits only then), and before columns on a continuation line."""
+_C1_CONTROLS = re.compile('[\x7f-\x9f]')
 PIPE_COLUMNS = 10_000
 """Width of output to files and pipes, so that nothing is truncated or wrapped."""
 
@@ -58,9 +60,18 @@ def as_text(content: str, style: str = '') -> Any:
     """Returns text for printing without markup: brackets are kept, and control characters are escaped."""
     from rich.text import Text
 
-    shown = ''.join(char if char.isprintable() or char == '\n' else repr(char)[1:-1] for char in content)
     encoding = sys.stdout.encoding or 'utf-8'
-    return Text(shown.encode(encoding, 'backslashreplace').decode(encoding), style)
+    return Text(printable(content).encode(encoding, 'backslashreplace').decode(encoding), style)
+
+
+def printable(text: str) -> str:
+    """Escapes control characters, such as those of names in a dataset: a terminal would act on them."""
+    return ''.join(char if char.isprintable() or char == '\n' else repr(char)[1:-1] for char in text)
+
+
+def say_error(message: str) -> None:
+    """Prints a line on standard error: the name of this command, and a message."""
+    print(f'bags: {printable(message)}', file=sys.stderr)
 
 
 def columns_table(columns: Sequence[TableColumn]) -> Any:
@@ -158,4 +169,5 @@ def with_path_as_given(text: str, path: str) -> str:
 def print_json(value: Any, indent: int | None = 2) -> None:
     """Prints JSON on several lines; with `indent=None`, on one line, flushed immediately."""
     text = json.dumps(value, indent=indent, ensure_ascii=not is_unicode(), allow_nan=False)
-    print(text, flush=indent is None)
+    # JSON escapes the control characters of ASCII, but not these.
+    print(_C1_CONTROLS.sub(lambda match: f'\\u{ord(match[0]):04x}', text), flush=indent is None)

@@ -158,3 +158,30 @@ def test_progress_bar_is_not_in_redirected_output(work, environment):
     together = in_terminal(['bash', '-c', line], environment, 80)
     for each in lines:
         assert each.split(' ')[-1] in together
+
+
+ESCAPES = 'f\x1b]52;c;cHduZWQ=\x07\x1b]0;pwned\x07\x9b31m'
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    """A dataset with control sequences of terminals in the name of a field, a text and a path of metadata."""
+    with bags.DatasetWriter(tmp_path / 'd', {'id': 'int(8)', 't': 'utf8'}) as writer:
+        writer.append({'id': 1, 't': ESCAPES})
+    (tmp_path / 'd' / 't.bag').rename(tmp_path / 'd' / f'{ESCAPES}.bag')
+    (tmp_path / 'd' / 'spec.json').write_text(json.dumps({'id': 'int(8)', ESCAPES: 'utf8'}))
+    return tmp_path / 'd'
+
+
+@pytest.mark.parametrize(
+    'line',
+    ['info d', 'info d --json', 'show d', 'show d --json', 'edit d e --drop-field zz', 'edit d e --set 0:t=x',
+     'edit d e --rename zz=y', 'edit d e --where t<2', 'split d s a=0.5 b=0.5 --by t', 'copy d c --fields zz',
+     'create-index d zz', 'statistics d --fields zz', 'cat d 0 zz', 'diff d d --on zz', 'verify d',
+     'export d x'],
+)  # fmt: skip
+def test_names_of_a_stranger_do_not_reach_the_terminal(hostile, line):
+    command = [sys.executable, '-m', 'bags', *line.split()]
+    done = subprocess.run(command, capture_output=True, cwd=hostile.parent, check=False)
+    shown = (done.stdout + done.stderr).decode()
+    assert not {char for char in shown if (char < ' ' and char != '\n') or '\x7f' <= char <= '\x9f'}
