@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import stat
 from collections.abc import Callable
 
 from bags.concurrency import FifoCache
@@ -20,6 +21,8 @@ RAISED_LIMITS = (2 * MAX_DESCRIPTORS, 10_240)
 """Soft limits to try. macOS accepts at most 10,240, although its hard limit is often unlimited."""
 SWITCH = 'BAGS_RAISE_FILE_LIMIT'
 """Environment variable; with the value 0, the soft limit is not raised."""
+READ_FLAGS = os.O_RDONLY | O_BINARY | getattr(os, 'O_NONBLOCK', 0)
+"""Flags of `os.open` to read a regular file. Opening a pipe does not wait for a writer."""
 UNKNOWN_LIMIT = 1024
 OPEN_ATTEMPTS = 3
 
@@ -57,22 +60,22 @@ class ReopenableFile:
         """
         if len(descriptors) >= descriptors.max_items:  # Not at each open: a photo that is linked takes 50 us.
             _make_room()
-        stat = self.stat
+        first = self.stat
         try:
             descriptor = Descriptor(os.open(self.path, self.flags))
         except OSError as exc:
             if exc.errno in (errno.EMFILE, errno.ENFILE):
                 descriptor = Descriptor(open_descriptor(self.path, self.flags))
-            elif stat is None or exc.errno == errno.EIO:
+            elif first is None or exc.errno == errno.EIO:
                 raise
             else:
                 raise self._changed_error(exc.strerror) from exc
-        if stat is None:
+        if first is None:
             self.stat = os.fstat(descriptor)
             if not os.path.isabs(self.path):
                 self.path = os.path.abspath(self.path)  # The working directory may change.
         else:
-            self._check_same(os.fstat(descriptor), stat)
+            self._check_same(os.fstat(descriptor), first)
         if self.prepare is not None:
             self.prepare(descriptor)
         return descriptor
@@ -83,13 +86,13 @@ class ReopenableFile:
             now = os.stat(self.path)
         except OSError:
             return False
-        stat = self.stat
-        return stat is not None and os.path.samestat(now, stat) and now.st_size < stat.st_size
+        first = self.stat
+        return first is not None and os.path.samestat(now, first) and now.st_size < first.st_size
 
-    def _check_same(self, now: os.stat_result, stat: os.stat_result) -> None:
-        if not os.path.samestat(now, stat):
+    def _check_same(self, now: os.stat_result, first: os.stat_result) -> None:
+        if not os.path.samestat(now, first):
             raise self._changed_error('another file')
-        if (now.st_size, now.st_mtime_ns) != (stat.st_size, stat.st_mtime_ns):
+        if (now.st_size, now.st_mtime_ns) != (first.st_size, first.st_mtime_ns):
             raise self._changed_error(f'{now.st_size} bytes with another modification time')
 
     def _changed_error(self, found: str | None) -> FileChangedError:
@@ -166,6 +169,28 @@ def open_descriptor(path: str, flags: int, mode: int = 0o777, dir_fd: int | None
             if not raise_soft_limit():
                 _close_oldest((len(descriptors) + 1) // 2)
     return os.open(path, flags, mode, dir_fd=dir_fd)
+
+
+def open_regular(path: str, flags: int = READ_FLAGS) -> int:
+    """Opens a regular file to read it; does not wait for the other end of a pipe.
+
+    Raises:
+        OSError: The file is a folder, a pipe or a device.
+    """
+    fd = open_descriptor(path, flags | READ_FLAGS)
+    mode = os.fstat(fd).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(fd)
+        raise irregular_error(path, mode)
+    return fd
+
+
+def irregular_error(path: str, mode: int) -> OSError:
+    """Returns the error for a folder, a pipe or a device in place of a regular file."""
+    if stat.S_ISDIR(mode):
+        return IsADirectoryError(errno.EISDIR, 'Is a directory', path)
+    found = 'a pipe' if stat.S_ISFIFO(mode) else 'a socket' if stat.S_ISSOCK(mode) else 'a device'
+    return OSError(errno.EINVAL, f'expected a regular file, got {found}', path)
 
 
 descriptors: FifoCache[ReopenableFile, Descriptor] = FifoCache(ReopenableFile.open, 1)

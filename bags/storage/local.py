@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 from bags.storage.base import Buffer, CachePolicy, Durability, File, Hints, Stat
-from bags.storage.descriptors import mapped_files, open_descriptor
+from bags.storage.descriptors import mapped_files, open_descriptor, open_regular
 from bags.storage.direct_file import DirectFile
 from bags.storage.held_folder import HeldFolder
 from bags.storage.locks import PathLock, is_at, is_locked
@@ -115,7 +115,7 @@ class LocalStore:
                 raise
 
     def read(self, path: str) -> bytes:
-        with open(path, 'rb', opener=open_descriptor) as file:
+        with open(path, 'rb', opener=open_regular) as file:
             return file.read()
 
     def replace(self, path: str, data: bytes) -> None:

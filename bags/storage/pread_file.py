@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import errno
 import functools
 import mmap
 import os
 from collections.abc import Callable
-from stat import S_ISDIR, S_ISREG
+from stat import S_ISREG
 
 import numpy as np
 
 from bags.concurrency import CPU_COUNT, map_concurrently
 from bags.storage.base import AccessPattern, Buffer, CachePolicy, Hints, Offsets
 from bags.storage.descriptors import (
+    READ_FLAGS,
     Descriptor,
     FileChangedError,
     ReopenableFile,
     descriptors,
+    irregular_error,
     mapped_files,
-    open_descriptor,
+    open_regular,
 )
-from bags.storage.positioned import O_BINARY, calls
+from bags.storage.positioned import calls
 from bags.storage.ranges import merge
 
 MERGE_GAP = 1 << 14  # Bytes that are cheaper to read than to skip with another hint or read.
@@ -57,11 +58,9 @@ def read_ends(path: str, count: int) -> tuple[int, list[bytes]]:
         FileNotFoundError, IsADirectoryError: The file does not exist, or is a folder.
         EOFError: The file was truncated while it was read.
     """
-    fd = open_descriptor(path, os.O_RDONLY | O_BINARY)
+    fd = open_regular(path)
     try:
         stat = os.fstat(fd)
-        if S_ISDIR(stat.st_mode):
-            raise IsADirectoryError(errno.EISDIR, 'Is a directory', path)
         size = stat.st_size
         if size < 2 * count:
             parts, expected = [calls.pread(fd, 2 * count, 0)], size
@@ -92,15 +91,15 @@ class PreadFile:
             advice = f'POSIX_FADV_{hints.access_pattern.name}'
             prepare = functools.partial(advise, start=0, stop=0, name=advice)
         self.file = ReopenableFile()
-        self.file.path, self.file.flags = path, os.O_RDONLY | O_BINARY | flags
+        self.file.path, self.file.flags = path, READ_FLAGS | flags
         self.file.prepare = prepare
         self.kept: Descriptor | None = None
         """The descriptor, if it stays open as long as the file."""
         descriptor = self.file.open()
         stat = self.file.stat
         assert stat is not None
-        if S_ISDIR(stat.st_mode):
-            raise IsADirectoryError(errno.EISDIR, 'Is a directory', path)
+        if not S_ISREG(stat.st_mode):
+            raise irregular_error(path, stat.st_mode)
         descriptors[self.file] = descriptor
         if hints.keep_open:
             self.kept = descriptor

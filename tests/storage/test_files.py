@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import bags
 from bags.storage import Hints, positioned, store_for
 from bags.storage.base import AccessPattern, CachePolicy
 from bags.storage.descriptors import descriptors as opened
@@ -533,3 +534,28 @@ def test_what_is_written_in_few_or_many_calls(tmp_path_factory, data):
         output.close()
     with open(path, 'rb') as file:
         assert file.read() == expected
+
+
+@pytest.mark.skipif(not hasattr(os, 'mkfifo'), reason='needs named pipes')
+@pytest.mark.parametrize('name', ['spec.json', 'refs.bag', 't.bag', 'metadata.json'])
+@pytest.mark.parametrize('target', ['a pipe', '/dev/zero'])
+@pytest.mark.parametrize('mapped', [True, False])
+def test_a_pipe_or_a_device_in_place_of_a_file(tmp_path, name, target, mapped):
+    with bags.DatasetWriter(tmp_path / 'd', {'id': 'int(8)', 't': 'utf8'}, metadata={'a': 1}) as writer:
+        writer.append({'id': 1, 't': 'x'})
+    path = tmp_path / 'd' / name
+    path.unlink()
+    if target == 'a pipe':
+        os.mkfifo(path)
+    else:
+        path.symlink_to(target)
+    found = 'a pipe' if target == 'a pipe' else 'a device'
+
+    def read():
+        dataset = bags.open(tmp_path / 'd', mapped=mapped)
+        return dataset[0], dataset.metadata
+
+    with pytest.raises(OSError, match=f'expected a regular file, got {found}') as caught:
+        read()
+    assert str(path) in str(caught.value)
+    assert any(found in str(finding) for finding in bags.verify(tmp_path / 'd'))
