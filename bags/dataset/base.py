@@ -432,7 +432,7 @@ class Dataset(Shareable, abc.ABC):
 
     def split(
         self,
-        shares: Mapping[str, float] | Mapping[str, Iterable[str | bytes | int] | EllipsisType],
+        shares: Mapping[str, float | Iterable[str | bytes | int] | EllipsisType],
         by: str | None = None,
         *,
         seed: int = 0,
