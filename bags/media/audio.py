@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from bags.formats.ffmpeg import Stream
 from bags.indexing import needed_stop
-from bags.media.audio_decoder import AnyAudioDecoder
 from bags.media.demux import streams_of
 from bags.media.encoders import MAX_MIXED, MAX_RATE, audio_options
 from bags.media.frames import as_seconds
+from bags.media.open_audio import AnyAudioDecoder
 from bags.media.resampled import Resampled
 from bags.media.segments import audio_of, segment_length
 from bags.media.source import LazyDecoder

@@ -13,8 +13,8 @@ from bags.dataset.format.registry import AUDIO_FORMATS
 from bags.dataset.reading.selection import select_fields
 from bags.indexing import check_index, offsets_of
 from bags.media.audio import Audio, AudioOptions
-from bags.media.audio_decoder import AnyAudioDecoder
 from bags.media.encoders import audio_options
+from bags.media.open_audio import AnyAudioDecoder
 from bags.media.wav_reader import Samples
 
 MAX_OPEN_CLIPS = 16
@@ -105,7 +105,7 @@ class _Recordings:
 
 
 class JoinedAudio:
-    """Consecutive recordings as one. Attributes as in `WavReader`."""
+    """Consecutive recordings as one. Attributes as in `AnyAudioDecoder`."""
 
     begin = 0.0
     file = None

@@ -18,8 +18,8 @@ from bags.formats.ffmpeg import import_av, open_container
 from bags.formats.signatures import DEMUXERS, identify_file
 from bags.formats.write_video import decoding_times
 from bags.indexing import Int64s
-from bags.media.audio_decoder import open_audio
 from bags.media.demux import MAX_SKIPPED_VOP_BYTES
+from bags.media.open_audio import open_audio
 from bags.media.source import MediaFile
 from bags.media.video_decoder import VideoDecoder, open_video
 from bags.storage.range_file import BorrowedFile

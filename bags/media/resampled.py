@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from bags.formats.ffmpeg import frame_samples, import_av
-from bags.media.audio_decoder import AnyAudioDecoder
+from bags.media.open_audio import AnyAudioDecoder
 from bags.media.wav_reader import Samples
 
 MAX_RATIO = 1000
@@ -23,7 +23,7 @@ MIXED = {1: 'mono', 2: 'stereo'}
 
 
 class Resampled:
-    """The samples of a decoder, resampled and mixed. Attributes as in `WavReader`.
+    """The samples of a decoder, resampled and mixed. Attributes as in `AnyAudioDecoder`.
 
     Args:
         decoder: The decoder.

@@ -11,9 +11,9 @@ import numpy as np
 
 from bags.indexing import Int64s
 from bags.links.segments import Parsed, Segment
-from bags.media.audio_decoder import AnyAudioDecoder, open_audio
 from bags.media.demux import open_packets
 from bags.media.encoders import audio_options, reading_options
+from bags.media.open_audio import AnyAudioDecoder, open_audio
 from bags.media.packets import Packets
 from bags.media.remux import FrameCopier
 from bags.media.source import MediaSource
@@ -126,7 +126,7 @@ def _times(timeline: Timeline, first: int, stop: int) -> tuple[float, float]:
 
 
 class AudioPart:
-    """A range of samples of a recording. Attributes as in `WavReader`.
+    """A range of samples of a recording. Attributes as in `AnyAudioDecoder`.
 
     Args:
         whole: The recording.
