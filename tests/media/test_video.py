@@ -75,11 +75,11 @@ def test_frames_are_those_of_decoding_everything(kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', KINDS)
-def test_500_of_each(kind):
+def test_many_keys_of_each(kind):
     data, frames, _ = example(kind)
     video, chance = Video(data), random.Random(kind)
     count = len(frames)
-    for _ in range(500):
+    for _ in range(150):  # Compares each frame about 30 times.
         first = chance.randrange(count)
         few = [chance.randrange(-count, count) for _ in range(8)]
         for key in (first, slice(first, first + chance.randrange(1, 32)), few):
