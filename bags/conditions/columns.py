@@ -65,9 +65,9 @@ class Block:
         block._source, block._rows = self, rows
         return block
 
-    def per_item(self, name: str, items: Column, counts: Int64s) -> Block:
+    def per_item(self, items: Mapping[str, Column], counts: Int64s) -> Block:
         """Returns the block of all items of a field, with the other values of their datapoints."""
-        block = Block(len(items.values), {name: items})
+        block = Block(int(counts.sum()), items)
         block._source, block._rows = self, np.repeat(np.arange(self.length), counts)
         return block
 

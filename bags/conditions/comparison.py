@@ -20,16 +20,27 @@ from bags.conditions.columns import (
     any_of,
     as_floats,
     column_of_arrays,
+    column_of_sequences,
+    column_of_values,
     compare,
     constant_column,
     negation,
     negative,
     present_in,
 )
-from bags.dataset.format.registry import AUDIO_FORMATS, NUMBER_FORMATS, VIDEO_FORMATS
+from bags.conditions.paths import (
+    ALL_TYPES,
+    Path,
+    common_list,
+    find_path,
+    items_of,
+    no_value,
+    of_type,
+    type_of,
+)
+from bags.dataset.format.registry import AUDIO_FORMATS, NUMBER_FORMATS, STRUCTURED_FORMATS, VIDEO_FORMATS
 from bags.dataset.format.spec import FieldType, Schema
 from bags.indexing import Int64s
-from bags.validation import no_field
 
 MAX_SEARCHED_TEXT_BYTES = 4096
 """Maximum UTF-8 bytes of a text that is searched for words."""
@@ -43,13 +54,13 @@ COMPARED = {*NUMBER_FORMATS, 'utf8'}
 """Types whose values can be compared."""
 TIMED = {*VIDEO_FORMATS, *AUDIO_FORMATS}
 """Types whose values have a duration."""
-TYPES_WITH_LENGTH = {'array', 'bytes', 'json', 'msgpack', 'tree'}
-"""Types whose values have a length, besides texts and sequences."""
+TYPES_WITH_LENGTH = {'array', 'bytes'}
+"""Types whose values have a length, besides texts, sequences and structured values."""
 
 Need = Literal['presence', 'count', 'value']
 Measure = Literal['size', 'duration']
 """A function of the stored records of a value."""
-ValueType = Literal['number', 'numbers', 'text', 'texts', 'word', 'none', 'counted', 'other']
+ValueType = Literal['number', 'numbers', 'text', 'texts', 'word', 'none', 'counted', 'any', 'other']
 
 
 class Value(NamedTuple):
@@ -57,9 +68,10 @@ class Value(NamedTuple):
 
     Attributes:
         type: The type of the side. A `word` is a text, or a misspelled field, depending on the other side.
+            Each value of `any` has its own type, and equals no value of another type.
         get: Returns the column of a block of datapoints.
         literal: The text of a constant.
-        field: The name of the compared field.
+        field: The name of the compared field, or of a value inside a field.
     """
 
     type: ValueType
@@ -86,13 +98,30 @@ class Comparisons:
         self.schema, self.facts = schema, facts
         self.needs: dict[str, Need] = {}
         self.measures: dict[str, tuple[str, Measure]] = {}
+        self.paths: dict[str, Path] = {}
+        """The values inside fields that the test reads, by their keys in a block."""
+        self.expected: dict[str, set[str]] = {}
+        """The types that a path is compared as, and 'missing' if it need not exist."""
         self._items_of: set[str] | None = None
         """Within `any(…)` and `all(…)`: the sequences and arrays whose items are compared."""
+        self._paths_within: dict[str, Path] = {}
+        """Within `any(…)` and `all(…)`: the paths. They lead to items unless a sequence is named."""
 
     def field(self, name: str) -> Value:
-        if name not in self.schema:
-            raise ValueError(no_field(name, self.schema))
-        type = _type_of(self.schema[name])
+        """Returns the value of a field, or a value inside a field."""
+        path = Path(name) if name in self.schema else find_path(name, self.schema)
+        if path is None:
+            raise ValueError(no_value(name, self.schema))
+        field_type = self.schema[path.field]
+        if field_type.format in STRUCTURED_FORMATS and (
+            path.keys or not field_type.sequence or self._items_of is not None
+        ):
+            if self._items_of is not None:
+                self._paths_within[name] = path
+            else:
+                self._add_path(path)
+            return Value('any', operator.itemgetter(name), None, name)
+        type = _type_of(field_type)
         if self._items_of is not None:
             if type in ('numbers', 'texts') or self.schema[name].format == 'array':
                 self._items_of.add(name)
@@ -102,6 +131,16 @@ class Comparisons:
                     f'{self._typed_name(name)}: any and all take sequences and arrays of numbers or texts'
                 )
         return Value(type, operator.itemgetter(name), None, name)
+
+    def _add_path(self, path: Path) -> None:
+        """Adds the value of a path, of each datapoint, to what the test reads."""
+        if self.schema[path.field].sequence:
+            raise ValueError(
+                f'{self._typed_name(path.field)}: any({path.name} …) and all({path.name} …) test its items'
+            )
+        if path.keys:
+            self._need(path.field, 'value')
+            self.paths[path.name] = path
 
     def of_items(self, quantifier: str, parse: Callable[[], Test]) -> Test:
         """Tests the items of the one sequence or array that a condition names.
@@ -113,21 +152,44 @@ class Comparisons:
         if self._items_of is not None:
             raise ValueError(f'expected a condition on items within any and all, got {quantifier}(')
         names: set[str] = set()
-        self._items_of = names
+        outer, self.expected = self.expected, {}
+        self._items_of, self._paths_within = names, {}
         try:
             test = parse()
         finally:
             self._items_of = None
+        paths, inner, self.expected = self._paths_within, self.expected, outer
+        if names:
+            for name, path in paths.items():
+                self._add_path(path)
+                self.expected.setdefault(name, set()).update(inner.get(name, ()))
+        elif paths:
+            names = {path.field for path in paths.values()}
+            if len(names) == 1:
+                return _of_items(self._add_items(paths, inner), test, is_any=quantifier == 'any')
+            names = {*paths}
         if len(names) != 1:
             got = ' and '.join(sorted(names)) or 'none'
             raise ValueError(f'{quantifier} takes a condition on one sequence or array, got {got}')
         (name,) = names
         is_array = self.schema[name].format == 'array'
-        return _of_items(name, test, is_any=quantifier == 'any', is_array=is_array)
+        return _of_items({name: name}, test, is_any=quantifier == 'any', is_array=is_array)
+
+    def _add_items(self, paths: Mapping[str, Path], expected: Mapping[str, set[str]]) -> dict[str, str]:
+        """Adds paths to the items of one list. Returns the keys in a block by the names of the paths."""
+        shared = common_list(paths.values())
+        keys: dict[str, str] = {}
+        for name, path in paths.items():
+            self._need(path.field, 'value')
+            keys[name] = f'items {shared}\0{name}'
+            self.paths[keys[name]] = Path(path.field, path.keys[:shared], path.keys[shared:])
+            self.expected.setdefault(keys[name], set()).update(expected.get(name, ()))
+        return keys
 
     def is_nan(self, value: Value, negated: bool) -> Test:
         """Tests whether a number is NaN."""
-        if self.known(value).type != 'number' or value.literal is not None:
+        value = self._numbers(self.known(value))
+        if value.type != 'number' or value.literal is not None:
             name = value.literal if value.field is None else self._typed_name(value.field)
             raise ValueError(f'expected a number before is nan, got {name}')
         if value.field is not None:
@@ -144,13 +206,31 @@ class Comparisons:
     def known(self, value: Value) -> Value:
         """Returns the value; raises ValueError if it is a word where a field is required."""
         if value.type == 'word':
-            raise ValueError(no_field(value.literal, self.schema))
+            raise ValueError(no_value(value.literal, self.schema))
         return value
+
+    def _numbers(self, value: Value) -> Value:
+        """Returns a value whose numbers are compared: values of `any` that are no numbers are missing."""
+        if value.type != 'any':
+            return value
+        self._expect(value, 'number')
+        get = value.get
+        return value._replace(type='number', get=lambda block: of_type(get(block), 'number'))
+
+    def _expect(self, value: Value, *types: str) -> None:
+        """Notes the types that a value inside a field is compared as."""
+        if value.type == 'any' and value.field is not None:
+            self.expected.setdefault(value.field, set()).update(types)
 
     def length(self, name: str) -> Value:
         """Returns the number of items of a field, or of characters of a text; 0 if it is missing."""
         self._plain(name, 'len')
-        type, is_sequence = self.field(name).type, self.schema[name].sequence
+        value = self.field(name)
+        if value.type == 'any':
+            self._need(name, 'value')
+            self._expect(value, *ALL_TYPES)
+            return Value('number', lambda block: _lengths(block[name], name))
+        type, is_sequence = value.type, self.schema[name].sequence
         if not is_sequence and type not in ('text', 'counted'):
             raise ValueError(f'{self._typed_name(name)}: len takes texts, bytes, sequences, arrays and trees')
         self._need(name, 'count' if is_sequence else 'value')
@@ -158,14 +238,12 @@ class Comparisons:
 
     def size(self, name: str) -> Value:
         """Returns the stored bytes of a field; for a sequence, the bytes of its items."""
-        self._plain(name, 'size')
-        self.field(name)
+        self._stored(name, 'size')
         return self._measured(name, 'size')
 
     def duration(self, name: str) -> Value:
         """Returns the seconds of a video or a sound, or of a sequence whose metadata has a rate."""
-        self._plain(name, 'duration')
-        self.field(name)
+        self._stored(name, 'duration')
         field_type, facts = self.schema[name], self.facts.get(name)
         rate: Any = facts.get('rate') if isinstance(facts, dict) else None
         if field_type.sequence and type(rate) in (int, float) and rate > 0:
@@ -176,13 +254,21 @@ class Comparisons:
             raise ValueError(f'{self._typed_name(name)}: {expected}')
         return self._measured(name, 'duration')
 
+    def _stored(self, name: str, measure: Measure) -> None:
+        """Raises ValueError if a name is not the name of a field whose records can be measured."""
+        self._plain(name, measure)
+        if name not in self.schema:
+            value = self.field(name)
+            raise ValueError(f'{self._typed_name(str(value.field))}: {measure} takes a field')
+
     def _measured(self, name: str, measure: Measure) -> Value:
         key = f'{measure}\0{name}'
         self.measures[key] = name, measure
         return Value('number', operator.itemgetter(key))
 
     def negated(self, value: Value) -> Value:
-        if self.known(value).type != 'number':
+        value = self._numbers(self.known(value))
+        if value.type != 'number':
             raise ValueError(f'expected a number after -, got {value.literal or value.field}')
         get = value.get
 
@@ -195,6 +281,11 @@ class Comparisons:
     def truth(self, value: Value) -> Test:
         """Tests a field alone: whether a bool or number is not 0, or a text or sequence is not empty."""
         name = value.field
+        if name is not None and value.type == 'any':
+            self._need(name, 'value')
+            self._expect(value, *ALL_TYPES)
+            get = value.get
+            return lambda block: _have_content(get(block), block.length)
         if name is None or (value.type in ('counted', 'other') and not self.schema[name].sequence):
             raise ValueError(f'expected a comparison with {value.literal or name or "a value"}')
         if value.type in ('number', 'text'):
@@ -210,7 +301,10 @@ class Comparisons:
             raise ValueError(f'expected a field that is none, got {value.literal or "a value"}')
         if self._items_of is not None and name in self._items_of:
             raise ValueError(f'{self._typed_name(name)}: items are never none, within any and all')
-        self._need(name, 'presence')
+        self._expect(value, *ALL_TYPES, 'missing')
+        # A json value may be stored as null, even in a field that is not optional.
+        is_stored = value.type == 'any' and not (name in self.schema and self.schema[name].optional)
+        self._need(name, 'value' if is_stored else 'presence')
         is_present: Test = lambda block: present_in(block[name], block.length)  # noqa: E731
         return is_present if negated else negation(is_present)
 
@@ -219,8 +313,13 @@ class Comparisons:
         if 'none' in (left.type, right.type) and sign in EQUALITIES:
             return self.is_none(left if right.type == 'none' else right, sign == '!=')
         left, right = self._as_type_of(right, left), self._as_type_of(left, right)
+        if sign == '~' and left.type == 'any' and right.type == 'number' and right.literal is not None:
+            right = constant('text', right.literal, right.literal)
         self._check(left, sign, right, ('text', 'texts') if sign == '~' else ('number', 'text'))
         if sign == '~':
+            self._expect(left, 'list')
+            if left.type == 'any':
+                return _contains_any(left, right)
             if right.field is not None and right.type == 'texts':
                 raise ValueError(f'{self._typed_name(right.field)}: expected a text after ~')
             return _contains(left, right)
@@ -233,6 +332,12 @@ class Comparisons:
             for item in items:
                 self._check(self.known(left), 'in', item, ('number', 'text'))
             return _is_among(left, items)
+        if within.type == 'any' and within.field is not None:
+            self._check(left, 'in', within._replace(field=None), ('number', 'text'))
+            self._expect(left, 'number', 'text')
+            self._need(within.field, 'value')
+            self._expect(within, 'list', 'text')
+            return _is_within_any(left, within)
         if within.field is None or within.type not in ('text', 'texts', 'numbers'):
             got = within.literal if within.field is None else self._typed_name(within.field)
             raise ValueError(f'expected a list as (1, 2), a text or a sequence after in, got {got}')
@@ -268,10 +373,15 @@ class Comparisons:
         return list(map(str, names)) if isinstance(names, list) else []
 
     def _need(self, field: str, need: Need) -> None:
+        if field not in self.schema:
+            return  # A path, whose field is read if its columns are.
         order = ('presence', 'count', 'value').index
         self.needs[field] = max(self.needs.get(field, need), need, key=order)
 
     def _typed_name(self, field: str) -> str:
+        path = None if field in self.schema else find_path(field, self.schema)
+        if path is not None:
+            return f'{field} is a value inside {path.field}'
         return f'{field} is {self.schema[field].text}'
 
     def _as_type_of(self, other: Value, value: Value) -> Value:
@@ -297,11 +407,19 @@ class Comparisons:
         for value in (left, right):
             if value.field is None:
                 continue
-            if value.type not in types:
+            other = right if value is left else left
+            if value.type == 'any':
+                if other.type == 'none':
+                    raise ValueError(f'{self._typed_name(value.field)}: {sign} compares numbers and texts')
+                if other.type == 'any':
+                    self._expect(value, *(type.rstrip('s') for type in types))
+                else:
+                    self._expect(value, other.type.rstrip('s') if other.type != 'word' else 'text')
+            elif value.type not in types:
                 what = ' and '.join(f'{type}s' for type in types if not type.endswith('s'))
                 raise ValueError(f'{self._typed_name(value.field)}: {sign} compares {what}')
             self._need(value.field, 'value')
-        if left.type.rstrip('s') != right.type.rstrip('s'):
+        if 'any' not in (left.type, right.type) and left.type.rstrip('s') != right.type.rstrip('s'):
             name = self._typed_name(left.field) if left.field else f'a {left.type}'
             got = right.literal if right.field is None else self._typed_name(right.field)
             raise ValueError(f'{name}: {sign} compares it with a {left.type.rstrip("s")}, got {got}')
@@ -352,6 +470,16 @@ def _seconds(column: Column, rate: float) -> Column:
 # Tests of columns.
 
 
+def _have_content(column: Column, length: int) -> Bools:
+    """Returns which values inside fields are not 0, or a text, list or object that is not empty."""
+    items = (items_of(value) for value in column.values)
+    pairs = zip(column.values, items, strict=True)
+    are_true = np.fromiter(
+        (bool(value if items is None else items) for value, items in pairs), bool, len(column.values)
+    )
+    return are_true & present_in(column, length)
+
+
 def _are_true(column: Column, length: int) -> Bools:
     are_true: Bools = column.values.astype(bool)
     return are_true & present_in(column, length)
@@ -360,6 +488,8 @@ def _are_true(column: Column, length: int) -> Bools:
 def _comparison(left: Value, sign: str, right: Value) -> Test:
     """Tests two numbers or two texts. Missing values are equal to each other, and to nothing else."""
     operation, first, second = SIGNS[sign], left.get, right.get
+    if 'any' in (left.type, right.type):
+        return _comparison_of_any(left, sign, right)
 
     def test(block: Block) -> Bools:
         one, two = first(block), second(block)
@@ -372,21 +502,53 @@ def _comparison(left: Value, sign: str, right: Value) -> Test:
     return test
 
 
+def _comparison_of_any(left: Value, sign: str, right: Value) -> Test:
+    """Tests values with a type each. Values of different types are not equal, and have no order."""
+    equal = SIGNS['=='] if sign in EQUALITIES else SIGNS[sign]
+    types = [type for type in ('number', 'text') if {left.type, right.type} <= {type, 'any'}]
+
+    def test(block: Block) -> Bools:
+        one, two, hits = left.get(block), right.get(block), np.zeros(block.length, bool)
+        for type in types:
+            first = of_type(one, type) if left.type == 'any' else one
+            second = of_type(two, type) if right.type == 'any' else two
+            hits |= compare(equal, first, second, block.length)
+        if sign not in EQUALITIES:
+            return hits
+        hits |= ~(present_in(one, block.length) | present_in(two, block.length))
+        return ~hits if sign == '!=' else hits
+
+    return test
+
+
 def _presence(value: Value) -> Test:
     """Tests whether there is a value."""
     get = value.get
     return lambda block: present_in(get(block), block.length)
 
 
-def _of_items(name: str, test: Test, *, is_any: bool, is_array: bool) -> Test:
-    """Tests whether any item or all items of a field pass. A missing field has no item, and fails."""
+def _of_items(keys: Mapping[str, str], test: Test, *, is_any: bool, is_array: bool = False) -> Test:
+    """Tests whether any item or all items of a field pass. A missing field has no item, and fails.
+
+    Args:
+        keys: The keys of the columns of the items, all of the same counts, by the names of their values.
+        test: The test of an item.
+        is_any: Whether one item is enough.
+        is_array: Whether the items are the numbers of arrays.
+    """
 
     def test_items(block: Block) -> Bools:
-        column = block[name]
-        if is_array:
-            column = column_of_arrays(column, name)
+        items: dict[str, Column] = {}
+        for name, key in keys.items():
+            column = block[key]
+            if is_array:
+                column = column_of_arrays(column, name)
+            is_inside = name != key  # The items of a list may be None.
+            items[name] = (
+                column_of_values(column.values.tolist()) if is_inside else Column(as_floats(column.values))
+            )
         counts = _counts(column)
-        hits = test(block.per_item(name, Column(as_floats(column.values)), counts))
+        hits = test(block.per_item(items, counts))
         if is_any:
             return any_item(hits, counts)
         return present_in(column, block.length) & ~any_item(~hits, counts)
@@ -397,7 +559,7 @@ def _of_items(name: str, test: Test, *, is_any: bool, is_array: bool) -> Test:
 def _is_among(left: Value, items: Sequence[Value]) -> Test:
     """Tests whether a value equals one of several values."""
     get = left.get
-    if any(item.literal is None for item in items):
+    if left.type == 'any' or any(item.literal is None for item in items):
         return all_of([_presence(left), any_of([_comparison(left, '==', item) for item in items])])
 
     def test(block: Block) -> Bools:
@@ -421,6 +583,62 @@ def _contains(left: Value, right: Value) -> Test:
         return any_item(_find(words, items, len(items.values), ignore_case=True), texts.counts)
 
     return test
+
+
+def _contains_any(left: Value, right: Value) -> Test:
+    """Tests whether a value inside a field is a text, or a list of texts, that contains a text."""
+    first, second = left.get, right.get
+
+    def test(block: Block) -> Bools:
+        column, words = first(block), second(block)
+        words = of_type(words, 'text') if right.type == 'any' else words
+        rows = [
+            [value]
+            if type_of(value) == 'text'
+            else [text for text in items_of(value) or () if type_of(text) == 'text']
+            for value in _present_values(column, block.length)
+        ]
+        texts = column_of_sequences(rows)
+        counts = _counts(texts)
+        found = _find(_per_item(words, counts), Column(texts.values), len(texts.values), ignore_case=True)
+        return any_item(found, counts)
+
+    return test
+
+
+def _is_within_any(left: Value, within: Value) -> Test:
+    """Tests whether a value inside a field is a text that contains a text, or a list that has an item."""
+    first, second = left.get, within.get
+
+    def test(block: Block) -> Bools:
+        column, many = first(block), second(block)
+        values = _present_values(column, block.length)
+        # A number is also searched in texts.
+        words = values if left.literal is None else [left.literal] * block.length
+        found = np.zeros(block.length, bool)
+        for row, (value, word, whole) in enumerate(
+            zip(values, words, _present_values(many, block.length), strict=True)
+        ):
+            if type_of(whole) == 'text':
+                found[row] = type_of(word) == 'text' and word in whole
+            elif value is not None:
+                type = type_of(value)
+                found[row] = any(type_of(item) == type and item == value for item in items_of(whole) or ())
+        return found
+
+    return test
+
+
+def _present_values(column: Column, length: int) -> list[Any]:
+    """Returns the value of each datapoint; None for a missing one."""
+    values: list[Any] = column.values.tolist()
+    if len(values) == 1 and length != 1:
+        values *= length
+    if column.present is None:
+        return values
+    return [
+        value if is_there else None for value, is_there in zip(values, column.present.tolist(), strict=True)
+    ]
 
 
 def _is_within(left: Value, within: Value) -> Test:

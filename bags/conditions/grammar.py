@@ -3,7 +3,7 @@
     any   = all ("or" all)*                  value  = field | function "(" field ")" | number | text
     all   = not ("and" not)*                        | "none" | "true" | "false" | "-" value
     not   = "not" not | "(" any ")" | test   text   = "quoted" | 'quoted' | word
-    test  = value (sign value)+              field  = word | `quoted`
+    test  = value (sign value)+              field  = word | `quoted`, also with keys: meta.score
           | value "is" ["not"] what          what   = "none" | "nan"
           | ("any" | "all") "(" any ")"      list   = "(" value ("," value)* ")", also with []
           | value ["not"] "in" (field | list)
@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from bags.conditions.columns import Test, all_of, any_of, negation
 from bags.conditions.comparison import SIGNS, Comparisons, Measure, Need, Value, constant
+from bags.conditions.paths import Path, find_path
 from bags.dataset.format.spec import Schema
 
 MAX_DIGITS = 4000
@@ -52,11 +53,15 @@ class Condition(NamedTuple):
         needs: What the test reads of each field: 'value'; 'count', the number of items of a sequence; or
             'presence', which datapoints have a value.
         measures: Other keys that the test reads, each with a field and a function of the field.
+        paths: Other keys that the test reads, each with a path inside a field.
+        expected: The types that each path is compared as, and 'missing' if it need not exist.
         test: Returns which datapoints pass, given a block with these columns.
     """
 
     needs: dict[str, Need]
     measures: dict[str, tuple[str, Measure]]
+    paths: dict[str, Path]
+    expected: dict[str, set[str]]
     test: Test
 
 
@@ -73,7 +78,8 @@ def parse_condition(text: str, schema: Schema, facts: Mapping[str, Any] | None =
     """
     parser = _Parser(text, Comparisons(schema, facts or {}))
     test = parser.parse()
-    return Condition(parser.fields.needs, parser.fields.measures, test)
+    fields = parser.fields
+    return Condition(fields.needs, fields.measures, fields.paths, fields.expected, test)
 
 
 class _Token(NamedTuple):
@@ -187,7 +193,13 @@ class _Parser:
     def is_value(self) -> bool:
         """Returns whether the next token is a field or a function."""
         symbol, text = self.peek()
-        return symbol == 'word' and (text in self.fields.schema or self.sees('(', ahead=1))
+        return symbol == 'word' and (self.is_field(text) or self.sees('(', ahead=1))
+
+    def is_field(self, text: str) -> bool:
+        """Returns whether a word is the name of a field, or a path inside one that is no number."""
+        if text in self.fields.schema:
+            return True
+        return not CONDITION_NUMBER.fullmatch(text) and find_path(text, self.fields.schema) is not None
 
     def membership(self, left: Value, negated: bool) -> Test:
         if self.takes('(', '['):
@@ -232,7 +244,7 @@ class _Parser:
             return constant('none', None, text)
         if lower in CONSTANTS:
             return constant('number', CONSTANTS[lower], text)
-        if text in self.fields.schema:
+        if self.is_field(text):
             return self.fields.field(text)
         if CONDITION_NUMBER.fullmatch(text):
             digits = text.replace('_', '')

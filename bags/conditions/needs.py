@@ -11,6 +11,7 @@ from bags.concurrency import map_concurrently
 from bags.conditions.columns import Block, Bools, Column, as_floats, column_of_sequences, column_of_values
 from bags.conditions.comparison import COMPARED, Measure, Need
 from bags.conditions.grammar import Condition, parse_condition
+from bags.conditions.paths import MAX_EXPLAINED, add_paths, check_types, wrong_path
 from bags.dataset import above
 from bags.dataset.base import DATAPOINTS_AT_ONCE, Dataset
 from bags.dataset.format.refs import Refs, is_missing
@@ -33,8 +34,8 @@ def matching(dataset: Dataset, text: str, workers: int) -> Int64s:
     """Returns the datapoints that pass a condition, in ascending order.
 
     Raises:
-        ValueError: The condition violates the grammar, names no field, or compares values of different
-            types.
+        ValueError: The condition violates the grammar, names no field, compares values of different types,
+            or needs a value inside a field that no datapoint has.
     """
     condition = parse_condition(text, dataset.schema, dataset.metadata.get('fields'))
     length = _block_length(dataset, condition, workers)
@@ -51,15 +52,24 @@ def matching(dataset: Dataset, text: str, workers: int) -> Int64s:
 
     def match(start: int) -> Int64s:
         indices = np.arange(start, min(start + length, len(dataset)))
-        return np.concatenate([_match_block(dataset, condition, part) for part in split(indices)])
+        return np.concatenate([_match_block(dataset, condition, part, types) for part in split(indices)])
 
-    blocks = map_concurrently(match, range(0, len(dataset), length), max_threads=workers)
+    types: dict[str, set[str]] = {key: set() for key in condition.paths}
+    blocks = [*map_concurrently(match, range(0, len(dataset), length), max_threads=workers)]
+    for key, path in condition.paths.items():
+        if not check_types(types[key], condition.expected[key]):
+            values = _some_values(dataset, path.field)
+            raise ValueError(wrong_path(path, types[key], condition.expected[key], values))
     return np.concatenate([np.empty(0, np.int64), *blocks])
 
 
-def _match_block(dataset: Dataset, condition: Condition, indices: Int64s) -> Int64s:
-    """Returns the datapoints of a block that pass a condition."""
-    block = _read_block(dataset, condition.needs, condition.measures, indices)
+def _match_block(
+    dataset: Dataset, condition: Condition, indices: Int64s, types: Mapping[str, set[str]]
+) -> Int64s:
+    """Returns the datapoints of a block that pass a condition. Adds the types of paths to `types`."""
+    block, found = _read_block(dataset, condition, indices)
+    for key, types_of_block in found.items():
+        types[key].update(types_of_block)
     try:
         matches: Int64s = indices[condition.test(block)]
     except Exception:
@@ -87,13 +97,25 @@ def _block_length(dataset: Dataset, condition: Condition, workers: int) -> int:
     return max(DATAPOINTS_AT_ONCE, min(MAX_BLOCK, -(-len(dataset) // workers)))
 
 
-def _read_block(
-    dataset: Dataset,
-    needs: Mapping[str, Need],
-    measures: Mapping[str, tuple[str, Measure]],
-    indices: Int64s,
-) -> Block:
-    """Reads the data that a condition needs of some datapoints. Counting a sequence reads no records."""
+def _some_values(dataset: Dataset, field: str) -> list[Any]:
+    """Returns the values of the first datapoints that have one."""
+    for start in range(0, len(dataset), DATAPOINTS_AT_ONCE):
+        column = dataset.batch(range(start, min(start + DATAPOINTS_AT_ONCE, len(dataset))), field)[field]
+        values = [value for value in column if value is not None]
+        if values:
+            return values[:MAX_EXPLAINED]
+    return []
+
+
+def _read_block(dataset: Dataset, condition: Condition, indices: Int64s) -> tuple[Block, dict[str, set[str]]]:
+    """Reads the data that a condition needs of some datapoints. Counting a sequence reads no records.
+
+    Returns:
+        The columns, and the types of the values of each path.
+    """
+    needs: Mapping[str, Need] = condition.needs
+    measures: Mapping[str, tuple[str, Measure]] = condition.measures
+    inside = {path.field for path in condition.paths.values()}
     columns: dict[str, Column] = {}
     values: Selection = {name: True for name, need in needs.items() if need == 'value'}
     for name, column in (dataset.read_selection(indices, values, _read_values) if values else {}).items():
@@ -101,8 +123,8 @@ def _read_block(
         if field_type.format in NUMBER_FORMATS and _is_inexact(field_type, column):
             (column,) = dataset.read_selection(indices, {name: True}, read_values).values()
         columns[name] = _as_column(field_type, column, len(indices))
-        first = columns[name].values[:1].tolist()
-        if field_type.format in COMPARED and any(isinstance(value, bytes | memoryview) for value in first):
+        is_compared = field_type.format in COMPARED or name in inside
+        if is_compared and isinstance(_first(columns[name]), bytes | memoryview):
             raise ValueError(
                 f'filter: a condition compares values: open {dataset.expression} without raw=True'
             )
@@ -112,7 +134,16 @@ def _read_block(
             columns[name] = Column(np.empty(0), _presence(dataset, name, indices), counts)
     for key, (name, measure) in measures.items():
         columns[key] = (_sizes if measure == 'size' else _durations)(dataset, name, indices)
-    return Block(len(indices), columns)
+    types = add_paths(columns, condition.paths)
+    return Block(len(indices), columns), types
+
+
+def _first(column: Column) -> object:
+    """Returns the first value or item of a column; None if it has none."""
+    values, present, counts = column
+    if present is not None and counts is None:
+        values = values[np.argmax(present) :] if present.any() else values[:0]
+    return values[0] if len(values) else None
 
 
 class _OptionalNumbers(Ragged):

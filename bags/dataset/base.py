@@ -319,8 +319,8 @@ class Dataset(Shareable, abc.ABC):
             workers: Threads that read and call the function. Default: the number of processors.
 
         Raises:
-            ValueError: The condition does not follow the grammar, names no field, or compares values of
-                different types.
+            ValueError: The condition does not follow the grammar, names no field, compares values of
+                different types, or needs a value inside a field that no datapoint has.
             TypeError: The function does not return a bool.
             Exception: Any error of the function, with a note that names the datapoint.
         """

@@ -14,6 +14,13 @@ SPEC = TABLE['spec']
 PHOTO = np.zeros((2, 2, 3), np.uint8)
 
 
+def with_arrays(value):
+    """Returns a tree in which lists are arrays."""
+    if isinstance(value, dict):
+        return {key: with_arrays(item) for key, item in value.items()}
+    return np.array(value, np.float32) if isinstance(value, list) else value
+
+
 def as_values(row):
     """Returns a row of the table with arrays and images."""
     return {
@@ -22,6 +29,7 @@ def as_values(row):
         'raw': None if row['raw'] is None else bytes(row['raw']),
         'sound': None if row['sound'] is None else (np.zeros((row['sound'], 1), np.int16), 8000),
         'photo': None if row['photo'] is None else PHOTO,
+        'plan': with_arrays(row['plan']),
         'frames': None if row['frames'] is None else [PHOTO] * len(row['frames']),
     }
 
@@ -106,3 +114,9 @@ def test_many_signs_and_digits(tmp_path):
     assert len(dataset.filter(f'id < {"9" * 4000}')) == 5
     with pytest.raises(ValueError, match='expected a number of at most 4000 digits, not one of 5000'):
         dataset.filter(f'id < {"9" * 5000}')
+
+
+def test_raw_texts_after_a_missing_one(tmp_path):
+    bags.write([{'text': None}, {'text': 'late'}], tmp_path / 'd', {'text': 'utf8?'})
+    with bags.open(tmp_path / 'd', raw=True) as raw, pytest.raises(ValueError, match='without raw=True'):
+        raw.filter('text ~ late')

@@ -720,6 +720,13 @@ def write_notebook(folder):
     (folder / 'notebook.html').write_text('<meta charset=utf-8>' + '<hr>'.join(shown))
 
 
+def with_arrays(value):
+    """Returns a tree in which lists are arrays."""
+    if isinstance(value, dict):
+        return {key: with_arrays(item) for key, item in value.items()}
+    return np.array(value, np.float32) if isinstance(value, list) else value
+
+
 def write_conditions(folder):
     """The datapoints of the cases of conditions."""
     table = json.loads((GOLDEN.parent / 'conditions' / 'conditions.json').read_text())
@@ -737,6 +744,7 @@ def write_conditions(folder):
                         'raw': bytes(row['raw'] or ()),
                     }[name]
             row['state'] = np.array(row['state'], np.float32)
+            row['plan'] = with_arrays(row['plan'])
             if row['sound'] is not None:
                 row['sound'] = np.zeros((row['sound'], 1), np.int16), 8000
             writer.append(row)

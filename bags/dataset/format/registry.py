@@ -48,6 +48,8 @@ VIDEO_FORMATS = ('mkv', 'mp4', 'video', 'webm')
 """Formats of types whose records are videos."""
 AUDIO_FORMATS = ('audio', 'flac', 'opus', 'wav')
 """Formats of types whose records are recordings."""
+STRUCTURED_FORMATS = ('json', 'msgpack', 'tree')
+"""Formats of types whose values are objects and lists with values inside."""
 
 
 def _no_arguments(*args: str) -> None:

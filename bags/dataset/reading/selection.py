@@ -11,7 +11,7 @@ from typing import Any, Literal, SupportsIndex, cast
 import numpy as np
 import numpy.typing as npt
 
-from bags.dataset.format.registry import VIDEO_FORMATS, decoders
+from bags.dataset.format.registry import STRUCTURED_FORMATS, VIDEO_FORMATS, decoders
 from bags.dataset.format.spec import Schema
 from bags.dataset.reading.batch import concat_ranges
 from bags.indexing import Int64s, as_integers
@@ -147,7 +147,7 @@ def select_fields(fields: Fields, schema: Schema) -> Selection:
         if name not in schema:
             if not isinstance(cast('object', name), str):  # E.g. the integers in bytes.
                 raise TypeError(f'fields: expected names, got {name!r}')
-            raise KeyError(no_field(name, schema))
+            raise KeyError(no_field(name, schema) + _advice_of_path(name, schema))
         if items is True:
             selection[name] = True
         elif isinstance(items, range | slice) and schema[name].sequence:
@@ -155,6 +155,18 @@ def select_fields(fields: Fields, schema: Schema) -> Selection:
         elif items is not False:
             selection[name] = _as_items(name, items, schema)
     return selection
+
+
+def _advice_of_path(name: str, schema: Schema) -> str:
+    """Returns advice for the path of a value inside a field, which only conditions take."""
+    field = name
+    while '.' in field:
+        field = field.rpartition('.')[0]
+        if field in schema and schema[field].format in STRUCTURED_FORMATS:
+            return (
+                f"; {field!r} is {schema[field].text}: dataset.filter('{name} == …') tests values inside it"
+            )
+    return ''
 
 
 def select_whole(fields: Fields, schema: Schema, what: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 import {Comparisons, constant, type Datapoint, type Measure, type Need, SIGNS, type Test, type Value} from './comparison';
 import type {FieldFacts} from './dataset';
+import {findPath, type Path} from './paths';
 import type {Spec} from './spec';
 
 const MAX_DEPTH = 50;
@@ -18,6 +19,10 @@ export interface Condition {
   needs: Map<string, Need>;
   /** The field and the function of each other key that it needs. */
   measures: Map<string, [string, Measure]>;
+  /** The values inside fields that it needs, by other keys. */
+  paths: Map<string, Path>;
+  /** The types that each path is compared as, and `missing` if it need not exist. */
+  expected: Map<string, Set<string>>;
   test: Test;
 }
 
@@ -33,7 +38,8 @@ export interface Token {
 export function parseCondition(text: string, spec: Spec, facts: (field: string) => FieldFacts): Condition {
   const fields = new Comparisons(spec, facts);
   const test = new Parser(text, fields).parse();
-  return {needs: fields.needs, measures: fields.measures, test: (row: Datapoint) => Boolean(test(row))};
+  const {needs, measures, paths, expected} = fields;
+  return {needs, measures, paths, expected, test: (row: Datapoint) => Boolean(test(row))};
 }
 
 class Parser {
@@ -150,7 +156,12 @@ class Parser {
   /** Tells whether a field is next, or a function. */
   private isValue(): boolean {
     const {kind, text} = this.peek();
-    return kind === 'word' && (this.fields.spec.has(text) || this.sees(['('], 1));
+    return kind === 'word' && (this.isField(text) || this.sees(['('], 1));
+  }
+
+  /** Tells whether a word is a field, or a path inside one that is no number. */
+  private isField(text: string): boolean {
+    return this.fields.spec.has(text) || !NUMBER.test(text) && findPath(text, this.fields.spec) !== undefined;
   }
 
   private membership(left: Value, negated: boolean): Test {
@@ -188,7 +199,7 @@ class Parser {
     }
     if (lower === 'none') return constant('none', null, text);
     if (lower === 'true' || lower === 'false') return constant('number', lower === 'true', text);
-    if (this.fields.spec.has(text)) return this.fields.field(text);
+    if (this.isField(text)) return this.fields.field(text);
     if (!NUMBER.test(text)) return constant('word', text, text);
     const digits = text.replaceAll('_', '');
     if (digits.length > MAX_DIGITS) throw wrong(`expected a number of at most ${MAX_DIGITS} digits, not one of ${digits.length}`);

@@ -54,9 +54,7 @@ function decode({word, args}: FieldType, data: Uint8Array, starts: boolean): unk
     case 'uint': return integer(data, false, size);
     case 'u64': return integer(data, false, 8);
     case 'float': expect(data.length === size, `${size} bytes, got ${data.length}`); return elements(`f${size}`, data)[0];
-    case 'json': return JSON.parse(new TextDecoder('utf-8', {fatal: true}).decode(data).replace(/\b-?(NaN|Infinity)\b/g, text => {
-      throw new Error(`${text} is not JSON`);
-    }));
+    case 'json': return parseJson(new TextDecoder('utf-8', {fatal: true}).decode(data));
     case 'msgpack': return unpack(data);
     case 'tree': return withArrays(unpack(data), 0);
     case 'array': {
@@ -67,6 +65,17 @@ function decode({word, args}: FieldType, data: Uint8Array, starts: boolean): unk
     }
     default: return data;
   }
+}
+
+/** Marks the digits of an integer in a JSON text; no other text begins with it. */
+const BIG = '\0integer ';
+
+/** Integers beyond 2^53 are bigints. */
+function parseJson(text: string): unknown {
+  if (!/\d{16}/.test(text) || text.includes('\\u0000integer ')) return JSON.parse(text);
+  const marked = text.replace(/"(?:\\.|[^"\\])*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g, token =>
+    /^-?\d+$/.test(token) && !Number.isSafeInteger(Number(token)) ? JSON.stringify(BIG + token) : token);
+  return JSON.parse(marked, (_, value) => typeof value === 'string' && value.startsWith(BIG) ? BigInt(value.slice(BIG.length)) : value);
 }
 
 function expect(holds: boolean, what: string): asserts holds {

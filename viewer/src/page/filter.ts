@@ -3,6 +3,7 @@
 import {parseCondition} from '../bags/condition';
 import {Counted, SIGNS} from '../bags/comparison';
 import type {Dataset} from '../bags/dataset';
+import {canBeMeant, MAX_EXPLAINED, valueOfPath, wrongPath} from '../bags/paths';
 import {BLOCK} from '../bags/ranges';
 import {kindOf} from '../bags/values';
 import {secondsOf} from './clip';
@@ -13,7 +14,7 @@ const HEADERS_AT_ONCE = 64;
 
 /** Returns the datapoints that pass, in order; reports the part that is done, until it is told to stop. */
 export async function filterRows(dataset: Dataset, text: string, progress: (done: number) => boolean): Promise<Uint32Array> {
-  const {needs, measures, test} = parseCondition(text, dataset.spec, field => dataset.facts(field));
+  const {needs, measures, paths, expected, test} = parseCondition(text, dataset.spec, field => dataset.facts(field));
   let left = MAX_FILTER_BYTES;
   const columns = [...needs].map(([field, need]) => {
     const spend = (bytes: number) => {
@@ -30,16 +31,29 @@ export async function filterRows(dataset: Dataset, text: string, progress: (done
     };
     columns.push({key, runs: measure === 'size' ? dataset.column(field, 'size') : durations(dataset, field, spend)});
   }
+  const types = new Map([...paths.keys()].map(key => [key, new Set<string>()]));
+  const values = new Map([...paths.values()].map(({field}) => [field, [] as unknown[]]));
+  const checkPaths = () => {
+    for (const [key, path] of paths) {
+      if (!canBeMeant(types.get(key)!, expected.get(key)!)) throw wrongPath(path, types.get(key)!, expected.get(key)!, values.get(path.field)!);
+    }
+  };
   const kept: number[] = [];
   for (;;) {
     // Fields are read in step: they have the same runs.
     const runs = await Promise.all(columns.map(({runs}) => runs.next()));
-    if (!runs.length || runs[0].done) return Uint32Array.from(kept);
-    const values = runs.map(run => run.value!.values), {first} = runs[0].value!;
-    for (let i = 0; i < values[0].length; i++) {
-      if (test(Object.fromEntries(columns.map(({key}, k) => [key, values[k][i]])))) kept.push(first + i);
+    if (!runs.length || runs[0].done) {
+      checkPaths();
+      return Uint32Array.from(kept);
     }
-    if (!progress((first + values[0].length) / dataset.length)) throw new Error('stopped');
+    const found = runs.map(run => run.value!.values), {first} = runs[0].value!;
+    for (let i = 0; i < found[0].length; i++) {
+      const row = Object.fromEntries(columns.map(({key}, k) => [key, found[k][i]]));
+      for (const [field, some] of values) if (row[field] !== null && some.length < MAX_EXPLAINED) some.push(row[field]);
+      for (const [key, path] of paths) row[key] = valueOfPath(path, row[path.field], types.get(key)!);
+      if (test(row)) kept.push(first + i);
+    }
+    if (!progress((first + found[0].length) / dataset.length)) throw new Error('stopped');
   }
 }
 

@@ -1,0 +1,90 @@
+"""Conditions on values inside fields; conditions.json has the cases that the viewer shares."""
+
+import numpy as np
+import pytest
+
+import bags
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'd', {'id': 'int(8)', 'meta': 'json?', 'info': 'msgpack'}) as writer:
+        for index in range(5000):
+            meta = {'score': index / 5000, 'place': {'name': f'room {index % 7}'}}
+            writer.append({'id': index, 'meta': meta if index % 2 else None, 'info': {1: index, 'x': b'12'}})
+    with bags.open(tmp_path / 'd') as dataset:
+        yield dataset
+
+
+def test_many_datapoints_and_views(dataset):
+    expected = [index for index in range(1, 5000, 2) if index / 5000 > 0.9]
+    assert dataset.filter('meta.score > 0.9').indices.tolist() == expected
+    assert dataset.filter('meta.score is none').indices.tolist() == list(range(0, 5000, 2))
+    view = dataset.rename({'meta': 'facts'}).select([9, 3, 2]).filter('facts.place.name == "room 2"')
+    assert [row['id'] for row in view] == [9]
+    edited = dataset.update({2: {'meta': {'score': 7}}})
+    assert edited.filter('meta.score > 1').indices.tolist() == [2]
+    joined = bags.concat([dataset[:3], dataset[4990:]])
+    assert [row['id'] for row in joined.filter('meta.place')] == [1, 4991, 4993, 4995, 4997, 4999]
+
+
+def test_keys_that_are_integers(dataset):
+    assert dataset.filter('info.1 < 3').indices.tolist() == [0, 1, 2]
+    assert dataset.filter('id < 2 and len(info.x) == 2').indices.tolist() == [0, 1]
+
+
+def test_no_datapoint_has_the_path(dataset):
+    with pytest.raises(ValueError) as caught:
+        dataset.filter('meta.place.nmae == "room 2"')
+    assert 'no datapoint has meta.place.nmae: meta.place has name' in str(caught.value)
+    assert dataset[:0].filter('meta.place.nmae == x').indices.tolist() == []
+    assert dataset[:1].filter('meta.place.nmae == x').indices.tolist() == []  # No value of the field.
+    with pytest.raises(ValueError, match=r'no datapoint has meta.*: meta\.place\.name is a text, without'):
+        dataset.filter('meta.place.name.x > 3')
+
+
+def test_errors_name_few_keys_of_few_values(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'wide', {'meta': 'json'}) as writer:
+        for index in range(1000):
+            writer.append({'meta': {f'key {index} ' + 'x' * 1000: 1}})
+    with bags.open(tmp_path / 'wide') as wide, pytest.raises(ValueError) as caught:
+        wide.filter('meta.key == 1')
+    assert len(str(caught.value)) < 1200
+    with bags.open(tmp_path / 'wide') as wide, pytest.raises(ValueError, match='at most 50 keys, got 9999'):
+        wide.filter('meta' + '.a' * 9999 + ' == 1')
+
+
+def test_deep_values(tmp_path):
+    value, other = 3, 3
+    for _ in range(400):
+        value, other = [value], {'a': other}
+    bags.write([{'meta': value}, {'meta': other}], tmp_path / 'deep', {'meta': 'json'})
+    with bags.open(tmp_path / 'deep') as deep:
+        assert deep.filter('any(meta == 3)').indices.tolist() == [0]
+        assert deep.filter('meta' + '.a' * 50 + ' is not none').indices.tolist() == [1]
+
+
+def test_raw_values_are_not_compared(tmp_path, dataset):
+    with bags.open(tmp_path / 'd', raw=True) as raw:
+        for text in ('meta.score > 3', 'info.x == 3', 'any(meta.tags == 3)'):
+            with pytest.raises(ValueError, match='without raw=True'):
+                raw.filter(text)
+
+
+def test_columns_advise_conditions(dataset):
+    with pytest.raises(KeyError, match=r"dataset.filter\('meta.score == …'\) tests values inside it"):
+        dataset.column('meta.score')
+
+
+def test_arrays_of_a_tree(tmp_path):
+    rows = [
+        {'t': {'x': np.arange(6).reshape(2, 3)}},
+        {'t': {'x': np.zeros((0, 3))}},
+        {'t': {'x': np.ones(2)}},
+    ]
+    bags.write(rows, tmp_path / 't', {'t': 'tree'})
+    with bags.open(tmp_path / 't') as trees:
+        assert trees.filter('any(t.x == 5)').indices.tolist() == [0]
+        assert trees.filter('all(t.x == 1)').indices.tolist() == [1, 2]
+        assert trees.filter('t.x').indices.tolist() == [0, 2]
+        assert trees.filter('len(t.x) == 2').indices.tolist() == [0, 2]
