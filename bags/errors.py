@@ -94,6 +94,8 @@ class LinkError(CorruptError):
         expected: A description of the file when it was linked.
         found: A description of the current file.
 
+    The message names the folder with the links, the linked file, and what to do.
+
     Examples:
         >>> import os
         >>> with bags.DatasetWriter('moved', {'photo': 'jpeg'}, linked_fields=['photo']) as writer:
@@ -108,14 +110,23 @@ class LinkError(CorruptError):
     """
 
     def __init__(
-        self, path: object, record: int | None, field: str, file: str, expected: str, found: str
+        self,
+        path: object,
+        record: int | None,
+        field: str,
+        file: str,
+        expected: str,
+        found: str,
+        advice: str = '',
     ) -> None:
         self.field = field
         self.file = file
         self.expected = expected
         self.found = found
         detail = f'field {field!r}: link to {file}: expected {expected}, got {found}'
-        super().__init__(path, record, detail)
+        super().__init__(path, record, f'{detail}; {advice}' if advice else detail)
+        folder = self.path.removesuffix(f'/{field}.links')
+        self.args = (f'{folder}, {self.detail}',)
 
 
 class SpecError(BagsError, ValueError):

@@ -62,6 +62,10 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     **_same('Dataset', 'iloc loc get row', 'dataset[index]'),
     **_same('Dataset', 'iter iterrows itertuples rows', 'for datapoint in dataset'),
     **_same('Dataset', 'field items', 'dataset.records(field)'),
+    (
+        'Dataset',
+        'available',
+    ): 'dataset.spec for the fields, or dataset.lengths(field) for items of a sequence',
     ('Dataset', 'owner'): 'dataset.datapoint_of(field, item)',
     **_same('Dataset', 'to_list tolist values', 'list(dataset), or dataset.column(field)'),
     **_same('Dataset', 'to_pandas to_polars', 'dataset.to_arrow_dataset()'),
@@ -94,6 +98,11 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     ('copy', 'links'): 'dataset.save(path, link=(FIELD, …))',
     ('open', 'replace'): 'bags.join([…], replace=…)',
     **_same(READERS, 'links', 'trust_links'),
+    **_same(
+        ('open', 'DatasetReader', 'ShardedDatasetReader'),
+        'parallel n_jobs num_proc num_workers workers',
+        'max_parallelism for concurrent requests, or workers of bags.Loader',
+    ),
     **_same(WRITERS, 'links', 'linked_fields'),
     **_same(('convert', 'save'), 'links', 'link=(FIELD, …)'),
     ('from_numpy', 'links'): 'linked_fields of bags.write',

@@ -56,3 +56,13 @@ def test_advice_goes_by_the_function():
     assert function(links=1, columns=2) == (1, 2)  # Names that this function has.
     with pytest.raises(TypeError, match=r'^unexpected option .num_workers.: use workers$'):
         function(1, num_workers=3)
+
+
+def test_names_of_granular(tmp_path):
+    bags.write([{'n': 1}], tmp_path / 'd', {'n': 'int'})
+    with pytest.raises(TypeError, match=r"'parallel': use max_parallelism for concurrent requests"):
+        bags.open(tmp_path / 'd', parallel=True)
+    with bags.open(tmp_path / 'd') as dataset, pytest.raises(
+        AttributeError, match=r'dataset\.spec for the fields, or dataset\.lengths\(field\)'
+    ):
+        dataset.available(0)

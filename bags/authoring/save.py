@@ -32,7 +32,7 @@ from bags.links.files import RECORD_SUFFIXES, LinkedFile
 from bags.links.link import MIN_LINKED_BYTES
 from bags.links.link_builder import LinkBuilder, LinkRun
 from bags.links.permission import Permission
-from bags.links.records import LinkedRecords
+from bags.links.records import LinkedRecords, dataset_folder
 from bags.progress.progress import progress as show_progress
 from bags.progress.progress_log import ProgressLog, resumed
 from bags.progress.write_result import Skipped, WriteResult
@@ -277,9 +277,7 @@ class _Parents:
                 try:
                     self._permission.check(path)
                 except PermissionError:
-                    dataset, _, name = folder.rpartition('/')
-                    is_shard = bool(dataset) and name.isascii() and name.isdigit()
-                    self.untrusted.add(dataset if is_shard else folder)
+                    self.untrusted.add(dataset_folder(folder))
 
 
 def _added(add: AddedFields | None) -> tuple[Schema, dict[str, Callable[[Mapping[str, Any]], Any]]]:

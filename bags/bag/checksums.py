@@ -102,10 +102,6 @@ class Checksums:
         if self.digest(data) != expected:
             raise CorruptError(self.path, None, f'{name} differs from its checksum: one of them is damaged')
 
-    def check(self, indices: Int64s | range, records: Iterable[Any]) -> None:
-        """Raises CorruptError if a stored record differs from its checksum."""
-        self.compare(indices, map(self.digest, records))
-
     def match(self, start: int, records: Iterable[Any]) -> bool:
         """Returns whether consecutive records match their checksums."""
         digests = list(map(self.digest, records))
@@ -118,7 +114,7 @@ class Checksums:
         return checksums
 
     def compare(self, indices: Int64s | range, digests: Iterable[int]) -> None:
-        """As `check`, given the checksums of the records."""
+        """Raises CorruptError if a stored record differs from its checksum, given the digests."""
         expected = self.of(indices).tolist()
         for position, digest in enumerate(digests):
             if digest != expected[position] != 0:  # 0 means unknown.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import copy
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -126,6 +126,24 @@ class StoredRecords(Shareable, abc.ABC):
             last: Index of a record that was written; -1 if unknown.
         """
 
+    def source_of(self, index: int) -> str:
+        """Returns the name of the file with a record, for errors; for a linked record, of the linked file."""
+        return self.path
+
+    def damaged(self, index: int, detail: str) -> CorruptError:
+        """Returns the error for a damaged record."""
+        return CorruptError(self.path, index, detail)
+
+    def compare(self, indices: Int64s | range, digests: Iterable[int]) -> None:
+        """Raises CorruptError if a record differs from its checksum, given the digests of the records."""
+        assert self.checksums is not None
+        self.checksums.compare(indices, digests)
+
+    def check_records(self, indices: Int64s | range, records: Iterable[Any]) -> None:
+        """Raises CorruptError if a stored record differs from its checksum."""
+        assert self.checksums is not None
+        self.compare(indices, map(self.checksums.digest, records))
+
     def cut_error(self, index: int | None, exc: EOFError) -> CorruptError:
         """Returns the error for a file that has become shorter; it names record `index`, if known."""
         return CorruptError(self.path, index, str(exc))
@@ -170,7 +188,7 @@ class StoredRecords(Shareable, abc.ABC):
         except EOFError as exc:
             raise self.cut_error(index, exc) from exc
         if self.checksums is not None:
-            self.checksums.check(range(index, index + 1), [data])
+            self.check_records(range(index, index + 1), [data])
         return data if ranges.codec is None else self.decode(ranges.codec, index, data)
 
     def record_view(self, index: int) -> Buffer:
@@ -203,7 +221,7 @@ class StoredRecords(Shareable, abc.ABC):
         if self.checksums is not None:
             offsets = range(start, stop, CHECKED_BYTES)
             pieces = (file.read(offset, min(offset + CHECKED_BYTES, stop)) for offset in offsets)
-            self.checksums.compare(range(index, index + 1), digests_of(pieces, None))
+            self.compare(range(index, index + 1), digests_of(pieces, None))
         return RangeFile(file, start, stop, name)  # type: ignore[return-value]
 
     def decode(self, codec: Zstd, index: int, frame: Buffer) -> bytes:
@@ -215,7 +233,7 @@ class StoredRecords(Shareable, abc.ABC):
         try:
             return codec.decode(frame)
         except ValueError as exc:
-            raise CorruptError(self.path, index, str(exc)) from exc
+            raise self.damaged(index, str(exc)) from exc
 
     def segment(self, index: int) -> Any:
         """Returns the `Segment` of a record that is a part of a linked file; None for other records.
@@ -288,7 +306,7 @@ class StoredRecords(Shareable, abc.ABC):
             except EOFError as exc:
                 raise self.cut_error(int(indices[0]) if len(indices) == 1 else None, exc) from exc
             if self.checksums is not None:
-                self.checksums.check(indices, frames)
+                self.check_records(indices, frames)
         if codec is None:
             return frames
         try:

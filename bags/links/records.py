@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,14 +13,17 @@ import numpy.typing as npt
 
 from bags.bag.bag_file import BagFile
 from bags.bag.compression import Zstd
+from bags.bag.open import open_bag
+from bags.bag.options import ReaderOptions
 from bags.bag.records import FileRanges, StoredRecords
 from bags.bag.verified import SHIFT, VERIFIED, as_slice
 from bags.concurrency import FifoCache, cached_attribute
 from bags.errors import BagsError, CorruptError, DecodeError, LinkError
 from bags.indexing import Int64s, check_index
-from bags.links.files import LinkedFile, is_url, resolved_path
+from bags.links.files import RECORD_SUFFIXES, LinkedFile, is_url, resolved_path
 from bags.links.link_table import LinkTable, read_entry
 from bags.links.linked_files import MAX_OPEN_FILES, FileDiffersError, LazyFile, LinkedFiles, OpenFile
+from bags.links.members import member_name
 from bags.links.rows import ROW_BYTES, ROW_NUMBERS, SEGMENT_BYTES, VALUES_FILE, frames_of, ranges_of
 from bags.links.segments import LinkedType, Segment
 from bags.storage import File
@@ -140,13 +143,58 @@ class LinkedRecords(StoredRecords):
         except EOFError as exc:
             raise self.cut_error(index, exc) from exc
 
+    def source_of(self, index: int) -> str:
+        """Returns the linked file of a record, with its member of a tar or zip, or its record of a bag."""
+        with contextlib.suppress(Exception):  # It is for an error, which this one would hide.
+            number, start, _, _, end = self.table.row(index)
+            if number == VALUES_FILE:
+                return self.values.path
+            entry = self.entry(number)
+            path = resolved_path(entry.path, self.folder)
+            with contextlib.suppress(Exception):
+                if entry.is_bag:
+                    store, path = self.linked.locate(self.folder, entry.path)
+                    return f'{path}, record {_record_at(open_bag(store, path, ReaderOptions()), start)}'
+                file = self._open(number, index).file
+                member = '' if end else member_name(path, start, lambda *ends: bytes(file.read(*ends)))
+                return f'{path}, member {member}' if member else path
+            return path
+        return self.path
+
+    def damaged(self, index: int, detail: str) -> CorruptError:
+        """Returns the error for a damaged record, which names the linked file."""
+        source = self.source_of(index)
+        error = CorruptError(self.path, index, f'{source}: {detail}')
+        error.args = (f'{source}, field {self.field!r}: {detail}',)
+        return error
+
+    def compare(self, indices: Int64s | range, digests: Iterable[int]) -> None:
+        try:
+            super().compare(indices, digests)
+        except CorruptError as exc:
+            raise self.damaged(int(exc.record or 0), exc.detail) from None
+
     def cut_error(self, index: int | None, exc: EOFError) -> CorruptError:
         """Returns the error for a linked file that has changed or become shorter."""
         if isinstance(exc, FileDiffersError):
-            return LinkError(self.path, index, self.field, exc.path, exc.expected, exc.found)
+            advice = self._advice(exc.path) if exc.found == 'none' else ''
+            return LinkError(self.path, index, self.field, exc.path, exc.expected, exc.found, advice)
         path, _, detail = str(exc).partition(': expected ')
         expected, _, actual = detail.partition(', got ')
         return LinkError(self.path, index, self.field, path, expected, actual)
+
+    def _advice(self, path: str) -> str:
+        """Returns what to do if a linked file is missing."""
+        folder = path.rpartition('/')[0]
+        if not path.endswith((*RECORD_SUFFIXES, '.zdict')):
+            relink = f'`bags edit {self.linked.root} NEW --relink {folder}=FOLDER`'
+            return f'if it was moved, {relink} saves a dataset with links to its new folder'
+        parent = dataset_folder(folder)
+        relink = f'`bags edit {self.linked.root} NEW --relink {parent}=FOLDER`'
+        return (
+            f'the records are in the dataset {parent}: if it was moved, {relink} saves a dataset with links '
+            'to its new folder; `bags copy`, where both can be read, makes a copy that needs no other dataset'
+        )
 
     def beyond_error(self, index: int, number: int, end: int, size: int) -> CorruptError:
         """Returns the error for a link whose range extends beyond the end of its file."""
@@ -235,7 +283,7 @@ class LinkedRecords(StoredRecords):
     def segment(self, index: int) -> Segment | None:
         segment = self._locate_one(check_index(index, self.count))[3]
         if segment is not None and self.checksums is not None:
-            self.checksums.compare(range(index, index + 1), [segment.digest()])
+            self.compare(range(index, index + 1), [segment.digest()])
         return segment
 
     def _copied(self, index: int) -> bytes:
@@ -274,7 +322,7 @@ class LinkedRecords(StoredRecords):
             except EOFError as exc:
                 raise self.cut_error(index, exc) from exc
         if self.checksums is not None:
-            self.checksums.check(range(index, index + 1), [data])
+            self.check_records(range(index, index + 1), [data])
         return data if codec is None else self.decode(codec, index, data)
 
     # Many records.
@@ -365,6 +413,22 @@ class LinkedRecords(StoredRecords):
         segments, remainder = divmod(extra_bytes, SEGMENT_BYTES - ROW_BYTES)
         are_rows = 0 <= segments <= self.count and not remainder
         self.links.check_count(self.links.length if are_rows else ROW_BYTES, last)
+
+
+def dataset_folder(folder: str) -> str:
+    """Returns the folder of the dataset of a folder with bags: for a shard, the folder of all shards."""
+    above, _, name = folder.rpartition('/')
+    return above if above and name.isascii() and name.isdigit() else folder
+
+
+def _record_at(bag: BagFile, start: int) -> int:
+    """Returns the last record of a bag that begins at an offset, or before."""
+    low, high = 0, bag.count
+    while high - low > 1:
+        middle = (low + high) // 2
+        (located,) = bag.locate(range(middle, middle + 1))
+        low, high = (middle, high) if int(located.starts[0]) <= start else (low, middle)
+    return low
 
 
 def _make_getter(records: LinkedRecords, as_view: bool) -> Callable[[int], Any]:

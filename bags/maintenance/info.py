@@ -34,6 +34,7 @@ from bags.indexing import Int64s
 from bags.links.files import LINKED, resolved_path
 from bags.links.linked_files import LinkedFiles
 from bags.links.open import open_links
+from bags.links.records import dataset_folder
 from bags.links.rows import VALUES_FILE
 from bags.maintenance.location import Location, locate
 from bags.validation import with_advice
@@ -136,6 +137,8 @@ class DatasetInfo:
     """Number of shards from which distributions, ratios and missing values are computed."""
     fields: dict[str, FieldInfo]
     metadata: dict[str, Any]
+    needs: list[str]
+    """The datasets, and the folders of files, with the linked records, without which it cannot be read."""
 
     def __repr__(self) -> str:
         return f'<DatasetInfo of {self.path!r}: {count_text(self.datapoints)}; str() has all fields>'
@@ -143,7 +146,8 @@ class DatasetInfo:
     def __str__(self) -> str:
         shards = plural(self.shards, 'shard')
         heading = f'{plural(self.datapoints, "datapoint")} in {shards}, {byte_count(self.bytes)}'
-        return f'{self.path}\n{heading}\n\n{as_lines(info_table(self))}'
+        needs = f'\n\nneeds {", ".join(self.needs)}' if self.needs else ''
+        return f'{self.path}\n{heading}\n\n{as_lines(info_table(self))}{needs}'
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Prints `str` in IPython."""
@@ -294,14 +298,14 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
                 unclosed.add(path)
             if name == checksums_name('refs.bag'):
                 checked.add(path)
-    fields = {}
+    fields, needs = {}, set[str]()
     for name, field_type in schema.items():
         sample = samples[name]
         names = [f'{stem}{end}' for stem in (name, f'limits.{name}') for end in BAG_SUFFIXES]
         fields[name] = FieldInfo(
             field_type.text,
             sum(totals[file] for file in [*names, f'{name}.idx']),
-            _linked_bytes(location, paths, name) if name + LINKED[0] in totals else 0,
+            _linked_bytes(location, paths, name, needs) if name + LINKED[0] in totals else 0,
             f'{name}.bagz' in totals,
             sample.ratio(),
             Distribution.of(sample.sizes),
@@ -321,11 +325,15 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
         len(sampled),
         fields,
         metadata,
+        sorted(needs),
     )
 
 
-def _linked_bytes(location: Location, paths: Sequence[str], field: str) -> int:
-    """Returns the bytes of all ranges of other files that the links of a field point to."""
+def _linked_bytes(location: Location, paths: Sequence[str], field: str, needs: set[str]) -> int:
+    """Returns the bytes of all ranges of other files that the links of a field point to.
+
+    Adds the folders of these files to `needs`; for bags, the folders of their datasets.
+    """
     store, options = location.store, ReaderOptions()
     ranges: dict[str, set[tuple[int, int]]] = {}
     for path in paths:
@@ -335,6 +343,10 @@ def _linked_bytes(location: Location, paths: Sequence[str], field: str) -> int:
         rows = np.unique(np.stack(bag.link_rows(range(bag.count))[:3], 1), axis=0)
         for number, start, end in rows[rows[:, 0] != VALUES_FILE].tolist():
             ranges.setdefault(resolved_path(bag.entry(number).path, path), set()).add((start, end))
+        for number in np.unique(rows[rows[:, 0] != VALUES_FILE, 0]).tolist():
+            entry = bag.entry(number)
+            folder = resolved_path(entry.path, path).rpartition('/')[0]
+            needs.add(dataset_folder(folder) if entry.is_bag else folder)
     return sum(end - start for file_ranges in ranges.values() for start, end in file_ranges)
 
 

@@ -235,7 +235,9 @@ def _failures(bag: StoredRecords, expected: Expected, indices: Int64s) -> list[t
             if isinstance(exc, OSError) and not is_of_file(exc):
                 raise
             cause = exc.__cause__ if isinstance(exc, DecodeError) and exc.__cause__ else exc
-            failures.append((index, f'{type(cause).__name__}: {cause}'))
+            source = bag.source_of(index)
+            where = '' if source == bag.path else f'{source}: '
+            failures.append((index, f'{where}{type(cause).__name__}: {cause}'))
     return failures
 
 

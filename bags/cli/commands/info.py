@@ -14,6 +14,8 @@ from bags.cli.output import columns_table, print_json, print_rich, say, table, w
 from bags.display.counts import byte_count, plural
 from bags.display.tables import extent, info_table, is_pooled, statistics_table
 
+MAX_NEEDS = 8
+"""Maximum number of folders with linked records."""
 MAX_FACTS = 32
 """Maximum number of lines of metadata."""
 MAX_FACT = 160
@@ -53,6 +55,9 @@ def _print_dataset(summary: Any) -> None:
     print_rich(columns_table(info_table(summary)))
     if summary.sampled_shards < summary.shards:
         say(f'\nRecords and items: of {summary.sampled_shards} of {shards}.', 'dim')
+    if summary.needs:
+        more = f' and {len(summary.needs) - MAX_NEEDS:,} more' if len(summary.needs) > MAX_NEEDS else ''
+        say(f'\nNeeds the linked records of {", ".join(summary.needs[:MAX_NEEDS])}{more}.')
     if summary.metadata:
         _print_metadata(summary.metadata)
 

@@ -74,16 +74,19 @@ class FieldReader(Shareable):
         if count > self.decoder.max_items and self.bag.is_compressed:
             size, limit = self.decoder.length, self.decoder.max_items
             detail = f'{count} items of {size} bytes exceed max_value_size, which allows {limit} items'
-            raise DecodeError(self.name, first, self.type.text, detail, self.bag.path)
+            raise DecodeError(self.name, first, self.type.text, detail, self.bag.source_of(first))
 
     def _fail(self, index: int, exc: Exception) -> NoReturn:
         """Raises the error of a record whose decoder failed."""
         # Lazy decoders read the file, which may raise OSError.
         if isinstance(exc, BagsError) or (self.decoder.lazy and isinstance(exc, OSError)):
-            exc.add_note(f'in the decoder of field {self.name!r}, record {index} of {self.bag.path}')
+            exc.add_note(
+                f'in the decoder of field {self.name!r}, record {index} of {self.bag.source_of(index)}'
+            )
             raise exc
         detail = f'{type(exc).__name__}: {exc}'
-        raise DecodeError(self.name, index, self.type.text, detail, self.bag.path) from exc
+        where = self.bag.source_of(index)
+        raise DecodeError(self.name, index, self.type.text, detail, where) from exc
 
     # Many records, by their indices in the bag.
 
@@ -223,7 +226,7 @@ class FieldReader(Shareable):
         if error is None:
             self._lengths[index] = length
         elif not isinstance(error, BagsError):
-            error = DecodeError(self.name, index, self.type.text, str(error), self.bag.path)
+            error = DecodeError(self.name, index, self.type.text, str(error), self.bag.source_of(index))
         return length, error
 
 
@@ -249,7 +252,11 @@ class Record:
     @property
     def name(self) -> str:
         """The name of the record in error messages."""
-        return f'{self._origin[0]}, field {self.field!r} of type {self.type}, record {self.index}'
+        return f'{self._where}, field {self.field!r} of type {self.type}, record {self.index}'
+
+    @property
+    def _where(self) -> str:
+        return self._origin[0] if self.bag is None else self.bag.source_of(self.index)
 
     @property
     def is_remote(self) -> bool:
@@ -275,7 +282,7 @@ class Record:
 
     def error(self, exc: Exception) -> DecodeError:
         """Returns the error to raise if the content of the record is invalid."""
-        return DecodeError(self.field, self.index, self.type, str(exc) or type(exc).__name__, self._origin[0])
+        return DecodeError(self.field, self.index, self.type, str(exc) or type(exc).__name__, self._where)
 
     def __repr__(self) -> str:
         return f'Record({self.name!r})'
