@@ -143,13 +143,16 @@ class ViewServer:
             return None
 
     def _named(self, page: str) -> str:
-        """Returns the page with the path of a local dataset, for the Python code that the page copies."""
-        if self.location.store.is_remote:
-            return page
-        path, url = escape(os.path.abspath(self.location.path)), escape(f'data/{self.folder}')
-        return page.replace(
-            '</head>', f'<meta name="bags-source" data-url="{url}" content="{path}">\n</head>', 1
-        )
+        """Returns the page with the address of the dataset, which it shows unless its own address names one.
+
+        The page also has the path of a local dataset, for the Python code that it copies.
+        """
+        url = escape(f'data/{self.folder}')
+        metas = [f'<meta name="bags-data" content="{url}">']
+        if not self.location.store.is_remote:
+            path = escape(os.path.abspath(self.location.path))
+            metas.append(f'<meta name="bags-source" data-url="{url}" content="{path}">')
+        return page.replace('</head>', ''.join(f'{meta}\n' for meta in metas) + '</head>', 1)
 
     def _find_data(self, path: str) -> tuple[File | bytes, str] | None:
         match = FILE.fullmatch(path)

@@ -12,6 +12,7 @@ import sys
 import pytest
 
 import bags
+from bags.display.counts import byte_count
 from bags.viewer import page
 
 
@@ -110,7 +111,16 @@ def test_the_exported_page_names_the_dataset(made, built, tmp_path, run):
     with bags.open(made / 'episodes') as source, bags.open(tmp_path / 'all' / 'data' / 'episodes') as copied:
         assert len(copied) == len(source)
         assert copied.spec == source.spec
+    assert (tmp_path / 'all' / 'data' / 'episodes' / 'shards.json').exists()
     assert '--with-data needs --export' in run('view', made / 'episodes', '--with-data', code=2).stderr
+
+
+def test_an_export_counts_the_files_of_the_dataset(made, built, tmp_path, run):
+    shown = run('view', made / 'episodes', '--export', tmp_path / 'all', '--with-data').stdout
+    files = [path for path in (tmp_path / 'all').rglob('*') if path.is_file()]
+    assert f'{len(files):,} files, {byte_count(sum(path.stat().st_size for path in files))}, in ' in shown
+    shown = run('view', made / 'episodes', '--export', tmp_path / 'json', '--with-data', '--json').stdout
+    assert len(json.loads(shown)['files']) == len(files)
 
 
 def test_an_export_that_fails_leaves_nothing(made, built, tmp_path, run):

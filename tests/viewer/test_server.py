@@ -73,9 +73,12 @@ def test_ranges_of_the_files_of_the_dataset(server, dataset):
 
 
 def test_the_page(server, dataset):
-    found = ask(server, '/?data=data')[1].decode()
-    named = f'<meta name="bags-source" data-url="data/two%20words" content="{dataset}">'
-    assert found == f'<head><title>page</title>{named}\n</head>'
+    named = (
+        '<meta name="bags-data" content="data/two%20words">\n'
+        f'<meta name="bags-source" data-url="data/two%20words" content="{dataset}">\n'
+    )
+    for path in ('/?data=data', '/', '/index.html'):
+        assert ask(server, path)[1].decode() == f'<head><title>page</title>{named}</head>'
     response, _ = ask(server, '/assets/index-x.js')
     assert response.headers['Content-Type'] in ('text/javascript', 'application/javascript')
     assert ask(server, '/assets/none.js')[0].status == 404

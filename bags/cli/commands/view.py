@@ -58,6 +58,7 @@ def view(
 
 
 def _export(path: str, folder: str, trust_links: PermittedPaths, *, with_data: bool, json: bool) -> None:
+    from bags.display.counts import byte_count
     from bags.maintenance.location import a_file, locate
     from bags.viewer.page import export_page
 
@@ -75,20 +76,23 @@ def _export(path: str, folder: str, trust_links: PermittedPaths, *, with_data: b
         data = path if is_web else None
     made = _first_missing(folder)
     files = export_page(folder, data)
-    size = sum(map(os.path.getsize, files))
     if with_data:
         import bags
 
         try:
             with bags.open(path, raw=True, trust_links=trust_links) as dataset:
-                bags.copy(dataset, os.path.join(folder, 'data', name))
+                copied = os.path.join(folder, 'data', name)
+                bags.copy(dataset, copied)
+            bags.consolidate(copied)  # Else, the page asks for each shard.
+            files = sorted(os.path.join(root, file) for root, _, names in os.walk(folder) for file in names)
         except BaseException:  # Including Ctrl-C: a page without its dataset is useless.
             _remove_export(folder, made)
             raise
+    size = byte_count(sum(map(os.path.getsize, files)))
     answer(
         json,
         {'files': files, 'data': data},
-        f'{len(files)} files, {size / 1000:,.0f} kB, in {folder}',
+        f'{len(files):,} files, {size}, in {folder}',
         f'They show {data or "no dataset"}{"" if data is None or is_web else ", a path from the page"}.',
         'For another dataset, open index.html?data=URL.',
     )

@@ -83,7 +83,7 @@ export function useRoute(): Route {
   return route;
 }
 
-/** The dataset that the URL of the page names, or else `bags view --export` wrote into the page. */
+/** The dataset that the URL of the page names, or else `bags view` wrote into the page. */
 export function dataUrl(): string | null {
   const data = new URLSearchParams(location.search).get('data') ?? document.querySelector<HTMLMetaElement>('meta[name="bags-data"]')?.content;
   if (!data) return null;
