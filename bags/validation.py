@@ -60,6 +60,7 @@ class Options(Shareable):
         object.__setattr__(self, name, value if value is option.default else option.check(name, value))
 
 
+Value = TypeVar('Value')
 Made = TypeVar('Made', bound=Options)
 Called = TypeVar('Called', bound=Callable[..., Any])
 
@@ -156,8 +157,23 @@ def nearest_name(name: object, known: Iterable[str]) -> str | None:
     return by_lower[similar[0]] if similar else None
 
 
+class AdvisedNames(dict[str, Value]):
+    """A dict by names, with advice on names that it does not have.
+
+    Args:
+        names: The dict.
+        advice: What to do to have a name, by name.
+    """
+
+    def __init__(self, names: Mapping[str, Value], advice: Mapping[str, str]) -> None:
+        super().__init__(names)
+        self.advice = dict(advice)
+
+
 def no_field(name: object, known: Collection[str]) -> str:
-    """Returns the message for a field that does not exist, with the most similar existing field."""
+    """Returns the message for a field that does not exist, with advice or the most similar existing field."""
+    if isinstance(known, AdvisedNames) and name in known.advice:
+        return f'no field {name!r}: {known.advice[str(name)]}; the fields are {", ".join(map(repr, known))}'
     similar = nearest_name(name, known)
     perhaps = '' if similar is None else f' (perhaps {similar!r})'
     return f'no field {name!r}{perhaps}; the fields are {", ".join(map(repr, known))}'

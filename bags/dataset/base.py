@@ -49,7 +49,7 @@ from bags.dataset.reading.selection import (
 )
 from bags.indexing import Int64s, as_indices, check_index, chunk_length, offsets_of
 from bags.other_names import dataset_advice
-from bags.validation import with_advice, worker_count
+from bags.validation import AdvisedNames, with_advice, worker_count
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -988,7 +988,12 @@ class View(Dataset):
 
     def __init__(self, datasets: Sequence[Dataset], schema: Schema) -> None:
         self.datasets = list(datasets)
-        self.schema = schema
+        schemas = [*(dataset.schema for dataset in datasets), schema]
+        advised = (names for names in schemas if isinstance(names, AdvisedNames))
+        advice = {
+            name: text for names in advised for name, text in names.advice.items() if name not in schema
+        }
+        self.schema = AdvisedNames(schema, advice) if advice else schema
         self.is_remote = any(dataset.is_remote for dataset in datasets)
 
     @property

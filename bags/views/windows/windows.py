@@ -42,7 +42,7 @@ from bags.dataset.reading.selection import (
 )
 from bags.formats.arrays import encode_array
 from bags.indexing import Int64s, as_indices, check_index
-from bags.validation import item_count, one_of
+from bags.validation import AdvisedNames, item_count, one_of
 from bags.views.windows.anchors import NO_BOUNDS, Anchors, WindowItems, no_items
 from bags.views.windows.clocks import Seconds, clocks_of, reads_samples
 from bags.views.windows.spans import (
@@ -53,6 +53,11 @@ from bags.views.windows.spans import (
     positive,
     types_of,
 )
+
+
+def _advice(field: str) -> str:
+    """Returns the advice on a field that windows leave out."""
+    return f'windows leave it out; windows(…, whole=({field!r},)) has the whole value'
 
 
 class Windows(WindowsView):
@@ -89,7 +94,9 @@ class Windows(WindowsView):
             schema[name], schema[pad] = types_of(
                 name, schema[name], span, padding, dataset.has_frames(name), has_samples
             )
-        super().__init__([dataset], reordered(schema, [dataset.schema]))
+        left_out = [name for name in dataset.schema if name not in schema]
+        schema = reordered(schema, [dataset.schema])
+        super().__init__([dataset], AdvisedNames(schema, {name: _advice(name) for name in left_out}))
         self.anchors = Anchors(dataset, dict(spans), every, stride, padding, limits, clocks)
         self._spans = self.anchors.spans
         self._pads = {f'{name}_is_pad': name for name in spans}

@@ -388,3 +388,34 @@ def test_no_windows_of_windows(tmp_path):
     below = windows[:, ['words']].windows(every='words', words=bags.steps(0, 3), padding='drop')
     assert [row['words'] for row in below.__getitems__(range(len(below)))] == [list('abc')]
     assert below.__getitems__([]) == []
+
+
+def test_fields_that_windows_leave_out_are_named(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'd', SPEC) as writer:
+        for index in range(len(LENGTHS)):
+            writer.append(make(index))
+    with bags.open(tmp_path / 'd') as dataset:
+        view = dataset.windows(every='steps', steps=bags.steps(0, 2))
+        advice = r"no field 'points': windows leave it out; .*whole=\('points',\)"
+        for of in (
+            view,
+            view[::2],
+            view.filter('id > 3'),
+            view.rename({'id': 'number'}),
+            bags.concat([view, view]),
+        ):
+            for read in (
+                lambda of=of: of[0, 'points'],
+                lambda of=of: of.batch([0], ('steps', 'points')),
+                lambda of=of: of.column('points'),
+                lambda of=of: bags.Loader(of, 2, fields='points'),
+                lambda of=of: pickle.loads(pickle.dumps(of))[0, 'points'],
+            ):
+                with pytest.raises(KeyError, match=advice):
+                    read()
+            with pytest.raises(ValueError, match=advice):
+                of.filter('any(points > 3)')
+        with pytest.raises(KeyError, match=r"no field 'ponits'; the fields are"):
+            view[0, 'ponits']
+        whole = dataset.windows(every='steps', steps=bags.steps(0, 2), whole=('points',))
+        assert whole[0, 'points']['points'].shape == (5, 2)
