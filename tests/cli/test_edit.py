@@ -302,3 +302,14 @@ def test_values_by_the_names_of_classes(run, tmp_path):
 def test_a_row_as_an_argument_names_the_option(run, source):
     assert 'too many arguments: 12; --rows 12 selects datapoints' in run('show', source, '12', code=2).output
     assert 'too many arguments: x (bags' in run('show', source, 'x', code=2).output
+
+
+def test_conditions_on_values_inside_fields(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [{'id': index, 'meta': {'score': index / 4, 'place': {'name': 'lab'}}} for index in range(4)]
+    bags.write(rows, 'clips', {'id': 'int(8)', 'meta': 'json'})
+    run('edit', 'clips', 'good', '--where', 'meta.score >= 0.5 and meta.place.name == lab')
+    assert ids('good') == [2, 3]
+    printed = run('edit', 'clips', 'none', '--where', 'meta.scroe > 0.5', code=1).stderr
+    assert 'no datapoint has meta.scroe: meta has score, place' in printed
+    assert not Path('none').exists()

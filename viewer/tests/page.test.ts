@@ -712,6 +712,8 @@ test('bags view', async () => {
     await page.waitForTimeout(1500);
     await shot('grid-media');
     await stepThroughVideo();
+    await page.goto(new URL(url).origin);
+    await page.locator('.card img').first().waitFor();
   } finally {
     process.kill('SIGINT');
   }

@@ -252,7 +252,9 @@ class Record:
     @property
     def name(self) -> str:
         """The name of the record in error messages."""
-        return f'{self._where}, field {self.field!r} of type {self.type}, record {self.index}'
+        # Representations show it too: they do not wait for a network.
+        where = self._origin[0] if self.is_remote else self._where
+        return f'{where}, field {self.field!r} of type {self.type}, record {self.index}'
 
     @property
     def _where(self) -> str:

@@ -435,7 +435,7 @@ function hasContent(value: any): boolean {
   const list = itemsOf(value);
   if (list) return list.length > 0;
   if (value instanceof Uint8Array) return value.length > 0;
-  return typeof value === 'object' && value !== null ? Object.keys(value).length > 0 : Boolean(value) || Number.isNaN(value);
+  return typeOf(value) === 'object' ? Object.keys(value).length > 0 : Boolean(value) || Number.isNaN(value);
 }
 
 function items(value: any, sequence: boolean): any[] {
