@@ -1,5 +1,8 @@
 """Conditions on values inside fields; conditions.json has the cases that the viewer shares."""
 
+import operator
+from random import Random
+
 import numpy as np
 import pytest
 
@@ -88,3 +91,99 @@ def test_arrays_of_a_tree(tmp_path):
         assert trees.filter('all(t.x == 1)').indices.tolist() == [1, 2]
         assert trees.filter('t.x').indices.tolist() == [0, 2]
         assert trees.filter('len(t.x) == 2').indices.tolist() == [0, 2]
+
+
+# Random conditions on random values, compared with Python.
+
+COMPARISONS = {'==': operator.eq, '<': operator.lt, '>=': operator.ge}
+KEYS = ('a', 'b', 'a.b', 'a.c', 'b.a')
+
+
+def random_value(random, depth=0):
+    chance = random.random()
+    if depth < 3 and chance < 0.35:
+        names = random.sample(['a', 'b', 'c', 'a.b'], random.randint(0, 3))
+        return {name: random_value(random, depth + 1) for name in names}
+    if depth < 3 and chance < 0.6:
+        return [random_value(random, depth + 1) for _ in range(random.randint(0, 3))]
+    return random.choice([None, True, False, 0, 1, -3, 2.5, 'a', 'B', '', '1', 2**60 + 1, 2**60])
+
+
+def step(node, keys):
+    """Returns the value of the longest key, and the rest of the keys; None if there is none."""
+    stops = range(len(keys), 0, -1) if isinstance(node, dict) else ()
+    return next(((node['.'.join(keys[:n])], keys[n:]) for n in stops if '.'.join(keys[:n]) in node), None)
+
+
+def value_of(node, keys):
+    while keys:
+        found = step(node, keys)
+        if found is None:
+            return None
+        node, keys = found
+    return node
+
+
+def items_of(node, keys):
+    """Returns the items of the lists on the way, or None if there is no such path."""
+    if isinstance(node, list):
+        parts = [items_of(each, keys) for each in node]
+        return [item for part in parts for item in ([None] if part is None else part)]
+    if not keys:
+        return [node]
+    found = step(node, keys)
+    return None if found is None else items_of(*found)
+
+
+def is_true(one, sign, two):
+    if sign == '!=':
+        return not is_true(one, '==', two)
+    if one is None and two is None:
+        return sign == '=='
+    are_comparable = any(isinstance(one, types) and isinstance(two, types) for types in (str, (int, float)))
+    return are_comparable and COMPARISONS[sign](one, two)
+
+
+def random_condition(random):
+    """Returns a condition, and the function of a row that it is."""
+    field, path, sign = random.choice(['d', 'e']), random.choice(KEYS), random.choice([*COMPARISONS, '!='])
+    keys = path.split('.')
+    constant = random.choice([0, 1, -3, 2.5, 'a', 'B', '', '1', True, 2**60 + 1])
+    text = f'"{constant}"' if isinstance(constant, str) else str(constant).lower()
+    chance = random.random()
+    if chance < 0.4:
+        return f'{field}.{path} {sign} {text}', lambda row: is_true(
+            value_of(row[field], keys), sign, constant
+        )
+    if chance < 0.5:
+        return f'not {field}.{path}', lambda row: not value_of(row[field], keys)
+    if chance < 0.6:
+        return f'{field}.{path} {sign} n', lambda row: is_true(value_of(row[field], keys), sign, row['n'])
+    quantifier = random.choice([any, all])
+
+    def test(row):
+        items = None if row[field] is None else items_of(row[field], keys)
+        return items is not None and quantifier(is_true(item, sign, constant) for item in items)
+
+    return f'{quantifier.__name__}({field}.{path} {sign} {text})', test
+
+
+def test_random_conditions(tmp_path):
+    random = Random(0)
+    rows = [
+        {'n': random.choice([None, 0, 1, -3]), 'd': random_value(random), 'e': random_value(random)}
+        for _ in range(200)
+    ]
+    bags.write(rows, tmp_path / 'd', {'n': 'int(8)?', 'd': 'json', 'e': 'msgpack?'})
+    compared = 0
+    with bags.open(tmp_path / 'd') as dataset:
+        for _ in range(600):
+            text, test = random_condition(random)
+            expected = [index for index, row in enumerate(rows) if test(row)]
+            try:
+                found = dataset.filter(text, workers=1).indices.tolist()
+            except ValueError:  # No datapoint has the path, or a value of the type.
+                continue
+            assert found == expected, text
+            compared += 1
+    assert compared > 400
