@@ -223,7 +223,9 @@ def map_fsspec_error(path: str, exc: Exception) -> Exception:
     response = getattr(cause, 'response', None)
     if isinstance(response, dict):  # botocore's ClientError.
         return _error_for_s3(path, response)
-    text, name = str(exc), type(cause).__name__
+    # The text of an error of aiohttp has the address, which may be signed.
+    text = str(getattr(exc, 'message', exc) if hasattr(exc, 'request_info') else exc)
+    name = type(cause).__name__
     if any(word in name for word in ('Credentials', 'Profile', 'TokenRetrieval', 'RefreshError')):
         return PermissionError(errno.EACCES, f'no credentials (anon=True needs none): {cause}', path)
     if isinstance(exc, FileNotFoundError):

@@ -13,7 +13,7 @@ import errno
 import re
 import secrets
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -41,6 +41,10 @@ VERSION_KEYS = (
 )  # fmt: skip
 """Keys of fsspec's info about a file whose values change with the content, in order of precision."""
 
+REDIRECTS = (301, 302, 303, 307, 308)
+MAX_REDIRECTS = 10
+OPTIONS_OF_ANY_HOST = ('proxy', 'proxy_auth', 'proxy_headers', 'ssl', 'timeout')
+"""Options of requests that are also used for the host of a redirect. Others may contain secrets."""
 CONTENT_RANGE = re.compile(r'bytes (\d{1,18})-(\d{1,18})/(\d{1,18})')
 
 
@@ -142,11 +146,11 @@ class FsspecClient(ObjectClient):
 
     def get_from_web(
         self, url: Any, byte_range: range | None, headers: Mapping[str, str]
-    ) -> tuple[Stat, bytes, Any]:
+    ) -> tuple[Stat, bytes, list[Any]]:
         """Requests bytes of a file on a web server; see `_request`."""
         filesystem, timeout = self.filesystem, self.policy.attempt_timeout
         with self.semaphore:
-            response: tuple[Stat, bytes, Any] = sync(
+            response: tuple[Stat, bytes, list[Any]] = sync(
                 filesystem.loop, _request, filesystem, url, byte_range, headers, timeout=timeout
             )
         return response
@@ -262,9 +266,80 @@ async def _read_body(body: Any) -> Any:
         return await body.read()
 
 
+@contextlib.asynccontextmanager
+async def send_get(
+    filesystem: Any, url: Any, headers: Mapping[str, str], own_headers: Mapping[str, str]
+) -> AsyncIterator[list[Any]]:
+    """Sends a GET request, and follows redirects.
+
+    A redirect to another scheme, host or port gets `own_headers` only, and so do the redirects after it: no
+    headers, cookies, passwords or parameters that the user gave for the host of `url`. (aiohttp would remove
+    only three headers.)
+
+    Args:
+        filesystem: The HTTP file system of fsspec, with the headers and other options of the user.
+        url: The URL.
+        headers: Headers to send in addition to those of the file system.
+        own_headers: Headers that every host gets.
+
+    Yields:
+        The responses of aiohttp. The body of the last one has not been read.
+    """
+    from aiohttp import ClientResponseError, ClientSession, TooManyRedirects
+    from yarl import URL
+
+    session, options = await filesystem.set_session(), dict(filesystem.kwargs)
+    headers = {**options.pop('headers', {}), **headers}
+    follows = options.pop('allow_redirects', True)
+    maximum = options.pop('max_redirects', MAX_REDIRECTS)
+    url, responses, is_given_host = filesystem.encode_url(url), [], True
+    async with contextlib.AsyncExitStack() as stack:
+        while True:
+            request = session.get(url, headers={**headers, **own_headers}, allow_redirects=False, **options)
+            response = await stack.enter_async_context(request)
+            responses.append(response)
+            location = response.headers.get('Location')
+            if not follows or response.status not in REDIRECTS or not location:
+                break
+            response.release()
+            if len(responses) > maximum:
+                raise TooManyRedirects(response.request_info, tuple(responses))
+            try:
+                target = url.join(URL(location, encoded=not session.requote_redirect_url))
+            except ValueError:
+                target = URL()
+            if target.scheme not in ('http', 'https') or not target.host:
+                message = 'the Location header is not an HTTP address'
+                raise ClientResponseError(response.request_info, (), status=response.status, message=message)
+            if _origin(target) != _origin(url):
+                is_given_host = False
+                headers = {}
+                options = {name: options[name] for name in OPTIONS_OF_ANY_HOST if name in options}
+                # The session of the user may have headers, cookies and a password too.
+                new_session = ClientSession(
+                    connector=session.connector, connector_owner=False, trust_env=session.trust_env,
+                    timeout=session.timeout, requote_redirect_url=session.requote_redirect_url,
+                )  # fmt: skip
+                session = await stack.enter_async_context(new_session)
+            elif url.user is not None and target.user is None:
+                target = target.with_user(url.user).with_password(url.password)
+            options.pop('params', None)  # The Location header includes the query.
+            url = target
+        if response.status in (401, 403) and not is_given_host and 'headers' in filesystem.kwargs:
+            message = f'{response.reason}, at {url.host}: a redirect gets no headers of storage_options'
+            raise ClientResponseError(
+                response.request_info, (), status=response.status, message=message, headers=response.headers
+            )
+        yield responses
+
+
+def _origin(url: Any) -> tuple[str, str, int | None]:
+    return url.scheme, (url.host or '').lower(), url.port
+
+
 async def _request(
     filesystem: Any, url: Any, byte_range: range | None, headers: Mapping[str, str]
-) -> tuple[Stat, bytes, Any]:
+) -> tuple[Stat, bytes, list[Any]]:
     """Requests a byte range of a file on a web server, and reads no other bytes.
 
     Args:
@@ -274,18 +349,18 @@ async def _request(
         headers: Headers to send in addition to the headers of the file system.
 
     Returns:
-        Size and version of the file, the bytes, and the response object of aiohttp.
+        Size and version of the file, the bytes, and the response objects of aiohttp, the last one after
+        those of redirects.
     """
-    options = dict(filesystem.kwargs)
-    sent = {**options.pop('headers', {}), **headers, 'Accept-Encoding': 'identity'}
+    own_headers = {'Accept-Encoding': 'identity'}
     if byte_range is not None:
         stop = '' if byte_range.start < 0 else f'-{byte_range.stop - 1}'
-        sent['Range'] = f'bytes={byte_range.start}{stop}'
-    session = await filesystem.set_session()
-    async with session.get(filesystem.encode_url(url), headers=sent, **options) as response:
+        own_headers['Range'] = f'bytes={byte_range.start}{stop}'
+    async with send_get(filesystem, url, headers, own_headers) as responses:
+        response = responses[-1]
         headers, status = response.headers, response.status
         if status == 416 and headers.get('Content-Range') == 'bytes */0':
-            return Stat(0), b'', response
+            return Stat(0), b'', responses
         response.raise_for_status()
         if status not in (200, 206):  # E.g. a redirect that must not be followed.
             from aiohttp import ClientResponseError
@@ -300,7 +375,7 @@ async def _request(
         if byte_range is None or (status == 200 and response.content_length == 0):
             if response.content_length is None:
                 raise UnsupportedError(url, 'the server sends no Content-Length')
-            return Stat(response.content_length, version), b'', response
+            return Stat(response.content_length, version), b'', responses
         if status == 200:
             raise no_ranges_error(url)
         match = CONTENT_RANGE.fullmatch(headers.get('Content-Range', ''))
@@ -311,7 +386,7 @@ async def _request(
         expected = range(size)[byte_range.start : byte_range.stop or None]
         if (first, last) != (expected.start, expected.stop - 1):
             raise UnsupportedError(url, f'requested {expected}, got Content-Range {match[0]}')
-        return Stat(size, version), await response.content.readexactly(len(expected)), response
+        return Stat(size, version), await response.content.readexactly(len(expected)), responses
 
 
 def _stat(info: Mapping[str, Any]) -> Stat:

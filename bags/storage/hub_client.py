@@ -1,7 +1,7 @@
 """Client of the Hugging Face hub. Reads repositories with plain HTTP, like a web server that lists its files.
 
 The hub responds to a request for a large file with a redirect to a signed URL on another host. The URL is
-cached while it is valid, so that a byte range is one request. aiohttp does not send the token to that host.
+cached while it is valid, so that a byte range is one request. The token is not sent to that host.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bags.errors import MissingDependencyError
 from bags.storage.base import Stat
 from bags.storage.errors import error_for_status, map_fsspec_error, retry_after
 from bags.storage.filesystem import make_filesystem
-from bags.storage.fsspec_client import FsspecClient
+from bags.storage.fsspec_client import FsspecClient, send_get
 from bags.storage.hub_path import HubPath
 from bags.storage.retry import RetryPolicy, with_retries
 
@@ -91,8 +91,8 @@ class HubClient(FsspecClient):
                     raise
                 self._redirects.pop(path, None)
         address = f'{self._endpoint}{file.file_address()}'
-        stat, data, response = self.get_from_web(address, byte_range, self._headers)
-        responses = [*response.history, response]
+        stat, data, responses = self.get_from_web(address, byte_range, self._headers)
+        response = responses[-1]
         etags = [answer.headers.get('X-Linked-Etag', '') for answer in responses]
         version = next(filter(None, etags), response.headers.get('ETag', ''))
         version = version.removeprefix('W/').strip('"')
@@ -139,8 +139,7 @@ class HubClient(FsspecClient):
 
 
 async def _get_json(filesystem: Any, url: str, headers: Mapping[str, str]) -> tuple[Any, str | None]:
-    session = await filesystem.set_session()
-    async with session.get(filesystem.encode_url(url), headers=headers) as response:
+    async with send_get(filesystem, url, headers, {}) as (*_, response):
         response.raise_for_status()
         following = response.links.get('next', {}).get('url')
         return await response.json(), following and following.path_qs

@@ -420,6 +420,118 @@ def test_headers_of_the_user(web):
     assert {sent['Authorization'] for sent in web.sent_headers} == {'Bearer secret'}
 
 
+class RedirectingServer(WebServer):
+    """Redirects some paths, by their prefixes, without their queries."""
+
+    def __init__(self, root):
+        self.locations = {}
+        super().__init__(root)
+
+    def serve(self, handler):
+        for prefix, location in self.locations.items():
+            if handler.path.startswith(prefix):
+                with self.lock:
+                    self.sent_headers.append(handler.headers)
+                path = handler.path[len(prefix) :].partition('?')[0]
+                return self.answer(handler, 302, b'', {'Location': location + path})
+        return super().serve(handler)
+
+
+def sent_by(server):
+    """Returns all that a server was sent, as text."""
+    return '\n'.join([*map(str, server.sent_headers), *(path for _, path, _ in server.requests)])
+
+
+SECRETS = {
+    'headers': {'headers': {'X-Api-Key': 'secret', 'Private-Token': 'secret', 'Authorization': 'secret'}},
+    'session headers': {'client_kwargs': {'headers': {'X-Api-Key': 'secret'}}},
+    'cookies': {'cookies': {'session': 'secret'}},
+    'session cookies': {'client_kwargs': {'cookies': {'session': 'secret'}}},
+    'parameters': {'params': {'token': 'secret'}},
+}
+
+
+@pytest.mark.parametrize('name', SECRETS)
+@pytest.mark.parametrize('form', ['port', 'host', 'and back'])
+def test_secrets_are_sent_only_to_the_host_they_were_given_for(web, tmp_path, name, form):
+    (web.root / 'copy').mkdir()
+    write_folder(web.root / 'copy/one')
+    with RedirectingServer(tmp_path) as given:
+        other = given.url.replace('127.0.0.1', 'localhost') if form == 'host' else web.url
+        given.locations = {'/moved/': '/data/', '/data/': f'{other}/copy/'}
+        if form == 'and back':
+            (tmp_path / 'last').mkdir()
+            write_folder(tmp_path / 'last/one')
+        url = f'{given.url}/moved/one'
+        if form == 'and back':
+            with RedirectingServer(tmp_path) as between:
+                between.locations = {'/copy/': f'{given.url}/last/'}
+                given.locations['/data/'] = f'{between.url}/copy/'
+                assert bags.open(url, storage_options=SECRETS[name])[3, 'id']['id'] == 3
+                assert 'secret' not in sent_by(between)
+        else:
+            assert bags.open(url, storage_options=SECRETS[name])[3, 'id']['id'] == 3
+        at_given = [str(headers) for headers in given.sent_headers]
+        if name != 'parameters':
+            # A redirect to the same host gets them.
+            assert sum('secret' in headers for headers in at_given) >= 6
+        assert 'secret' not in sent_by(web)
+        if form == 'host':
+            assert not any('secret' in headers for headers in at_given if 'localhost' in headers)
+        if form == 'and back':  # From the other host, which chooses the path.
+            assert any('secret' not in headers for headers in at_given)
+
+
+@pytest.mark.filterwarnings('ignore::DeprecationWarning')  # Of `auth`, in new versions of aiohttp.
+def test_passwords_are_sent_only_to_the_host_they_were_given_for(web, options, tmp_path):
+    aiohttp = pytest.importorskip('aiohttp')
+    write_folder(web.root / 'one')
+    with RedirectingServer(tmp_path / 'none') as given:
+        given.locations = {'/data/': f'{web.url}/', '/moved/': '/data/'}
+        address = given.url.partition('://')[2]
+        bags.open(f'http://name:password@{address}/moved/one', **options)
+        if options['storage_options']['client'] == 'fsspec':
+            assert {'Authorization' in headers for headers in given.sent_headers} == {True}
+        del given.sent_headers[:]
+        options['storage_options'] = {'client_kwargs': {'auth': aiohttp.BasicAuth('name', 'password')}}
+        bags.open(f'{given.url}/moved/one', **options)
+        assert {'Authorization' in headers for headers in given.sent_headers} == {True}
+    assert not any('Authorization' in headers for headers in web.sent_headers)
+
+
+def test_a_file_system_of_the_user_sends_headers_only_to_its_host(web, tmp_path):
+    fsspec = pytest.importorskip('fsspec')
+    pytest.importorskip('aiohttp')
+    write_folder(web.root / 'one')
+    files = fsspec.filesystem('http', headers={'X-Api-Key': 'secret'}, skip_instance_cache=True)
+    with RedirectingServer(tmp_path / 'none') as given:
+        given.locations = {'/': f'{web.url}/'}
+        assert bags.open(f'{given.url}/one', filesystem=files)[3, 'id']['id'] == 3
+        assert 'secret' in sent_by(given)
+    assert 'secret' not in sent_by(web)
+
+
+def test_a_redirect_to_a_host_that_needs_a_header(web, tmp_path):
+    write_folder(web.root / 'one')
+    web.statuses = [403] * 1000
+    with RedirectingServer(tmp_path / 'none') as given:
+        given.locations = {'/': f'{web.url}/'}
+        with pytest.raises(PermissionError, match=r'at 127\.0\.0\.1: a redirect gets no headers of'):
+            bags.open(f'{given.url}/one', storage_options={'headers': {'X-Api-Key': 'secret'}})
+
+
+@pytest.mark.parametrize(
+    'location', ['ftp://127.0.0.1/x', 'file:///etc/passwd', 'http://', 'http://[', '://']
+)
+def test_redirects_to_other_addresses_are_refused(web, location):
+    class Server(WebServer):
+        def serve(self, handler):
+            self.answer(handler, 302, b'', {'Location': location})
+
+    with Server(web.root) as server, pytest.raises(OSError, match=r'redirect|no such|Location'):
+        bags.open(f'{server.url}/one', storage_options={'client': 'fsspec', 'retries': 0})
+
+
 def test_errors_that_pass(web, options):
     write_folder(web.root / 'one')
     web.statuses = [500, 503, 429, 502, 500]
