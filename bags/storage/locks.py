@@ -19,17 +19,21 @@ _OPEN_LOCKS: weakref.WeakSet[PathLock] = weakref.WeakSet()  # So that a forked c
 class PathLock:
     """An advisory lock on a file or folder (`flock`). It ends with the process, and leaves no file behind.
 
+    Args:
+        path: The file or folder.
+        flags: Flags of `os.open` in addition to those for reading, such as `NO_LINK`.
+
     Raises:
         BlockingIOError: Another writer holds the lock.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, flags: int = 0) -> None:
         self.fd = -1
         try:
             import fcntl
         except ImportError:  # Windows, where a file that is being written cannot be opened twice anyway.
             return
-        fd = open_descriptor(path, os.O_RDONLY)
+        fd = open_descriptor(path, os.O_RDONLY | flags)
         try:
             for attempt in range(MAX_LOCK_ATTEMPTS):
                 try:

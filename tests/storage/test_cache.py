@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import bags
 from bags.bag.options import ReaderOptions
 from bags.errors import CorruptError
 from bags.storage import Hints
@@ -43,7 +45,12 @@ def put(tmp_path, name, size, seed=0):
 
 def held(tmp_path):
     """Returns the size in bytes of all whole copies."""
-    return sum(entry.stat().st_size for entry in os.scandir(tmp_path / 'cache'))
+    return sum(path.stat().st_size for path in copies(tmp_path / 'cache'))
+
+
+def copies(folder):
+    """Returns the files of a cache, without its mark."""
+    return [path for path in folder.iterdir() if path.name != 'CACHEDIR.TAG']
 
 
 class TestWhole(FileTests):
@@ -110,7 +117,7 @@ def test_a_file_that_changes_after_it_was_listed_is_refused(far, tmp_path):
 def test_what_is_no_copy_is_made_anew(far, tmp_path, content):
     path = put(tmp_path, 'a', 3000)
     cached(far, tmp_path).open(path, Hints()).read(0, 3000)
-    (copy,) = (tmp_path / 'cache').iterdir()
+    (copy,) = copies(tmp_path / 'cache')
     copy.write_bytes(content)
     assert cached(far, tmp_path).open(path, Hints()).read(0, 3000) == Path(path).read_bytes()
 
@@ -235,6 +242,175 @@ def test_a_network_that_fails_is_an_error_and_what_came_is_kept(far, tmp_path):
     file = store.open(path, Hints())
     assert file.read(0, file.size) == Path(path).read_bytes()
     assert sorted(start // CACHE_CHUNK_SIZE for _, start, _ in far.asked) == [2, 3]
+
+
+# Folders.
+
+
+def listing(folder):
+    """Returns the files in a folder, with mode, time of change and content."""
+    return {
+        os.fspath(path.relative_to(folder)): (
+            path.lstat().st_mode, path.lstat().st_mtime, path.read_bytes() if path.is_file() else None
+        )
+        for path in folder.rglob('*')
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    'name', ['thesis.tex', '.hidden', 'folder/x', 'a' * 39, 'A' * 40, 'a' * 40 + '.new', 'a' * 41,
+             'CACHEDIR.TAG']
+)  # fmt: skip
+@pytest.mark.parametrize('limit', [None, 1, 7000])
+def test_a_folder_with_other_files_is_not_used(far, tmp_path, name, limit):
+    path, folder = put(tmp_path, 'a', 3000), tmp_path / 'cache'
+    (folder / name).parent.mkdir(parents=True)
+    (folder / name).write_bytes(b'Signature: 8a477f597d28d172789f06886806bc55\n# This is a cache of others.')
+    (folder / ('0' * 40)).write_bytes(bytes(3000))
+    for found in folder.rglob('*'):
+        os.utime(found, (1e9, 1e9))
+    before = listing(folder)
+    store = cached(far, tmp_path, limit)
+    with pytest.warns(RuntimeWarning, match=r'expected an empty folder, or a cache of bags, got one with'):
+        assert store.open(path, Hints()).read(0, 3000) == Path(path).read_bytes()
+    with pytest.raises(ValueError, match=r'cache: expected an empty folder.*such as .*cache/cache'):
+        store.fetch(path, lambda _: None)
+    assert listing(folder) == before
+
+
+def test_other_files_in_a_cache_stay_and_are_not_counted(far, tmp_path):
+    paths = [put(tmp_path, f'f{number}', 1000, seed=number) for number in range(6)]
+    cached(far, tmp_path, limit=3000).open(paths[0], Hints())
+    folder = tmp_path / 'cache'
+    names = ['thesis.tex', 'a' * 39, 'b' * 40 + '.txt', 'folder/' + 'c' * 40, 'd' * 40 + '/x']
+    for name in names:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(bytes(9000))
+        os.utime(folder / name, (1e9, 1e9))
+    (tmp_path / 'target').write_bytes(bytes(9000))
+    os.symlink(tmp_path / 'target', folder / ('e' * 40))
+    store = cached(far, tmp_path, limit=3000)
+    for path in paths * 2:
+        assert isinstance(store.open(path, Hints()), MappedFile)
+    assert [len((folder / name).read_bytes()) for name in names] == [9000] * 5
+    assert (tmp_path / 'target').stat().st_size == (folder / ('e' * 40)).stat().st_size == 9000
+    assert sum(path.stat().st_size == 1000 for path in copies(folder)) == 3
+
+
+@pytest.mark.parametrize('extra', ['', '.total', 'lost+found', 'CACHEDIR.TAG', 'f' * 40 + '.part'])
+def test_a_cache_of_an_earlier_version_is_used(far, tmp_path, extra):
+    path, folder = put(tmp_path, 'a', 3000), tmp_path / 'cache'
+    cached(far, tmp_path).open(path, Hints())
+    (folder / 'CACHEDIR.TAG').unlink()
+    if extra:
+        (folder / extra).touch()
+    del far.opened[:]
+    assert cached(far, tmp_path, limit=4000).open(path, Hints()).read(0, 3000) == Path(path).read_bytes()
+    assert not far.opened
+    assert (folder / 'CACHEDIR.TAG').read_bytes().startswith(b'Signature: 8a477f597d28d172789f06886806bc55\n')
+    (folder / 'other').touch()
+    assert isinstance(cached(far, tmp_path).open(path, Hints()), MappedFile)
+
+
+@pytest.mark.skipif(os.name == 'nt', reason='needs modes')
+def test_the_folder_is_made_for_its_user_only(far, tmp_path):
+    cached(far, tmp_path)
+    assert (tmp_path / 'cache').stat().st_mode & 0o777 == 0o700
+
+
+def plant(kind, path, target):
+    """Puts a link, a pipe or a folder at a path, as another user could in a shared folder."""
+    path.unlink(missing_ok=True)
+    if kind == 'symbolic link':
+        os.symlink(target, path)
+    elif kind == 'link to nothing':
+        os.symlink(f'{target}.missing', path)
+    elif kind == 'hard link':
+        os.link(target, path)
+    elif kind == 'pipe':
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+
+
+@pytest.mark.skipif(not hasattr(os, 'O_NOFOLLOW'), reason='needs links that are not followed, and pipes')
+@pytest.mark.parametrize('kind', ['symbolic link', 'link to nothing', 'hard link', 'pipe', 'folder'])
+@pytest.mark.parametrize('suffix', ['', '.part', '.total', 'CACHEDIR.TAG'])
+@pytest.mark.parametrize('content', ['', 'other', 'same size'])
+@pytest.mark.filterwarnings('ignore:cache .* reading without it:RuntimeWarning')
+def test_links_in_the_folder_are_not_written_through(far, tmp_path, kind, suffix, content):
+    path, other = put(tmp_path, 'a', 3000), put(tmp_path, 'b', 3000, seed=1)
+    cached(far, tmp_path, limit=7000).open(path, Hints())
+    (name,) = [found.name for found in copies(tmp_path / 'cache') if found.name != '.total']
+    planted = tmp_path / 'cache' / (suffix if suffix in ('.total', 'CACHEDIR.TAG') else name + suffix)
+    target = tmp_path / 'target'
+    target.write_bytes({'': b'', 'other': b'my keys', 'same size': bytes(3000)}[content])
+    os.utime(target, (1e9, 1e9))
+    (tmp_path / 'cache' / name).unlink()
+    plant(kind, planted, target)
+    before = target.read_bytes(), target.stat().st_mtime, sorted(os.listdir(tmp_path))
+    for store in (cached(far, tmp_path, limit=7000), cached(far, tmp_path, limit=4000)):
+        for wanted in (path, other, path):
+            file = store.open(wanted, Hints())
+            if (kind, suffix, content) != ('hard link', '', 'same size'):  # A copy of another's making.
+                assert file.read(0, 3000) == Path(wanted).read_bytes()
+            del file
+    assert (target.read_bytes(), target.stat().st_mtime, sorted(os.listdir(tmp_path))) == before
+
+
+@pytest.mark.skipif(not hasattr(os, 'geteuid') or os.geteuid() != 0, reason='needs to be root')
+@pytest.mark.parametrize('part', [False, True])
+def test_copies_of_another_user_that_cannot_be_read_are_read_past(part):
+    with tempfile.TemporaryDirectory() as folder:  # Others cannot enter the folders of pytest.
+        read_as_another_user(Path(folder), part)
+
+
+def read_as_another_user(tmp_path, part):
+    path = put(tmp_path, 'f0', 3000)
+    cached(Far(), tmp_path).open(path, Hints())
+    (copy,) = copies(tmp_path / 'cache')
+    if part:
+        copy = copy.rename(f'{copy}.part')
+    copy.chmod(0o600)
+    (tmp_path / 'cache').chmod(0o777)
+    tmp_path.chmod(0o755)
+    code = f"""
+import os, sys, warnings
+os.chdir({str(ROOT)!r}); sys.path.insert(0, {str(ROOT)!r})
+from tests.storage.far import Far, Hints, cached
+from pathlib import Path
+os.setuid(65534)
+warnings.simplefilter('always')
+store = cached(Far(), Path({str(tmp_path)!r}))
+assert bytes(store.open({path!r}, Hints()).read(0, 3000)) == Path({path!r}).read_bytes()
+try:
+    print(store.fetch({path!r}, lambda _: None))
+except PermissionError as exc:
+    print(exc)
+"""
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert 'Permission denied' in done.stderr
+    assert 'Permission denied' in done.stdout
+
+
+def test_a_damaged_copy_is_found_by_checksums(tmp_path):
+    url = f'memory://cache/{tmp_path.name}'
+    with bags.DatasetWriter(url, {'x': 'bytes'}, checksum=True) as writer:
+        for number in range(10):
+            writer.append({'x': bytes([number]) * 100})
+    with bags.open(url, cache=tmp_path / 'cache') as reader:
+        bags.prefetch(reader, progress=False)
+    for copy in copies(tmp_path / 'cache'):
+        if copy.stat().st_size == 10 * 108:
+            data = copy.read_bytes()
+            copy.write_bytes(data[:250] + b'?' + data[251:])
+    with bags.open(url, cache=tmp_path / 'cache', checksum=True) as reader:
+        assert reader[3]['x'] == bytes([3]) * 100
+        with pytest.raises(bags.CorruptError, match=r'x\.bag, record 2: differs from its checksum'):
+            reader[2]
+    with bags.open(url, cache=tmp_path / 'cache') as reader:  # As the docs say.
+        assert reader[2]['x'] != bytes([2]) * 100
 
 
 # Several at once.
@@ -404,7 +580,7 @@ def test_processes_that_share_a_cache_stay_within_the_limit(tmp_path):
         with contextlib.suppress(BlockingIOError):
             lock = PathLock(os.fspath(tmp_path / 'cache'))  # Nothing is added meanwhile.
             sizes = {}
-            for entry in os.scandir(tmp_path / 'cache'):
+            for entry in copies(tmp_path / 'cache'):
                 with contextlib.suppress(FileNotFoundError):
                     stat = entry.stat()
                     # A mark of 8 bytes follows the only chunk until the copy is complete.

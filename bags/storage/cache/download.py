@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import zlib
 from collections.abc import Callable, Iterator
 
@@ -12,6 +13,7 @@ from bags.concurrency import map_concurrently
 from bags.storage.base import File
 from bags.storage.cache.eviction import CacheSpace, wait_for_lock
 from bags.storage.positioned import O_BINARY, calls
+from bags.storage.pread_file import NO_LINK
 
 CACHE_CHUNK_SIZE = 1 << 23  # Bytes of a request. An incomplete chunk is downloaded again.
 MAX_CONNECTIONS = 8
@@ -66,13 +68,28 @@ class PartialCopy:
         self.count = -(-size // CACHE_CHUNK_SIZE)
         total = size + 8 * self.count
         with cache_writes():
-            self.fd = os.open(path, os.O_RDWR | os.O_CREAT | O_BINARY, 0o666)
-            actual = os.fstat(self.fd).st_size
+            self.fd = self._open(path)
+            found = os.fstat(self.fd)
+            if not is_own(found):
+                raise NotACopyError(f'{path}: expected a file, got a link or something else')
+            actual = found.st_size
             if not actual:
                 os.ftruncate(self.fd, total)
                 actual = total
         if actual != total:
             raise NotACopyError(f'{path}: expected {total} bytes, got {actual}')
+
+    def _open(self, path: str) -> int:
+        """Creates or opens the file. Others may be able to put links in the folder: they are not followed."""
+        flags = os.O_RDWR | O_BINARY | NO_LINK
+        try:
+            return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+        except FileExistsError:
+            pass
+        try:
+            return os.open(path, flags)
+        except PermissionError as exc:
+            raise NotACopyError(f'{path}: belongs to another user') from exc
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         # `close` is an argument because `os` may be cleared already when the interpreter exits.
@@ -118,6 +135,11 @@ class PartialCopy:
             os.ftruncate(self.fd, self.size)
 
 
+def is_own(found: os.stat_result) -> bool:
+    """Returns whether a file of the cache may be written to: a regular file with no other hard link."""
+    return stat.S_ISREG(found.st_mode) and found.st_nlink <= 1
+
+
 def _write(fd: int, data: bytes | memoryview, offset: int) -> None:
     view = memoryview(data)
     while view:
@@ -153,7 +175,7 @@ def download(
             if not _reserve(part, size, space):
                 return False
             try:
-                lock = wait_for_lock(part)
+                lock = wait_for_lock(part, NO_LINK)
             except FileNotFoundError:
                 continue  # Another process has completed the copy.
         try:
@@ -162,7 +184,8 @@ def download(
             with cache_writes(), space.locked():
                 os.rename(part, target)
         except NotACopyError:
-            os.unlink(part)
+            with cache_writes():
+                os.unlink(part)
         except CacheWriteError as exc:
             if exc.cause.errno in DISK_FULL:
                 os.unlink(part)  # In other cases, the next attempt reuses the chunks that arrived.
@@ -175,16 +198,23 @@ def download(
 def _reserve(part: str, size: int, space: CacheSpace) -> bool:
     """Creates the file with its final size, so that every process counts its space."""
     with space.locked():
-        if os.path.exists(part):
-            return True
+        try:
+            if is_own(os.lstat(part)):
+                return True
+            os.unlink(part)  # A link or a pipe, which another user may have put here.
+        except FileNotFoundError:
+            pass
         if not space.reserve(size):
             return False
-        PartialCopy(part, size)
+        try:
+            PartialCopy(part, size)
+        except NotACopyError as exc:
+            raise FileExistsError(errno.EEXIST, str(exc), part) from exc
         return True
 
 
 def _complete(part: str, size: int, source: Callable[[], File], advance: Callable[[int], None]) -> None:
-    if os.path.getsize(part) == size:
+    if os.lstat(part).st_size == size:
         return  # Its process ended after `finish`, before the rename.
     copy = PartialCopy(part, size)
     missing = copy.missing()

@@ -7,14 +7,16 @@ import hashlib
 import os
 import warnings
 from collections.abc import Callable
+from stat import S_ISREG
 from typing import Any, NoReturn
 
 from bags.errors import CorruptError
 from bags.storage.base import Durability, File, Hints, Stat, Store
 from bags.storage.cache.download import CacheWriteError, download
 from bags.storage.cache.eviction import CacheSpace, mark_in_use
+from bags.storage.descriptors import open_regular
 from bags.storage.local import LocalStore
-from bags.storage.pread_file import PreadFile
+from bags.storage.pread_file import NO_LINK, PreadFile
 from bags.storage.retry import RetryCounter
 
 
@@ -24,9 +26,11 @@ class CachedStore:
     The name of a copy is a hash of the path, size and version of the file, so that a changed file has another
     copy. Any number of processes may share a folder, and any of them may be killed at any time.
 
+    A folder that contains other files is not used: files are read from the inner store, with a warning.
+
     Args:
         inner: The store of the files.
-        folder: The folder of the copies; created if it does not exist.
+        folder: The folder of the copies; created for this user only, if it does not exist.
         limit: Maximum bytes of the folder. When it is full, the least recently used files are removed. Files
             in use stay; if they fill the folder, other files are read from the inner store.
     """
@@ -40,8 +44,10 @@ class CachedStore:
         self.folder = folder
         self.limit = limit
         self.local = LocalStore(Durability.NONE)
-        self.local.make_folder(folder)
+        os.makedirs(folder, 0o700, exist_ok=True)
         self._space = CacheSpace(folder, limit)
+        self._refusal = self._space.claim()
+        """Why the folder is not used; empty if it is."""
         self._has_warned = False
         self._stats: dict[str, Stat] = {}
         """Stats by path, as of the first listing or request of a file. Files are read in this version."""
@@ -61,6 +67,9 @@ class CachedStore:
     # Reading.
 
     def open(self, path: str, hints: Hints) -> File:
+        if self._refusal:
+            self._warn(self._refusal)
+            return self.inner.open(path, hints)
         stat = self.stat(path)
         if not stat.size:
             return self.inner.open(path, hints)
@@ -78,7 +87,7 @@ class CachedStore:
                 if file is not None:
                     return file
         except CacheWriteError as exc:
-            self._warn(exc)
+            self._warn(exc.cause)
         return source()
 
     def read(self, path: str) -> bytes:
@@ -98,13 +107,18 @@ class CachedStore:
             Whether the copy exists; False if the cache has no space for it.
 
         Raises:
-            OSError: The disk is full, or the file cannot be read.
+            ValueError: The folder contains other files.
+            OSError: The disk is full, or the file or its copy cannot be read.
         """
+        if self._refusal:
+            raise ValueError(f'cache {self.folder}: {self._refusal}')
         stat = self.stat(path)
         copy = self._copy_path(path, stat)
-        if not stat.size or os.path.exists(copy):
+        if not stat.size or self._open_copy(path, copy, stat, Hints()) is not None:
             advance(stat.size)
             return True
+        if os.path.lexists(copy):
+            os.close(open_regular(copy, NO_LINK))  # Raises the error for which it could not be opened.
         try:
             return download(copy, stat.size, self._source(path, stat, Hints()), self._space, advance)
         except CacheWriteError as exc:
@@ -116,20 +130,27 @@ class CachedStore:
         return os.path.join(self.folder, hashlib.sha256(key.encode()).hexdigest()[:40])
 
     def _open_copy(self, path: str, copy: str, stat: Stat, hints: Hints) -> File | None:
-        """Opens the complete copy of a file; returns None if it does not exist."""
+        """Opens the complete copy of a file; returns None if it does not exist, or cannot be read."""
         try:
-            # A file that is not mapped keeps its descriptor, as the copy may be evicted.
-            file = self.local.open(copy, hints._replace(keep_open=True))
-            if file.size != stat.size:
+            found = os.lstat(copy)
+            if not S_ISREG(found.st_mode) or found.st_size != stat.size:
                 os.unlink(copy)  # Not a copy that this class completed.
                 return None
-            descriptor = file.descriptor() if isinstance(file, PreadFile) else None
-            if descriptor is not None and not mark_in_use(descriptor, copy):
+            # A file that is not mapped keeps its descriptor, as the copy may be evicted.
+            file = self.local.open(copy, hints._replace(keep_open=True))
+            assert isinstance(file, PreadFile)
+            descriptor = file.descriptor()
+            if not mark_in_use(descriptor, copy) or file.size != stat.size:
                 return None
         except FileNotFoundError:
             return None
-        with contextlib.suppress(OSError):  # The folder belongs to another user, or is read-only.
-            os.utime(copy)  # Stores the time of the last use.
+        except OSError as exc:
+            self._warn(exc)  # E.g. it belongs to another user, or the disk has errors.
+            return None
+        if found.st_nlink <= 1:
+            with contextlib.suppress(OSError):  # The folder belongs to another user, or is read-only.
+                # Stores the time of the last use.
+                os.utime(descriptor if os.utime in os.supports_fd else copy)
         file.path, file.version = path, stat.version
         return file
 
@@ -146,10 +167,10 @@ class CachedStore:
 
         return open_remote
 
-    def _warn(self, exc: CacheWriteError) -> None:
+    def _warn(self, reason: object) -> None:
         if not self._has_warned:
             self._has_warned = True
-            warnings.warn(f'cache {self.folder}: {exc.cause}; reading without it', RuntimeWarning, 2)
+            warnings.warn(f'cache {self.folder}: {reason}; reading without it', RuntimeWarning, 2)
 
     # Metadata.
 
