@@ -18,7 +18,7 @@ import msgpack
 
 from bags.bag.checksums import digest_function
 from bags.links.rows import MAX_OFFSET
-from bags.storage.urls import SCHEMES, locate
+from bags.storage.urls import SCHEMES, WEB, escape_name, has_dot_names, locate
 
 FILE_SAMPLE_BYTES = 1 << 12
 """Number of bytes at the beginning and at the end of a file from which its sample is computed."""
@@ -33,6 +33,7 @@ _PLAIN = re.compile(r'(?:/|(?:\.\./)*)(?:(?!\.{1,2}/)[^/:\\\0]+/)*(?!\.{1,2}\Z)[
 """Matches valid paths without colons, in a fraction of the time of all checks."""
 _ENCODED_DOT = re.compile(r'%2e', re.IGNORECASE)
 _URL_SCHEMES = frozenset(SCHEMES.values()) - {'memory'}
+_AUTHORITY = re.compile(r'[^\s%?#\x00-\x20\x7f]+')
 _MAX_UINT64 = (1 << 64) - 1
 
 
@@ -155,6 +156,11 @@ def _invalid(path: str) -> str:
             return 'expected a bucket or host, and a file'
         if _ENCODED_DOT.search(path):
             return "expected '.' without an escape"
+        if path.startswith(WEB):
+            if not _AUTHORITY.fullmatch(parts[0]):
+                return 'expected a host'
+            if has_dot_names(rest):
+                return _DOT_NAMES
     else:
         if locate(path) != ('file', path) or _DRIVE.match(path):
             return 'expected a path, or a URL with ://'
@@ -167,6 +173,9 @@ def _invalid(path: str) -> str:
     if not parts or not {'', '.', '..'}.isdisjoint(parts):
         return "expected a path without '//' and '/./', and with '..' only at its beginning"
     return ''
+
+
+_DOT_NAMES = "expected a path that no web server reads as one with '.' or '..'"
 
 
 def stored_path(path: str, folder: str, above: str) -> str:
@@ -200,7 +209,8 @@ def resolved_path(path: str, folder: str) -> str:
         folder: Absolute path or URL of the folder of the links.
 
     Raises:
-        ValueError: The path leads above the root, or out of the bucket or host of the folder.
+        ValueError: The path leads above the root, or out of the bucket or host of the folder, or a web server
+            may read it as one that leads to another folder.
     """
     if is_url(path) or path.startswith('/'):
         return path
@@ -217,4 +227,8 @@ def resolved_path(path: str, folder: str) -> str:
         if not parts:
             raise ValueError(f'path {path!r:.200}: leads above the root of {folder}')
         parts, names = parts[:-1], names[1:]
+    if folder.startswith(WEB):
+        names = [escape_name(name) for name in names]
+        if has_dot_names('/'.join(names)):
+            raise ValueError(f'path {path!r:.200}: {_DOT_NAMES}')
     return '/'.join([root, *parts, *names])

@@ -18,7 +18,7 @@ from bags.bag.compression import Zstd, check_dictionary, codec_for
 from bags.bag.options import CompressionTrained, ReaderOptions
 from bags.concurrency import FifoCache, Shareable, cached_attribute
 from bags.errors import CorruptError
-from bags.links.files import RECORD_SUFFIXES, LinkedFile, is_url, resolved_path, sample_of, sample_ranges
+from bags.links.files import LinkedFile, is_url, resolved_path, sample_of, sample_ranges
 from bags.links.permission import Permission
 from bags.links.segments import ParsedFiles
 from bags.storage import File, Hints, Store, store_for
@@ -161,12 +161,12 @@ class LinkedFiles(Shareable):
         """
         if self._store.is_remote and not is_url(self.root):
             raise ValueError('a dataset with links is opened by its URL, not with filesystem=…')
-        path, is_beside = resolved_path(path, folder), path.startswith('..')
+        path = resolved_path(path, folder)
         try:
             path = self._permission.check(path)
         except PermissionError:
             # The dataset beside this one was removed: permission would not help.
-            if is_beside and path.endswith(RECORD_SUFFIXES) and not self._store.exists(path):
+            if self._permission.is_beside(path) and not self._store.exists(path):
                 raise FileDiffersError(path, 'a bag of a dataset', 'none') from None
             raise
         if is_url(path):

@@ -8,13 +8,14 @@ parent folder.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from typing import Any, Literal
 
 from bags.links.files import RECORD_SUFFIXES, is_url
 from bags.storage import Store
 from bags.storage.local import real_path
-from bags.storage.urls import locate, plain_path, without_revision
+from bags.storage.urls import WEB, is_plain_name, locate, plain_path, web_form, without_revision
 
 VARIABLE = 'BAGS_TRUST_LINKS'
 """The environment variable with additional permitted paths, separated by commas."""
@@ -76,9 +77,10 @@ class Permission:
         Raises:
             PermissionError: Links may not reach the file.
         """
-        path = _resolved(path)
-        if self._is_permitted(path) or self._is_of_dataset(path):
-            return path
+        resolved = _resolved(path)
+        if self._is_permitted(resolved) or self._is_of_dataset(resolved):
+            return path if is_url(path) else resolved
+        path = path if is_url(path) else resolved
         folder = _parent(path)
         raise PermissionError(
             f'links to {path} are not permitted: if the dataset is trusted, '
@@ -92,7 +94,10 @@ class Permission:
 
     def _is_permitted(self, path: str) -> bool:
         """Returns whether links may reach a file, or all files of a folder, at a resolved path."""
-        if self._trusted is True or _is_below(path, self._root):
+        if self._trusted is True:
+            return True
+        is_web = path.startswith(WEB)
+        if _is_below(path, self._root) and not (is_web and _has_query(path.removeprefix(self._root))):
             return True
         variables = f'{os.environ.get(VARIABLE, "")},{os.environ.get(FORMER_VARIABLE, "")}'
         from_environment = [text.strip() for text in variables.split(',')]
@@ -105,6 +110,15 @@ class Permission:
 
     def _is_of_dataset(self, path: str) -> bool:
         """Returns whether a file is a bag of a dataset beside this one, or of one of its shards."""
+        if not self.is_beside(path):
+            return False
+        folder = _parent(path)
+        if folder not in self._datasets:
+            self._datasets[folder] = self._store.exists(f'{folder}/spec.json')
+        return self._datasets[folder]
+
+    def is_beside(self, path: str) -> bool:
+        """Returns whether a file would be permitted if a dataset were in its folder, by its resolved path."""
         folder = _parent(path)
         if not path.endswith(_OF_DATASETS) or is_url(path) != self._store.is_remote:
             return False
@@ -112,9 +126,11 @@ class Permission:
         is_shard = name.isascii() and name.isdigit() and _parent(_parent(folder)) == self._above
         if not is_shard and _parent(folder) != self._above:
             return False
-        if folder not in self._datasets:
-            self._datasets[folder] = self._store.exists(self._store.join(folder, 'spec.json'))
-        return self._datasets[folder]
+        if path.startswith(WEB):
+            names = path.removeprefix(self._above)
+            if not all(map(is_plain_name, names.split('/'))):
+                return False  # E.g. `x.txt%00.bag`, or `sub%2Fx.bag`.
+        return True
 
 
 def _absolute(path: str) -> str:
@@ -124,7 +140,15 @@ def _absolute(path: str) -> str:
 
 
 def _resolved(path: str) -> str:
+    """Returns the form in which a path is compared: without symbolic links, or as a web server reads it."""
+    if path.startswith(WEB):
+        return web_form(path)
     return path if is_url(path) else real_path(path)
+
+
+def _has_query(url: str) -> bool:
+    """Returns whether a part of a URL has a query or a fragment, with which servers have other files."""
+    return re.search('[?#]', url) is not None
 
 
 def _parent(path: str) -> str:

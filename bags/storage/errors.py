@@ -168,6 +168,8 @@ def map_obstore_error(path: str, exc: Exception) -> Exception:
     if FSSPEC_CAN.search(text):
         reason += f'; {FSSPEC_HINT} to read such responses'
         return UnsupportedError(path, reason)
+    if 'Could not parse path' in text:
+        return UnsupportedError(path, f'{reason}; {FSSPEC_HINT} to use such paths')
     if isinstance(exc, known.NotSupportedError) or NO_HEADER.search(text):
         return UnsupportedError(path, reason)
     if isinstance(exc, PermissionError | FileExistsError | TypeError | AttributeError):

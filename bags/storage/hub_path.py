@@ -39,7 +39,7 @@ class HubPath(NamedTuple):
             ValueError: The HUB_URL does not name a repository.
         """
         match = HUB_URL.fullmatch(url)
-        if match is None:
+        if match is None or match[3] in ('.', '..'):  # Clients would remove such a revision from an address.
             raise ValueError(f'expected hf://datasets/OWNER/NAME[@REVISION]/PATH, got {url!r:.200}')
         type, repository, revision, name = match.groups()
         return cls(type or 'models', repository, unquote(revision or 'main'), (name or '').strip('/'))
@@ -59,11 +59,12 @@ class HubPath(NamedTuple):
     def file_address(self) -> str:
         """Returns the HUB_URL path of the file on the hub, without the host."""
         prefix = '' if self.type == 'models' else f'{self.type}/'
-        return f'/{prefix}{self.repository}/resolve/{quote(self.revision, safe="")}/{quote(self.name)}'
+        repository, revision = quote(self.repository), quote(self.revision, safe='')
+        return f'/{prefix}{repository}/resolve/{revision}/{quote(self.name)}'
 
     def api_address(self, method: str) -> str:
         """Returns the HUB_URL path of a method of the API for the revision, without the host."""
-        return f'/api/{self.type}/{self.repository}/{method}/{quote(self.revision, safe="")}'
+        return f'/api/{self.type}/{quote(self.repository)}/{method}/{quote(self.revision, safe="")}'
 
 
 def web_address(url: str) -> str:

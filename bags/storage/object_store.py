@@ -6,7 +6,6 @@ import contextlib
 import errno
 import itertools
 import mmap
-import posixpath
 from collections.abc import Callable, Iterable
 from typing import BinaryIO, TypeVar
 
@@ -20,6 +19,7 @@ from bags.storage.range_file import read_pieces
 from bags.storage.ranges import merge
 from bags.storage.retry import RetryCounter, with_retries
 from bags.storage.upload import PART_SIZE, StreamedUpload, part_size
+from bags.storage.urls import join_url
 
 Listing = TypeVar('Listing', list[str], dict[str, Stat])
 
@@ -117,7 +117,7 @@ class RemoteStore:
 
     is_remote = True
     durability = Durability.NONE
-    join = staticmethod(posixpath.join)
+    join = staticmethod(join_url)
 
     def __init__(self, clients: Clients) -> None:
         self.clients = clients

@@ -6,9 +6,12 @@ s3://bucket/key   s3:/bucket/key   /s3:/bucket/key       the last two are the fi
 from __future__ import annotations
 
 import os
+import posixpath
 import re
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import quote, unquote_to_bytes
 
 URL = re.compile(r'/?(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<slashes>/*)(?P<rest>.*)', re.DOTALL)
 
@@ -35,6 +38,88 @@ ARCHIVE_SCHEMES = ('zip', 'tar', 'libarchive')
 _REVISION = re.compile(
     r'(hf://(?:(?:datasets|spaces)/)?(?!(?:datasets|spaces)/)[^/@]+/[^/@]+)@(?:refs/(?:convert|pr)/)?[^/]+'
 )
+
+
+WEB = ('http://', 'https://')
+"""The prefixes of URLs whose servers decode escapes."""
+MAX_DECODINGS = 8
+_SPECIAL = re.compile(r'[%?#\x00-\x1f\x7f]')
+"""Characters of a file name that have another meaning in a URL, or that clients remove from it."""
+_UNUSUAL = re.compile(r"[^A-Za-z0-9._~!$&'()*+,=:@/-]")
+"""Characters that some servers do not read as they are."""
+_OVERLONG = {b'\xc0\xae': b'.', b'\xe0\x80\xae': b'.', b'\xc0\xaf': b'/', b'\xe0\x80\xaf': b'/'}
+"""Invalid forms of '.' and '/' in UTF-8, which old servers decode."""
+_DEFAULT_PORTS = {'http': ':80', 'https': ':443'}
+
+
+def join_url(folder: str, *names: str) -> str:
+    """Returns the URL of a file in a folder. On web servers, names are escaped: they are names of files."""
+    if folder.startswith(WEB):
+        names = tuple(map(escape_name, names))
+    return posixpath.join(folder, *names)
+
+
+def escape_name(name: str) -> str:
+    """Escapes the characters of a relative path that have another meaning in a URL."""
+    return _SPECIAL.sub(lambda match: f'%{ord(match[0]):02X}', name)
+
+
+def decodings(path: str) -> Iterator[str]:
+    """Yields what servers may read as the path of a URL: with escapes, and decoded once or several times.
+
+    Raises:
+        ValueError: The path has escapes of escapes of escapes.
+    """
+    for _ in range(MAX_DECODINGS):
+        yield path
+        data = unquote_to_bytes(re.sub('%u([0-9A-Fa-f]{4})', lambda match: chr(int(match[1], 16)), path))
+        for form, character in _OVERLONG.items():
+            data = data.replace(form, character)
+        before, path = path, data.decode('utf-8', 'replace')
+        if path == before:
+            return
+    raise ValueError(f'expected at most {MAX_DECODINGS} levels of escapes, got {path!r:.200}')
+
+
+def has_dot_names(path: str) -> bool:
+    """Returns whether a server may read a path of a URL as one with a name '.' or '..'.
+
+    Besides decoding escapes, clients, proxies and servers may remove control characters, cut names at
+    semicolons, and take backslashes or Unicode characters for slashes and full stops.
+    """
+    if not _UNUSUAL.search(path):
+        return not {'.', '..'}.isdisjoint(path.split('/'))
+    try:
+        for text in decodings(path):
+            text = unicodedata.normalize('NFKC', re.sub(r'[\x00-\x20\x7f-\xa0]', '', text))
+            for name in re.split(r'[/\\]', text):
+                if re.split('[;?#]', name, maxsplit=1)[0] in ('.', '..'):
+                    return True
+    except ValueError:
+        return True
+    return False
+
+
+def web_form(url: str) -> str:
+    """Returns the URL of a file on a web server in the form in which URLs are compared.
+
+    The host is in lower case and without the default port, and equal names have equal escapes. A query stays.
+    """
+    scheme, _, rest = url.partition('://')
+    host, slash, path = rest.partition('/')
+    user, at, host = host.rpartition('@')
+    host = host.lower().removesuffix(_DEFAULT_PORTS[scheme])
+    path, *query = re.split('(?=[?#])', path, maxsplit=1)
+    names = [quote(unquote_to_bytes(name), safe=":@!$&'()*+,;=") for name in path.split('/')]
+    return f'{scheme}://{user}{at}{host}{slash}{"/".join(names)}{"".join(query)}'
+
+
+def is_plain_name(name: str) -> bool:
+    """Returns whether all servers read a name of a URL as the name of one file or folder."""
+    try:
+        return not any(re.search(r'[/\\;?#\x00-\x1f\x7f]', text) for text in decodings(name))
+    except ValueError:
+        return False
 
 
 def without_revision(url: str) -> str:

@@ -1,8 +1,14 @@
 """Links to objects of object stores and web servers: the requests they take, and what they must not reach."""
 
+import json
 import os
+import re
+import shutil
+import unicodedata
+import urllib.parse
 import uuid
 
+import msgpack
 import numpy as np
 import pytest
 
@@ -218,3 +224,167 @@ def test_parts_of_a_video_in_a_bucket(tmp_path, s3_storage, proxy):
         bags.copy(reader.select([1]), tmp_path / 'whole')
     with bags.open(tmp_path / 'whole') as whole:
         assert np.array_equal(whole[0]['clip'][:], frames[96:120])
+
+
+# Links of datasets on web servers.
+
+SECRET = b'a secret of the host'
+
+
+def link_to(folder, stored, content=SECRET):
+    """Writes a dataset with one link to a file of `content`, and the path `stored` in its entry."""
+    shutil.rmtree(folder, ignore_errors=True)
+    source = folder.parent / 'source'
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    source.write_bytes(content)
+    with bags.DatasetWriter(folder, {'x': 'bytes'}, linked_fields=['x']) as writer:
+        writer.append({'x': bags.Link(source)})
+    source.unlink()
+    with bags.bag.Reader(folder / 'x.files') as reader:
+        entry = msgpack.unpackb(reader[0])
+    with bags.bag.Writer(folder / 'x.new.bag') as writer:
+        writer.write(msgpack.packb([stored, *entry[1:]]))
+    os.replace(folder / 'x.new.bag', folder / 'x.files')
+
+
+class DecodingServer(WebServer):
+    """Decodes escapes several times, cuts names at semicolons, and reads backslashes as slashes."""
+
+    def serve(self, handler):
+        path = handler.path
+        for _ in range(3):
+            path = urllib.parse.unquote(path, 'latin-1')
+        data = path.encode('latin-1').replace(b'\xc0\xae', b'.').replace(b'\xc0\xaf', b'/')
+        path = unicodedata.normalize('NFKC', re.sub('[\0-\x1f]', '', data.decode()))
+        names = [re.split('[;?#]', name)[0].strip() for name in re.split(r'[/\\]', path)]
+        handler.path = urllib.parse.quote(os.path.normpath('/'.join(names)))
+        return super().serve(handler)
+
+
+ESCAPING = [
+    '%2e%2e/', '%2E./', '.%2e/', '..%2f', '..%2F', '%2e%2e%2f', '.\t./', '.\n./', '\r../', '\x01../',
+    '..\x02/', '.%09./', '%0a../', '%252e%252e/', '..%252f', '%25252e%25252e/', '..%5c', '..;/', '..;x=y/',
+    '..%3b/', '..%3Bx/', '\u2025/', '\uff0e\uff0e/', '%E2%80%A5/', '\u2024\u2024/', '..\uff0f',
+    '%c0%ae%c0%ae/', '..%c0%af', '..%00/', '..%3f/', '..%23/', '..?/', '..#/', '%u002e%u002e/', '..%20/',
+    '.. /', '%' + '25' * 40 + '2e./', 'a/%2e%2e/%2e./',
+]  # fmt: skip
+"""Names that some client or server reads as `../`."""
+
+
+@pytest.mark.parametrize('server', [WebServer, DecodingServer])
+@pytest.mark.parametrize('name', ESCAPING, ids=ascii)
+@pytest.mark.parametrize('form', ['relative', 'url'])
+def test_escaped_paths_do_not_leave_the_folder(tmp_path, server, name, form):
+    (tmp_path / 'secret').mkdir()
+    (tmp_path / 'secret' / 'key').write_bytes(SECRET)
+    with server(tmp_path) as web:
+        root, stored = f'{web.url}/data/view', f'{name}{name}secret/key'
+        link_to(tmp_path / 'data' / 'view', f'{root}/{stored}' if form == 'url' else stored)
+        for trust in ((), root, web.url):
+            with bags.open(root, trust_links=trust) as reader:
+                with pytest.raises((bags.CorruptError, PermissionError)):
+                    reader[0]
+                with pytest.raises((bags.CorruptError, PermissionError)):
+                    reader.file(0, 'x').read()
+        assert not any('secret' in path for _, path, _ in web.requests)
+
+
+BESIDE = [
+    'secret#.bag', 'secret?.bag', 'secret?x.bag', 'secret%23.bag', 'secret%3F.bag', 'secret%00.bag',
+    'secret;.bag', 'secret%3B.bag', 'sub%2Fx.bag', 'sub%5Cx.bag', 'sub%252Fx.bag', 'secret\t#.bag',
+    'secret%0a.bag',
+]  # fmt: skip
+"""Names that end as those of bags, with which some client or server reads another file."""
+
+
+@pytest.mark.parametrize('server', [WebServer, DecodingServer])
+@pytest.mark.parametrize('name', BESIDE, ids=ascii)
+@pytest.mark.parametrize('form', ['relative', 'url'])
+def test_only_bags_of_a_dataset_beside(tmp_path, server, name, form):
+    with bags.DatasetWriter(tmp_path / 'data' / 'base', {'x': 'bytes'}) as writer:
+        writer.append({'x': b''})
+    (tmp_path / 'data' / 'base' / 'sub').mkdir()
+    for path in ('secret', 'sub/x.bag', 'sub\\x.bag'):
+        (tmp_path / 'data' / 'base' / path).write_bytes(SECRET)
+    with server(tmp_path) as web:
+        stored = f'../base/{name}' if form == 'relative' else f'{web.url}/data/base/{name}'
+        link_to(tmp_path / 'data' / 'view', stored)
+        with bags.open(f'{web.url}/data/view') as reader, pytest.raises((bags.CorruptError, OSError)):
+            reader[0]
+        assert not any(re.search(r'base/(secret|sub/x\.bag)$', path) for _, path, _ in web.requests)
+
+
+def test_names_that_have_another_meaning_in_urls(tmp_path):
+    """Names in a relative path are names of files, also on a web server."""
+    names = ['what?.bin', '100%.bin', 'a#b.bin', 'a%20b.bin', 'a b.bin', 'ü;x.bin', 'tab\tin.bin', 'a+b.bin']
+    folder = tmp_path / 'data' / 'view'
+    (tmp_path / 'data' / 'raw').mkdir(parents=True)
+    for name in names:
+        (tmp_path / 'data' / 'raw' / name).write_bytes(name.encode())
+    with bags.DatasetWriter(folder, {'x': 'bytes'}, linked_fields=['x']) as writer:
+        for name in names:
+            writer.append({'x': bags.Link(tmp_path / 'data' / 'raw' / name)})
+    with WebServer(tmp_path) as web:
+        reader = bags.open(f'{web.url}/data/view', trust_links=f'{web.url}/data/raw')
+        assert [row['x'].decode() for row in reader] == names
+
+
+def test_permitted_urls_are_compared_as_the_server_reads_them(tmp_path):
+    (tmp_path / 'my data').mkdir()
+    (tmp_path / 'my data' / 'a file').write_bytes(SECRET)
+    with WebServer(tmp_path) as web:
+        host = web.url.removeprefix('http://')
+        link_to(tmp_path / 'view', f'{web.url}/my%20data/a%20file')
+        for trust in ('my data', 'my%20data/', '%6dy data/a file', ''):
+            for url in (web.url, f'HTTP://{host}'):
+                with bags.open(tmp_path / 'view', trust_links=f'{url}/{trust}') as reader:
+                    assert reader[0]['x'] == SECRET
+        others = [f'http://x@{host}', f'https://{host}', 'http://127.0.0.1', f'{web.url}?/my data']
+        others += [f'{web.url}/{path}' for path in ('my', 'my%2520data', 'my%2Fdata', 'my data/a')]
+        for trust in others:
+            with bags.open(tmp_path / 'view', trust_links=trust) as reader, pytest.raises(PermissionError):
+                reader[0]
+
+
+def test_names_of_fields_do_not_leave_the_folder(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'other', {'x': 'bytes'}) as writer:
+        writer.append({'x': SECRET})
+    (tmp_path / 'other' / 'key').write_bytes((tmp_path / 'other' / 'x.bag').read_bytes())
+    with bags.DatasetWriter(tmp_path / 'view', {'x': 'bytes'}) as writer:
+        writer.append({'x': b''})
+    names = [
+        '%2e%2e%2fother%2fx',
+        '..%2Fother%2Fx',
+        '..%2fother%2fkey#',
+        '..%2fother%2fkey?',
+        '.\t.%2fother%2fx',
+    ]
+    with WebServer(tmp_path) as web:
+        for name in names:
+            (tmp_path / 'view' / 'spec.json').write_text(json.dumps({name: 'bytes'}))
+            for client in ('fsspec', 'obstore'):
+                options = {'client': client, 'retries': 0}
+                with pytest.raises((bags.CorruptError, OSError)):
+                    bags.open(f'{web.url}/view', storage_options=options)[0]
+        read = [os.path.normpath(urllib.parse.unquote(path)) for _, path, _ in web.requests]
+        assert not any(path.startswith('/other') for path in read)
+
+
+def test_headers_by_prefix_stay_at_their_host(tmp_path):
+    """Neither other hosts nor redirects get the headers that were given for a prefix."""
+    for name in ('a', 'b'):
+        (tmp_path / name).write_bytes(SECRET)
+    with WebServer(tmp_path) as first, WebServer(tmp_path) as second:
+        links = [f'{first.url}/a', f'{second.url}/b', f'{first.url.replace("127.0.0.1", "localhost")}/a']
+        write(tmp_path / 'data', dict.fromkeys(links, b''), None)
+        del first.sent_headers[:], second.sent_headers[:]
+        options = {f'{first.url}/': {'headers': {'X-Api-Key': 'secret'}}}
+        with bags.open(tmp_path / 'data', trust_links=True, storage_options=options) as reader:
+            assert [reader[index]['x'] for index in (0, 2, 4)] == [SECRET] * 3
+        for headers in first.sent_headers:
+            assert ('X-Api-Key' in headers) == headers['Host'].startswith('127.')
+        first.redirect = 302, second.url
+        reader = bags.open(tmp_path / 'data', trust_links=True, storage_options=options)
+        with pytest.raises(OSError, match='redirected'):
+            reader[0]
+        assert 'secret' not in ''.join(map(str, second.sent_headers))

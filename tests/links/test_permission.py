@@ -119,9 +119,27 @@ def test_urls(folders):
     assert check('s3://bucket/a.mp4', 's3://bucket') == 's3://bucket/a.mp4'
     assert check('https://h/a', 'https://h/a') == 'https://h/a'
     for path, link in {
+        'https://h:443/a/b': 'https://h/a',
+        'https://h/a/b': 'https://H:443/a',
+        'https://H/a/b': 'HTTPS://h/a/',
+        'http://h/a/b': 'http://h:80',
+        'https://h/a%20b/%C3%BC': 'https://h/a b/ü',
+        'https://h/a/b?key=x/y': 'https://h/a',
+        'https://me@h/a/b': 'https://me@h/a',
+    }.items():
+        assert check(path, link) == path
+    for path, link in {
         's3://bucket/videos2/a.mp4': 's3://bucket/videos',
         's3://bucket2/a.mp4': 's3://bucket',
         'https://h@evil/a': 'https://h',
+        'https://evil@h/a': 'https://h',
+        'https://evil?@h/a': 'https://h',
+        'https://h:8443/a': 'https://h',
+        'https://h:80/a': 'https://h',
+        'https://h./a': 'https://h',
+        'https://h/a%2Fb/c': 'https://h/a/b',
+        'https://h/a?b/c': 'https://h/a',
+        'https://h/A/b': 'https://h/a',
         'https://h.evil/a': 'https://h',
         'http://169.254.169.254/latest/meta-data': 'https://169.254.169.254',
         's3://bucket/x.bag': '/',
