@@ -23,6 +23,7 @@ from bags.links.permission import Permission
 from bags.links.segments import ParsedFiles
 from bags.storage import File, Hints, Store, store_for
 from bags.storage.base import Buffer, CachePolicy, Offsets
+from bags.storage.descriptors import descriptors, opened_path
 from bags.storage.local import is_file
 from bags.storage.mmap_file import share
 from bags.storage.pread_file import PreadFile, RealFolder
@@ -166,7 +167,7 @@ class LinkedFiles(Shareable):
             path = self._permission.check(path)
         except PermissionError:
             # The dataset beside this one was removed: permission would not help.
-            if self._permission.is_beside(path) and not self._store.exists(path):
+            if self._permission.is_of_dataset(path, exists=False) and not self._store.exists(path):
                 raise FileDiffersError(path, 'a bag of a dataset', 'none') from None
             raise
         if is_url(path):
@@ -180,19 +181,32 @@ class LinkedFiles(Shareable):
             return store_for(path, None, storage, options.cache, options.cache_size)
         return store_for(path)
 
-    def _open_file(self, store: Store, path: str, entry: LinkedFile) -> File:
-        options = self._options
+    def _open_file(self, store: Store, path: str, entry: LinkedFile | None) -> File:
+        """Opens a permitted file; `entry` is None for a dictionary."""
+        options, is_bag = self._options, entry is not None and entry.is_bag
         if not store.is_remote and not is_file(path):
             if store.exists(path):
                 raise FileDiffersError(path, 'a file', 'something else')
             raise FileNotFoundError(path)
-        hints = self._hints._replace(mapped=entry.is_bag and options.mapped)
-        if store.is_remote and not entry.is_bag:
+        hints = self._hints._replace(mapped=is_bag and options.mapped)
+        if store.is_remote and entry is not None and not is_bag:
             from bags.storage.object_store import RemoteStore
 
             if isinstance(store, RemoteStore):
                 return CheckedObject(store.open_known(path, entry.size), entry)
-        return store.open(path, hints)
+        file = store.open(path, hints)
+        # The path may have become a symbolic link since it was checked.
+        if isinstance(file, PreadFile) and (opened := opened_path(descriptors[file.file], path)) != path:
+            self._permission.check(opened)
+        return file
+
+    def read(self, folder: str, path: str) -> bytes:
+        """Returns all bytes of a file, given its stored path. Raises as `locate`, and if it is missing."""
+        store, path = self.locate(folder, path)
+        if store.is_remote:
+            return store.read(path)
+        file = self._open_file(store, path, None)
+        return bytes(file.read(0, file.size))
 
     def _codec(self, folder: str, entry: LinkedFile) -> Zstd | None:
         """Returns the codec of a file.
@@ -204,9 +218,9 @@ class LinkedFiles(Shareable):
             return None
         path, dictionary = '', b''
         if entry.dictionary is not None:
-            store, path = self.locate(folder, entry.dictionary.path)
+            path = self.locate(folder, entry.dictionary.path)[1]
             with as_file_errors(path, entry):
-                dictionary = store.read(path)
+                dictionary = self.read(folder, entry.dictionary.path)
             identity = len(dictionary), digest_function()(dictionary)
             if identity != entry.dictionary[1:]:
                 raise FileDiffersError(path, 'the dictionary of the links', 'another one')

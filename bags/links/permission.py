@@ -78,7 +78,7 @@ class Permission:
             PermissionError: Links may not reach the file.
         """
         resolved = _resolved(path)
-        if self._is_permitted(resolved) or self._is_of_dataset(resolved):
+        if self._is_permitted(resolved) or self.is_of_dataset(resolved):
             return path if is_url(path) else resolved
         path = path if is_url(path) else resolved
         folder = _parent(path)
@@ -108,17 +108,14 @@ class Permission:
                 return True
         return False
 
-    def _is_of_dataset(self, path: str) -> bool:
-        """Returns whether a file is a bag of a dataset beside this one, or of one of its shards."""
-        if not self.is_beside(path):
-            return False
-        folder = _parent(path)
-        if folder not in self._datasets:
-            self._datasets[folder] = self._store.exists(f'{folder}/spec.json')
-        return self._datasets[folder]
+    def is_of_dataset(self, path: str, exists: bool = True) -> bool:
+        """Returns whether a file is a bag of a dataset beside this one, or of one of its shards.
 
-    def is_beside(self, path: str) -> bool:
-        """Returns whether a file would be permitted if a dataset were in its folder, by its resolved path."""
+        Args:
+            path: The resolved path of the file.
+            exists: Whether the dataset must exist. If not, the path need not be resolved.
+        """
+        path = path if exists else _resolved(path)
         folder = _parent(path)
         if not path.endswith(_OF_DATASETS) or is_url(path) != self._store.is_remote:
             return False
@@ -130,7 +127,9 @@ class Permission:
             names = path.removeprefix(self._above)
             if not all(map(is_plain_name, names.split('/'))):
                 return False  # E.g. `x.txt%00.bag`, or `sub%2Fx.bag`.
-        return True
+        if exists and folder not in self._datasets:
+            self._datasets[folder] = self._store.exists(f'{folder}/spec.json')
+        return not exists or self._datasets[folder]
 
 
 def _absolute(path: str) -> str:

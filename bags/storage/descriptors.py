@@ -10,6 +10,7 @@ import errno
 import itertools
 import os
 import stat
+import sys
 from collections.abc import Callable
 
 from bags.concurrency import FifoCache
@@ -183,6 +184,35 @@ def open_regular(path: str, flags: int = READ_FLAGS) -> int:
         os.close(fd)
         raise irregular_error(path, mode)
     return fd
+
+
+def opened_path(descriptor: int, path: str) -> str:
+    """Returns the path of an open file, without symbolic links.
+
+    The system says which file was opened, whatever has been renamed since. Where it does not, the file is
+    compared with the one at `path`.
+
+    Args:
+        descriptor: A descriptor of the file.
+        path: The path with which it was opened.
+
+    Raises:
+        FileChangedError: Another file is at `path` now.
+    """
+    try:
+        found = os.readlink(f'/proc/self/fd/{descriptor}')  # 2 us.
+        if found.startswith('/'):
+            return found
+    except OSError:
+        if sys.platform == 'darwin':
+            import fcntl
+
+            data = fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(1024))
+            return os.fsdecode(data.partition(b'\0')[0])
+    found = os.path.realpath(path)
+    if not os.path.samestat(os.fstat(descriptor), os.lstat(found)):
+        raise FileChangedError(f'{path}: was replaced while it was opened')
+    return found
 
 
 def irregular_error(path: str, mode: int) -> OSError:

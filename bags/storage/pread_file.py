@@ -21,6 +21,7 @@ from bags.storage.descriptors import (
     irregular_error,
     mapped_files,
     open_regular,
+    opened_path,
 )
 from bags.storage.positioned import calls
 from bags.storage.ranges import merge
@@ -228,32 +229,23 @@ class RealFolder:
 
     Args:
         path: The resolved path of the folder, without symbolic links.
-
-    Raises:
-        OSError: The folder does not exist.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._identity = _identity(path)
 
     def open(self, name: str, hints: Hints) -> PreadFile | None:
         """Opens a regular file in the folder.
 
         Returns:
             The file; None if the caller has to open its whole path, which may fail: if it is not a regular
-            file, or if the folder was replaced.
+            file, or if a symbolic link has come into its path.
         """
         path = f'{self.path}/{name}'
         try:
-            if NO_LINK and S_ISREG(os.lstat(path).st_mode):
+            if NO_LINK:
                 file = PreadFile(path, hints, NO_LINK)
-                return file if _identity(self.path) == self._identity else None
-        except OSError:
+                return file if opened_path(descriptors[file.file], path) == path else None
+        except (OSError, EOFError):
             pass
         return None
-
-
-def _identity(path: str) -> tuple[int, int]:
-    stat = os.lstat(path)
-    return stat.st_dev, stat.st_ino

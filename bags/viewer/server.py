@@ -28,6 +28,8 @@ from bags.maintenance.consolidate import describe_shards
 from bags.maintenance.location import Location, a_file, locate
 from bags.storage import File, Hints
 from bags.storage.base import Buffer
+from bags.storage.descriptors import opened_path
+from bags.storage.pread_file import PreadFile
 from bags.viewer.page import find_page
 
 HOST = '127.0.0.1'
@@ -81,6 +83,8 @@ class ViewServer:
             raise ValueError(
                 f'{self.location.path}: expected a dataset, which is a folder, got {a_file(self.location)}'
             )
+        # Resolved once: the folder may be exchanged with a symbolic link later.
+        self._root = '' if dataset.store.is_remote else os.path.realpath(dataset.path)
         # Not mapped: truncating a mapped file while it is sent would kill the process.
         self._options = FolderOptions(trust_links=trust_links, storage_options=storage_options, mapped=False)
         self._linked = LinkedFiles(dataset.store, dataset.path, self._options)
@@ -162,7 +166,7 @@ class ViewServer:
         shard = store.join(folder, match['shard']) if match['shard'] else folder
         full = store.join(shard, match['name'])
         content_type = 'application/json' if match['name'] in JSON else 'application/octet-stream'
-        if not store.is_remote and not _is_inside(full, folder):
+        if not store.is_remote and not self._is_inside(full):
             return None
         try:
             if match['number']:
@@ -192,8 +196,7 @@ class ViewServer:
             return file  # type: ignore[no-any-return]
         if entry.dictionary is None:
             return None
-        store, path = self._linked.locate(records.folder, entry.dictionary.path)
-        return store.read(path)
+        return self._linked.read(records.folder, entry.dictionary.path)
 
     def _open_links(self, key: tuple[str, str]) -> LinkedRecords:
         """Opens the links of a folder and a field; raises FileNotFoundError if the field has no links."""
@@ -203,7 +206,19 @@ class ViewServer:
         return open_links(store, folder, field, self._options, self._linked)
 
     def _open(self, path: str) -> File:
-        return self.location.store.open(path, Hints(mapped=False))
+        """Opens a file of the dataset.
+
+        Raises:
+            FileNotFoundError: A symbolic link to a file outside of the folder has come into the path.
+        """
+        file = self.location.store.open(path, Hints(mapped=False))
+        if isinstance(file, PreadFile) and not self._is_inside(opened_path(file.descriptor(), path)):
+            raise FileNotFoundError(errno.ENOENT, 'not in the folder of the dataset', path)
+        return file
+
+    def _is_inside(self, path: str) -> bool:
+        """Returns whether a local path is in the folder of the dataset, after symbolic links are resolved."""
+        return os.path.commonpath([self._root, os.path.realpath(path)]) == self._root
 
     def _make_index(self) -> bytes:
         """Returns a shards.json for a dataset without one; empty if some shards are being written."""
@@ -214,11 +229,6 @@ class ViewServer:
                 except (BagsError, OSError, ValueError):
                     self._index = b''
             return self._index
-
-
-def _is_inside(path: str, folder: str) -> bool:
-    real = os.path.realpath(folder)
-    return os.path.commonpath([real, os.path.realpath(path)]) == real
 
 
 class _Server(ThreadingHTTPServer):

@@ -1,6 +1,10 @@
 """What links may reach: their own dataset, and bags of datasets beside it; all else needs permission."""
 
+import contextlib
+import gc
 import os
+import shutil
+import sys
 from pathlib import Path
 
 import fsspec
@@ -179,6 +183,15 @@ def test_a_repository_of_a_hub_is_permitted_with_all_revisions(folders):
         refused(allowed, path)
 
 
+def test_a_removed_dataset_beside_is_named_through_a_symbolic_link(folders):
+    with bags.open(folders / 'd' / 'base') as base:
+        base.save(folders / 'd' / 'saved', link=('x',))
+    os.symlink(folders / 'd', folders / 'alias')
+    shutil.rmtree(folders / 'd' / 'base')
+    with pytest.raises(bags.LinkError, match='expected a bag of a dataset, got none'):
+        bags.open(folders / 'alias' / 'saved')[0]
+
+
 def folder_of_links(folders, count=3):
     """Writes a dataset of links to files in `raw/sub`, and returns it open, after a read of the first."""
     (folders / 'raw' / 'sub').mkdir(parents=True)
@@ -230,3 +243,105 @@ def test_a_pipe_that_comes_while_a_dataset_is_open(folders):
     os.symlink('2', folders / 'raw' / 'sub' / '1')  # Below the permitted folder.
     with pytest.raises(bags.LinkError, match='has changed since it was linked'):
         reader[1]
+
+
+@contextlib.contextmanager
+def at_first_open(before, after):
+    """Calls `before` and `after` around the first time when this thread opens a file."""
+    calls = [before, after]
+
+    def profile(frame, event, function):
+        if function is os.open and event in ('c_call', 'c_return', 'c_exception') and calls:
+            calls.pop(0)()
+
+    sys.setprofile(profile)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+def exchange(path, other, kept):
+    """Puts a symbolic link to `other` at a path, whose file or folder is kept elsewhere."""
+    os.rename(path, kept)
+    os.symlink(other, path)
+
+
+@pytest.mark.skipif(os.name == 'nt', reason='needs symbolic links')
+@pytest.mark.parametrize('is_reversed', [False, True])
+@pytest.mark.parametrize('name', ['raw/sub/1', 'raw/sub', 'raw'])
+@pytest.mark.parametrize('options', [{}, {'cache_policy': 'direct_io'}], ids=str)
+def test_a_file_that_is_exchanged_between_check_and_opening(folders, name, options, is_reversed):
+    """What was opened is checked, also if the path is as before afterwards."""
+    folder_of_links(folders)
+    reader = bags.open(folders / 'd' / 'linked', trust_links=folders / 'raw', **options)
+    assert reader[0]['x'] == b'0' * 9000
+    content = b'1' * 4096 + b'a secret' * 101 + b'1' * 4096  # Of the same size and sample.
+    (folders / 'home' / 'sub' / '1').write_bytes(content)
+    path, other, kept = folders / name, folders / name.replace('raw', 'home'), folders / 'kept'
+
+    def restore():
+        if is_reversed:
+            os.unlink(path)
+            os.rename(kept, path)
+
+    with at_first_open(lambda: exchange(path, other, kept), restore):
+        try:
+            found = reader[1]['x']
+        except (PermissionError, bags.LinkError):
+            found = b''
+    assert b'secret' not in found
+    assert kept.exists() != is_reversed
+
+
+@pytest.mark.skipif(not os.path.exists('/proc/self/maps'), reason='needs /proc')
+@pytest.mark.parametrize('is_reversed', [False, True])
+@pytest.mark.parametrize('name', ['text.bagz', 'text.zdict', ''])
+@pytest.mark.parametrize('mapped', [False, True])
+def test_a_bag_that_is_exchanged_between_check_and_opening(tmp_path, name, mapped, is_reversed):
+    def write(path, text):
+        with bags.DatasetWriter(path, {'text': 'utf8'}, compression={'text': 'dictionary'}) as writer:
+            for index in range(300):
+                writer.append({'text': f'{text} text about the number {index * 7919 % 1000}, {index}'})
+
+    write(tmp_path / 'd' / 'base', 'a plain')
+    bags.open(tmp_path / 'd' / 'base').save(tmp_path / 'd' / 'view', link=('text',))
+    (tmp_path / 'home').mkdir()
+    for file in (tmp_path / 'd' / 'base').iterdir():
+        (tmp_path / 'home' / file.name).write_bytes(file.read_bytes())
+    reader = bags.open(tmp_path / 'd' / 'view', mapped=mapped)
+    len(reader)
+    path, other, kept = tmp_path / 'd' / 'base' / name, tmp_path / 'home' / name, tmp_path / 'kept'
+    opened = []
+    opening = os.path.join(path, '') if not name else str(path)
+
+    def profile(frame, event, function):
+        if function is not os.open or event not in ('c_call', 'c_return'):
+            return
+        given = str(frame.f_locals.get('path') or getattr(frame.f_locals.get('self'), 'path', ''))
+        if event == 'c_call' and not opened and given.startswith(opening):
+            opened.append(given)
+            exchange(path, other, kept)
+        elif event == 'c_return' and len(opened) == 1 and is_reversed:
+            opened.append(given)
+            os.unlink(path)
+            os.rename(kept, path)
+
+    refused = ''
+    sys.setprofile(profile)
+    try:
+        assert reader[1]['text'].startswith('a plain text')
+    except PermissionError as exc:
+        refused = str(exc)
+    finally:
+        sys.setprofile(None)
+    assert opened
+    if is_reversed:  # The row may have been read again, from the bag that is permitted.
+        gc.collect()
+        in_use = Path('/proc/self/maps').read_text()
+        for descriptor in os.listdir('/proc/self/fd'):
+            with contextlib.suppress(FileNotFoundError):
+                in_use += os.readlink(f'/proc/self/fd/{descriptor}')
+        assert str(tmp_path / 'home') not in in_use
+    else:
+        assert f'links to {tmp_path / "home"}' in refused

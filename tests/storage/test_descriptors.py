@@ -5,14 +5,16 @@ import mmap
 import os
 import shutil
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import bags
 from bags.storage import Hints
-from bags.storage.descriptors import descriptors
+from bags.storage.descriptors import descriptors, opened_path
 from bags.storage.local import LocalStore
+from bags.storage.pread_file import PreadFile
 
 pytestmark = pytest.mark.skipif(sys.platform != 'linux', reason='counts descriptors in /proc')
 
@@ -270,3 +272,31 @@ def test_a_shard_that_is_opened_again_is_the_same(tmp_path, monkeypatch):
         assert read(0)
         with pytest.raises(bags.CorruptError, match=r'000001.*was replaced'):
             read(3)
+
+
+@pytest.mark.skipif(os.name == 'nt', reason='needs symbolic links')
+@pytest.mark.parametrize('has_proc', [True, False])
+def test_the_path_of_an_open_file(tmp_path, monkeypatch, has_proc):
+    if not has_proc:  # As in some containers, and on other systems.
+        readlink = os.readlink
+
+        def readlink_without_proc(path):
+            if str(path).startswith('/proc/'):
+                raise FileNotFoundError(path)
+            return readlink(path)
+
+        monkeypatch.setattr(os, 'readlink', readlink_without_proc)
+    root = Path(os.path.realpath(tmp_path))
+    (root / 'folder').mkdir()
+    (root / 'folder' / 'file').write_bytes(b'1')
+    os.symlink(root / 'folder', root / 'link')
+    for path in (root / 'folder' / 'file', root / 'link' / 'file'):
+        file = PreadFile(str(path), Hints())
+        assert opened_path(file.descriptor(), str(path)) == str(root / 'folder' / 'file')
+    (root / 'folder' / 'file').rename(root / 'moved')
+    (root / 'folder' / 'file').write_bytes(b'2')
+    if has_proc and sys.platform == 'linux':
+        assert opened_path(file.descriptor(), str(path)) == str(root / 'moved')
+    elif sys.platform == 'linux':
+        with pytest.raises(EOFError, match='was replaced while it was opened'):
+            opened_path(file.descriptor(), str(path))

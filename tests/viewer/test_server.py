@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import shutil
+import sys
 
 import msgpack
 import numpy as np
@@ -109,6 +110,36 @@ def test_nothing_outside_the_dataset(server, dataset, path):
     response, data = ask(server, path)
     assert response.status == 404
     assert b'secret' not in data
+
+
+@pytest.mark.parametrize('is_reversed', [False, True])
+@pytest.mark.parametrize('exchanged', ['000000/refs.bag', '000000', '', '..'])
+def test_a_file_that_is_exchanged_with_a_link_to_another(dataset, exchanged, is_reversed):
+    """What was opened is checked: not only the path before it is opened."""
+    path = (dataset / exchanged).resolve()
+    other, kept = dataset.parent.parent / 'other', dataset.parent.parent / 'kept'
+    shutil.copytree(path, other) if path.is_dir() else shutil.copy(path, other)
+    secret = other / os.path.relpath(dataset / '000000' / 'refs.bag', path) if path.is_dir() else other
+    secret.write_bytes(b'secret')
+
+    def profile(frame, event, function):
+        if function is not os.open or not os.path.lexists(path):
+            return
+        if event == 'c_call' and not kept.exists():
+            os.rename(path, kept)
+            os.symlink(other, path)
+        elif event == 'c_return' and is_reversed and path.is_symlink():
+            os.unlink(path)
+            os.rename(kept, path)
+
+    with ViewServer(dataset) as server:
+        sys.setprofile(profile)
+        try:
+            found = server.find(f'/data/{server.folder}/000000/refs.bag')
+        finally:
+            sys.setprofile(None)
+        assert found is None or bytes(found[0].read(0, 6)) != b'secret'
+        assert kept.exists() != is_reversed
 
 
 def test_a_dictionary_is_served(server, dataset):
