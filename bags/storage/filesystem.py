@@ -31,7 +31,52 @@ def filesystem_options(scheme: str, options: Mapping[str, Any], policy: RetryPol
             'max_pool_connections': policy.concurrency,
             **(arguments.get('config_kwargs') or {}),
         }
+    if scheme in ('http', 'https'):
+        arguments.setdefault('get_client', _make_web_session)
     return arguments
+
+
+HEADERS_OF_ANY_HOST = ('accept', 'accept-encoding', 'range', 'user-agent')
+"""Headers that are also sent to the host of a redirect. Others may contain secrets."""
+
+
+async def _make_web_session(**options: Any) -> Any:
+    """Returns a session of aiohttp that sends secrets only to the scheme, host and port of a URL.
+
+    aiohttp removes three headers from a redirect to another host. It keeps the others, and the password and
+    cookies of the session, which are therefore passed as headers.
+    """
+    from aiohttp import ClientSession, TraceConfig
+
+    headers = dict(options.pop('headers', None) or {})
+    auth, cookies = options.pop('auth', None), options.pop('cookies', None)
+    if auth is not None:
+        headers['Authorization'] = auth.encode()
+    if cookies:
+        headers['Cookie'] = '; '.join(f'{name}={value}' for name, value in dict(cookies).items())
+    tracing = TraceConfig()
+    tracing.on_request_redirect.append(_drop_secrets)
+    options['trace_configs'] = [*(options.get('trace_configs') or ()), tracing]
+    return ClientSession(headers=headers, **options)
+
+
+async def _drop_secrets(_session: Any, _context: Any, request: Any) -> None:
+    """Removes headers from a request that is redirected to another scheme, host or port."""
+    from yarl import URL
+
+    try:
+        target = request.url.join(URL(request.response.headers.get('Location', '')))
+    except ValueError:
+        return  # The redirect is not followed.
+    if web_origin(target) != web_origin(request.url):
+        for name in {*request.headers}:
+            if name.lower() not in HEADERS_OF_ANY_HOST:
+                request.headers.popall(name)
+
+
+def web_origin(url: Any) -> tuple[str, str, int | None]:
+    """Returns scheme, host and port of a URL of yarl."""
+    return url.scheme, (url.host or '').lower(), url.port
 
 
 def make_filesystem(scheme: str, options: Mapping[str, Any], policy: RetryPolicy) -> Any:

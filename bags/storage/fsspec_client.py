@@ -30,7 +30,7 @@ from bags.storage.errors import (
     map_fsspec_error,
     no_ranges_error,
 )
-from bags.storage.filesystem import ONE_ATTEMPT, copied, usable_here
+from bags.storage.filesystem import ONE_ATTEMPT, copied, usable_here, web_origin
 from bags.storage.object_client import ObjectClient, web_version
 from bags.storage.retry import RetryPolicy, with_retries
 from bags.storage.upload import PART_SIZE
@@ -311,7 +311,7 @@ async def send_get(
             if target.scheme not in ('http', 'https') or not target.host:
                 message = 'the Location header is not an HTTP address'
                 raise ClientResponseError(response.request_info, (), status=response.status, message=message)
-            if _origin(target) != _origin(url):
+            if web_origin(target) != web_origin(url):
                 is_given_host = False
                 headers = {}
                 options = {name: options[name] for name in OPTIONS_OF_ANY_HOST if name in options}
@@ -331,10 +331,6 @@ async def send_get(
                 response.request_info, (), status=response.status, message=message, headers=response.headers
             )
         yield responses
-
-
-def _origin(url: Any) -> tuple[str, str, int | None]:
-    return url.scheme, (url.host or '').lower(), url.port
 
 
 async def _request(

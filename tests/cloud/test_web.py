@@ -499,6 +499,25 @@ def test_passwords_are_sent_only_to_the_host_they_were_given_for(web, options, t
     assert not any('Authorization' in headers for headers in web.sent_headers)
 
 
+@pytest.mark.parametrize('name', SECRETS)
+@pytest.mark.filterwarnings('ignore::DeprecationWarning')  # Of `auth`, in new versions of aiohttp.
+def test_imports_send_secrets_only_to_the_host_they_were_given_for(web, tmp_path, name):
+    options = SECRETS[name]
+    if name == 'session headers':
+        auth = pytest.importorskip('aiohttp').BasicAuth('secret', 'secret')
+        options = {'client_kwargs': {'headers': {'X-Api-Key': 'secret'}, 'auth': auth}}
+    (web.root / 'table.csv').write_text('id,text\n1,a\n2,b\n')
+    with RedirectingServer(tmp_path / 'none') as given:
+        given.locations = {'/moved/': '/data/', '/data/': f'{web.url}/'}
+        url = f'{given.url}/moved/table.csv'
+        bags.convert(url, tmp_path / 'out', source_options=options, progress=False)
+        if name != 'parameters':
+            assert 'secret' in sent_by(given)
+    assert bags.open(tmp_path / 'out')[1]['text'] == 'b'
+    assert 'secret' not in sent_by(web)
+    assert 'Authorization' not in sent_by(web)
+
+
 def test_a_file_system_of_the_user_sends_headers_only_to_its_host(web, tmp_path):
     fsspec = pytest.importorskip('fsspec')
     pytest.importorskip('aiohttp')
