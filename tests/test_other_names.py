@@ -62,7 +62,8 @@ def test_names_of_granular(tmp_path):
     bags.write([{'n': 1}], tmp_path / 'd', {'n': 'int'})
     with pytest.raises(TypeError, match=r"'parallel': use max_parallelism for concurrent requests"):
         bags.open(tmp_path / 'd', parallel=True)
-    with bags.open(tmp_path / 'd') as dataset, pytest.raises(
-        AttributeError, match=r'dataset\.spec for the fields, or dataset\.lengths\(field\)'
+    with (
+        bags.open(tmp_path / 'd') as dataset,
+        pytest.raises(AttributeError, match=r'dataset\.spec for the fields, or dataset\.lengths\(field\)'),
     ):
         dataset.available(0)

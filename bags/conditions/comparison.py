@@ -1,55 +1,36 @@
-"""The tests of conditions: comparisons of fields and constants, and searches for words in texts."""
+"""Checks the comparisons of a condition against the types of the fields, and collects what they need."""
 
 from __future__ import annotations
 
-import itertools
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
-from bags.conditions.columns import (
-    Block,
-    Bools,
-    Column,
-    Test,
-    all_of,
-    any_item,
-    any_of,
-    as_floats,
-    column_of_arrays,
-    column_of_sequences,
-    column_of_values,
-    compare,
-    constant_column,
-    negation,
-    negative,
-    present_in,
+from bags.conditions.column_tests import (
+    EQUALITIES,
+    Value,
+    ValueType,
+    are_true,
+    comparison_test,
+    constant,
+    contains,
+    contains_any,
+    counts_of,
+    have_content,
+    is_among,
+    is_within,
+    is_within_any,
+    lengths,
+    of_items,
+    presence_test,
+    search_test,
+    seconds,
 )
-from bags.conditions.paths import (
-    ALL_TYPES,
-    Path,
-    common_list,
-    find_path,
-    items_of,
-    no_value,
-    of_type,
-    type_of,
-)
+from bags.conditions.columns import Block, Column, Test, all_of, negation, negative, present_in
+from bags.conditions.paths import ALL_TYPES, Path, common_list, find_path, no_value, of_type
 from bags.dataset.format.registry import AUDIO_FORMATS, NUMBER_FORMATS, STRUCTURED_FORMATS, VIDEO_FORMATS
 from bags.dataset.format.spec import FieldType, Schema
-from bags.indexing import Int64s
 
-MAX_SEARCHED_TEXT_BYTES = 4096
-"""Maximum UTF-8 bytes of a text that is searched for words."""
-
-SIGNS: dict[str, Callable[[Any, Any], Any]] = {
-    '==': operator.eq, '=': operator.eq, '!=': operator.ne,
-    '<': operator.lt, '<=': operator.le, '>': operator.gt, '>=': operator.ge,
-}  # fmt: skip
-EQUALITIES = {'==', '=', '!='}
 COMPARED = {*NUMBER_FORMATS, 'utf8'}
 """Types whose values can be compared."""
 TIMED = {*VIDEO_FORMATS, *AUDIO_FORMATS}
@@ -60,30 +41,6 @@ TYPES_WITH_LENGTH = {'array', 'bytes'}
 Need = Literal['presence', 'count', 'value']
 Measure = Literal['size', 'duration']
 """A function of the stored records of a value."""
-ValueType = Literal['number', 'numbers', 'text', 'texts', 'word', 'none', 'counted', 'any', 'other']
-
-
-class Value(NamedTuple):
-    """A side of a comparison.
-
-    Attributes:
-        type: The type of the side. A `word` is a text, or a misspelled field, depending on the other side.
-            Each value of `any` has its own type, and equals no value of another type.
-        get: Returns the column of a block of datapoints.
-        literal: The text of a constant.
-        field: The name of the compared field, or of a value inside a field.
-    """
-
-    type: ValueType
-    get: Callable[[Block], Column]
-    literal: str | None = None
-    field: str | None = None
-
-
-def constant(type: ValueType, value: float | str | None, literal: str) -> Value:
-    """Returns a value that is the same for all datapoints."""
-    column = constant_column(value)
-    return Value(type, lambda _: column, literal)
 
 
 class Comparisons:
@@ -166,14 +123,14 @@ class Comparisons:
         elif paths:
             names = {path.field for path in paths.values()}
             if len(names) == 1:
-                return _of_items(self._add_items(paths, inner), test, is_any=quantifier == 'any')
+                return of_items(self._add_items(paths, inner), test, is_any=quantifier == 'any')
             names = {*paths}
         if len(names) != 1:
             got = ' and '.join(sorted(names)) or 'none'
             raise ValueError(f'{quantifier} takes a condition on one sequence or array, got {got}')
         (name,) = names
         is_array = self.schema[name].format == 'array'
-        return _of_items({name: name}, test, is_any=quantifier == 'any', is_array=is_array)
+        return of_items({name: name}, test, is_any=quantifier == 'any', is_array=is_array)
 
     def _add_items(self, paths: Mapping[str, Path], expected: Mapping[str, set[str]]) -> dict[str, str]:
         """Adds paths to the items of one list. Returns the keys in a block by the names of the paths."""
@@ -194,8 +151,8 @@ class Comparisons:
             raise ValueError(f'expected a number before is nan, got {name}')
         if value.field is not None:
             self._need(value.field, 'value')
-        test = _comparison(value, '==', value)  # NaN differs from itself.
-        is_nan = all_of([_presence(value), negation(test)])
+        test = comparison_test(value, '==', value)  # NaN differs from itself.
+        is_nan = all_of([presence_test(value), negation(test)])
         return negation(is_nan) if negated else is_nan
 
     def _plain(self, name: str, function: str) -> None:
@@ -229,12 +186,12 @@ class Comparisons:
         if value.type == 'any':
             self._need(name, 'value')
             self._expect(value, *ALL_TYPES)
-            return Value('number', lambda block: _lengths(block[name], name))
+            return Value('number', lambda block: lengths(block[name], name))
         type, is_sequence = value.type, self.schema[name].sequence
         if not is_sequence and type not in ('text', 'counted'):
             raise ValueError(f'{self._typed_name(name)}: len takes texts, bytes, sequences, arrays and trees')
         self._need(name, 'count' if is_sequence else 'value')
-        return Value('number', lambda block: _lengths(block[name], name))
+        return Value('number', lambda block: lengths(block[name], name))
 
     def size(self, name: str) -> Value:
         """Returns the stored bytes of a field; for a sequence, the bytes of its items."""
@@ -248,7 +205,7 @@ class Comparisons:
         rate: Any = facts.get('rate') if isinstance(facts, dict) else None
         if field_type.sequence and type(rate) in (int, float) and rate > 0:
             self._need(name, 'count')
-            return Value('number', lambda block: _seconds(block[name], rate))
+            return Value('number', lambda block: seconds(block[name], rate))
         if field_type.sequence or field_type.format not in TIMED:
             expected = 'duration takes videos, sounds, and sequences whose metadata has a rate'
             raise ValueError(f'{self._typed_name(name)}: {expected}')
@@ -285,15 +242,15 @@ class Comparisons:
             self._need(name, 'value')
             self._expect(value, *ALL_TYPES)
             get = value.get
-            return lambda block: _have_content(get(block), block.length)
+            return lambda block: have_content(get(block), block.length)
         if name is None or (value.type in ('counted', 'other') and not self.schema[name].sequence):
             raise ValueError(f'expected a comparison with {value.literal or name or "a value"}')
         if value.type in ('number', 'text'):
             self._need(name, 'value')
             get = value.get
-            return lambda block: _are_true(get(block), block.length)
+            return lambda block: are_true(get(block), block.length)
         self._need(name, 'count')
-        return lambda block: _counts(block[name]) > 0
+        return lambda block: counts_of(block[name]) > 0
 
     def is_none(self, value: Value, negated: bool) -> Test:
         name = self.known(value).field
@@ -319,11 +276,11 @@ class Comparisons:
         if sign == '~':
             self._expect(left, 'list')
             if left.type == 'any':
-                return _contains_any(left, right)
+                return contains_any(left, right)
             if right.field is not None and right.type == 'texts':
                 raise ValueError(f'{self._typed_name(right.field)}: expected a text after ~')
-            return _contains(left, right)
-        return _comparison(left, sign, right)
+            return contains(left, right)
+        return comparison_test(left, sign, right)
 
     def is_in(self, left: Value, within: Value | Sequence[Value]) -> Test:
         """Tests whether a value is among constants, in a text, or in a sequence."""
@@ -331,20 +288,20 @@ class Comparisons:
             items = [self._as_type_of(left, item) for item in within]
             for item in items:
                 self._check(self.known(left), 'in', item, ('number', 'text'))
-            return _is_among(left, items)
+            return is_among(left, items)
         if within.type == 'any' and within.field is not None:
             self._check(left, 'in', within._replace(field=None), ('number', 'text'))
             self._expect(left, 'number', 'text')
             self._need(within.field, 'value')
             self._expect(within, 'list', 'text')
-            return _is_within_any(left, within)
+            return is_within_any(left, within)
         if within.field is None or within.type not in ('text', 'texts', 'numbers'):
             got = within.literal if within.field is None else self._typed_name(within.field)
             raise ValueError(f'expected a list as (1, 2), a text or a sequence after in, got {got}')
         left = self._as_type_of(within, left)
         item_type: ValueType = 'number' if within.type == 'numbers' else 'text'
         self._check(left, 'in', within._replace(type=item_type), (item_type,))
-        return _is_within(left, within)
+        return is_within(left, within)
 
     def search(self, terms: Sequence[str]) -> Test:
         """Tests whether each term is in a short text or a class name, ignoring case."""
@@ -364,7 +321,7 @@ class Comparisons:
             self._need(name, 'value')
         if not texts and not classes:
             raise ValueError(f'no field has texts to search for {terms[0]}')
-        return lambda block: _search(block, lower_terms, texts, classes)
+        return lambda block: search_test(block, lower_terms, texts, classes)
 
     def class_names(self, field: str | None) -> list[str]:
         """Returns the class names in the metadata of a field, or an empty list."""
@@ -431,301 +388,3 @@ def _type_of(field_type: FieldType) -> ValueType:
     if field_type.format == 'utf8':
         return 'texts' if field_type.sequence else 'text'
     return 'counted' if field_type.format in TYPES_WITH_LENGTH and not field_type.sequence else 'other'
-
-
-def _is_short(text: str) -> bool:
-    return 4 * len(text) <= MAX_SEARCHED_TEXT_BYTES or len(text.encode()) <= MAX_SEARCHED_TEXT_BYTES
-
-
-# Columns of functions.
-
-
-def _counts(column: Column) -> Int64s:
-    assert column.counts is not None
-    return column.counts
-
-
-def _lengths(column: Column, field: str) -> Column:
-    """Returns the number of items of each value; 0 for a missing one."""
-    if column.counts is not None:
-        return Column(column.counts)
-    present = present_in(column, len(column.values)).tolist()
-    pairs = zip(column.values.tolist(), present, strict=True)
-    lengths = [_length_of(value, field) if is_present else 0 for value, is_present in pairs]
-    return Column(np.array(lengths, np.int64))
-
-
-def _length_of(value: Any, field: str) -> int:
-    try:
-        return len(value)
-    except TypeError:
-        raise ValueError(f'{field}: len takes values with items, got {value!r:.40}') from None
-
-
-def _seconds(column: Column, rate: float) -> Column:
-    counts, positions = np.unique(_counts(column), return_inverse=True)
-    return Column(np.array([count / rate for count in counts.tolist()])[positions], column.present)
-
-
-# Tests of columns.
-
-
-def _have_content(column: Column, length: int) -> Bools:
-    """Returns which values inside fields are not 0, or a text, list or object that is not empty."""
-    items = (items_of(value) for value in column.values)
-    pairs = zip(column.values, items, strict=True)
-    are_true = np.fromiter(
-        (bool(value if items is None else items) for value, items in pairs), bool, len(column.values)
-    )
-    return are_true & present_in(column, length)
-
-
-def _are_true(column: Column, length: int) -> Bools:
-    are_true: Bools = column.values.astype(bool)
-    return are_true & present_in(column, length)
-
-
-def _comparison(left: Value, sign: str, right: Value) -> Test:
-    """Tests two numbers or two texts. Missing values are equal to each other, and to nothing else."""
-    operation, first, second = SIGNS[sign], left.get, right.get
-    if 'any' in (left.type, right.type):
-        return _comparison_of_any(left, sign, right)
-
-    def test(block: Block) -> Bools:
-        one, two = first(block), second(block)
-        hits = compare(operation, one, two, block.length)
-        if sign not in EQUALITIES or (one.present is None and two.present is None):
-            return hits
-        has_one, has_two = present_in(one, block.length), present_in(two, block.length)
-        return hits | (has_one != has_two if sign == '!=' else ~(has_one | has_two))
-
-    return test
-
-
-def _comparison_of_any(left: Value, sign: str, right: Value) -> Test:
-    """Tests values with a type each. Values of different types are not equal, and have no order."""
-    equal = SIGNS['=='] if sign in EQUALITIES else SIGNS[sign]
-    types = [type for type in ('number', 'text') if {left.type, right.type} <= {type, 'any'}]
-
-    def test(block: Block) -> Bools:
-        one, two, hits = left.get(block), right.get(block), np.zeros(block.length, bool)
-        for type in types:
-            first = of_type(one, type) if left.type == 'any' else one
-            second = of_type(two, type) if right.type == 'any' else two
-            hits |= compare(equal, first, second, block.length)
-        if sign not in EQUALITIES:
-            return hits
-        hits |= ~(present_in(one, block.length) | present_in(two, block.length))
-        return ~hits if sign == '!=' else hits
-
-    return test
-
-
-def _presence(value: Value) -> Test:
-    """Tests whether there is a value."""
-    get = value.get
-    return lambda block: present_in(get(block), block.length)
-
-
-def _of_items(keys: Mapping[str, str], test: Test, *, is_any: bool, is_array: bool = False) -> Test:
-    """Tests whether any item or all items of a field pass. A missing field has no item, and fails.
-
-    Args:
-        keys: The keys of the columns of the items, all of the same counts, by the names of their values.
-        test: The test of an item.
-        is_any: Whether one item is enough.
-        is_array: Whether the items are the numbers of arrays.
-    """
-
-    def test_items(block: Block) -> Bools:
-        items: dict[str, Column] = {}
-        for name, key in keys.items():
-            column = block[key]
-            if is_array:
-                column = column_of_arrays(column, name)
-            is_inside = name != key  # The items of a list may be None.
-            items[name] = (
-                column_of_values(column.values.tolist()) if is_inside else Column(as_floats(column.values))
-            )
-        counts = _counts(column)
-        hits = test(block.per_item(items, counts))
-        if is_any:
-            return any_item(hits, counts)
-        return present_in(column, block.length) & ~any_item(~hits, counts)
-
-    return test_items
-
-
-def _is_among(left: Value, items: Sequence[Value]) -> Test:
-    """Tests whether a value equals one of several values."""
-    get = left.get
-    if left.type == 'any' or any(item.literal is None for item in items):
-        return all_of([_presence(left), any_of([_comparison(left, '==', item) for item in items])])
-
-    def test(block: Block) -> Bools:
-        column, hits = get(block), np.zeros(block.length, bool)
-        for item in items:
-            hits |= compare(operator.eq, column, item.get(block), block.length)
-        return hits
-
-    return test
-
-
-def _contains(left: Value, right: Value) -> Test:
-    """Tests whether a text, or a text of a sequence, contains a text, ignoring case."""
-    first, second = left.get, right.get
-
-    def test(block: Block) -> Bools:
-        texts, words = first(block), second(block)
-        if texts.counts is None:
-            return _find(words, texts, block.length, ignore_case=True)
-        words, items = _per_item(words, texts.counts), Column(texts.values)
-        return any_item(_find(words, items, len(items.values), ignore_case=True), texts.counts)
-
-    return test
-
-
-def _contains_any(left: Value, right: Value) -> Test:
-    """Tests whether a value inside a field is a text, or a list of texts, that contains a text."""
-    first, second = left.get, right.get
-
-    def test(block: Block) -> Bools:
-        column, words = first(block), second(block)
-        words = of_type(words, 'text') if right.type == 'any' else words
-        rows = [
-            [value]
-            if type_of(value) == 'text'
-            else [text for text in items_of(value) or () if type_of(text) == 'text']
-            for value in _present_values(column, block.length)
-        ]
-        texts = column_of_sequences(rows)
-        counts = _counts(texts)
-        found = _find(_per_item(words, counts), Column(texts.values), len(texts.values), ignore_case=True)
-        return any_item(found, counts)
-
-    return test
-
-
-def _is_within_any(left: Value, within: Value) -> Test:
-    """Tests whether a value inside a field is a text that contains a text, or a list that has an item."""
-    first, second = left.get, within.get
-
-    def test(block: Block) -> Bools:
-        column, many = first(block), second(block)
-        values = _present_values(column, block.length)
-        # A number is also searched in texts.
-        words = values if left.literal is None else [left.literal] * block.length
-        found = np.zeros(block.length, bool)
-        for row, (value, word, whole) in enumerate(
-            zip(values, words, _present_values(many, block.length), strict=True)
-        ):
-            if type_of(whole) == 'text':
-                found[row] = type_of(word) == 'text' and word in whole
-            elif value is not None:
-                type = type_of(value)
-                found[row] = any(type_of(item) == type and item == value for item in items_of(whole) or ())
-        return found
-
-    return test
-
-
-def _present_values(column: Column, length: int) -> list[Any]:
-    """Returns the value of each datapoint; None for a missing one."""
-    values: list[Any] = column.values.tolist()
-    if len(values) == 1 and length != 1:
-        values *= length
-    if column.present is None:
-        return values
-    return [
-        value if is_there else None for value, is_there in zip(values, column.present.tolist(), strict=True)
-    ]
-
-
-def _is_within(left: Value, within: Value) -> Test:
-    """Tests whether a text contains a text, or a sequence an item."""
-    first, second = left.get, within.get
-
-    def test(block: Block) -> Bools:
-        column, many = first(block), second(block)
-        if many.counts is None:
-            return _find(column, many, block.length)
-        column, items = _per_item(column, many.counts), many.values
-        values = column.values
-        if items.dtype.kind == 'f':  # `number in array` converts the number to the type of the array.
-            with np.errstate(over='ignore'):
-                values = values.astype(np.float64).astype(items.dtype)
-        hits = np.broadcast_to(values == items, items.shape)
-        return any_item(hits & present_in(column, len(items)), many.counts)
-
-    return test
-
-
-def _per_item(column: Column, counts: Int64s) -> Column:
-    """Returns the value of each datapoint for each item of a sequence."""
-    if len(column.values) == 1 and column.present is None:
-        return column
-    present = None if column.present is None else np.repeat(column.present, counts)
-    return Column(np.repeat(column.values, counts), present)
-
-
-def _find(words: Column, texts: Column, length: int, *, ignore_case: bool = False) -> Bools:
-    """Returns which texts contain a word, each its own; False if one is missing."""
-    rows = np.flatnonzero(present_in(words, length) & present_in(texts, length))
-    one, two = (
-        itertools.repeat(values[0], len(rows)) if len(values) == 1 else values[rows].tolist()
-        for values in (words.values, texts.values)
-    )
-    if ignore_case and isinstance(one, itertools.repeat):
-        word = words.values[0].lower() if len(rows) else ''
-        hits = [word in text.lower() for text in two]
-    elif ignore_case:
-        hits = [word.lower() in text.lower() for word, text in zip(one, two, strict=True)]
-    else:
-        hits = [word in text for word, text in zip(one, two, strict=True)]
-    found = np.zeros(length, bool)
-    found[rows] = hits
-    return found
-
-
-def _search(
-    block: Block, terms: Sequence[str], texts: Sequence[str], classes: Mapping[str, Sequence[str]]
-) -> Bools:
-    """Returns which datapoints have each term, in lowercase, in a short text or in the name of a class."""
-    columns = {name: _lowercase(block[name]) for name in texts}
-    passed = np.ones(block.length, bool)
-    for term in terms:
-        found = np.zeros(block.length, bool)
-        for name, names in classes.items():
-            column = block[name]
-            found |= _any_of(_in_classes(column.values, [term in name for name in names]), column)
-        for name, lowercase in columns.items():
-            hits = np.array([text is not None and term in text for text in lowercase], bool)
-            found |= _any_of(hits, block[name])
-        passed &= found
-    return passed
-
-
-def _lowercase(column: Column) -> list[str | None]:
-    """Returns the texts of a column in lowercase; None for missing and long ones."""
-    texts = column.values.tolist()
-    if column.counts is None and column.present is not None:
-        pairs = zip(texts, column.present.tolist(), strict=True)
-        return [text.lower() if is_present and _is_short(text) else None for text, is_present in pairs]
-    return [text.lower() if _is_short(text) else None for text in texts]
-
-
-def _any_of(hits: Bools, column: Column) -> Bools:
-    """Returns which datapoints have a hit, in their value or in an item."""
-    if column.counts is not None:
-        return any_item(hits, column.counts)
-    return hits & present_in(column, len(hits))
-
-
-def _in_classes(values: npt.NDArray[Any], are_hits: Sequence[bool]) -> Bools:
-    """Returns which numbers are the number of a class in `are_hits`."""
-    with np.errstate(invalid='ignore'):
-        rows = np.flatnonzero((values >= 0) & (values < len(are_hits)))
-    numbers = values[rows].astype(np.int64)
-    hits = np.zeros(len(values), bool)
-    hits[rows] = np.array(are_hits, bool)[numbers] & (numbers == values[rows])
-    return hits

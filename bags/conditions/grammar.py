@@ -21,8 +21,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from bags.conditions.column_tests import SIGNS, Value, constant
 from bags.conditions.columns import Test, all_of, any_of, negation
-from bags.conditions.comparison import SIGNS, Comparisons, Measure, Need, Value, constant
+from bags.conditions.comparison import Comparisons, Measure, Need
 from bags.conditions.paths import Path, find_path
 from bags.dataset.format.spec import Schema
 
