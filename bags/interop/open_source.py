@@ -26,18 +26,11 @@ from bags.interop.file_extensions import KEY
 from bags.interop.files import FileSource
 from bags.interop.formats import FORMATS, GROUP, find_format, installed_formats
 from bags.interop.records import size_of
-from bags.interop.source import (
-    Source,
-    find_filesystem,
-    forget_listings,
-    list_files,
-    list_paths,
-    list_some,
-    naming,
-)
+from bags.interop.source import Source, list_some, naming
 from bags.interop.sources.files.folders import LAYOUTS, FolderFiles, FolderSource, SourceFiles
 from bags.interop.sources.files.webdataset import TarSource, is_tar
 from bags.interop.sources.files.zip_files import FolderWithZips, ZipFiles, is_zip
+from bags.interop.stores import MAGIC, hold_stores, is_one_file, is_present, list_files, list_paths
 from bags.interop.targets.target import UNFINISHED
 from bags.storage import store_for
 from bags.storage.urls import plain_path
@@ -70,7 +63,7 @@ def open_source(
         layout: Layout of a folder of media: 'files', 'stems', 'classes' or 'episodes', or a layout that the
             format of an installed package has; by default detected.
         spec: Changes to the spec: a type by field, or None to leave a field out.
-        storage_options: As in `bags.open`, for a URL; `client` and `retries` have no effect.
+        storage_options: As in `bags.open`, for a URL.
         on_error: 'raise' refuses damaged files, 'skip' leaves them out, but keeps the datapoints of a tar
             that is not compressed before the damage.
 
@@ -114,7 +107,7 @@ def open_to_resume(
     if not paths:
         raise ValueError('source: expected a path or several paths, got none')
     left_out = [field for field, type in (spec or {}).items() if type is None]
-    forget_listings(paths, storage_options)  # Files may have been added. Also checks the options.
+    stores = hold_stores(paths, storage_options)
     paths = [_at_commit(path, storage_options) for path in paths]
     where = paths[0] if len(paths) == 1 else f'{paths[0]} and {len(paths) - 1} others'
     try:
@@ -124,7 +117,7 @@ def open_to_resume(
     except SpecError as exc:  # Of types that the source describes.
         raise SourceError(where, str(exc)) from exc
     found.path = where
-    found.opened_from = list_paths(paths, storage_options), storage_options
+    found.opened_from, found.stores = (list_paths(paths, storage_options), storage_options), stores
     if on_error == 'raise' and found.damaged:
         raise SourceError(*found.damaged[0])
     resumed = {field: type for field, type in stored.items() if field in found.from_text}
@@ -184,8 +177,7 @@ def _expand_braces(path: str, storage_options: Mapping[str, Any] | None) -> list
     """
     if _BRACES.search(path) is None:
         return [path]
-    fs, inside = find_filesystem(path, storage_options)
-    if fs.exists(inside):
+    if is_present(path, storage_options):
         return [path]
     paths = _expand(path)
     if len(paths) > MAX_FILES:
@@ -219,7 +211,7 @@ def _open(
     storage_options: Mapping[str, Any] | None,
     left_out: list[str],
 ) -> Source:
-    if any(letter in path for path in paths for letter in '*?[') and not any('@' in path for path in paths):
+    if any(letter in path for path in paths for letter in MAGIC) and not any('@' in path for path in paths):
         # Paths with an @ are expanded by `bags.bag.Reader`.
         if not (found := list_paths(paths, storage_options)):
             raise FileNotFoundError(errno.ENOENT, 'no files to import', ', '.join(paths))
@@ -297,7 +289,8 @@ def _list(paths: list[str], storage_options: Mapping[str, Any] | None) -> tuple[
     """
     if len(paths) == 1:
         root = paths[0].rstrip('/')
-        return (root, [], []) if is_tar(root) else (root, *list_files(root or '/', storage_options))
+        is_file = is_tar(root) or (root.startswith(('http://', 'https://')) and detect_file(root))
+        return (root, [], []) if is_file else (root, *list_files(root or '/', storage_options))
     root = paths[0].rpartition('/')[0]
     while root and not all(path.startswith(f'{root}/') for path in paths):
         root = root.rpartition('/')[0]
@@ -320,19 +313,17 @@ def _open_zip(
         return None
     if format is None and detect_file(paths[0]):
         return None
-    fs, inside = find_filesystem(paths[0], storage_options)
-    return ZipFiles(paths[0], storage_options) if fs.isfile(inside) else None
+    return ZipFiles(paths[0], storage_options) if is_one_file(paths[0], storage_options) else None
 
 
 def _raise_no_files(root: str, storage_options: Mapping[str, Any] | None) -> NoReturn:
     formats = [*FORMATS.values(), *installed_formats()]
     known = ', '.join(dict.fromkeys(pattern for each in formats for pattern in each.files))
-    fs, inside = find_filesystem(root, storage_options)
-    if fs.isfile(inside):
+    if is_one_file(root, storage_options):
         if is_archive(root):
             raise SourceError(root, 'is an archive, which is not read: unpack it')
         raise SourceError(root, f'expected a folder, *.tar, or one of {known}; format names another')
-    if not fs.exists(inside):
+    if not is_present(root, storage_options):
         raise FileNotFoundError(errno.ENOENT, 'no such file or folder', root)
     detail = f'no files to import; expected a folder of files, *.tar, or one of {known}'
     raise FileNotFoundError(errno.ENOENT, detail, root)

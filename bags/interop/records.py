@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import io
 import json
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,10 +13,13 @@ import numpy as np
 
 from bags.dataset.format.registry import bind_decoder, encoders
 from bags.dataset.format.spec import parse_type
-from bags.errors import BagsError, SourceError, SpecError
+from bags.errors import BagsError, CorruptError, SourceError, SpecError
 from bags.interop.files import MEDIA_FORMATS, checked_link, checked_value
-from bags.interop.source import RECORD_ENCODERS, DamagedEntries, Source, as_source_errors, find_filesystem
+from bags.interop.source import RECORD_ENCODERS, DamagedEntries, Source, as_source_errors
+from bags.interop.stores import find_store, open_in, size_in
 from bags.links.sources import OpenedLink
+from bags.storage import File
+from bags.storage.range_file import RangeFile
 
 FIELD = 'record'
 """The field for records of unknown structure."""
@@ -133,28 +137,32 @@ def read_blocks(
 
 
 def open_file(path: str, storage_options: Mapping[str, Any] | None = None) -> BinaryIO:
-    """Opens a file or URL to read; local files with `open`, which is faster than fsspec."""
-    fs, inner = find_filesystem(path, storage_options)
-    if 'file' in fs.protocol:
-        return open(inner, 'rb')
-    file: BinaryIO = fs.open(inner, 'rb')
-    return file
+    """Opens a file or URL to read. A file that is not local is read ahead."""
+    store, path = find_store(path, storage_options)
+    if not store.is_remote:
+        return open(path, 'rb')
+    file = open_in(store, path, storage_options)
+    return io.BufferedReader(RangeFile(file, 0, file.size, path))
 
 
-def read_range(path: str, start: int, size: int, storage_options: Mapping[str, Any] | None) -> bytes:
-    """Returns `size` bytes of a file or URL from `start` on; raises SourceError if they cannot be read."""
-    if not size:
-        return b''  # An empty range is not valid, and object stores would return the whole file.
-    data: bytes
+def read_range(path: str, start: int, size: int, remote: File | None) -> bytes:
+    """Returns `size` bytes of a file from `start` on; raises SourceError if they cannot be read.
+
+    Args:
+        path: The file.
+        start, size: The byte range.
+        remote: The open file, if it is not local.
+    """
     try:
-        if ':' in path:
-            fs, inner = find_filesystem(path, storage_options)
-            data = fs.cat_file(inner, start=start, end=start + size)
-        else:  # Takes a third of the time of fsspec.
+        if remote is not None:
+            data = bytes(remote.read(start, start + size))
+        else:
             with open(path, 'rb') as file:
                 file.seek(start)
                 data = file.read(size)
-    except OSError as exc:
+    except CorruptError as exc:
+        raise SourceError(path, exc.detail) from exc
+    except (OSError, EOFError) as exc:
         raise SourceError(path, f'cannot be read: {exc}') from exc
     if len(data) != size:
         raise SourceError(path, f'expected {size} bytes at {start}, got {len(data)}')
@@ -163,11 +171,7 @@ def read_range(path: str, start: int, size: int, storage_options: Mapping[str, A
 
 def size_of(path: str, storage_options: Mapping[str, Any] | None = None) -> int | None:
     """Returns the size of a file in bytes, or None if it does not exist."""
-    fs, inner = find_filesystem(path, storage_options)
-    try:
-        return int(fs.size(inner))
-    except FileNotFoundError:
-        return None
+    return size_in(*find_store(path, storage_options), storage_options)
 
 
 def read_json(path: str, parse: Callable[[Any], T], storage_options: Mapping[str, Any] | None = None) -> T:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import contextlib
 import itertools
-import os
 import re
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,11 +14,9 @@ from bags.dataset.format.metadata import Metadata
 from bags.dataset.format.spec import MAX_NAME_LENGTH, NAME, is_reserved
 from bags.errors import BagsError, CorruptError, MissingDependencyError, SourceError
 from bags.links.sources import LinkOpener, OpenedLink
-from bags.storage.retry import RetryPolicy
-from bags.storage.urls import SCHEMES, locate
+from bags.storage import Store
 
 if TYPE_CHECKING:
-    import fsspec
     from typing_extensions import TypeVar
 
     E = TypeVar('E', default=Any)  # So that a plug-in may derive from `Source` without a type.
@@ -77,6 +74,8 @@ class Source(abc.ABC, Generic[E]):
     """Fields that the import leaves out in any case. `spec={field: None}` accepts them."""
     opened_from: tuple[list[str], Mapping[str, Any] | None] | None = None
     """The files and folders that `open_source` was called with, and its `storage_options`."""
+    stores: Sequence[Store] = ()
+    """The stores of these files, whose connections stay open while they are referenced."""
     loads_in_threads: bool = True
     """Whether `load` takes long enough for several threads to pay off."""
     records: Sequence[E] = ()
@@ -183,97 +182,6 @@ def check_claim(claimed: int, stored: int, what: str) -> None:
     limit = MAX_EXPANDED_BYTES + MAX_RATIO * stored
     if claimed > limit:
         raise ValueError(f'expected up to {limit} bytes of values in {stored} bytes, got {claimed} in {what}')
-
-
-def find_filesystem(
-    path: str, storage_options: Mapping[str, Any] | None
-) -> tuple[fsspec.AbstractFileSystem, str]:
-    """Returns the fsspec file system of a path or URL, and the path in it.
-
-    The options are as in `bags.open`; `client` and `retries` have no effect.
-    """
-    import fsspec
-
-    from bags.storage.filesystem import filesystem_options
-
-    policy, options = RetryPolicy.from_options(storage_options or {})
-    options.pop('client', None)
-    scheme, separator, _ = path.partition('://')
-    if separator:
-        locate(path)  # Raises for URLs that are not supported.
-        options = filesystem_options(SCHEMES.get(scheme, scheme), options, policy)
-    fs, inside = fsspec.core.url_to_fs(path, **options)
-    return fs, inside
-
-
-def forget_listings(paths: Iterable[str], storage_options: Mapping[str, Any] | None = None) -> None:
-    """Makes file systems list files again: fsspec caches listings for the whole process."""
-    for path in {path.partition('://')[0] if '://' in path else '': path for path in paths}.values():
-        fs, _ = find_filesystem(path, storage_options)
-        fs.invalidate_cache()
-
-
-def list_paths(paths: Iterable[str], storage_options: Mapping[str, Any] | None = None) -> list[str]:
-    """Expands globs in paths and URLs; returns sorted paths."""
-    files: list[str] = []
-    for pattern in paths:
-        fs, path = find_filesystem(pattern, storage_options)
-        is_glob = any(letter in path for letter in '*?[') and not fs.exists(path)
-        matches = sorted(fs.glob(path)) if is_glob else [path]
-        files += matches if 'file' in fs.protocol else map(fs.unstrip_protocol, matches)
-    return files
-
-
-def list_files(root: str, storage_options: Mapping[str, Any] | None = None) -> tuple[list[str], list[str]]:
-    """Returns the paths of the files below a folder, and of empty and linked folders."""
-    fs, path = find_filesystem(root, storage_options)
-    path = path.rstrip('/')
-    if 'file' in fs.protocol:
-        return _list_local(path)
-    infos: dict[str, dict[str, Any]] = fs.find(path, detail=True)
-    files, folders, linked = [], set(), []
-    for name, facts in infos.items():
-        relative = name[len(path) + 1 :]
-        # Consoles of object stores create folders as keys that end with a slash.
-        if name.rstrip('/') == path or facts['type'] == 'directory' or relative.endswith('/'):
-            folders.add(relative.rstrip('/'))
-        elif facts['type'] == 'file' or (facts.get('islink') and not fs.isdir(name)):
-            files.append(relative)
-        else:
-            linked.append(relative)
-    parents = {name[:end] for name in files + linked for end, letter in enumerate(name) if letter == '/'}
-    empty = folders - parents - {''}
-    empty -= {name[:end] for name in empty for end, letter in enumerate(name) if letter == '/'}
-    return sorted(files), sorted([*empty, *linked])
-
-
-def _list_local(root: str) -> tuple[list[str], list[str]]:
-    """Returns the result of `list_files` for a local folder, without a system call for each file."""
-    files, folders, pending = [], [], ['']
-    while pending:
-        parent = pending.pop()
-        is_empty, name = True, parent[:-1]
-        try:
-            with os.scandir(f'{root}/{parent}') as entries:
-                for entry in entries:
-                    is_empty = False
-                    if entry.is_dir(follow_symlinks=False):
-                        pending.append(f'{parent}{entry.name}/')
-                    elif entry.is_file(follow_symlinks=False) or (
-                        entry.is_symlink() and not os.path.isdir(entry.path)
-                    ):
-                        files.append(parent + entry.name)
-                    else:
-                        folders.append(parent + entry.name)
-        except (FileNotFoundError, NotADirectoryError):
-            pass
-        except PermissionError:
-            if not parent:
-                raise
-            name += ' (permission denied)'
-        if is_empty and parent:
-            folders.append(name)
-    return sorted(files), sorted(folders)
 
 
 def list_some(names: list[str], most: int = 5) -> str:

@@ -139,6 +139,9 @@ NO_RANGE = re.compile('non-partial response|Range request not supported')  # Or 
 NO_HEADER = re.compile('CONTENT_RANGE')
 FSSPEC_HINT = "set the storage option client='fsspec'"
 FSSPEC_CAN = re.compile('Content-Length Header missing|invalid utf-8 sequence')  # Of an error page.
+INVALID_KEY = re.compile(
+    r'Error parsing Path "(.*?)": Encountered illegal|Path "(.*?)" contained empty path segment', re.DOTALL
+)
 NO_CREDENTIALS = re.compile(
     r'metadata endpoint|169\.254\.169\.254|metadata\.google\.internal|latest/api/token|credential',
     re.IGNORECASE,
@@ -165,6 +168,12 @@ def map_obstore_error(path: str, exc: Exception) -> Exception:
         return PreconditionError(text)
     if NO_RANGE.search(text):
         return no_ranges_error(path)
+    invalid = INVALID_KEY.search(text)
+    if invalid is not None:
+        key = next(filter(None, invalid.groups()))
+        return UnsupportedError(
+            path, f'obstore cannot read the key {key!r:.200}: {FSSPEC_HINT} to use such keys'
+        )
     if FSSPEC_CAN.search(text):
         reason += f'; {FSSPEC_HINT} to read such responses'
         return UnsupportedError(path, reason)

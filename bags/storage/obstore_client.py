@@ -117,14 +117,17 @@ class ObstoreClient(ObjectClient):
         store, key = self._store(folder)
         level = obstore.list_with_delimiter(store, key or None)
         paths = [*level['common_prefixes'], *(item['path'] for item in level['objects'])]
-        return [path[len(key) :].lstrip('/') for path in paths]
+        names = (path[len(key) :].lstrip('/') for path in paths)
+        return [name for name in names if name]  # A console creates a folder as a key that ends with a slash.
 
     def list_files(self, folder: str) -> dict[str, Stat]:
         store, key = self._store(folder)
         stats = {}
         for page in obstore.list(store, key or None):
             for item in page:
-                stats[item['path'][len(key) :].lstrip('/')] = _stat(item)
+                name = item['path'][len(key) :].lstrip('/')
+                if name:
+                    stats[name] = _stat(item)
         return stats
 
     def put_object(self, path: str, data: bytes, create: bool) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import bags
 from bags.interop.open_source import open_source
+from bags.storage import store_for
 
 
 @pytest.fixture(params=['s3', 'gs', 'memory'])
@@ -143,3 +144,69 @@ def test_keys_that_consoles_make_for_folders_are_no_files(place, tmp_path):
     )  # fmt: skip
     assert bags.convert(found, tmp_path / 'out').datapoints == 2
     assert open_source(f'{root}/shards', storage_options=options).format == 'webdataset'
+
+
+@pytest.mark.parametrize('place', ['s3', 'gs'], indirect=True)
+def test_a_folder_that_a_console_created_is_empty(place):
+    root, options = place
+    for name in ('plain', 'shards', 'export'):
+        put(root, options, f'intake/created/{name}/')
+    root, settings = f'{root}/created', {'storage_options': options}
+    bags.from_numpy({'id': np.arange(5)}, f'{root}/shards/', **settings)
+    with bags.DatasetWriter(f'{root}/plain/', {'id': 'int'}, **settings) as writer:
+        writer.append({'id': 3})
+    with bags.open(f'{root}/plain', **settings) as dataset:
+        assert list(dataset) == [{'id': 3}]
+        bags.export(dataset, f'{root}/export/', format='parquet', **settings)
+    assert open_source(f'{root}/export/', storage_options=options).count == 1
+
+
+KEYS = ['a b', 'ü', 'a%20b', 'a#b', 'a?b', '[x]', 'a*b', 'a\\b', 'a:b', 'x{1,2}', '~', 'a%2Fb']
+
+
+def test_keys_of_any_letters_are_read(s3, tmp_path):
+    options = {'key': 'a', 'secret': 'b', 'endpoint_url': s3}
+    for key in KEYS:
+        put('s3', options, f'letters/{key}.txt', key.encode())
+    bags.convert('s3://bucket/letters', tmp_path / 'out', source_options=options)
+    with bags.open(tmp_path / 'out') as dataset:
+        assert {row['__key__']: row['txt'] for row in dataset} == {key: key for key in KEYS}
+
+
+@pytest.mark.parametrize('key', ['a//b', '../b', './b', 'a\x7fb'])
+def test_keys_that_obstore_cannot_read_need_the_other_client(key, s3, tmp_path):
+    options = {'key': 'a', 'secret': 'b', 'endpoint_url': s3}
+    folder = f'odd-{key.encode().hex()}'
+    put('s3', options, f'{folder}/{key}.txt', b'text')
+    with pytest.raises(OSError, match=r"cannot read the key .*: set the storage option client='fsspec'"):
+        bags.convert(f's3://bucket/{folder}', tmp_path / 'out', source_options=options)
+    options['client'] = 'fsspec'
+    assert open_source(f's3://bucket/{folder}', storage_options=options).count == 1
+
+
+PATTERNS = {
+    '*/*.csv': 1,
+    '**/*.csv': 2,
+    '**': 2,
+    '[ab]/x.csv': 1,
+    '*': 2,
+    '?/c/*.csv': 1,
+}
+
+
+@pytest.mark.slow('s3', 'gs')
+def test_globs(place, tmp_path):
+    root, options = place
+    for name in ('a/x', 'b/c/y'):
+        store, path = store_for(f'{root}/globs/{name}.csv', None, options)
+        store.replace(path, b'n\n1\n')
+        (tmp_path / f'{name}.csv').parent.mkdir(parents=True)
+        (tmp_path / f'{name}.csv').write_bytes(b'n\n1\n')
+    for folder, source_options in ((f'{root}/globs', options), (tmp_path, None)):
+        counts = {
+            pattern: open_source(f'{folder}/{pattern}', storage_options=source_options).count
+            for pattern in PATTERNS
+        }
+        assert counts == PATTERNS
+        with pytest.raises(FileNotFoundError, match='no files to import'):
+            open_source(f'{folder}/*/none.csv', storage_options=source_options)

@@ -8,8 +8,9 @@ from typing import Any
 from bags.bag import Reader
 from bags.bag.open import open_bag
 from bags.interop.records import RawRecordSource, open_file, read_blocks
-from bags.interop.source import DamagedEntries, Source, as_source_errors, collect_errors, list_paths
+from bags.interop.source import DamagedEntries, Source, as_source_errors, collect_errors
 from bags.interop.sources.mcap import mcap
+from bags.interop.stores import list_paths
 from bags.links.sources import OpenedLink
 from bags.validation import import_optional
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import json
 import os
 import posixpath
@@ -18,8 +19,8 @@ from typing import Any, BinaryIO, Literal, Self
 from bags.bag.temporary_files import remove_leftovers, temporary_path
 from bags.concurrency import map_concurrently
 from bags.dataset.format.metadata import METADATA
-from bags.interop.source import find_filesystem
-from bags.storage import Durability
+from bags.interop.stores import find_store
+from bags.storage import Durability, Output
 from bags.storage.local import LocalStore
 from bags.storage.urls import plain_path
 
@@ -27,6 +28,26 @@ UNFINISHED = '.unfinished-export.json'
 """The file in the folder of an unfinished export."""
 _OWN = re.compile(rf'[0-9]{{6,}}\.(tar|parquet)|{re.escape(METADATA)}|meta|data|videos')
 """Top-level names in the folder of a complete export."""
+
+BUFFER_BYTES = 1 << 16
+"""Bytes of a tar or Parquet file that are collected before they are passed to the store."""
+
+
+class _OutputFile(io.RawIOBase):
+    """An `Output` as a file object."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._output.size
+
+    def write(self, data: Any, /) -> int:
+        self._output.write([bytes(data)])
+        return len(data)
 
 
 class Target:
@@ -61,13 +82,19 @@ class Target:
         durability: Durability = Durability.CLOSE,
     ) -> None:
         self.path = os.fspath(plain_path(path))
-        self._fs, self._root = find_filesystem(self.path, storage_options)
+        self._files, self._root = find_store(self.path, storage_options)
+        """The store of the files, which are not synced one by one, and the folder in it."""
         self._progress = {**facts, 'fingerprint': None, 'shards': []}
         self._fingerprint = fingerprint
         self._extension = facts['extension']
         self._keeps_files = False
         self._replaced = ''
-        self._store = LocalStore(durability) if 'file' in self._fs.protocol else None
+        self._store: LocalStore | None = None
+        """The store that syncs files, if they are local."""
+        if self._files.is_remote:
+            self._files.make_folder(self._root)
+        else:
+            self._files, self._store = LocalStore(Durability.NONE), LocalStore(durability)
         if self._store and mode == 'overwrite':
             self._replaced = os.path.realpath(self._root)
             remove_leftovers(self._store, self._replaced)
@@ -85,8 +112,6 @@ class Target:
             self._root = temporary_path(self._store, self._replaced)
         if self._store:
             self._store.make_folder(self._root)
-        else:
-            self._fs.makedirs(self._root, exist_ok=True)
         self._lock = self._store.lock(self._root) if self._store and self._replaced else None
         self._folders = {''}
         self.files: set[str] = set()
@@ -97,7 +122,7 @@ class Target:
         self.notes: list[str] = []
         """Sentences about data that the export leaves out or changes."""
         for number in range(len(self.shards)):
-            self.size += self._fs.size(posixpath.join(self._root, self._shard(number)))
+            self.size += self._files.stat(posixpath.join(self._root, self._shard(number))).size
         self._write_progress()
 
     @property
@@ -127,22 +152,36 @@ class Target:
         """Writes a file with the path `name` in the folder."""
         folder = posixpath.dirname(name)
         if folder not in self._folders:
-            self._fs.makedirs(posixpath.join(self._root, folder), exist_ok=True)
+            self._files.make_folder(posixpath.join(self._root, folder))
             self._folders.add(folder)
         self.files.add(name)
-        self._fs.pipe_file(posixpath.join(self._root, name), data)
+        output = self._files.resume(posixpath.join(self._root, name), 0)
+        try:
+            output.write([data])
+            output.close()
+        except BaseException:
+            output.discard()
+            raise
         self.size += len(data)
 
     @contextlib.contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
-        """Opens a file for writing; it is renamed to `name` once it is complete."""
+        """Opens a file for writing; it has the name `name` once it is complete."""
         path = posixpath.join(self._root, name)
+        temporary = f'{path}.new' if self._store else path  # Objects become visible when they are complete.
         self.files.add(name)
         self._temporary.add(f'{name}.new')
-        with self._fs.open(f'{path}.new', 'wb') as file:
-            yield file
-            self.size += file.tell()
-        self._fs.mv(f'{path}.new', path)
+        output = self._files.resume(temporary, 0)
+        try:
+            with io.BufferedWriter(_OutputFile(output), BUFFER_BYTES) as file:
+                yield file
+            self.size += output.size
+            output.close()
+        except BaseException:
+            output.discard()
+            raise
+        if self._store:
+            self._files.rename(temporary, path)
 
     def __enter__(self) -> Self:
         return self
@@ -150,7 +189,7 @@ class Target:
     def __exit__(self, exc_type: object, exc: BaseException | None, traceback: object) -> None:
         if exc is None:
             self._sync()
-            self._fs.rm_file(posixpath.join(self._root, UNFINISHED))
+            self._files.remove(posixpath.join(self._root, UNFINISHED))
             if self._store:
                 self._store.sync_folder(self._root)
             self._swap()
@@ -158,9 +197,7 @@ class Target:
             shutil.rmtree(self._root, ignore_errors=True)
         elif not self._keeps_files:
             for name in [*self.files, *self._temporary, UNFINISHED]:
-                path = posixpath.join(self._root, name)
-                if self._fs.exists(path):
-                    self._fs.rm_file(path)
+                self._files.remove(posixpath.join(self._root, name))
         if self._lock is not None:
             self._lock.release()
         if isinstance(exc, OSError) and exc.filename is None and exc.errno is not None:
@@ -168,18 +205,17 @@ class Target:
 
     def _names(self) -> list[str]:
         """Returns the names of files and folders in the folder."""
-        if not self._fs.exists(self._root):
+        try:
+            return sorted(self._files.names(self._root))
+        except FileNotFoundError:
             return []
-        paths: list[str] = self._fs.ls(self._root, detail=False)
-        names = {path.rstrip('/').rpartition('/')[2] for path in paths if path.rstrip('/') != self._root}
-        return sorted(names)
 
     def _continue(self, names: list[str]) -> None:
         """Reads the progress of an unfinished export."""
         if UNFINISHED not in names:
             raise FileExistsError(errno.EEXIST, 'holds no unfinished export to resume', self.path)
         try:
-            progress = json.loads(self._fs.cat_file(posixpath.join(self._root, UNFINISHED)))
+            progress = json.loads(self._files.read(posixpath.join(self._root, UNFINISHED)))
             shards = [int(stop) for stop in progress.pop('shards')]
             fingerprint = progress.pop('fingerprint')
         except (ValueError, TypeError, KeyError, AttributeError):
@@ -217,15 +253,12 @@ class Target:
         if METADATA not in names:
             return False
         with contextlib.suppress(ValueError, RecursionError):
-            return '__export__' in json.loads(self._fs.cat_file(posixpath.join(self._root, METADATA)))
+            return '__export__' in json.loads(self._files.read(posixpath.join(self._root, METADATA)))
         return False
 
     def _write_progress(self) -> None:
         path, data = posixpath.join(self._root, UNFINISHED), json.dumps(self._progress).encode()
-        if self._store:
-            self._store.replace(path, data)
-        else:
-            self._fs.pipe_file(path, data)
+        (self._store or self._files).replace(path, data)
 
     def _sync(self) -> None:
         """Syncs the files and their folders to disk."""

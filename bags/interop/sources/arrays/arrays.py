@@ -26,7 +26,8 @@ from bags.formats.arrays import type_text
 from bags.formats.scalars import MAX_VALUE_SIZE, check_value_size
 from bags.formats.signatures import SIGNATURE_BYTES, identify
 from bags.interop.file_extensions import KEY
-from bags.interop.source import E, Source, collect_errors, list_paths, name_fields
+from bags.interop.source import E, Source, collect_errors, name_fields
+from bags.interop.stores import list_paths
 from bags.links.sources import OpenedLink
 
 BLOCK_BYTES = 1 << 24

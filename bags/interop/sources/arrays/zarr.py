@@ -15,20 +15,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bags.interop.ignored_files import is_hidden
-from bags.interop.source import (
-    MAX_EXPANDED_BYTES,
-    as_source_errors,
-    check_claim,
-    collect_errors,
-    find_filesystem,
-)
+from bags.interop.source import MAX_EXPANDED_BYTES, as_source_errors, check_claim, collect_errors
 from bags.interop.sources.arrays.arrays import ArrayGroup, Arrays, ArraySource, StoredArray, split_episodes
 from bags.interop.sources.files.zip_files import check_zip
+from bags.interop.stores import is_present
 
 if TYPE_CHECKING:
     import zarr
     from zarr.core.metadata import ArrayMetadata
     from zarr.storage import StorePath
+
+    from bags.interop.sources.arrays.zarr_store import ReadOnlyStore
 
     ZarrArray = zarr.Array[Any]
 
@@ -136,15 +133,22 @@ def _open(path: str, storage_options: Mapping[str, Any] | None) -> zarr.Group:
         root = zarr.open(zarr.storage.ZipStore(path, mode='r'), mode='r')
     else:
         try:
-            root = zarr.open(path, mode='r', storage_options=dict(storage_options or {}) or None)
+            root = zarr.open(_store_of(path, storage_options), mode='r')
         except FileNotFoundError as exc:
-            fs, inside = find_filesystem(path, storage_options)
-            if not fs.exists(inside):
+            if not is_present(path, storage_options):
                 raise
             raise ValueError('expected zarr.json, .zgroup or .zarray at its top, got none') from exc
     if not isinstance(root, zarr.Group):
         raise ValueError(f'expected a group of arrays, got an array of shape {root.shape}')
     return root
+
+
+def _store_of(path: str, storage_options: Mapping[str, Any] | None) -> str | ReadOnlyStore:
+    if '://' not in path:
+        return path
+    from bags.interop.sources.arrays.zarr_store import ReadOnlyStore
+
+    return ReadOnlyStore(path, storage_options)
 
 
 def _arrays(

@@ -35,8 +35,9 @@ from bags.interop.files import (
     group_exported,
     is_transport_stream,
 )
-from bags.interop.source import find_filesystem, list_some
+from bags.interop.source import list_some
 from bags.interop.sources.files.file_metadata import FileMetadata, join, read_metadata
+from bags.interop.stores import find_store, open_in, read_in, walk
 from bags.links.sources import LinkOpener, OpenedLink
 from bags.validation import one_of
 
@@ -93,23 +94,24 @@ class FolderFiles:
 
     def __init__(self, root: str, storage_options: Mapping[str, Any] | None = None) -> None:
         self.root = root
-        self._fs, path = find_filesystem(root.rstrip('/') or '/', storage_options)
+        self._storage_options = storage_options
+        self._store, path = find_store(root.rstrip('/') or '/', storage_options)
         self._path = path.rstrip('/')
-        is_local = 'file' in self._fs.protocol
-        self._location = os.path.abspath(self._path or '/').rstrip('/') if is_local else root.rstrip('/')
 
     def sizes(self) -> Mapping[str, int]:
-        files = self._fs.find(self._path, detail=True)
-        return {name[len(self._path) + 1 :]: int(facts['size'] or 0) for name, facts in files.items()}
+        return {name: stat.size for name, stat in walk(self._store, self._path)[0].items()}
 
     def head(self, name: str, size: int | None = None) -> bytes:
-        data: bytes = self._fs.cat_file(f'{self._path}/{name}', end=size)
-        return data
+        path = f'{self._path}/{name}'
+        if size is None:
+            return read_in(self._store, path, self._storage_options)
+        file = open_in(self._store, path, self._storage_options)
+        return bytes(file.read(0, min(size, file.size)))
 
     def read(self, name: str, type_format: str) -> Any:
         path, inner = f'{self.root.rstrip("/")}/{name}', f'{self._path}/{name}'
         try:
-            if 'file' in self._fs.protocol:
+            if not self._store.is_remote:
                 with open(inner, 'rb') as file:
                     if type_format not in ('video', 'audio') or os.path.getsize(inner) < STREAMED_BYTES:
                         return checked_value(path, type_format, file.read())
@@ -122,7 +124,7 @@ class FolderFiles:
     def link(self, name: str, type_format: str, opener: LinkOpener) -> OpenedLink:
         path = f'{self.root.rstrip("/")}/{name}'
         try:
-            return checked_link(path, type_format, opener.open_whole(f'{self._location}/{name}'))
+            return checked_link(path, type_format, opener.open_whole(f'{self._path}/{name}'))
         except OSError as exc:
             raise SourceError(path, f'cannot be read: {exc}') from exc
 

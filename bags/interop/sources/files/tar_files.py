@@ -15,7 +15,8 @@ from bags.formats.signatures import SIGNATURE_BYTES, identify
 from bags.interop.records import open_file, read_range
 from bags.interop.source import check_expanded
 from bags.interop.sources.files.compressed import DecompressedFile, codec_of
-from bags.storage import File, Hints, store_for
+from bags.interop.stores import find_store, without_tail
+from bags.storage import File, Hints
 from bags.storage.range_file import PositionedFile
 
 MAX_HELD_BYTES = 256
@@ -76,6 +77,7 @@ class Tar:
         self.left_out: Counter[str] = Counter()
         """Number of members that are left out, by a description of them."""
         self.is_remote = '://' in path
+        self._remote: File | None = None
         self.size: int | None = None
         """Size of the tar in bytes when its headers were read."""
         self._targets: dict[str, Content] | None = None
@@ -155,8 +157,10 @@ class Tar:
         """Yields each member, and a function that returns its content; it is valid until the next member."""
         with contextlib.ExitStack() as stack:
             if self.is_remote:
-                store, path = store_for(self.path, None, self._storage_options)
-                stored: BinaryIO = _Headers(store.open(path, Hints()))  # type: ignore[assignment]
+                store, path = find_store(self.path, self._storage_options)
+                file = store.open(path, Hints())
+                stored: BinaryIO = _Headers(file)  # type: ignore[assignment]
+                self._remote = without_tail(file)
             else:
                 stored = stack.enter_context(open_file(self.path))
             self.size = stored.seek(0, 2)
@@ -167,14 +171,14 @@ class Tar:
             self.is_compressed = bool(codec)
             if codec and self.is_remote:
                 stored = stack.enter_context(open_file(self.path, self._storage_options))  # Reads ahead.
-            file: Any = DecompressedFile(stored, codec) if codec else stored
+            opened: Any = DecompressedFile(stored, codec) if codec else stored
             try:
-                with tarfile.open(fileobj=file, mode='r:') as members:
+                with tarfile.open(fileobj=opened, mode='r:') as members:
                     while (member := members.next()) is not None:
                         members.members = []  # type: ignore[attr-defined]  # Otherwise tarfile keeps all.
                         _check(member, members.offset)
                         yield member, lambda member=member: self._content(members, member)  # type: ignore[misc]
-                    _check_end(file, members.offset)
+                    _check_end(opened, members.offset)
             except (tarfile.TarError, EOFError) as exc:
                 raise ValueError(str(exc)) from exc
 
@@ -211,7 +215,7 @@ class Tar:
         return targets
 
     def _read(self, start: int, size: int) -> bytes:
-        return read_range(self.path, start, size, self._storage_options)
+        return read_range(self.path, start, size, self._remote)
 
 
 class _Headers(PositionedFile):

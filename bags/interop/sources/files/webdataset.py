@@ -31,9 +31,10 @@ from bags.interop.files import (
     open_unchanged,
 )
 from bags.interop.ignored_files import METADATA_TABLES, is_beside, is_hidden
-from bags.interop.source import as_source_errors, check_expanded, collect_errors, list_paths, list_some
+from bags.interop.source import as_source_errors, check_expanded, collect_errors, list_some
 from bags.interop.sources.files.file_metadata import INTEGER, FileMetadata, join, read_metadata, unite
 from bags.interop.sources.files.tar_files import Content, StoredFile, Tar, content_size
+from bags.interop.stores import list_paths
 
 Member = tuple[str, str, str, Content]
 """A file of a tar: the key of its datapoint, the rest of its name, its name, and its content."""

@@ -18,8 +18,9 @@ from bags.interop.ignored_files import is_hidden
 from bags.interop.records import open_file, path_beside, read_range
 from bags.interop.source import as_source_errors, check_claim, check_expanded
 from bags.interop.sources.files.folders import FolderFiles, SourceFiles
+from bags.interop.stores import find_store, without_tail
 from bags.links.sources import LinkOpener
-from bags.storage import File, Hints, store_for
+from bags.storage import File, Hints
 from bags.storage.range_file import PositionedFile
 
 LOCAL_SIZES = struct.Struct('<26x2H')
@@ -63,6 +64,7 @@ class ZipFiles:
         """
         self.root = path
         self._storage_options = storage_options
+        self._remote: File | None = None
         self._members: dict[str, zipfile.ZipInfo] = {}
         self._stops: dict[str, int] = {}
         """For each member, the offset of the next member, or of the directory."""
@@ -120,11 +122,11 @@ class ZipFiles:
         is_stored = member.compress_type == zipfile.ZIP_STORED
         stored = size if is_stored else member.compress_size
         count = min(_header_bytes(member) + stored, self._stops[name] - member.header_offset)
-        data = read_range(self.root, member.header_offset, count, self._storage_options)
+        data = read_range(self.root, member.header_offset, count, self._remote)
         start = self._start(name, data)
         if start + stored > len(data):
             begin = member.header_offset + start
-            start, data = 0, read_range(self.root, begin, stored, self._storage_options)
+            start, data = 0, read_range(self.root, begin, stored, self._remote)
         data = data[start : start + stored]
         is_whole = size == member.file_size
         if not is_stored:
@@ -162,8 +164,10 @@ class ZipFiles:
     def _open(self) -> contextlib.AbstractContextManager[BinaryIO]:
         if '://' not in self.root:
             return open_file(self.root)
-        store, path = store_for(self.root, None, dict(self._storage_options or {}))
-        return cast(BinaryIO, _Directory(store.open(path, Hints())))
+        store, path = find_store(self.root, self._storage_options)
+        file = store.open(path, Hints())
+        self._remote = without_tail(file)
+        return cast(BinaryIO, _Directory(file))
 
 
 class FolderWithZips:

@@ -20,11 +20,12 @@ from bags.errors import SourceError
 from bags.formats.pixels import PixelOptions
 from bags.formats.videos import encode_mp4
 from bags.interop.files import open_unchanged
-from bags.interop.records import read_json, size_of
-from bags.interop.source import DamagedEntries, Source, as_source_errors, find_filesystem, name_fields
+from bags.interop.records import open_file, read_json, size_of
+from bags.interop.source import DamagedEntries, Source, as_source_errors, name_fields
 from bags.interop.sources.arrays.arrays import type_of_arrays
 from bags.interop.sources.lerobot.segments import TOLERANCE, EpisodeInVideo, find_frames
 from bags.interop.sources.tables.arrow_files import open_table
+from bags.interop.stores import find_in_folder, find_store
 from bags.links.sources import OpenedLink
 from bags.media.remux import copy_frames
 from bags.media.video_decoder import VideoDecoder, open_video
@@ -64,7 +65,7 @@ class LeRobotSource(Source[LeRobotEpisode]):
     def __init__(self, root: str, storage_options: Mapping[str, Any] | None = None) -> None:
         root = root.rstrip('/')
         self._storage_options = dict(storage_options or {})
-        self._fs, self._root = find_filesystem(root, storage_options)
+        self._store, self._root = find_store(root, storage_options)
         self._videos = functools.lru_cache(KNOWN_VIDEOS)(self._open_video)
         self._opening: dict[str, threading.Lock] = {}
         self._parts = functools.lru_cache(None)(self._find_parts)
@@ -104,7 +105,7 @@ class LeRobotSource(Source[LeRobotEpisode]):
         return f'{self._root}/{path}'
 
     def _expect(self, path: str) -> None:
-        if not self._fs.exists(path):
+        if not self._store.exists(path):
             raise SourceError(path, 'no such file, but the metadata of episodes names it')
 
     def _table(self, path: str, wanted: Callable[[str], bool] = bool) -> pa.Table:
@@ -115,9 +116,9 @@ class LeRobotSource(Source[LeRobotEpisode]):
         with as_source_errors(path, 'a table'):
             self._expect(path)
             if path.endswith('.jsonl'):
-                with self._fs.open(path, 'rb') as lines:
+                with open_file(path, self._storage_options) as lines:
                     return pa.json.read_json(lines)
-            file = open_table(self._fs.unstrip_protocol(path), self._storage_options)
+            file = open_table(path, self._storage_options)
             names = [name for name in file.schema.names if wanted(name)]
             batches, size = [], 0
             for part in file.scan([])[0]:
@@ -132,11 +133,11 @@ class LeRobotSource(Source[LeRobotEpisode]):
         """Returns the table of episodes: their indices, lengths, tasks, and other columns."""
         import pyarrow as pa
 
-        pattern = f'{self._root}/meta/episodes{"/*/*.parquet" if self._is_v3 else ".jsonl"}'
-        with as_source_errors(pattern, 'a table of episodes'):
+        pattern = f'meta/episodes{"/*/*.parquet" if self._is_v3 else ".jsonl"}'
+        with as_source_errors(f'{self._root}/{pattern}', 'a table of episodes'):
             tables = [
                 self._table(path, lambda name: not name.startswith(('stats/', 'meta/')))
-                for path in sorted(self._fs.glob(pattern))
+                for path in sorted(find_in_folder(self._store, self._root, pattern.split('/')))
             ]
             table = pa.concat_tables(tables, promote_options='permissive').sort_by('episode_index')
             if missing := {'length', 'tasks'} - set(table.column_names):
@@ -220,17 +221,16 @@ class LeRobotSource(Source[LeRobotEpisode]):
             found[field] = 'its values are in tables'
             if self.spec.get(field) == TYPES['video'] and self.count:
                 ((path, parts), *_) = self._parts(name).items()
-                found[field] = self._fs.size(path) / len(parts)
+                found[field] = self._store.stat(path).size / len(parts)
         return found
 
     def _link(self, path: str, name: str, number: int) -> OpenedLink:
         """Returns a link to the frames of an episode in a video file."""
-        where = path if 'file' in self._fs.protocol else self._fs.unstrip_protocol(path)
         with as_source_errors(path, f'video of episode {number}'):
             decoder, size, frames = self._frames_of(path, name, number)
             is_whole = len(decoder.timeline) == len(frames)
             part = None if is_whole or not frames else (frames.start, frames.stop)
-            return dataclasses.replace(open_unchanged(self.opener, where, size), frames=part)
+            return dataclasses.replace(open_unchanged(self.opener, path, size), frames=part)
 
     def _frames_of(self, path: str, name: str, number: int) -> tuple[VideoDecoder, int, range]:
         """Returns the decoder and the size of a video file, and the frames of an episode in it.
@@ -253,10 +253,13 @@ class LeRobotSource(Source[LeRobotEpisode]):
         self._expect(path)
         if self._fields[name] in self.linked:
             return self._link(path, name, entry.number)
-        with as_source_errors(path, f'video of episode {entry.number}'), self._fs.open(path, 'rb') as file:
+        with (
+            as_source_errors(path, f'video of episode {entry.number}'),
+            open_file(path, self._storage_options) as file,
+        ):
             decoder, _, frames = self._frames_of(path, name, entry.number)
             if len(decoder.timeline) == len(frames):
-                return path if 'file' in self._fs.protocol else self._fs.cat_file(path)
+                return self._store.read(path) if self._store.is_remote else path
             why = 'it does not begin at a key frame'
             if not self.encode or decoder.timeline.packet_of_frame[frames.start] in decoder.timeline.keys:
                 try:
@@ -286,7 +289,7 @@ class LeRobotSource(Source[LeRobotEpisode]):
 
     def _open_video(self, path: str, name: str) -> tuple[VideoDecoder, int, dict[int, range | str]]:
         """Opens a video file; returns its decoder, its size, and the frames of each episode or an error."""
-        with self._fs.open(path, 'rb') as file:
+        with open_file(path, self._storage_options) as file:
             decoder = open_video(file)
             size = file.seek(0, 2)
         times = decoder.timeline.seconds(decoder.timeline.ticks)

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from bags.errors import SourceError
-from bags.interop.source import Source, as_source_errors, collect_errors, list_paths, list_some, name_fields
+from bags.interop.source import Source, as_source_errors, collect_errors, list_some, name_fields
 from bags.interop.sources.arrays.arrays import image_type, natural_order
 from bags.interop.sources.mcap.mcap_end import Survey, check_data, survey, with_ends
 from bags.interop.sources.mcap.ros_types import LARGE, MAX_FIELDS, Definitions, Leaf, leaves_of, unreadable
+from bags.interop.stores import list_paths
 
 if TYPE_CHECKING:
     from rosbags.highlevel import AnyReader

@@ -24,12 +24,12 @@ from bags.interop.source import (
     Source,
     as_source_errors,
     collect_errors,
-    list_paths,
     name_fields,
 )
 from bags.interop.sources.tables.arrow_files import Table, is_text, open_table, open_text
 from bags.interop.sources.tables.arrow_values import values_of
 from bags.interop.sources.tables.text_tables import Inference, TextColumn, TextTable, short
+from bags.interop.stores import list_paths
 from bags.interop.targets.parquet import read_features, type_of_feature
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,11 +14,13 @@ from bags.concurrency import cached_attribute
 from bags.indexing import chunk_length
 from bags.interop.formats import FORMATS
 from bags.interop.ignored_files import matches
-from bags.interop.source import as_source_errors, check_claim, collect_errors, find_filesystem
+from bags.interop.records import open_file
+from bags.interop.source import as_source_errors, check_claim, collect_errors
 from bags.interop.sources.tables.csv_tables import CsvTable
 from bags.interop.sources.tables.json_lines import JsonLines
 from bags.interop.sources.tables.parquet_footer import ParquetRowGroup, read_row_groups
 from bags.interop.sources.tables.text_tables import MAX_BYTES, TextTable
+from bags.interop.stores import find_store
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,11 +51,11 @@ def open_table(path: str, storage_options: Mapping[str, Any], *, to_scan: bool =
     """
     pa = import_pyarrow()
     with as_source_errors(path, 'Parquet or Arrow'):
-        fs, inside = find_filesystem(path, storage_options)
-        if 'file' in fs.protocol:
-            file = pa.memory_map(inside) if to_scan else pa.OSFile(inside)
+        store, inside = find_store(path, storage_options)
+        if store.is_remote:
+            file = pa.PythonFile(open_file(path, storage_options), 'r')
         else:
-            file = pa.PythonFile(fs.open(inside, 'rb'), 'r')
+            file = pa.memory_map(inside) if to_scan else pa.OSFile(inside)
         head = file.read(6)
         if head[:4] == b'PAR1':
             return _check_names(_ParquetTable(file))
@@ -83,10 +86,10 @@ def open_text(path: str, storage_options: Mapping[str, Any]) -> TextTable:
     """
     name = path.lower().removesuffix('.gz')
     table = JsonLines if name.endswith(('.jsonl', '.ndjson')) else CsvTable
-    with as_source_errors(path, 'CSV or JSONL'):
-        fs, inside = find_filesystem(path, storage_options)
-        compression = 'gzip' if path.lower().endswith('.gz') else None
-        with fs.open(inside, 'rb', compression=compression) as text:
+    with as_source_errors(path, 'CSV or JSONL'), open_file(path, storage_options) as file:
+        if not path.lower().endswith('.gz'):
+            return table(path, file.read(MAX_BYTES))
+        with gzip.open(file) as text:
             return table(path, text.read(MAX_BYTES))
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from bags.errors import SourceError
 from bags.interop.records import read_blocks
-from bags.interop.source import DamagedEntries, Source, as_source_errors, collect_errors, list_paths
+from bags.interop.source import DamagedEntries, Source, as_source_errors, collect_errors
 from bags.interop.sources.tfrecord.examples import open_examples
+from bags.interop.stores import list_paths
 
 if TYPE_CHECKING:
     from array_record.python.array_record_module import ArrayRecordReader

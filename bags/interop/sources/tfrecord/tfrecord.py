@@ -13,9 +13,10 @@ from typing import Any, BinaryIO
 
 from bags.errors import SourceError
 from bags.interop.records import open_file
-from bags.interop.source import DamagedEntries, Source, collect_errors, list_paths
+from bags.interop.source import DamagedEntries, Source, collect_errors
 from bags.interop.sources.files.compressed import DecompressedFile, codec_of
 from bags.interop.sources.tfrecord.examples import open_examples
+from bags.interop.stores import list_paths
 
 _HEAD = 12
 """Bytes before the data of a record; 4 bytes follow the data."""
