@@ -263,17 +263,20 @@ class MissingDependencyError(BagsError, ImportError):
     Attributes:
         package: Name of the package.
         extra: The extra of bags that installs it; empty if no extra does.
+        reason: Why it is needed here, and what else helps; may be empty.
 
     Examples:
         >>> issubclass(bags.MissingDependencyError, ImportError)
         True
     """
 
-    def __init__(self, package: str, extra: str = '') -> None:
+    def __init__(self, package: str, extra: str = '', reason: str = '') -> None:
         self.package = package
         self.extra = extra
+        self.reason = reason
         requirement = f"'bags[{extra}]'" if extra else package
-        super().__init__(f'{package} is needed for this: pip install {requirement}')
+        text = f'{package} is needed for this: pip install {requirement}'
+        super().__init__(f'{text}; {reason}' if reason else text)
 
 
 class StackError(BagsError, ValueError):

@@ -15,7 +15,7 @@ from typing import Any
 
 from bags.errors import MissingDependencyError
 from bags.storage.object_client import ObjectClient
-from bags.storage.obstore_options import FSSPEC_TUNING, hub_options
+from bags.storage.obstore_options import FSSPEC_TUNING, OBSTORE_NAMES, hub_options, unsupported_options
 from bags.storage.retry import RetryPolicy
 
 _FORKED: set[int] = set()  # Processes that were forked when obstore was loaded.
@@ -87,12 +87,31 @@ class Clients:
 
                     return ObstoreClient(settings, self.policy)
                 except MissingDependencyError:
+                    extra = 'gcs' if self.scheme == 'gs' else 's3'
                     if self.client == 'obstore':
-                        extra = 'gcs' if self.scheme == 'gs' else 's3'
                         raise MissingDependencyError('obstore', extra) from None
-            elif self.client == 'obstore':
+                    try:
+                        return self._make_fsspec()
+                    except MissingDependencyError as exc:
+                        raise MissingDependencyError(f'obstore (or {exc.package})', extra) from None
+            if self.client == 'obstore':
                 raise ValueError(f'{self.scheme} with {", ".join(self.options)}: not supported by obstore')
-        return self._make_fsspec()
+        try:
+            return self._make_fsspec()
+        except MissingDependencyError as exc:
+            raise MissingDependencyError(exc.package, exc.extra, self._why_fsspec()) from None
+
+    def _why_fsspec(self) -> str:
+        """Returns why obstore is not used, and what can be done; '' if it does not have the scheme."""
+        if self.filesystem is not None or self.client == 'fsspec' or self.scheme not in OBSTORE_NAMES:
+            return ''
+        if os.getpid() in _FORKED:
+            return (
+                'this process was forked from one that had loaded obstore, which does not work in it; '
+                "processes that are started by 'spawn' or 'forkserver' can use obstore"
+            )
+        names = unsupported_options(self.scheme, self.options)
+        return f'obstore does not support storage option {", ".join(map(repr, names))}'
 
     def _make_writer(self) -> ObjectClient:
         reader = self.reader()

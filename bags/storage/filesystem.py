@@ -12,13 +12,13 @@ from bags.storage.retry import RetryPolicy
 ONE_ATTEMPT = {'total_max_attempts': 1}
 """The option of botocore that disables retries, since `with_retries` retries."""
 FILESYSTEM_PACKAGES = {
-    's3': ('s3fs (or obstore)', 's3'),
-    'gs': ('gcsfs (or obstore)', 'gcs'),
-    'az': ('adlfs (or obstore)', 'all'),
-    'http': ('aiohttp', 'all'),
-    'https': ('aiohttp', 'all'),
+    's3': ('s3fs', 's3fs'),
+    'gs': ('gcsfs', 'gcsfs'),
+    'az': ('adlfs', ''),
+    'http': ('aiohttp', ''),
+    'https': ('aiohttp', ''),
 }
-"""Maps URL schemes to the package that they need, and the extra that installs it."""
+"""Maps URL schemes to the package of their fsspec file system, and the extra that installs it."""
 
 
 def filesystem_options(scheme: str, options: Mapping[str, Any], policy: RetryPolicy) -> dict[str, Any]:

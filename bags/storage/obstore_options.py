@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import configparser
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
+
+from bags.errors import MissingDependencyError
 
 S3_NAMES = {
     'key': 'access_key_id',
@@ -54,6 +57,15 @@ FSSPEC_TUNING = {
 S3FS_NAMES = {target: name for name, target in reversed(S3_NAMES.items())}
 """Maps option names of obstore to option names of s3fs: the first of several in `S3_NAMES`."""
 
+AWS_KEYS = {
+    'aws_access_key_id': 'access_key_id',
+    'aws_secret_access_key': 'secret_access_key',
+    'aws_session_token': 'session_token',
+}
+"""Maps the keys in a profile of AWS to option names of obstore."""
+AWS_WAYS = ('role_arn', 'sso_', 'credential_process', 'web_identity_token_file')
+"""Beginnings of the settings of a profile by which botocore obtains keys."""
+
 
 class ObstoreSettings(NamedTuple):
     """The class and arguments with which obstore opens a bucket, a container, or a web server."""
@@ -68,22 +80,35 @@ class ObstoreSettings(NamedTuple):
 def obstore_settings(scheme: str, options: Mapping[str, Any]) -> ObstoreSettings | None:
     """Returns the settings of obstore for a URL scheme; None if obstore lacks the scheme or an option."""
     names = OBSTORE_NAMES.get(scheme)
-    if names is None:
+    if names is None or unsupported_options(scheme, options):
         return None
-    if scheme == 's3':
-        options = {**options, **(options.get('client_kwargs') or {}), 'client_kwargs': None}
-    config = {
-        names.get(name, name): value
-        for name, value in options.items()
-        if name not in FSSPEC_TUNING and value is not None
-    }
-    if not config.keys() <= set(names.values()):
-        return None
+    config = {names.get(name, name): value for name, value in _given(scheme, options).items()}
     if scheme == 's3':
         return _s3_settings(config)
     if scheme == 'gs':
         return _gcs_settings(config)
     return ObstoreSettings('AzureStore' if scheme == 'az' else 'HTTPStore', config, scheme == 'http')
+
+
+def unsupported_options(scheme: str, options: Mapping[str, Any]) -> list[str]:
+    """Returns the names of options that obstore lacks."""
+    names, given = OBSTORE_NAMES[scheme], _given(scheme, options)
+    lacks = [name for name in given if names.get(name, name) not in names.values()]
+    if scheme == 'gs' and not lacks and not _is_gcs_token(given.get('token')):
+        return ['token']
+    return lacks
+
+
+def _given(scheme: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns options that concern obstore, with the arguments of a client of boto3 among them."""
+    if scheme == 's3':
+        options = {**options, **(options.get('client_kwargs') or {}), 'client_kwargs': None}
+    return {name: each for name, each in options.items() if name not in FSSPEC_TUNING and each is not None}
+
+
+def _is_gcs_token(token: Any) -> bool:
+    """Returns whether obstore can use a token of gcsfs, which supports more types of tokens."""
+    return token in (None, 'anon', 'google_default') or (isinstance(token, str) and os.path.exists(token))
 
 
 def _s3_settings(config: dict[str, Any]) -> ObstoreSettings:
@@ -94,27 +119,24 @@ def _s3_settings(config: dict[str, Any]) -> ObstoreSettings:
     profile = config.pop('profile', None)
     config['skip_signature'] = bool(config.get('skip_signature'))
     if not config['skip_signature'] and 'access_key_id' not in config:
-        provider, region = _aws_credentials(profile)
-        if region:
-            config.setdefault('region', region)
-        if provider is not None:
-            config['credential_provider'] = provider
+        config = {**_aws_credentials(profile), **config}
     return ObstoreSettings('S3Store', config, str(endpoint).startswith('http://'))
 
 
-def _aws_credentials(profile: str | None) -> tuple[Callable[[], Any] | None, str | None]:
-    """Returns a provider of the credentials that botocore finds, and the region that it uses.
+def _aws_credentials(profile: str | None) -> dict[str, Any]:
+    """Returns the arguments of obstore for the credentials and the region that botocore finds.
 
     obstore itself reads only the environment and the metadata service of the machine, which takes long where
     that service is missing. It does not read profiles.
     """
     environment = os.environ
     if profile is None and 'AWS_PROFILE' not in environment and 'AWS_ACCESS_KEY_ID' in environment:
-        return None, environment.get('AWS_REGION') or environment.get('AWS_DEFAULT_REGION')
+        region = environment.get('AWS_REGION') or environment.get('AWS_DEFAULT_REGION')
+        return {'region': region} if region else {}
     try:
         import botocore.session
     except ImportError:
-        return None, None
+        return _read_aws_profile(profile)
     session = botocore.session.Session(profile=profile)
 
     def provider() -> Any:
@@ -129,10 +151,49 @@ def _aws_credentials(profile: str | None) -> tuple[Callable[[], Any] | None, str
             'expires_at': getattr(credentials, '_expiry_time', None),
         }
 
-    return provider, session.get_config_variable('region')
+    region = session.get_config_variable('region')
+    return {'credential_provider': provider, **({'region': region} if region else {})}
 
 
-def _gcs_settings(config: dict[str, Any]) -> ObstoreSettings | None:
+def _read_aws_profile(profile: str | None) -> dict[str, Any]:
+    """Returns the keys and the region of a profile in the files of `aws configure`.
+
+    Raises:
+        ValueError: There is no such profile, or a file cannot be parsed.
+        MissingDependencyError: The profile has no keys, but describes how to obtain them.
+    """
+    environment = os.environ
+    name = profile or environment.get('AWS_PROFILE') or 'default'
+    in_config = name if name == 'default' else f'profile {name}'
+    files = {
+        environment.get('AWS_CONFIG_FILE') or '~/.aws/config': in_config,
+        environment.get('AWS_SHARED_CREDENTIALS_FILE') or '~/.aws/credentials': name,
+    }
+    found: dict[str, str] = {}
+    is_known = name == 'default'
+    for file, section in files.items():
+        parser = configparser.RawConfigParser()
+        try:
+            parser.read(os.path.expanduser(file), encoding='utf-8')
+        except (configparser.Error, UnicodeDecodeError) as exc:
+            raise ValueError(f'{file}: expected profiles of AWS: {exc}') from exc
+        if parser.has_section(section):
+            is_known = True
+            found |= dict(parser.items(section))
+    if not is_known:
+        raise ValueError(f'profile {name!r:.80} of AWS: expected it in {" or ".join(files)}, got none')
+    is_in_environment = profile is None and 'AWS_ACCESS_KEY_ID' in environment
+    ways = [key for key in found if key.startswith(AWS_WAYS)]
+    if ways and 'aws_access_key_id' not in found and not is_in_environment:
+        reason = f'profile {name!r:.80} of AWS has {ways[0]}, and no keys'
+        raise MissingDependencyError('botocore', '', reason)
+    names = {} if is_in_environment else AWS_KEYS
+    region = environment.get('AWS_REGION') or environment.get('AWS_DEFAULT_REGION') or found.get('region')
+    keys = {target: found[key] for key, target in names.items() if found.get(key)}
+    return {**keys, **({'region': region} if region else {})}
+
+
+def _gcs_settings(config: dict[str, Any]) -> ObstoreSettings:
     config.pop('project', None)  # Needed only to create buckets.
     emulator = os.environ.get('STORAGE_EMULATOR_HOST')
     if emulator:
@@ -142,10 +203,8 @@ def _gcs_settings(config: dict[str, Any]) -> ObstoreSettings | None:
         # obstore requires credentials to write; an emulator accepts any.
         config.pop('skip_signature', None)
         config.update({'bearer_token': 'anonymous'} if 'base_url' in config else {'skip_signature': True})
-    elif isinstance(token, str) and os.path.exists(token):
-        config['application_credentials'] = token
     elif token not in (None, 'google_default'):
-        return None  # gcsfs supports more types of tokens.
+        config['application_credentials'] = token
     return ObstoreSettings('GCSStore', config, str(config.get('base_url')).startswith('http://'))
 
 
