@@ -18,6 +18,7 @@ import msgpack
 
 from bags.bag.checksums import digest_function
 from bags.links.rows import MAX_OFFSET
+from bags.storage.errors import StorageTimeoutError
 from bags.storage.urls import SCHEMES, WEB, escape_name, has_dot_names, locate
 
 FILE_SAMPLE_BYTES = 1 << 12
@@ -132,6 +133,27 @@ def _is_integer(value: Any, maximum: int) -> bool:
 def is_url(path: str) -> bool:
     """Returns whether a stored path is a URL."""
     return '://' in path
+
+
+def bucket_of(path: str) -> str:
+    """Returns the scheme and the bucket or host of a URL; an empty string for a local path."""
+    return '/'.join(path.split('/', 3)[:3]) if is_url(path) else ''
+
+
+def options_by_prefix(path: str) -> str:
+    """Returns how the options of the store of a linked file are given, to complete an error message.
+
+    Options without a prefix would be sent to every host that the links of an untrusted dataset name.
+    """
+    prefix = f'{bucket_of(path)}/'
+    return f'options for linked files are given by prefix: storage_options={{{prefix!r:.200}: {{…}}}}'
+
+
+def with_advice(exc: OSError, advice: str) -> OSError:
+    """Returns an error of an object store with advice in its message; errors of other types as they are."""
+    if not advice or type(exc) not in (OSError, PermissionError, StorageTimeoutError):
+        return exc
+    return type(exc)(exc.errno, f'{exc.strerror}; {advice}', exc.filename)
 
 
 def check_stored_path(path: str) -> None:

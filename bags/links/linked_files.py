@@ -7,8 +7,9 @@ terminate the process.
 from __future__ import annotations
 
 import contextlib
+import functools
 import mmap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -18,7 +19,16 @@ from bags.bag.compression import Zstd, check_dictionary, codec_for
 from bags.bag.options import CompressionTrained, ReaderOptions
 from bags.concurrency import FifoCache, Shareable, cached_attribute
 from bags.errors import CorruptError
-from bags.links.files import LinkedFile, is_url, resolved_path, sample_of, sample_ranges
+from bags.links.files import (
+    LinkedFile,
+    bucket_of,
+    is_url,
+    options_by_prefix,
+    resolved_path,
+    sample_of,
+    sample_ranges,
+    with_advice,
+)
 from bags.links.permission import Permission
 from bags.links.segments import ParsedFiles
 from bags.storage import File, Hints, Store, store_for
@@ -29,6 +39,8 @@ from bags.storage.mmap_file import share
 from bags.storage.pread_file import PreadFile, RealFolder
 from bags.storage.urls import options_of
 
+BUCKETS = ('s3://', 'gs://', 'az://')
+"""Beginnings of URLs whose stores may need options: credentials, an endpoint."""
 MAX_OPEN_FILES = 2048
 """Maximum number of linked files that a dataset keeps open."""
 MAX_FOLDERS = 1 << 12
@@ -106,7 +118,7 @@ class LinkedFiles(Shareable):
                 expect_sample(local.path, entry, parts)
             return OpenFile(local, None, None, entry.size)
         store, path = self.locate(folder, entry.path)
-        with as_file_errors(path, entry):
+        with as_file_errors(path, entry, self._advise):
             file = self._open_file(store, path, entry)
             if not isinstance(file, CheckedObject):
                 expect_size(path, entry, file.size)
@@ -172,14 +184,17 @@ class LinkedFiles(Shareable):
             raise
         if is_url(path):
             options = self._options
-            storage = options_of(options.storage_options or {}, path)
-            if storage is options.storage_options and _bucket(path) != _bucket(self.root):
-                storage = {}  # The options are for the dataset's bucket, and may contain credentials.
+            storage = _options_for(options.storage_options, self.root, path)
             if path.startswith(('http://', 'https://')):
                 # A redirect, which obstore would follow, could lead to a file that is not permitted.
                 storage = {**storage, 'client': 'fsspec', 'allow_redirects': False}
             return store_for(path, None, storage, options.cache, options.cache_size)
         return store_for(path)
+
+    @property
+    def _advise(self) -> Callable[[str], str]:
+        # A bound method would make a reference cycle, which would keep files open.
+        return functools.partial(_advice, self._options.storage_options, self.root)
 
     def _open_file(self, store: Store, path: str, entry: LinkedFile | None) -> File:
         """Opens a permitted file; `entry` is None for a dictionary."""
@@ -193,7 +208,7 @@ class LinkedFiles(Shareable):
             from bags.storage.object_store import RemoteStore
 
             if isinstance(store, RemoteStore):
-                return CheckedObject(store.open_known(path, entry.size), entry)
+                return CheckedObject(store.open_known(path, entry.size), entry, self._advise)
         file = store.open(path, hints)
         # The path may have become a symbolic link since it was checked.
         if isinstance(file, PreadFile) and (opened := opened_path(descriptors[file.file], path)) != path:
@@ -219,7 +234,7 @@ class LinkedFiles(Shareable):
         path, dictionary = '', b''
         if entry.dictionary is not None:
             path = self.locate(folder, entry.dictionary.path)[1]
-            with as_file_errors(path, entry):
+            with as_file_errors(path, entry, self._advise):
                 dictionary = self.read(folder, entry.dictionary.path)
             identity = len(dictionary), digest_function()(dictionary)
             if identity != entry.dictionary[1:]:
@@ -229,27 +244,47 @@ class LinkedFiles(Shareable):
         return codec_for('a.bagz', zstd, self._options.max_record_size)
 
 
-def _bucket(path: str) -> str:
-    """Returns the scheme and the bucket of a URL; an empty string for a local path."""
-    return '/'.join(path.split('/', 3)[:3]) if is_url(path) else ''
+def _options_for(given: Mapping[str, Any] | None, root: str, path: str) -> Mapping[str, Any]:
+    """Returns the storage options of a linked file of the dataset `root`."""
+    storage = options_of(given or {}, path)
+    if storage is given and bucket_of(path) != bucket_of(root):
+        return {}  # The options are for the dataset's bucket, and may contain credentials.
+    return storage
+
+
+def _advice(given: Mapping[str, Any] | None, root: str, path: str) -> str:
+    """Returns how to give options for a file whose store has none, to complete an error message."""
+    return options_by_prefix(path) if path.startswith(BUCKETS) and not _options_for(given, root, path) else ''
 
 
 # Checks on first use of a file.
 
 
 @contextlib.contextmanager
-def as_file_errors(path: str, entry: LinkedFile) -> Iterator[None]:
-    """Context manager that raises FileDiffersError if a file is missing or has changed."""
+def as_file_errors(
+    path: str, entry: LinkedFile, advise: Callable[[str], str] = lambda _: ''
+) -> Iterator[None]:
+    """Context manager that raises FileDiffersError if a file is missing or has changed.
+
+    `advise` returns advice for a remote file that cannot be read, or ''.
+    """
     try:
         yield
     except (FileNotFoundError, NotADirectoryError):
-        raise FileDiffersError(path, f'a file of {entry.size} bytes', 'none') from None
+        advice = is_url(path) and advise(path)
+        found = f'none; {advice}' if advice else 'none'
+        raise FileDiffersError(path, f'a file of {entry.size} bytes', found) from None
     except IsADirectoryError:
         raise FileDiffersError(path, f'a file of {entry.size} bytes', 'a folder') from None
     except FileDiffersError:
         raise
     except (CorruptError, EOFError) as exc:
         raise FileDiffersError(path, f'the {entry.size} bytes that were linked', str(exc)) from exc
+    except OSError as exc:
+        error = with_advice(exc, advise(path)) if is_url(path) else exc
+        if error is exc:
+            raise
+        raise error from exc
 
 
 def expect_size(path: str, entry: LinkedFile, size: int) -> None:
@@ -275,9 +310,10 @@ class CheckedObject:
     buffer: mmap.mmap | bytes | None = None
     is_remote = True
 
-    def __init__(self, file: File, entry: LinkedFile) -> None:
+    def __init__(self, file: File, entry: LinkedFile, advise: Callable[[str], str]) -> None:
         self._file = file
         self._entry = entry
+        self._advise = advise
         self._is_checked = False
         self.path, self.size, self.version = file.path, file.size, file.version
         self.cached_from = file.size
@@ -288,7 +324,7 @@ class CheckedObject:
     fetch = read
 
     def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
-        with as_file_errors(self.path, self._entry):
+        with as_file_errors(self.path, self._entry, self._advise):
             if self._is_checked:
                 return self._file.read_many(starts, stops)
             ranges = sample_ranges(self.size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +11,12 @@ from bags.bag.checksums import Checksums
 from bags.bag.open import open_bag
 from bags.bag.options import CompressionNone, LimitsStorage, ReaderOptions
 from bags.errors import CorruptError
+from bags.links.files import is_url, parse_file
 from bags.links.linked_files import LinkedFiles
 from bags.links.records import LinkedRecords
 from bags.links.segments import LinkedType, Segment
 from bags.storage import Hints, Store
+from bags.storage.local import LocalStore
 from bags.validation import merge
 
 
@@ -75,3 +78,19 @@ def _reopen(
     store = options.store_of(folder)
     linked = LinkedFiles(store, root, options)
     return open_links(store, folder, field, options, linked, field_type, copy_segment)
+
+
+def first_url(path: str) -> str | None:
+    """Returns the URL of a linked file of a local dataset, for an error message; None if none is found."""
+    store = LocalStore()
+    with contextlib.suppress(OSError, ValueError):
+        shards = sorted(name for name in store.names(path) if name.isdecimal())[:1]
+        for folder in (path, *(store.join(path, name) for name in shards)):
+            for name in sorted(store.names(folder)):
+                if name.endswith('.files'):
+                    options = ReaderOptions(compression=CompressionNone())
+                    files = open_bag(store, store.join(folder, name), options)
+                    file = parse_file(files.record(0)).path if files.count else ''
+                    if is_url(file):
+                        return file
+    return None

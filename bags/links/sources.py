@@ -16,15 +16,18 @@ from bags.links.files import (
     FILE_SAMPLE_BYTES,
     RECORD_SUFFIXES,
     LinkedFile,
+    options_by_prefix,
     sample_of,
     sample_ranges,
     stored_path,
+    with_advice,
 )
 from bags.links.link import Link
 from bags.links.link_builder import LinkBuilder
 from bags.storage import File, Hints, store_for
 from bags.storage.base import Buffer
 from bags.storage.pread_file import read_ends
+from bags.storage.urls import options_of
 
 MAX_OPEN_SOURCES = 64
 LINK_MEMORY_BYTES = 1 << 10
@@ -163,7 +166,14 @@ class LinkOpener:
     def _open(self, path: str) -> tuple[LinkedFile, Callable[[], File], bytes]:
         store, path = store_for(path, None, self._options if '://' in path else None)
         _check_no_bag(path)
-        file = store.open(path, Hints(mapped=False))
+        try:
+            file = store.open(path, Hints(mapped=False))
+        except OSError as exc:
+            is_without = '://' in path and not options_of(self._options or {}, path)
+            error = with_advice(exc, options_by_prefix(path)) if is_without else exc
+            if error is exc:
+                raise
+            raise error from exc
         ranges = sample_ranges(file.size)
         if file.is_remote:
             bounds = np.array(ranges, np.int64)

@@ -388,3 +388,56 @@ def test_headers_by_prefix_stay_at_their_host(tmp_path):
         with pytest.raises(OSError, match='redirected'):
             reader[0]
         assert 'secret' not in ''.join(map(str, second.sent_headers))
+
+
+ADVICE = "; options for linked files are given by prefix: storage_options={'s3://bucket/': {…}}"
+
+
+def test_options_that_are_missing_are_advised_by_prefix(tmp_path, objects, s3_storage, monkeypatch):
+    for name in ('AWS_ACCESS_KEY_ID', 'AWS_PROFILE', 'AWS_ENDPOINT_URL', 'AWS_ENDPOINT_URL_S3'):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv('AWS_EC2_METADATA_DISABLED', 'true')
+    for name in ('AWS_CONFIG_FILE', 'AWS_SHARED_CREDENTIALS_FILE'):
+        monkeypatch.setenv(name, str(tmp_path / 'none'))
+    path, others = tmp_path / 'data', {'s3://other/': s3_storage.options}
+    write(path, objects, {'s3://bucket/': s3_storage.options})
+    for given in (None, others):
+        with bags.open(path, trust_links=True, storage_options=given) as reader:
+            for read in (lambda reader=reader: reader[0], lambda reader=reader: reader.batch([0, 2])):
+                with pytest.raises(PermissionError, match=re.escape(ADVICE)):
+                    read()
+    (damage, *_) = bags.verify(path, trust_links=True, storage_options=others)
+    assert ADVICE in damage.detail
+    # Options without a prefix would be sent to any host that the links name.
+    with pytest.raises(ValueError, match='has no effect on a local path.*' + re.escape(ADVICE)):
+        bags.open(path, trust_links=True, storage_options=s3_storage.options)
+    root, (first, *_) = f'{s3_storage.root}/links/{uuid.uuid4().hex}', objects
+    with bags.DatasetWriter(
+        root, {'x': 'bytes'}, linked_fields=['x'], storage_options=s3_storage.options
+    ) as writer:
+        with pytest.raises(PermissionError, match=re.escape(ADVICE)):
+            writer.append({'x': bags.Link(first)})
+        writer.append({'x': b'own'})
+
+
+def test_endpoints_of_the_environment(tmp_path, objects, s3_storage, kit):
+    write(tmp_path / 'data', objects, {'s3://bucket/': s3_storage.options})
+    first, *_, last = objects
+    store, path = store_for(first, None, s3_storage.options)
+    store.remove(path)
+    code = """
+import os, sys
+os.environ.update(AWS_ENDPOINT_URL=sys.argv[2], AWS_ACCESS_KEY_ID='a', AWS_SECRET_ACCESS_KEY='b')
+os.environ.update(BAGS_TRUST_LINKS='s3://bucket')
+import bags
+dataset = bags.open(sys.argv[1])
+print(len(dataset[4]['x']))
+try:
+    dataset[0]
+except bags.LinkError as exc:
+    print(exc)
+"""
+    size, error = kit.python(code, tmp_path / 'data', s3_storage.server).decode().splitlines()
+    assert size == str(len(objects[last]))
+    assert 'got none' in error
+    assert ADVICE in error

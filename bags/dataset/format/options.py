@@ -16,8 +16,10 @@ from bags.bag.options import (
 )
 from bags.dataset.format.folder_layout import Decoders
 from bags.formats.scalars import MAX_VALUE_SIZE
+from bags.links.files import options_by_prefix
+from bags.links.open import first_url
 from bags.links.permission import PermittedPaths, permitted_paths
-from bags.storage import Store, store_for
+from bags.storage import Store, plain_path, store_for
 from bags.validation import (
     Option,
     Options,
@@ -105,7 +107,13 @@ def dataset_path(
     made = merge(FolderOptions, None, options, ReadOptions.__annotations__, function)
     if 'cache_size' in options and made.cache is None:
         raise ValueError('cache_size: has no effect without cache')
-    store, path = store_for(path, made.filesystem, made.storage_options, made.cache, made.cache_size)
+    try:
+        store, path = store_for(path, made.filesystem, made.storage_options, made.cache, made.cache_size)
+    except ValueError as exc:
+        linked = first_url(os.fspath(plain_path(path))) if made.storage_options else None
+        if linked is None:
+            raise
+        raise ValueError(f'{exc}; {options_by_prefix(linked)}') from None
     if store.is_remote:
         path = store.pinned(path)
     is_local = not store.is_remote or made.cache is not None
