@@ -90,7 +90,7 @@ def export(
         shard_size, shard_length: Bytes and datapoints at which a tar or Parquet file is full; None for no
             limit.
         progress: Whether to show a bar; None: if standard error is a terminal.
-        storage_options: As in `bags.open`, for a URL; `client` and `retries` have no effect.
+        storage_options: As in `bags.open`, for a URL.
         key: A field of texts or integers that names the files instead of `__key__`, and is not exported as
             files. Not supported for Parquet.
         resume: Continue an export that was killed: complete tars and Parquet files are kept, other files are

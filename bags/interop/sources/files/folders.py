@@ -21,7 +21,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from bags.concurrency import cached_attribute
+from bags.concurrency import cached_attribute, map_concurrently
 from bags.errors import SourceError
 from bags.formats.signatures import SIGNATURE_BYTES
 from bags.interop.exported import ExportedFields
@@ -37,7 +37,7 @@ from bags.interop.files import (
 )
 from bags.interop.source import list_some
 from bags.interop.sources.files.file_metadata import FileMetadata, join, read_metadata
-from bags.interop.stores import find_store, open_in, read_in, walk
+from bags.interop.stores import find_store, list_files, open_in, read_in, size_in, walk
 from bags.links.sources import LinkOpener, OpenedLink
 from bags.validation import one_of
 
@@ -99,7 +99,12 @@ class FolderFiles:
         self._path = path.rstrip('/')
 
     def sizes(self) -> Mapping[str, int]:
-        return {name: stat.size for name, stat in walk(self._store, self._path)[0].items()}
+        if self._store.can_list:
+            return {name: stat.size for name, stat in walk(self._store, self._path)[0].items()}
+        names = list_files(self._path, self._storage_options)[0]
+        size_of = functools.partial(size_in, self._store, storage_options=self._storage_options)
+        sizes = map_concurrently(size_of, [f'{self._path}/{name}' for name in names])
+        return {name: size or 0 for name, size in zip(names, sizes, strict=True)}
 
     def head(self, name: str, size: int | None = None) -> bytes:
         path = f'{self._path}/{name}'
