@@ -248,7 +248,7 @@ def _resume(
     if len(log.state['skipped']) < len(logged):
         log.save()
     skipped += [Skipped(name, detail) for _, name, detail, _ in log.state['skipped']]
-    if update and check_source:
+    if update and check_source and len(writer):
         last = start
         for position, _, _, length in reversed(log.state['skipped']):
             last = position if position + length == last else last

@@ -155,6 +155,19 @@ def test_recordings_of_lerobot_and_their_index_in_a_bucket(name, tmp_path, s3_st
         assert not found.changed
 
 
+def test_an_update_creates_an_index_in_a_bucket(tmp_path, s3_storage):
+    """Of data without keys, whose datapoints are told by their positions."""
+    root, options = f'{s3_storage.root}/updated', s3_storage.options
+    settings = {'link': True, 'update': True, 'source_options': options, 'storage_options': options}
+    for path in (GOLDEN / 'mds').iterdir():
+        put(f'{root}/mds/{path.name}', options, path.read_bytes())
+    first = bags.convert(f'{root}/mds', f'{root}/index', **settings)
+    assert bags.convert(f'{root}/mds', f'{root}/index', **settings).datapoints == first.datapoints > 0
+    bags.convert(GOLDEN / 'mds', tmp_path / 'copy')
+    linked = rows(f'{root}/index', trust_links=root, storage_options=options)
+    assert linked == rows(tmp_path / 'copy')
+
+
 def test_a_bucket_that_grows(tmp_path, s3_storage):
     root, options = f'{s3_storage.root}/grows', s3_storage.options
     for number in range(3):
