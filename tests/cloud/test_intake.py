@@ -1,5 +1,6 @@
 """Folders and tars in object stores: import from them and export to them."""
 
+import json
 import tarfile
 import urllib.parse
 import urllib.request
@@ -210,3 +211,55 @@ def test_globs(place, tmp_path):
         assert counts == PATTERNS
         with pytest.raises(FileNotFoundError, match='no files to import'):
             open_source(f'{folder}/*/none.csv', storage_options=source_options)
+
+
+KILLED = """
+import json, os, signal, sys
+from bags.interop.targets.target import Target
+import bags
+path, url, format, options = sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
+create, count = Target.create, 0
+def killed(*args):
+    global count
+    count += 1
+    if count == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return create(*args)
+Target.create = killed
+bags.export(path, url, format=format, storage_options=options, shard_length=3)
+"""
+
+
+@pytest.mark.slow(all_but='obstore-webdataset')
+@pytest.mark.parametrize('format', ['webdataset', 'parquet'])
+@pytest.mark.parametrize('client', ['obstore', 'fsspec'])
+def test_an_export_that_was_killed_is_resumed(format, client, s3, tmp_path, kit):
+    options = {'key': 'a', 'secret': 'b', 'endpoint_url': s3, 'client': client}
+    url, settings = f's3://bucket/killed/{format}-{client}', {'format': format, 'storage_options': options}
+    with bags.DatasetWriter(tmp_path / 'a', {'__key__': 'utf8', 'bin': 'bytes'}) as writer:
+        for number in range(9):
+            writer.append({'__key__': f'{number:02}', 'bin': bytes([number]) * 3_000_000})
+    with pytest.raises(AssertionError):  # Its exit status.
+        kit.python(KILLED, tmp_path / 'a', url, format, json.dumps(options))
+    with pytest.raises(bags.SourceError, match='is an unfinished export'):
+        bags.convert(url, tmp_path / 'b', source_options=options)
+    with pytest.raises(FileExistsError, match='holds an unfinished export: resume=True continues it'):
+        bags.export(tmp_path / 'a', url, shard_length=3, **settings)
+    done = bags.export(tmp_path / 'a', url, shard_length=3, resume=True, **settings)
+    assert (done.datapoints, done.shards) == (9, 3)
+    bags.convert(url, tmp_path / 'b', source_options=options)
+    assert list(bags.open(tmp_path / 'b')) == list(bags.open(tmp_path / 'a'))
+
+
+def test_an_export_that_fails_leaves_nothing(s3, tmp_path):
+    options = {'key': 'a', 'secret': 'b', 'endpoint_url': s3}
+    with bags.DatasetWriter(tmp_path / 'a', {'__key__': 'utf8', 'bin': 'bytes'}) as writer:
+        for number in (0, 1, 1):
+            writer.append({'__key__': f'{number}', 'bin': bytes([number]) * 6_000_000})
+    for format in ('webdataset', 'files'):
+        url = f's3://bucket/failed/{format}'
+        with pytest.raises(bags.SourceError):
+            bags.export(tmp_path / 'a', url, format=format, storage_options=options)
+        store, path = store_for(url, None, options)
+        with pytest.raises(FileNotFoundError):
+            store.names(path)
