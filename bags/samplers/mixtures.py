@@ -72,7 +72,7 @@ class Mixture:
             self._before.append(self._before[-1] + cycles * counts + rest)
         self.seed = integer('seed', seed)
         self.shuffle = shuffle
-        self.datapoints = sum(self.lengths)
+        self.datapoints = item_count('lengths: total', sum(self.lengths), 0)
         self.samples = self.datapoints if samples is None else item_count('samples', samples, 1)
         self._firsts = offsets_of(np.array(self.lengths, np.int64))
 
@@ -104,7 +104,7 @@ class Mixture:
         Raises:
             ValueError: The position over all epochs is 2^62 or more.
         """
-        positions = positions + item_count(f'epoch {epoch}: position', epoch * self.samples, 0)
+        positions = positions + item_count(f'epoch {epoch}: position', int(epoch) * self.samples, 0)
         numbers = np.searchsorted(self._starts, positions, 'right') - 1
         owners, counts = np.empty((2, *np.shape(positions)), np.int64)
         for number in _distinct(numbers):

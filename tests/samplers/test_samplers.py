@@ -286,3 +286,12 @@ def test_epochs_beyond_the_positions_of_a_mixture():
     for epoch in (1 << 59, 1 << 70):
         with pytest.raises(ValueError, match=rf'epoch {epoch}: position: expected less than 2\^62, got '):
             sampler.take(epoch, np.arange(3))
+
+
+def test_lengths_and_epochs_of_numpy_that_overflow_in_a_mixture():
+    with pytest.raises(
+        ValueError, match=r'^lengths: total: expected less than 2\^62, got 4611686018427387904'
+    ):
+        Mixture([1 << 61, 1 << 61], [1, 1], samples=8)
+    with pytest.raises(ValueError, match=r'position: expected less than 2\^62, got 36893488147419103232'):
+        Mixture([5, 3], [1, 1]).take(np.int64(1 << 62), np.arange(3))
