@@ -9,7 +9,7 @@
       ├ DecodeError(ValueError)             field, index, type; from the cause
       ├ StackError(ValueError)              shapes, field, datapoints
       ├ SourceError(ValueError)             name, detail
-      └ MissingDependencyError(ImportError) package, extra
+      └ MissingDependencyError(ImportError) package, extra, reason
 
 Each is built from its attributes, and formats the message: where, what, expected, got. All can be pickled, so
 that worker processes can send them to their parent.
