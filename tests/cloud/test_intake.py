@@ -1,5 +1,6 @@
 """Folders and tars in object stores: import from them and export to them."""
 
+import io
 import json
 import tarfile
 import urllib.parse
@@ -263,3 +264,22 @@ def test_an_export_that_fails_leaves_nothing(s3, tmp_path):
         store, path = store_for(url, None, options)
         with pytest.raises(FileNotFoundError):
             store.names(path)
+
+
+def pack(letter):
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode='w') as tar:
+        for number in range(3):
+            member = tarfile.TarInfo(f'{number}.bin')
+            member.size = 100_000
+            tar.addfile(member, io.BytesIO(letter * member.size))
+    return data.getvalue()
+
+
+def test_a_tar_that_is_replaced_while_it_is_imported(s3, tmp_path):
+    options = {'key': 'a', 'secret': 'b', 'endpoint_url': s3}
+    put('s3', options, 'replaced/0.tar', pack(b'a'))
+    source = open_source('s3://bucket/replaced', storage_options=options)
+    put('s3', options, 'replaced/0.tar', pack(b'b'))
+    with pytest.raises(bags.SourceError, match=r'replaced/0\.tar: has changed since it was opened'):
+        bags.convert(source, tmp_path / 'out')
