@@ -31,6 +31,9 @@ from bags.storage import Lock, Output, Store
 from bags.storage.held_folder import REPLACED
 from bags.storage.memory_file import MemoryOutput
 
+COPIED_BYTES = 1 << 22
+"""Bytes that are copied at a time from a remote bag to the object that replaces it."""
+
 
 class UnclosedBag:
     """The files of a bag that is being written: records, limits beside them, and checksums.
@@ -86,8 +89,9 @@ class UnclosedBag:
         self._has_companion = False
         """Whether the checksum of the bag's companion was saved, and the bag was closed. In an unclosed bag,
         a power cut may have damaged it."""
-        exists = mode == 'append' and (store.exists(path) or store.exists(limits_name(path)))
-        if mode == 'create' or (mode == 'append' and not exists):
+        is_append = mode == 'append'
+        exists = is_append and (store.is_remote or store.exists(path) or store.exists(limits_name(path)))
+        if mode == 'create' or (is_append and not exists):
             self._create(checksum)
         elif store.is_remote:
             if mode == 'overwrite':
@@ -139,7 +143,8 @@ class UnclosedBag:
     def _create(self, checksum: bool) -> None:
         # The limits are created first, because a bag without `limits.NAME` counts as closed. The bag is
         # created last, so that readers find its checksums.
-        if self.store.exists(self.written):
+        # The writer of a remote dataset owns the folder, and each bag is created on condition that it is new.
+        if (self.is_alone or not self.store.is_remote) and self.store.exists(self.written):
             raise FileExistsError(errno.EEXIST, 'the bag already exists', self.written)
         beside = limits_name(self.written)
         if self.journal is not None:
@@ -161,13 +166,24 @@ class UnclosedBag:
     def _rewrite(self, checksum: bool, truncate_to: int | None) -> None:
         """Starts an object that replaces the existing one, and copies the records to keep."""
         ends = np.empty(0, '<i8')
+        # Opened before the bag is read: `close` replaces the version that is read here, and no other.
+        self.data = self.store.resume(self.path, 0)
         if truncate_to != 0:
-            bag = self._open_bag()
+            try:
+                bag = self._open_bag()
+            except FileNotFoundError:
+                self._create(checksum)  # There is no bag to append to.
+                return
             ends = self._ends(bag, truncate_to)
             self._continue_checksums(checksum)
+            try:
+                for start in range(0, self.end, COPIED_BYTES):
+                    self.data.write([bag.file.read(start, min(start + COPIED_BYTES, self.end))])
+            except BaseException:
+                self.data.discard()
+                raise
         elif checksum:
             self._open_checksums(checksums_name(self.path), table_of([digest_function()(b'')]))
-        self.data = self.store.resume(self.path, self.end)
         beside = limits_name(self.path)
         self.limits = self.store.resume(beside, 0) if self.separate else MemoryOutput(beside)
         self.limits.write([ends.tobytes()])

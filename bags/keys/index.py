@@ -315,8 +315,9 @@ def create_index(
         if dataset.unfinished:
             detail = 'expected a finished dataset, got one that is being written, or whose writer ended early'
             raise ValueError(f'{folder.path}: {detail} (bags.recover accepts it as it is)')
+        path = folder.store.join(folder.path, field + INDEX_SUFFIX)
+        version = folder.store.current_version(path)
         with show_progress('indexing', len(dataset), 'keys', show=progress) as advance:
             data = dump_key_index(dataset, field, advance)
-        path = folder.store.join(folder.path, field + INDEX_SUFFIX)
-        folder.store.replace(path, data)
+        folder.store.replace(path, data, version)
         return KeyIndex(MemoryFile(path, data)).count

@@ -57,6 +57,7 @@ def consolidate(
         ValueError: A shard is unfinished.
         SpecError: Shards have different specs.
         CorruptError: A shard cannot be read.
+        OSError: On an object store, another process has replaced `shards.json` meanwhile.
 
     Examples:
         >>> bags.consolidate('episodes')
@@ -72,11 +73,13 @@ def consolidate(
         raise ValueError(f'{location.path}: {EXPECTED_FINISHED}')
     # Raises on a web server, before shards are read.
     location.store.make_folder(location.path)
+    index = location.store.join(location.path, INDEX)
+    version = location.store.current_version(index)
     schema, shards = describe_shards(location, progress)
     checksum = checksums_name('refs.bag') in shards[0].sizes
-    write_json(
-        location.store, location.store.join(location.path, INDEX), dump_index(schema, shards), checksum
-    )
+    if location.store.is_remote and has_journal(location.store, location.path):
+        raise ValueError(f'{location.path}: {EXPECTED_FINISHED}')  # A writer has begun meanwhile.
+    write_json(location.store, index, dump_index(schema, shards), checksum, version)
     return len(shards)
 
 

@@ -46,6 +46,7 @@ def set_metadata(
         FileNotFoundError: The dataset does not exist.
         ValueError: The path is a single bag, or the metadata are invalid, or name fields that do not exist.
         TypeError: The metadata are not a mapping, or have values that JSON cannot represent.
+        OSError: On an object store, another process has replaced the metadata meanwhile.
 
     Examples:
         >>> bags.set_metadata('episodes', {**dataset.metadata, 'licence': 'CC0 1.0'})
@@ -59,6 +60,7 @@ def set_metadata(
     spec = store.join(location.parts[0], 'spec.json')
     schema = load_spec(store.read(spec), spec)
     data = dump_metadata(metadata, schema)
+    version = store.current_version(store.join(location.parts[0], METADATA))
     with contextlib.suppress(CorruptError):  # Damaged metadata is replaced.
         folder = location.parts[0]
         checksum = checksums_name(METADATA)
@@ -69,7 +71,9 @@ def set_metadata(
     for folder in location.parts:
         file = store.join(folder, METADATA)
         if metadata:
-            write_json(store, file, data, store.exists(store.join(folder, checksums_name('refs.bag'))))
+            has_checksums = store.exists(store.join(folder, checksums_name('refs.bag')))
+            # The other shards have copies, which are not read.
+            write_json(store, file, data, has_checksums, version if folder == location.parts[0] else '')
         else:
             remove_json(store, file)
             store.sync_folder(folder)

@@ -148,6 +148,7 @@ def statistics(
         store, file = folder.store, folder.store.join(folder.path, STATISTICS)
         made_from = {'format': STATISTICS_FORMAT, 'fingerprint': fingerprint(opened), 'bytes': opened.size}
         saved: Any = {}
+        version = store.current_version(file) if keep else None
         if not recompute:
             with contextlib.suppress(FileNotFoundError):
                 saved = _load(store, file)
@@ -166,7 +167,7 @@ def statistics(
                 by_field[name] = as_json(computed)
         if keep and by_field != saved_fields:
             data = json.dumps({**made_from, 'fields': by_field}).encode()
-            write_json(store, file, data, checksums_name('refs.bag') in folder.names)
+            write_json(store, file, data, checksums_name('refs.bag') in folder.names, version)
         return Statistics((name, from_json(by_field[name])) for name in names)
 
 

@@ -43,6 +43,7 @@ class ProgressLog:
         *,
         grows: bool = False,
     ) -> None:
+        self._writer = writer
         self._store = store = writer.store
         names = (PROGRESS, EARLIER_PROGRESS) if resume else ()
         found_name = next((name for name in names if store.exists(store.join(writer.path, name))), None)
@@ -82,6 +83,7 @@ class ProgressLog:
         if self.may_be_repaired:
             entries['may_be_repaired'] = True
         data = json.dumps(entries).encode()
+        self._writer.take_remote_dataset()
         write_json(self._store, self._path, data, self._checksum)
 
 

@@ -194,7 +194,10 @@ class Output(Protocol):
         ...
 
     def is_in_place(self) -> bool:
-        """Returns whether the open file is still the file at its path; True for remote and closed files."""
+        """Returns whether the open file is still the file at its path; True for closed files.
+
+        For a remote file, returns whether the path still has the file that it replaces, or still no file.
+        """
         ...
 
     def discard(self) -> None:
@@ -274,6 +277,7 @@ class Store(Protocol):
     def resume(self, path: str, size: int) -> Output:
         """Continues a file after its first `size` bytes.
 
+        A remote file must not be replaced by others until `close`, which then raises OSError (errno ESTALE).
         Later bytes stay until they are overwritten or `close` truncates the file, as readers may have the
         file memory-mapped.
         """
@@ -287,8 +291,25 @@ class Store(Protocol):
         """Returns all bytes of a small file."""
         ...
 
-    def replace(self, path: str, data: bytes) -> None:
-        """Writes a small file atomically: a power cut leaves the old or the new content."""
+    def current_version(self, path: str) -> str | None:
+        """Returns the version of a file for `replace`, as of a moment before it is read; None without a file.
+
+        A local store returns '': it has locks instead.
+        """
+        ...
+
+    def replace(self, path: str, data: bytes, version: str | None = '') -> None:
+        """Writes a small file atomically: a power cut leaves the old or the new content.
+
+        Args:
+            path, data: The file.
+            version: The version that is replaced: None if the file must not exist, '' for any. Local stores
+                replace any.
+
+        Raises:
+            FileExistsError: The file exists, although it must not.
+            OSError: The file has another version, or was removed (errno ESTALE).
+        """
         ...
 
     def rename(self, path: str, target: str, /) -> None: ...

@@ -93,8 +93,11 @@ def error_for_status(path: str, status: int, reason: str, retry_after: str | Non
         return MissingOrDeniedError(errno.EACCES, reason, path)
     if status in (401, 403):
         return PermissionError(errno.EACCES, f'access denied{because}', path)
-    if status in (409, 412):
+    if status == 412 or (status == 409 and 'AlreadyExists' in reason):  # The latter is Azure's.
         return PreconditionError(reason)
+    if status == 409:
+        # Another conditional write of the same object is in progress: S3 and GCS say to try again.
+        return TransientError(f'status 409{because}')
     if status == 416:
         return RangeError(reason)
     if status == 501:
@@ -119,6 +122,21 @@ def _is_web(path: str) -> bool:
     return path.startswith(('http://', 'https://'))
 
 
+def condition_error(path: str, version: str | None) -> OSError:
+    """Returns the error for an object that was not written because its condition was not met.
+
+    Args:
+        path: The object.
+        version: The version that it must have; None if it must not exist.
+    """
+    if version is None:
+        return FileExistsError(errno.EEXIST, 'already exists', path)
+    detail = (
+        'another process replaced or removed it after it was read, so it was not overwritten; run this again'
+    )
+    return OSError(errno.ESTALE, detail, path)
+
+
 def changed_error(path: str, expected: object, got: object) -> CorruptError:
     """Returns the error for an object that was replaced since it was opened."""
     return CorruptError(path, None, f'has changed since it was opened: expected {expected}, got {got}')
@@ -129,6 +147,7 @@ def changed_error(path: str, expected: object, got: object) -> CorruptError:
 STATUS = re.compile(
     r'status code:? (\d{3})|status: (\d{3})|non-2xx status code: (\d{3})|\b(\d{3}) [A-Z][a-z]+ '
 )
+CONFLICT = re.compile('status code: 409|status: 409')
 TIMEOUT = re.compile('kind: Timeout|TimedOut|timed out')
 NO_CONNECTION = re.compile('kind: Connect,')
 SERVER = re.compile(r'https?://([^/?\s]+)')
@@ -165,7 +184,7 @@ def map_obstore_error(path: str, exc: Exception) -> Exception:
     if isinstance(exc, known.PermissionDeniedError | known.UnauthenticatedError):
         return error_for_status(path, 403 if isinstance(exc, known.PermissionDeniedError) else 401, text)
     if isinstance(exc, known.PreconditionError | known.AlreadyExistsError | known.NotModifiedError):
-        return PreconditionError(text)
+        return error_for_status(path, 409 if CONFLICT.search(details) else 412, text)
     if NO_RANGE.search(text):
         return no_ranges_error(path)
     invalid = INVALID_KEY.search(text)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import errno
+import json
 import re
 import secrets
 import threading
@@ -53,8 +54,8 @@ class FsspecClient(ObjectClient):
 
     Methods of a synchronous file system are called one at a time, as it may not be thread-safe.
 
-    Without conditional requests, creating a file without overwriting takes two steps: another writer may
-    create the file between them.
+    Without conditional requests, a file is compared before it is created or replaced: a writer in another
+    process may write it between these two steps.
 
     Args:
         filesystem: The file system.
@@ -85,6 +86,8 @@ class FsspecClient(ObjectClient):
         else:
             self.version_type = 'info'
         self.is_conditional = self.version_type in ('etag', 'generation')
+        self._checked_puts = threading.Lock()
+        """Held while an object is compared and then written, without conditional requests."""
 
     def _inner(self, path: str) -> str:
         """Returns a path in the form of the file system."""
@@ -185,14 +188,45 @@ class FsspecClient(ObjectClient):
         }
         return {name[len(prefix) :]: entry for name, entry in entries.items() if name.startswith(prefix)}
 
-    def put_object(self, path: str, data: bytes, create: bool) -> None:
+    def put_object(self, path: str, data: bytes, version: str | None) -> None:
+        if version and self.version_type == 'generation':
+            self._replace_in_gcs(path, data, version)
+            return
         options: dict[str, Any] = {}
-        if create and self.is_conditional:
-            options['mode'] = 'create'
-        elif create and self._call('exists', path):
-            raise PreconditionError('already exists')
-        self._make_parent(path)
-        self._call('pipe_file', path, data, timeout=self.policy.timeout, **options)
+        if self.is_conditional:
+            options = {'mode': 'create'} if version is None else {}
+            options |= {'IfMatch': f'"{version}"'} if version else {}
+        with contextlib.nullcontext() if self.is_conditional or version == '' else self._checked_puts:
+            if not self.is_conditional and version != '':
+                self._check_without_condition(path, version)
+            self._make_parent(path)
+            self._call('pipe_file', path, data, timeout=self.policy.timeout, **options)
+
+    def _check_without_condition(self, path: str, version: str | None) -> None:
+        try:
+            found: str | None = self.get_stat(path).version
+        except FileNotFoundError:
+            found = None
+        if found != version:
+            raise PreconditionError('has another version' if version else 'already exists')
+
+    def _replace_in_gcs(self, path: str, data: bytes, version: str) -> None:
+        """Replaces an object of a generation. gcsfs has only the condition that an object does not exist."""
+        filesystem = self.filesystem
+        _, key, _ = filesystem.split_path(path)
+        url = filesystem.url(path).replace('/download/', '/upload/', 1).rpartition('/o/')[0]
+        boundary = secrets.token_hex(16)
+        parts = [('application/json', json.dumps({'name': key}).encode()), ('application/octet-stream', data)]
+        body = b''.join(
+            f'--{boundary}\r\nContent-Type: {name}\r\n\r\n'.encode() + part + b'\r\n' for name, part in parts
+        )
+        with self.semaphore:
+            filesystem.call(
+                'POST', f'{url}/o', uploadType='multipart', ifGenerationMatch=version,
+                data=body + f'--{boundary}--'.encode(), timeout=self.policy.timeout,
+                headers={'Content-Type': f'multipart/related; boundary={boundary}'},
+            )  # fmt: skip
+        filesystem.invalidate_cache()
 
     def put_stream(self, path: str, parts: Iterable[bytes], create: bool) -> None:
         if self.is_conditional:

@@ -118,7 +118,10 @@ class LocalStore:
         with open(path, 'rb', opener=open_regular) as file:
             return file.read()
 
-    def replace(self, path: str, data: bytes) -> None:
+    def current_version(self, path: str) -> str | None:
+        return ''
+
+    def replace(self, path: str, data: bytes, version: str | None = '') -> None:
         temporary = f'{path}.{os.getpid()}.new'
         try:
             with open(temporary, 'wb', opener=self._open) as file:

@@ -13,7 +13,14 @@ from datetime import datetime
 
 from bags.concurrency import map_concurrently
 from bags.storage.base import Stat
-from bags.storage.errors import PreconditionError, RangeError, TransientError, UnsupportedError, changed_error
+from bags.storage.errors import (
+    PreconditionError,
+    RangeError,
+    TransientError,
+    UnsupportedError,
+    changed_error,
+    condition_error,
+)
 from bags.storage.retry import RetryPolicy, with_retries
 from bags.storage.upload import SentObject, StreamedUpload, crc32
 
@@ -49,6 +56,9 @@ class ObjectClient(abc.ABC):
     """Whether the client reads from a web server, which only supports GET with Range."""
     can_list: bool = True
     """Whether the client lists folders. Web servers do not, and are read-only."""
+    is_conditional: bool = True
+    """Whether the store checks that an object does not exist, in the request that creates it. With other
+    stores, it is checked before."""
     sends_parts: bool = True
     """Whether an upload of unknown size takes several requests."""
     hashed_part_size: int | None = None
@@ -88,16 +98,19 @@ class ObjectClient(abc.ABC):
         """Returns all files below a folder, by their paths in it; empty if the folder does not exist."""
 
     @abc.abstractmethod
-    def put_object(self, path: str, data: bytes, create: bool) -> None:
-        """Sends a whole object.
+    def put_object(self, path: str, data: bytes, version: str | None) -> None:
+        """Sends a whole object; `version` as in `put`.
 
         Raises:
-            PreconditionError: With `create`: the object exists.
+            PreconditionError: The object has another version, or exists although it must not.
         """
 
     @abc.abstractmethod
     def put_stream(self, path: str, parts: Iterable[bytes], create: bool) -> None:
-        """Sends an object of unknown size. Parts already sent are removed if `parts` raises an error."""
+        """Sends an object of unknown size. Parts already sent are removed if `parts` raises an error.
+
+        With `create`, the object must not exist, if the store checks this for an object of unknown size.
+        """
 
     @abc.abstractmethod
     def delete_object(self, path: str) -> None: ...
@@ -166,36 +179,54 @@ class ObjectClient(abc.ABC):
 
     # Writing.
 
-    def put(self, path: str, data: bytes, create: bool) -> None:
+    def current_version(self, path: str) -> str | None:
+        """Returns the version of an object, for `put`; None if it does not exist."""
+        try:
+            return self.head(path).version
+        except FileNotFoundError:
+            return None
+
+    def put(self, path: str, data: bytes, version: str | None = '') -> None:
         """Creates or replaces an object.
 
+        Args:
+            path, data: The object.
+            version: The version to replace, as `current_version` returned it: None if the object must not
+                exist, '' for any version.
+
         Raises:
-            FileExistsError: With `create`: the object exists.
+            FileExistsError: The object exists, although it must not.
+            OSError: The object has another version, or was removed (errno ESTALE).
         """
         attempts = 0
 
         def send(path: str) -> None:
             nonlocal attempts
             attempts += 1
-            self.put_object(path, data, create)
+            self.put_object(path, data, version)
 
         try:
             with_retries(self.policy, self.map_error, send, path)
         except PreconditionError as exc:
-            # An earlier attempt may have created the object, and its response was lost.
+            # An earlier attempt may have written the object, and its response was lost.
             if attempts < 2 or self.tail(path, len(data) + 1)[1] != data:
-                raise FileExistsError(errno.EEXIST, 'already exists', path) from exc
+                raise condition_error(path, version) from exc
+        except FileNotFoundError as exc:
+            if not version:
+                raise  # No such bucket.
+            raise condition_error(path, version) from exc
 
-    def upload(self, path: str, create: bool) -> StreamedUpload:
-        """Starts the upload of an object of unknown size.
+    def upload(self, path: str, version: str | None) -> StreamedUpload:
+        """Starts the upload of an object of unknown size; `version` and errors as in `put`.
 
-        Raises:
-            FileExistsError: With `create`: the object exists. Checked again before the upload is completed.
+        The version is compared before the upload begins, and again before it is completed.
         """
-        if not create:
+        if version == '':
             return StreamedUpload(lambda parts: self._send(path, parts, False))
-        self._check_absent(path)
-        return StreamedUpload(lambda parts: self._send(path, parts, True), lambda: self._check_absent(path))
+        self.check_version(path, version)
+        return StreamedUpload(
+            lambda parts: self._send(path, parts, version is None), lambda: self.check_version(path, version)
+        )
 
     def _send(self, path: str, parts: Iterator[bytes], create: bool) -> None:
         all_sent = False
@@ -217,7 +248,7 @@ class ObjectClient(abc.ABC):
                     return
             error = self.map_error(path, exc)
             if isinstance(error, PreconditionError):
-                error = FileExistsError(errno.EEXIST, 'already exists', path)
+                error = condition_error(path, None)
             elif isinstance(error, TransientError):
                 error = OSError(errno.EIO, error.reason, path)
             raise error from exc
@@ -225,12 +256,10 @@ class ObjectClient(abc.ABC):
         if difference is not None:
             raise OSError(errno.EIO, f'the object is not what was sent: {difference}', path)
 
-    def _check_absent(self, path: str) -> None:
-        try:
-            self.head(path)
-        except FileNotFoundError:
-            return
-        raise FileExistsError(errno.EEXIST, 'already exists', path)
+    def check_version(self, path: str, version: str | None) -> None:
+        """Raises an error as `put` does if an object has another version."""
+        if self.current_version(path) != version:
+            raise condition_error(path, version)
 
     # Comparing an object with the sent bytes.
 

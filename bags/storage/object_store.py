@@ -13,7 +13,7 @@ import numpy as np
 
 from bags.storage.base import Buffer, Durability, Hints, Offsets, Output, Stat
 from bags.storage.connect import Clients
-from bags.storage.errors import UnsupportedError, changed_error
+from bags.storage.errors import UnsupportedError, changed_error, condition_error
 from bags.storage.object_client import ObjectClient
 from bags.storage.range_file import read_pieces
 from bags.storage.ranges import merge
@@ -149,12 +149,12 @@ class RemoteStore:
 
     def create(self, path: str) -> RemoteOutput:
         self._check_writable(path)
-        return RemoteOutput(self.clients, path, True)
+        return RemoteOutput(self.clients, path, None)
 
     def resume(self, path: str, size: int) -> RemoteOutput:
         """Continues a file by rewriting it, starting with a copy of its first `size` bytes."""
         self._check_writable(path)
-        output = RemoteOutput(self.clients, path, False)
+        output = RemoteOutput(self.clients, path, self.current_version(path))
         if size:
             self._copy_to(output, path, size)
         return output
@@ -173,9 +173,16 @@ class RemoteStore:
         head, data = self.clients.reader().tail(path, REQUEST_SIZE)
         return bytes(RemoteFile(self.clients, path, head, data).read(0, head.size))
 
-    def replace(self, path: str, data: bytes) -> None:
+    def current_version(self, path: str) -> str | None:
+        # Not from the reader, whose versions may be of another type.
+        return self.clients.writer().current_version(path)
+
+    def replace(self, path: str, data: bytes, version: str | None = '') -> None:
         self._check_writable(path)
-        self.clients.writer().put(path, data, False)
+        client = self.clients.writer()
+        client.put(path, data, version)
+        if version is None and not client.is_conditional and self.read(path) != data:
+            raise condition_error(path, None)  # Another process has created it at the same moment.
 
     def rename(self, path: str, target: str) -> None:
         self._check_writable(path)
@@ -261,13 +268,18 @@ class RemoteOutput:
     """An object that is being written: sent in parts as it grows, and visible when it is closed.
 
     Sent parts cannot be taken back: setting a lower `size` discards only bytes that were not sent yet.
+
+    Args:
+        clients: The clients of the store.
+        path: URL of the object.
+        version: The version that is replaced; None if the object must not exist.
     """
 
-    def __init__(self, clients: Clients, path: str, create: bool) -> None:
+    def __init__(self, clients: Clients, path: str, version: str | None) -> None:
         self.path = path
         self.closed = False
         self._clients = clients
-        self._create = create
+        self._version = version
         self._pending: list[bytes] = []
         self._sent = 0
         self._size = 0
@@ -318,7 +330,7 @@ class RemoteOutput:
                 errno.EFBIG, f'expected at most {client.max_object_size} bytes (write shards)', self.path
             )
         if self._upload is None:
-            self._upload = client.upload(self.path, self._create)
+            self._upload = client.upload(self.path, self._version)
         self._upload.send(part)
         self._part_count += 1
         self._sent += len(part)
@@ -343,16 +355,16 @@ class RemoteOutput:
         data = b''.join(self._pending)
         client = self._clients.writer()
         if self._upload is None and len(data) <= PART_SIZE:
-            client.put(self.path, data, self._create)
+            client.put(self.path, data, self._version)
         else:
             if self._upload is None:
-                self._upload = client.upload(self.path, self._create)
+                self._upload = client.upload(self.path, self._version)
             self._upload.complete(data)
         self.closed = True
         self._pending = []
 
     def is_in_place(self) -> bool:
-        return True
+        return self.closed or self._version in ('', self._clients.writer().current_version(self.path))
 
     def discard(self) -> None:
         self.closed = True

@@ -14,6 +14,7 @@ from bags.errors import MissingDependencyError
 from bags.storage.base import Stat
 from bags.storage.errors import (
     FSSPEC_HINT,
+    PreconditionError,
     TransientError,
     UnsupportedError,
     encoded_error,
@@ -32,6 +33,9 @@ except ImportError as exc:
 
 UPLOAD_CHUNK_SIZE = 4 * PART_SIZE  # Bytes of each part of an upload of unknown size.
 UPLOAD_CONCURRENCY = 4
+REPLACING_STORES = ('S3Store', 'AzureStore')
+"""Stores that compare the ETag of an object in the request that replaces it. GCS compares a generation, which
+is not in its responses to obstore."""
 
 Purpose = Literal['read', 'write', 'stream']
 
@@ -130,9 +134,14 @@ class ObstoreClient(ObjectClient):
                     stats[name] = _stat(item)
         return stats
 
-    def put_object(self, path: str, data: bytes, create: bool) -> None:
+    def put_object(self, path: str, data: bytes, version: str | None) -> None:
         store, key = self._store(path, 'write')
-        obstore.put(store, key, data, mode='create' if create else 'overwrite', use_multipart=False)
+        mode: Any = 'create' if version is None else 'overwrite'
+        if version and self._settings.store_class in REPLACING_STORES:
+            mode = {'e_tag': f'"{version}"'}
+        elif version and self.get_stat(path).version != version:
+            raise PreconditionError('has another version')
+        obstore.put(store, key, data, mode=mode, use_multipart=False)
 
     def put_stream(self, path: str, parts: Iterable[bytes], create: bool) -> None:
         store, key = self._store(path, 'stream')

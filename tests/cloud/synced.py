@@ -86,8 +86,11 @@ class SyncedStore:
     def read(self, path):
         return self.remote.read(self.push(path))
 
-    def replace(self, path, data):
-        self.remote.replace(self.push(path), data)
+    def current_version(self, path):
+        return self.remote.current_version(self.push(path))
+
+    def replace(self, path, data, version=''):
+        self.remote.replace(self.push(path), data, version)
         self.pull(path)
 
     def rename(self, path, target):

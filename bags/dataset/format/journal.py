@@ -7,13 +7,19 @@ bags and other libraries open files by name and ignore it.
 `bags.bag.journal` writes the journal of a folder, which says which records of its bags survive a power cut.
 A sharded dataset has another journal beside its shards, from before the first new shard until its writer is
 closed: it holds only a text. Each of several parallel writers has its own.
+
+On an object store, where locks would not end with the process that holds them, the journal also has the id of
+its writer (`RemoteJournal`).
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import secrets
 from collections.abc import Callable, Collection
 
+from bags.bag.journal import BAG_JOURNAL_TEXT
 from bags.storage import Lock, Store
 
 JOURNAL = 'unfinished'
@@ -34,6 +40,92 @@ def has_journal(store: Store, directory: str) -> bool:
     return store.exists(store.join(directory, JOURNAL))
 
 
+class RemoteJournal:
+    """The journal of a dataset on an object store. It has the id of the writer that owns the dataset.
+
+    The journal is created on the condition that it does not exist, so that of two writers that begin at the
+    same moment one raises an error before it has written anything. A store cannot say whether the writer of
+    an existing journal was killed. A writer that resumes the dataset therefore replaces the journal, in the
+    version that it has read. The other writer, if it still runs, finds another id when it closes the dataset.
+
+    Args:
+        store, path: The journal.
+        text: The text that it begins with.
+    """
+
+    def __init__(self, store: Store, path: str, text: bytes = BAG_JOURNAL_TEXT) -> None:
+        self._store = store
+        self._path = path
+        self._data = text + f'writer {secrets.token_hex(12)}\n'.encode()
+        self._earlier: bytes | None = None
+        """The content of the journal that was replaced; None without one."""
+        self.is_held = False
+        """Whether this writer has taken the dataset, and neither left nor finished it."""
+
+    def take(self, exists: bool) -> None:
+        """Creates the journal, or replaces the journal of a writer that was killed.
+
+        Args:
+            exists: Whether there was a journal before.
+
+        Raises:
+            BlockingIOError: Another writer has taken the dataset at the same moment.
+        """
+        store, path = self._store, self._path
+        version = store.current_version(path) if exists else None
+        earlier = None if version is None else self._read()
+        try:
+            store.replace(path, self._data, version)
+        except OSError as exc:
+            if exc.errno not in (errno.EEXIST, errno.ESTALE):
+                raise
+            if self._read() != self._data:  # Otherwise, the client repeated a request that had succeeded.
+                detail = (
+                    'another writer has begun to write here: wait until it has ended, or use another path'
+                )
+                raise BlockingIOError(errno.EWOULDBLOCK, detail, os.path.dirname(path)) from exc
+        self._earlier, self.is_held = earlier, True
+
+    def expect_listed(self, names: Collection[str]) -> None:
+        """Raises OSError if a listing after `take` is wrong: it does not have the journal."""
+        if os.path.basename(self._path) not in names:
+            detail = (
+                'the listing does not have a file that was just written, so it may be out of date: try again'
+            )
+            raise OSError(errno.ESTALE, detail, os.path.dirname(self._path))
+
+    def expect_own(self) -> None:
+        """Raises OSError if another writer has taken the dataset since."""
+        if self._read() != self._data:
+            detail = (
+                'another writer or bags.recover has taken over this dataset since this writer began: nothing '
+                'more is written, and datapoints of shards that were not closed are lost; resume=True continues'
+            )
+            raise OSError(errno.ESTALE, detail, os.path.dirname(self._path))
+
+    def leave(self) -> None:
+        """Puts the journal back as it was before `take`, unless another writer has taken the dataset since.
+
+        The earlier writer, if it still runs, can then finish the dataset.
+        """
+        if not self.is_held:
+            return
+        self.is_held = False
+        version = self._store.current_version(self._path)
+        if version is None or self._read() != self._data:
+            return
+        if self._earlier is None:
+            self._store.remove(self._path)
+        else:
+            self._store.replace(self._path, self._earlier, version)
+
+    def _read(self) -> bytes | None:
+        try:
+            return self._store.read(self._path)
+        except FileNotFoundError:
+            return None
+
+
 class ShardsJournal:
     """The journal beside the shards of a sharded writer, from before its first new shard until it is closed.
 
@@ -50,6 +142,8 @@ class ShardsJournal:
         self._earlier: list[str] = []
         """The journals that earlier writers left, beside shards and in them."""
         self._lock: Lock | None = None
+        self.remote = RemoteJournal(store, self._path, DATASET_JOURNAL_TEXT) if store.is_remote else None
+        """The journal on an object store."""
 
     def find(self, names: Collection[str]) -> None:
         """Finds the journals of earlier writers among the files beside the shards."""
@@ -73,9 +167,16 @@ class ShardsJournal:
             BlockingIOError: Another writer of the same shards is open.
         """
         if self._lock is None:
-            if not self._store.exists(self._path):
+            if self.remote is not None:
+                self.remote.take(self._path in self._earlier)
+            elif not self._store.exists(self._path):
                 self._store.replace(self._path, DATASET_JOURNAL_TEXT)
             self._lock = self._store.lock(self._path)
+
+    def expect_own(self) -> None:
+        """Raises OSError if another writer has taken a dataset on an object store since `create`."""
+        if self.remote is not None and self.remote.is_held:
+            self.remote.expect_own()
 
     def remove(self, accept: Callable[[Store, str], None]) -> None:
         """Removes all journals: the dataset is finished.
@@ -85,6 +186,7 @@ class ShardsJournal:
         """
         if not self.is_unfinished:
             return
+        self.expect_own()
         directory = os.path.dirname(self._path)
         for path in self._earlier:
             if os.path.dirname(path) != directory:
@@ -94,7 +196,15 @@ class ShardsJournal:
         self._store.remove(self._path)
         self._store.sync_folder(directory)
         self._earlier = []
+        if self.remote is not None:
+            self.remote.is_held = False
         self.release()
+
+    def leave(self) -> None:
+        """Unlocks the journal. On an object store, it is put back as it was before `create`."""
+        self.release()
+        if self.remote is not None:
+            self.remote.leave()
 
     def release(self) -> None:
         """Unlocks the journal, which stays."""

@@ -14,6 +14,7 @@ from bags.bag.checksums import checksums_name, digest_function, table_of
 from bags.bag.limits import ENTRY
 from bags.errors import CorruptError
 from bags.storage import Store
+from bags.storage.errors import condition_error
 
 MAX_CHECKSUMS = 2
 
@@ -23,15 +24,17 @@ def has_checksums(names: Collection[str]) -> bool:
     return checksums_name('refs.bag') in names
 
 
-def write_json(store: Store, path: str, data: bytes, checksum: bool) -> None:
-    """Writes a file, and its checksum if `checksum` is set."""
+def write_json(store: Store, path: str, data: bytes, checksum: bool, version: str | None = '') -> None:
+    """Writes a file, and its checksum if `checksum` is set. `version` and errors as in `Store.replace`."""
     if not checksum:
-        store.replace(path, data)
+        store.replace(path, data, version)
         return
+    if version != '' and store.current_version(path) != version:
+        raise condition_error(path, version)  # Before its checksum is replaced.
     digest = digest_function()
     if store.exists(path):
         store.replace(checksums_name(path), table_of([digest(data), digest(store.read(path))]))
-    store.replace(path, data)
+    store.replace(path, data, version)
     store.replace(checksums_name(path), table_of([digest(data)]))
 
 

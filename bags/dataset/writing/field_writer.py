@@ -275,11 +275,20 @@ def open_field(
     if f'{name}.zdict' in names:
         dictionary = check_dictionary(store.read(dictionary_path), dictionary_path)
     elif dictionary:
-        store.replace(dictionary_path, dictionary)
+        _save_dictionary(store, dictionary_path, dictionary)
     is_to_train = how.trained and not dictionary
-    save = functools.partial(store.replace, dictionary_path) if is_to_train else None
+    save = functools.partial(_save_dictionary, store, dictionary_path) if is_to_train else None
     options.compression, options.buffer_size = CompressionZstd(how.level, dictionary), MAX_TRAINING_BYTES
     return FieldWriter(store, name, field_type, path + suffix, options, save, dictionary, **keywords)
+
+
+def _save_dictionary(store: Store, path: str, dictionary: bytes) -> None:
+    """Writes a new dictionary. On an object store, never in place of another one, which records may need."""
+    try:
+        store.replace(path, dictionary, None)
+    except FileExistsError:
+        if store.read(path) != dictionary:  # Otherwise, an earlier call has failed after it was written.
+            raise
 
 
 class RefsWriter(FieldWriter):

@@ -10,12 +10,14 @@ from bags.bag.checksums import SUFFIX
 from bags.bag.compression import check_dictionary
 from bags.dataset.format.file_names import bag_suffix, begun_suffix, is_linked, is_temporary
 from bags.dataset.format.journal import ShardsJournal
-from bags.dataset.format.listing import is_being_made, shard_numbers
+from bags.dataset.format.listing import is_being_made
 from bags.dataset.format.metadata import read_metadata
+from bags.dataset.format.shard_index import numbered
 from bags.dataset.format.sizes import folder_size
 from bags.dataset.format.spec import load_spec, union
 from bags.dataset.reader import DatasetReader
 from bags.dataset.writing.base_writer import BaseWriter
+from bags.dataset.writing.open_folder_for_writing import expect_no_refs
 from bags.dataset.writing.reopen import reopen
 from bags.dataset.writing.resume import remove_files
 from bags.errors import CorruptError, SpecError
@@ -67,15 +69,17 @@ def open_shards_for_writing(
         raise FileExistsError(
             errno.EEXIST, 'the folder is not empty (resume=True appends to its shards)', writer.path
         )
+    journal.find(names)
+    if store.is_remote:
+        names = _take_dataset(writer, journal, names, start, step, resume)
     shards = [
         (each, store.join(writer.path, name))
-        for each, name in shard_numbers(store, writer.path).items()
+        for each, name in numbered(names, writer.path).items()
         if each >= start and (each - start) % step == 0
     ]
     if shards and not resume:
         raise FileExistsError(errno.EEXIST, 'the shard exists already', shards[0][1])
     stored = read_metadata(store, shards[0][1], store.names(shards[0][1])) if shards else None
-    journal.find(names)
     incomplete: list[str] = []
     while shards and store.is_remote and 'refs.bag' not in store.names(shards[-1][1]):  # Uploaded last.
         number, path = shards.pop()
@@ -83,6 +87,7 @@ def open_shards_for_writing(
     if incomplete:
         journal.create()
     for path in incomplete:
+        expect_no_refs(store, path)
         remove_files(store, path)
     unfinished = None
     if shards:
@@ -111,6 +116,38 @@ def open_shards_for_writing(
         journal.create()
     writer.write_metadata((path for _, path in shards), stored)
     return OpenedShards(number, unfinished, len(shards), size, length)
+
+
+def _take_dataset(
+    writer: BaseWriter, journal: ShardsJournal, names: list[str], start: int, step: int, resume: bool
+) -> list[str]:
+    """Takes a dataset on an object store for a writer, before its shards are counted.
+
+    The writer of a finished dataset takes it with its first new shard.
+
+    Args:
+        writer, journal, start, step, resume: As in `open_shards_for_writing`.
+        names: The files and shards that were listed.
+
+    Returns:
+        The files and shards of the dataset now.
+    """
+    store, path = writer.store, writer.path
+    has_shards = any(number >= start and (number - start) % step == 0 for number in numbered(names, path))
+    if not resume and (has_shards or journal.is_unfinished):
+        detail = 'shards with these numbers exist, or a writer has begun them (resume=True appends to them)'
+        raise FileExistsError(errno.EEXIST, detail, path)
+    if has_shards and not journal.is_unfinished:
+        return names
+    journal.create()
+    listed = store.names(path)
+    if journal.remote is not None:
+        journal.remote.expect_listed(listed)
+    if not resume and step == 1 and len(listed) > 1:
+        raise FileExistsError(
+            errno.EEXIST, 'the folder is no longer empty: another writer has written it', path
+        )
+    return listed
 
 
 def linked_and_copied(

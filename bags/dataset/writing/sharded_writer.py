@@ -113,11 +113,14 @@ class ShardedDatasetWriter(BaseWriter):
         """Closes the shard before the current one."""
         self._journal = ShardsJournal(self.store, self.path, shard_start, shard_step)
         self._writer: DatasetWriter | None = None
+        self._has_started = False
+        """Whether this writer has begun a shard."""
         try:
             self._writer = self._open(settings.resume)
         except BaseException:
             self._remove_folder()
-            self._journal.release()
+            with contextlib.suppress(OSError):  # The error of opening is raised.
+                self._journal.leave()
             self.store.release()
             raise
         self.accept_links(self.linked_fields)
@@ -138,8 +141,12 @@ class ShardedDatasetWriter(BaseWriter):
         self.expect_folder()
         path = unfinished or self.store.join(self.path, f'{self._number:06}')
         was_set = self._journal.is_unfinished
+        if self._has_started:
+            self._journal.expect_own()
         self._journal.create()
-        remove_json(self.store, self.store.join(self.path, INDEX))  # Outdated by the new shard.
+        if not self._has_started:
+            remove_json(self.store, self.store.join(self.path, INDEX))  # Outdated by the new shard.
+            self._has_started = True
         options = self.settings.of_shard(
             compression=self.compressions, checksum=self.checksum, metadata=self.metadata,
             resume=unfinished is not None, mode='create', linked_fields=self.linked_fields,
@@ -153,7 +160,18 @@ class ShardedDatasetWriter(BaseWriter):
             raise
         if not self.store.is_remote:
             writer.hold_refs(self._closing)
+        writer.dataset_journal = self._journal.remote
         return writer
+
+    def take_remote_dataset(self) -> None:
+        """Takes a dataset on an object store before a file beside the shards is changed.
+
+        Raises:
+            OSError: Another writer has the dataset open, or has taken it since.
+        """
+        if self.store.is_remote:
+            self._journal.expect_own()
+            self._journal.create()
 
     # Properties.
 
@@ -306,6 +324,7 @@ class ShardedDatasetWriter(BaseWriter):
             if writer is not None:
                 writer.close() if len(writer) and not has_episode else writer.abandon()
             self.expect_folder()
+            self._journal.expect_own()
             if not len(self) and not self._past_shards and not has_episode:
                 for name in (PROGRESS, EARLIER_PROGRESS):
                     remove_json(self.store, self.store.join(self.path, name))

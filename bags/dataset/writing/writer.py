@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 import warnings
@@ -13,9 +14,9 @@ import numpy as np
 
 from bags.bag.journal import Journal
 from bags.dataset import above
-from bags.dataset.format.file_names import IDENTITY
+from bags.dataset.format.file_names import BAG_SUFFIXES, IDENTITY
 from bags.dataset.format.identity import CopiedFrom, Identity, new_id
-from bags.dataset.format.journal import JOURNAL
+from bags.dataset.format.journal import JOURNAL, RemoteJournal
 from bags.dataset.format.json_files import write_checksum, write_json
 from bags.dataset.format.options import DatasetWriteOptions, WriterSettings
 from bags.dataset.format.refs import RefsFormat
@@ -25,7 +26,7 @@ from bags.dataset.writing.base_writer import BaseWriter
 from bags.dataset.writing.encoder import close_files
 from bags.dataset.writing.episode import Call, Episode, EpisodeOptions, PartialEpisode
 from bags.dataset.writing.field_writer import FieldCompression, FieldWriter, RecordRun, RefsWriter, open_field
-from bags.dataset.writing.open_folder_for_writing import open_folder_for_writing
+from bags.dataset.writing.open_folder_for_writing import open_folder_for_writing, take_folder
 from bags.dataset.writing.resume import remove_files
 from bags.validation import at_least_or_none, merge, one_of
 
@@ -126,7 +127,12 @@ class DatasetWriter(BaseWriter):
         """The open episode, or an episode that an error ended."""
         self.partial: PartialEpisode | None = None
         """With `resume`, the result of recovering an open episode; None without one, or if it was dropped."""
-        self._journal = Journal(self.store, self.store.join(self.path, JOURNAL))
+        journal = self.store.join(self.path, JOURNAL)
+        self._journal = Journal(self.store, journal)
+        self.remote_journal = RemoteJournal(self.store, journal) if self.store.is_remote else None
+        """The journal on an object store."""
+        self.dataset_journal = self.remote_journal
+        """The journal that says whether this writer still owns the dataset; for a shard, the one beside it."""
         self._lock = self.replacement or self.store.lock(self.path)
         try:
             self._open(resume, truncate_to, partial == 'keep')
@@ -141,9 +147,13 @@ class DatasetWriter(BaseWriter):
             with contextlib.suppress(OSError):
                 if self._is_new:
                     self._discard()
+                if self.remote_journal is not None:
+                    self.remote_journal.leave()
             for bag in self._bags:
                 with contextlib.suppress(OSError):
-                    if self._journal.open_counts is None:
+                    if self.store.is_remote:
+                        bag.discard()
+                    elif self._journal.open_counts is None:
                         bag.close()
                 # Closing the bags would lose an open episode; the next writer recovers it.
                 bag.appender.release_lock()
@@ -160,6 +170,8 @@ class DatasetWriter(BaseWriter):
         """Opens the bags. `resume` relies on the order of creation: spec.json, journal, refs, fields."""
         store, path = self.store, self.path
         names = set(store.names(path))
+        if self.remote_journal is not None:
+            names = take_folder(self, self.remote_journal, names, resume)
         self._is_new = not names
         begun = open_folder_for_writing(
             self, names, self._format, self._journal, resume, truncate_to, keeps_partial
@@ -399,6 +411,7 @@ class DatasetWriter(BaseWriter):
     def _close(self, is_finished: bool) -> None:
         if self.closed:
             return
+        self._expect_own()
         self.flush()
         for bag in (
             *self._bags[1:],
@@ -413,11 +426,24 @@ class DatasetWriter(BaseWriter):
         self._refs.close()
         self._save_identity()  # Syncs the folder: all bags must be closed before the journal is removed.
         if is_finished:
+            # The data are complete: a writer that takes the folder from here on finds all of them.
+            if self.dataset_journal is self.remote_journal:
+                self._expect_own()
             self._journal.remove()
         self.store.sync_folder(self.path)
         if is_finished and self.replacement is not None:
             self.path = self.replacement.swap()
         self.leave()
+
+    def _expect_own(self) -> None:
+        """Raises OSError, and ends this writer, if another one has taken the dataset on an object store."""
+        try:
+            if self.dataset_journal is not None:
+                self.dataset_journal.expect_own()
+        except OSError as exc:
+            if exc.errno == errno.ESTALE:
+                self.leave()
+            raise
 
     def _save_identity(self) -> None:
         """Saves a new id for the closed folder if it has changed since it was opened, else its earlier id."""
@@ -469,6 +495,19 @@ class DatasetWriter(BaseWriter):
     def _discard(self) -> None:
         while self._bags:
             self._bags.pop().discard()
-        remove_files(self.store, self.path)
+        if self.remote_journal is None:
+            remove_files(self.store, self.path)
+        elif self.remote_journal.is_held:
+            self._remove_remote_files(self.remote_journal)
         if self.made_folder:
             self.store.remove_folder(self.path)
+
+    def _remove_remote_files(self, journal: RemoteJournal) -> None:
+        """Removes the files that this writer has written, unless another writer has taken the folder.
+
+        The folder was empty, and bags appear when they are closed: a bag in it may be of another writer.
+        """
+        journal.expect_own()
+        if not any(name.endswith(BAG_SUFFIXES) for name in self.store.names(self.path)):
+            remove_files(self.store, self.path)
+            journal.is_held = False

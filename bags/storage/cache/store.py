@@ -200,4 +200,4 @@ class CachedStore:
         raise ValueError(f'{args[0]}: a store with a cache is read-only')
 
     create = resume = clone = replace = rename = exchange = remove = make_folder = remove_folder = _refuse
-    sync = sync_folder = is_locked = lock = hold = expect_held = release = _refuse
+    current_version = sync = sync_folder = is_locked = lock = hold = expect_held = release = _refuse
