@@ -182,7 +182,7 @@ class Proxy(LoopbackServer):
     Attributes:
         delay: Seconds by which each request is delayed.
         faults: The probability of each fault of a request: 'refuse' (503), 'fail' (500), 'deny', 'elsewhere',
-            'malformed', 'reset', 'truncate'.
+            'malformed', 'reset', 'truncate', 'lose' (the response), 'conflict' (409 of a conditional write).
         most: The largest number of concurrent requests so far.
         awaited: Requests wait until `most` is this number, or for 10 seconds.
         before: Called before a request is forwarded, with the number of requests before it.
@@ -252,6 +252,14 @@ class Proxy(LoopbackServer):
             handler.send_header('Content-Length', '0')
             handler.end_headers()
             return
+        if fault == 'conflict':
+            refer(
+                handler,
+                409,
+                'ConditionalRequestConflict',
+                'A conflicting conditional operation is in progress',
+            )
+            return
         if fault in ELSEWHERE:
             refer(handler, *ELSEWHERE[fault])
             return
@@ -267,6 +275,9 @@ class Proxy(LoopbackServer):
         handler.upstream.request(handler.command, handler.path, data or None, headers)
         answer = handler.upstream.getresponse()
         body = answer.read()
+        if fault == 'lose':
+            reset(handler)
+            return
         handler.send_response_only(answer.status, answer.reason)
         for name, value in answer.getheaders():
             if name.lower() not in HOPS:

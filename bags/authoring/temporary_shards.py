@@ -23,6 +23,10 @@ from bags.dataset.writing.field_writer import field_compressions
 from bags.storage import Store
 from bags.validation import merge
 
+TEMPORARY = '.unfinished-'
+"""The beginning of the name of a temporary folder."""
+ANOTHER_WRITER = 'another writer has written or begun a dataset here since the tasks began: use another path'
+
 
 def check_options(
     spec: Mapping[str, str],
@@ -69,7 +73,7 @@ def shard_names(count: int) -> list[str]:
 
 def begin(store: Store, folder: str) -> str:
     """Creates a temporary folder in the output folder, and returns its path."""
-    path = store.join(folder, f'.unfinished-{uuid.uuid4().hex}')
+    path = store.join(folder, f'{TEMPORARY}{uuid.uuid4().hex}')
     store.make_folder(path)
     return path
 
@@ -92,7 +96,7 @@ def commit(store: Store, unfinished: str, moves: Iterable[tuple[str, str]]) -> N
     pairs = list(moves)
     is_dataset = any(_names(store, path) is not None for path, _ in pairs)
     if is_dataset:
-        store.replace(journal, DATASET_JOURNAL_TEXT)
+        _begin_commit(store, unfinished, journal, [target for _, target in pairs])
     for path, target in pairs:
         _move(store, path, target)
     store.sync_folder(folder)
@@ -100,6 +104,28 @@ def commit(store: Store, unfinished: str, moves: Iterable[tuple[str, str]]) -> N
     if is_dataset or store.exists(journal):  # Possibly from an earlier attempt.
         store.remove(journal)
         store.sync_folder(folder)
+
+
+def _begin_commit(store: Store, unfinished: str, journal: str, targets: Iterable[str]) -> None:
+    """Writes the journal. On an object store, it has the name of the temporary folder.
+
+    Raises:
+        FileExistsError: The folder has a dataset, or a writer has begun one, since the tasks began.
+    """
+    data = DATASET_JOURNAL_TEXT
+    if not store.is_remote:
+        store.replace(journal, data)
+        return
+    data += f'writer {os.path.basename(unfinished)[len(TEMPORARY) :]}\n'.encode()
+    try:
+        store.replace(journal, data, None)
+    except FileExistsError as exc:
+        if store.read(journal) != data:  # Otherwise, an earlier attempt has begun.
+            raise FileExistsError(errno.EEXIST, ANOTHER_WRITER, os.path.dirname(journal)) from exc
+        return
+    if any(_exists(store, target) for target in targets):
+        store.remove(journal)
+        raise FileExistsError(errno.EEXIST, ANOTHER_WRITER, os.path.dirname(journal))
 
 
 def _move(store: Store, path: str, target: str) -> None:

@@ -131,9 +131,7 @@ def condition_error(path: str, version: str | None) -> OSError:
     """
     if version is None:
         return FileExistsError(errno.EEXIST, 'already exists', path)
-    detail = (
-        'another process replaced or removed it after it was read, so it was not overwritten; run this again'
-    )
+    detail = 'another process replaced or removed it after it was read: not overwritten; run this again'
     return OSError(errno.ESTALE, detail, path)
 
 

@@ -198,23 +198,23 @@ class ObjectClient(abc.ABC):
             FileExistsError: The object exists, although it must not.
             OSError: The object has another version, or was removed (errno ESTALE).
         """
-        attempts = 0
-
-        def send(path: str) -> None:
-            nonlocal attempts
-            attempts += 1
-            self.put_object(path, data, version)
-
         try:
-            with_retries(self.policy, self.map_error, send, path)
+            with_retries(self.policy, self.map_error, self.put_object, path, data, version)
         except PreconditionError as exc:
-            # An earlier attempt may have written the object, and its response was lost.
-            if attempts < 2 or self.tail(path, len(data) + 1)[1] != data:
+            # An earlier attempt may have written the object, and its response was lost. Clients repeat some
+            # requests by themselves, e.g. aiohttp after a connection was reset.
+            if not self._has_content(path, data):
                 raise condition_error(path, version) from exc
         except FileNotFoundError as exc:
             if not version:
                 raise  # No such bucket.
             raise condition_error(path, version) from exc
+
+    def _has_content(self, path: str, data: bytes) -> bool:
+        try:
+            return self.tail(path, len(data) + 1)[1] == data
+        except FileNotFoundError:
+            return False
 
     def upload(self, path: str, version: str | None) -> StreamedUpload:
         """Starts the upload of an object of unknown size; `version` and errors as in `put`.

@@ -80,26 +80,22 @@ class RemoteJournal:
             if exc.errno not in (errno.EEXIST, errno.ESTALE):
                 raise
             if self._read() != self._data:  # Otherwise, the client repeated a request that had succeeded.
-                detail = (
-                    'another writer has begun to write here: wait until it has ended, or use another path'
-                )
+                detail = 'another writer has just begun here: wait until it has ended, or use another path'
                 raise BlockingIOError(errno.EWOULDBLOCK, detail, os.path.dirname(path)) from exc
         self._earlier, self.is_held = earlier, True
 
     def expect_listed(self, names: Collection[str]) -> None:
         """Raises OSError if a listing after `take` is wrong: it does not have the journal."""
         if os.path.basename(self._path) not in names:
-            detail = (
-                'the listing does not have a file that was just written, so it may be out of date: try again'
-            )
+            detail = 'its listing does not have a file that was just written, and is out of date: try again'
             raise OSError(errno.ESTALE, detail, os.path.dirname(self._path))
 
     def expect_own(self) -> None:
         """Raises OSError if another writer has taken the dataset since."""
         if self._read() != self._data:
             detail = (
-                'another writer or bags.recover has taken over this dataset since this writer began: nothing '
-                'more is written, and datapoints of shards that were not closed are lost; resume=True continues'
+                'another writer, or bags.recover, has taken this dataset since this writer began: nothing is '
+                'written. Datapoints that were not uploaded are lost; write them again, with resume=True'
             )
             raise OSError(errno.ESTALE, detail, os.path.dirname(self._path))
 

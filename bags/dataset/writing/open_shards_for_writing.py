@@ -144,9 +144,7 @@ def _take_dataset(
     if journal.remote is not None:
         journal.remote.expect_listed(listed)
     if not resume and step == 1 and len(listed) > 1:
-        raise FileExistsError(
-            errno.EEXIST, 'the folder is no longer empty: another writer has written it', path
-        )
+        raise FileExistsError(errno.EEXIST, 'the folder is no longer empty: another writer was here', path)
     return listed
 
 

@@ -132,7 +132,7 @@ class DatasetWriter(BaseWriter):
         self.remote_journal = RemoteJournal(self.store, journal) if self.store.is_remote else None
         """The journal on an object store."""
         self.dataset_journal = self.remote_journal
-        """The journal that says whether this writer still owns the dataset; for a shard, the one beside it."""
+        """The journal that says whether this writer still owns the dataset. Shards have one beside them."""
         self._lock = self.replacement or self.store.lock(self.path)
         try:
             self._open(resume, truncate_to, partial == 'keep')

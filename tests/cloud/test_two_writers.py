@@ -1,0 +1,430 @@
+"""Two writers at one URL: at most one ends without an error, and all its datapoints are there.
+
+Requests are ordered by a proxy whose listings are empty, as they were before the other writer began.
+"""
+
+import contextlib
+import time
+
+import fsspec
+import numpy as np
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+import bags
+from bags import bag
+from bags.storage import Hints, store_for
+from tests.cloud.conftest import GCS, S3, make_storage
+from tests.servers import Proxy
+
+SPEC = {'id': 'int(8)', 'text': 'utf8'}
+EMPTY = (
+    b'<?xml version="1.0" encoding="UTF-8"?><ListBucketResult><Name>bucket</Name><KeyCount>0</KeyCount>'
+    b'<MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated></ListBucketResult>'
+)
+
+
+class Listings(Proxy):
+    """A proxy whose next listings are empty."""
+
+    empty = 0
+
+    def pass_on(self, handler, fault):
+        handler.headers.replace_header('Host', self.upstream)  # The GCS server looks at it.
+        is_json = '/o?' in handler.path
+        if handler.command == 'GET' and (is_json or 'list-type=2' in handler.path) and self.empty:
+            self.empty -= 1
+            body = b'{"kind": "storage#objects"}' if is_json else EMPTY
+            handler.send_response(200)
+            handler.send_header('Content-Type', 'application/json' if is_json else 'application/xml')
+            handler.send_header('Content-Length', str(len(body)))
+            handler.end_headers()
+            handler.wfile.write(body)
+            return
+        super().pass_on(handler, fault)
+
+
+class ForgetfulMemory(MemoryFileSystem):
+    """`memory://` whose next listings are empty."""
+
+    cachable = False
+    empty = 0
+
+    def ls(self, path, detail=True, **options):
+        if self.empty:
+            self.empty -= 1
+            return []
+        return super().ls(path, detail=detail, **options)
+
+
+class Place:
+    """A store, and the options of a second client whose listings can be empty."""
+
+    def __init__(self, root, options, late_root, late_options, listings):
+        self.root, self.options = root, options
+        self.late_root, self.late_options, self.listings = late_root, late_options, listings
+
+    def path(self, name):
+        return f'{self.root}/{name}'
+
+    def late(self, name, empty):
+        """Returns path and options of a client that sees nothing in its next listings."""
+        self.listings.empty = empty
+        return f'{self.late_root}/{name}', self.late_options
+
+    def rows(self, name):
+        with bags.open(self.path(name), **self.options) as dataset:
+            assert not dataset.unfinished
+            return [(row['id'], row['text']) for row in dataset]
+
+    def files(self, name):
+        store, path = store_for(self.path(name), None, self.options.get('storage_options'))
+        return store.walk(path)
+
+
+@pytest.fixture(scope='module', params=['memory', *S3, *GCS])
+def place(request):
+    if request.param == 'memory':
+        memory = ForgetfulMemory()
+        yield Place('memory://two', {}, '/two', {'filesystem': memory}, memory)
+        with contextlib.suppress(FileNotFoundError):
+            fsspec.filesystem('memory').rm('/two', recursive=True)
+        return
+    storage = make_storage(request, request.param)
+    with Listings(storage.server) as proxy:
+        root = f'{storage.root}/two'
+        late = {'storage_options': storage.through(proxy)}
+        yield Place(root, {'storage_options': storage.options}, root, late, proxy)
+
+
+def make_rows(writer, start, count=3):
+    rows = [(start + index, f'text {start + index}') for index in range(count)]
+    for id, text in rows:
+        writer.append({'id': id, 'text': text})
+    return rows
+
+
+WRITERS = [bags.DatasetWriter, pytest.param(bags.ShardedDatasetWriter, id='sharded')]
+
+
+@pytest.mark.parametrize('resume', [False, True])
+@pytest.mark.parametrize('make', WRITERS)
+def test_both_list_an_empty_folder(place, make, resume):
+    name = f'empty-{make.__name__}-{resume}'
+    with make(place.path(name), SPEC, **place.options) as first:
+        late, options = place.late(name, 1)
+        with pytest.raises(BlockingIOError, match='another writer has just begun here'):
+            make(late, SPEC, resume=resume, **options)
+        rows = make_rows(first, 0)
+    assert place.rows(name) == rows
+
+
+@pytest.mark.parametrize('resume', [False, True])
+@pytest.mark.parametrize('make', WRITERS)
+@pytest.mark.parametrize('empty', [1, 2, 3])
+def test_a_listing_that_is_empty_by_mistake(place, make, resume, empty):
+    """Also the one of a writer that listed the folder before another writer began and finished."""
+    name = f'mistake-{make.__name__}-{resume}-{empty}'
+    with make(place.path(name), SPEC, **place.options) as first:
+        rows = make_rows(first, 0)
+    files = place.files(name)
+    late, options = place.late(name, empty)
+    try:
+        with make(late, SPEC, resume=resume, **options) as second:
+            more = make_rows(second, 10)
+    except OSError as exc:
+        assert name in str(exc)  # noqa: PT017
+        assert place.files(name) == files
+        assert place.rows(name) == rows
+    else:
+        assert resume
+        assert place.rows(name) == rows + more
+    place.listings.empty = 0
+
+
+@pytest.mark.parametrize('make', WRITERS)
+def test_resuming_takes_the_dataset_from_a_writer_that_still_runs(place, make):
+    name = f'taken-{make.__name__}'
+    first = make(place.path(name), SPEC, **place.options)
+    make_rows(first, 0)
+    with make(place.path(name), SPEC, resume=True, **place.options) as second:
+        rows = make_rows(second, 10)
+        with pytest.raises(OSError, match=f'has taken this dataset since this writer began.*{name}'):
+            first.close()
+    with contextlib.suppress(OSError):
+        first.abandon()
+    assert place.rows(name) == rows
+
+
+@pytest.mark.parametrize('make', WRITERS)
+def test_a_writer_that_gives_up_leaves_what_another_has_written(place, make):
+    name = f'given-up-{make.__name__}'
+    first = make(place.path(name), SPEC, **place.options)
+    with make(place.path(name), SPEC, resume=True, **place.options) as second:
+        rows = make_rows(second, 10)
+    with contextlib.suppress(OSError):
+        first.abandon()
+    assert place.rows(name) == rows
+
+
+@pytest.mark.parametrize('make', WRITERS)
+def test_a_writer_that_gives_up_before_its_first_datapoint_leaves_nothing(place, make):
+    name = f'nothing-{make.__name__}'
+    with contextlib.suppress(InterruptedError), make(place.path(name), SPEC, **place.options):
+        raise InterruptedError
+    with pytest.raises(FileNotFoundError):
+        place.files(name)
+
+
+def end_first_shard(writer):
+    """Ends the first shard of a writer, and waits until it is stored."""
+    writer.end_shard()
+    for _ in range(1000):
+        if writer.store.exists(f'{writer.path}/000000/source.json') and not writer.store.exists(
+            f'{writer.path}/000000/unfinished'
+        ):
+            return
+        time.sleep(0.01)
+    raise AssertionError('the shard was not closed')
+
+
+@pytest.mark.parametrize('make', WRITERS)
+def test_resuming_that_fails_leaves_the_other_writer_alone(place, make):
+    name = f'refused-{make.__name__}'
+    with make(place.path(name), SPEC, **place.options) as first:
+        rows = make_rows(first, 0)
+        if make is bags.ShardedDatasetWriter:
+            end_first_shard(first)
+        with pytest.raises(bags.SpecError):
+            make(place.path(name), {'id': 'utf8'}, resume=True, **place.options)
+        rows += make_rows(first, 10)
+    assert place.rows(name) == rows
+
+
+def test_shards_of_a_writer_whose_dataset_was_taken(place):
+    name = 'between'
+    first = bags.ShardedDatasetWriter(place.path(name), SPEC, **place.options)
+    rows = make_rows(first, 0)
+    end_first_shard(first)
+    options = {**place.options, 'shard_length': 2, 'resume': True}
+    with bags.ShardedDatasetWriter(place.path(name), SPEC, **options) as second:
+        rows += make_rows(second, 10)
+        with pytest.raises(OSError, match='has taken this dataset'):
+            make_rows(first, 20, 3)
+    with contextlib.suppress(OSError):
+        first.abandon()
+    assert place.rows(name) == rows
+
+
+def test_workers_of_one_dataset(place):
+    name = 'workers'
+    path = place.path(name)
+    options = {'shard_length': 2, 'shard_step': 2, **place.options}
+    workers = [bags.ShardedDatasetWriter(path, SPEC, shard_start=start, **options) for start in range(2)]
+    for resume in (False, True):
+        late, late_options = place.late(name, 1)
+        again = {'shard_start': 1, 'shard_step': 2, 'resume': resume, **late_options}
+        with pytest.raises(BlockingIOError, match='another writer'):
+            bags.ShardedDatasetWriter(late, SPEC, **again)
+    rows = [make_rows(worker, 100 * number, 5) for number, worker in enumerate(workers)]
+    for worker in workers:
+        worker.close()
+    assert sorted(place.rows(name)) == sorted(rows[0] + rows[1])
+
+
+def test_a_worker_without_a_shard_of_its_own(place):
+    """Two writers whose numbers overlap: each shard is of one of them."""
+    name, path = 'overlap', place.path('overlap')
+    first = bags.ShardedDatasetWriter(path, SPEC, shard_start=0, shard_step=2, **place.options)
+    late, options = place.late(name, 1)
+    with pytest.raises(OSError, match='overlap'):
+        bags.ShardedDatasetWriter(late, SPEC, **options)
+    place.listings.empty = 0
+    with first:
+        rows = make_rows(first, 0)
+    assert place.rows(name) == rows
+
+
+@pytest.mark.parametrize('fields', [None, 'id'])
+def test_copies(place, fields):
+    name, sources = f'copies-{fields}', []
+    for number in range(2):
+        sources.append(place.path(f'source-{fields}-{number}'))
+        with bags.DatasetWriter(sources[-1], SPEC, **place.options) as writer:
+            make_rows(writer, 10 * number)
+    source_options = place.options.get('storage_options')
+    copy = {'fields': fields, 'source_options': source_options}
+    bags.copy(sources[0], place.path(name), **copy, **place.options)
+    files = place.files(name)
+    late, options = place.late(name, 1)
+    opened = bags.open(sources[1], **place.options)
+    with pytest.raises(OSError, match=name):
+        bags.copy(opened, late, fields=fields, **options)
+    place.listings.empty = 0
+    assert place.files(name) == files
+    with bags.open(place.path(name), **place.options) as dataset:
+        assert dataset.column('id').tolist() == [0, 1, 2]
+
+
+def test_a_dictionary_of_another_writer_stays(place):
+    name = 'dictionary'
+    options = {'compression': {'text': 'dictionary'}, **place.options}
+    texts = [f'number {index % 7} of the many texts that are like each other' for index in range(3000)]
+    first = bags.DatasetWriter(place.path(name), SPEC, **options)
+    for index, text in enumerate(texts):
+        first.append({'id': index, 'text': text})
+    with bags.DatasetWriter(place.path(name), SPEC, resume=True, **options) as second:
+        for index, text in enumerate(texts[:2000]):
+            second.append({'id': index, 'text': text[::-1]})
+    with pytest.raises(OSError, match='has taken this dataset'):
+        first.close()
+    assert [text for _, text in place.rows(name)] == [text[::-1] for text in texts[:2000]]
+
+
+# Single bags and files.
+
+
+def test_two_writers_of_a_bag(place):
+    path = place.path('bag/x.bag')
+    for checksum in (False, True):
+        with bag.Writer(path, mode='overwrite', checksum=checksum, **place.options) as writer:
+            writer.write(b'old')
+        first, second = (
+            bag.Writer(path, mode='append', checksum=checksum, **place.options) for _ in range(2)
+        )
+        first.write(b'first')
+        second.write(b'second')
+        first.close()
+        with pytest.raises(OSError, match=r'since|after it was read.*x\.bag'):
+            second.close()
+        second.discard()
+        assert bag.Reader(path, checksum=checksum, **place.options).read() == [b'old', b'first']
+
+
+def test_two_writers_that_create_a_bag_with_checksums(place):
+    path = place.path('bag/new.bag')
+    writers = [bag.Writer(path, checksum=True, **place.options) for _ in range(2)]
+    for number, writer in enumerate(writers):
+        writer.write(b'of %d' % number)
+    writers[0].close()
+    with pytest.raises(OSError, match=r'new\.bag'):
+        writers[1].close()
+    writers[1].discard()
+    assert bag.Reader(path, checksum=True, **place.options).read() == [b'of 0']
+
+
+def test_conditional_writes(place):
+    path = place.path('files/a.json')
+    store, path = store_for(path, None, place.options.get('storage_options'))
+    assert store.current_version(path) is None
+    store.replace(path, b'1', None)
+    with pytest.raises(FileExistsError, match=r'a\.json'):
+        store.replace(path, b'2', None)
+    version = store.current_version(path)
+    store.replace(path, b'22', version)
+    for data in (b'3', b'33'):
+        with pytest.raises(OSError, match=r'after it was read: not overwritten.*a\.json'):
+            store.replace(path, data, version)
+    assert store.read(path) == b'22'
+    version = store.current_version(path)
+    store.remove(path)
+    with pytest.raises(OSError, match=r'after it was read: not overwritten.*a\.json'):
+        store.replace(path, b'3', version)
+    store.replace(path, b'4')
+    assert store.read(path) == b'4'
+
+
+def test_a_large_bag_that_another_writer_has_replaced(place):
+    path = place.path('bag/large.bag')
+    with bag.Writer(path, **place.options) as writer:
+        writer.write(np.random.default_rng(0).bytes(9 << 20))
+    first, second = (bag.Writer(path, mode='append', **place.options) for _ in range(2))
+    first.write(b'first')
+    first.close()
+    second.write(b'second')
+    with pytest.raises(OSError, match=r'large\.bag'):
+        second.close()
+    second.discard()
+    assert bag.Reader(path, **place.options)[1] == b'first'
+
+
+# Requests that have to be repeated.
+
+
+@pytest.mark.parametrize('fault', ['lose', 'conflict'])
+def test_each_first_write_of_a_file_fails(s3_storage, proxy, fault):
+    """Its response is lost, so that the second attempt finds the file; or the store asks to try again."""
+    seen = set()
+
+    def fail_first(_):
+        method, path, _ = proxy.requests[-1]
+        is_first = method == 'PUT' and path not in seen
+        seen.update([path] * is_first)
+        proxy.faults = {fault: 1.0} if is_first else {}
+
+    proxy.before = fail_first
+    root, options = f'{s3_storage.root}/{fault}', {'storage_options': s3_storage.through(proxy)}
+    for _ in range(2):
+        seen.clear()
+        with bags.ShardedDatasetWriter(root, SPEC, shard_length=2, resume=True, **options) as writer:
+            rows = make_rows(writer, 0)
+    assert len(seen) > 5
+    with bags.open(root, storage_options=s3_storage.options) as dataset:
+        assert [(row['id'], row['text']) for row in dataset] == rows + rows
+        assert not dataset.unfinished
+
+
+def replaced_meanwhile(proxy, name, replace):
+    """Calls a function once, before the first PUT of a file."""
+
+    def before(_):
+        method, path, _ = proxy.requests[-1]
+        if method == 'PUT' and path.rpartition('/')[2].startswith(name):
+            proxy.before = int
+            replace()
+
+    proxy.before = before
+
+
+def test_metadata_that_another_process_has_replaced(s3_storage, proxy):
+    path = f'{s3_storage.root}/metadata'
+    direct, through = {'storage_options': s3_storage.options}, {'storage_options': s3_storage.through(proxy)}
+    with bags.DatasetWriter(path, SPEC, metadata={'by': 'nobody'}, **direct) as writer:
+        make_rows(writer, 0)
+    replaced_meanwhile(proxy, 'metadata.json', lambda: bags.set_metadata(path, {'by': 'first'}, **direct))
+    with pytest.raises(OSError, match=r'after it was read: not overwritten; run this again.*metadata\.json'):
+        bags.set_metadata(path, {'by': 'second'}, **through)
+    assert bags.open(path, **direct).metadata['by'] == 'first'
+
+
+def test_shards_json_that_another_process_has_removed(s3_storage, proxy):
+    path = f'{s3_storage.root}/consolidated'
+    direct, through = {'storage_options': s3_storage.options}, {'storage_options': s3_storage.through(proxy)}
+    with bags.ShardedDatasetWriter(path, SPEC, shard_length=2, **direct) as writer:
+        rows = make_rows(writer, 0)
+    bags.consolidate(path, **direct)
+
+    def append():
+        with bags.ShardedDatasetWriter(path, SPEC, shard_length=2, resume=True, **direct) as writer:
+            rows.extend(make_rows(writer, 10))
+
+    replaced_meanwhile(proxy, 'shards.json', append)
+    with pytest.raises(OSError, match=r'after it was read: not overwritten.*shards\.json'):
+        bags.consolidate(path, **through)
+    assert [row['id'] for row in bags.open(path, **direct)] == [id for id, _ in rows]
+
+
+def test_a_journal_without_its_writer(s3_storage):
+    """As a writer of an earlier version leaves it: without an id."""
+    options = {'storage_options': s3_storage.options}
+    path = f'{s3_storage.root}/earlier'
+    with bags.DatasetWriter(path, SPEC, **options) as writer:
+        rows = make_rows(writer, 0)
+    store, root = store_for(path, None, s3_storage.options)
+    store.replace(store.join(root, 'unfinished'), b'This dataset is being written.\n')
+    with bags.DatasetWriter(path, SPEC, resume=True, **options) as writer:
+        rows += make_rows(writer, 10)
+    with bags.open(path, **options) as dataset:
+        assert [(row['id'], row['text']) for row in dataset] == rows
+        assert not dataset.unfinished
+    assert store.open(store.join(root, 'refs.bag'), Hints()).size
