@@ -4,7 +4,14 @@ Requests are ordered by a proxy whose listings are empty, as they were before th
 """
 
 import contextlib
+import json
+import os
+import random
+import subprocess
+import sys
 import time
+from collections import Counter
+from pathlib import Path
 
 import fsspec
 import numpy as np
@@ -17,6 +24,7 @@ from bags.storage import Hints, store_for
 from tests.cloud.conftest import GCS, S3, make_storage
 from tests.servers import Proxy
 
+ROOT = Path(__file__).parents[2]
 SPEC = {'id': 'int(8)', 'text': 'utf8'}
 EMPTY = (
     b'<?xml version="1.0" encoding="UTF-8"?><ListBucketResult><Name>bucket</Name><KeyCount>0</KeyCount>'
@@ -428,3 +436,144 @@ def test_a_journal_without_its_writer(s3_storage):
         assert [(row['id'], row['text']) for row in dataset] == rows
         assert not dataset.unfinished
     assert store.open(store.join(root, 'refs.bag'), Hints()).size
+
+
+# Processes that write at the same time.
+
+
+class Delays(Proxy):
+    """A proxy that delays each request by up to `delay`, before or after it reaches the server."""
+
+    longest = 0.03
+
+    def pass_on(self, handler, fault):
+        delay, chance = random.uniform(0, self.longest), random.random() < 0.5
+        time.sleep(delay * chance)
+        super().pass_on(handler, fault)
+        time.sleep(delay * (not chance))
+
+
+class Writers:
+    """Processes that each write a dataset when they are asked to."""
+
+    def __init__(self, count):
+        environment = {**os.environ, 'PYTHONPATH': str(ROOT)}
+        self.processes = [
+            subprocess.Popen(
+                [sys.executable, '-m', 'tests.cloud.writes_at_once'],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=environment,
+                cwd=ROOT,
+            )
+            for _ in range(count)
+        ]
+
+    def run(self, tasks):
+        for process, task in zip(self.processes, tasks, strict=True):
+            process.stdin.write(json.dumps(task) + '\n')
+            process.stdin.flush()
+        return [json.loads(process.stdout.readline()) for process in self.processes]
+
+    def close(self):
+        for process in self.processes:
+            process.stdin.close()
+            process.wait()
+            process.stdout.close()
+
+
+def leave_as(state, path, options):
+    """Writes what the processes find; returns the ids that must stay."""
+    storage = {'storage_options': options}
+    writer = bags.ShardedDatasetWriter if state.startswith('shards') else bags.DatasetWriter
+    limits = {'shard_length': 2} if state.startswith('shards') else {}
+    if state.endswith('closed'):
+        with writer(path, SPEC, **limits, **storage) as closed:
+            return [id for id, _ in make_rows(closed, 1000)]
+    if state.endswith('killed'):
+        killed = writer(path, SPEC, **limits, **storage)
+        make_rows(killed, 1000, 1)
+        store, root = store_for(path, None, options)
+        if state == 'shards killed':
+            root = store.join(root, '000000')
+            killed._writer.leave()
+        store.replace(store.join(root, 'id.bag'), b'of the killed writer')
+        killed.leave()
+    return []
+
+
+def run_trials(url, client, trials, cases):
+    """Runs two processes at once for each case; returns how they ended, by case."""
+    ended = {}
+    with Delays(url) as proxy:
+        writers = Writers(2)
+        options = {'key': 'a', 'secret': 'b', 'client': client, 'endpoint_url': proxy.url}
+        direct = {**options, 'endpoint_url': url}
+        for trial in range(trials):
+            for case, (state, tasks) in cases.items():
+                path = f's3://bucket/at-once/{client}-{case}-{trial}'
+                kept = leave_as(state, path, direct)
+                late = random.choice([0, 0.02, 0.2])
+                waits = [random.choice([0, 0, 0.1]) for _ in tasks]
+                common = {'path': path, 'options': options, 'count': 3}
+                results = writers.run(
+                    [
+                        {**common, 'start': 10 * number, 'late': number * late, 'wait': waits[number], **task}
+                        for number, task in enumerate(tasks)
+                    ]
+                )
+                expected = [*kept]
+                for number, result in enumerate(results):
+                    expected += range(10 * number, 10 * number + 3) if result == 'ok' else ()
+                with contextlib.ExitStack() as stack:
+                    found = []
+                    if expected or 'ok' in results:
+                        dataset = stack.enter_context(bags.open(path, storage_options=direct))
+                        found = [(row['id'], row['text']) for row in dataset]
+                ids = [id for id, _ in found]
+                about = f'{case} {results} found {ids}'
+                assert set(expected) <= set(ids), about
+                assert len(set(ids)) == len(ids), about
+                assert all(text == f'text {id}' for id, text in found), about
+                counts = ended.setdefault(case, Counter())
+                counts[' and '.join(sorted(result.partition(':')[0] for result in results))] += 1
+        writers.close()
+    return ended
+
+
+CREATE, RESUME = {'writer': 'folder', 'resume': False}, {'writer': 'folder', 'resume': True}
+SHARDED, SHARDED_RESUME = {'writer': 'shards', 'resume': False}, {'writer': 'shards', 'resume': True}
+COPY, COPY_RESUME = {'writer': 'copy', 'resume': False}, {'writer': 'copy', 'resume': True}
+CASES = {
+    'create': ('', (CREATE, CREATE)),
+    'create-resume': ('', (CREATE, RESUME)),
+    'resume': ('', (RESUME, RESUME)),
+    'resume-closed': ('closed', (RESUME, RESUME)),
+    'resume-killed': ('killed', (RESUME, RESUME)),
+    'shards': ('', (SHARDED, SHARDED)),
+    'shards-resume': ('', (SHARDED_RESUME, SHARDED_RESUME)),
+    'shards-resume-closed': ('shards closed', (SHARDED_RESUME, SHARDED_RESUME)),
+    'shards-resume-killed': ('shards killed', (SHARDED_RESUME, SHARDED_RESUME)),
+    'shards-overlap': ('', (SHARDED_RESUME, {**SHARDED, 'first': 0, 'step': 2})),
+    'workers': ('', tuple({**SHARDED, 'first': first, 'step': 2} for first in range(2))),
+    'worker-twice': ('', ({**SHARDED_RESUME, 'first': 1, 'step': 2},) * 2),
+    'copy': ('', (COPY, COPY)),
+    'copy-resume': ('', (COPY_RESUME, COPY)),
+}
+"""What is there before, and the tasks of both processes."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('client', ['obstore', 'fsspec'])
+def test_processes_that_write_at_once(s3, client):
+    ended = run_trials(s3, client, 1, CASES)
+    assert ended['workers'] == {'ok and ok': 1}
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize('client', ['obstore', 'fsspec'])
+def test_many_processes_that_write_at_once(s3, client):
+    ended = run_trials(s3, client, 40, CASES)
+    sys.stdout.writelines(f'{case}: {dict(counts)}\n' for case, counts in ended.items())
+    assert ended['workers'] == {'ok and ok': 40}
