@@ -101,7 +101,8 @@ def recover(
 
     Raises:
         FileNotFoundError: No dataset or bag at the path.
-        BlockingIOError: A writer has the dataset or bag open.
+        BlockingIOError: A writer has the dataset or bag open. On an object store, this is unknown, and the
+            writer raises OSError when it is closed.
         CorruptError: The data are damaged; see `bags.verify`.
         KeyError: `partial_values` names a field that is not a plain field of the dataset.
         ValueError: Another library wrote the data, and they cannot be closed; or, with `keep_readable`, a

@@ -157,7 +157,7 @@ def test_resuming_takes_the_dataset_from_a_writer_that_still_runs(place, make):
     make_rows(first, 0)
     with make(place.path(name), SPEC, resume=True, **place.options) as second:
         rows = make_rows(second, 10)
-        with pytest.raises(OSError, match=f'has taken this dataset since this writer began.*{name}'):
+        with pytest.raises(OSError, match=f'another writer or bags.recover has taken this dataset.*{name}'):
             first.close()
     with contextlib.suppress(OSError):
         first.abandon()

@@ -1,4 +1,4 @@
-"""A process that writes datasets for its parent: reads a line of JSON for each, and prints one with the result.
+"""A process that writes datasets for its parent: a line of JSON for each, and one for its result.
 
 A task has `writer`, `resume`, `path`, `start` (the first id), `count`, `options`, and `wait`, seconds. The
 result is the name of an exception, or `ok`.

@@ -94,8 +94,8 @@ class RemoteJournal:
         """Raises OSError if another writer has taken the dataset since."""
         if self._read() != self._data:
             detail = (
-                'another writer, or bags.recover, has taken this dataset since this writer began: nothing is '
-                'written. Datapoints that were not uploaded are lost; write them again, with resume=True'
+                'another writer or bags.recover has taken this dataset, or it was removed, since this writer '
+                'began: nothing is written. Write the datapoints that are not in it again, with resume=True'
             )
             raise OSError(errno.ESTALE, detail, os.path.dirname(self._path))
 

@@ -143,7 +143,7 @@ def _take_dataset(
     listed = store.names(path)
     if journal.remote is not None:
         journal.remote.expect_listed(listed)
-    if not resume and step == 1 and len(listed) > 1:
+    if 'spec.json' in listed or (not resume and step == 1 and len(listed) > 1):
         raise FileExistsError(errno.EEXIST, 'the folder is no longer empty: another writer was here', path)
     return listed
 

@@ -81,8 +81,9 @@ class DatasetWriter(BaseWriter):
             that do not belong to a dataset.
         SpecError: The spec is invalid, or, with `resume`, differs from the spec of the folder.
         TypeError, ValueError: JSON cannot hold the metadata, or it names fields that do not exist.
-        BlockingIOError: Another writer has the folder open.
+        BlockingIOError: Another writer has the folder open. On an object store: it began at the same moment.
         CorruptError: With `resume`, the folder cannot be read.
+        OSError: On an object store, `close` raises it if another writer has resumed the dataset meanwhile.
 
     Examples:
         >>> with bags.DatasetWriter(
