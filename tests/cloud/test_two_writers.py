@@ -20,6 +20,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import bags
 from bags import bag
+from bags.authoring.temporary_shards import begin, commit
 from bags.storage import Hints, store_for
 from tests.cloud.conftest import GCS, S3, make_storage
 from tests.servers import Proxy
@@ -289,6 +290,26 @@ def test_a_dictionary_of_another_writer_stays(place):
     assert [text for _, text in place.rows(name)] == [text[::-1] for text in texts[:2000]]
 
 
+def test_parallel_tasks_that_write_one_dataset(place):
+    """Shards with temporary names, as Beam and Ray write them, are renamed by one of two runs."""
+    name = 'tasks'
+    store, folder = store_for(place.path(name), None, place.options.get('storage_options'))
+    runs, rows = [begin(store, folder) for _ in range(2)], []
+    for number, run in enumerate(runs):
+        with bags.DatasetWriter(store.join(run, 'shard'), SPEC, **place.options) as writer:
+            rows.append(make_rows(writer, 10 * number))
+    moves = [[(store.join(run, 'shard'), store.join(folder, '000000'))] for run in runs]
+    commit(store, runs[0], moves[0])
+    for _ in range(2):
+        with pytest.raises(FileExistsError, match='another writer has written or begun a dataset here'):
+            commit(store, runs[1], moves[1])
+        assert place.rows(name) == rows[0]
+    commit(store, runs[0], moves[0])  # Repeated after it has succeeded.
+    store.replace(store.join(folder, 'unfinished'), b'of a writer that is at work')
+    with pytest.raises(FileExistsError, match='another writer has written or begun a dataset here'):
+        commit(store, runs[1], moves[1])
+
+
 # Single bags and files.
 
 
@@ -372,7 +393,10 @@ def test_each_first_write_of_a_file_fails(s3_storage, proxy, fault):
 
     proxy.before = fail_first
     root, options = f'{s3_storage.root}/{fault}', {'storage_options': s3_storage.through(proxy)}
-    for _ in range(2):
+    for has_journal in (False, True):
+        if has_journal:
+            store, path = store_for(root, None, s3_storage.options)
+            store.replace(store.join(path, 'unfinished'), b'of a writer that was killed')
         seen.clear()
         with bags.ShardedDatasetWriter(root, SPEC, shard_length=2, resume=True, **options) as writer:
             rows = make_rows(writer, 0)
