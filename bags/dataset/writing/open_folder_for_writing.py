@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections.abc import Collection
 from typing import Literal, NamedTuple
@@ -93,7 +94,10 @@ def open_folder_for_writing(
     identity = None
     if IDENTITY in names:
         if truncate_to is None and not kept.dropping:
-            identity = counts[0], store.read(store.join(path, IDENTITY))
+            with contextlib.suppress(
+                FileNotFoundError
+            ):  # Removed by a writer from which the folder was taken.
+                identity = counts[0], store.read(store.join(path, IDENTITY))
         remove_json(store, store.join(path, IDENTITY))
     return OpenedFolder(mode, kept, counts, identity)
 
