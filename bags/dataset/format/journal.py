@@ -57,7 +57,7 @@ class RemoteJournal:
         self._store = store
         self._path = path
         self._data = text + f'writer {secrets.token_hex(12)}\n'.encode()
-        self._earlier: bytes | None = None
+        self.earlier: bytes | None = None
         """The content of the journal that was replaced; None without one."""
         self.is_held = False
         """Whether this writer has taken the dataset, and neither left nor finished it."""
@@ -82,7 +82,7 @@ class RemoteJournal:
             if self._read() != self._data:  # Otherwise, the client repeated a request that had succeeded.
                 detail = 'another writer has just begun here: wait until it has ended, or use another path'
                 raise BlockingIOError(errno.EWOULDBLOCK, detail, os.path.dirname(path)) from exc
-        self._earlier, self.is_held = earlier, True
+        self.earlier, self.is_held = earlier, True
 
     def expect_listed(self, names: Collection[str]) -> None:
         """Raises OSError if a listing after `take` is wrong: it does not have the journal."""
@@ -110,10 +110,10 @@ class RemoteJournal:
         version = self._store.current_version(self._path)
         if version is None or self._read() != self._data:
             return
-        if self._earlier is None:
+        if self.earlier is None:
             self._store.remove(self._path)
         else:
-            self._store.replace(self._path, self._earlier, version)
+            self._store.replace(self._path, self.earlier, version)
 
     def _read(self) -> bytes | None:
         try:
@@ -168,6 +168,11 @@ class ShardsJournal:
             elif not self._store.exists(self._path):
                 self._store.replace(self._path, DATASET_JOURNAL_TEXT)
             self._lock = self._store.lock(self._path)
+
+    @property
+    def was_taken_over(self) -> bool:
+        """Whether another writer had a dataset on an object store, and was killed or still runs."""
+        return self.remote is not None and self.remote.earlier is not None
 
     def expect_own(self) -> None:
         """Raises OSError if another writer has taken a dataset on an object store since `create`."""

@@ -94,9 +94,8 @@ def open_folder_for_writing(
     identity = None
     if IDENTITY in names:
         if truncate_to is None and not kept.dropping:
-            with contextlib.suppress(
-                FileNotFoundError
-            ):  # Removed by a writer from which the folder was taken.
+            # On an object store, a writer from which the folder was just taken may have removed it.
+            with contextlib.suppress(FileNotFoundError):
                 identity = counts[0], store.read(store.join(path, IDENTITY))
         remove_json(store, store.join(path, IDENTITY))
     return OpenedFolder(mode, kept, counts, identity)
@@ -133,6 +132,8 @@ def take_folder(writer: BaseWriter, journal: RemoteJournal, names: set[str], res
     journal.take(JOURNAL in names)
     listed = set(store.names(path))
     journal.expect_listed(listed)
+    if resume and 'refs.bag' not in listed and store.exists(store.join(path, 'refs.bag')):
+        listed = set(store.names(path))  # The writer that had the folder was just closing it.
     if JOURNAL not in names:
         listed.remove(JOURNAL)
     expect_openable(path, listed, resume)

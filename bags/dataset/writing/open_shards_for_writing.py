@@ -79,9 +79,9 @@ def open_shards_for_writing(
     ]
     if shards and not resume:
         raise FileExistsError(errno.EEXIST, 'the shard exists already', shards[0][1])
-    stored = read_metadata(store, shards[0][1], store.names(shards[0][1])) if shards else None
+    stored = read_metadata(store, shards[0][1], _names_in(store, shards[0][1])) if shards else None
     incomplete: list[str] = []
-    while shards and store.is_remote and 'refs.bag' not in store.names(shards[-1][1]):  # Uploaded last.
+    while shards and store.is_remote and 'refs.bag' not in _names_in(store, shards[-1][1]):  # Uploaded last.
         number, path = shards.pop()
         incomplete.append(path)
     if incomplete:
@@ -116,6 +116,14 @@ def open_shards_for_writing(
         journal.create()
     writer.write_metadata((path for _, path in shards), stored)
     return OpenedShards(number, unfinished, len(shards), size, length)
+
+
+def _names_in(store: Store, shard: str) -> list[str]:
+    """Returns the files of a shard; none if another process has removed it since it was listed."""
+    try:
+        return store.names(shard)
+    except FileNotFoundError:
+        return []
 
 
 def _take_dataset(

@@ -27,7 +27,10 @@ CHECKED_REFS_AT_ONCE = 1 << 18
 
 def remove_files(store: Store, folder: str) -> None:
     """Removes the files of a dataset folder, refs first and the journal last."""
-    names = filter(is_file_of_dataset, store.names(folder))
+    try:
+        names = filter(is_file_of_dataset, store.names(folder))
+    except FileNotFoundError:
+        return  # On an object store, another process has removed them.
     for name in sorted(names, key=lambda name: (name == JOURNAL, name != 'refs.bag')):
         store.remove(store.join(folder, name))
 
