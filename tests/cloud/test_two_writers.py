@@ -204,6 +204,7 @@ def test_resuming_that_fails_leaves_the_other_writer_alone(place, make):
         rows = make_rows(first, 0)
         if make is bags.ShardedDatasetWriter:
             end_first_shard(first)
+            rows += make_rows(first, 5)
         with pytest.raises(bags.SpecError):
             make(place.path(name), {'id': 'utf8'}, resume=True, **place.options)
         rows += make_rows(first, 10)

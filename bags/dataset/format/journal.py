@@ -61,6 +61,8 @@ class RemoteJournal:
         """The content of the journal that was replaced; None without one."""
         self.is_held = False
         """Whether this writer has taken the dataset, and neither left nor finished it."""
+        self.is_changed = False
+        """Whether this writer has removed files of the earlier writer."""
 
     def take(self, exists: bool) -> None:
         """Creates the journal, or replaces the journal of a writer that was killed.
@@ -102,11 +104,14 @@ class RemoteJournal:
     def leave(self) -> None:
         """Puts the journal back as it was before `take`, unless another writer has taken the dataset since.
 
-        The earlier writer, if it still runs, can then finish the dataset.
+        If files of the earlier writer were removed, the journal stays as the one of a killed writer. Else the
+        earlier writer, if it still runs, can finish the dataset.
         """
         if not self.is_held:
             return
         self.is_held = False
+        if self.is_changed:
+            return
         version = self._store.current_version(self._path)
         if version is None or self._read() != self._data:
             return
@@ -168,6 +173,11 @@ class ShardsJournal:
             elif not self._store.exists(self._path):
                 self._store.replace(self._path, DATASET_JOURNAL_TEXT)
             self._lock = self._store.lock(self._path)
+
+    def set_changed(self) -> None:
+        """Prevents `leave` from giving the dataset back to a writer whose files are removed next."""
+        if self.remote is not None:
+            self.remote.is_changed = True
 
     @property
     def was_taken_over(self) -> bool:

@@ -86,9 +86,6 @@ def open_shards_for_writing(
         incomplete.append(path)
     if incomplete:
         journal.create()
-    for path in incomplete:
-        expect_no_refs(store, path)
-        remove_files(store, path)
     unfinished = None
     if shards:
         last, path = shards[-1]
@@ -115,6 +112,10 @@ def open_shards_for_writing(
     if journal.is_unfinished:
         journal.create()
     writer.write_metadata((path for _, path in shards), stored)
+    for path in incomplete:  # Last: after an error, the writer of these shards may still close them.
+        expect_no_refs(store, path)
+        journal.set_changed()
+        remove_files(store, path)
     return OpenedShards(number, unfinished, len(shards), size, length)
 
 

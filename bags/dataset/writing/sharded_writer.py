@@ -341,6 +341,8 @@ class ShardedDatasetWriter(BaseWriter):
                     remove_json(self.store, self.store.join(self.path, name))
                 self._journal.remove(accept)
                 self._remove_folder()
+            elif self.store.is_remote and not self._has_started:
+                self._journal.leave()
         finally:
             self.leave()
 
