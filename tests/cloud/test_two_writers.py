@@ -255,6 +255,22 @@ def test_a_worker_without_a_shard_of_its_own(place):
     assert place.rows(name) == rows
 
 
+@pytest.mark.parametrize('steps', [(1, 2), (2, 1)])
+def test_a_shard_of_a_writer_with_other_numbers(place, steps):
+    name = f'numbers-{steps[0]}'
+    first, second = ({'shard_start': 0, 'shard_step': step, **place.options} for step in steps)
+    earlier = bags.ShardedDatasetWriter(place.path(name), SPEC, **first)
+    make_rows(earlier, 0)
+    with bags.ShardedDatasetWriter(place.path(name), SPEC, resume=True, **second) as writer:
+        rows = make_rows(writer, 10)
+    with pytest.raises(OSError, match='has taken this dataset'):
+        earlier.close()
+    with contextlib.suppress(OSError):
+        earlier.abandon()
+    with bags.open(place.path(name), **place.options) as dataset:
+        assert [(row['id'], row['text']) for row in dataset] == rows
+
+
 @pytest.mark.parametrize('fields', [None, 'id'])
 def test_copies(place, fields):
     name, sources = f'copies-{fields}', []

@@ -115,7 +115,7 @@ def open_shards_for_writing(
     for path in incomplete:  # Last: after an error, the writer of these shards may still close them.
         expect_no_refs(store, path)
         journal.set_changed()
-        remove_files(store, path)
+        remove_files(store, path, is_foreign=True)
     return OpenedShards(number, unfinished, len(shards), size, length)
 
 

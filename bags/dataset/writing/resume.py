@@ -25,13 +25,17 @@ CHECKED_REFS_AT_ONCE = 1 << 18
 """Number of rows of refs that are checked at a time."""
 
 
-def remove_files(store: Store, folder: str) -> None:
-    """Removes the files of a dataset folder, refs first and the journal last."""
+def remove_files(store: Store, folder: str, is_foreign: bool = False) -> None:
+    """Removes the files of a dataset folder, refs first and the journal last.
+
+    For a folder of another writer on an object store, the journal is removed first: if the writer still runs,
+    it then knows that it has lost the folder.
+    """
     try:
         names = filter(is_file_of_dataset, store.names(folder))
     except FileNotFoundError:
         return  # On an object store, another process has removed them.
-    for name in sorted(names, key=lambda name: (name == JOURNAL, name != 'refs.bag')):
+    for name in sorted(names, key=lambda name: ((name == JOURNAL) != is_foreign, name != 'refs.bag')):
         store.remove(store.join(folder, name))
 
 

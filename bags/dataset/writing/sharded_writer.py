@@ -171,7 +171,6 @@ class ShardedDatasetWriter(BaseWriter):
             raise
         if not self.store.is_remote:
             writer.hold_refs(self._closing)
-        writer.dataset_journal = self._journal.remote
         return writer
 
     def take_remote_dataset(self) -> None:

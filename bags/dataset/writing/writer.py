@@ -132,8 +132,6 @@ class DatasetWriter(BaseWriter):
         self._journal = Journal(self.store, journal)
         self.remote_journal = RemoteJournal(self.store, journal) if self.store.is_remote else None
         """The journal on an object store."""
-        self.dataset_journal = self.remote_journal
-        """The journal that says whether this writer still owns the dataset. Shards have one beside them."""
         self._lock = self.replacement or self.store.lock(self.path)
         try:
             self._open(resume, truncate_to, partial == 'keep')
@@ -428,8 +426,7 @@ class DatasetWriter(BaseWriter):
         self._save_identity()  # Syncs the folder: all bags must be closed before the journal is removed.
         if is_finished:
             # The data are complete: a writer that takes the folder from here on finds all of them.
-            if self.dataset_journal is self.remote_journal:
-                self._expect_own()
+            self._expect_own()
             self._journal.remove()
         self.store.sync_folder(self.path)
         if is_finished and self.replacement is not None:
@@ -437,10 +434,10 @@ class DatasetWriter(BaseWriter):
         self.leave()
 
     def _expect_own(self) -> None:
-        """Raises OSError, and ends this writer, if another one has taken the dataset on an object store."""
+        """Raises OSError, and ends this writer, if another one has taken the folder on an object store."""
         try:
-            if self.dataset_journal is not None:
-                self.dataset_journal.expect_own()
+            if self.remote_journal is not None:
+                self.remote_journal.expect_own()
         except OSError as exc:
             if exc.errno == errno.ESTALE:
                 self.leave()
