@@ -135,7 +135,7 @@ def take_folder(writer: BaseWriter, journal: RemoteJournal, names: set[str], res
     if resume and 'refs.bag' not in listed and store.exists(store.join(path, 'refs.bag')):
         listed = set(store.names(path))  # The writer that had the folder was just closing it.
     if JOURNAL not in names:
-        listed.remove(JOURNAL)
+        listed.discard(JOURNAL)
     expect_openable(path, listed, resume)
     return listed
 
