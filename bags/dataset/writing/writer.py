@@ -120,6 +120,8 @@ class DatasetWriter(BaseWriter):
         """All open bags: refs, then fields."""
         self._is_new = False
         """Whether the folder was empty."""
+        self._keeps_records = False
+        """Whether the bags have records of earlier writers."""
         self._found_identity: tuple[int, bytes] | None = None
         """With `resume` of a closed folder, its number of datapoints and its identity file."""
         self.copied_from: CopiedFrom | None = None
@@ -176,6 +178,7 @@ class DatasetWriter(BaseWriter):
             self, names, self._format, self._journal, resume, truncate_to, keeps_partial
         )
         kept, self._found_identity = begun.kept, begun.identity
+        self._keeps_records = begun.mode == 'append'
         refs_path = store.join(path, 'refs.bag')
         spec = store.read(store.join(path, 'spec.json')) if self.checksum else b''
 
@@ -412,11 +415,10 @@ class DatasetWriter(BaseWriter):
             return
         self._expect_own()
         self.flush()
-        for bag in (
-            *self._bags[1:],
-            self._refs,
-        ):  # On object stores, refs imply all records.
+        for bag in self._bags[1:]:
             bag.finish()
+        self._expect_own()  # Again, as uploading bags may take long.
+        self._finish_refs()  # On object stores, refs imply all records.
         self.store.sync_folder(self.path)  # Before the limits beside the bags are removed.
         for field in self._fields:
             # Without datapoints, all records are from failed appends. They are dropped, because readers treat
@@ -432,6 +434,17 @@ class DatasetWriter(BaseWriter):
         if is_finished and self.replacement is not None:
             self.path = self.replacement.swap()
         self.leave()
+
+    def _finish_refs(self) -> None:
+        """Finishes the refs. If an object store has refs of another writer, removes the bags of this one."""
+        try:
+            self._refs.finish()
+        except OSError as exc:
+            if self.store.is_remote and not self._keeps_records and exc.errno in (errno.EEXIST, errno.ESTALE):
+                for bag in self._bags[1:]:  # Otherwise, the refs would be read with these bags.
+                    with contextlib.suppress(OSError):
+                        self.store.remove(bag.path)
+            raise
 
     def _expect_own(self) -> None:
         """Raises OSError, and ends this writer, if another one has taken the folder on an object store."""
