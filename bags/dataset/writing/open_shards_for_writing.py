@@ -46,6 +46,7 @@ def open_shards_for_writing(
     step: int,
     resume: bool,
     of_partial: dict[str, Any],
+    removed: set[str],
 ) -> OpenedShards:
     """Prepares the folder of the shards: completes and counts existing shards.
 
@@ -55,6 +56,8 @@ def open_shards_for_writing(
         start, step: The numbers of the writer's shards: `start`, `start + step`, …
         resume: As in `ShardedDatasetWriter`.
         of_partial: The options `partial` and `partial_values`.
+        removed: The incomplete shards that an earlier call has removed from an object store; this call adds
+            others. Their writer may have uploaded more files since.
 
     Raises:
         FileExistsError: Without `resume`, shards with these numbers, or other files, exist.
@@ -81,7 +84,7 @@ def open_shards_for_writing(
         raise FileExistsError(errno.EEXIST, 'the shard exists already', shards[0][1])
     stored = read_metadata(store, shards[0][1], _names_in(store, shards[0][1])) if shards else None
     incomplete: list[str] = []
-    while shards and store.is_remote and 'refs.bag' not in _names_in(store, shards[-1][1]):  # Uploaded last.
+    while shards and store.is_remote and not _is_complete(store, shards[-1][1], removed):
         number, path = shards.pop()
         incomplete.append(path)
     if incomplete:
@@ -113,8 +116,10 @@ def open_shards_for_writing(
         journal.create()
     writer.write_metadata((path for _, path in shards), stored)
     for path in incomplete:  # Last: after an error, the writer of these shards may still close them.
-        expect_no_refs(store, path)
+        if path not in removed:
+            expect_no_refs(store, path)
         journal.set_changed()
+        removed.add(path)
         remove_files(store, path, is_foreign=True)
     return OpenedShards(number, unfinished, len(shards), size, length)
 
@@ -125,6 +130,13 @@ def _names_in(store: Store, shard: str) -> list[str]:
         return store.names(shard)
     except FileNotFoundError:
         return []
+
+
+def _is_complete(store: Store, shard: str, removed: Collection[str]) -> bool:
+    """Returns whether a shard on an object store has its refs, which are uploaded last."""
+    if 'refs.bag' not in _names_in(store, shard):
+        return False
+    return shard not in removed or store.exists(store.join(shard, 'spec.json'))
 
 
 def _take_dataset(

@@ -32,7 +32,7 @@ MAX_DATAPOINT_RECORDS = 1 << 24
 """Maximum number of records of one datapoint: a shard is full if a bag cannot take this many more."""
 
 
-MAX_OPEN_ATTEMPTS = 3
+MAX_OPEN_ATTEMPTS = 5
 """Maximum number of attempts to begin a shard in a dataset that was taken from another writer."""
 
 MAX_LINK_BYTES = 1 << 10
@@ -131,20 +131,23 @@ class ShardedDatasetWriter(BaseWriter):
 
     def _open(self, resume: bool) -> DatasetWriter | None:
         """Counts existing shards. Opens the shard to write to, unless its first datapoint will create it."""
-        start, attempts = self._number, MAX_OPEN_ATTEMPTS
+        start, attempts, removed = self._number, MAX_OPEN_ATTEMPTS, set[str]()
         while True:
-            begun = open_shards_for_writing(self, self._journal, start, self._step, resume, self._of_partial)
-            self._number = begun.number
-            self._past_shards, self._past_size, self._past_length = begun.shards, begun.size, begun.length
-            if begun.unfinished is None and begun.shards:
-                return None  # The first datapoint creates the next shard.
             attempts -= 1
             try:
+                begun = open_shards_for_writing(
+                    self, self._journal, start, self._step, resume, self._of_partial, removed
+                )
+                self._number = begun.number
+                self._past_shards, self._past_size, self._past_length = begun.shards, begun.size, begun.length
+                if begun.unfinished is None and begun.shards:
+                    return None  # The first datapoint creates the next shard.
                 return self._start(begun.unfinished)
-            except (FileExistsError, BlockingIOError):
-                if not attempts or not self._journal.was_taken_over:
+            except OSError as exc:
+                is_changed = exc.errno in (errno.EEXIST, errno.EWOULDBLOCK, errno.ESTALE)
+                if not is_changed or not attempts or not self._journal.was_taken_over:
                     raise
-                # The writer from which the dataset was taken has begun a shard since they were counted.
+                # The writer from which the dataset was taken began or closed a shard in the same moment.
                 self._journal.expect_own()
 
     def _start(self, unfinished: str | None = None) -> DatasetWriter:
