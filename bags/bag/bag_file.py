@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from bags.bag.checksums import Checksums
 from bags.bag.compression import Buffer, Zstd
-from bags.bag.limits import ENTRY, BlockTable, describe_invalid, invalid_ranges
+from bags.bag.limits import ENTRY, MAX_ENTRIES_IN_MEMORY, BlockTable, describe_invalid, invalid_ranges
 from bags.bag.records import FileRanges, StoredRecords
 from bags.bag.verified import VerifiedBlocks, as_slice
 from bags.concurrency import cached_attribute
@@ -33,7 +33,7 @@ class BagFile(StoredRecords):
         count: Number of records.
         end: Maximum end of the records, in bytes.
         codec: Decompresses records; None if they are not compressed.
-        memory: Whether to read the whole table now and keep it in memory.
+        memory: Whether to read the whole table now and keep it in memory, up to `MAX_ENTRIES_IN_MEMORY`.
         checksums: The checksums with which records are compared, if any: at every read, or once for each
             block if mapped records have equal lengths.
     """
@@ -58,7 +58,9 @@ class BagFile(StoredRecords):
         self.end = end
         self.codec = codec
         self.ends: Int64s | BlockTable
-        if memory or (limits.is_remote and offset >= limits.cached_from):  # Fetched on open.
+        if (memory and count <= MAX_ENTRIES_IN_MEMORY) or (
+            limits.is_remote and offset >= limits.cached_from
+        ):  # Fetched on open.
             self.ends = np.frombuffer(bytes(limits.read(offset, offset + count * ENTRY)), '<i8')
         elif limits.buffer is not None:
             self.ends = np.frombuffer(limits.buffer, '<i8', count, offset)
@@ -223,8 +225,19 @@ class BagFile(StoredRecords):
             return record(index)
 
         if sums is not None:
-            return record if values is None else get_checked
-        return get if decode is None else get_decoded
+            fast = record if values is None else get_checked
+        else:
+            fast = get if decode is None else get_decoded
+        if self.size_limit is None:
+            return fast
+        max_size = self.size_limit.max_size
+
+        def get_limited(index: int) -> Any:
+            if 0 < index < count and ends[index] - ends[index - 1] <= max_size:
+                return fast(index)
+            return record(index)
+
+        return get_limited
 
     @cached_attribute
     def verified(self) -> VerifiedBlocks:

@@ -14,7 +14,7 @@ import numpy as np
 
 from bags.bag.checksums import digest_function
 from bags.bag.journal import ENTRIES, ENTRIES_OFFSET, entry_size, journal_name
-from bags.bag.limits import ENTRY, valid_count
+from bags.bag.limits import ENTRY, read_entries, valid_count
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import LimitsPlacement, ReaderOptions
 from bags.bag.unsynced_digest import BagState, digest_of, unpack_numbers
@@ -166,8 +166,8 @@ def _are_limits(
 
 def _ends(store: Store, path: str, count: int, options: ReaderOptions) -> Int64s:
     """Returns the first `count` limits of an unclosed bag, or fewer if it has fewer."""
-    data = store.read(limits_name(path))
-    listed = min(count, len(data) // ENTRY)
+    data = read_entries(store, limits_name(path), 0, count)
+    listed = len(data) // ENTRY
     if listed:
         return np.frombuffer(data, '<i8', listed)
     bag = open_bag(store, path, options)  # The writer had not yet copied the limits of a closed bag.
@@ -181,7 +181,9 @@ def _is_whole(store: Store, path: str, state: BagState, options: ReaderOptions) 
             # Limits are created before the bag. They are empty, unless a power cut has lost the bag's name.
             return not store.stat(limits_name(path)).size
         bag = open_bag(store, path, options)
+        if not state.synced <= bag.count <= state.flushed:
+            return False
         ends = bag.limits_of(0, bag.count)[1]
     except (CorruptError, OSError, EOFError):
         return False
-    return state.synced <= bag.count <= state.flushed and valid_count(ends, bag.file.size) == bag.count
+    return valid_count(ends, bag.file.size) == bag.count

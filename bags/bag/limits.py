@@ -18,12 +18,21 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.indexing import Int64s
-from bags.storage import File
+from bags.storage import File, Hints, Store
 
 ENTRY = 8
 """Bytes of one limit."""
 BLOCK_ENTRIES = 1 << 13
 """Number of entries read at a time from a table that is not memory-mapped: 64 KiB of limits."""
+MAX_ENTRIES_IN_MEMORY = 1 << 27
+"""Maximum number of entries of a table that is kept in memory: 1 GiB."""
+
+
+def read_entries(store: Store, path: str, first: int, last: int) -> bytes:
+    """Returns entries `first` to `last` of a table in a file of its own; fewer if the file is shorter."""
+    file = store.open(path, Hints(mapped=False))
+    stop = min(last * ENTRY, file.size)
+    return bytes(file.fetch(first * ENTRY, stop)) if first * ENTRY < stop else b''
 
 
 def invalid_ranges(starts: Int64s, stops: Int64s, end: int) -> npt.NDArray[np.bool_]:
@@ -50,6 +59,8 @@ def describe_invalid(start: int, stop: int, end: int) -> str:
 class BlockTable:
     """A table that is not memory-mapped, such as the ends of a bag. Aligned blocks are read on first use.
 
+    The entries of a table with more than `MAX_ENTRIES_IN_MEMORY` are read at every use.
+
     Threads that need the same block at the same time all read it. A lock could stay locked in a forked child,
     and would make reads of different blocks wait for each other.
     """
@@ -57,13 +68,18 @@ class BlockTable:
     def __init__(self, file: File, offset: int, count: int, dtype: npt.DTypeLike = '<i8') -> None:
         self.file = file
         self.offset = offset
-        self.values = np.empty(count, dtype)  # The kernel allocates memory only when a block is filled.
-        self.missing = np.ones(-(-count // BLOCK_ENTRIES), bool)
+        self.count = count
+        self.dtype = np.dtype(dtype)
+        kept = count if count <= MAX_ENTRIES_IN_MEMORY else 0
+        self.values = np.empty(kept, dtype)  # The kernel allocates memory only when a block is filled.
+        self.missing = np.ones(-(-kept // BLOCK_ENTRIES), bool)
 
     def __len__(self) -> int:
-        return len(self.values)
+        return self.count
 
     def __getitem__(self, index: Any) -> Any:
+        if self.count > MAX_ENTRIES_IN_MEMORY:
+            return self._read(index)
         if isinstance(index, slice):
             start, stop, _ = index.indices(len(self.values))
             blocks = np.arange(start // BLOCK_ENTRIES, -(-stop // BLOCK_ENTRIES) if start < stop else 0)
@@ -73,6 +89,18 @@ class BlockTable:
         if len(missing):
             self._load(missing)
         return self.values[index]
+
+    def _read(self, index: Any) -> Any:
+        """Returns entries without keeping them."""
+        size = self.dtype.itemsize
+        if isinstance(index, slice):
+            start, stop, step = index.indices(self.count)
+            data = self.file.read(self.offset + start * size, self.offset + max(start, stop) * size)
+            return np.frombuffer(data, self.dtype)[::step].copy()
+        entries = np.asarray(index)
+        starts = self.offset + entries.ravel() % self.count * size
+        data = b''.join(self.file.read_many(starts, starts + size))
+        return np.frombuffer(data, self.dtype).copy().reshape(entries.shape)[()]
 
     def _load(self, blocks: Int64s) -> None:
         dtype, size = self.values.dtype, BLOCK_ENTRIES * self.values.itemsize

@@ -19,6 +19,8 @@ from bags.storage import File, Hints, Stat, Store
 from bags.validation import merge
 
 MAX_OPEN_ATTEMPTS = 8
+TABLE_ENTRIES = 1 << 17
+"""Number of limits that are compared at a time."""
 MAX_LIMIT = 1 << 48
 """Maximum value of a limit. A larger number at the end of a file is not a limit."""
 
@@ -185,17 +187,41 @@ def _is_closed(file: File, limits: File, starts: bool) -> bool:
         return False
     if not count:
         return False
-    tail = np.frombuffer(file.fetch(file.size - count * ENTRY, file.size), '<i8')
-    if not ((tail[1:] >= tail[:-1]).all() and tail[0] >= 0 and tail[-1] == end):
+    listed, before, are_equal = limits.size // ENTRY, 0, True
+    for first in range(0, count, TABLE_ENTRIES):
+        start, stop = (
+            file.size - (count - entry) * ENTRY for entry in (first, min(first + TABLE_ENTRIES, count))
+        )
+        tail = np.frombuffer(file.fetch(start, stop), '<i8')
+        if tail[0] < before or not (tail[1:] >= tail[:-1]).all():
+            return False
+        before = int(tail[-1])
+        ends = np.frombuffer(
+            limits.read(*(min(entry, listed) * ENTRY for entry in (first, first + len(tail)))), '<i8'
+        )
+        are_equal = are_equal and np.array_equal(tail[: len(ends)], ends)
+    if before != end:
         return False
-    ends = np.frombuffer(limits.read(0, limits.size // ENTRY * ENTRY), '<i8')
-    if count >= len(ends) and np.array_equal(tail[: len(ends)], ends):
+    if are_equal and count >= listed:
         return True
-    # The records, and a part of the limits that the writer was appending, can together look like a table.
-    last = int(ends[-1]) if len(ends) else 0
-    appended = bytes(ENTRY * starts) + ends.tobytes()
-    if 0 <= file.size - last < len(appended) and appended.startswith(bytes(file.fetch(last, file.size))):
+    if _is_appending(file, limits, listed, starts):
         return False
     raise CorruptError(
-        file.path, None, f'has {count} limits at its end that differ from the {len(ends)} in {limits.path}'
+        file.path, None, f'has {count} limits at its end that differ from the {listed} in {limits.path}'
     )
+
+
+def _is_appending(file: File, limits: File, listed: int, starts: bool) -> bool:
+    """Returns whether a bag ends with a part of its limits, which the writer was appending.
+
+    The records and this part can together look like a table.
+    """
+    last = int.from_bytes(limits.read((listed - 1) * ENTRY, listed * ENTRY), 'little') if listed else 0
+    start = min(last + ENTRY * starts, file.size)
+    if not last <= file.size < last + ENTRY * (starts + listed) or any(file.fetch(last, start)):
+        return False
+    for first in range(start, file.size, TABLE_ENTRIES * ENTRY):
+        data = file.fetch(first, min(first + TABLE_ENTRIES * ENTRY, file.size))
+        if bytes(data) != bytes(limits.read(first - start, first - start + len(data))):
+            return False
+    return True

@@ -20,7 +20,7 @@ from bags.bag.bag_file import BagFile
 from bags.bag.checksums import checksums_name, digest_function, table_of
 from bags.bag.journal import Journal, journal_name
 from bags.bag.journal_recovery import certain_counts
-from bags.bag.limits import ENTRY
+from bags.bag.limits import ENTRY, read_entries
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import LimitsPlacement, ReaderOptions
 from bags.bag.temporary_files import temporary_path
@@ -129,12 +129,12 @@ class UnclosedBag:
         beside, size = checksums_name(self.path), ENTRY * (self.count + 1)
         exists = self.store.exists(beside)
         if exists and self.count:
-            table = self.store.read(beside)
+            table = read_entries(self.store, beside, 0, self.count + 1)
             if len(table) < size:
                 raise CorruptError(beside, None, f'expected the checksums of {self.count} records at least')
             is_saved = table[:ENTRY] != table_of([digest_function()(b'')])
             self._has_companion = is_saved and self._was_closed
-            self._open_checksums(beside, table[:size])
+            self._open_checksums(beside, table)
         elif exists or checksum:
             bag = self._open_bag() if self.count else None
             stored = (bag.read(np.array([index]), stored=True)[0] for index in range(self.count) if bag)
@@ -264,12 +264,13 @@ class UnclosedBag:
     def _ends_to_keep(self, beside: str, truncate_to: int | None) -> tuple[Int64s, bool]:
         """Returns the ends of the records to keep, and whether the files must be replaced by copies."""
         if truncate_to is not None:
-            listed = self.store.read(beside)[: truncate_to * ENTRY]
+            listed = read_entries(self.store, beside, 0, truncate_to)
             if len(listed) == truncate_to * ENTRY:
                 # Also valid after a power cut that lost later bytes, when the bag may not look unclosed.
                 return np.frombuffer(listed, '<i8'), True
         bag = self._open_bag()
-        ends = np.array(bag.locate(range(bag.count))[0].stops, '<i8')[:truncate_to]
+        count = bag.count if truncate_to is None else min(truncate_to, bag.count)
+        ends = np.array(bag.locate(range(count))[0].stops, '<i8')
         if bag.limits is bag.file:
             return ends, True
         return ends, len(ends) < bag.count or bag.limits.size % ENTRY > 0

@@ -18,7 +18,7 @@ from bags.bag.checksums import SUFFIX, checksums_name
 from bags.bag.journal import journal_name
 from bags.bag.limits import ENTRY
 from bags.bag.open import limits_name
-from bags.storage import Store
+from bags.storage import Hints, Store
 
 REPLACEMENT = re.compile(
     r'(?:limits\.)?(?P<written>\.(?:limits\.)?(?P<name>.+)\.[0-9a-f]{8}\.(?:new|old|swap))'
@@ -118,7 +118,9 @@ def _complete_swap(store: Store, path: str, limits: str, data: str) -> None:
         store.sync_folder(folder)
     if store.exists(checksums_name(data)):
         store.rename(checksums_name(data), checksums_name(path))
-    end = int.from_bytes(store.read(limits)[-ENTRY:], 'little')
+    ends = store.open(limits, Hints(mapped=False))
+    end = int.from_bytes(ends.fetch(max(ends.size - ENTRY, 0), ends.size), 'little')
+    del ends  # Windows does not rename open files.
     if store.exists(path) and store.stat(path).size == end:
         store.rename(limits, limits_name(path))
     else:

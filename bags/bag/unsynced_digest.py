@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bags.bag.checksums import checksums_name
-from bags.bag.limits import ENTRY
+from bags.bag.limits import ENTRY, read_entries
 from bags.storage import Hints, Store
 
 DIGEST_READ_BYTES = 1 << 22
@@ -73,7 +73,7 @@ def digest_of(store: Store, path: str, synced: int, start: int, stop: int, flush
         digest.records.update(file.fetch(first, min(first + DIGEST_READ_BYTES, stop)))
     checksums = b''
     if store.exists(checksums_name(path)):
-        checksums = store.read(checksums_name(path))[ENTRY * (synced + 1) : ENTRY * (flushed + 1)]
+        checksums = read_entries(store, checksums_name(path), synced + 1, flushed + 1)
     digest.add(flushed, stop, b'', checksums)
     return digest.state.records
 

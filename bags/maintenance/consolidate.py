@@ -16,7 +16,7 @@ from bags.dataset.format.journal import JOURNAL, has_journal
 from bags.dataset.format.json_files import check_json, write_json
 from bags.dataset.format.listing import RENEW_INDEX, files_below
 from bags.dataset.format.metadata import METADATA
-from bags.dataset.format.shard_index import INDEX, Shard, dump_index, load_index
+from bags.dataset.format.shard_index import INDEX, MAX_INDEX_BYTES, Shard, dump_index, load_index
 from bags.dataset.format.spec import Schema, unite
 from bags.errors import BagsError, CorruptError, SpecError
 from bags.maintenance.location import Location, locate
@@ -79,7 +79,7 @@ def consolidate(
     checksum = checksums_name('refs.bag') in shards[0].sizes
     if location.store.is_remote and has_journal(location.store, location.path):
         raise ValueError(f'{location.path}: {EXPECTED_FINISHED}')  # A writer has begun meanwhile.
-    write_json(location.store, index, dump_index(schema, shards), checksum, version)
+    write_json(location.store, index, dump_index(schema, shards), checksum, version, MAX_INDEX_BYTES)
     return len(shards)
 
 
@@ -115,7 +115,7 @@ def index_damage(location: Location) -> str | None:
     """Describes the damage of the shards.json of a dataset; None if it is valid or does not exist."""
     path = location.store.join(location.path, INDEX)
     try:
-        data = location.store.read(path)
+        data = location.store.read(path, MAX_INDEX_BYTES)
         check_json(location.store, path, data, RENEW_INDEX)
         schema, shards = load_index(data, path)
     except FileNotFoundError:

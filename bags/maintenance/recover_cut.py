@@ -47,6 +47,8 @@ MAYBE_EMPTY = ('array', 'bytes', 'utf8')
 MAX_FALSE_LIMITS = 16
 MIN_READ_BYTES = 1 << 16
 RECOVERED_READ_BYTES = 1 << 24
+MAX_LIMITS_BYTES = 1 << 30
+"""Maximum bytes of limits that are searched at the end of a bag."""
 RECOVERED_ROWS_AT_ONCE = 1 << 16
 
 
@@ -79,12 +81,17 @@ class CutFolder(Folder):
     def _with_tags(self, bag: BagFile) -> BagFile:
         """Returns the refs up to the first invalid row: the bytes from there on are limits."""
         refs_format = self.layout().refs_format
-        rows = np.frombuffer(bag.file.read(0, bag.count * refs_format.stride), np.uint8)
-        rows = rows.reshape(-1, refs_format.stride)
-        count = bisect.bisect_left(
-            range(len(rows)), True, key=lambda last: not refs_format.has_tags(rows[: last + 1])
-        )
-        return self._rebuilt('refs.bag', lambda _: [refs_format.stride] * count)
+        stride, count = refs_format.stride, 0
+        while count < bag.count:
+            stop = min(count + RECOVERED_READ_BYTES // stride + 1, bag.count)
+            rows = np.frombuffer(bag.file.read(count * stride, stop * stride), np.uint8).reshape(-1, stride)
+            valid = bisect.bisect_left(
+                range(len(rows)), True, key=lambda last: not refs_format.has_tags(rows[: last + 1])
+            )
+            count += valid
+            if valid < len(rows):
+                break
+        return self._rebuilt('refs.bag', lambda _: itertools.repeat(stride, count))
 
     def open_bag(self, field: str) -> BagFile:
         if field not in self._found:
@@ -119,10 +126,11 @@ class CutFolder(Folder):
         field_type = self.layout().schema[field]
         codec = self._codec(field) if name.endswith('.bagz') else None
         length = Decoders(None, raw=True).get(field, field_type, False, self.path).length
-        digests: list[int] | None = None
+        digests: Sequence[int] | None = None
         if checksums_name(name) in self.names:
-            path = self.store.join(self.path, checksums_name(name))
-            digests = np.frombuffer(self.store.read(path), '<u8')[1:].tolist()
+            table = self.store.open(self.store.join(self.path, checksums_name(name)), Hints())
+            data = table.read(0, table.size) if table.buffer is None else table.buffer
+            digests = memoryview(data)[: table.size // ENTRY * ENTRY].cast('Q')[1:]
         if codec is None and length:
             # Bytes of the limits may look like records, but no refs point to them.
             return self._rebuilt(name, lambda file: _equal_sizes(file, length, digests))
@@ -153,7 +161,7 @@ class CutFolder(Folder):
         return BagFile(path, file, limits, 0, len(ends), int(ends[-1]) if len(ends) else 0, codec, False)
 
 
-def _equal_sizes(file: File, size: int, digests: list[int] | None = None) -> Iterator[int]:
+def _equal_sizes(file: File, size: int, digests: Sequence[int] | None = None) -> Iterator[int]:
     """Yields the size of each whole record; with checksums, up to the first record that does not match."""
     from xxhash import xxh3_64_intdigest
 
@@ -165,7 +173,7 @@ def _equal_sizes(file: File, size: int, digests: list[int] | None = None) -> Ite
         yield size
 
 
-def _sizes_by_checksum(file: File, digests: list[int]) -> Iterator[int]:
+def _sizes_by_checksum(file: File, digests: Sequence[int]) -> Iterator[int]:
     """Yields the sizes of records: each is the shortest run of bytes that matches the next checksum."""
     from xxhash import xxh3_64
 
@@ -191,10 +199,7 @@ def _sizes_by_limits(file: File, field_type: FieldType) -> Sequence[int]:
     candidates: list[list[int]] = []
     for rest in range(ENTRY):  # Bytes of a limit that was cut in the middle.
         stop = file.size - rest
-        data = file.read(stop % ENTRY, stop)
-        table = np.frombuffer(data, '<u8')
-        falls = np.flatnonzero((table[1:] < table[:-1]) | (table[:-1] > stop)) + 1
-        table = table[falls[-1] if len(falls) else 0 :]
+        table = _rising_numbers(file, stop)
         # Numbers in the last record may look like limits, and come before the first real limit.
         for first in range(min(len(table), MAX_FALSE_LIMITS)):
             ends = table[first:].astype(np.int64)
@@ -207,6 +212,23 @@ def _sizes_by_limits(file: File, field_type: FieldType) -> Sequence[int]:
                 break
     # A single limit may consist of the last byte of the records and seven bytes of a limit.
     return candidates[0] if len(candidates) == 1 and len(candidates[0]) > 1 else []
+
+
+def _rising_numbers(file: File, stop: int) -> npt.NDArray[np.uint64]:
+    """Returns the last u64 before offset `stop` that rise up to `stop` at most; none if they are too many."""
+    runs, end = [np.empty(0, '<u8')], stop
+    while end >= ENTRY:
+        if stop - end > MAX_LIMITS_BYTES:
+            return runs[0]
+        start = max(end % ENTRY, end - RECOVERED_READ_BYTES)
+        numbers = np.frombuffer(file.read(start, end), '<u8')
+        followed = np.concatenate([numbers, runs[-1][:1]])
+        falls = np.flatnonzero((followed[1:] < followed[:-1]) | (followed[:-1] > stop)) + 1
+        runs.append(numbers[falls[-1] if len(falls) else 0 :])
+        if len(falls):
+            break
+        end = start
+    return np.concatenate(runs[::-1])
 
 
 def _are_of_type(file: File, ends: npt.NDArray[np.int64], field_type: FieldType) -> bool:
@@ -250,6 +272,8 @@ def _sizes_by_frames_and_limits(file: File, codec: Zstd) -> Sequence[int]:
     """Returns the sizes of records whose limits remain: zstd frames and empty records."""
     frames = list(_sizes_of_frames(file, codec))
     end = sum(frames)
+    if file.size - end > MAX_LIMITS_BYTES:
+        return []
     ends = np.frombuffer(file.read(end, file.size - (file.size - end) % ENTRY), '<u8').astype(np.int64)
     sizes = np.diff(ends, prepend=0)
     filled = sizes[sizes != 0].tolist()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import functools
 import itertools
 import os
@@ -25,7 +27,7 @@ from bags.keys.index import INDEX_SUFFIX, KeyIndex
 from bags.links.permission import PermittedPaths
 from bags.maintenance.consolidate import index_damage
 from bags.maintenance.location import Location, locate, locate_folder
-from bags.maintenance.verify_bag import Check, Damage, Finding, Note, Result, unreadable
+from bags.maintenance.verify_bag import MAX_FINDINGS, Check, Damage, Finding, Note, Result, unreadable
 from bags.maintenance.verify_folder import (
     TEMPORARY,
     UNFINISHED_NOTE,
@@ -121,16 +123,25 @@ def find_damage(
     workers: int | None,
     progress: bool | None,
 ) -> Iterator[Finding]:
-    """Yields damage and notes as soon as they are found."""
+    """Yields damage and notes as soon as they are found. Much damage of a field ends as one finding."""
     workers = worker_count(workers)
     steps = itertools.chain.from_iterable(
         _steps(location, decode, decoders, options) for location, options in checked
     )
+    shown, more = collections.Counter[tuple[str, str | None]](), dict[tuple[str, str | None], Damage]()
     with show_progress('verifying', None, 'records', show=progress) as advance:
         while batch := list(itertools.islice(steps, STEPS_PER_WORKER * workers)):
             for result in map_concurrently(_do, batch, max_threads=workers):
-                yield from result.findings
+                for finding in result.findings:
+                    key = finding.path, finding.field
+                    shown[key] += 1
+                    if isinstance(finding, Note) or shown[key] <= MAX_FINDINGS:
+                        yield finding
+                    else:
+                        first = more.get(key, dataclasses.replace(finding, count=0))
+                        more[key] = dataclasses.replace(first, count=first.count + finding.count)
                 advance(result.records, result.size)
+    yield from more.values()
 
 
 def _do(step: Finding | Check) -> Result:
@@ -194,7 +205,7 @@ def _first_schema(location: Location) -> Schema | None:
     path = location.store.join(location.parts[0], 'spec.json')
     try:
         return load_spec(location.store.read(path), path)
-    except (OSError, SpecError):
+    except (OSError, CorruptError, SpecError):
         return None
 
 

@@ -33,7 +33,17 @@ from bags.dataset.format.spec import FieldType, Schema, type_texts, union
 from bags.errors import CorruptError, SpecError
 from bags.formats.signatures import FORMAT_OF_TYPE
 from bags.indexing import Int64s
-from bags.maintenance.verify_bag import Check, Damage, Expected, Finding, Note, Result, bag_checks, unreadable
+from bags.maintenance.verify_bag import (
+    Check,
+    Damage,
+    Expected,
+    Finding,
+    Note,
+    Result,
+    add_finding,
+    bag_checks,
+    unreadable,
+)
 from bags.storage import Store
 from bags.validation import merge
 
@@ -122,7 +132,7 @@ def folder_checks(
     spec_path = folder.store.join(folder.path, 'spec.json')
     try:
         layout = folder.layout()
-    except (OSError, SpecError) as exc:
+    except (OSError, CorruptError, SpecError) as exc:
         if isinstance(exc, OSError) and not isinstance(exc, FileNotFoundError):
             yield unreadable(exc, spec_path)
         else:
@@ -248,7 +258,8 @@ def _check_refs(refs: BagFile, refs_format: RefsFormat, bags: dict[str, StoredRe
         except OSError as exc:
             findings.append(unreadable(exc, refs.path))
             break
-        findings += damage
+        for each in damage:
+            add_finding(findings, each)
         for name, bag in bags.items():
             field_type = refs_format.schema[name]
             firsts, counts = columns[name] if field_type.sequence else (columns[name], None)
@@ -261,7 +272,7 @@ def _check_refs(refs: BagFile, refs_format: RefsFormat, bags: dict[str, StoredRe
                 is_missing = firsts[row] == MISSING
                 what = 'no value, in a field that is not optional' if is_missing else f'record {lasts[row]}'
                 detail = f'refers to {what}; {bag.path} has {bag.count} records'
-                findings.append(Damage(refs.path, name, int(rows[row]), detail))
+                add_finding(findings, Damage(refs.path, name, int(rows[row]), detail))
             _mark(used[name], firsts[~bad], None if counts is None else counts[~bad])
     for name, bag in bags.items():
         unused = bag.count - int(np.count_nonzero(used[name]))

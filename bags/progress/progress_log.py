@@ -12,6 +12,8 @@ from bags.dataset.writing.sharded_writer import ShardedDatasetWriter
 
 _Skipped = TypeVar('_Skipped', bound=Sequence[Any])
 
+MAX_LOG_BYTES = 1 << 30
+"""Maximum bytes of a log: it lists the inputs that were skipped."""
 SOURCE_CHANGED = (
     'resume: the source is another one, or has changed since the earlier run: datapoints of both would be '
     'mixed (check_source=False resumes anyway, mode="overwrite" begins again)'
@@ -55,7 +57,7 @@ class ProgressLog:
         self.may_be_repaired = False
         """Whether the run ended at damaged data in the source, which may be repaired before resuming."""
         if found_name is not None:
-            data = store.read(self._path)
+            data = store.read(self._path, MAX_LOG_BYTES)
             check_json(store, self._path, data, 'remove it and begin again with mode="overwrite"')
             stored = json.loads(data)
             check_source = check_source and not stored.get('may_be_repaired')
@@ -84,7 +86,7 @@ class ProgressLog:
             entries['may_be_repaired'] = True
         data = json.dumps(entries).encode()
         self._writer.take_remote_dataset()
-        write_json(self._store, self._path, data, self._checksum)
+        write_json(self._store, self._path, data, self._checksum, max_size=MAX_LOG_BYTES)
 
 
 def resumed(

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 Buffer = bytes | bytearray | memoryview
 Offsets = npt.NDArray[np.int64]
 
+MAX_SMALL_FILE_BYTES = 1 << 26
+"""Maximum bytes of a file that is read as a whole, by default: 64 MiB. Specs, statistics and dictionaries
+take kilobytes, and writers limit metadata to 16 MiB."""
+
 
 class Choice(enum.IntEnum):
     """An enum whose members can be given by name, in any case: `ShardingLayout('interleaved')`."""
@@ -287,8 +291,12 @@ class Store(Protocol):
         """Copies the first `size` bytes of a file to `target`, sharing disk blocks where possible."""
         ...
 
-    def read(self, path: str) -> bytes:
-        """Returns all bytes of a small file."""
+    def read(self, path: str, max_size: int = MAX_SMALL_FILE_BYTES) -> bytes:
+        """Returns all bytes of a small file.
+
+        Raises:
+            CorruptError: The file has more than `max_size` bytes. It was not read.
+        """
         ...
 
     def current_version(self, path: str) -> str | None:

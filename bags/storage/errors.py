@@ -141,6 +141,12 @@ def changed_error(path: str, expected: object, got: object) -> CorruptError:
     return CorruptError(path, None, f'has changed since it was opened: expected {expected}, got {got}')
 
 
+def expect_at_most(path: str, size: int, max_size: int) -> None:
+    """Raises CorruptError for a file that is too large to be read as a whole."""
+    if size > max_size:
+        raise CorruptError(path, None, f'expected at most {max_size} bytes, got {size}')
+
+
 # obstore: most facts about an error are only in its text.
 
 STATUS = re.compile(

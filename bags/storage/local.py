@@ -9,9 +9,10 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
-from bags.storage.base import Buffer, CachePolicy, Durability, File, Hints, Stat
+from bags.storage.base import MAX_SMALL_FILE_BYTES, Buffer, CachePolicy, Durability, File, Hints, Stat
 from bags.storage.descriptors import mapped_files, open_descriptor, open_regular
 from bags.storage.direct_file import DirectFile
+from bags.storage.errors import expect_at_most
 from bags.storage.held_folder import HeldFolder
 from bags.storage.locks import PathLock, is_at, is_locked
 from bags.storage.mmap_file import MAX_MAPS, MappedFile
@@ -114,9 +115,15 @@ class LocalStore:
                 output.discard()
                 raise
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, max_size: int = MAX_SMALL_FILE_BYTES) -> bytes:
         with open(path, 'rb', opener=open_regular) as file:
-            return file.read()
+            size = os.fstat(file.fileno()).st_size
+            expect_at_most(path, size, max_size)
+            data = file.read(size + 1)
+            if len(data) > size:  # The file grows, or its file system does not know its size.
+                data += file.read(max_size + 1 - len(data))
+                expect_at_most(path, len(data), max_size)
+            return data
 
     def current_version(self, path: str) -> str | None:
         return ''

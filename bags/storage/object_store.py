@@ -11,9 +11,9 @@ from typing import BinaryIO, TypeVar
 
 import numpy as np
 
-from bags.storage.base import Buffer, Durability, Hints, Offsets, Output, Stat
+from bags.storage.base import MAX_SMALL_FILE_BYTES, Buffer, Durability, Hints, Offsets, Output, Stat
 from bags.storage.connect import Clients
-from bags.storage.errors import UnsupportedError, changed_error, condition_error
+from bags.storage.errors import UnsupportedError, changed_error, condition_error, expect_at_most
 from bags.storage.object_client import ObjectClient
 from bags.storage.range_file import read_pieces
 from bags.storage.ranges import merge
@@ -169,8 +169,9 @@ class RemoteStore:
         for start in range(0, size, REQUEST_SIZE):
             output.write([file.read(start, min(start + REQUEST_SIZE, size))])
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, max_size: int = MAX_SMALL_FILE_BYTES) -> bytes:
         head, data = self.clients.reader().tail(path, REQUEST_SIZE)
+        expect_at_most(path, head.size, max_size)
         return bytes(RemoteFile(self.clients, path, head, data).read(0, head.size))
 
     def current_version(self, path: str) -> str | None:

@@ -83,8 +83,8 @@ class SyncedStore:
         self.remote.clone(self.push(path), self.push(target), size)
         self.pull(target)
 
-    def read(self, path):
-        return self.remote.read(self.push(path))
+    def read(self, path, *max_size):
+        return self.remote.read(self.push(path), *max_size)
 
     def current_version(self, path):
         return self.remote.current_version(self.push(path))

@@ -30,9 +30,9 @@ class Counting(Far):
         self.requests.append(('open', os.path.basename(path)))
         return super().open(path, hints)
 
-    def read(self, path):
+    def read(self, path, *max_size):
         self.requests.append(('read', os.path.basename(path)))
-        return super().read(path)
+        return super().read(path, *max_size)
 
     def exists(self, path):
         self.requests.append(('exists', path))

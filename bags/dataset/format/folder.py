@@ -36,6 +36,7 @@ from bags.links.linked_files import LinkedFiles
 from bags.links.open import open_links
 from bags.links.segments import Segment
 from bags.storage import Hints, Store
+from bags.storage.base import MAX_SMALL_FILE_BYTES
 from bags.storage.memory_file import MemoryFile
 from bags.validation import merge
 
@@ -132,7 +133,8 @@ class Folder:
             return
         with contextlib.suppress(OSError):
             file = self.store.open(self.store.join(self.path, 'spec.json'), Hints(mapped=False))
-            self._spec, self.version = bytes(file.fetch(0, file.size)), file.version
+            if file.size <= MAX_SMALL_FILE_BYTES:  # Else `layout` raises.
+                self._spec, self.version = bytes(file.fetch(0, file.size)), file.version
 
     def _load_file(self, name: str) -> None:
         path = self.store.join(self.path, name)

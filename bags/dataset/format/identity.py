@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from bags.concurrency import map_concurrently
 from bags.dataset.format.file_names import BAG_SUFFIXES, IDENTITY
 from bags.dataset.format.shard_index import Shard
+from bags.errors import CorruptError
 from bags.storage import Store
 
 REMOVE_IDENTITY = 'remove it, and its checksum: the dataset is then identified by its data'
@@ -65,7 +66,7 @@ def new_id() -> str:
 
 
 def read_identity(store: Store, folder: str, length: int, known: Shard | None = None) -> Identity | None:
-    """Returns the identity of a dataset folder; None without one, or if the folder has changed since.
+    """Returns the identity of a dataset folder; None without a valid one, or if the folder has changed since.
 
     Args:
         store, folder: The folder.
@@ -74,8 +75,8 @@ def read_identity(store: Store, folder: str, length: int, known: Shard | None = 
     """
     path = store.join(folder, IDENTITY)
     try:
-        found = _load(store.read(path))
-    except FileNotFoundError:
+        found = _load(store.read(path, MAX_IDENTITY_BYTES))
+    except (FileNotFoundError, CorruptError):
         return None
     if found is None or found.datapoints != length:
         return None
@@ -95,7 +96,7 @@ def read_identity(store: Store, folder: str, length: int, known: Shard | None = 
 def _load(data: bytes) -> Identity | None:
     """Parses the content of the file; returns None if it is invalid."""
     try:
-        found: Any = json.loads(data) if len(data) <= MAX_IDENTITY_BYTES else None
+        found: Any = json.loads(data)
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or not isinstance(found.get('id'), str):

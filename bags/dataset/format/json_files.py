@@ -8,12 +8,14 @@ checksum is written when the folder is closed.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection
 
 from bags.bag.checksums import checksums_name, digest_function, table_of
 from bags.bag.limits import ENTRY
 from bags.errors import CorruptError
 from bags.storage import Store
+from bags.storage.base import MAX_SMALL_FILE_BYTES
 from bags.storage.errors import condition_error
 
 MAX_CHECKSUMS = 2
@@ -24,8 +26,18 @@ def has_checksums(names: Collection[str]) -> bool:
     return checksums_name('refs.bag') in names
 
 
-def write_json(store: Store, path: str, data: bytes, checksum: bool, version: str | None = '') -> None:
-    """Writes a file, and its checksum if `checksum` is set. `version` and errors as in `Store.replace`."""
+def write_json(
+    store: Store,
+    path: str,
+    data: bytes,
+    checksum: bool,
+    version: str | None = '',
+    max_size: int = MAX_SMALL_FILE_BYTES,
+) -> None:
+    """Writes a file of at most `max_size` bytes, and its checksum if `checksum` is set.
+
+    `version` and errors as in `Store.replace`.
+    """
     if not checksum:
         store.replace(path, data, version)
         return
@@ -33,7 +45,8 @@ def write_json(store: Store, path: str, data: bytes, checksum: bool, version: st
         raise condition_error(path, version)  # Before its checksum is replaced.
     digest = digest_function()
     if store.exists(path):
-        store.replace(checksums_name(path), table_of([digest(data), digest(store.read(path))]))
+        with contextlib.suppress(CorruptError):  # Too large: readers refuse it anyway.
+            store.replace(checksums_name(path), table_of([digest(data), digest(store.read(path, max_size))]))
     store.replace(path, data, version)
     store.replace(checksums_name(path), table_of([digest(data)]))
 

@@ -16,11 +16,12 @@ from bags.dataset.format.journal import JOURNAL
 from bags.dataset.format.json_files import check_json
 from bags.dataset.format.metadata import METADATA
 from bags.dataset.format.refs import RefsFormat
-from bags.dataset.format.shard_index import INDEX, Shard, load_index, numbered
+from bags.dataset.format.shard_index import INDEX, MAX_INDEX_BYTES, Shard, load_index, numbered
 from bags.dataset.format.spec import Schema
 from bags.errors import BagsError, CorruptError
 from bags.links.files import LINKED
 from bags.storage import Stat, Store
+from bags.storage.base import MAX_SMALL_FILE_BYTES
 
 FIRST_SHARDS = 8
 """Number of shards in the first round of requests; it doubles every round until a shard is missing."""
@@ -93,7 +94,7 @@ def list_local_shards(store: Store, directory: str) -> ShardList:
     if INDEX in found:
         if checksums_name(INDEX) in found:
             path = store.join(directory, INDEX)
-            check_json(store, path, store.read(path), RENEW_INDEX)
+            check_json(store, path, store.read(path, MAX_INDEX_BYTES), RENEW_INDEX)
         listed = _read_local_index(store, directory, names)
         if listed is not None:
             return listed
@@ -110,7 +111,7 @@ def _read_local_index(store: Store, directory: str, names: list[str]) -> ShardLi
     """Returns the shards in the shards.json of a local dataset; None if it is damaged or out of date."""
     path = store.join(directory, INDEX)
     try:
-        schema, shards = load_index(store.read(path), path)
+        schema, shards = load_index(store.read(path, MAX_INDEX_BYTES), path)
         if [shard.name for shard in shards] != names:
             return None
         for shard in shards:
@@ -137,10 +138,10 @@ def list_remote_shards(store: Store, directory: str, checksum: bool = False) -> 
     path = store.join(directory, INDEX)
     spec: bytes | None = None
     if store.can_list:
-        index = _read_if_exists(store, path)
+        index = _read_if_exists(store, path, MAX_INDEX_BYTES)
     else:
-        paths = [path, store.join(directory, 'spec.json')]
-        index, spec = map_concurrently(lambda path: _read_if_exists(store, path), paths, True)
+        sizes = {path: MAX_INDEX_BYTES, store.join(directory, 'spec.json'): MAX_SMALL_FILE_BYTES}
+        index, spec = map_concurrently(lambda path: _read_if_exists(store, path, sizes[path]), [*sizes], True)
     if index is not None:
         if checksum:
             check_json(store, path, index, RENEW_INDEX)
@@ -185,9 +186,9 @@ def _nothing_at(store: Store, directory: str) -> OSError:
     return FileNotFoundError(errno.ENOENT, detail, directory)
 
 
-def _read_if_exists(store: Store, path: str) -> bytes | None:
+def _read_if_exists(store: Store, path: str, max_size: int) -> bytes | None:
     try:
-        return store.read(path)
+        return store.read(path, max_size)
     except FileNotFoundError:
         return None
 

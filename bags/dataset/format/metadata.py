@@ -89,7 +89,7 @@ def read_metadata(store: Store, folder: str, names: Collection[str]) -> Metadata
     """
     path = store.join(folder, METADATA)
     try:
-        data = store.read(path)
+        data = store.read(path, MAX_METADATA_BYTES)
     except FileNotFoundError:
         return {}
     if checksums_name(METADATA) in names:

@@ -25,6 +25,8 @@ from bags.indexing import MAX_INT64
 
 INDEX = 'shards.json'
 INDEX_FORMAT = 'bags shards 1'
+MAX_INDEX_BYTES = 1 << 30
+"""Maximum bytes of shards.json: millions of shards."""
 
 
 class Shard(NamedTuple):

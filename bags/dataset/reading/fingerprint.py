@@ -29,6 +29,7 @@ from bags.dataset.reading.field_reader import FieldReader
 from bags.dataset.reading.refs_reader import RefsReader
 from bags.dataset.reading.row_reader import SizedRowReader
 from bags.errors import CorruptError, SpecError
+from bags.storage import Hints
 
 if TYPE_CHECKING:
     from bags.dataset.format.folder import Folder
@@ -209,11 +210,15 @@ def _digest_of_bag(folder: Folder, bag: BagFile, count: int, with_records: bool)
 
 
 def _digest_of_file(folder: Folder, name: str) -> str:
-    from xxhash import xxh3_128_hexdigest
+    from xxhash import xxh3_128
 
     if name in folder.names:
         with contextlib.suppress(FileNotFoundError):
-            return xxh3_128_hexdigest(folder.store.read(folder.store.join(folder.path, name)))
+            file = folder.store.open(folder.store.join(folder.path, name), Hints(mapped=False))
+            digest = xxh3_128()
+            for start in range(0, file.size, HASHED_READ_BYTES):
+                digest.update(file.read(start, min(start + HASHED_READ_BYTES, file.size)))
+            return digest.hexdigest()
     return ''
 
 

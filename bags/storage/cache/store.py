@@ -11,10 +11,11 @@ from stat import S_ISREG
 from typing import Any, NoReturn
 
 from bags.errors import CorruptError
-from bags.storage.base import Durability, File, Hints, Stat, Store
+from bags.storage.base import MAX_SMALL_FILE_BYTES, Durability, File, Hints, Stat, Store
 from bags.storage.cache.download import CacheWriteError, download
 from bags.storage.cache.eviction import CacheSpace, mark_in_use
 from bags.storage.descriptors import open_regular
+from bags.storage.errors import expect_at_most
 from bags.storage.local import LocalStore
 from bags.storage.pread_file import NO_LINK, PreadFile
 from bags.storage.retry import RetryCounter
@@ -90,9 +91,10 @@ class CachedStore:
             self._warn(exc.cause)
         return source()
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, max_size: int = MAX_SMALL_FILE_BYTES) -> bytes:
         if path not in self._stats or not self._stats[path].size:
-            return self.inner.read(path)
+            return self.inner.read(path, max_size)
+        expect_at_most(path, self._stats[path].size, max_size)
         file = self.open(path, Hints())
         return bytes(file.read(0, file.size))
 
