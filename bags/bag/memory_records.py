@@ -22,6 +22,7 @@ class MemoryRecords(StoredRecords):
 
     is_remote = False
     is_compressed = False
+    end = 0  # They are in memory already, so their size has no limit.
 
     def __init__(self, path: str, records: Sequence[bytes]) -> None:
         self.path, self.count = path, len(records)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import abc
 import copy
 import io
+import sys
 from collections.abc import Callable, Iterable
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ from bags.storage import File
 from bags.storage.range_file import RangeFile
 
 MAX_ITEM = 1 << 13  # Consecutive records of equal size, up to this many bytes, are created by one NumPy call.
+MAX_FRAME_OVERHEAD = 1 << 20  # Bytes of a zstd frame, in addition to its content. In practice, it is smaller.
 CHECKED_BYTES = 1 << 22  # Bytes read at a time to compare a record with its checksum.
 
 
@@ -48,6 +50,15 @@ class FileRanges(NamedTuple):
     def are_stored(self) -> bool:
         """Whether the bytes in the ranges are the records themselves: neither compressed, nor segments."""
         return self.codec is None and not self.are_segments
+
+
+class SizeLimit(NamedTuple):
+    """The maximum size of records that are read as a whole."""
+
+    max_size: int
+    """Bytes of a record as stored."""
+    error: Callable[[int, int], Exception]
+    """Returns the error for a larger record, given its index and size."""
 
 
 class StoredRecords(Shareable, abc.ABC):
@@ -80,7 +91,36 @@ class StoredRecords(Shareable, abc.ABC):
     view: Any = None
     """As `buffer`, but slices are views of the file."""
     ends_view: memoryview
-    end: int
+    end: int = sys.maxsize
+    """Maximum end of the records in their file; unknown if they are in several files."""
+    size_limit: SizeLimit | None = None
+    """The limit of records that are read as a whole; None if records have any size, or all are smaller."""
+
+    def with_limit(self, limit: SizeLimit) -> Self:
+        """Returns these records, of which those above a limit cannot be read as a whole, only opened."""
+        if self.end <= limit.max_size:
+            return self
+        limited = copy.copy(self)
+        limited.size_limit = limit
+        return limited
+
+    def expect_size(self, index: int, size: int, codec: Zstd | None) -> None:
+        """Raises an error if a record is too large to be read as a whole.
+
+        Args:
+            index: Index of the record.
+            size: Its bytes as stored.
+            codec: Decompresses the record; None if it is not compressed.
+
+        Raises:
+            Exception: The error of `size_limit`.
+            CorruptError: A frame is too large for a record of `max_record_size` bytes.
+        """
+        if self.size_limit is not None and size > self.size_limit.max_size:
+            raise self.size_limit.error(index, size)
+        if codec is not None and size > 2 * codec.max_record_size + MAX_FRAME_OVERHEAD:
+            detail = f'the zstd frame has {size} bytes, too many for max_record_size={codec.max_record_size}'
+            raise CorruptError(self.path, index, detail)
 
     @abc.abstractmethod
     def locate(self, indices: Int64s | range) -> list[FileRanges]:
@@ -183,6 +223,8 @@ class StoredRecords(Shareable, abc.ABC):
         """
         index = check_index(index, self.count)
         (ranges,) = self.locate(np.array([index]))
+        if self.size_limit is not None or ranges.codec is not None:
+            self.expect_size(index, int(ranges.stops[0] - ranges.starts[0]), ranges.codec)
         try:
             data = bytes(ranges.file.read(int(ranges.starts[0]), int(ranges.stops[0])))
         except EOFError as exc:
@@ -197,6 +239,8 @@ class StoredRecords(Shareable, abc.ABC):
         (ranges,) = self.locate(np.array([index]))
         if ranges.view is None or ranges.codec is not None:
             return self.record(index)
+        if self.size_limit is not None:
+            self.expect_size(index, int(ranges.stops[0] - ranges.starts[0]), None)
         view: Buffer = ranges.view[int(ranges.starts[0]) : int(ranges.stops[0])]
         return view
 
@@ -291,6 +335,9 @@ class StoredRecords(Shareable, abc.ABC):
         file, codec, view, starts, stops, *_ = ranges
         if not len(starts):
             return []
+        if self.size_limit is not None or codec is not None:
+            largest = int((stops - starts).argmax())
+            self.expect_size(int(indices[largest]), int(stops[largest] - starts[largest]), codec)
         codec = None if stored else codec
         if view is not None and isinstance(indices, range) and not views:
             records = _read_consecutive(ranges, codec, parallelism)

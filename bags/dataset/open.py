@@ -39,9 +39,10 @@ def open(
             options of the object store behind a URL, with the names of s3fs, gcsfs or obstore. `cache`: a
             local folder, of at most `cache_size` bytes, that keeps the files that are read from an object
             store. `checksum=True` compares every record that is read with its checksum, which the dataset
-            must have; one that differs raises CorruptError. `max_value_size`: maximum bytes of a decoded
-            record, 1 GiB by default (SECURITY.md lists the types). `access_pattern`, `cache_policy`,
-            `mapped`, `max_parallelism` and `max_record_size` are options of `bags.bag.Reader`.
+            must have; one that differs raises CorruptError. `max_value_size`: maximum bytes of a record that
+            is read as a whole, and of its decoded value, 1 GiB by default (SECURITY.md lists the types).
+            `access_pattern`, `cache_policy`, `mapped`, `max_parallelism` and `max_record_size` are options
+            of `bags.bag.Reader`.
 
     Raises:
         FileNotFoundError: No such folder, or no dataset in it.

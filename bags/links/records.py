@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -314,6 +315,11 @@ class LinkedRecords(StoredRecords):
         (file, codec, view, _), start, stop, segment = self._locate_one(index)
         if segment is not None:
             return self._copied(index)
+        limit = self.size_limit
+        if (limit is not None and stop - start > limit.max_size) or (
+            codec is not None and stop - start > codec.max_record_size
+        ):
+            self.expect_size(index, stop - start, codec)
         if view is not None and self.checksums is None and (as_view or codec is not None):
             data = view[start:stop]
         else:
@@ -443,6 +449,7 @@ def _make_getter(records: LinkedRecords, as_view: bool) -> Callable[[int], Any]:
         return record
     rows, unpack, mapped = links.buffer, ROW_NUMBERS.unpack_from, records.mapped
     count, states, verify = records.count, links.verified.states, links.verified.verify
+    max_size = sys.maxsize if records.size_limit is None else records.size_limit.max_size
 
     def get(index: int) -> Any:
         if 0 <= index < count and (states[index >> SHIFT] == VERIFIED or verify(index)):
@@ -450,7 +457,7 @@ def _make_getter(records: LinkedRecords, as_view: bool) -> Callable[[int], Any]:
             file = mapped.get(number)
             if file is not None:
                 buffer, view, decode, size = file
-                if stop <= size:
+                if stop <= size and stop - start <= max_size:
                     if decode is None:
                         return view[start:stop] if as_view else buffer[start:stop]
                     try:

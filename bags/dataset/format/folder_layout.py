@@ -47,6 +47,7 @@ class Decoder:
         accepts_view: bool,
         lazy: bool,
         find_frames: Callable[[], Callable[..., Any] | None],
+        max_size: int | None = None,
     ) -> None:
         self.decode = decode
         """None if the record is the value."""
@@ -61,11 +62,12 @@ class Decoder:
         """Whether `decode` accepts a view of the file instead of a copy."""
         self.max_items = sys.maxsize
         """Maximum number of compressed items of a sequence that are read at once."""
+        self.max_size = max_size
+        """Maximum bytes of a record that is read as a whole; None for any size."""
         self.lazy = lazy
         """Whether `decode` takes a `Record`, which it opens on use, instead of bytes."""
-        self.is_scalar = bool(self.dtype) and not isinstance(
-            decode and decode(bytes(self.length)), np.ndarray
-        )
+        is_single = bool(self.dtype) and not self.shape
+        self.is_scalar = is_single and not isinstance(decode and decode(bytes(self.length)), np.ndarray)
 
 
 def _size(fixed: Any) -> int:
@@ -83,7 +85,9 @@ def _decoder_for(field_type: FieldType, function: Callable[..., Any], max_value_
         decode = bytes.decode  # The fastest decoder: records are bytes here.
     is_copied = decode in (bytes, bytes.decode) or (fixed and _size(fixed) <= SMALL)
     accepts_view = registry.is_built_in(function) and not is_copied
-    decoder = Decoder(None if decode is bytes else decode, fixed, accepts_view, False, find_frames)
+    decoder = Decoder(
+        None if decode is bytes else decode, fixed, accepts_view, False, find_frames, max_value_size
+    )
     if decoder.length:
         decoder.max_items = max_value_size // decoder.length
     return decoder

@@ -50,8 +50,8 @@ class ReadOptions(ReadingKeywords, total=False):
     raw: Annotated[bool, Option(False, boolean)]
     """Return undecoded records, as buffers that may alias the files, instead of values."""
     max_value_size: Annotated[int, Option(MAX_VALUE_SIZE, positive)]
-    """Maximum bytes of a decoded image, video, recording or tree. Default: 1 GiB. SECURITY.md lists the
-    types."""
+    """Maximum bytes of a record that is read as a whole, and of a decoded image, video, recording or tree.
+    Default: 1 GiB. SECURITY.md lists the types."""
 
     trust_links: Annotated[PermittedPaths, Option((), permitted_paths)]
     """Paths of files and folders that links may reach, besides the dataset itself and bags of the datasets

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from bags.bag.records import StoredRecords
+from bags.bag.records import SizeLimit, StoredRecords
 from bags.concurrency import FifoCache, Shareable, cached_attribute
 from bags.dataset.format.folder_layout import Decoder
 from bags.dataset.format.spec import FieldType
@@ -38,6 +39,11 @@ class FieldReader(Shareable):
         self.type = field_type
         self.position = position
         self.bag = bag
+        self.bounded = bag
+        """The same records. Reading one that is larger than `max_value_size` raises DecodeError."""
+        if decoder.max_size is not None:
+            error = functools.partial(_too_large, name, field_type.text, bag.path, decoder.max_size)
+            self.bounded = bag.with_limit(SizeLimit(decoder.max_size, error))
         self.decoder = decoder
         self.table: npt.NDArray[Any] | None = None
         """All values as an array over the file; None if records may differ in size.
@@ -45,7 +51,8 @@ class FieldReader(Shareable):
         Verify the limits of a record before using its value in this array."""
         dtype, shape = decoder.dtype, decoder.shape
         is_table = bag.length == decoder.length > 0 and (decoder.is_scalar or len(shape) > 0)
-        if is_table and dtype is not None and dtype.kind not in 'bU':
+        self._is_too_large = decoder.max_size is not None and decoder.length > decoder.max_size
+        if is_table and dtype is not None and dtype.kind not in 'bU' and not self._is_too_large:
             self.table = np.ndarray((bag.count, *shape), dtype, bag.buffer)
         self._lengths: dict[int, int] = {}
 
@@ -58,7 +65,7 @@ class FieldReader(Shareable):
             # Not self: a cycle would keep the file open.
             name, field_type, bag = self.name, self.type, self.bag
             return lambda index: Record(bag, index, name, field_type.text)
-        return self.bag.get_view if self.decoder.accepts_view else self.bag.get
+        return self.bounded.get_view if self.decoder.accepts_view else self.bounded.get
 
     def value(self, index: int) -> Any:
         """Returns the value of a record."""
@@ -95,7 +102,7 @@ class FieldReader(Shareable):
         decoder, count = self.decoder, len(indices)
         if count <= MAX_SINGLE_ITEMS and decoder.length <= MAX_SINGLE_BYTES and not self.bag.is_remote:
             table = self.table
-            if table is not None and all(map(self.bag.verified.verify, indices)):
+            if table is not None and all(map(self.bounded.verified.verify, indices)):
                 return table[indices]
             values = list(map(self.value, map(int, indices)))
         else:
@@ -121,7 +128,7 @@ class FieldReader(Shareable):
             return None
         if not decoder.length:
             return np.empty((len(indices), *decoder.shape), decoder.dtype)
-        raw = self.bag.fixed(indices, decoder.length)
+        raw = None if self._is_too_large else self.bounded.fixed(indices, decoder.length)
         if raw is None:
             return None
         values = raw.view(decoder.dtype).reshape(len(indices), *decoder.shape)
@@ -133,7 +140,7 @@ class FieldReader(Shareable):
         if self.decoder.lazy or (len(indices) <= MAX_SINGLE_RECORDS and not self.bag.is_remote):
             records: list[Any] = list(map(self._get, indices.tolist()))
         else:
-            records = self.bag.read(indices, views=self.decoder.accepts_view)
+            records = self.bounded.read(indices, views=self.decoder.accepts_view)
         if decode is None:
             return records
         try:
@@ -228,6 +235,11 @@ class FieldReader(Shareable):
         elif not isinstance(error, BagsError):
             error = DecodeError(self.name, index, self.type.text, str(error), self.bag.source_of(index))
         return length, error
+
+
+def _too_large(field: str, type: str, path: str, max_size: int, index: int, size: int) -> DecodeError:
+    detail = f'the record has {size} bytes, which exceeds max_value_size={max_size}'
+    return DecodeError(field, index, type, detail, path)
 
 
 class Record:

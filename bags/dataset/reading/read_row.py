@@ -78,7 +78,7 @@ def _lines(field: FieldReader, i: int, r: str, read: str, scope: dict[str, Any])
         read: The call that reads the field without a fast path.
         scope: The names that the lines can use.
     """
-    bag, decoder = field.bag, field.decoder
+    bag, decoder = field.bounded, field.decoder
     table, n = field.table, f'r{field.position + 1}'
     scope |= {f'count{i}': bag.count, f'table{i}': table}
     if table is not None:
@@ -114,9 +114,13 @@ def _lines(field: FieldReader, i: int, r: str, read: str, scope: dict[str, Any])
         f'decode{i}': decoder.decode,
     }
     value = f'buffer{i}[start:stop]'
+    is_too_large = ''
+    if bag.size_limit is not None:
+        scope[f'max_size{i}'] = bag.size_limit.max_size
+        is_too_large = f' or stop - start > max_size{i}'
     return [
         f'start, stop = ends{i}[{r} - 1] if {r} else 0, ends{i}[{r}]',
-        f'if not start <= stop <= end{i}: return None',
+        f'if not start <= stop <= end{i}{is_too_large}: return None',
         f'v{i} = {value}' if decoder.decode is None else f'v{i} = decode{i}({value})',
     ]
 
