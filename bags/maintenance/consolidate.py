@@ -12,9 +12,9 @@ from bags.bag.options import LimitsStorage, ReaderOptions
 from bags.concurrency import map_concurrently
 from bags.dataset.format.file_names import IDENTITY, is_derived
 from bags.dataset.format.folder import Folder
-from bags.dataset.format.journal import JOURNAL, has_journal
+from bags.dataset.format.journal import JOURNAL, describe_not_begun, has_journal, shards_not_begun
 from bags.dataset.format.json_files import check_json, write_json
-from bags.dataset.format.listing import RENEW_INDEX, files_below
+from bags.dataset.format.listing import RENEW_INDEX, files_below, root_names
 from bags.dataset.format.metadata import METADATA
 from bags.dataset.format.shard_index import INDEX, MAX_INDEX_BYTES, Shard, dump_index, load_index
 from bags.dataset.format.spec import Schema, unite
@@ -70,7 +70,8 @@ def consolidate(
             detail += '; a dataset of one folder opens with as few requests without shards.json'
         raise FileNotFoundError(errno.ENOENT, detail, location.path)
     if has_journal(location.store, location.path):
-        raise ValueError(f'{location.path}: {EXPECTED_FINISHED}')
+        not_begun = describe_not_begun(shards_not_begun(root_names(location.store, location.path)))
+        raise ValueError(f'{location.path}: {EXPECTED_FINISHED}{not_begun and f"; {not_begun}"}')
     # Raises on a web server, before shards are read.
     location.store.make_folder(location.path)
     index = location.store.join(location.path, INDEX)

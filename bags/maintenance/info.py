@@ -22,7 +22,7 @@ from bags.bag.records import StoredRecords
 from bags.concurrency import map_concurrently
 from bags.dataset.format.file_names import BAG_SUFFIXES
 from bags.dataset.format.folder import Folder
-from bags.dataset.format.journal import JOURNAL, has_journal
+from bags.dataset.format.journal import JOURNAL, has_journal, shards_not_begun
 from bags.dataset.format.listing import files_below
 from bags.dataset.format.refs import is_missing
 from bags.dataset.format.spec import count_text
@@ -131,6 +131,8 @@ class DatasetInfo:
     """Whether the dataset is being written, or its writer ended early: it raised, or was killed."""
     unclosed: list[str]
     """Folders that were not closed."""
+    not_begun: list[str]
+    """The first shards of parallel writers (`shard_start`, `shard_step`) that have not begun."""
     checksums: bool
     """Whether the records of every shard have checksums."""
     sampled_shards: int
@@ -288,6 +290,8 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
     totals = collections.Counter[str]()
     folders, unclosed, checked = set(paths), set(), set()
     unfinished = len(paths) < len(location.parts) or has_journal(location.store, location.path)
+    can_list = unfinished and location.type == 'shards' and location.store.can_list
+    not_begun = shards_not_begun(location.store.names(location.path)) if can_list else []
     for file, stat in files_below(location.store, paths, location.path).items():
         folder, _, name = file.rpartition('/')
         path = location.store.join(location.path, folder) if folder else location.path
@@ -321,6 +325,7 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
         totals['refs.bag'] + totals['limits.refs.bag'],
         unfinished,
         [path for path in paths if path in unclosed],
+        not_begun,
         checked == folders,
         len(sampled),
         fields,

@@ -16,7 +16,7 @@ from bags.bag.open import limits_name, open_bag
 from bags.bag.options import LimitsPlacement, ReaderOptions
 from bags.bag.temporary_files import remove_leftovers, remove_tree
 from bags.dataset.format.file_names import BAG_SUFFIXES, is_temporary
-from bags.dataset.format.journal import JOURNAL, is_journal
+from bags.dataset.format.journal import JOURNAL, describe_not_begun, is_journal, shards_not_begun
 from bags.dataset.format.json_files import remove_json
 from bags.dataset.format.listing import is_being_made
 from bags.dataset.format.shard_index import INDEX
@@ -139,10 +139,12 @@ def recover_each(
         removed += _remove_temporary(store, where, store.names(where))
     for other in removed:
         yield Recovery(other, 'removed', 0, 0, 0, 'removed: a writer that was killed left it')
-    journals = []
+    journals, not_begun = [], ''
     if location.type == 'shards':
         # Locked until the shards are recovered.
-        journals = [store.join(where, name) for name in store.names(where) if is_journal(name)]
+        names = store.names(where)
+        not_begun = describe_not_begun(shards_not_begun(names))
+        journals = [store.join(where, name) for name in names if is_journal(name)]
     locks = [store.lock(journal) for journal in journals]
     kept = 0
     for part in location.parts:
@@ -161,7 +163,8 @@ def recover_each(
         lock.release()
     if journals:
         store.sync_folder(where)
-        yield Recovery(where, 'closed', kept, 0, 0, f'{ACCEPTED}, with {plural(kept, "datapoint")}')
+        detail = f'{ACCEPTED}, with {plural(kept, "datapoint")}{not_begun and f"; {not_begun}"}'
+        yield Recovery(where, 'closed', kept, 0, 0, detail)
 
 
 def _recover_bag(store: Store, path: str, storage: dict[str, Any]) -> Recovery:

@@ -17,7 +17,7 @@ from bags.dataset.base import Dataset
 from bags.dataset.format.file_names import is_temporary
 from bags.dataset.format.folder import Folder
 from bags.dataset.format.folder_layout import Decoders
-from bags.dataset.format.journal import is_journal
+from bags.dataset.format.journal import describe_not_begun, is_journal, shards_not_begun
 from bags.dataset.format.listing import names_in, root_names
 from bags.dataset.format.options import FolderOptions
 from bags.dataset.format.shard_index import INDEX
@@ -176,7 +176,9 @@ def _steps(
         for name in filter(is_temporary, names):
             yield Note(store.join(location.path, name), None, TEMPORARY)
         if any(map(is_journal, names)):
-            yield Note(location.path, None, UNFINISHED_NOTE.format('unfinished'))
+            not_begun = describe_not_begun(shards_not_begun(names))
+            detail = f'{UNFINISHED_NOTE.format("unfinished")}{not_begun and f"; {not_begun}"}'
+            yield Note(location.path, None, detail)
     if not store.is_remote or decode:
         yield from _key_index_damage(location)
     first_schema = _first_schema(location)

@@ -41,6 +41,10 @@ def info(path: Path, json: Json = False) -> None:
         say('\nEvery record has a checksum.')
     if getattr(summary, 'unfinished', False):
         why = 'it is being written, or its writer ended early (by an error, or killed).'
+        if isinstance(summary, DatasetInfo) and summary.not_begun:
+            from bags.dataset.format.journal import describe_not_begun
+
+            why = f'{describe_not_begun(summary.not_begun)}.'
         say(f'\nUnfinished: {why}\nResuming continues it, bags recover accepts it as it is.', 'yellow')
     elif summary.unclosed:
         first = with_path_as_given(summary.unclosed[0], path)

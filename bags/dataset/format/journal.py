@@ -6,7 +6,8 @@ bags and other libraries open files by name and ignore it.
 
 `bags.bag.journal` writes the journal of a folder, which says which records of its bags survive a power cut.
 A sharded dataset has another journal beside its shards, from before the first new shard until its writer is
-closed: it holds only a text. Each of several parallel writers has its own.
+closed: it holds only a text. Each of several parallel writers has its own, `unfinished-START-STEP`. The first
+of them also writes `unfinished-of-STEP`, which the last one removes once all of them have begun.
 
 On an object store, where locks would not end with the process that holds them, the journal also has the id of
 its writer (`RemoteJournal`).
@@ -14,8 +15,10 @@ its writer (`RemoteJournal`).
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import re
 import secrets
 from collections.abc import Callable, Collection
 
@@ -26,6 +29,13 @@ JOURNAL = 'unfinished'
 DATASET_JOURNAL_TEXT = (
     b'This dataset is being written, or its writer ended early: resume=True continues it.\n'
 )
+WRITERS = re.compile(rf'{JOURNAL}-of-([1-9]\d{{0,4}})')
+"""The name of the file that says how many parallel writers a dataset has."""
+WRITERS_TEXT = (
+    b'Several writers write this dataset: the name of this file ends with their number (shard_step).\n'
+    b'The last of them removes it, once each has begun.\n'
+)
+SHOWN_SHARDS = 5
 
 
 def is_journal(name: str) -> bool:
@@ -38,6 +48,26 @@ def has_journal(store: Store, directory: str) -> bool:
     if store.can_list:
         return any(map(is_journal, store.names(directory)))
     return store.exists(store.join(directory, JOURNAL))
+
+
+def shards_not_begun(names: Collection[str]) -> list[str]:
+    """Returns the first shards of parallel writers that have not begun, given the names beside the shards."""
+    numbers = {int(name) for name in names if name.isascii() and name.isdigit()}
+    not_begun = set[int]()
+    for count in (int(match[1]) for match in map(WRITERS.fullmatch, names) if match):
+        not_begun |= {
+            writer for writer in {*range(count)} - numbers if f'{JOURNAL}-{writer}-{count}' not in names
+        }
+    return [f'{number:06}' for number in sorted(not_begun)]
+
+
+def describe_not_begun(shards: list[str]) -> str:
+    """Describes the writers of these shards, which have not begun; empty without shards."""
+    if not shards:
+        return ''
+    names = ', '.join(shards[:SHOWN_SHARDS]) + ', …' * (len(shards) > SHOWN_SHARDS)
+    who = '1 writer has' if len(shards) == 1 else f'{len(shards)} writers have'
+    return f'{who} not begun (no shard {names})'
 
 
 class RemoteJournal:
@@ -140,6 +170,11 @@ class ShardsJournal:
         self._covers_all = shard_step == 1
         name = JOURNAL if self._covers_all else f'{JOURNAL}-{shard_start}-{shard_step}'
         self._path = store.join(directory, name)
+        self._writers_path = ''
+        """The path of the file with the number of writers; empty if this is none of several writers."""
+        writers = f'{JOURNAL}-of-{shard_step}'
+        if shard_start < shard_step and not self._covers_all and WRITERS.fullmatch(writers):
+            self._writers_path = store.join(directory, writers)
         self._earlier: list[str] = []
         """The journals that earlier writers left, beside shards and in them."""
         self._lock: Lock | None = None
@@ -173,6 +208,8 @@ class ShardsJournal:
             elif not self._store.exists(self._path):
                 self._store.replace(self._path, DATASET_JOURNAL_TEXT)
             self._lock = self._store.lock(self._path)
+            if self._writers_path and not self._store.exists(self._writers_path):
+                self._store.replace(self._writers_path, WRITERS_TEXT)
 
     def set_changed(self) -> None:
         """Prevents `leave` from giving the dataset back to a writer whose files are removed next."""
@@ -190,7 +227,7 @@ class ShardsJournal:
             self.remote.expect_own()
 
     def remove(self, accept: Callable[[Store, str], None]) -> None:
-        """Removes all journals: the dataset is finished.
+        """Removes all journals of this writer: its shards are finished.
 
         Args:
             accept: Removes the journal of a shard.
@@ -205,6 +242,8 @@ class ShardsJournal:
             else:
                 self._store.remove(path)
         self._store.remove(self._path)
+        if not self._covers_all:
+            self._remove_number(directory)
         self._store.sync_folder(directory)
         self._earlier = []
         if self.remote is not None:
@@ -216,6 +255,18 @@ class ShardsJournal:
         self.release()
         if self.remote is not None:
             self.remote.leave()
+            with contextlib.suppress(OSError):
+                self._remove_number(os.path.dirname(self._path))
+
+    def _remove_number(self, directory: str) -> None:
+        """Removes the number of writers after the last of them, if all have begun, or none has a shard."""
+        names = self._store.names(directory)
+        numbers = list(filter(WRITERS.fullmatch, names))
+        others = [name for name in names if is_journal(name) and name not in numbers]
+        has_shards = any(name.isascii() and name.isdigit() for name in names)
+        if not others and not (has_shards and shards_not_begun(names)):
+            for name in numbers:
+                self._store.remove(self._store.join(directory, name))
 
     def release(self) -> None:
         """Unlocks the journal, which stays."""

@@ -49,7 +49,7 @@ class ShardedDatasetWriter(BaseWriter):
         shard_length: Datapoints at which a shard is full; None for no limit.
         shard_start, shard_step: Numbers of the shard folders: `shard_start`, `shard_start + shard_step`, …
             With `shard_start=w, shard_step=n` in worker w of n, each worker writes separate folders.
-            Datapoints are in the order of the numbers.
+            Datapoints are in the order of the numbers. The dataset is `unfinished` until all n have ended.
         partial, partial_values: As in `DatasetWriter`.
         **options: As in `DatasetWriter`. `resume=True` appends to the last shard of this writer's numbers if
             it was not closed, else starts the next one. On an object store, an incomplete shard is written

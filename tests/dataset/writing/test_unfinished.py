@@ -228,3 +228,83 @@ def test_killed_writers(tmp_path, kit, kind):
 def test_many_killed_writers(tmp_path, kit, found, kind):
     kill_writers(kit, tmp_path / 'd', kind, 40, 1)
     found('40 writers killed at random moments: each left a dataset that is unfinished')
+
+
+# Parallel writers.
+
+
+def write_share(path, worker, workers, count=3, fails=False, **options):
+    with bags.ShardedDatasetWriter(
+        path, SPEC, shard_length=2, shard_start=worker, shard_step=workers, **options
+    ) as writer:
+        for number in range(count):
+            writer.append(row(number))
+        if fails:
+            raise ZeroDivisionError
+
+
+def names_of(path):
+    return sorted(os.listdir(path))
+
+
+def test_writers_that_have_not_begun(tmp_path):
+    path = tmp_path / 'd'
+    for worker in (2, 0):
+        write_share(path, worker, 4)
+        assert is_said(path)
+    not_begun = '2 writers have not begun (no shard 000001, 000003)'
+    assert bags.info(path).not_begun == ['000001', '000003']
+    assert [note for note in bags.verify(path, notes=True) if not_begun in note.detail]
+    with pytest.raises(ValueError, match=r'2 writers have not begun \(no shard 000001, 000003\)$'):
+        bags.consolidate(path)
+    write_share(path, 3, 4)
+    assert bags.info(path).not_begun == ['000001']
+    write_share(path, 1, 4, count=0)
+    assert not is_said(path)
+    assert bags.info(path).not_begun == []
+    assert names_of(path) == [f'{number:06}' for number in (0, 1, 2, 3, 4, 6, 7)]
+    assert len(bags.open(path)) == 9
+    bags.consolidate(path)
+
+
+def test_recover_names_writers_that_have_not_begun(tmp_path):
+    write_share(tmp_path / 'd', 1, 3)
+    *_, last = bags.recover(tmp_path / 'd')
+    assert last.detail.endswith('with 3 datapoints; 2 writers have not begun (no shard 000000, 000002)')
+    assert not is_said(tmp_path / 'd')
+    assert names_of(tmp_path / 'd') == ['000001', '000004']
+    for worker in (2, 0):  # They may still begin.
+        write_share(tmp_path / 'd', worker, 3)
+    assert not is_said(tmp_path / 'd')
+
+
+def test_a_writer_that_fails_has_begun(tmp_path):
+    path = tmp_path / 'd'
+    with pytest.raises(ZeroDivisionError):
+        write_share(path, 0, 2, fails=True)
+    assert bags.info(path).not_begun == ['000001']
+    write_share(path, 1, 2)
+    assert bags.info(path).not_begun == []
+    assert is_said(path)
+    write_share(path, 0, 2, resume=True)
+    assert not is_said(path)
+
+
+def test_writers_that_all_fail_before_the_first_datapoint_leave_nothing(tmp_path):
+    for worker in range(2):
+        with pytest.raises(ZeroDivisionError):
+            write_share(tmp_path / 'd', worker, 2, count=0, fails=True)
+    assert not (tmp_path / 'd').exists() or not names_of(tmp_path / 'd')
+
+
+def test_one_writer_that_resumes_finishes_for_all(tmp_path):
+    write_share(tmp_path / 'd', 0, 3)
+    with bags.ShardedDatasetWriter(tmp_path / 'd', SPEC, resume=True) as writer:
+        writer.append(row(9))
+    assert not is_said(tmp_path / 'd')
+
+
+def test_later_writers_whose_numbers_do_not_say_how_many(tmp_path):
+    write_share(tmp_path / 'd', 10, 4)
+    assert not is_said(tmp_path / 'd')
+    assert names_of(tmp_path / 'd') == ['000010', '000014']
