@@ -145,6 +145,20 @@ def open_file(path: str, storage_options: Mapping[str, Any] | None = None) -> Bi
     return io.BufferedReader(RangeFile(file, 0, file.size, path))
 
 
+def read_at_most(file: BinaryIO, max_size: int) -> bytes:
+    """Returns the content of a file; raises ValueError if it has `max_size` bytes or more.
+
+    The size is compared before the file is read, except for a compressed file, whose size is unknown.
+    """
+    is_known = isinstance(file, io.BufferedReader)
+    size = file.seek(0, io.SEEK_END) if is_known else 0
+    file.seek(0)
+    data = file.read(max_size) if size < max_size else b''
+    if max(size, len(data)) >= max_size:
+        raise ValueError(f'expected less than {max_size:,} bytes, got more: split it')
+    return data
+
+
 def read_range(path: str, start: int, size: int, remote: File | None) -> bytes:
     """Returns `size` bytes of a file from `start` on; raises SourceError if they cannot be read.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import posixpath
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +81,7 @@ def open_in(store: Store, path: str, storage_options: Mapping[str, Any] | None) 
 def read_in(store: Store, path: str, storage_options: Mapping[str, Any] | None) -> bytes:
     """Returns all bytes of a file."""
     if not store.is_web:
-        return store.read(path)
+        return store.read(path, sys.maxsize)
     file = open_in(store, path, storage_options)
     return bytes(file.read(0, file.size))
 

@@ -327,3 +327,25 @@ def test_arrays_that_are_too_large(tmp_path, memory_limit):
         for mapped in (True, False):
             with pytest.raises(bags.DecodeError, match=f'has {SIZE} bytes, which exceeds max_value_size'):
                 read(bags.open(tmp_path / 'd', mapped=mapped))
+
+
+# Imports.
+
+
+@pytest.mark.parametrize(
+    ('name', 'detail'),
+    [
+        ('a.jsonl', 'expected less than 2,147,483,648 bytes'),
+        ('a.csv', 'expected less than 2,147,483,648 bytes'),
+        ('a.vtt', 'expected less than 2,147,483,648 bytes'),
+        ('a.bin', f'expected at most {1 << 30} bytes for a sparse or compressed file, got {SIZE}'),
+        ('a.json', f'expected at most {1 << 30} bytes for a sparse or compressed file, got {SIZE}'),
+    ],
+)
+def test_imports_of_sparse_files(tmp_path, memory_limit, name, detail):
+    source = tmp_path / 'files' / name
+    source.parent.mkdir()
+    source.touch()
+    os.truncate(source, SIZE)
+    with pytest.raises(bags.SourceError, match=detail):
+        bags.convert(source if 'less' in detail else source.parent, tmp_path / 'd')

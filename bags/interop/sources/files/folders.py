@@ -35,14 +35,17 @@ from bags.interop.files import (
     group_exported,
     is_transport_stream,
 )
-from bags.interop.source import list_some
+from bags.interop.source import check_expanded, list_some
 from bags.interop.sources.files.file_metadata import FileMetadata, join, read_metadata
+from bags.interop.sources.tables.text_tables import MAX_BYTES
 from bags.interop.stores import find_store, list_files, open_in, read_in, size_in, walk
 from bags.links.sources import LinkOpener, OpenedLink
 from bags.validation import one_of
 
 STREAMED_BYTES = 1 << 24
 """Local videos and audio of this size or more are copied without loading them into memory."""
+BLOCK_BYTES = 512
+"""Bytes of the blocks in which the system counts the space that a file takes."""
 LAYOUTS = ('files', 'stems', 'classes', 'episodes')
 
 FileGroup = tuple[str, dict[str, str | list[str]]]
@@ -54,6 +57,13 @@ _EPISODE = re.compile(
     r'|trajectory|demo|session)?[^a-z]*[0-9]+',
     re.IGNORECASE,
 )
+
+
+def _check_sparse(path: str, size: int) -> None:
+    try:
+        check_expanded(size, 'a sparse or compressed file')
+    except ValueError as exc:
+        raise SourceError(path, str(exc)) from exc
 
 
 class SourceFiles(Protocol):
@@ -118,7 +128,11 @@ class FolderFiles:
         try:
             if not self._store.is_remote:
                 with open(inner, 'rb') as file:
-                    if type_format not in ('video', 'audio') or os.path.getsize(inner) < STREAMED_BYTES:
+                    stat = os.fstat(file.fileno())
+                    if type_format not in ('video', 'audio') or stat.st_size < STREAMED_BYTES:
+                        # Windows does not have `st_blocks`.
+                        if getattr(stat, 'st_blocks', stat.st_size) * BLOCK_BYTES < stat.st_size:
+                            _check_sparse(path, stat.st_size)
                         return checked_value(path, type_format, file.read())
                     checked_value(path, type_format, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
                 return inner
@@ -153,7 +167,11 @@ class FolderSource(FileSource[str]):
             self._groups = self._group_exported(exported, names)
             self.count = len(self._groups)
             return
-        metadata = FileMetadata() if layout == 'episodes' else read_metadata(self.root, names, files.head)
+
+        def read_table(name: str) -> bytes:
+            return files.head(name, MAX_BYTES)
+
+        metadata = FileMetadata() if layout == 'episodes' else read_metadata(self.root, names, read_table)
         names = [name for name in names if name not in metadata.tables]
         super().__init__('folder', layout or find_layout(names))
         if self.layout == 'episodes' and metadata.rows:

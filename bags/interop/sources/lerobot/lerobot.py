@@ -259,7 +259,7 @@ class LeRobotSource(Source[LeRobotEpisode]):
         ):
             decoder, _, frames = self._frames_of(path, name, entry.number)
             if len(decoder.timeline) == len(frames):
-                return self._store.read(path) if self._store.is_remote else path
+                return self._store.read(path, MAX_TABLE_BYTES) if self._store.is_remote else path
             why = 'it does not begin at a key frame'
             if not self.encode or decoder.timeline.packet_of_frame[frames.start] in decoder.timeline.keys:
                 try:

@@ -14,7 +14,7 @@ from bags.concurrency import cached_attribute
 from bags.indexing import chunk_length
 from bags.interop.formats import FORMATS
 from bags.interop.ignored_files import matches
-from bags.interop.records import open_file
+from bags.interop.records import open_file, read_at_most
 from bags.interop.source import as_source_errors, check_claim, collect_errors
 from bags.interop.sources.tables.csv_tables import CsvTable
 from bags.interop.sources.tables.json_lines import JsonLines
@@ -88,9 +88,9 @@ def open_text(path: str, storage_options: Mapping[str, Any]) -> TextTable:
     table = JsonLines if name.endswith(('.jsonl', '.ndjson')) else CsvTable
     with as_source_errors(path, 'CSV or JSONL'), open_file(path, storage_options) as file:
         if not path.lower().endswith('.gz'):
-            return table(path, file.read(MAX_BYTES))
+            return table(path, read_at_most(file, MAX_BYTES))
         with gzip.open(file) as text:
-            return table(path, text.read(MAX_BYTES))
+            return table(path, read_at_most(text, MAX_BYTES))
 
 
 class _ParquetTable:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from bags.errors import SourceError
 from bags.interop.file_extensions import KEY, split_name
-from bags.interop.records import open_file
+from bags.interop.records import open_file, read_at_most
 from bags.interop.source import DamagedEntries, Source, as_source_errors, collect_errors, name_fields
 from bags.interop.sources.tables.text_tables import MAX_BYTES
 from bags.interop.sources.transcripts.transcript_files import Tier, parse_ctm, parse_subtitles, parse_textgrid
@@ -113,9 +113,7 @@ class TranscriptSource(Source[Transcript]):
     def _parse(self, path: str) -> list[tuple[dict[str, str], dict[str, Tier]]]:
         """Parses a file; returns the key, for CTM the channel, and the tiers of each datapoint."""
         with open_file(path, self._options) as file:
-            data = file.read(MAX_BYTES)
-        if len(data) >= MAX_BYTES:
-            raise ValueError(f'expected less than {MAX_BYTES:,} bytes, got more: split it')
+            data = read_at_most(file, MAX_BYTES)
         if self.format == 'ctm':
             words = parse_ctm(data).items()
             return [({KEY: key, 'channel': channel}, {'text': tier}) for (key, channel), tier in words]
