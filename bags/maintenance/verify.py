@@ -80,7 +80,8 @@ def verify(
             of `trust_links` are the values it was opened with.
 
     Returns:
-        A `Damage` for each problem, and with `notes` a `Note` for each finding that is not damage.
+        A `Damage` for each problem, and with `notes` a `Note` for each finding that is not damage. Of much
+        damage in a file, the first 999 problems are returned, and then one with the number of the others.
 
     Raises:
         FileNotFoundError: The path has no dataset or bag.

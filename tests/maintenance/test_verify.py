@@ -457,3 +457,13 @@ def test_bags_that_may_not_be_read_are_listed():
     assert [(Path(each.path), each.detail) for each in found] == [
         (path, 'cannot be read: Permission denied') for path in paths[::2]
     ]
+
+
+def test_much_damage_of_a_field_ends_as_one_finding(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'd', {'x': 'int(4)'}) as writer:
+        for number in range(2500):
+            writer.append({'x': number})
+    (tmp_path / 'd' / 'spec.json').write_text('{"x": "int(8)"}')
+    *first, last = bags.verify(tmp_path / 'd')
+    assert [finding.record for finding in first] == list(range(999))
+    assert (last.record, last.count, last.detail) == (999, 1501, 'has 4 bytes, but int(8) takes 8')
