@@ -19,6 +19,7 @@ from bags.interop.source import RECORD_ENCODERS, DamagedEntries, Source, as_sour
 from bags.interop.stores import find_store, open_in, size_in
 from bags.links.sources import OpenedLink
 from bags.storage import File
+from bags.storage.base import SeekableFile
 from bags.storage.range_file import RangeFile
 
 FIELD = 'record'
@@ -145,7 +146,7 @@ def open_file(path: str, storage_options: Mapping[str, Any] | None = None) -> Bi
     return io.BufferedReader(RangeFile(file, 0, file.size, path))
 
 
-def read_at_most(file: BinaryIO, max_size: int) -> bytes:
+def read_at_most(file: SeekableFile, max_size: int) -> bytes:
     """Returns the content of a file; raises ValueError if it has `max_size` bytes or more.
 
     The size is compared before the file is read, except for a compressed file, whose size is unknown.

@@ -25,7 +25,7 @@ from bags.interop.source import DamagedEntries, Source, as_source_errors, name_f
 from bags.interop.sources.arrays.arrays import type_of_arrays
 from bags.interop.sources.lerobot.segments import TOLERANCE, EpisodeInVideo, find_frames
 from bags.interop.sources.tables.arrow_files import open_table
-from bags.interop.stores import find_in_folder, find_store
+from bags.interop.stores import find_in_folder, find_store, read_in
 from bags.links.sources import OpenedLink
 from bags.media.remux import copy_frames
 from bags.media.video_decoder import VideoDecoder, open_video
@@ -259,7 +259,7 @@ class LeRobotSource(Source[LeRobotEpisode]):
         ):
             decoder, _, frames = self._frames_of(path, name, entry.number)
             if len(decoder.timeline) == len(frames):
-                return self._store.read(path, MAX_TABLE_BYTES) if self._store.is_remote else path
+                return read_in(self._store, path, self._storage_options) if self._store.is_remote else path
             why = 'it does not begin at a key frame'
             if not self.encode or decoder.timeline.packet_of_frame[frames.start] in decoder.timeline.keys:
                 try:
