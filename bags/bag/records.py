@@ -98,8 +98,6 @@ class StoredRecords(Shareable, abc.ABC):
 
     def with_limit(self, limit: SizeLimit) -> Self:
         """Returns these records, of which those above a limit cannot be read as a whole, only opened."""
-        if self.end <= limit.max_size:
-            return self
         limited = copy.copy(self)
         limited.size_limit = limit
         return limited

@@ -86,6 +86,8 @@ class LinkedFiles(Shareable):
         """Whether any remote file was opened."""
         self.parsed = ParsedFiles()
         """Cache of the values parsed from the files for their segments."""
+        # A bound method would make a reference cycle, which would keep files open.
+        self._advise = functools.partial(_advice, options.storage_options, root)
 
     @cached_attribute
     def _permission(self) -> Permission:
@@ -190,11 +192,6 @@ class LinkedFiles(Shareable):
                 storage = {**storage, 'client': 'fsspec', 'allow_redirects': False}
             return store_for(path, None, storage, options.cache, options.cache_size)
         return store_for(path)
-
-    @property
-    def _advise(self) -> Callable[[str], str]:
-        # A bound method would make a reference cycle, which would keep files open.
-        return functools.partial(_advice, self._options.storage_options, self.root)
 
     def _open_file(self, store: Store, path: str, entry: LinkedFile | None) -> File:
         """Opens a permitted file; `entry` is None for a dictionary."""

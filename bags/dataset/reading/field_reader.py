@@ -41,7 +41,7 @@ class FieldReader(Shareable):
         self.bag = bag
         self.bounded = bag
         """The same records. Reading one that is larger than `max_value_size` raises DecodeError."""
-        if decoder.max_size is not None:
+        if decoder.max_size is not None and bag.end > decoder.max_size:
             error = functools.partial(_too_large, name, field_type.text, bag.path, decoder.max_size)
             self.bounded = bag.with_limit(SizeLimit(decoder.max_size, error))
         self.decoder = decoder
