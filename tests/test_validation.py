@@ -100,6 +100,7 @@ def test_unknown_options_are_refused(tmp_path):
 
 WRONG = {
     'cache_size': (lambda d, to: bags.open(d, cache=to, cache_size='1GB'), "integer or None, got '1GB'"),
+    'cache_check': (lambda d, to: bags.open(d, cache=to, cache_check='no'), "'open' or 'never', got 'no'"),
     'cache': (lambda d, to: bags.open(d, cache=3), 'path of a folder or None, got 3'),
     'mapped': (lambda d, to: bags.open(d, mapped='no'), "expected True or False, got 'no'"),
     'filesystem': (lambda d, to: bags.open(d, filesystem=3), 'expected a file system of fsspec, got 3'),

@@ -15,6 +15,7 @@ from bags.validation import (
     boolean,
     boolean_or_none,
     made_from,
+    one_of,
     positive,
     positive_or_none,
     unchecked,
@@ -173,6 +174,11 @@ def _folder(name: str, value: Any) -> str:
     return os.path.abspath(os.path.expanduser(os.fspath(value)))
 
 
+def _cache_check(name: str, value: Any) -> str:
+    one_of(name, value, ('open', 'never'))
+    return str(value)
+
+
 # Each option is declared once, with its default and its check. The classes named Keywords are the types of
 # keyword arguments. The dataclasses at the end are generated from them.
 
@@ -210,6 +216,10 @@ class ReadingKeywords(StorageKeywords, total=False):
     """A local folder that caches the files that are read from an object store."""
     cache_size: Annotated[int | None, Option(None, positive_or_none)]
     """Maximum size of the cache folder, in bytes. None, the default, is unlimited."""
+    cache_check: Annotated[Literal['open', 'never'], Option('open', _cache_check)]
+    """When to ask the object store whether cached files have changed: by default, 'open', when a reader first
+    uses them. 'never' is for files that do not change: the store is asked only for what the cache does not
+    have, and what was read or prefetched before is read offline."""
     checksum: Annotated[bool, Option(False, boolean)]
     """Whether to compare each record that is read with its checksum, and raise CorruptError if it differs:
     False by default. The checksums must have been written."""
@@ -288,7 +298,9 @@ class ReaderOptions(Options):
 
     def store_of(self, path: str) -> Store:
         """Returns the store of a path."""
-        return store_for(path, self.filesystem, self.storage_options, self.cache, self.cache_size)[0]
+        return store_for(
+            path, self.filesystem, self.storage_options, self.cache, self.cache_size, self.cache_check
+        )[0]
 
 
 @made_from(WriterKeywords, 'limits_placement', 'compression')

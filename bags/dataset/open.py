@@ -38,9 +38,10 @@ def open(
             values. `filesystem`: an fsspec file system that `path` belongs to. `storage_options`:
             options of the object store behind a URL, with the names of s3fs, gcsfs or obstore. `cache`: a
             local folder, of at most `cache_size` bytes, that keeps the files that are read from an object
-            store. `checksum=True` compares every record that is read with its checksum, which the dataset
-            must have; one that differs raises CorruptError. `max_value_size`: maximum bytes of a record that
-            is read as a whole, and of its decoded value, 1 GiB by default (SECURITY.md lists the types).
+            store; with `cache_check='never'`, the store is not asked whether they have changed.
+            `checksum=True` compares every record that is read with its checksum, which the dataset must
+            have; one that differs raises CorruptError. `max_value_size`: maximum bytes of a record that is
+            read as a whole, and of its decoded value, 1 GiB by default (SECURITY.md lists the types).
             `access_pattern`, `cache_policy`, `mapped`, `max_parallelism` and `max_record_size` are options
             of `bags.bag.Reader`.
 
@@ -65,10 +66,9 @@ def open(
         advice = ' (bags.join([…]) opens several, and joins their fields)' if is_several else ''
         raise TypeError(f'open: expected a path, got {root!r:.80}{advice}')
     at, shards = dataset_path(root, decoders, cache_index, options, open), None
-    folder = Folder(at.store, at.path, at.options)
     if at.store.is_remote:
         shards = list_remote_shards(at.store, at.path, at.options.checksum)
-        folder.names = set(shards.files)
+    folder = Folder(at.store, at.path, at.options, shards and shards.beside)
     if not folder.has('spec.json'):
         return ShardedDatasetReader.of_shards(at, shards, shard_start, shard_step)
     if (shard_start, shard_step) != (0, 1):

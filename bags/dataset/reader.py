@@ -203,9 +203,12 @@ class DatasetReader(Dataset):
     def folders(self, fields: Iterable[str]) -> FolderFields:
         return [(self.folder, list(fields))]
 
-    def open_field(self, name: str) -> FieldReader:
+    def open_field(self, name: str, confirm: bool = True) -> FieldReader:
+        """Returns the reader of a field. Without `confirm`, the caller calls `Folder.confirm` later."""
         field: FieldReader | None = self._fields.get(name)
         if field is not None:
+            if confirm and self.is_remote:
+                self.folder.confirm()
             return field
         folder, field_type = self.folder, self._layout.schema[name]
         try:
@@ -219,6 +222,8 @@ class DatasetReader(Dataset):
         field = self._fields[name] = FieldReader(
             name, field_type, self._layout.refs_format.positions[name], bag, decoder
         )
+        if confirm and self.is_remote:
+            self.folder.confirm()
         return field
 
     def _no_decoder(self, name: str, field_type: FieldType) -> SpecError:
@@ -244,7 +249,7 @@ class DatasetReader(Dataset):
         works: list[Callable[[], Any]] = [
             functools.partial(self.refs.of, indices, names),
             functools.partial(getattr, self.refs, 'last_records'),
-            *map(functools.partial, repeat(self.open_field), closed),
+            *map(functools.partial, repeat(self.open_field), closed, repeat(False)),
         ]
         refs: dict[str, Refs] = map_concurrently(operator.call, works, True)[0]
         for name in closed:
@@ -258,11 +263,15 @@ class DatasetReader(Dataset):
             if self.is_remote or (self._linked and self._links_wait(self._linked & selection.keys())):
                 # Reads the refs while fields are opened, then all fields at once.
                 refs = self._refs_of(indices, selection)
-                columns_read = map_concurrently(
-                    lambda name: read(fields.get(name) or self.open_field(name), refs[name], selection[name]),
-                    list(selection),
-                )
-                return dict(zip(selection, columns_read, strict=True))
+
+                def read_field(name: str) -> Column:
+                    field = fields.get(name) or self.open_field(name)
+                    return read(field, refs[name], selection[name])
+
+                works: list[Callable[[], Any]] = list(map(functools.partial, repeat(read_field), selection))
+                if self.is_remote and self.folder.confirmed < len(self.folder.unlisted):
+                    works.append(self.folder.confirm)
+                return dict(zip(selection, map_concurrently(operator.call, works), strict=False))
             refs, columns = self.refs.of(indices, selection), {}
             for name, items in selection.items():
                 columns[name] = read(fields.get(name) or self.open_field(name), refs[name], items)
@@ -274,6 +283,8 @@ class DatasetReader(Dataset):
         if isinstance(items, PerRowItems):
             return items.counts
         refs = self.refs.of(indices, [field])[field]
+        if self.is_remote:
+            self.folder.confirm()
         assert isinstance(refs, tuple)
         return refs[1]
 
@@ -326,11 +337,13 @@ class DatasetReader(Dataset):
             'options': merge(ReaderOptions, folder.options, {'limits_placement': LimitsPlacement.TAIL}),
             'decoders': self._decoders,
             'length': self._length,
+            'listed': folder.listed,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         options = state['options']
-        self._open(Folder(options.store_of(state['path']), state['path'], options), state['decoders'])
+        folder = Folder(options.store_of(state['path']), state['path'], options, state['listed'])
+        self._open(folder, state['decoders'])
         self.pin_length(state['length'])
 
     def pin_length(self, length: int) -> None:

@@ -185,6 +185,8 @@ class ShardedDatasetReader(Dataset):
         store, path, decoders, folder_of = self.store, self.path, self._decoders, self.folder_of
         root, schema, lengths, shards = self._root, self.schema, self._lengths_of_shards, self.shard_list
         unseen = [self._after] if self._after is not None else []
+        if self._options.cache_check == 'never':
+            unseen = []
         versions: dict[int, str | None] = {}
 
         def make(number: int) -> DatasetReader:

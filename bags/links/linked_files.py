@@ -190,7 +190,7 @@ class LinkedFiles(Shareable):
             if path.startswith(('http://', 'https://')):
                 # A redirect, which obstore would follow, could lead to a file that is not permitted.
                 storage = {**storage, 'client': 'fsspec', 'allow_redirects': False}
-            return store_for(path, None, storage, options.cache, options.cache_size)
+            return store_for(path, None, storage, options.cache, options.cache_size, options.cache_check)
         return store_for(path)
 
     def _open_file(self, store: Store, path: str, entry: LinkedFile | None) -> File:

@@ -12,6 +12,7 @@ from bags.bag.options import LimitsStorage, ReaderOptions
 from bags.concurrency import map_concurrently
 from bags.dataset.format.file_names import IDENTITY, is_derived
 from bags.dataset.format.folder import Folder
+from bags.dataset.format.identity import read_id
 from bags.dataset.format.journal import JOURNAL, describe_not_begun, has_journal, shards_not_begun
 from bags.dataset.format.json_files import check_json, write_json
 from bags.dataset.format.listing import RENEW_INDEX, files_below, root_names
@@ -127,7 +128,9 @@ def index_damage(location: Location) -> str | None:
         described = describe_shards(location)
     except (BagsError, ValueError, OSError):
         return None  # Reported with the shard, or it is being written.
-    if (described[0], list(map(_data_of, described[1]))) == (schema, list(map(_data_of, shards))):
+    is_same = (described[0], list(map(_data_of, described[1]))) == (schema, list(map(_data_of, shards)))
+    ids = zip(described[1], shards, strict=False)
+    if is_same and all(now.id == then.id for now, then in ids if now.id is not None and then.id is not None):
         return None
     return 'differs from the shards: run bags consolidate'
 
@@ -141,7 +144,7 @@ def _data_of(shard: Shard) -> Shard:
     """Returns the description of a shard, without files that may change while the data stay the same."""
     changed = {METADATA, IDENTITY, *map(checksums_name, (METADATA, IDENTITY, 'spec.json'))}
     sizes = {name: size for name, size in _sizes(shard).items() if name not in changed}
-    return shard._replace(sizes=sizes)
+    return shard._replace(sizes=sizes, id=None)
 
 
 def _describe(store: Store, path: str, options: ReaderOptions, shard: Shard) -> tuple[Schema, Shard]:
@@ -161,4 +164,5 @@ def _describe(store: Store, path: str, options: ReaderOptions, shard: Shard) -> 
         bag = folder.open_bag(name)
         counts[os.path.basename(bag.path)] = bag.count
     length = folder.shortest(schema) if refs is None else refs.count
-    return schema, Shard(shard.name, files, length, counts)
+    id = read_id(store, path) if IDENTITY in files else None
+    return schema, Shard(shard.name, files, length, counts, id=id)

@@ -11,6 +11,7 @@ from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.format.file_names import BAG_SUFFIXES, IDENTITY
 from bags.dataset.format.folder import Folder
+from bags.dataset.format.metadata import METADATA
 from bags.dataset.reading.selection import Fields, select_whole
 from bags.links.files import LINKED
 from bags.links.records import LinkedRecords
@@ -51,6 +52,8 @@ def prefetch(dataset: Dataset, fields: Fields = None, *, progress: bool | None =
             detail = 'has no cache to download into: open a remote dataset with cache=…'
             raise ValueError(f'{folder.path}: {detail}')
     map_concurrently(lambda item: item[0].learn(), cached, True)
+    if any(folder.options.cache_check == 'never' for folder, _ in cached):
+        _ = dataset.unfinished  # The answer is kept in the cache, as `repr` asks for it.
     files: dict[str, Any] = {}  # A mapping removes duplicates: views may share files.
     for folder, names in cached:
         files |= _files(folder, names)
@@ -75,9 +78,9 @@ def prefetch(dataset: Dataset, fields: Fields = None, *, progress: bool | None =
 
 
 def _files(folder: Folder, fields: list[str]) -> dict[str, Any]:
-    """Returns the files of some fields, the refs, the spec and the id, as a mapping from path to store."""
+    """Returns the files of some fields, and those of the folder itself, as a mapping from path to store."""
     endings = (*BAG_SUFFIXES, '.idx', '.zdict')
-    names = {'refs.bag', 'spec.json', *(field + end for field in fields for end in endings)}
+    names = {'refs.bag', 'spec.json', METADATA, *(field + end for field in fields for end in endings)}
     if folder.options.checksum:
         names |= {f'{name}{SUFFIX}' for name in names}
     names.add(IDENTITY)

@@ -24,6 +24,7 @@ def store_for(
     storage_options: Mapping[str, Any] | None = None,
     cache: str | os.PathLike[str] | None = None,
     cache_size: int | None = None,
+    cache_check: str = 'open',
     durability: Durability = Durability.CLOSE,
 ) -> tuple[Store, str]:
     """Returns the store of a path, and the path in that store's own form.
@@ -38,6 +39,7 @@ def store_for(
             if it can be used). Or a mapping of prefixes, such as `s3://bucket/`, to such options.
         cache: A local folder, of at most `cache_size` bytes, in which files read from an object store are
             cached.
+        cache_check: 'open' to ask the object store whether cached files have changed; else 'never'.
         durability: When written local files are synced to disk.
 
     Raises:
@@ -78,4 +80,4 @@ def store_for(
         return store, url
     from bags.storage.cache.store import CachedStore
 
-    return CachedStore(store, os.fspath(cache), cache_size), url
+    return CachedStore(store, os.fspath(cache), cache_size, cache_check), url

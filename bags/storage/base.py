@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import mmap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
@@ -265,6 +265,23 @@ class Store(Protocol):
         """Returns a path to the current state of a folder, which later writes do not change.
 
         For the Hugging Face hub, the path has the commit in place of a branch. Other stores return `path`.
+        """
+        ...
+
+    @property
+    def version_type(self) -> str:
+        """The type of the versions in `Stat`, as versions of different types cannot be compared."""
+        ...
+
+    def expect_versions(self, folder: str, versions: Mapping[str, Stat], version_type: str) -> None:
+        """Makes a remote store read files in these versions only.
+
+        `open`, `read` and `stat` raise CorruptError if a file was replaced. Local stores ignore the call.
+
+        Args:
+            folder: The folder of the files.
+            versions: Sizes and versions of files, by their names in the folder.
+            version_type: The type of the versions.
         """
         ...
 

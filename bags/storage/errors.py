@@ -122,6 +122,29 @@ def _is_web(path: str) -> bool:
     return path.startswith(('http://', 'https://'))
 
 
+def replaced_error(
+    path: str,
+    expected: tuple[int, str],
+    got: tuple[int, str] | Exception,
+    advice: str = 'open the dataset or bag again',
+) -> CorruptError:
+    """Returns the error for a file that was replaced since it was opened or listed.
+
+    Args:
+        path: The file.
+        expected: Its size and version, as in `Stat`.
+        got: Size and version of the file that replaced it, or the error of a conditional request.
+        advice: What to do.
+    """
+    found = f'another version ({got})' if isinstance(got, Exception) else _version_text(*got)
+    detail = f'was replaced since it was opened: expected {_version_text(*expected)}, got {found}'
+    return CorruptError(path, None, f'{detail}; {advice}')
+
+
+def _version_text(size: int, version: str) -> str:
+    return f'{size} bytes' + (f' of version {version:.80}' if version else '')
+
+
 def condition_error(path: str, version: str | None) -> OSError:
     """Returns the error for an object that was not written because its condition was not met.
 
@@ -134,11 +157,6 @@ def condition_error(path: str, version: str | None) -> OSError:
         return FileExistsError(errno.EEXIST, detail, path)
     detail = 'another process replaced or removed it after it was read: not overwritten; run this again'
     return OSError(errno.ESTALE, detail, path)
-
-
-def changed_error(path: str, expected: object, got: object) -> CorruptError:
-    """Returns the error for an object that was replaced since it was opened."""
-    return CorruptError(path, None, f'has changed since it was opened: expected {expected}, got {got}')
 
 
 def expect_at_most(path: str, size: int, max_size: int) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import BinaryIO
 
 from bags.storage.base import MAX_SMALL_FILE_BYTES, Buffer, CachePolicy, Durability, File, Hints, Stat
@@ -46,6 +46,7 @@ class LocalStore:
     """
 
     is_remote = False
+    version_type = 'mtime'
     is_web = False
     can_list = True
     retry_counter = None
@@ -60,6 +61,9 @@ class LocalStore:
 
     def __init__(self, durability: Durability = Durability.CLOSE) -> None:
         self.durability = durability
+
+    def expect_versions(self, folder: str, versions: Mapping[str, Stat], version_type: str) -> None:
+        pass
 
     def hold(self, folder: str) -> LocalStore:
         held = copy.copy(self)

@@ -18,8 +18,8 @@ from bags.storage.errors import (
     RangeError,
     TransientError,
     UnsupportedError,
-    changed_error,
     condition_error,
+    replaced_error,
 )
 from bags.storage.retry import RetryPolicy, with_retries
 from bags.storage.upload import SentObject, StreamedUpload, crc32
@@ -146,8 +146,21 @@ class ObjectClient(abc.ABC):
                 raise
             return head
 
-    def fetch(self, path: str, starts: Sequence[int], stops: Sequence[int], head: Stat) -> list[bytes]:
+    def fetch(
+        self,
+        path: str,
+        starts: Sequence[int],
+        stops: Sequence[int],
+        head: Stat,
+        found: set[Stat] | None = None,
+    ) -> list[bytes]:
         """Returns non-empty byte ranges of an object, with concurrent requests.
+
+        Args:
+            path: The object.
+            starts, stops: The ranges.
+            head: Its expected size, and its version if that is known.
+            found: A set to which size and version in each response are added.
 
         Raises:
             CorruptError: Size or version of the object differ from `head`.
@@ -155,17 +168,20 @@ class ObjectClient(abc.ABC):
 
         def get(number: int) -> bytes:
             start, stop = starts[number], stops[number]
-            return with_retries(self.policy, self.map_error, self._get, path, start, stop, head)[1]
+            stat, data = with_retries(self.policy, self.map_error, self._get, path, start, stop, head)
+            if found is not None:
+                found.add(stat)
+            return data
 
         try:
             return map_concurrently(get, range(len(starts)), max_threads=self.policy.concurrency)
         except (PreconditionError, RangeError) as exc:
-            raise changed_error(path, head, exc) from exc
+            raise replaced_error(path, head, exc) from exc
 
     def _get(self, path: str, start: int | None, stop: int, head: Stat | None) -> tuple[Stat, bytes]:
         stat, data = self.get_range(path, start, stop, '' if head is None else head.version)
         if head is not None and stat != (head if head.version else Stat(head.size, stat.version)):
-            raise changed_error(path, head, stat)
+            raise replaced_error(path, head, stat)
         expected = min(stop, stat.size) if start is None else stop - start
         if len(data) != expected:
             raise TransientError(f'expected {expected} bytes, got {len(data)}')

@@ -6,14 +6,14 @@ import contextlib
 import errno
 import itertools
 import mmap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import BinaryIO, TypeVar
 
 import numpy as np
 
 from bags.storage.base import MAX_SMALL_FILE_BYTES, Buffer, Durability, Hints, Offsets, Output, Stat
 from bags.storage.connect import Clients
-from bags.storage.errors import UnsupportedError, changed_error, condition_error, expect_at_most
+from bags.storage.errors import UnsupportedError, condition_error, expect_at_most, replaced_error
 from bags.storage.object_client import ObjectClient
 from bags.storage.range_file import read_pieces
 from bags.storage.ranges import merge
@@ -64,7 +64,9 @@ class RemoteFile:
         if len(starts) == 1:  # One request takes 70 us of CPU time; with a plan it takes 150 us.
             start, stop = int(starts[0]), int(stops[0])
             if start < stop <= min(self.cached_from, start + REQUEST_SIZE):
-                return self._client().fetch(self.path, [start], [stop], self.head)
+                if self.head.version:
+                    return self._client().fetch(self.path, [start], [stop], self.head)
+                return self._request([start], [stop])
         last = int(stops.max())
         if last > self.size:
             raise EOFError(f'{self.path}: expected {last} bytes, got {self.size}')
@@ -93,10 +95,24 @@ class RemoteFile:
             firsts += cuts[:-1]
             lasts += cuts[1:]
             counts.append(len(cuts) - 1)
-        pieces = iter(client.fetch(self.path, firsts, lasts, self.head))
+        if self.head.version:
+            pieces = iter(client.fetch(self.path, firsts, lasts, self.head))
+        else:
+            pieces = iter(self._request(firsts, lasts))
         # Joining a single `bytes` object, or slicing all of it, does not copy.
         data = [b''.join(itertools.islice(pieces, count)) for count in counts]
         return runs.cut(data, starts, stops)
+
+    def _request(self, starts: list[int], stops: list[int]) -> list[bytes]:
+        """Requests ranges of a file opened without a request, in the version of the first response."""
+        found: set[Stat] = set()
+        data = self._client().fetch(self.path, starts, stops, self.head, found)
+        for stat in found:
+            if not self.head.version:
+                self.head = stat
+            elif stat != self.head:
+                raise replaced_error(self.path, self.head, stat)
+        return data
 
     def _client(self) -> ObjectClient:
         client = self.clients.reader()
@@ -104,7 +120,7 @@ class RemoteFile:
             # A forked child uses another client, with another type of versions.
             head = client.head(self.path)
             if head.size != self.size:
-                raise changed_error(self.path, f'{self.size} bytes', head.size)
+                raise replaced_error(self.path, Stat(self.size), Stat(head.size))
             self.head, self._version_type = head, client.version_type
         return client
 
@@ -123,6 +139,10 @@ class RemoteStore:
         self.clients = clients
         self._folders: set[str] = set()
         """Folders created by this store, which exist even while they are empty."""
+        self._expected: dict[str, Stat] = {}
+        """The versions in which files are read, by path; see `expect_versions`."""
+        self._expected_type = ''
+        """The type of these versions."""
 
     @property
     def retry_counter(self) -> RetryCounter:
@@ -136,15 +156,45 @@ class RemoteStore:
     def can_list(self) -> bool:
         return self.clients.reader().can_list
 
+    @property
+    def version_type(self) -> str:
+        return self.clients.reader().version_type
+
     def pinned(self, path: str) -> str:
         return self.clients.reader().pinned(path)
 
+    def expect_versions(self, folder: str, versions: Mapping[str, Stat], version_type: str) -> None:
+        self._expected_type = version_type
+        for name, stat in versions.items():
+            self._expected[self.join(folder, name)] = stat
+
+    def _compare(self, path: str, head: Stat) -> None:
+        """Compares the size and version of a requested file with the expected ones, if they are not equal.
+
+        Raises:
+            CorruptError: The file was replaced since it was listed, or first requested from a web server.
+        """
+        expected = self._expected.get(path)
+        if expected is None:
+            if not self.can_list:  # A web server, whose files are only read.
+                self.expect_versions('', {path: head}, self.version_type)
+            return
+        # A forked child may use another client, with another type of versions.
+        is_comparable = expected.version and head.version and self._expected_type == self.version_type
+        if expected.size != head.size or (is_comparable and expected.version != head.version):
+            raise replaced_error(path, expected, head)
+
     def open(self, path: str, hints: Hints) -> RemoteFile:
         head, tail = self.clients.reader().tail(path, TAIL_SIZE)
+        if self._expected.get(path) != head:
+            self._compare(path, head)
         return RemoteFile(self.clients, path, head, tail)
 
     def open_known(self, path: str, size: int) -> RemoteFile:
-        """Opens an object of known size without a request. Reads raise CorruptError if its size differs."""
+        """Opens an object of known size without a request.
+
+        Reads raise CorruptError if its size differs, or its version differs from that of the first response.
+        """
         return RemoteFile(self.clients, path, Stat(size), b'')
 
     def create(self, path: str) -> RemoteOutput:
@@ -172,6 +222,8 @@ class RemoteStore:
     def read(self, path: str, max_size: int = MAX_SMALL_FILE_BYTES) -> bytes:
         head, data = self.clients.reader().tail(path, REQUEST_SIZE)
         expect_at_most(path, head.size, max_size)
+        if self._expected.get(path) != head:
+            self._compare(path, head)
         return bytes(RemoteFile(self.clients, path, head, data).read(0, head.size))
 
     def current_version(self, path: str) -> str | None:
@@ -206,7 +258,10 @@ class RemoteStore:
         return True
 
     def stat(self, path: str) -> Stat:
-        return self.clients.reader().head(path)
+        head = self.clients.reader().head(path)
+        if self._expected.get(path) != head:
+            self._compare(path, head)
+        return head
 
     def walk(self, folder: str) -> dict[str, Stat]:
         return self._list(self.clients.reader().list_files, folder)

@@ -64,7 +64,7 @@ def test_options_have_the_names_of_keywords(name):
     names = {'copy': 'save', 'import': 'convert', 'create-index': 'create_index'}
     function = getattr(home, names.get(name, name))
     selection = {'rows', 'fields', 'drop_field', 'rename'}
-    of_open = {'cache', 'cache_size', 'trust_links'}
+    of_open = {'cache', 'cache_check', 'cache_size', 'trust_links'}
     only_here = {'json', 'dry_run', 'each', 'browser', 'export', 'with_data', 'copy'}
     only_here |= {'storage'}  # Another function: `bags.lerobot.export`.
     parameters = inspect.signature(commands()[name]).parameters.values()

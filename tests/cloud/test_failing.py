@@ -91,7 +91,7 @@ def test_an_object_that_changes_while_many_ranges_are_read(many_ranges, when):
     file, proxy, change = many_ranges
     first = len(proxy.requests)
     proxy.before = lambda count: change() if count == first + when else None
-    with pytest.raises(CorruptError, match='has changed since it was opened'):
+    with pytest.raises(CorruptError, match='was replaced since it was opened'):
         file.read_many(*arrays(RANGES))
 
 

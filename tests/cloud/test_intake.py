@@ -281,5 +281,5 @@ def test_a_tar_that_is_replaced_while_it_is_imported(s3, tmp_path):
     put('s3', options, 'replaced/0.tar', pack(b'a'))
     source = open_source('s3://bucket/replaced', storage_options=options)
     put('s3', options, 'replaced/0.tar', pack(b'b'))
-    with pytest.raises(bags.SourceError, match=r'replaced/0\.tar: has changed since it was opened'):
+    with pytest.raises(bags.SourceError, match=r'replaced/0\.tar: was replaced since it was opened'):
         bags.convert(source, tmp_path / 'out')

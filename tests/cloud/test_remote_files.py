@@ -60,7 +60,7 @@ class TestRemote(FileTests):
         store, _ = store_for(path, None, self.storage.options)
         file = store.open(path, Hints())
         store.replace(path, DATA[::-1])
-        with pytest.raises(CorruptError, match='has changed since it was opened'):
+        with pytest.raises(CorruptError, match='was replaced since it was opened'):
             file.read(0, 100)
         store.remove(path)
         with pytest.raises((FileNotFoundError, CorruptError)) as caught:
@@ -265,13 +265,13 @@ def test_a_forked_child_notices_an_object_that_has_changed(storage):
     def work():
         assert file.read(100, 200) == DATA[100:200]
         store.replace(path, DATA[::-1])
-        with pytest.raises(CorruptError, match='has changed since it was opened'):
+        with pytest.raises(CorruptError, match='was replaced since it was opened'):
             file.read(200, 300)
         return True
 
     with forked(work):
         pass
-    with pytest.raises(CorruptError, match='has changed since it was opened'):
+    with pytest.raises(CorruptError, match='was replaced since it was opened'):
         file.read(200, 300)
 
 

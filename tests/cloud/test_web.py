@@ -342,7 +342,7 @@ def test_files_that_are_replaced(web, options, validators):
         data = path.read_bytes()
         path.write_bytes(data[:1] + b'?' + data[2:] + bytes(8 * (not validators)))
         os.utime(path, (2e9, 2e9))
-        with pytest.raises(bags.CorruptError, match='has changed since it was opened'):
+        with pytest.raises(bags.CorruptError, match='was replaced since it was opened'):
             reader[1, 'blob']
         assert size == 20_000 + (not validators)
 
@@ -674,3 +674,28 @@ def test_a_server_that_is_away_for_a_while(tmp_path, options):
     finally:
         done.set()
         later.join()
+
+
+@pytest.mark.parametrize('validators', [{'ETag', 'Last-Modified'}, set()])
+@pytest.mark.parametrize('name', ['one', 'many', 'listed'])
+def test_offline(web, options, tmp_path, name, validators):
+    web.validators = validators
+    url, local = f'{web.url}/{name}', web.root / name
+    if name == 'one':
+        write_folder(local, compression={'words': 'dictionary'}, metadata={'a': 1})
+    else:
+        write_shards(local, 3, metadata={'a': 1})
+    if name == 'listed':
+        bags.consolidate(local)
+    never = {**options, 'cache': tmp_path / 'cache', 'cache_check': 'never', 'raw': True}
+    with bags.open(url, **never) as reader:
+        bags.prefetch(reader, progress=False)
+        count = len(web.requests)
+        assert_same(reader, bags.open(local, raw=True))
+        assert reader.fingerprint == bags.open(local).fingerprint
+        assert len(web.requests) == count
+    web.__exit__()
+    with bags.open(url, **never) as reader:
+        assert_same(reader, bags.open(local, raw=True))
+    with pytest.raises(ValueError, match='cache_check: has no effect without cache'):
+        bags.open(url, cache_check='never')

@@ -74,11 +74,11 @@ def far(monkeypatch):
     """Opens paths that begin with `far:` through a remote store."""
     store, original = Counting(), bags.storage.store_for
 
-    def store_for(path, filesystem=None, storage_options=None, cache=None, cache_size=None):
+    def store_for(path, filesystem=None, storage_options=None, cache=None, cache_size=None, check='open'):
         text = os.fspath(path)
         if not text.startswith('far:') and not store.everything:
-            return original(path, filesystem, storage_options, cache, cache_size)
-        found = store if cache is None else CachedStore(store, os.fspath(cache), cache_size)
+            return original(path, filesystem, storage_options, cache, cache_size, check)
+        found = store if cache is None else CachedStore(store, os.fspath(cache), cache_size, check)
         return found, text.removeprefix('far:')
 
     store.everything = False

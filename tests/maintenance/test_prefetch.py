@@ -13,7 +13,8 @@ from tests.dataset.remote_dataset import cached, check
 
 def test_prefetched_datasets_are_read_without_requests(dataset, far, tmp_path):
     size = bags.prefetch(cached(far, dataset, tmp_path))
-    small = [path for name in ('spec.json', 'source.json') for path in dataset.glob(f'0*/{name}')]
+    names = ('spec.json', 'source.json', 'metadata.json')
+    small = [path for name in names for path in dataset.glob(f'0*/{name}')]
     assert size == bags.open(dataset).size + sum(map(os.path.getsize, small))
     reader = cached(far, dataset, tmp_path)
     del far.asked[:], far.opened[:]

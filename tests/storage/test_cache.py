@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -109,7 +110,7 @@ def test_a_file_that_changes_after_it_was_listed_is_refused(far, tmp_path):
     store = cached(far, tmp_path)
     store.stat(path)
     put(tmp_path, 'a', 999)
-    with pytest.raises(CorruptError, match='has changed'):
+    with pytest.raises(CorruptError, match='was replaced'):
         store.open(path, Hints()).read(0, 10)
 
 
@@ -497,7 +498,7 @@ while True:
         data = bytes(file.read(0, size))
         assert len(data) == size and len(set(data)) == 1, (len(data), set(data))
     except CorruptError as exc:
-        assert 'has changed' in str(exc), exc
+        assert 'was replaced' in str(exc), exc
     print('read', flush=True)
 """
 
@@ -623,3 +624,61 @@ def test_options_take_names(tmp_path):
 def test_nothing_is_written_through_a_cache(far, tmp_path):
     with pytest.raises(ValueError, match='read-only'):
         cached(far, tmp_path).create('x')
+
+
+# Answers of the store that are kept: cache_check='never'.
+
+
+def never(far, tmp_path):
+    return CachedStore(far, os.fspath(tmp_path / 'cache'), None, 'never')
+
+
+def test_a_store_that_is_never_asked_again(far, tmp_path):
+    (tmp_path / 'data').mkdir()
+    path, missing = put(tmp_path, 'data/a', 1000), os.fspath(tmp_path / 'data/b')
+    put(tmp_path, 'data/empty', 0)
+
+    def answers(store):
+        with pytest.raises(FileNotFoundError):
+            store.read(missing)
+        with pytest.raises(FileNotFoundError):
+            store.stat(missing)
+        small, stat, names = store.read(path), store.stat(path), sorted(store.names(f'{tmp_path}/data'))
+        whole = store.open(path, Hints()).read(0, 1000), store.open(f'{path[:-1]}empty', Hints()).size
+        return small, stat, names, whole, store.exists(missing), store.walk(f'{tmp_path}/data').keys()
+
+    first = answers(never(far, tmp_path))
+    shutil.rmtree(tmp_path / 'data')
+    del far.opened[:]
+    assert answers(never(far, tmp_path)) == first
+    assert not far.opened
+    with pytest.raises(FileNotFoundError):
+        cached(far, tmp_path).stat(path)  # By default, it is asked.
+    with pytest.raises(FileNotFoundError, match="cache_check='never'"):
+        never(far, tmp_path).stat(path)  # The new answer is kept in place of the earlier one.
+
+
+def test_a_version_that_is_not_in_the_cache_any_more(far, tmp_path):
+    path = put(tmp_path, 'a', 1000)
+    never(far, tmp_path).stat(path)
+    put(tmp_path, 'a', 999)
+    with pytest.raises(CorruptError, match=r"was replaced .* without cache_check='never'"):
+        never(far, tmp_path).open(path, Hints())
+    assert cached(far, tmp_path).open(path, Hints()).size == 999
+    assert never(far, tmp_path).open(path, Hints()).size == 999
+
+
+@pytest.mark.parametrize('content', [b'', b'+[]', bytes(5), b'\0' * 1000])
+def test_a_damaged_answer_is_asked_for_again(far, tmp_path, content):
+    path = put(tmp_path, 'a', 1000)
+    stat = never(far, tmp_path).stat(path)
+    for file in (tmp_path / 'cache').iterdir():
+        file.write_bytes(content)
+    assert never(far, tmp_path).stat(path) == stat
+
+
+def test_answers_are_kept_only_if_there_is_space(far, tmp_path):
+    path = put(tmp_path, 'a', 1000)
+    store = CachedStore(far, os.fspath(tmp_path / 'cache'), 10, 'never')
+    assert store.stat(path).size == 1000
+    assert not held(tmp_path)

@@ -97,7 +97,7 @@ def test_a_branch_that_moves(hub, tmp_path):
         assert bags.open(f'{URL}@{revision}/listed')[45, 'id'] == {'id': 45}
     assert reader[19] == bytes([19]) * 9000
     hub.other.left = dict.fromkeys(hub.other.left, 0)
-    with pytest.raises(bags.CorruptError, match='has changed since it was opened'):
+    with pytest.raises(bags.CorruptError, match='was replaced since it was opened'):
         reader[3]
     assert bag.Reader(f'{URL}/listed/000000/blob.bag')[0] == bytes([100]) * 9000
 

@@ -173,6 +173,14 @@ def prefetch(
     cache_size: Annotated[
         str | None, option('--cache-size', metavar='BYTES', help='Maximum size of the cache, as 500GB.')
     ] = None,
+    cache_check: Annotated[
+        str | None,
+        option(
+            '--cache-check',
+            metavar='WHEN',
+            help="Value to pass as cache_check=: 'open' (the default), or 'never' to read offline later.",
+        ),
+    ] = None,
     trust_links: TrustLinks = None,
     json: Json = False,
 ) -> None:
@@ -185,6 +193,8 @@ def prefetch(
     import bags
 
     options: dict[str, Any] = {} if cache_size is None else {'cache_size': parse_byte_count(cache_size)}
+    if cache_check is not None:
+        options['cache_check'] = cache_check
     with bags.open(path, cache=cache, trust_links=parse_trusted(trust_links), **options) as dataset:
         fetched = bags.prefetch(select_rows(dataset, rows), parse_fields(fields, dataset.spec))
     facts = {'path': path, 'cache': cache, 'bytes': fetched}

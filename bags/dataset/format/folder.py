@@ -23,10 +23,11 @@ from bags.bag.options import (
 from bags.bag.records import StoredRecords
 from bags.concurrency import cached_attribute, map_concurrently
 from bags.dataset import above
-from bags.dataset.format.file_names import BAG_SUFFIXES, bag_files, bag_suffix
+from bags.dataset.format.file_names import BAG_SUFFIXES, IDENTITY, bag_files, bag_suffix
 from bags.dataset.format.folder_layout import FolderLayout, parse_layout
+from bags.dataset.format.identity import read_id
 from bags.dataset.format.journal import JOURNAL
-from bags.dataset.format.listing import is_being_made, names_in, not_a_folder
+from bags.dataset.format.listing import is_being_made, list_folder, names_in, not_a_folder
 from bags.dataset.format.metadata import METADATA, Metadata, in_order, read_metadata, without_order
 from bags.dataset.format.shard_index import INDEX, Shard
 from bags.dataset.format.spec import Schema, load_spec
@@ -62,10 +63,17 @@ class Folder:
         self.path = path
         self.options = options
         self._whole = whole
+        self.listed = known
+        """The entry of the folder in a listing or in shards.json, if it was read; maybe without all files."""
         self.known: Shard | None = None
-        """The entry of the folder in a listing or in shards.json, if it was read."""
-        if known is not None and known.sizes and (known.counts is not None or store.can_list):
-            self.known = known
+        """The same, if it has all files."""
+        if known is not None:
+            has_all = not known.name or (bool(known.sizes) and (known.counts is not None or store.can_list))
+            self.known = known if has_all else None
+        self.unlisted: list[str] = []
+        """Names of the files that were opened, and whose versions were not listed."""
+        self.confirmed = 0
+        """The number of these files that `confirm` has found to be of this folder."""
         self._spec: bytes | None = None
         self.refs: BagFile | None = None
         """The refs of a remote folder, once they are open."""
@@ -91,7 +99,11 @@ class Folder:
     @cached_attribute
     def stored_metadata(self) -> Metadata:
         """The content of metadata.json, including the author's order of fields."""
-        return read_metadata(self.store, self.path, self.names)
+        metadata = read_metadata(self.store, self.path, self.names)
+        if self.store.is_remote and METADATA in self.names:
+            self._expect_id(METADATA, '')
+            self.confirm()
+        return metadata
 
     def in_order(self, schema: Schema) -> Schema:
         """Returns a schema in the order of fields in metadata.json; sorted if it cannot be read."""
@@ -122,6 +134,7 @@ class Folder:
         if self._spec is not None:
             return
         if self.store.is_remote:
+            self.expect_versions()
             names = ['spec.json', 'refs.bag'] if refs else ['spec.json']
             if self.known is None:
                 names.append('')
@@ -130,11 +143,18 @@ class Folder:
             if self.options.cache is not None:
                 self.learn()
             map_concurrently(self._load_file, names, max_threads=len(names))
+            self.expect_versions()
             return
         with contextlib.suppress(OSError):
             file = self.store.open(self.store.join(self.path, 'spec.json'), Hints(mapped=False))
             if file.size <= MAX_SMALL_FILE_BYTES:  # Else `layout` raises.
                 self._spec, self.version = bytes(file.fetch(0, file.size)), file.version
+
+    def expect_versions(self) -> None:
+        """Makes the store read the files in the versions in which they were listed, if they were."""
+        listed = self.listed
+        if listed is not None and listed.versions:
+            self.store.expect_versions(self.path, listed.versions, listed.version_type)
 
     def _load_file(self, name: str) -> None:
         path = self.store.join(self.path, name)
@@ -148,7 +168,8 @@ class Folder:
             elif name:
                 self._spec = self.store.read(path)
             else:
-                _ = self.names
+                self.known = list_folder(self.store, self.path)
+                self.listed = self.listed or self.known
 
     def check_pinned(self) -> None:
         """Raises CorruptError if another dataset has replaced this one in a local folder."""
@@ -189,6 +210,8 @@ class Folder:
             CorruptError: The refs are missing although a spec exists, or the refs are damaged.
         """
         path = self.store.join(self.path, 'refs.bag')
+        if self.store.is_remote:
+            self.expect_versions()
         if self.options.cache is not None:
             self.learn()
         try:
@@ -340,21 +363,61 @@ class Folder:
         Raises:
             CorruptError: They differ.
         """
+        name = os.path.basename(bag.path)
+        if self.listed is not None and self.listed.id is not None:
+            self._expect_id(name, bag.file.version)
         if self.known is None:
             return
-        name = os.path.basename(bag.path)
         size = self.known.sizes.get(name)
         if size != bag.file.size:
             self.raise_changed(f'expected {size} bytes of {name}, got {bag.file.size}')
+        before, version = self.known.versions.get(name), bag.file.version
+        if before is not None and version and version != before.version and self._are_comparable():
+            self.raise_changed(f'expected version {before.version:.80} of {name}, got {version:.80}')
         count = None if self.known.counts is None else self.known.counts.get(name)
         if count is not None and count != bag.count and not self.starts:
             self.raise_changed(f'expected {count} records of {name}, got {bag.count}')
+
+    def _are_comparable(self) -> bool:
+        """Returns whether the listing has versions of the type that the store has in this process."""
+        return self.known is not None and self.known.version_type == self.store.version_type
+
+    def _expect_id(self, name: str, version: str) -> None:
+        """Notes that a file was opened, unless it was listed with its version."""
+        # Once the id was confirmed, all files of a listing that was made before are of this folder.
+        listed = self.known if self.confirmed and self.known is not None else self.listed
+        if listed is not None and not (version and name in listed.versions):
+            self.unlisted.append(name)
+
+    def confirm(self) -> None:
+        """Compares the id in source.json with shards.json, or with source.json when the dataset was opened.
+
+        Called before data of files are returned whose versions were not listed. The id is requested after
+        these files were opened; writers remove it before they change a folder.
+
+        Raises:
+            CorruptError: The folder was replaced.
+        """
+        count = len(self.unlisted)  # Other threads may open files from now on.
+        if count <= self.confirmed or self.listed is None or self.listed.id is None:
+            return
+        expected, id = self.listed.id, read_id(self.store, self.path)
+        if id != expected:
+            detail = f'was replaced since the dataset was opened: expected id {expected:.80} in {IDENTITY}, '
+            detail += f'got {"none" if id is None else id:.80}; open the dataset again'
+            if self.options.cache_check == 'never':
+                detail += " without cache_check='never', which takes versions from the cache"
+            if self.listed.counts is not None:
+                detail += f'; if this remains, {INDEX} is stale: run bags consolidate'
+            raise CorruptError(self.path, None, detail)
+        self.confirmed = count
 
     def raise_changed(self, detail: str) -> NoReturn:
         """Raises CorruptError: the folder differs from shards.json, or from the listing at open."""
         if self.known is not None and self.known.counts is not None:
             raise CorruptError(self.path, None, f'{detail}: {INDEX} is stale: run bags consolidate')
-        raise CorruptError(self.path, None, f'{detail}: it has changed since the dataset was opened')
+        detail += ': it was replaced since the dataset was opened; open it again'
+        raise CorruptError(self.path, None, detail)
 
 
 def _copy_segment(segment: Segment) -> bytes:

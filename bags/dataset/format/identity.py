@@ -65,6 +65,15 @@ def new_id() -> str:
     return uuid.uuid4().hex
 
 
+def read_id(store: Store, folder: str) -> str | None:
+    """Returns the id of a dataset folder; None without one."""
+    try:
+        found = _load(store.read(store.join(folder, IDENTITY)))
+    except FileNotFoundError:
+        return None
+    return None if found is None else found.id
+
+
 def read_identity(store: Store, folder: str, length: int, known: Shard | None = None) -> Identity | None:
     """Returns the identity of a dataset folder; None without a valid one, or if the folder has changed since.
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 from bags.bag.checksums import checksums_name
 from bags.bag.limits import ENTRY
 from bags.concurrency import map_concurrently
-from bags.dataset.format.file_names import BAG_SUFFIXES, is_temporary
+from bags.dataset.format.file_names import BAG_SUFFIXES, IDENTITY, is_derived, is_temporary
 from bags.dataset.format.folder_layout import parse_layout
+from bags.dataset.format.identity import read_id
 from bags.dataset.format.journal import JOURNAL
 from bags.dataset.format.json_files import check_json
 from bags.dataset.format.metadata import METADATA
@@ -39,7 +41,7 @@ class ShardList(NamedTuple):
     """The schema in shards.json; None without one."""
     after: str | None = None
     """The next shard's name, which must not exist. Only set on an object store with shards.json."""
-    files: frozenset[str] = frozenset()
+    beside: Shard = Shard('')
     """The listed files beside the shards. If they include spec.json, the dataset is a single folder."""
     is_unfinished: bool = False
     """Whether incomplete shards at the end were left out."""
@@ -63,7 +65,7 @@ def root_names(store: Store, directory: str) -> set[str]:
     if store.can_list:
         return set(store.names(directory))
     listed = list_remote_shards(store, directory)
-    return {*listed.files, *(shard.name for shard in listed.shards)}
+    return {*listed.beside.sizes, *(shard.name for shard in listed.shards)}
 
 
 def dataset_of_shard(store: Store, directory: str) -> str | None:
@@ -148,17 +150,17 @@ def list_remote_shards(store: Store, directory: str, checksum: bool = False) -> 
         schema, shards = load_index(index, path)
         last = shards[-1].name
         return ShardList(shards, schema, str(int(last) + 1).rjust(len(last), '0'))
-    folders: dict[str, dict[str, int]] = {}
-    beside: list[str] = []
+    folders: dict[str, dict[str, Stat]] = {}
+    beside: dict[str, Stat] = {}
     if store.can_list:
         for name, stat in store.walk(directory).items():
             folder, slash, file = name.partition('/')
             if not slash:
-                beside.append(name)
+                beside[name] = stat
             elif '/' not in file:
-                folders.setdefault(folder, {})[file] = stat.size
+                folders.setdefault(folder, {})[file] = stat
     elif spec is not None:
-        beside += _probe_folder(store, directory, spec)
+        beside = _probe_folder(store, directory, spec)
     else:
         folders = _probe_shards(store, directory)
         if not folders:
@@ -168,8 +170,27 @@ def list_remote_shards(store: Store, directory: str, checksum: bool = False) -> 
     count = len(names)
     while names and 'refs.bag' not in folders[names[-1]] and is_being_made(folders[names[-1]], True):
         names.pop()
-    shards = list(map(Shard, names, map(folders.__getitem__, names)))
-    return ShardList(shards, files=frozenset(beside), is_unfinished=len(shards) < count)
+    type = store.version_type
+    shards = list(map(_listed_shard, names, map(folders.__getitem__, names), repeat(type)))
+    listed = _listed_shard('', beside, type)
+    if not store.can_list:
+        # The ids identify the shards, as only versions of their specs and refs are known, if any.
+        ids = map_concurrently(lambda name: read_id(store, store.join(directory, name)), names, True)
+        shards = [shard._replace(id=id) for shard, id in zip(shards, ids, strict=True)]
+        if IDENTITY in beside and not listed.versions:  # The server sends no versions.
+            listed = listed._replace(id=read_id(store, directory))
+    return ShardList(shards, beside=listed, is_unfinished=len(shards) < count)
+
+
+def _listed_shard(name: str, files: Mapping[str, Stat], version_type: str) -> Shard:
+    """Returns the description of a folder whose files were listed."""
+    sizes, versions = {}, {}
+    for file, stat in files.items():
+        sizes[file] = stat.size
+        # Statistics and key indexes may be written while the dataset is read. They say what they belong to.
+        if stat.version and not is_derived(file):
+            versions[file] = stat
+    return Shard(name, sizes, versions=versions, version_type=version_type)
 
 
 def _nothing_at(store: Store, directory: str) -> OSError:
@@ -242,6 +263,15 @@ def names_in(store: Store, folder: str, *ends: str) -> set[str]:
     return set(store.names(folder) if store.can_list else _probe_folder(store, folder, None, *ends))
 
 
+def list_folder(store: Store, folder: str) -> Shard:
+    """Returns the description of a dataset folder on an object store or web server, with all its files.
+
+    Raises:
+        FileNotFoundError: The folder does not exist.
+    """
+    return _listed_shard('', files_below(store, [folder], folder), store.version_type)
+
+
 def files_below(store: Store, folders: Sequence[str], root: str) -> dict[str, Stat]:
     """Returns size and version of the files of a dataset, by their paths below its root.
 
@@ -284,52 +314,56 @@ def _probe_folder(store: Store, folder: str, spec: bytes | None = None, *ends: s
             more.append(f'{name}.idx')
         if checksums_name('refs.bag') in found:
             more += map(checksums_name, (f'{name}.bag', f'{name}.bagz'))
+    are_bags_known = not more
     if checksums_name('refs.bag') in found and METADATA in found:
         more.append(checksums_name(METADATA))
+    # The id is requested after the bags, to tell whether they are of one dataset: see `Folder.confirm`.
+    if are_bags_known:
+        more.append(IDENTITY)
     found |= _stat_all(store, folder, more)
     linked = [name for name in fields if f'{name}{LINKED[0]}' in found]
     more = [name + suffix for name in linked for suffix in LINKED[1:]]
+    if not are_bags_known:
+        more.append(IDENTITY)
     if checksums_name('refs.bag') in found:
         more += [checksums_name(name + LINKED[0]) for name in linked]
     return found | _stat_all(store, folder, more)
 
 
-def _probe_shards(store: Store, directory: str) -> dict[str, dict[str, int]]:
-    """Requests shards 000000, 000001, … until one is missing; returns the sizes of their spec and refs.
+def _probe_shards(store: Store, directory: str) -> dict[str, dict[str, Stat]]:
+    """Requests shards 000000, 000001, … until one is missing; returns the spec and refs of each.
 
-    For a shard without refs, which is incomplete or from Granular, returns the sizes of all files.
+    For a shard without refs, which is incomplete or from Granular, returns all files.
 
     Raises:
         CorruptError: A shard in between is missing, or there are more than `MAX_SHARDS` shards.
     """
-    shards: dict[str, dict[str, int]] = {}
+    shards: dict[str, dict[str, Stat]] = {}
     count, is_last = FIRST_SHARDS, False
     while not is_last:
         names = [f'{number:06}' for number in range(len(shards), len(shards) + count)]
         files = [f'{name}/{file}' for name in names for file in ('spec.json', 'refs.bag')]
         found = _stat_all(store, directory, files)
         for name in names:
-            sizes = {
-                file: found[f'{name}/{file}'].size
+            stats = {
+                file: found[f'{name}/{file}']
                 for file in ('spec.json', 'refs.bag')
                 if f'{name}/{file}' in found
             }
-            if 'spec.json' not in sizes:
+            if 'spec.json' not in stats:
                 is_last = True
             elif is_last:
                 raise CorruptError(
                     directory, None, f'has shard {name}, but not the one before: {CONSOLIDATE}'
                 )
             else:
-                shards[name] = sizes
+                shards[name] = stats
         count *= 2
         if len(shards) > MAX_SHARDS:
             raise CorruptError(directory, None, f'expected at most {MAX_SHARDS} shards: {CONSOLIDATE}')
-    bare = [name for name, sizes in shards.items() if 'refs.bag' not in sizes]
+    bare = [name for name, stats in shards.items() if 'refs.bag' not in stats]
     every = map_concurrently(lambda name: _probe_folder(store, store.join(directory, name)), bare, True)
-    for name, stats in zip(bare, every, strict=True):
-        shards[name] = {file: stat.size for file, stat in stats.items()}
-    return shards
+    return shards | dict(zip(bare, every, strict=True))
 
 
 def _stat_all(store: Store, folder: str, names: list[str]) -> dict[str, Stat]:

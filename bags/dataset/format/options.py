@@ -105,10 +105,13 @@ def dataset_path(
         ValueError: An option of the cache is set without a cache.
     """
     made = merge(FolderOptions, None, options, ReadOptions.__annotations__, function)
-    if 'cache_size' in options and made.cache is None:
-        raise ValueError('cache_size: has no effect without cache')
+    for name in ('cache_size', 'cache_check'):
+        if name in options and made.cache is None:
+            raise ValueError(f'{name}: has no effect without cache')
     try:
-        store, path = store_for(path, made.filesystem, made.storage_options, made.cache, made.cache_size)
+        store, path = store_for(
+            path, made.filesystem, made.storage_options, made.cache, made.cache_size, made.cache_check
+        )
     except ValueError as exc:
         linked = first_url(os.fspath(plain_path(path))) if made.storage_options else None
         if linked is None:

@@ -5,12 +5,13 @@
      "shards": [
       {"name": "000000", "length": 40,
        "sizes": {"id.bag": 640, "refs.bag": 1160, "spec.json": 35, "words.bag": 4096},
-       "counts": {"id.bag": 40, "refs.bag": 40, "words.bag": 160}},
+       "counts": {"id.bag": 40, "refs.bag": 40, "words.bag": 160}, "id": "0f8c…"},
       …]}
 
-`length` is the number of datapoints, `sizes` the bytes of each file, `counts` the records of each bag. The
-content is not trusted: names must be names of shard folders, never paths, and lengths, sizes and counts are
-compared with the shard when it is first read.
+`length` is the number of datapoints, `sizes` the bytes of each file, `counts` the records of each bag, `id`
+the id in source.json (missing if the shard has none). The content is not trusted: names must be names of
+shard folders, never paths, and lengths, sizes, counts and ids are compared with the shard when it is first
+read.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple, TypeGuard
 from bags.dataset.format.spec import Schema, parse_spec, type_texts
 from bags.errors import CorruptError
 from bags.indexing import MAX_INT64
+from bags.storage import Stat
 
 INDEX = 'shards.json'
 INDEX_FORMAT = 'bags shards 1'
@@ -33,12 +35,19 @@ class Shard(NamedTuple):
     """The description of a shard folder in a listing or in shards.json."""
 
     name: str
+    """Name of the folder; empty for a dataset of one folder, whose description has all its files."""
     sizes: Mapping[str, int] = {}
     """Bytes of each file; empty if unknown."""
     length: int | None = None
     """Number of datapoints; None without shards.json."""
     counts: Mapping[str, int] | None = None
     """Number of records of each bag; None without shards.json."""
+    versions: Mapping[str, Stat] = {}
+    """Sizes and versions of files in a listing. The files are read in these versions."""
+    version_type: str = ''
+    """The type of these versions, as in `Store`."""
+    id: str | None = None
+    """The id of the folder, if it was read: it identifies files whose versions were not listed."""
 
 
 def numbered(names: Iterable[str], where: object) -> dict[int, str]:
@@ -59,13 +68,12 @@ def numbered(names: Iterable[str], where: object) -> dict[int, str]:
 def dump_index(schema: Schema, shards: Iterable[Shard]) -> bytes:
     """Returns the content of shards.json."""
     spec = type_texts(schema)
-    lines = [
-        json.dumps(
-            {'name': shard.name, 'length': shard.length, 'sizes': shard.sizes, 'counts': shard.counts},
-            ensure_ascii=False,
-        )
-        for shard in shards
-    ]
+    lines = []
+    for shard in shards:
+        entry = {'name': shard.name, 'length': shard.length, 'sizes': shard.sizes, 'counts': shard.counts}
+        if shard.id is not None:
+            entry['id'] = shard.id
+        lines.append(json.dumps(entry, ensure_ascii=False))
     texts = json.dumps(INDEX_FORMAT), json.dumps(spec, ensure_ascii=False)
     head = f'{{"format": {texts[0]},\n "spec": {texts[1]},\n "shards": ['
     return (head + '\n  ' + ',\n  '.join(lines) + ']}\n').encode()
@@ -104,7 +112,10 @@ def _shard(entry: Any, where: object) -> Shard:
         raise CorruptError(
             where, None, f'shard {name!r:.80}: expected numbers for "length" and in "sizes" and "counts"'
         )
-    return Shard(name, sizes, length, counts)
+    id = entry.get('id')
+    if id is not None and not isinstance(id, str):
+        raise CorruptError(where, None, f'shard {name!r:.80}: expected a string for "id", got {id!r:.80}')
+    return Shard(name, sizes, length, counts, id=id)
 
 
 def _is_number(value: Any) -> TypeGuard[int]:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
+import json
 import os
 import warnings
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Mapping
 from stat import S_ISREG
 from typing import Any, NoReturn
 
-from bags.errors import CorruptError
 from bags.storage.base import MAX_SMALL_FILE_BYTES, Durability, File, Hints, Stat, Store
 from bags.storage.cache.download import CacheWriteError, download
 from bags.storage.cache.eviction import CacheSpace, mark_in_use
 from bags.storage.descriptors import open_regular
-from bags.storage.errors import expect_at_most
+from bags.storage.errors import expect_at_most, replaced_error
 from bags.storage.local import LocalStore
+from bags.storage.memory_file import MemoryFile
+from bags.storage.positioned import O_BINARY
 from bags.storage.pread_file import NO_LINK, PreadFile
 from bags.storage.retry import RetryCounter
 
@@ -34,16 +38,19 @@ class CachedStore:
         folder: The folder of the copies; created for this user only, if it does not exist.
         limit: Maximum bytes of the folder. When it is full, the least recently used files are removed. Files
             in use stay; if they fill the folder, other files are read from the inner store.
+        check: 'open' to ask the inner store, when files are first used, whether they have changed; 'never' to
+            ask only what the folder has no answer to.
     """
 
     is_remote = True
     durability = Durability.NONE
 
-    def __init__(self, inner: Store, folder: str, limit: int | None) -> None:
+    def __init__(self, inner: Store, folder: str, limit: int | None, check: str = 'open') -> None:
         self.inner = inner
-        self.names, self.join, self.pinned = inner.names, inner.join, inner.pinned
+        self.join = inner.join
         self.folder = folder
         self.limit = limit
+        self.check = check
         self.local = LocalStore(Durability.NONE)
         os.makedirs(folder, 0o700, exist_ok=True)
         self._space = CacheSpace(folder, limit)
@@ -65,15 +72,27 @@ class CachedStore:
     def can_list(self) -> bool:
         return self.inner.can_list
 
+    @property
+    def version_type(self) -> str:
+        return self.inner.version_type
+
+    def expect_versions(self, folder: str, versions: Mapping[str, Stat], version_type: str) -> None:
+        if version_type != self.version_type:
+            self.inner.expect_versions(folder, versions, version_type)
+        else:
+            for name, stat in versions.items():
+                self._stats[self.inner.join(folder, name)] = stat
+
     # Reading.
 
     def open(self, path: str, hints: Hints) -> File:
         if self._refusal:
             self._warn(self._refusal)
-            return self.inner.open(path, hints)
+            known = self._stats.get(path)
+            return self.inner.open(path, hints) if known is None else self._source(path, known, hints)()
         stat = self.stat(path)
         if not stat.size:
-            return self.inner.open(path, hints)
+            return MemoryFile(path, b'')
         copy = self._copy_path(path, stat)
         file = self._open_copy(path, copy, stat, hints)
         if file is not None:
@@ -92,9 +111,13 @@ class CachedStore:
         return source()
 
     def read(self, path: str, max_size: int = MAX_SMALL_FILE_BYTES) -> bytes:
-        if path not in self._stats or not self._stats[path].size:
-            return self.inner.read(path, max_size)
-        expect_at_most(path, self._stats[path].size, max_size)
+        stat = self._stats.get(path)
+        # Without a version, an equal size does not show that a copy is up to date.
+        if stat is None or (not stat.version and self.check == 'open'):
+            data = self._answer('read', path, lambda path: self.inner.read(path, max_size))
+            expect_at_most(path, len(data), max_size)
+            return data
+        expect_at_most(path, stat.size, max_size)
         file = self.open(path, Hints())
         return bytes(file.read(0, file.size))
 
@@ -163,8 +186,10 @@ class CachedStore:
         def open_remote() -> File:
             file = inner.open(path, hints)
             if file.size != stat.size or (stat.version and file.version and file.version != stat.version):
-                detail = f'has changed: expected {stat}, got {Stat(file.size, file.version)}'
-                raise CorruptError(path, None, detail)
+                advice = 'open the dataset or bag again'
+                if self.check == 'never':
+                    advice += " without cache_check='never', which takes the version from the cache"
+                raise replaced_error(path, stat, Stat(file.size, file.version), advice)
             return file
 
         return open_remote
@@ -176,14 +201,68 @@ class CachedStore:
 
     # Metadata.
 
+    def _answer(self, question: str, path: str, ask: Callable[[str], bytes]) -> bytes:
+        """Returns the answer of the inner store to a question about a file.
+
+        With `check='never'`, it is kept in the folder, and the inner store is not asked again.
+
+        Raises:
+            FileNotFoundError: The file does not exist. This is kept as well.
+        """
+        if self._refusal:
+            return ask(path)
+        key = f'\0{question}\0{path}'  # A copy's key begins with a path.
+        file = os.path.join(self.folder, hashlib.sha256(key.encode()).hexdigest()[:40])
+        kept = _read_answer(file)
+        if kept is not None and self.check == 'never':
+            with contextlib.suppress(OSError):
+                os.utime(file)
+            if not kept:
+                detail = "no such file when it was cached (cache_check='never')"
+                raise FileNotFoundError(errno.ENOENT, detail, path)
+            return kept[1:]
+        try:
+            answer = b'+' + ask(path)
+        except FileNotFoundError:
+            self._keep(file, b'', kept)
+            raise
+        self._keep(file, answer, kept)
+        return answer[1:]
+
+    def _keep(self, file: str, answer: bytes, kept: bytes | None) -> None:
+        """Writes an answer into the folder, if there is space and the folder is writable.
+
+        Without `check='never'`, only an earlier answer is replaced.
+        """
+        if kept == answer or (kept is None and self.check != 'never'):
+            return
+        data = zlib.crc32(answer).to_bytes(4, 'little') + answer
+        with contextlib.suppress(OSError), self._space.locked():
+            if self._space.reserve(len(data)):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(file)
+                fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | O_BINARY | NO_LINK, 0o666)
+                with os.fdopen(fd, 'wb') as stream:
+                    stream.write(data)
+
+    def _answer_json(self, question: str, path: str, ask: Callable[[str], Any]) -> Any:
+        return json.loads(self._answer(question, path, lambda path: json.dumps(ask(path)).encode()))
+
+    def pinned(self, path: str) -> str:
+        return str(self._answer_json('pinned', path, self.inner.pinned))
+
+    def names(self, folder: str) -> list[str]:
+        return list(self._answer_json('names', folder, self.inner.names))
+
     def stat(self, path: str) -> Stat:
         stat = self._stats.get(path)
         if stat is None:
-            stat = self._stats[path] = self.inner.stat(path)
+            stat = self._stats[path] = Stat(*self._answer_json('stat', path, self.inner.stat))
         return stat
 
     def walk(self, folder: str) -> dict[str, Stat]:
-        stats = self.inner.walk(folder)
+        found = self._answer_json('walk', folder, self.inner.walk)
+        stats = {name: Stat(*stat) for name, stat in found.items()}
         for name, stat in stats.items():
             self._stats[self.inner.join(folder, name)] = stat
         return stats
@@ -194,7 +273,7 @@ class CachedStore:
             self.walk(folder)
 
     def exists(self, path: str) -> bool:
-        return path in self._stats or self.inner.exists(path)
+        return path in self._stats or bool(self._answer_json('exists', path, self.inner.exists))
 
     # Writing is not supported.
 
@@ -203,3 +282,16 @@ class CachedStore:
 
     create = resume = clone = replace = rename = exchange = remove = make_folder = remove_folder = _refuse
     current_version = sync = sync_folder = is_locked = lock = hold = expect_held = release = _refuse
+
+
+def _read_answer(file: str) -> bytes | None:
+    """Returns an answer that was kept, which is empty for a file that does not exist; None without one.
+
+    An answer begins with its CRC-32, as its process may be killed while it is written.
+    """
+    try:
+        with open(os.open(file, os.O_RDONLY | O_BINARY | NO_LINK), 'rb') as stream:
+            data = stream.read()
+    except OSError:
+        return None
+    return data[4:] if zlib.crc32(data[4:]).to_bytes(4, 'little') == data[:4] else None

@@ -1,0 +1,175 @@
+"""A dataset that is replaced by one of the same sizes: a reader never returns values of both versions."""
+
+import contextlib
+import pickle
+import re
+import shutil
+
+import fsspec
+import pytest
+
+import bags
+from bags.storage import Hints, store_for
+from tests.cloud.conftest import CLIENTS
+from tests.servers import WebServer
+
+SHAPES = ['folder', 'sharded', 'consolidated']
+
+
+def write(path, version, shape, **options):
+    """Writes a dataset whose files have the same sizes for each version of one digit."""
+    spec, more = {'a': 'utf8', 'b': 'utf8'}, {} if shape == 'folder' else {'shard_length': 5}
+    with (bags.ShardedDatasetWriter if more else bags.DatasetWriter)(path, spec, **more, **options) as writer:
+        for index in range(10):
+            writer.append(dict.fromkeys('ab', f'{version} {index}'))
+    if shape == 'consolidated':
+        bags.consolidate(path, **options)
+
+
+def remove(path, options):
+    if path.startswith('memory://'):  # Where folders stay without files.
+        system = fsspec.filesystem('memory')
+        if system.exists(path):
+            system.rm(path, recursive=True)
+        return
+    store, root = store_for(path, None, options)
+    with contextlib.suppress(FileNotFoundError):
+        for name in store.walk(root):
+            store.remove(store.join(root, name))
+
+
+def rewrite(path, version, shape, options):
+    remove(path, options)
+    write(path, version, shape, storage_options=options)
+
+
+def read_one_version(reader, version):
+    """Reads values of fields and shards that are not open yet; returns the number of errors."""
+    errors = 0
+    reads = [
+        *(lambda row=row, field=field: [reader[row, field][field]] for row in (0, 7) for field in 'ab'),
+        lambda: reader.batch([2, 8, 0])['a'],
+        lambda: [bytes(record).decode() for record in reader.records('b')[:]],
+        lambda: [row['a'] for row in reader],
+    ]
+    for read in reads:
+        try:
+            found = {value[0] for value in read()}
+        except bags.CorruptError as exc:
+            found = {version} if re.search('was replaced since .* open', str(exc)) else {str(exc)}
+            errors += 1
+        assert found == {version}
+    return errors
+
+
+@pytest.mark.parametrize('cached', [False, True])
+@pytest.mark.parametrize('shape', SHAPES)
+def test_rows_and_batches_are_of_one_version(storage, shape, cached, tmp_path):
+    root = f'{storage.root}/replaced/{shape}{cached}'
+    rewrite(root, 1, shape, storage.options)
+    options = {'storage_options': storage.options, 'cache': tmp_path / 'cache' if cached else None}
+    with bags.open(root, **options) as reader:
+        assert reader[0, 'a'] == {'a': '1 0'}
+        rewrite(root, 2, shape, storage.options)
+        assert read_one_version(reader, '1')
+        with reader.reopen() as again:
+            assert not read_one_version(again, '2')
+    with bags.open(root, **options) as reader:
+        assert not read_one_version(reader, '2')
+
+
+@pytest.mark.parametrize('shape', SHAPES)
+def test_a_reader_in_another_process_reads_the_version_of_the_first(storage, shape):
+    root = f'{storage.root}/pickled/{shape}'
+    rewrite(root, 1, shape, storage.options)
+    with bags.open(root, storage_options=storage.options) as reader:
+        stored = pickle.dumps(reader)
+        assert not read_one_version(pickle.loads(stored), '1')
+        rewrite(root, 2, shape, storage.options)
+        with pytest.raises(bags.CorruptError, match='was replaced since'):
+            list(pickle.loads(stored))
+
+
+def test_one_file_is_replaced(storage):
+    root = f'{storage.root}/one_file'
+    for version, path in ((1, root), (2, f'{root}-2')):
+        rewrite(path, version, 'sharded', storage.options)
+    store, path = store_for(f'{root}/000001/a.bag', None, storage.options)
+    with bags.open(root, storage_options=storage.options) as reader:
+        store.replace(path, store.read(path.replace('one_file', 'one_file-2')))
+        with pytest.raises(bags.CorruptError, match=r'000001/a\.bag: was replaced'):
+            reader[7]
+        assert reader[7, 'b'] == {'b': '1 7'}
+        assert reader[3] == {'a': '1 3', 'b': '1 3'}
+
+
+@pytest.mark.parametrize('workers', [0, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize('shape', SHAPES)
+def test_batches_of_a_loader(s3_storage, shape, workers):
+    root, options = f'{s3_storage.root}/loaded/{shape}{workers}', s3_storage.options
+    rewrite(root, 1, shape, options)
+    with bags.open(root, storage_options=options) as reader:
+        loader = iter(bags.Loader(reader, 2, fields='a', shuffle=False, workers=workers))
+        values = list(next(loader)['a'])
+        rewrite(root, 2, shape, options)
+        with contextlib.suppress(bags.CorruptError):  # Without one, all files were open.
+            for batch in loader:
+                values += batch['a']
+        assert {value[0] for value in values} == {'1'}
+
+
+def test_a_dataset_that_is_replaced_while_it_is_opened(storage):
+    """The reader of a folder lists it while it reads the refs."""
+    root = f'{storage.root}/direct'
+    rewrite(root, 1, 'folder', storage.options)
+    with bags.DatasetReader(root, storage_options=storage.options) as reader:
+        assert reader[0, 'a'] == {'a': '1 0'}
+        rewrite(root, 2, 'folder', storage.options)
+        assert read_one_version(reader, '1')
+
+
+def test_an_object_that_was_opened_without_a_request(storage):
+    """As linked files are: later requests get the version of the first."""
+    store, path = store_for(f'{storage.root}/linked', None, storage.options)
+    data = bytes(range(256)) * 40
+    store.replace(path, data)
+    file = store.open_known(path, len(data))
+    assert file.read(10, 20) == data[10:20]
+    store.replace(path, data[::-1])
+    with pytest.raises(bags.CorruptError, match='was replaced since'):
+        file.read(20, 30)
+    assert store.open(path, Hints()).read(0, 4) == data[::-1][:4]
+
+
+@pytest.mark.parametrize('shape', SHAPES)
+def test_later_reads_ask_no_more_than_before(s3_storage, proxy, shape):
+    root = f'{s3_storage.root}/counted/{shape}'
+    rewrite(root, 1, shape, s3_storage.options)
+    with bags.open(root, storage_options=s3_storage.through(proxy)) as reader:
+        with proxy.counted() as first:
+            reader.batch(range(10))
+        names = sorted(path.rpartition('/')[2] for _, path, _ in first)
+        assert names.count('source.json') == (2 if shape == 'consolidated' else 0)  # One for each shard.
+        with proxy.counted() as later:
+            reader.batch(range(10))
+            reader[7]
+        assert not later
+
+
+@pytest.mark.parametrize('validators', [{'ETag'}, {'Last-Modified', 'ETag'}, set()])
+@pytest.mark.parametrize('cached', [False, True])
+@pytest.mark.parametrize('shape', SHAPES)
+@pytest.mark.parametrize('client', CLIENTS)
+def test_a_dataset_on_a_web_server(tmp_path, shape, cached, validators, client):
+    """Without ETag and Last-Modified, the id of the dataset tells that it was replaced."""
+    root = tmp_path / 'root' / 'data'
+    write(root, 1, shape)
+    write(tmp_path / 'new', 2, shape)
+    with WebServer(tmp_path / 'root') as web:
+        web.validators = validators
+        cache = {'cache': tmp_path / 'cache'} if cached else {}
+        with bags.open(f'{web.url}/data', storage_options={'client': client}, **cache) as reader:
+            assert reader[0, 'a'] == {'a': '1 0'}
+            shutil.rmtree(root)
+            shutil.copytree(tmp_path / 'new', root)
+            assert read_one_version(reader, '1')
