@@ -1,4 +1,4 @@
-"""Files that belong to no datapoint, by their names: of operating systems, documents, and checksums."""
+"""Files that belong to no datapoint, by their names: of operating systems, editors, documents, and checksums."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ METADATA_TABLES = ('metadata.csv', 'metadata.jsonl')
 _JUNK = ('__macosx', 'thumbs.db', 'ehthumbs.db', 'desktop.ini', '$recycle.bin', 'system volume information',
          'lost+found', '@eadir', '__pycache__')  # fmt: skip
 """Files and folders of operating systems, in lower case."""
+_OF_EDITORS = ('*~', '#*#', '~$*', '*.swp', '*.swo', '*.swx')
+"""Backups and temporary files that editors leave beside a file: `3.jpg~`, `#3.txt#`, `~$3.docx`, `3.txt.swp`."""
 _DOCUMENTS = ('readme', 'readme.*', 'license', 'license.*', 'licence', 'licence.*', 'license-*', 'copying',
               'copying.*', 'notice', 'notice.*', 'citation.*', 'changelog*', 'contributing.*', 'authors*',
               'dataset_info.json', 'dataset_infos.json', 'dataset_dict.json')  # fmt: skip
@@ -26,7 +28,11 @@ NO_DATA = ('*.md5', '*.sha1', '*.sha256', '*.sha512', '*.crc', '*.crc32', '*.xxh
 _FIRST_LETTERS = {
     '',
     '.',
-    *(pattern[0] for pattern in (*_JUNK, *_DOCUMENTS, *NO_DATA, *METADATA_TABLES) if pattern[0] != '*'),
+    *(
+        pattern[0]
+        for pattern in (*_JUNK, *_OF_EDITORS, *_DOCUMENTS, *NO_DATA, *METADATA_TABLES)
+        if pattern[0] != '*'
+    ),
 }
 _WILDCARDS = frozenset('*?[')
 MEDIA = (*IMAGE_TYPES, 'video', 'audio', 'array')
@@ -34,16 +40,18 @@ MEDIA = (*IMAGE_TYPES, 'video', 'audio', 'array')
 
 
 def is_hidden(name: str) -> bool:
-    """Returns whether a file, by its path, is hidden, or one of an operating system."""
+    """Returns whether a file, by its path, is hidden, or one of an operating system or an editor."""
     folder, _, base = name.rpartition('/')
-    return (
-        (base.startswith('.') and base not in ('.', '..')) or base.lower() in _JUNK or _is_in_hidden(folder)
-    )
+    return _is_hidden(base) or matches(base, _OF_EDITORS) or _is_in_hidden(folder)
+
+
+def _is_hidden(base: str) -> bool:
+    return (base.startswith('.') and base not in ('.', '..')) or base.lower() in _JUNK
 
 
 @functools.lru_cache
 def _is_in_hidden(folder: str) -> bool:
-    return folder != '' and is_hidden(folder)
+    return folder != '' and any(map(_is_hidden, folder.split('/')))
 
 
 def is_beside(name: str) -> bool:
@@ -60,8 +68,12 @@ def may_be_ignored(keys: Iterable[str], extensions: Collection[str]) -> bool:
         keys: The keys, which are paths.
         extensions: The parts of the names of files after the key and a dot.
     """
-    some = [key for key in keys if any(part[:1].lower() in _FIRST_LETTERS for part in key.split('/'))]
-    for key in ['0', *some]:  # With other first letters, only the extensions count.
+    some = [
+        key
+        for key in keys
+        if key[-1:] == '~' or any(part[:1].lower() in _FIRST_LETTERS for part in key.split('/'))
+    ]
+    for key in ['0', *some]:  # With other first and last letters, only the extensions count.
         folder, _, base = key.rpartition('/')
         names = [f'{base}.{extension}' for extension in extensions]
         if any(name.startswith('__') and name.endswith('__') for name in names):

@@ -94,6 +94,7 @@ BYSTANDERS = {
     'logo.png': PICTURE, '.gitattributes': b'*.tar', '.DS_Store': b'x', '._0.tar': b'x', 'Thumbs.db': b'x',
     'dataset_infos.json': b'{}', '__MACOSX/._a.tar': b'x', 'SHA256SUMS': b'x', 'checksums.md5': b'x',
     '.cache/huggingface/download/0.tar.metadata': b'x', '.cache/huggingface/index.json': b'{}',
+    '3.jpg~': PICTURE, '#notes.txt#': b'x', 'notes.txt.swp': b'x', '~$notes.docx': b'x',
     '_SUCCESS': b'', '0.tar.part': b'x', 'x.parquet.tmp': b'x', 'shard.mds.sha256': b'x',
     'extra.tfrecord.crc': b'x', 'load.py': b'import os',
 }  # fmt: skip
@@ -144,8 +145,19 @@ def test_tables_whose_log_may_delete_files_are_refused(log, tmp_path):
     assert open_source(tmp_path, format='parquet').count == 2
 
 
+def test_files_of_editors_are_no_datapoints(tmp_path):
+    left = ['3.jpg~', '3.jpg.~1~', '#3.jpg#', '3.swp', '.3.jpg.swp', '~$3.docx', 'cats/3.jpg~']
+    (tmp_path / 'cats').mkdir()
+    for name in ('3.jpg', 'cats/3.jpg', *left):
+        (tmp_path / name).write_bytes(PICTURE)
+    for options in ({}, {'layout': 'stems'}, {'layout': 'files'}, {'format': 'folder'}):
+        found = open_source(tmp_path, **options)
+        assert (found.count, found.spec) == (2, {'__key__': 'utf8', 'jpg': 'jpeg'})
+        assert "left out: '#3.jpg#'" in found.notes[0]
+
+
 def test_marks_alone_are_no_files(tmp_path):
-    for name in ('_SUCCESS', 'x.md5', '.DS_Store', 'Thumbs.db'):
+    for name in ('_SUCCESS', 'x.md5', '.DS_Store', 'Thumbs.db', '3.jpg~'):
         (tmp_path / name).write_bytes(b'x')
     with pytest.raises(FileNotFoundError, match='no files to import'):
         open_source(tmp_path)

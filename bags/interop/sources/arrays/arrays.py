@@ -14,7 +14,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -297,17 +297,26 @@ def natural_order(name: str) -> list[tuple[int, int | str]]:
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in re.split(r'(\d+)', name) if part]
 
 
-def split_episodes(names: Iterable[str]) -> tuple[list[str], list[str]]:
+_EPISODE = re.compile(
+    r'(demo|demonstration|ep|eps|episode|traj|trajectory|rollout|run|take|trial)?[_-]?[0-9]+', re.IGNORECASE
+)
+
+
+def split_episodes(names: Collection[str]) -> tuple[list[str], list[str]]:
     """Returns the groups that are datapoints, and the arrays outside these groups.
 
     Datapoints are the groups in `data`, or else in the root, if all their names end with a number. Otherwise
-    the root, '', is the only datapoint.
+    the root, '', is the only datapoint. Other groups and arrays may be beside groups such as `demo_0`.
     """
     for parent in ('data/', ''):
         inside = [name for name in names if name.startswith(parent)]
-        groups = {name.removeprefix(parent).partition('/')[::2] for name in inside}
-        found = {name for name, rest in groups if rest and re.search(r'\d$', name)}
-        if inside and found == {name for name, _ in groups}:
-            outside = [name for name in names if not name.startswith(parent)]
-            return [parent + name for name in sorted(found, key=natural_order)], outside
+        parts = [name.removeprefix(parent).partition('/') for name in inside]
+        groups = {group for group, slash, _ in parts if slash}
+        is_each = len(groups) == len({name for name, _, _ in parts})  # No array is beside the groups.
+        if not (is_each and all(group[-1:].isdecimal() for group in groups)):
+            groups = {each for each in groups if (found := _EPISODE.fullmatch(each)) and (parent or found[1])}
+        if groups:
+            within = tuple(f'{parent}{group}/' for group in groups)
+            outside = [name for name in names if not name.startswith(within)]
+            return [parent + name for name in sorted(groups, key=natural_order)], outside
     return [''], []

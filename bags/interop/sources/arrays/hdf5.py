@@ -101,7 +101,7 @@ def _survey(file: h5py.File) -> tuple[list[str], list[str], dict[str, str]]:
         if remark:
             remarks[name] = remark
     check_claim(claimed, file.id.get_filesize(), 'the shapes')
-    groups, outside = split_episodes(name for name in datasets if not name.startswith('mask/'))
+    groups, outside = split_episodes([name for name in datasets if not name.startswith('mask/')])
     parent = groups[0].rpartition('/')[0]
     for name, remark in remarks.items():
         above, _, base = name.rpartition('/')

@@ -231,6 +231,20 @@ def test_what_is_left_out_is_noted(tmp_path):
         open_source(tmp_path / 'a.h5')
 
 
+@pytest.mark.parametrize('beside', ['times', 'stats/mean', 'data/times', 'data/stats/mean'])
+@pytest.mark.parametrize('group', ['data/demo_{}', 'data/{}', 'demo_{}', 'episode_{}'])
+def test_arrays_beside_numbered_groups_are_noted(group, beside, tmp_path):
+    if beside.startswith('data/') and not group.startswith('data/'):
+        beside = beside.removeprefix('data/')
+    with h5py.File(tmp_path / 'a.h5', 'w') as file:
+        for number in range(3):
+            file[f'{group.format(number)}/x'] = np.arange(4)
+        file[beside] = np.arange(3)
+    source = open_source(tmp_path / 'a.h5')
+    assert (source.count, source.spec) == (3, {'__key__': 'utf8', 'x': 'array(int64,4)'})
+    assert source.notes == [f'{beside!r} is left out: it is in none of the numbered groups']
+
+
 def test_an_array_with_the_name_of_the_key_has_another_name(tmp_path):
     for number in range(2):
         with h5py.File(tmp_path / f'{number}.h5', 'w') as file:
