@@ -106,7 +106,7 @@ def metadata_of_fields(metadata: Metadata, names: Collection[str]) -> Metadata:
 
 
 def rename_metadata(metadata: Metadata, names: Mapping[str, str]) -> Metadata:
-    """Returns the metadata of renamed fields, including the names of fields in `times`.
+    """Returns the metadata of renamed fields, including the names of fields in `times`, `over` and `labels`.
 
     Args:
         metadata: The metadata.
@@ -115,15 +115,18 @@ def rename_metadata(metadata: Metadata, names: Mapping[str, str]) -> Metadata:
     if 'fields' not in metadata:
         return metadata
     fields = {
-        names[name]: rename_times(facts, names) for name, facts in metadata['fields'].items() if name in names
+        names[name]: rename_facts(facts, names) for name, facts in metadata['fields'].items() if name in names
     }
     return {**metadata, 'fields': fields}
 
 
-def rename_times(facts: Any, names: Mapping[str, str]) -> Any:
-    """Returns the facts of a field, with the new name of the field in `times`."""
-    times = facts.get('times') if isinstance(facts, Mapping) else None
-    return {**facts, 'times': names[times]} if isinstance(times, str) and times in names else facts
+def rename_facts(facts: Any, names: Mapping[str, str]) -> Any:
+    """Returns the facts of a field, with the new names of the fields in `times`, `over` and `labels`."""
+    if not isinstance(facts, Mapping):
+        return facts
+    known = {key: facts[key] for key in ('times', 'over', 'labels') if isinstance(facts.get(key), str)}
+    renamed = {key: names[name] for key, name in known.items() if name in names}
+    return {**facts, **renamed} if renamed else facts
 
 
 def metadata_to_store(metadata: Metadata, schema: Schema) -> Metadata:

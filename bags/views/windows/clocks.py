@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset, View
-from bags.dataset.format.metadata import UNITS, check_facts, rename_times
+from bags.dataset.format.metadata import UNITS, check_facts, rename_facts
 from bags.dataset.format.registry import AUDIO_FORMATS, VIDEO_FORMATS
 from bags.dataset.format.spec import FieldType
 from bags.dataset.reading.columns import read_values
@@ -257,7 +257,7 @@ def _facts_of(dataset: Dataset, field: str, *keys: str) -> Mapping[str, Any]:
         return {key: facts[key] for key in keys if key in facts}
     if isinstance(dataset, Edited):
         facts = _facts_of(dataset.datasets[0], dataset.names[field], *keys)
-        return dict(rename_times(facts, dataset.new_names))
+        return dict(rename_facts(facts, dataset.new_names))
     parts = [dataset.dataset_of(field)]
     if isinstance(dataset, Concat):
         parts = [part for part in dataset.datasets if field in part.schema]
