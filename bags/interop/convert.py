@@ -18,6 +18,7 @@ from bags.interop.files import FileSource
 from bags.interop.fingerprint import fingerprint_of_files
 from bags.interop.imported import remaining_entries
 from bags.interop.linking import (
+    StoredFields,
     check_first,
     check_replaced,
     fields_to_link,
@@ -121,9 +122,11 @@ def convert(
     workers = worker_count(workers)
     stored = stored_fields(path, settings) if settings.resume else None
     if not isinstance(source, Source):
-        old_names = {new: old for old, new in (rename or {}).items()}
-        types = {old_names.get(name, name): text for name, text in (stored.spec if stored else {}).items()}
-        source = _open(source, types, path, format, layout, spec, on_error, settings, source_options)
+        source = _open(
+            source, stored, rename or {}, path, format, layout, spec, on_error, settings, source_options
+        )
+    if source.ambiguity is not None:
+        raise source.ambiguity
     source.encode = encode
     names = _new_names(source, rename or {})
     skipped, notes = [Skipped(*damage) for damage in source.damaged], list[str]()
@@ -176,9 +179,36 @@ def convert(
     )
 
 
+def open_to_import(
+    source: SourcePath,
+    path: str | os.PathLike[str],
+    *,
+    format: str | None,
+    layout: str | None,
+    spec: Mapping[str, str | None] | None,
+    rename: Mapping[str, str],
+    on_error: Literal['raise', 'skip'],
+    resume: bool,
+) -> Source[Any]:
+    """Opens a source as `convert` does: to resume, with the layout and the types of the existing dataset.
+
+    Does not raise if the files may be read in several ways, but sets `ambiguity` of the source.
+
+    Args:
+        source, format, layout, spec, on_error: As in `convert`.
+        path: The dataset.
+        rename: The new name of each field to rename.
+        resume: Whether the dataset is continued.
+    """
+    settings = merge(WriterSettings, None, {'resume': resume}, function=convert)
+    stored = stored_fields(path, settings) if resume else None
+    return _open(source, stored, rename, path, format, layout, spec, on_error, settings, None)
+
+
 def _open(
     source: SourcePath,
-    stored: Mapping[str, str],
+    stored: StoredFields | None,
+    rename: Mapping[str, str],
     path: str | os.PathLike[str],
     format: str | None,
     layout: str | None,
@@ -189,11 +219,13 @@ def _open(
 ) -> Source[Any]:
     """Opens the source, as `open_to_resume`; errors of a client say which option has its credentials."""
     sources = source if isinstance(source, list | tuple) else [source]
+    old_names = {new: old for old, new in rename.items()}
+    types = {old_names.get(name, name): text for name, text in (stored.spec if stored else {}).items()}
     with advise_source_options('convert', sources, path, settings.storage_options, source_options) as advice:
         try:
             return open_to_resume(
-                source, stored, format=format, layout=layout, spec=spec, storage_options=source_options,
-                on_error=on_error,
+                source, types, stored.layout if stored else None, format=format, layout=layout, spec=spec,
+                storage_options=source_options, on_error=on_error,
             )  # fmt: skip
         except (BagsError, FileNotFoundError, ValueError, TypeError):
             raise
@@ -216,14 +248,19 @@ def _resume(
 ) -> tuple[int, Iterator[Any], ProgressLog | None]:
     """Finds where an import starts or continues, and adds to `skipped` and `notes`.
 
-    The datapoints of files are found by the field `KEY`, others by their position in the source, for which a
-    log has the datapoints that were skipped.
+    The datapoints of files are found by the field `KEY`, and a log has their layout. Others are found by
+    their position in the source, for which a log has the datapoints that were skipped.
 
     Returns:
         The number of datapoints written or skipped so far, the remaining entries, and the log, or None.
     """
     if isinstance(source, FileSource) and source.key_field == KEY:
+        facts = {'kind': source.format, 'layout': source.layout}
+        layout_log = ProgressLog(writer, facts, settings.resume, is_required=False)
         start = len(writer)
+        if not start and source.is_layout_given:
+            layout_log.state['is_layout_given'] = True
+            layout_log.save()
         entries: Iterator[Any] = source.entries()
         if start and update:
             entries = new_entries(

@@ -31,7 +31,7 @@ from bags.interop.ignored_files import (
     pattern_of,
 )
 from bags.interop.source import list_some
-from bags.interop.sources.files.folders import find_layout
+from bags.interop.sources.files.layouts import find_layout
 from bags.interop.sources.files.webdataset import is_tar
 from bags.interop.sources.files.zip_files import is_zip
 

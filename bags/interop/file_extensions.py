@@ -65,6 +65,14 @@ def type_of(extension: str) -> str:
     return _TYPES.get(last, _TYPES.get(last.removeprefix('_'), 'bytes'))  # The field of `.3gp` is `_3gp`.
 
 
+def type_of_all(extensions: Iterable[str]) -> str:
+    """Returns the type for files with one of some extensions."""
+    types = set(map(type_of, extensions))
+    if len(types) == 1:
+        return types.pop()
+    return 'image' if types <= {*IMAGE_TYPES} else 'utf8' if types <= {'utf8', 'json'} else 'bytes'
+
+
 def fields_of_media(datapoints: Iterable[Collection[str]]) -> Callable[[str], str]:
     """Returns a function that renames fields of image formats to `image`, and of audio formats to `audio`.
 

@@ -39,6 +39,10 @@ from bags.storage.base import SeekableFile
 from bags.storage.range_file import BufferFile
 
 F = TypeVar('F')
+NOT_BY_EXTENSION = ('episodes', 'fields')
+"""Layouts whose fields are named after folders or files, not after extensions."""
+WITHOUT_NAMES = (*NOT_BY_EXTENSION, 'yolo')
+"""Layouts whose keys do not tell the names of files, so that an export cannot restore them."""
 
 
 class JsonText(str):
@@ -102,7 +106,7 @@ class FileSource(Source[FileEntry[F]]):
             types: Types of fields whose names do not tell them.
         """
         self.count = field_sets.total()
-        if self.layout != 'episodes':
+        if self.layout not in NOT_BY_EXTENSION:
             self.rename = fields_of_media(files | columns for files, columns, _ in field_sets)
         present: Counter[str] = Counter()
         named: set[str] = set()
@@ -111,7 +115,8 @@ class FileSource(Source[FileEntry[F]]):
             present.update(dict.fromkeys([*map(self.rename, files), *columns], count))
             named |= files
             in_tables |= columns
-        has_extensions = any(has for *_, has in field_sets) or not present.keys() <= named | in_tables
+        is_renamed = not present.keys() <= named | in_tables and self.layout not in WITHOUT_NAMES
+        has_extensions = any(has for *_, has in field_sets) or is_renamed
         self.spec = {KEY: 'utf8', WRITTEN_EXTENSIONS: 'json?'} if has_extensions else {KEY: 'utf8'}
         for field, count in sorted(present.items(), key=lambda item: (item[0] in in_tables, item)):
             if field in (KEY, WRITTEN_EXTENSIONS):
@@ -119,6 +124,9 @@ class FileSource(Source[FileEntry[F]]):
             field_type = types.get(field, type_of(field)) if field in named | in_tables else field
             self.spec[field] = field_type + '?' * (count < self.count)
             if field_type == 'bytes' and field in named and field != 'data':
+                if self.layout == 'fields':
+                    self.notes.append(f'field {field!r} is stored as bytes; spec= sets another type')
+                    continue
                 format = format_of_extension(field)
                 self.notes.append(
                     f'files *.{field} are stored as bytes: no type is known for this extension; '
@@ -171,6 +179,8 @@ class FileSource(Source[FileEntry[F]]):
                     datapoint[field] = []
             elif field == WRITTEN_EXTENSIONS:
                 datapoint[field] = json.dumps(entry.extensions).encode() if entry.extensions else None
+            elif field in entry.columns and field_type.sequence:
+                datapoint[field] = json.loads(entry.columns[field])
             elif field in entry.columns:
                 name = f'{entry.origin}: {entry.key}, column {field!r}'
                 text = entry.columns[field]

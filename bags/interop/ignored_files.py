@@ -1,4 +1,4 @@
-"""Files that belong to no datapoint, by their names: of operating systems, editors, documents, and checksums."""
+"""Files that belong to no datapoint, by name: of operating systems and editors, documents, and checksums."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ METADATA_TABLES = ('metadata.csv', 'metadata.jsonl')
 _JUNK = ('__macosx', 'thumbs.db', 'ehthumbs.db', 'desktop.ini', '$recycle.bin', 'system volume information',
          'lost+found', '@eadir', '__pycache__')  # fmt: skip
 """Files and folders of operating systems, in lower case."""
-_OF_EDITORS = ('*~', '#*#', '~$*', '*.swp', '*.swo', '*.swx')
-"""Backups and temporary files that editors leave beside a file: `3.jpg~`, `#3.txt#`, `~$3.docx`, `3.txt.swp`."""
+_ENDS_OF_EDITORS = ('~', '.swp', '.swo', '.swx')
+"""Ends of the names of backups and temporary files of editors: `3.jpg~`, `3.txt.swp`."""
 _DOCUMENTS = ('readme', 'readme.*', 'license', 'license.*', 'licence', 'licence.*', 'license-*', 'copying',
               'copying.*', 'notice', 'notice.*', 'citation.*', 'changelog*', 'contributing.*', 'authors*',
               'dataset_info.json', 'dataset_infos.json', 'dataset_dict.json')  # fmt: skip
@@ -27,12 +27,8 @@ NO_DATA = ('*.md5', '*.sha1', '*.sha256', '*.sha512', '*.crc', '*.crc32', '*.xxh
 """Checksums, marks of other libraries, and files whose transfer has not ended."""
 _FIRST_LETTERS = {
     '',
-    '.',
-    *(
-        pattern[0]
-        for pattern in (*_JUNK, *_OF_EDITORS, *_DOCUMENTS, *NO_DATA, *METADATA_TABLES)
-        if pattern[0] != '*'
-    ),
+    *'.#~',
+    *(pattern[0] for pattern in (*_JUNK, *_DOCUMENTS, *NO_DATA, *METADATA_TABLES) if pattern[0] != '*'),
 }
 _WILDCARDS = frozenset('*?[')
 MEDIA = (*IMAGE_TYPES, 'video', 'audio', 'array')
@@ -42,7 +38,12 @@ MEDIA = (*IMAGE_TYPES, 'video', 'audio', 'array')
 def is_hidden(name: str) -> bool:
     """Returns whether a file, by its path, is hidden, or one of an operating system or an editor."""
     folder, _, base = name.rpartition('/')
-    return _is_hidden(base) or matches(base, _OF_EDITORS) or _is_in_hidden(folder)
+    return _is_hidden(base) or _is_of_editor(base) or _is_in_hidden(folder)
+
+
+def _is_of_editor(base: str) -> bool:
+    """Returns whether an editor left a file beside another one, also `#3.txt#` and `~$3.docx`."""
+    return base.endswith(_ENDS_OF_EDITORS) or (base[:1] == '#' == base[-1:]) or base.startswith('~$')
 
 
 def _is_hidden(base: str) -> bool:
@@ -71,7 +72,8 @@ def may_be_ignored(keys: Iterable[str], extensions: Collection[str]) -> bool:
     some = [
         key
         for key in keys
-        if key[-1:] == '~' or any(part[:1].lower() in _FIRST_LETTERS for part in key.split('/'))
+        if (key[-1:] == '~' and '' in extensions)
+        or any(part[:1].lower() in _FIRST_LETTERS for part in key.split('/'))
     ]
     for key in ['0', *some]:  # With other first and last letters, only the extensions count.
         folder, _, base = key.rpartition('/')

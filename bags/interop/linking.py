@@ -22,10 +22,12 @@ from bags.interop.file_extensions import KEY
 from bags.interop.files import F, FileEntry, FileSource
 from bags.interop.imported import BATCH, FileComparison, as_named_in_source
 from bags.interop.link_comparison import LinkComparison
+from bags.interop.open_source import FirstLayout
 from bags.interop.source import DamagedEntries, E, Source, list_some
 from bags.interop.sources.files.folders import FolderSource
 from bags.links.link import MIN_LINKED_BYTES
 from bags.links.records import LinkedRecords
+from bags.progress.progress_log import source_of
 from bags.storage import store_for
 from bags.storage.urls import without_revision
 from bags.validation import no_field
@@ -92,6 +94,8 @@ class StoredFields(NamedTuple):
     """The fields of a dataset that is resumed, also if it was killed before it had a datapoint."""
 
     spec: dict[str, str]
+    layout: FirstLayout | None
+    """The layout of the files that it was made from, if its log has it."""
     linked: set[str]
     """The linked fields."""
     copied: set[str]
@@ -121,7 +125,11 @@ def stored_fields(path: str | os.PathLike[str], settings: WriterSettings) -> Sto
     schema: Schema = {}
     for shard_schema in map_concurrently(read_spec, shards, store.is_remote):
         schema |= shard_schema
-    return StoredFields(type_texts(schema), *linked_and_copied(store, shards, schema))
+    log = source_of(store, folder)
+    layout, state = log.get('layout'), log.get('state')
+    is_given = isinstance(state, dict) and state.get('is_layout_given') is True
+    first = FirstLayout(layout, is_given) if isinstance(layout, str) else None
+    return StoredFields(type_texts(schema), first, *linked_and_copied(store, shards, schema))
 
 
 def merge_types(source: Source, types: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:

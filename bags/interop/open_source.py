@@ -6,7 +6,7 @@ import errno
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from bags.dataset.format.metadata import MAX_METADATA_BYTES, METADATA, Metadata, load_metadata
 from bags.dataset.format.plug_ins import find_all
@@ -21,14 +21,23 @@ from bags.interop.detect import (
     is_archive,
     zips_to_open,
 )
-from bags.interop.exported import EXPORT, read_exported
+from bags.interop.exported import EXPORT, ExportedFields, read_exported
 from bags.interop.file_extensions import KEY
 from bags.interop.files import FileSource
 from bags.interop.formats import FORMATS, GROUP, find_format, installed_formats
+from bags.interop.ignored_files import is_beside, is_hidden
 from bags.interop.records import size_of
 from bags.interop.source import Source, list_some, naming
-from bags.interop.sources.files.folders import LAYOUTS, FolderFiles, FolderSource, SourceFiles
-from bags.interop.sources.files.webdataset import TarSource, is_tar
+from bags.interop.sources.files.folders import (
+    FolderFiles,
+    FolderSource,
+    SourceFiles,
+    YoloSource,
+    read_exported_files,
+)
+from bags.interop.sources.files.layouts import LAYOUTS, describe
+from bags.interop.sources.files.readings import Reading, Readings, ambiguity_of
+from bags.interop.sources.files.webdataset import TarSource, is_tar, open_tar
 from bags.interop.sources.files.zip_files import FolderWithZips, ZipFiles, is_zip
 from bags.interop.stores import MAGIC, hold_stores, is_one_file, is_present, list_files, list_paths
 from bags.interop.targets.target import UNFINISHED
@@ -60,8 +69,9 @@ def open_source(
         source: A file, a folder, or a list or glob of files, or with braces as in WebDataset
             (`train-{000..099}.tar`); path or URL.
         format: Name of a format in docs/import.md; by default detected from the names of files.
-        layout: Layout of a folder of media: 'files', 'stems', 'classes' or 'episodes', or a layout that the
-            format of an installed package has; by default detected.
+        layout: Layout of a folder of media: 'files', 'stems', 'classes', 'episodes', 'fields', 'coco', 'yolo'
+            or 'tables'; of tars: 'webdataset' or 'stems'; or a layout that the format of an installed package
+            has; by default detected.
         spec: Changes to the spec: a type by field, or None to leave a field out.
         storage_options: As in `bags.open`, for a URL.
         on_error: 'raise' refuses damaged files, 'skip' leaves them out, but keeps the datapoints of a tar
@@ -70,18 +80,23 @@ def open_source(
     Raises:
         FileNotFoundError: The source does not exist.
         MissingDependencyError: The library that reads the format is not installed.
-        SourceError: An unknown format, files that cannot be grouped into datapoints, or damage.
+        SourceError: An unknown format, files that cannot be grouped into datapoints, or in several ways, or
+            damage.
         SpecError: A type for a field that does not exist.
     """
-    return open_to_resume(
-        source, {}, format=format, layout=layout, spec=spec, storage_options=storage_options,
+    found = open_to_resume(
+        source, {}, None, format=format, layout=layout, spec=spec, storage_options=storage_options,
         on_error=on_error,
     )  # fmt: skip
+    if found.ambiguity is not None:
+        raise found.ambiguity
+    return found
 
 
 def open_to_resume(
     source: SourcePath,
     stored: Mapping[str, str],
+    first_layout: FirstLayout | None,
     *,
     format: str | None,
     layout: str | None,
@@ -91,7 +106,14 @@ def open_to_resume(
 ) -> Source:
     """Opens a source as `open_source` does, to continue a dataset.
 
-    Fields that are parsed from text have the types `stored` of the dataset, by the name in the source.
+    Does not raise if the files may be read in several ways, but sets `ambiguity` of the source.
+
+    Args:
+        source: As in `open_source`.
+        stored: The types of the fields of the dataset, by the name in the source. Fields that are parsed from
+            text have these types, and without `first_layout`, a layout with these fields is taken.
+        first_layout: The layout of the first run, if it is known.
+        format, layout, spec, storage_options, on_error: As in `open_source`.
     """
     source = plain_path(source)
     if hasattr(source, 'columns') or hasattr(source, 'column_names') or isinstance(source, Mapping):
@@ -101,6 +123,9 @@ def open_to_resume(
         raise TypeError(f'source: expected a path or several paths, got {source!r:.80}')
     if not isinstance(spec, Mapping | None):
         raise TypeError(f'spec: expected a mapping of fields to types, got {spec!r:.80}')
+    if format is None and layout is None and first_layout and first_layout.is_given:
+        layout = first_layout.name
+    is_given = layout is not None
     format = choose_format(format, layout)
     parts = [source] if isinstance(source, str | os.PathLike) else source
     paths = [path for part in parts for path in _expand_braces(os.fspath(plain_path(part)), storage_options)]
@@ -112,11 +137,13 @@ def open_to_resume(
     where = paths[0] if len(paths) == 1 else f'{paths[0]} and {len(paths) - 1} others'
     try:
         with naming(where):
-            found = _open(paths, format, layout, storage_options, left_out)
+            run = _FirstRun(first_layout.name if first_layout else None, stored, left_out)
+            found = _open(paths, format, layout, storage_options, run)
             parse_spec(found.spec)
     except SpecError as exc:  # Of types that the source describes.
         raise SourceError(where, str(exc)) from exc
     found.path = where
+    found.is_layout_given = is_given
     found.opened_from, found.stores = (list_paths(paths, storage_options), storage_options), stores
     if on_error == 'raise' and found.damaged:
         raise SourceError(*found.damaged[0])
@@ -158,6 +185,8 @@ def choose_format(format: str | None, layout: str | None) -> str | None:
     about = None if format is None or format in KNOWN else find_format(format)
     if about and layout in about.layouts:
         return about.name
+    if layout == 'webdataset':
+        return layout
     if layout in LAYOUTS:
         return 'folder'
     installed = [about] if about else installed_formats() if format is None else []
@@ -166,7 +195,9 @@ def choose_format(format: str | None, layout: str | None) -> str | None:
         formats = ' or '.join(f'format={name!r}' for name in names)
         raise ValueError(f'layout: expected the layout of one format, got {layout!r}; {formats} chooses one')
     if not names:
-        one_of('layout', layout, (*LAYOUTS, *(name for each in installed for name in each.layouts)))
+        one_of(
+            'layout', layout, ('webdataset', *LAYOUTS, *(name for each in installed for name in each.layouts))
+        )
     return names[0]
 
 
@@ -204,12 +235,47 @@ def _expand(path: str) -> list[str]:
     return paths
 
 
+class FirstLayout(NamedTuple):
+    """The layout of the run that began a dataset."""
+
+    name: str
+    is_given: bool
+    """Whether the user gave it; otherwise it was detected."""
+
+
+class _FirstRun(NamedTuple):
+    """What is known of the run that began the dataset."""
+
+    layout: str | None
+    """The layout; None if it is not known."""
+    stored: Mapping[str, str]
+    """The types of the fields by name in the source; empty if there is no dataset."""
+    left_out: list[str]
+    """The fields that the user leaves out."""
+
+    def fit(self, source: Source) -> int:
+        """Returns how well the fields of a source fit the dataset.
+
+        2 if they have the same names, 1 if the source has those that the dataset requires, and requires no
+        others, else 0.
+        """
+        fields = {name: text for name, text in source.spec.items() if name not in self.left_out}
+        wanted = {name for name, text in self.stored.items() if not text.endswith('?')}
+        required = {name for name, text in fields.items() if not text.endswith('?')}
+        same = all(
+            self.stored[name].count('[]') == fields[name].count('[]') for name in fields.keys() & self.stored
+        )
+        if not (same and wanted <= fields.keys() and required <= self.stored.keys()):
+            return 0
+        return 2 if fields.keys() == self.stored.keys() else 1
+
+
 def _open(
     paths: list[str],
     format: str | None,
     layout: str | None,
     storage_options: Mapping[str, Any] | None,
-    left_out: list[str],
+    run: _FirstRun,
 ) -> Source:
     if any(letter in path for path in paths for letter in MAGIC) and not any('@' in path for path in paths):
         # Paths with an @ are expanded by `bags.bag.Reader`.
@@ -232,8 +298,11 @@ def _open(
     if content and (len(names) > 1 or EXPORT in content):
         metadata = content
         names.remove(METADATA)
+    is_of_tars = all(map(_is_of_tars, names)) if names else is_one and is_tar(paths[0])
+    if is_of_tars and format == 'folder' and layout is not None and not (names and layout == 'files'):
+        format = 'webdataset'
     keep = format == 'folder' and layout in ('files', 'stems', None)
-    unpacks = format is None or (format == 'folder' and layout in ('stems', 'classes', 'episodes'))
+    unpacks = format is None or (format == 'folder' and layout not in ('files', None))
     exported = read_exported(metadata, f'{root}/{METADATA}') if layout is None else None
     zips: FolderWithZips | None = None
     if archive is None and exported is None and unpacks:
@@ -256,9 +325,9 @@ def _open(
         paths = [f'{root}/{path}' if root and path else root or path for path in chosen.paths]
     source: Source
     if chosen.format == 'webdataset':
-        source = TarSource(paths, storage_options, exported)
+        source = _open_tars(paths, layout, storage_options, exported, run)
     elif chosen.format != 'folder' and (about := find_format(chosen.format)):
-        source = about.open_source(paths, storage_options, root=root, left_out=left_out, layout=layout)
+        source = about.open_source(paths, storage_options, root=root, left_out=run.left_out, layout=layout)
     else:
         if zips and zips.damaged and not chosen.paths:
             raise SourceError(*zips.damaged[0])
@@ -274,12 +343,92 @@ def _open(
         if chosen.paths == ['index.json']:
             raise SourceError(root, 'expected shards of MDS or LitData beside index.json, got none')
         files = archive or zips or FolderFiles(root, storage_options)
-        source = FolderSource(files, chosen.paths, layout, exported)
+        if exported is not None:
+            source = FolderSource(files, read_exported_files(root, exported, chosen.paths), exported=exported)
+        else:
+            own = set(chosen.paths)
+            rest = [name for name in names if name not in own and not is_hidden(name)]
+            readings = Readings(files, chosen.paths, rest)
+            source, used = _open_folder(files, readings, layout, run)
+            chosen = chosen._replace(left_out=[name for name in names if name not in used])
         source.damaged += zips.damaged if zips else []
-    source.metadata = {**source.metadata, **metadata}
-    if beside := [*chosen.left_out, *others]:
-        source.notes.append(f'left out: {list_some(beside)}')
+    fields = {**source.metadata.get('fields', {}), **metadata.get('fields', {})}
+    source.metadata = {**source.metadata, **metadata, **({'fields': fields} if fields else {})}
+    beside = [*chosen.left_out, *others]
+    left_out = f'left out: {list_some(beside)}'
+    if isinstance(source, FileSource) and exported is None:
+        count = f'; {len(beside):,} {left_out}' if beside else ''
+        source.notes.insert(0, f'read as {source.layout}: {describe(source.layout, source.count)}{count}')
+    elif beside:
+        source.notes.append(left_out)
     return source
+
+
+def _open_folder(
+    files: SourceFiles, readings: Readings, layout: str | None, run: _FirstRun
+) -> tuple[FolderSource, set[str]]:
+    """Opens files in the given layout, else in that of the first run, else in the one that fits.
+
+    Returns:
+        The source, and the files that it reads.
+    """
+    is_given = layout is not None
+    layout = layout or (run.layout if run.layout in LAYOUTS else None)
+    if layout is not None:
+        reading = readings.read(layout, is_given=is_given)
+        return _make_source(files, readings, reading), reading.paths()
+    reading, several = readings.choose()
+    source = _make_source(files, readings, reading)
+    if not run.stored:
+        source.ambiguity = ambiguity_of(files.root, (each.facts for each in several)) if several else None
+    elif (best := run.fit(source)) < 2:
+        # The fields of the layout `files` may be those of another one, so that it comes last.
+        for other in sorted(readings.all()[1:], key=lambda each: each.layout == 'files'):
+            candidate = _make_source(files, readings, other)
+            if run.fit(candidate) > best:
+                reading, source, best = other, candidate, run.fit(candidate)
+    return source, reading.paths()
+
+
+def _make_source(files: SourceFiles, readings: Readings, reading: Reading) -> FolderSource:
+    return (YoloSource if reading.layout == 'yolo' else FolderSource)(files, reading, readings)
+
+
+def _open_tars(
+    paths: list[str],
+    layout: str | None,
+    storage_options: Mapping[str, Any] | None,
+    exported: ExportedFields | None,
+    run: _FirstRun,
+) -> FileSource[Any]:
+    """Opens tars in the given layout, else in that of the first run, else as WebDataset does."""
+    layout = layout or run.layout
+    if layout in LAYOUTS and layout != 'stems':
+        if len(paths) > 1:
+            raise SourceError(
+                paths[0], f'expected one tar for layout={layout!r}, got {len(paths)}: unpack them'
+            )
+        files = open_tar(paths[0], storage_options)
+        return _open_folder(files, Readings(files, files.names), layout, run)[0]
+    source = TarSource(paths, storage_options, exported, layout=layout if layout == 'stems' else None)
+    if layout is not None:
+        source.ambiguity = None
+    elif run.stored:
+        source.ambiguity = None
+        if not run.fit(source):
+            joined = TarSource(paths, storage_options, exported, layout='stems')
+            source = joined if run.fit(joined) else source
+    elif exported is None and (folder := source.as_folder()):
+        reading, several = Readings(folder, folder.names).choose()
+        own = ('files', 'stems', 'classes', 'episodes')
+        source.other_readings = [each.facts for each in several or [reading] if each.layout not in own]
+        if source.other_readings:
+            source.ambiguity = ambiguity_of(folder.root, [*source.other_readings, *source.readings()[:1]])
+    return source
+
+
+def _is_of_tars(name: str) -> bool:
+    return is_tar(name) or is_hidden(name) or is_beside(name)
 
 
 def _list(paths: list[str], storage_options: Mapping[str, Any] | None) -> tuple[str, list[str], list[str]]:

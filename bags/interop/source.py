@@ -94,6 +94,10 @@ class Source(abc.ABC, Generic[E]):
     """Fields whose values have no type in common, and the error that `open_source` raises without a type.
 
     Without any field that has values, these are the fields without values."""
+    ambiguity: SourceError | None = None
+    """The error of `open_source` without a layout, if another one would complete datapoints."""
+    is_layout_given: bool = False
+    """Whether the user gave the layout."""
     rewrites_files: bool = False
     """Whether linked files are rewritten as the source grows, so that an update creates all links again."""
 
@@ -159,6 +163,10 @@ class Source(abc.ABC, Generic[E]):
             else f'no value of type {text} is stored as its record'
             for field, text in self.spec.items()
         }
+
+    def readings(self) -> list[tuple[str, int]]:
+        """Returns each layout that fits, with its number of datapoints: first that of the source."""
+        return [(str(getattr(self, 'layout', self.format)), self.count)]
 
     def name(self, entry: E) -> str:
         """Returns the file and the record of an entry, for error messages."""

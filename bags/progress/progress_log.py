@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 from bags.dataset.format.file_names import EARLIER_PROGRESS, PROGRESS
 from bags.dataset.format.json_files import check_json, write_json
 from bags.dataset.writing.sharded_writer import ShardedDatasetWriter
+from bags.storage import Store
 
 _Skipped = TypeVar('_Skipped', bound=Sequence[Any])
 
@@ -31,6 +33,7 @@ class ProgressLog:
         resume: Whether to read the log of an earlier run, if it exists.
         check_source: Whether to raise if the fingerprint of the source has changed.
         grows: Whether the source may have more inputs than in the earlier run.
+        is_required: Whether a dataset with datapoints must have a log. Otherwise, a log is added.
 
     Raises:
         ValueError: The dataset has another source, or has datapoints without a log.
@@ -44,6 +47,7 @@ class ProgressLog:
         check_source: bool = True,
         *,
         grows: bool = False,
+        is_required: bool = True,
     ) -> None:
         self._writer = writer
         self._store = store = writer.store
@@ -65,13 +69,14 @@ class ProgressLog:
             ignored = 'fingerprint' if 'identity' in stored and 'identity' in source else 'identity'
             for name, value in source.items():
                 is_checked = name != ignored and (check_source or name not in ('fingerprint', 'identity'))
+                is_checked = is_checked and (is_required or name in stored)
                 is_longer = grows and name == 'length' and stored.get(name, value) <= value
                 if is_checked and not is_longer and stored.get(name) != value:
                     raise ValueError(f'{self._path}: {_difference(name, stored.get(name), value)}')
             self.state = stored.get('state', {})
             if any(stored.get(name) != value for name, value in source.items()):
                 self.save()
-        elif resume and len(writer):
+        elif is_required and resume and len(writer):
             raise ValueError(
                 f'{self._path}: is missing, so it is unknown what the {len(writer)} datapoints are made '
                 'from; expected the file of the earlier run'
@@ -87,6 +92,15 @@ class ProgressLog:
         data = json.dumps(entries).encode()
         self._writer.take_remote_dataset()
         write_json(self._store, self._path, data, self._checksum, max_size=MAX_LOG_BYTES)
+
+
+def source_of(store: Store, folder: str) -> dict[str, Any]:
+    """Returns the source in the log of a dataset, without a check; empty if it has no log."""
+    for name in (PROGRESS, EARLIER_PROGRESS):
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            found = json.loads(store.read(store.join(folder, name)))
+            return found if isinstance(found, dict) else {}
+    return {}
 
 
 def resumed(

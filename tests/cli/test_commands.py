@@ -46,7 +46,49 @@ def test_examples_run(name, line, work, run_line):
         shutil.rmtree(CREATED[name])
     # The bucket of the examples is this folder.
     done = run_line(line.replace('s3://bucket/', f'local://{work}/'))
-    assert (done.code, done.stderr) == (0, '')
+    assert done.code == 0
+    if name == 'import' and '--dry-run' not in line:
+        assert done.stderr.startswith('bags: read as ')
+        assert done.stderr.count('\n') == 1
+    else:
+        assert done.stderr == ''
+
+
+@pytest.fixture
+def halves(tmp_path):
+    """A folder whose files may be read in several ways, with a backup of an editor."""
+    for name in ('audio/0.txt', 'audio/1.txt', 'text/0.json', 'text/1.json', 'text/1.json~'):
+        (tmp_path / 'halves' / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / 'halves' / name).write_text('1')
+    return tmp_path / 'halves'
+
+
+def test_an_import_says_what_it_takes_files_for(halves, run_line):
+    done = run_line(f'bags import {halves} {halves}-out')
+    assert done.code == 1
+    assert "layout='fields': 2 datapoints" in done.stderr
+    assert '(--layout NAME)' in done.stderr
+    done = run_line(f'bags import {halves} {halves}-out --layout fields')
+    said = "bags: read as fields: 2 datapoints, a folder for each field; 1 left out: 'text/1.json~'\n"
+    assert (done.code, done.stderr) == (0, said)
+    assert 'read as' not in done.stdout
+    done = run_line(f'bags import {halves} {halves}-out --resume --json')
+    assert (done.code, json.loads(done.stdout)['datapoints']) == (0, 2)
+
+
+def test_a_dry_run_shows_each_layout_that_fits(halves, run_line):
+    done = run_line(f'bags import {halves} --dry-run')
+    assert done.code == 0
+    lines = done.stdout.splitlines()
+    start = lines.index('layouts that fit:')
+    found = [' '.join(line.split()).partition(', ')[0] for line in lines[start + 1 :]]
+    wanted = ['classes 4', 'files 4', 'stems 4', 'fields 2', 'episodes 2']
+    assert found == [f'--layout {each} datapoints' for each in wanted]
+    assert any('may be read in several ways' in line for line in lines[:start])
+    done = run_line(f'bags import {halves} --dry-run --json --layout fields')
+    facts = json.loads(done.stdout)
+    assert (facts['layout'], facts['datapoints']) == ('fields', 2)
+    assert {'layout': 'fields', 'datapoints': 2} in facts['readings']
 
 
 def keywords(function):

@@ -5,6 +5,7 @@ import json
 import tarfile
 import urllib.parse
 import urllib.request
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -47,6 +48,43 @@ def test_folders_and_tars_there_and_back(place, tmp_path):
     for name in ('files', 'tars'):
         bags.convert(f'{root}/{name}', tmp_path / name, source_options=options)
         assert list(bags.open(tmp_path / name)) == rows
+
+
+@pytest.mark.parametrize('layout', ['coco', 'yolo', 'fields', 'tables'])
+def test_layouts_of_folders(layout, s3, tmp_path):
+    root, options = f's3://bucket/layouts/{layout}', {'key': 'a', 'secret': 'b', 'endpoint_url': s3}
+    picture = (Path(__file__).parents[2] / 'examples/data/cat.jpg').read_bytes()
+    images = [{'id': number, 'file_name': f'{number}.jpg'} for number in range(3)]
+    box = {'id': 1, 'image_id': 1, 'category_id': 5, 'bbox': [1, 2, 3, 4]}
+    coco = {'images': images, 'annotations': [box], 'categories': [{'id': 5, 'name': 'cat'}]}
+    files = {f'images/{number}.jpg': picture for number in range(3)}
+    files |= {
+        'coco': {'annotations/instances.json': json.dumps(coco).encode()},
+        'yolo': {'labels/1.txt': b'0 0.5 0.5 0.25 0.25', 'data.yaml': b'names: [cat]'},
+        'fields': {f'texts/{number}.txt': b'x' for number in range(3)},
+        'tables': {'labels.csv': b'file,labels\n1.jpg,0\n'},
+    }[layout]
+    for name, data in files.items():
+        put('s3', options, f'layouts/{layout}/{name}', data)
+    given = {'layout': layout} if layout == 'fields' else {}
+    done = bags.convert(
+        root, f'{root}-index', link=True, source_options=options, storage_options=options, **given
+    )
+    assert done.notes[0].startswith(f'read as {layout}: 3 datapoints, ')
+    put('s3', options, f'layouts/{layout}/images/3.jpg', picture)
+    if layout == 'fields':
+        put('s3', options, f'layouts/{layout}/texts/3.txt', b'x')
+    again = bags.convert(
+        root, f'{root}-index', link=True, update=True, source_options=options, storage_options=options
+    )
+    assert again.datapoints == 4
+    assert again.notes[0].startswith(f'read as {layout}: 4 datapoints, ')
+    with bags.open(f'{root}-index', trust_links='s3://bucket', storage_options=options) as dataset:
+        row = dataset[1]
+        assert row['images' if layout == 'fields' else 'jpg'].shape == (300, 451, 3)
+        if layout in ('coco', 'yolo'):
+            assert row['labels'].tolist() == [0]
+            assert dataset.metadata['fields']['labels']['classes'] == ['cat']
 
 
 def test_options_of_storage_are_those_of_open(s3, tmp_path):
@@ -141,9 +179,9 @@ def test_keys_that_consoles_make_for_folders_are_no_files(place, tmp_path):
         data = (tmp_path / '0.tar').read_bytes() if name.endswith('.tar') else b''
         put(root, options, f'intake/shards/{name}', data)
     found = open_source(f'{root}/classes', storage_options=options)
-    assert (found.spec, found.notes) == (
-        {'__key__': 'utf8', 'label': 'utf8', 'txt': 'utf8'}, ["left out: 'none'"],
-    )  # fmt: skip
+    assert found.spec == {'__key__': 'utf8', 'label': 'utf8', 'txt': 'utf8'}
+    (note,) = found.notes
+    assert note.endswith("; 1 left out: 'none'")
     assert bags.convert(found, tmp_path / 'out').datapoints == 2
     assert open_source(f'{root}/shards', storage_options=options).format == 'webdataset'
 

@@ -111,7 +111,7 @@ def test_bystanders_do_not_change_the_format(sample, tmp_path):
     found = open_source(tmp_path / 'in')
     assert (found.format, found.spec, found.count) == (format, plain.spec, plain.count)
     assert count in (None, found.count)
-    (note,) = (note for note in found.notes if note.startswith('left out: '))
+    (note,) = (note for note in found.notes if note.startswith(('left out: ', 'read as ')))
     assert "'.DS_Store'" in note
     rows = bags.convert(tmp_path / 'in', tmp_path / 'out').datapoints
     assert rows == found.count
@@ -177,7 +177,8 @@ def test_a_list_or_glob_with_bystanders(tmp_path):
     (tmp_path / 'README.md').write_text('x')
     found = open_source(tmp_path / '*')
     assert (found.format, found.count) == ('webdataset', 2)
-    assert found.notes == ["left out: 'README.md'"]
+    assert found.notes[0].startswith('read as webdataset: 2 datapoints, ')
+    assert found.notes[0].endswith("; 1 left out: 'README.md'")
     for number in range(2):
         recording(tmp_path / f'runs/{number}')
     assert open_source(sorted((tmp_path / 'runs').iterdir())).count == 2
@@ -302,7 +303,10 @@ def test_pictures_beside_folders_of_classes_or_episodes(layout, tmp_path):
         (tmp_path / name).write_bytes(PICTURE)
     (tmp_path / 'overview.jpg').write_bytes(PICTURE)
     found = open_source(tmp_path)
-    assert (found.layout, found.notes) == (layout, ["left out: 'overview.jpg'"])
+    assert (found.layout, found.count) == (layout, 6 if layout == 'classes' else 2)
+    (note,) = found.notes
+    assert note.startswith(f'read as {layout}: {found.count} datapoints, ')
+    assert note.endswith("; 1 left out: 'overview.jpg'")
     assert open_source(tmp_path, layout='stems').count == 7
     (tmp_path / 'other.jpg').write_bytes(PICTURE)  # As many as folders: possibly datapoints.
     assert (open_source(tmp_path).layout, open_source(tmp_path).count) == ('stems', 8)
@@ -329,7 +333,8 @@ def test_empty_and_linked_folders_are_noted(tmp_path):
     (tmp_path / 'in/a/b').mkdir(parents=True)
     (tmp_path / 'in/0.txt').write_text('x')
     (tmp_path / 'in/c').symlink_to(tmp_path / 'in/a')
-    assert open_source(tmp_path / 'in').notes == ["left out: 'a/b', 'c'"]
+    (note,) = open_source(tmp_path / 'in').notes
+    assert note.endswith("; 2 left out: 'a/b', 'c'")
 
 
 @pytest.mark.parametrize('format', ['files', 'webdataset'])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Collection
 from pathlib import Path as LocalPath
 from typing import Annotated, Any, Literal
 
@@ -31,13 +32,16 @@ from bags.cli.arguments import (
     parse_byte_count,
     parse_compression,
     parse_fields,
+    parse_pairs,
     parse_renames,
     parse_trusted,
 )
 from bags.cli.errors import UsageError, fail
-from bags.cli.output import answer, facts_of, summary
+from bags.cli.output import answer, facts_of, say_error, summary
 from bags.display.counts import plural
 
+READ_AS = 'read as '
+"""The beginning of the note about what an import takes files for."""
 Format = Literal['webdataset', 'files', 'parquet', 'lerobot']
 Storage = Literal['files', 'bags']
 
@@ -53,7 +57,12 @@ def import_(
     ] = None,
     layout: Annotated[
         str | None,
-        option('--layout', metavar='NAME', help='files, stems, classes or episodes. Default: by the names.'),
+        option(
+            '--layout',
+            metavar='NAME',
+            help='files, stems, classes, episodes, fields, coco, yolo or tables; webdataset or stems for '
+            'tars. Default: by the files.',
+        ),
     ] = None,
     spec: Annotated[
         list[str] | None,
@@ -61,7 +70,9 @@ def import_(
     ] = None,
     drop_field: DropField = None,
     rename: Rename = None,
-    dry_run: Annotated[bool, typer.Option('--dry-run', help='Only print the resulting dataset.')] = False,
+    dry_run: Annotated[
+        bool, typer.Option('--dry-run', help='Only print the resulting dataset, and every layout that fits.')
+    ] = False,
     on_error: OnError = 'raise',
     encode: Annotated[
         bool,
@@ -99,8 +110,8 @@ def import_(
     from bags.dataset.format.spec import parse_spec
     from bags.dataset.writing.encoder import bind_encoders
     from bags.errors import SourceError, SpecError
-    from bags.interop.convert import convert
-    from bags.interop.open_source import choose_format, open_source
+    from bags.interop.convert import convert, open_to_import
+    from bags.interop.open_source import choose_format
     from bags.interop.sources.files.webdataset import is_tar
 
     *sources, target = source if len(source) > 1 or not dry_run else [*source, '']
@@ -119,12 +130,15 @@ def import_(
     except ValueError as exc:
         raise UsageError(f'--{exc}') from exc
     try:
-        original = open_source(
+        original = open_to_import(
             sources[0] if len(sources) == 1 else sources,
+            target,
             format=format,
             layout=layout,
             spec=types,
+            rename=parse_pairs('--rename', rename),
             on_error=on_error,
+            resume=(resume or update) and bool(target),
         )
         bind_encoders(parse_spec(original.spec), None)
     except SpecError as exc:
@@ -146,9 +160,17 @@ def import_(
             'datapoints': original.count,
             'spec': types,
             'notes': original.notes,
+            'readings': [{'layout': name, 'datapoints': count} for name, count in original.readings()],
         }
+        if original.ambiguity is not None:
+            facts['notes'] = [str(original.ambiguity), *original.notes]
         _print(json, facts)
         return
+    if original.ambiguity is not None:
+        fail(f'{original.ambiguity} (--layout NAME)')
+    says = [note for note in original.notes if note.startswith(READ_AS)]
+    compressions, max_shard_size = parse_compression(compression, types), parse_byte_count(shard_size)
+    say_error(says[0] if says else f'{READ_AS}{original.format}: {plural(original.count, "datapoint")}')
     try:
         done = convert(
             original,
@@ -160,8 +182,8 @@ def import_(
             encode=encode,
             check_source=check_source,
             workers=workers,
-            compression=parse_compression(compression, types),
-            shard_size=parse_byte_count(shard_size),
+            compression=compressions,
+            shard_size=max_shard_size,
             shard_length=shard_length,
             resume=resume,
             mode=mode,
@@ -170,18 +192,28 @@ def import_(
         )
     except SourceError as exc:
         fail(f'{exc} (--resume --on-error skip continues without it)')
-    _print(json, {'layout': detected_layout, 'target': target, **facts_of(done)})
+    _print(json, {'layout': detected_layout, 'target': target, **facts_of(done)}, says)
 
 
-def _print(json: bool, facts: dict[str, Any]) -> None:
+def _print(json: bool, facts: dict[str, Any], said: Collection[str] = ()) -> None:
+    """Prints the facts of an import; as text, without the notes that were said."""
+    from bags.interop.sources.files.layouts import describe
+
     width = max(map(len, facts['spec']), default=0)
     skipped = facts.get('skipped', [])
+    readings = facts.get('readings', [])
+    layout_width = max((len(each['layout']) for each in readings), default=0)
     answer(
         json,
         facts,
         f'{plural(facts["datapoints"], "datapoint")}, from {facts["layout"]}',
         *(f'  {field:{width}}  {type}' for field, type in facts['spec'].items()),
-        *facts['notes'],
+        *(note for note in facts['notes'] if note not in said),
+        *(['layouts that fit:'] if len(readings) > 1 else []),
+        *(
+            f'  --layout {each["layout"]:{layout_width}}  {describe(each["layout"], each["datapoints"])}'
+            for each in readings[: len(readings) if len(readings) > 1 else 0]
+        ),
         *([f'{len(skipped):,} left out:'] if skipped else []),
         *(f'  {entry["datapoint"]}: {entry["error"]}' for entry in skipped),
     )

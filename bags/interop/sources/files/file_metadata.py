@@ -1,7 +1,8 @@
 """Tables beside media files: `metadata.csv` and `metadata.jsonl`, whose column `file_name` names the files.
 
 The other columns are fields of the datapoints of these files, as in ImageFolder of Hugging Face's datasets. A
-file with such a name but without that column is an ordinary file.
+file with such a name but without that column is an ordinary file. The layout `tables` also joins tables of
+other names, by the first column whose values are names of files.
 """
 
 from __future__ import annotations
@@ -11,22 +12,37 @@ import io
 import json
 import posixpath
 import re
-from collections.abc import Callable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from bags.errors import SourceError
-from bags.interop.file_extensions import KEY, WRITTEN_EXTENSIONS, field_of
+from bags.interop.file_extensions import KEY, WRITTEN_EXTENSIONS, field_of, split_name, type_of
 from bags.interop.files import JsonText
-from bags.interop.ignored_files import METADATA_TABLES
+from bags.interop.ignored_files import MEDIA, METADATA_TABLES
+from bags.interop.source import list_some
 from bags.interop.sources.tables.json_values import members
 from bags.interop.sources.tables.text_values import MAX_EXACT, is_exact
 
 FILE_NAME = 'file_name'
+MAX_TABLES = 16
+"""Maximum number of tables of other names in a folder; more are taken for datapoints."""
+MAX_TABLE_BYTES = 1 << 26
+TABLES = ('csv', 'tsv', 'jsonl')
+"""Extensions of tables."""
+_COLUMN_OF_STEMS = re.compile(
+    r'(.*[^a-z])?(file|filename|image|img|photo|picture|audio|wav|video|clip|path|name|id|key|uuid|utt'
+    r'|utterance|sample|recording)([^a-z].*)?|.*(id|name|path)',
+    re.IGNORECASE,
+)
+"""Columns that may name files without their extensions."""
 
 INTEGER = re.compile(r'0|-?[1-9][0-9]{0,17}')
 _FLOAT = re.compile(r'[+-]?((0|[1-9][0-9]{0,14})(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?')
 """Numbers that a float holds without loss. `007` and identifiers of 20 digits remain text."""
 _SIGNED = re.compile(r'[+-]?[0-9]+')
+_Row = tuple[int, Any, dict[str, str]]
+"""The line, values and texts of a row."""
 _NUMBER = re.compile(r'[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?')
 
 
@@ -41,28 +57,76 @@ class FileMetadata:
         self.inexact: set[str] = set()
         """Fields with integers that a float does not hold."""
         self.notes: list[str] = []
+        self.facts: dict[str, dict[str, Any]] = {}
+        """Metadata of the dataset about fields of the tables."""
+
+    def unite(self, other: FileMetadata) -> None:
+        """Adds other tables, with other columns.
+
+        Raises:
+            SourceError: Both have a column.
+        """
+        for field in sorted(self.types.keys() & other.types):
+            raise SourceError(other.tables[0], f'column {field!r} is also one of {list_some(self.tables, 1)}')
+        for file, row in other.rows.items():
+            self.rows[file] = {**self.rows.get(file, {}), **row}
+        self.tables += other.tables
+        self.types |= other.types
+        self.inexact |= other.inexact
+        self.notes += other.notes
 
 
-def read_metadata(root: str, names: Iterable[str], read: Callable[[str], bytes]) -> FileMetadata:
-    """Reads the metadata tables of a folder, given the paths of its files."""
+def read_metadata(
+    root: str, names: Iterable[str], read: Callable[[str], bytes], others: Collection[str] = ()
+) -> FileMetadata:
+    """Reads the metadata tables of a folder.
+
+    Args:
+        root: The folder, for errors.
+        names: The paths of its files.
+        read: Returns the content of a file.
+        others: Tables of other names. They are joined if a column has names of files.
+
+    Raises:
+        SourceError: A table is damaged, or names a file that does not exist or that another row names.
+    """
     metadata, values = FileMetadata(), dict[str, list[Any]]()
     paths = set(names)
+    files = FileNames(root, paths - set(others)) if others else None
+    rows: list[_Row] | None
     for table in sorted(
         name
         for name in paths
-        if name.endswith(METADATA_TABLES) and posixpath.basename(name) in METADATA_TABLES
+        if name in others or (name.endswith(METADATA_TABLES) and posixpath.basename(name) in METADATA_TABLES)
     ):
         path = f'{root.rstrip("/")}/{table}'
-        rows = _parse(path, read(table))
+        rows, column, named = None, FILE_NAME, dict[int, str]()
+        if posixpath.basename(table) in METADATA_TABLES:
+            rows = _parse(path, read(table))
+        if rows is None and files is not None and table in others:
+            try:
+                rows = _parse(path, read(table), any_columns=True)
+                column, named, missing = files.find_column(rows or [], posixpath.dirname(table))
+            except SourceError as exc:
+                metadata.notes.append(f'{path}: is not joined to the files beside it: {exc.detail}')
+                continue
+            if missing:
+                metadata.notes.append(f'{path}: rows are left out, as there is no file {list_some(missing)}')
+            rows = [row for row in rows or [] if row[0] in named]
         if rows is None:
             continue
         metadata.tables.append(table)
         for line, row, texts in rows:
             where = f'{path}, line {line}'
-            name = row.pop(FILE_NAME, None)
-            if not isinstance(name, str) or not name:
-                raise SourceError(where, f'expected the name of a file as {FILE_NAME!r}, got {name!r}')
-            name = posixpath.normpath(posixpath.join(posixpath.dirname(table), name))
+            if named:
+                name = named[line]
+                if posixpath.basename(name) == posixpath.basename(str(row[column])):
+                    del row[column]
+            else:
+                name = row.pop(FILE_NAME, None)
+                if not isinstance(name, str) or not name:
+                    raise SourceError(where, f'expected the name of a file as {FILE_NAME!r}, got {name!r}')
+                name = posixpath.normpath(posixpath.join(posixpath.dirname(table), name))
             if name not in paths:
                 raise SourceError(where, f'there is no file {name!r}')
             if name in metadata.rows:
@@ -72,23 +136,109 @@ def read_metadata(root: str, names: Iterable[str], read: Callable[[str], bytes])
             if len(fields) < len(row) or fields & {KEY, WRITTEN_EXTENSIONS}:
                 raise SourceError(where, f'expected other names of columns than {", ".join(row)}')
             metadata.rows[name] = {field_of(key): texts[key] for key in row if field_of(key) in present}
-            for field, value in present.items():
-                values.setdefault(field, []).append(value)
-    is_csv = all(table.endswith('.csv') for table in metadata.tables)
-    for field, column in values.items():
-        metadata.types[field] = _type_of(column, is_csv)
-        if any(isinstance(value, int) and abs(value) > MAX_EXACT for value in map(_integer, column)):
+            for field, each in present.items():
+                values.setdefault(field, []).append(each)
+    is_csv = all(not table.endswith('.jsonl') for table in metadata.tables)
+    for field, column_values in values.items():
+        metadata.types[field] = _type_of(column_values, is_csv)
+        if any(isinstance(value, int) and abs(value) > MAX_EXACT for value in map(_integer, column_values)):
             metadata.inexact.add(field)
-        is_lossy = all(map(_NUMBER.fullmatch, column)) if is_csv else str not in map(type, column)
+        is_lossy = (
+            all(map(_NUMBER.fullmatch, column_values)) if is_csv else str not in map(type, column_values)
+        )
         if metadata.types[field] == 'utf8' and is_lossy:
-            some = next((each for each in column if _type_of([each], is_csv) == 'utf8'), column[0])
+            some = next(
+                (each for each in column_values if _type_of([each], is_csv) == 'utf8'), column_values[0]
+            )
             detail = f'a number would lose digits or signs of {some!r:.80}'
             metadata.notes.append(f'{root.rstrip("/")}: column {field!r} is text: {detail}')
-    for row in metadata.rows.values():
-        for field, text in row.items():  # Of CSV and JSONL tables, whose values have several types.
+    for texts in metadata.rows.values():
+        for field, text in texts.items():  # Of CSV and JSONL tables, whose values have several types.
             if metadata.types[field] == 'json' and not isinstance(text, JsonText):
-                row[field] = JsonText(json.dumps(text, ensure_ascii=False))
+                texts[field] = JsonText(json.dumps(text, ensure_ascii=False))
     return metadata
+
+
+def tables_in(names: Collection[str]) -> list[str]:
+    """Returns the files of a folder of media that may be tables about other files."""
+    found = [name for name in names if name.lower().endswith(TABLES)]
+    stems = Counter(split_name(name)[0] for name in names if found)
+    found = [name for name in found if split_name(name)[1] in TABLES and stems[split_name(name)[0]] == 1]
+    if not 0 < len(found) <= MAX_TABLES or not any(type_of(split_name(name)[1]) in MEDIA for name in names):
+        return []
+    return sorted(found)
+
+
+class FileNames:
+    """Finds the files that values name: by path, by the end of a path, or without their extension."""
+
+    def __init__(self, root: str, names: Collection[str]) -> None:
+        self._root = root
+        self._names = set(names)
+        self._by_base: dict[str, list[str]] = defaultdict(list)
+        self._by_stem: dict[str, list[str]] = defaultdict(list)
+        for name in names:
+            base = posixpath.basename(name)
+            self._by_base[base].append(name)
+            if type_of(split_name(name)[1]) in MEDIA:
+                self._by_stem[split_name(base)[0]].append(name)
+
+    def find_all(self, value: str, *, is_stem: bool = False) -> list[str]:
+        """Returns the files whose paths end with a path, or with as many of its last parts as possible."""
+        parts = posixpath.normpath(value.replace('\\', '/')).lstrip('/').split('/') if value.strip() else []
+        for start in range(len(parts)):
+            end = '/' + '/'.join(parts[start:])
+            found = [
+                name
+                for name in (self._by_stem if is_stem else self._by_base).get(parts[-1], ())
+                if f'/{split_name(name)[0] if is_stem else name}'.endswith(end)
+            ]
+            if found:
+                return found
+        return []
+
+    def find(self, value: str, folder: str = '', *, is_stem: bool = False) -> str | None:
+        """Returns the file of a name in a folder; None if there is none, or if there are several.
+
+        Files in the folder come before others.
+        """
+        near = posixpath.normpath(posixpath.join(folder, value))
+        if not is_stem and near in self._names:
+            return near
+        found = self.find_all(value, is_stem=is_stem)
+        beside = [name for name in found if posixpath.dirname(name) == folder]
+        return found[0] if len(found) == 1 else beside[0] if len(beside) == 1 else None
+
+    def find_column(self, rows: list[_Row], folder: str) -> tuple[str, dict[int, str], list[str]]:
+        """Finds the column that names a file in most rows of a table in a folder.
+
+        Returns:
+            The column, the file of each line, and names without a file.
+
+        Raises:
+            SourceError: There is no such column.
+        """
+        reason = 'no column has names of files'
+        columns = [each for each in (rows[0][1] if rows else ()) if isinstance(each, str)]
+        for is_stem in (False, True):
+            for column in columns:
+                if is_stem and not _COLUMN_OF_STEMS.fullmatch(column):
+                    continue
+                named: dict[int, str] = {}
+                missing: list[str] = []
+                for line, row, _ in rows:
+                    value = str(row.get(column) or ('' if row.get(column) is None else row[column]))
+                    if (file := self.find(value, folder, is_stem=is_stem)) is not None:
+                        named[line] = file
+                    elif 2 * len(missing) > len(rows):
+                        break
+                    else:
+                        missing.append(value)
+                if len(named) > len(missing):
+                    if len(set(named.values())) == len(named):
+                        return column, named, missing
+                    reason = f'several rows have the same file in the column {column!r}'
+        raise SourceError(self._root, reason)
 
 
 def _integer(value: Any) -> Any:
@@ -116,18 +266,22 @@ def join(files: Iterable[str], metadata: FileMetadata) -> dict[str, str]:
     return joined
 
 
-def _parse(path: str, data: bytes) -> list[tuple[int, Any, dict[str, str]]] | None:
-    """Returns the line, values and texts of each row; None if the table has no column `file_name`."""
+def _parse(path: str, data: bytes, *, any_columns: bool = False) -> list[_Row] | None:
+    """Returns the rows; None if the table has no column `file_name`, unless `any_columns`."""
     try:
+        if any_columns and len(data) > MAX_TABLE_BYTES:
+            raise ValueError(f'it has more than {MAX_TABLE_BYTES} bytes')
         text = data.decode('utf-8-sig')
-        if path.endswith('.csv'):
-            reader = csv.DictReader(io.StringIO(text, newline=''), strict=True)
+        if not path.endswith('.jsonl'):
+            header = text.partition('\n')[0]
+            delimiter = max(',;\t', key=header.count) if any_columns else ','
+            reader = csv.DictReader(io.StringIO(text, newline=''), strict=True, delimiter=delimiter)
             columns = list(reader.fieldnames or ())
-            if FILE_NAME not in columns:
+            if FILE_NAME not in columns and not any_columns:
                 return None
             if len(set(columns)) < len(columns):
                 raise ValueError(f'expected columns of different names, got {", ".join(columns)}')
-            rows: list[tuple[int, Any, dict[str, str]]] = [(reader.line_num, row, row) for row in reader]
+            rows: list[_Row] = [(reader.line_num, row, row) for row in reader]
         else:
             rows, start = [], 0
             for line, part in enumerate(text.split('\n'), 1):
@@ -137,7 +291,8 @@ def _parse(path: str, data: bytes) -> list[tuple[int, Any, dict[str, str]]] | No
                         texts, _ = members(text, start + part.index('{'))
                     rows.append((line, row, {name: JsonText(value) for name, value in texts.items()}))
                 start += len(part) + 1
-            if not rows or not isinstance(rows[0][1], dict) or FILE_NAME not in rows[0][1]:
+            has_rows = bool(rows) and isinstance(rows[0][1], dict)
+            if not any_columns and not (has_rows and FILE_NAME in rows[0][1]):
                 return None
     except (ValueError, csv.Error, RecursionError) as exc:
         raise SourceError(path, str(exc)) from exc

@@ -1,14 +1,4 @@
-"""A folder of files, or of zips, as a source of datapoints. File names alone determine the datapoints.
-
-Layouts:
-
-    files      each file is a datapoint
-    stems      files that differ only in their extension are a datapoint: `x.jpg`, `x.txt`, `x.json`
-    classes    like stems, with a folder for each class; the folder name becomes the field `label`
-    episodes   each folder is a datapoint; its numbered files are sequences
-
-`metadata.csv` and `metadata.jsonl` add fields to the datapoints of the files they name, except in episodes.
-"""
+"""A folder of files, or of zips, as a source of datapoints, in one of the layouts of `layouts`."""
 
 from __future__ import annotations
 
@@ -16,8 +6,7 @@ import functools
 import itertools
 import mmap
 import os
-import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -25,8 +14,16 @@ from bags.concurrency import cached_attribute, map_concurrently
 from bags.errors import SourceError
 from bags.formats.signatures import SIGNATURE_BYTES
 from bags.interop.exported import ExportedFields
-from bags.interop.file_extensions import field_of, split_key, split_name, type_of, written_extensions
+from bags.interop.file_extensions import (
+    IMAGE_TYPES,
+    split_key,
+    split_name,
+    type_of,
+    type_of_all,
+    written_extensions,
+)
 from bags.interop.files import (
+    WITHOUT_NAMES,
     FileEntry,
     FileSource,
     check_columns,
@@ -36,27 +33,17 @@ from bags.interop.files import (
     is_transport_stream,
 )
 from bags.interop.source import check_expanded, list_some
-from bags.interop.sources.files.file_metadata import FileMetadata, join, read_metadata
-from bags.interop.sources.tables.text_tables import MAX_BYTES
+from bags.interop.sources.files.file_metadata import FileMetadata, join
+from bags.interop.sources.files.layouts import LABEL_FIELD, FileGroup
+from bags.interop.sources.files.readings import Reading, Readings
+from bags.interop.sources.files.yolo import Classes, parse_labels
 from bags.interop.stores import find_store, list_files, open_in, read_in, size_in, walk
 from bags.links.sources import LinkOpener, OpenedLink
-from bags.validation import one_of
 
 STREAMED_BYTES = 1 << 24
 """Local videos and audio of this size or more are copied without loading them into memory."""
 BLOCK_BYTES = 512
 """Bytes of the blocks in which the system counts the space that a file takes."""
-LAYOUTS = ('files', 'stems', 'classes', 'episodes')
-
-FileGroup = tuple[str, dict[str, str | list[str]]]
-"""The key of a datapoint, and the file of each field, or the files of a sequence in order."""
-
-_NUMBERED = re.compile(r'(.*?)([0-9]+)', re.DOTALL)
-_EPISODE = re.compile(
-    r'(?:.*[^a-z])?(?:ep|eps|episode|seq|sequence|clip|scene|video|vid|rec|recording|take|run|trial|traj'
-    r'|trajectory|demo|session)?[^a-z]*[0-9]+',
-    re.IGNORECASE,
-)
 
 
 def _check_sparse(path: str, size: int) -> None:
@@ -154,32 +141,32 @@ class FolderSource(FileSource[str]):
     def __init__(
         self,
         files: SourceFiles,
-        names: list[str],
-        layout: str | None = None,
+        reading: Reading,
+        readings: Readings | None = None,
         exported: ExportedFields | None = None,
     ) -> None:
-        if layout is not None:
-            one_of('layout', layout, LAYOUTS)
-        self._files, self.root = files, files.root
-        self._metadata = FileMetadata()
+        """Reads no values.
+
+        Args:
+            files: The files.
+            reading: The datapoints.
+            readings: All readings of the files, of which `reading` is one.
+            exported: The fields of an export, which the datapoints are of.
+        """
+        super().__init__('folder', reading.layout, exported)
+        self._files, self.root, self._readings = files, files.root, readings
+        self._groups, self._metadata = reading.groups, reading.metadata
+        self._has_labels = False
         if exported is not None:
-            super().__init__('folder', 'exported', exported)
-            self._groups = self._group_exported(exported, names)
             self.count = len(self._groups)
             return
-
-        def read_table(name: str) -> bytes:
-            return files.head(name, MAX_BYTES)
-
-        metadata = FileMetadata() if layout == 'episodes' else read_metadata(self.root, names, read_table)
-        names = [name for name in names if name not in metadata.tables]
-        super().__init__('folder', layout or find_layout(names))
-        if self.layout == 'episodes' and metadata.rows:
-            self.layout = 'stems'  # The rows describe single files.
-        self._groups = group(names, self.layout)
-        self._metadata = metadata
+        metadata = reading.metadata
         types, fields = dict(metadata.types), set(metadata.types)
+        extensions: dict[str, set[str]] = {}
         for _, found in self._groups:
+            if self.layout == 'fields':
+                for field, file in found.items():
+                    extensions.setdefault(field, set()).add(split_name(str(file))[1])
             for field in found.keys() - fields:
                 file = found[field]
                 is_sequence = isinstance(file, list)
@@ -187,9 +174,10 @@ class FolderSource(FileSource[str]):
                 extension = split_name(name)[1]
                 if is_transport_stream(extension, functools.partial(files.head, name, SIGNATURE_BYTES)):
                     types[field] = 'video' + '[]' * is_sequence
-                elif self.layout == 'episodes':  # In other layouts, the field name is the extension.
+                elif self.layout == 'episodes':  # In most layouts, the field name is the extension.
                     types[field] = type_of(extension) + '[]' * is_sequence
             fields |= found.keys()
+        types = {field: type_of_all(each) for field, each in extensions.items()} | types
         self._has_labels = self.layout == 'classes' and 'label' not in fields
         if self._has_labels:
             types['label'] = 'utf8'
@@ -198,17 +186,21 @@ class FolderSource(FileSource[str]):
             check_columns(f'{self.root.rstrip("/")}/{metadata.tables[0]}', field_sets)
         self.infer(field_sets, types)
         self.notes += metadata.notes
-        self.from_text = set(metadata.types)
+        self.from_text = {field for field in metadata.types if field not in metadata.facts}
+        self._describe(metadata.facts)
 
-    def _group_exported(self, exported: ExportedFields, names: list[str]) -> list[FileGroup]:
-        by_key: dict[str, list[tuple[str, str]]] = {}
-        for name in names:
-            key, extension = split_key(name)
-            by_key.setdefault(key, []).append((extension, name))
-        try:
-            return [(key, group_exported(exported, files)) for key, files in sorted(by_key.items())]
-        except ValueError as exc:
-            raise SourceError(self.root, str(exc)) from exc
+    def _describe(self, facts: Mapping[str, Mapping[str, Any]]) -> None:
+        """Adds metadata about fields: boxes are over the first field of photos."""
+        photos = [field for field, text in self.spec.items() if text.rstrip('?') in IMAGE_TYPES]
+        if facts:
+            self.metadata['fields'] = {
+                field: {**({'over': photos[0]} if 'format' in about and photos else {}), **about}
+                for field, about in facts.items()
+            }
+
+    def readings(self) -> list[tuple[str, int]]:
+        found = self._readings.all() if self._readings else []
+        return [reading.facts for reading in found] or super().readings()
 
     def entries(self, start: int = 0) -> Iterator[FileEntry[str]]:
         for key, group_files in itertools.islice(self._groups, start, None):
@@ -220,8 +212,7 @@ class FolderSource(FileSource[str]):
             if self._has_labels:
                 columns['label'] = key.partition('/')[0]
             names = {field: file for field, file in files.items() if isinstance(file, str)}
-            # An export never keeps the file names of episodes.
-            extensions = {} if self.layout == 'episodes' else written_extensions(key, names)
+            extensions = {} if self.layout in WITHOUT_NAMES else written_extensions(key, names)
             yield FileEntry(self.root, key, files, columns, extensions)
 
     def read(self, entry: FileEntry[str], field: str, type_format: str) -> Any:
@@ -262,92 +253,48 @@ class FolderSource(FileSource[str]):
         return self._files.sizes()
 
 
-def find_layout(names: list[str]) -> str:
-    """Infers the layout of a folder from the paths of its files.
+class YoloSource(FolderSource):
+    """Photos with the boxes and labels of their label files."""
 
-    Folders of numbered files are episodes if the folder names are numbers or end with a number (`ep_12`),
-    and classes otherwise.
+    def __init__(self, files: SourceFiles, reading: Reading, readings: Readings | None = None) -> None:
+        super().__init__(files, reading, readings)
+        self._classes = reading.classes or Classes([], [])
+        for field, text in (('boxes', 'array(float32,4)[]'), ('labels', 'int(4)[]')):
+            if field in self.spec:
+                raise SourceError(self.root, f'expected no other field {field!r} beside label files')
+            self.spec[field] = text
+        names = {'classes': self._classes.names} if self._classes.names else {}
+        about = {'format': 'cxcywh', 'normalized': True, 'labels': 'labels'}
+        self._describe({'boxes': about, 'labels': names})
+
+    def load(self, entry: FileEntry[str], fields: Iterable[str] | None = None) -> dict[str, Any]:
+        fields = list(self.spec if fields is None else fields)
+        datapoint = super().load(entry, fields)
+        if 'boxes' in fields or 'labels' in fields:
+            boxes, labels = list[list[float]](), list[int]()
+            if file := entry.files.get(LABEL_FIELD):
+                text = datapoint.get(LABEL_FIELD)
+                data = text.encode() if isinstance(text, str) else self._files.read(str(file), 'bytes')
+                boxes, labels = parse_labels(f'{self.root.rstrip("/")}/{file}', data, self._classes)
+            found = {'boxes': boxes, 'labels': labels}
+            datapoint |= {field: found[field] for field in found if field in fields}
+        return datapoint
+
+
+def read_exported_files(root: str, exported: ExportedFields, names: Iterable[str]) -> Reading:
+    """Returns the datapoints of an export.
+
+    Raises:
+        SourceError: A file does not belong to a field, or is missing.
     """
-    folders = {name.partition('/')[0] for name in names if '/' in name}
-    if len(folders) > 1 and all('/' in name for name in names):
-        if not all(map(_EPISODE.fullmatch, folders)):
-            return 'classes' if all(name.count('/') == 1 for name in names) else 'stems'
-        runs: Counter[tuple[str, str, str]] = Counter()
-        for name in names:
-            folder, _, rest = name.partition('/')
-            prefix, number, extension = _split_numbered(rest)
-            if number:
-                runs[folder, prefix, extension] += 1
-        has_run = {folder for (folder, _, _), count in runs.items() if count > 1}
-        if has_run == folders:
-            return 'episodes'
-        if all(name.count('/') == 1 for name in names):
-            return 'classes'
-    return 'stems'
-
-
-def group(names: Iterable[str], layout: str) -> list[FileGroup]:
-    """Groups files into datapoints, sorted by key."""
-    if layout == 'episodes':
-        return _episodes(sorted(names))
-    groups: dict[str, dict[str, str | list[str]]] = {}
-    for name in sorted(names):
-        stem, extension = split_name(name)
-        if layout == 'classes' and '/' not in name:
-            raise SourceError(name, 'expected a folder for each class, got a file outside of any')
-        key = name if layout == 'files' else stem
-        field = field_of(extension)
-        fields = groups.setdefault(key, {})
-        if field in fields:
-            raise SourceError(name, f'expected one file for field {field!r}, got {fields[field]} too')
-        fields[field] = name
-    return sorted(groups.items())
-
-
-def _split_numbered(name: str) -> tuple[str, str, str]:
-    """Splits a file name into the part before its number, the number, and the extension."""
-    stem, extension = split_name(name)
-    match = _NUMBERED.fullmatch(stem)
-    return (match[1], match[2], extension) if match else (stem, '', extension)
-
-
-def _episodes(names: list[str]) -> list[FileGroup]:
-    episodes: dict[str, dict[tuple[str, str, bool], list[tuple[int, str]]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
+    by_key: dict[str, list[tuple[str, str]]] = {}
     for name in names:
-        folder, slash, rest = name.partition('/')
-        if not slash:
-            raise SourceError(name, 'expected a folder for each episode, got a file outside of any')
-        prefix, number, extension = _split_numbered(rest)
-        episodes[folder][prefix, extension, bool(number)].append((int(number or 0), name))
-    groups = {group for episode in episodes.values() for group in episode}
-    fields = _fields(groups)
-    return [
-        (
-            folder,
-            {
-                fields[group]: [name for _, name in sorted(files)] if group[2] else files[0][1]
-                for group, files in episode.items()
-            },
-        )
-        for folder, episode in sorted(episodes.items())
-    ]
-
-
-def _fields(groups: set[tuple[str, str, bool]]) -> dict[tuple[str, str, bool], str]:
-    """Names the fields of episodes after the subfolder, the part before the number, or the extension."""
-    names = {}
-    for prefix, extension, numbered in groups:
-        folder, _, rest = prefix.strip('/').rpartition('/')
-        plain = '_'.join(filter(None, (folder.replace('/', '_'), rest.strip(' _-.'))))
-        names[prefix, extension, numbered] = field_of(plain) if plain else field_of(extension)
-    many = Counter(name.lower() for name in names.values())
-    for group, name in names.items():
-        if many[name.lower()] > 1:
-            names[group] = f'{name}.{field_of(group[1])}'
-    again = Counter(name.lower() for name in names.values())
-    for group, name in names.items():
-        if again[name.lower()] > 1:
-            raise SourceError(f'{group[0]}….{group[1]}', f'two groups of files would both be field {name!r}')
-    return names
+        key, extension = split_key(name)
+        by_key.setdefault(key, []).append((extension, name))
+    try:
+        groups: list[FileGroup] = [
+            (key, group_exported(exported, files)) for key, files in sorted(by_key.items())
+        ]
+    except ValueError as exc:
+        raise SourceError(root, str(exc)) from exc
+    return Reading('exported', groups, FileMetadata())

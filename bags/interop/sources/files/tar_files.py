@@ -7,15 +7,17 @@ import pickle
 import tarfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 from bags.errors import SourceError
 from bags.formats.signatures import SIGNATURE_BYTES, identify
+from bags.interop.files import checked_link, checked_value, open_unchanged
 from bags.interop.records import open_file, read_range
-from bags.interop.source import check_expanded
+from bags.interop.source import as_source_errors, check_expanded
 from bags.interop.sources.files.compressed import DecompressedFile, codec_of
 from bags.interop.stores import find_store, without_tail
+from bags.links.sources import LinkOpener
 from bags.storage import File, Hints
 from bags.storage.range_file import PositionedFile
 
@@ -216,6 +218,58 @@ class Tar:
 
     def _read(self, start: int, size: int) -> bytes:
         return read_range(self.path, start, size, self._remote)
+
+
+class TarFiles:
+    """The files of a tar by their paths, as those of a folder. The headers are read once."""
+
+    others: Collection[str] = ()
+
+    def __init__(self, tar: Tar, max_held: int | None = None) -> None:
+        """Reads the headers, and the content of a compressed tar, except files of more than `max_held` bytes.
+
+        Raises:
+            SourceError: The tar is damaged, has two files of the same name, or holds too much to expand.
+        """
+        self.root = tar.path
+        self._tar = tar
+        self._contents: dict[str, Content] = {}
+        size = 0
+        with as_source_errors(tar.path, 'tar'):
+            for name, content in tar.files():
+                name = name.removeprefix('./')
+                if name in self._contents:
+                    raise ValueError(f'expected one file of each name, got two of {name!r:.200}')
+                if max_held is not None and content_size(content, only_expanded=True) > max_held:
+                    content = b''
+                size += content_size(content, only_expanded=True)
+                check_expanded(size, 'all files of a compressed tar, which is read as a folder: unpack it')
+                self._contents[name] = content
+        self.names = sorted(self._contents)
+        self.compressed = frozenset(self._contents if tar.is_compressed else ())
+
+    def sizes(self) -> Mapping[str, int]:
+        return {name: content_size(content) for name, content in self._contents.items()}
+
+    def head(self, name: str, size: int | None = None) -> bytes:
+        content = self._contents[name]
+        return self._tar.read(content) if size is None else self._tar.head(content, size)
+
+    def read(self, name: str, type_format: str) -> Any:
+        return checked_value(f'{self.root}: {name}', type_format, self.head(name))
+
+    def link(self, name: str, type_format: str, opener: LinkOpener) -> Any:
+        return link_in_tar(f'{self.root}: {name}', type_format, self._tar, self._contents[name], opener)
+
+
+def link_in_tar(name: str, type_format: str, tar: Tar, content: Content, opener: LinkOpener) -> Any:
+    """Returns a link to a file of a tar, or its content if it is compressed, sparse, or already in memory."""
+    if not isinstance(content, StoredFile) or content.parts is not None:
+        return checked_value(name, type_format, tar.read(content))
+    whole = open_unchanged(opener, tar.path, tar.size)
+    with as_source_errors(tar.path, 'tar'):
+        link = whole.part(content.start, content.start + content.size)
+    return checked_link(name, type_format, link, content.format)
 
 
 class _Headers(PositionedFile):

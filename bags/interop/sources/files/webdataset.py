@@ -1,8 +1,9 @@
 """WebDataset tars as a source of datapoints.
 
 The files of a datapoint follow each other and share their name up to the first dot. The rest of the name is
-the field: `000017.jpg`, `000017.seg.png`. `metadata.csv` and `metadata.jsonl` add fields to the files that
-they name.
+the field: `000017.jpg`, `000017.seg.png`. With the layout `stems`, they may be anywhere in a tar, as
+`tar cf x.tar *.jpg *.txt` writes them. `metadata.csv` and `metadata.jsonl` add fields to the files that they
+name.
 """
 
 from __future__ import annotations
@@ -24,22 +25,24 @@ from bags.interop.files import (
     FileEntry,
     FileSource,
     check_columns,
-    checked_link,
     checked_value,
     group_exported,
     is_transport_stream,
-    open_unchanged,
 )
 from bags.interop.ignored_files import METADATA_TABLES, is_beside, is_hidden
-from bags.interop.source import as_source_errors, check_expanded, collect_errors, list_some
+from bags.interop.source import check_expanded, collect_errors, list_some
 from bags.interop.sources.files.file_metadata import INTEGER, FileMetadata, join, read_metadata, unite
-from bags.interop.sources.files.tar_files import Content, StoredFile, Tar, content_size
+from bags.interop.sources.files.layouts import is_of_field
+from bags.interop.sources.files.readings import ambiguity_of
+from bags.interop.sources.files.tar_files import Content, Tar, TarFiles, content_size, link_in_tar
 from bags.interop.stores import list_paths
 
 Member = tuple[str, str, str, Content]
 """A file of a tar: the key of its datapoint, the rest of its name, its name, and its content."""
 MAX_TARS = 32
 """Maximum number of tars on an object store whose headers are read concurrently."""
+MAX_DESCRIPTION_BYTES = 1 << 16
+"""Files of a compressed tar up to this size are read to find the layouts that fit it."""
 MAX_LABEL_BYTES = 64
 """Label files up to this size are read together with the file names, without another request."""
 
@@ -60,8 +63,19 @@ class TarSource(FileSource[Content]):
         tars: list[str],
         storage_options: Mapping[str, Any] | None = None,
         exported: ExportedFields | None = None,
+        *,
+        layout: str | None = None,
     ) -> None:
-        super().__init__('webdataset', 'webdataset', exported)
+        """Reads the headers of the tars.
+
+        Args:
+            tars: Paths, URLs and globs.
+            storage_options: As in `bags.open`.
+            exported: The fields of an export.
+            layout: 'stems' joins the files of a key anywhere in a tar, 'webdataset' only those that follow
+                each other. Default: the latter, with an `ambiguity` if the former would complete datapoints.
+        """
+        super().__init__('webdataset', layout or 'webdataset', exported)
         self.storage_options = dict(storage_options or {})
         self.tars = list_paths(tars, self.storage_options)
         if not self.tars:
@@ -83,6 +97,12 @@ class TarSource(FileSource[Content]):
         self._by_content: dict[str, str] = {}
         """The type of each field with the extension `.ts`, from the content of its first file."""
         documents = Counter[FieldSet]()
+        self._may_be_folder = False
+        """Whether there is one tar, whose folders or tables may give it another reading."""
+        self.other_readings: list[tuple[str, int]] = []
+        """The layouts of a folder that fit it, with their numbers of datapoints."""
+        self._joined: list[tuple[str, int]] = []
+        """Tars with files of a key in several places, and how many datapoints fewer there are if joined."""
         for tar in self.tars:
             field_sets += self._scan(tar, texts, documents)
             for field, field_type in self._types.get(tar, {}).items():
@@ -106,8 +126,24 @@ class TarSource(FileSource[Content]):
         ]
         if exported is not None:
             self.count = field_sets.total()
-        else:
-            self.infer(field_sets, dict.fromkeys(set(LABELS) - texts, 'int(8)') | self._by_content | columns)
+            return
+        self.infer(field_sets, dict.fromkeys(set(LABELS) - texts, 'int(8)') | self._by_content | columns)
+        if self._joined and layout is None:
+            self.ambiguity = ambiguity_of(self._joined[0][0], self.readings()[::-1])
+
+    def as_folder(self) -> TarFiles | None:
+        """Returns the files of the only tar, if they may have a layout of a folder; None if they may not."""
+        if not self._may_be_folder or self.damaged:
+            return None
+        try:
+            return TarFiles(self._open[self.tars[0]], MAX_DESCRIPTION_BYTES)
+        except SourceError:  # Names that are used twice.
+            return None
+
+    def readings(self) -> list[tuple[str, int]]:
+        fewer = self.count - sum(count for _, count in self._joined)
+        other = [('stems', fewer)] if self._joined and self.layout != 'stems' else []
+        return [*super().readings(), *other, *self.other_readings]
 
     def _scan(self, tar: str, texts: set[str], documents: Counter[FieldSet]) -> Counter[FieldSet]:
         """Returns the number of datapoints with each set of fields.
@@ -117,6 +153,8 @@ class TarSource(FileSource[Content]):
         """
         field_sets: Counter[FieldSet] = Counter()
         described: list[tuple[list[str], FieldSet]] = []
+        fields_of: dict[str, set[str]] = {}
+        repeated, is_twice = 0, False
         root: list[str] | None = None
         found = len(self.damaged)
         with collect_errors(self.damaged):
@@ -130,6 +168,12 @@ class TarSource(FileSource[Content]):
                     self._types[tar] = {}
                     return self._scan(tar, texts, documents)
                 root = _common(root, entry.key.split('/')[:-1])
+                if (before := fields_of.get(entry.key)) is None:
+                    fields_of[entry.key] = set(entry.files)
+                else:
+                    repeated += 1
+                    is_twice |= not before.isdisjoint(entry.files)
+                    before.update(entry.files)
                 for field in entry.files.keys() & set(LABELS):
                     data = entry.files[field]
                     if not isinstance(data, bytes) or not INTEGER.fullmatch(str(data, 'latin-1').strip()):
@@ -144,6 +188,11 @@ class TarSource(FileSource[Content]):
                 else:
                     field_sets[entry.field_set] += 1
             check_columns(tar, field_sets)
+        if repeated and not is_twice and self.exported is None:
+            self._joined.append((tar, repeated))
+        folders = {key.rpartition('/')[0] for key in fields_of}
+        differ = len({files for files, *_ in field_sets}) > 1
+        self._may_be_folder = len(self.tars) == 1 and (differ or any(map(is_of_field, folders)))
         top = ''.join(f'{part}/' for part in root or ())
         for names, field_set in described:
             is_document = all(is_beside(name.removeprefix(top)) for name in names)
@@ -198,7 +247,7 @@ class TarSource(FileSource[Content]):
                 if name.removeprefix('./') not in metadata.tables
                 and not self._is_beside_export(tar, name.removeprefix('./'))
             )
-            for key, group in itertools.groupby(_bounded(members), lambda member: member[0]):
+            for key, group in self._grouped(members):
                 if self.exported is not None:
                     found = group_exported(self.exported, ((name, content) for _, name, _, content in group))
                     yield FileEntry(tar, key, found, {}, {}), []
@@ -220,6 +269,19 @@ class TarSource(FileSource[Content]):
                 raise  # On an object store, wrong credentials affect all tars.
             raise SourceError(tar, f'cannot be read: {exc}' if is_local_refusal else str(exc)) from exc
 
+    def _grouped(self, members: Iterator[Member]) -> Iterator[tuple[str, Iterable[Member]]]:
+        """Yields each key with its files: all that are in the tar, or those that follow each other."""
+        if self.layout != 'stems':
+            yield from itertools.groupby(_bounded(members), lambda member: member[0])
+            return
+        groups: dict[str, list[Member]] = {}
+        size = 0
+        for member in members:
+            groups.setdefault(member[0], []).append(member)
+            size += content_size(member[3], only_expanded=True)
+            check_expanded(size, 'all files of a tar that is compressed, to join those of a key: unpack it')
+        yield from groups.items()
+
     def _is_beside_export(self, tar: str, name: str) -> bool:
         """Returns whether a file was added to an export later, and notes it."""
         if self.exported is None or not is_beside(name) or self.exported.has(name):
@@ -236,20 +298,11 @@ class TarSource(FileSource[Content]):
         name = f'{entry.origin}: {entry.key}.{field}'
         if field in self.linked:
             many = found if isinstance(found, list) else [found]
-            links = [self._link(name, type_format, tar, each) for each in many]
+            links = [link_in_tar(name, type_format, tar, each, self.opener) for each in many]
             return links if many is found else links[0]
         if isinstance(found, list):
             return (checked_value(name, type_format, tar.read(each)) for each in found)
         return checked_value(name, type_format, tar.read(found))
-
-    def _link(self, name: str, type_format: str, tar: Tar, content: Content) -> Any:
-        """Returns a link to a file, or its content if it is compressed, sparse, or already in memory."""
-        if not isinstance(content, StoredFile) or content.parts is not None:
-            return checked_value(name, type_format, tar.read(content))
-        whole = open_unchanged(self.opener, tar.path, tar.size)
-        with as_source_errors(tar.path, 'tar'):
-            link = whole.part(content.start, content.start + content.size)
-        return checked_link(name, type_format, link, content.format)
 
     def linkable(self) -> dict[str, float | str]:
         compressed = [path for path, tar in self._open.items() if tar.is_compressed]
@@ -267,6 +320,11 @@ class TarSource(FileSource[Content]):
 
     def size(self, entry: FileEntry[Content]) -> int:
         return sum(size for field, size in self.sizes(entry).items() if field not in self.linked)
+
+
+def open_tar(path: str, storage_options: Mapping[str, Any] | None) -> TarFiles:
+    """Opens a tar as a folder of its files, without those that an import leaves out."""
+    return TarFiles(Tar(path, dict(storage_options or {}), lambda *_: False, _is_left_out))
 
 
 def _bounded(members: Iterable[Member]) -> Iterator[Member]:

@@ -199,9 +199,9 @@ def test_documents_in_a_tar_of_nothing_else_are_datapoints(tmp_path):
     names = ['a/README.md', 'b/README.md', 'b/LICENSE', 'README.md']
     done = bags.convert(make_tar(tmp_path / 'a.tar', [(name, b'x') for name in names]), tmp_path / 'out')
     assert keys_of(tmp_path / 'out') == ['a/README', 'b/README', 'b/LICENSE']
-    assert done.notes[0].endswith("a.tar: left out: 'README.md'")
+    assert done.notes[1].endswith("a.tar: left out: 'README.md'")
     done = bags.convert(make_tar(tmp_path / 'b.tar', [('README.md', b'x')]), tmp_path / 'one')
-    assert (keys_of(tmp_path / 'one'), done.notes) == (['README'], [])
+    assert (keys_of(tmp_path / 'one'), done.notes[1:]) == (['README'], [])
 
 
 def test_documents_that_share_their_name_with_a_datapoint_are_fields(tmp_path):
@@ -219,7 +219,7 @@ def test_a_document_in_an_exported_tar_is_left_out(tmp_path):
         tar.addfile(tarfile.TarInfo('README.md'))
     done = bags.convert(tmp_path / 'out', tmp_path / 'back')
     assert (done.datapoints, done.spec) == (1, {'box': 'float(4)[]'})
-    assert done.notes[0].endswith("000000.tar: left out: 'README.md'")
+    assert done.notes[-1].endswith("000000.tar: left out: 'README.md'")
 
 
 def test_damaged_tars_are_read_up_to_the_damage(tmp_path):
@@ -308,7 +308,7 @@ def test_values_are_those_of_the_decoder_of_webdataset(tmp_path):
 
 
 def test_labels_that_are_not_all_integers_are_texts(tmp_path):
-    make_tar(tmp_path / 'a.tar', [('0.cls', b'1\n'), ('1.cls', b'2'), ('0.index', b'x')])
+    make_tar(tmp_path / 'a.tar', [('0.cls', b'1\n'), ('1.cls', b'2'), ('3.index', b'x')])
     assert bags.convert(tmp_path / 'a.tar', tmp_path / 'out').spec['cls'] == 'int(8)?'
     make_tar(tmp_path / 'b.tar', [('2.cls', b'007')])
     done = bags.convert(tmp_path / '*.tar', tmp_path / 'out2')
@@ -368,8 +368,11 @@ def test_tables_that_do_not_fit_are_refused(tmp_path):
         make_tar(tmp_path / f'{number}.tar', [('0.jpg', CAT), ('metadata.csv', table)])
         with pytest.raises(bags.SourceError, match=f'{number}' + r'\.tar'):
             bags.convert(tmp_path / f'{number}.tar', tmp_path / 'out')
-    make_tar(tmp_path / 'other.tar', [('0.jpg', CAT), ('metadata.csv', b'other,n\n0.jpg,3\n')])
+    make_tar(tmp_path / 'other.tar', [('0.jpg', CAT), ('metadata.csv', b'other,n\nx,3\n')])
     assert bags.convert(tmp_path / 'other.tar', tmp_path / 'out').datapoints == 2
+    make_tar(tmp_path / 'named.tar', [('0.jpg', CAT), ('labels.csv', b'other,n\n0.jpg,3\n')])
+    with pytest.raises(bags.SourceError, match=r"layout='tables': 1 .* layout='webdataset': 2 "):
+        bags.convert(tmp_path / 'named.tar', tmp_path / 'out2')
 
 
 @pytest.mark.parametrize('form', ['gz', 'bz2', 'xz', 'zst'])
@@ -433,7 +436,7 @@ def test_hard_links_have_the_content_of_their_target(mode, tmp_path):
     with pytest.raises(bags.SourceError, match=r"a\.tar: 3\.txt: is a link to 'none\.txt'"):
         bags.convert(tmp_path / 'a.tar', tmp_path / 'raised')
     source = open_source(tmp_path / 'a.tar')
-    assert source.notes == [f'{tmp_path / "a.tar"}: 1 symbolic links are left out']
+    assert source.notes[1:] == [f'{tmp_path / "a.tar"}: 1 symbolic links are left out']
     done = bags.convert(source, tmp_path / 'out', on_error='skip')
     assert done.spec == {'__key__': 'utf8', 'cls': 'int(8)?', 'txt': 'utf8'}
     with bags.open(tmp_path / 'out') as dataset:
@@ -484,3 +487,83 @@ def test_a_compressed_datapoint_is_bounded(tmp_path, monkeypatch):
     make_tar(tmp_path / 'b.tar.gz', [(f'0.{name}', bytes(40_000)) for name in 'abc'], 'w:gz')
     with pytest.raises(bags.SourceError, match=r"b\.tar\.gz: expected at most 100000 bytes .* '0'"):
         open_source(tmp_path / 'b.tar.gz')
+
+
+def written_by_tar(count, start=0):
+    """Returns the files of a tar as `tar cf x.tar *.jpg *.txt` writes them."""
+    pictures = [(f'{number}.jpg', CAT) for number in range(start, start + count)]
+    return pictures + [(f'{number}.txt', b'caption %d' % number) for number in range(start, start + count)]
+
+
+@pytest.mark.parametrize('mode', ['w', 'w:gz'])
+def test_files_of_a_key_that_do_not_follow_each_other(mode, tmp_path):
+    source = tmp_path / 'in'
+    source.mkdir()
+    for number in range(2):
+        make_tar(source / f'{number}.tar', written_by_tar(3, 3 * number), mode)
+    for path in (source, source / '0.tar', source / '*.tar'):
+        expected = r"0\.tar: .*several ways.* layout='stems': \d .* layout='webdataset': \d+ "
+        with pytest.raises(bags.SourceError, match=expected):
+            bags.convert(path, tmp_path / 'out')
+    assert open_source(source, layout='webdataset').count == 12
+    done = bags.convert(source, tmp_path / 'out', layout='stems')
+    assert (done.datapoints, done.spec) == (6, {'__key__': 'utf8', 'jpg': 'jpeg', 'txt': 'utf8'})
+    assert keys_of(tmp_path / 'out') == [str(number) for number in range(6)]
+    assert bags.convert(source, tmp_path / 'out', resume=True).datapoints == 6
+    if mode == 'w':
+        bags.convert(source, tmp_path / 'linked', layout='stems', link=True)
+        make_tar(source / '2.tar', written_by_tar(2, 6))
+        assert bags.convert(source, tmp_path / 'linked', link=True, update=True).datapoints == 8
+        with bags.open(tmp_path / 'linked', trust_links=source) as dataset:
+            assert dataset[7, ('__key__', 'txt')] == {'__key__': '7', 'txt': 'caption 7'}
+            assert bytes(dataset.records('jpg')[7]) == CAT
+
+
+def test_a_file_that_was_appended_to_a_tar(tmp_path):
+    names = ['0.jpg', '0.txt', '1.jpg', '2.jpg', '2.txt']
+    make_tar(tmp_path / 'a.tar', [(name, CAT if name.endswith('jpg') else b'x') for name in names])
+    assert open_source(tmp_path / 'a.tar').count == 3
+    make_tar(tmp_path / 'a.tar', [('1.txt', b'z')], 'a')
+    with pytest.raises(bags.SourceError, match=r"layout='stems': 3 .* layout='webdataset': 4 "):
+        open_source(tmp_path / 'a.tar')
+
+
+def test_keys_that_are_used_again_for_other_datapoints(tmp_path):
+    twice = [('0.jpg', CAT), ('0.txt', b'x'), ('1.txt', b'y'), ('0.jpg', CAT), ('0.txt', b'z')]
+    make_tar(tmp_path / 'a.tar', twice)
+    assert open_source(tmp_path / 'a.tar').count == 3
+    done = bags.convert(tmp_path / 'a.tar', tmp_path / 'out', layout='stems', on_error='skip')
+    assert [name.rpartition(': ')[2] for name, _ in done.skipped] == ['0.jpg']
+
+
+@pytest.mark.parametrize('mode', ['w', 'w:gz'])
+def test_folders_of_fields_in_a_tar(mode, tmp_path):
+    files = {f'photos/{number}.jpg': CAT for number in range(3)} | {f'texts/{n}.txt': b'x' for n in range(3)}
+    path = make_tar(tmp_path / 'a.tar', [(f'./{name}', data) for name, data in files.items()], mode)
+    with pytest.raises(
+        bags.SourceError, match=r"layout='fields': 3 datapoints.* layout='webdataset': 6 datapoints"
+    ):
+        bags.convert(path, tmp_path / 'out')
+    done = bags.convert(path, tmp_path / 'out', layout='fields')
+    assert (done.datapoints, done.spec) == (3, {'__key__': 'utf8', 'photos': 'jpeg', 'texts': 'utf8'})
+    assert bags.convert(path, tmp_path / 'out', resume=True).datapoints == 3
+    assert bags.convert(path, tmp_path / 'wds', layout='webdataset').datapoints == 6
+    assert open_source(path, layout='classes').spec.keys() == {'__key__', 'jpg', 'txt', 'label'}
+    make_tar(tmp_path / 'b.tar', [(f'./{name}', data) for name, data in files.items()], mode)
+    with pytest.raises(bags.SourceError, match="expected one tar for layout='fields', got 2: unpack them"):
+        bags.convert(tmp_path / '*.tar*', tmp_path / 'two', layout='fields')
+
+
+def test_a_tar_that_is_read_as_a_folder_has_each_name_once(tmp_path):
+    make_tar(tmp_path / 'a.tar', [('x/0.txt', b'x'), ('x/0.txt', b'y')])
+    with pytest.raises(bags.SourceError, match=r"expected one file of each name, got two of 'x/0\.txt'"):
+        open_source(tmp_path / 'a.tar', layout='files')
+
+
+def test_folders_of_complete_datapoints_in_a_tar(tmp_path):
+    stems = [f'{folder}/{number}' for folder in ('a', 'b') for number in range(3)]
+    names = [f'{stem}.{extension}' for stem in stems for extension in ('jpg', 'txt')]
+    make_tar(tmp_path / 'a.tar', [(name, CAT if name.endswith('jpg') else b'x') for name in names])
+    assert open_source(tmp_path / 'a.tar').count == 6
+    make_tar(tmp_path / 'b.tar', [(name, CAT) for name in names if name.endswith('jpg')])
+    assert open_source(tmp_path / 'b.tar').count == 6

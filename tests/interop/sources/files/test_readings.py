@@ -1,0 +1,235 @@
+"""What an import takes files for: it says so, and raises where another layout would complete datapoints."""
+
+import numpy as np
+import pytest
+
+import bags
+from bags.interop.open_source import open_source
+from tests.interop.sources.files.test_folders import CAT, DATA, make
+
+PNG = bytes(bags.encoders['png'](np.zeros((4, 4, 3), np.uint8)))
+FLAC = (DATA / 'austen-2.flac').read_bytes()
+
+
+def named(*patterns, count=3, content=b'x'):
+    """Returns files of names with `{}` for a number."""
+    contents = {'jpg': CAT, 'png': PNG, 'flac': FLAC}
+    return {
+        pattern.format(number): contents.get(pattern.rpartition('.')[2], content)
+        for pattern in patterns
+        for number in range(count)
+    }
+
+
+HALVES = {
+    'two types': (named('audio/{}.flac', 'text/{}.txt'), {'audio': 'audio', 'text': 'utf8'}),
+    'other names': (named('a/{}.flac', 'b/{}.txt'), {'a': 'audio', 'b': 'utf8'}),
+    'splits': (
+        named('train/a/{}.flac', 'train/b/{}.txt', 'val/a/{}.flac', 'val/b/{}.txt'),
+        {'a': 'audio', 'b': 'utf8'},
+    ),
+    'splits below': (named('a/train/{}.flac', 'b/train/{}.txt'), {'a': 'audio', 'b': 'utf8'}),
+    'a folder around': (named('data/a/{}.flac', 'data/b/{}.txt'), {'a': 'audio', 'b': 'utf8'}),
+    'one lacks some': (
+        named('a/{}.flac', count=6) | named('b/{}.txt', count=2),
+        {'a': 'audio', 'b': 'utf8?'},
+    ),
+    'masks': (named('images/{}.png', 'masks/{}.png'), {'images': 'png', 'masks': 'png'}),
+    'cameras': (named('left/{}.jpg', 'right/{}.jpg'), {'left': 'jpeg', 'right': 'jpeg'}),
+    'of VOC': (
+        named('JPEGImages/{}.jpg', 'Annotations/{}.xml') | {'ImageSets/Main/train.txt': b'0'},
+        {'Annotations': 'utf8', 'JPEGImages': 'jpeg'},
+    ),
+    'of KITTI': (
+        named('training/image_2/{}.png', 'training/label_2/{}.txt', 'training/calib/{}.txt'),
+        {'calib': 'utf8', 'image_2': 'png', 'label_2': 'utf8'},
+    ),
+    'beside': (named('{}.jpg', 'captions/{}.txt'), {'captions': 'utf8', 'jpg': 'jpeg'}),
+    'beside, of any name': (named('{}.jpg', 'x/{}.txt'), {'jpg': 'jpeg', 'x': 'utf8'}),
+    'several files of a name': (
+        named('audio/{}.flac', 'audio/{}.json', 'text/{}.txt', content=b'1'),
+        {'audio.flac': 'audio', 'audio.json': 'json', 'text': 'utf8'},
+    ),
+    'several formats': (
+        named('images/{}.jpg') | named('images/1{}.png', 'masks/1{}.png', 'masks/{}.png'),
+        {'images': 'image', 'masks': 'png'},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize('name', HALVES)
+def test_folders_that_would_be_rows_in_halves(name, tmp_path):
+    files, fields = HALVES[name]
+    source = make(tmp_path / 'in', files)
+    with pytest.raises(
+        bags.SourceError, match=r"several ways.*: layout='fields': \d+ datapoints, .*; layout='"
+    ):
+        bags.convert(source, tmp_path / 'out')
+    assert not (tmp_path / 'out').exists()
+    done = bags.convert(source, tmp_path / 'out', layout='fields')
+    assert done.spec == {'__key__': 'utf8', **fields}
+    assert done.notes[0].startswith(f'read as fields: {done.datapoints} datapoints, a folder for each field')
+    assert bags.convert(source, tmp_path / 'stems', layout='stems').datapoints > done.datapoints
+
+
+COMPLETE = {
+    'classes': (named('cats/{}.jpg', 'dogs/{}.jpg'), 'classes', 6),
+    'classes of several formats': (named('cats/{}.jpg', 'dogs/{}.png'), 'classes', 6),
+    'classes with sidecars': (named('cats/{}.jpg', 'cats/{}.txt', 'dogs/{}.jpg'), 'classes', 6),
+    'photos of which some lack a caption': (named('{}.jpg', count=5) | {'1.txt': b'x'}, 'stems', 5),
+    'classes of which one has captions': (named('cats/{}.jpg', 'cats/{}.txt', 'dogs/9{}.jpg'), 'classes', 6),
+    'splits': (named('train/{}.jpg', 'train/{}.txt', 'val/{}.jpg', 'val/{}.txt'), 'classes', 6),
+    'splits of classes': (
+        named('train/a/{}.jpg', 'train/b/{}.jpg', 'val/a/{}.jpg', 'val/b/{}.jpg'),
+        'stems', 12,
+    ),
+    'thumbnails': (named('{}.jpg', 'small/{}.jpg'), 'stems', 6),
+    'a text below': (named('{}.jpg', count=9) | {'notes/3.txt': b'x'}, 'stems', 10),
+    'other stems': (named('audio/a{}.flac', 'text/b{}.txt'), 'classes', 6),
+    'episodes': (
+        named('ep_0/rgb/{}.png', 'ep_0/depth/{}.png', 'ep_1/rgb/{}.png', 'ep_1/depth/{}.png'),
+        'episodes', 2,
+    ),
+    'videos': (named('video_1/frame_{}.jpg', 'video_2/frame_{}.jpg'), 'episodes', 2),
+    'frames with texts': (named('ep_0/{}.jpg', 'ep_0/{}.txt', 'ep_1/{}.jpg', 'ep_1/{}.txt'), 'episodes', 2),
+    'speakers': (
+        named('1089/utt{}.flac', '1089/utt{}.TextGrid', '121/utt{}.flac', '121/utt{}.TextGrid'),
+        'classes', 6,
+    ),
+    'other speakers': (named('spk_1/{}.flac', 'spk_1/{}.txt', 'spk_2/{}.flac', 'spk_2/{}.txt'), 'classes', 6),
+    'sessions': (
+        named('session_1/{}.flac', 'session_1/{}.txt', 'session_2/{}.flac', 'session_2/{}.txt'),
+        'classes', 6,
+    ),
+    'speakers and chapters': (named('19/1/19-1-{}.flac', '26/2/26-2-{}.flac'), 'stems', 6),
+    'shards of img2dataset': (
+        named('00000/0{}.jpg', '00000/0{}.json', '00001/1{}.jpg', '00001/1{}.json'),
+        'classes', 6,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize('name', COMPLETE)
+def test_folders_with_one_reading(name, tmp_path):
+    files, layout, count = COMPLETE[name]
+    found = open_source(make(tmp_path / 'in', files))
+    assert (found.layout, found.count) == (layout, count)
+    assert found.notes[0].startswith(f'read as {layout}: {count} datapoints, ')
+
+
+def test_speakers_are_labels_of_their_utterances(tmp_path):
+    names = [
+        f'{speaker}/{speaker}_{{}}.{kind}' for speaker in range(200, 208) for kind in ('flac', 'TextGrid')
+    ]
+    files = named(*names, count=25)
+    done = bags.convert(make(tmp_path / 'in', files), tmp_path / 'out')
+    assert done.datapoints == 200
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset.column('label')[::25] == [str(speaker) for speaker in range(200, 208)]
+        assert {'flac', 'textgrid'} <= dataset.spec.keys()
+
+
+TABLES = {
+    'labels.csv': b'file,label\na/0.jpg,cat\na/1.jpg,dog\n',
+    'train.csv': b'label,path\ncat,/home/me/a/0.jpg\ndog,/home/me/a/1.jpg\n',
+    'x.tsv': b'label\timage\ncat\t0.jpg\ndog\t1.jpg\n',
+    'metadata.csv': b'filename;label\n0.jpg;cat\n1.jpg;dog\n',
+    'a/labels.csv': b'photo,label\n0.jpg,cat\n1.jpg,dog\n',
+    'ids.csv': b'id,label\n0,cat\n1,dog\n',
+    'x.jsonl': b'{"image": "a/0.jpg", "label": "cat"}\n{"image": "a/1.jpg", "label": "dog"}\n',
+}
+
+
+@pytest.mark.parametrize('name', TABLES)
+def test_tables_with_names_of_files(name, tmp_path):
+    source = make(tmp_path / 'in', named('a/{}.jpg') | {name: TABLES[name]})
+    done = bags.convert(source, tmp_path / 'out')
+    assert done.notes == ['read as tables: 3 datapoints, files with the columns of tables that name them']
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset.column('__key__') == ['a/0', 'a/1', 'a/2']
+        assert dataset.column('label') == ['cat', 'dog', None]
+        assert ('id' in dataset.spec) == (name == 'ids.csv')
+    assert bags.convert(source, tmp_path / 'stems', layout='stems').datapoints == 4
+
+
+NO_TABLES = {
+    'labels.csv': (b'a,b\n1,2\n0,1\n2,0\n', 'no column has names of files'),
+    'x.csv': (b'label\n0\n1\n2\n', 'no column has names of files'),
+    'empty.csv': (b'', 'no column has names of files'),
+    'header.csv': (b'file,label\n', 'no column has names of files'),
+    'other.csv': (b'file,label\nx.jpg,1\ny.jpg,2\n0.jpg,3\n', 'no column has names of files'),
+    'boxes.csv': (
+        b'file,x,y\n0.jpg,1,2\n0.jpg,3,4\n',
+        "several rows have the same file in the column 'file'",
+    ),
+    'ragged.csv': (b'file,label\n0.jpg,1,2\n1.jpg,2\n', 'expected a value for each column'),
+    'latin.csv': ('file,label\n0.jpg,Ä\n'.encode('latin-1'), "'utf-8' codec can't decode"),
+    'x.jsonl': (b'[1]\n[2]\n', 'expected a value for each column'),
+}
+
+
+@pytest.mark.parametrize('name', NO_TABLES)
+def test_tables_without_names_of_files_stay_files(name, tmp_path):
+    content, reason = NO_TABLES[name]
+    found = open_source(make(tmp_path / 'in', named('{}.jpg') | {name: content}))
+    assert (found.layout, found.count) == ('stems', 4)
+    (note,) = (note for note in found.notes if note.startswith(f'{tmp_path}/in/{name}'))
+    assert 'is not joined to the files beside it: ' in note
+    assert reason in note
+    with pytest.raises(bags.SourceError, match='is not joined to the files beside it'):
+        open_source(tmp_path / 'in', layout='tables')
+
+
+def test_rows_of_a_table_without_a_file_are_said(tmp_path):
+    content = b'file,label\n0.jpg,cat\n1.jpg,dog\ngone.jpg,cow\n'
+    found = open_source(make(tmp_path / 'in', named('{}.jpg') | {'labels.csv': content}))
+    assert (found.layout, found.count) == ('tables', 3)
+    note = f"{tmp_path}/in/labels.csv: rows are left out, as there is no file 'gone.jpg'"
+    assert found.notes[1:] == [note]
+
+
+def test_every_layout_that_fits(tmp_path):
+    source = make(tmp_path / 'in', named('cats/{}.jpg', 'cats/{}.txt', 'dogs/{}.jpg'))
+    assert open_source(source).readings() == [('classes', 6), ('files', 9), ('stems', 6), ('episodes', 2)]
+    for layout, count in open_source(source).readings():
+        found = open_source(source, layout=layout)
+        assert (found.count, found.readings()[0]) == (count, ('classes', 6))
+
+
+def test_layouts_that_the_files_do_not_have(tmp_path):
+    source = make(tmp_path / 'in', named('cats/{}.jpg', 'dogs/{}.jpg'))
+    for layout in ('fields', 'coco', 'yolo', 'tables'):
+        with pytest.raises(bags.SourceError, match='expected '):
+            open_source(source, layout=layout)
+
+
+@pytest.mark.parametrize('has_log', [True, False])
+@pytest.mark.parametrize('layout', ['files', 'stems', 'classes', 'fields', 'tables'])
+def test_a_resume_keeps_the_layout_of_the_first_run(layout, has_log, tmp_path):
+    files = named('audio/{}.flac', 'text/{}.txt') | {'labels.csv': b'file,label\naudio/0.flac,a\n'}
+    if layout == 'classes':
+        del files['labels.csv']
+    source = make(tmp_path / 'in', files | {'text/2.txt': b'\xff'})
+    with pytest.raises(bags.SourceError, match=r'text/2\.txt'):
+        bags.convert(source, tmp_path / 'out', layout=layout)
+    with bags.open(tmp_path / 'out') as dataset:
+        assert 1 < len(dataset) < 9
+    if not has_log:  # As in datasets of earlier versions.
+        (tmp_path / 'out' / 'progress.json').unlink()
+        if layout == 'files':
+            pytest.skip('its fields are those of `stems`')
+    (source / 'text/2.txt').write_bytes(b'x')
+    done = bags.convert(source, tmp_path / 'out', resume=True)
+    expected = bags.convert(source, tmp_path / 'new', layout=layout)
+    assert (done.datapoints, done.spec) == (expected.datapoints, expected.spec)
+    with bags.open(tmp_path / 'out') as dataset, bags.open(tmp_path / 'new') as new:
+        assert dataset.column('__key__') == new.column('__key__')
+
+
+def test_an_update_keeps_the_layout_when_the_files_suggest_another_one(tmp_path):
+    source = make(tmp_path / 'in', named('cats/{}.jpg'))
+    assert bags.convert(source, tmp_path / 'out', link=True).spec.keys() == {'__key__', 'jpg'}
+    make(source, named('dogs/{}.jpg'))
+    assert open_source(source).layout == 'classes'
+    done = bags.convert(source, tmp_path / 'out', link=True, update=True)
+    assert (done.datapoints, done.spec) == (6, {'__key__': 'utf8', 'jpg': 'jpeg'})
