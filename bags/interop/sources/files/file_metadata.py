@@ -107,6 +107,8 @@ def read_metadata(
             try:
                 rows = _parse(path, read(table), any_columns=True)
                 column, named, missing = files.find_column(rows or [], posixpath.dirname(table))
+                if twice := sorted(metadata.rows.keys() & named.values()):
+                    raise SourceError(path, f'another table has rows of {list_some(twice, 1)} too')
             except SourceError as exc:
                 metadata.notes.append(f'{path}: is not joined to the files beside it: {exc.detail}')
                 continue

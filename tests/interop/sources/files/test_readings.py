@@ -188,6 +188,18 @@ def test_rows_of_a_table_without_a_file_are_said(tmp_path):
     assert found.notes[1:] == [note]
 
 
+def test_several_tables(tmp_path):
+    tables = {
+        'dev.tsv': b'path\tx\n0.jpg\t5\n',
+        'train.tsv': b'path\tx\n1.jpg\t6\n2.jpg\t7\n',
+        'validated.tsv': b'path\tx\n0.jpg\t5\n1.jpg\t6\n',
+    }
+    found = open_source(make(tmp_path / 'in', named('clips/{}.jpg') | tables))
+    assert (found.layout, found.spec['x']) == ('tables', 'int(8)?')
+    reason = "is not joined to the files beside it: another table has rows of 'clips/0.jpg' and 1 more too"
+    assert f'{tmp_path}/in/validated.tsv: {reason}' in found.notes
+
+
 def test_every_layout_that_fits(tmp_path):
     source = make(tmp_path / 'in', named('cats/{}.jpg', 'cats/{}.txt', 'dogs/{}.jpg'))
     assert open_source(source).readings() == [('classes', 6), ('files', 9), ('stems', 6), ('episodes', 2)]
