@@ -22,7 +22,7 @@ IMPORT_SAFE_PACKAGES = sys.stdlib_module_names | {
     'PIL', 'adlfs', 'aiobotocore', 'aiohttp', 'apache_beam', 'array_record', 'av', 'bags', 'botocore',
     'fsspec', 'gcsfs', 'google', 'google_crc32c', 'grain', 'h5py', 'huggingface_hub', 'jax', 'lerobot', 'lz4',
     'ml_dtypes', 'msgpack', 'numcodecs', 'numpy', 'obstore', 'pyarrow', 'ray', 'rich', 'rosbags',
-    's3fs', 'simplejpeg', 'torch', 'typer', 'typing_extensions', 'xxhash', 'zarr', 'zstandard',
+    's3fs', 'simplejpeg', 'torch', 'typer', 'typing_extensions', 'xxhash', 'yarl', 'zarr', 'zstandard',
 }  # fmt: skip
 """Packages whose imports a fork waits for. Importing a user's module may run a whole program."""
 MAX_FORK_SECONDS = 60.0

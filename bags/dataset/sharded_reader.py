@@ -168,11 +168,14 @@ class ShardedDatasetReader(Dataset):
                 not folder.starts and refs.count == length_by_size(sample, refs_format)
             )
 
-        def length_of(shard: Shard) -> int:
-            length = length_by_size(shard, refs_format) if by_size else None
-            return self.folder_of(shard).length() if length is None else length
-
-        return schema, map_concurrently(length_of, self.shard_list, is_remote)
+        if by_size:
+            lengths = [length_by_size(shard, refs_format) for shard in self.shard_list]
+            known = [length for length in lengths if length is not None]
+            if len(known) == len(lengths):
+                return schema, known
+        return schema, map_concurrently(
+            lambda shard: self.folder_of(shard).length(), self.shard_list, is_remote
+        )
 
     @cached_attribute
     def _layout(self) -> Concatenated:

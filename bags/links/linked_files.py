@@ -207,9 +207,10 @@ class LinkedFiles(Shareable):
             if isinstance(store, RemoteStore):
                 return CheckedObject(store.open_known(path, entry.size), entry, self._advise)
         file = store.open(path, hints)
-        # The path may have become a symbolic link since it was checked.
-        if isinstance(file, PreadFile) and (opened := opened_path(descriptors[file.file], path)) != path:
-            self._permission.check(opened)
+        if not store.is_remote and isinstance(file, PreadFile):
+            opened = opened_path(descriptors[file.file], path)
+            if opened != path:  # The path has become a symbolic link since it was checked.
+                self._permission.check(opened)
         return file
 
     def read(self, folder: str, path: str) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 from bags.bag.checksums import checksums_name
 from bags.bag.options import LimitsStorage, ReaderOptions
 from bags.concurrency import map_concurrently
-from bags.dataset.format.file_names import IDENTITY, is_derived
+from bags.dataset.format.file_names import DERIVED, IDENTITY
 from bags.dataset.format.folder import Folder
 from bags.dataset.format.identity import read_id
 from bags.dataset.format.journal import JOURNAL, describe_not_begun, has_journal, shards_not_begun
@@ -137,7 +137,7 @@ def index_damage(location: Location) -> str | None:
 
 def _sizes(shard: Shard) -> dict[str, int]:
     """Returns the sizes of the files, except for statistics and key indexes, which may be written later."""
-    return {name: size for name, size in sorted(shard.sizes.items()) if not is_derived(name)}
+    return {name: size for name, size in sorted(shard.sizes.items()) if not DERIVED.fullmatch(name)}
 
 
 def _data_of(shard: Shard) -> Shard:

@@ -159,10 +159,9 @@ def condition_error(path: str, version: str | None) -> OSError:
     return OSError(errno.ESTALE, detail, path)
 
 
-def expect_at_most(path: str, size: int, max_size: int) -> None:
-    """Raises CorruptError for a file that is too large to be read as a whole."""
-    if size > max_size:
-        raise CorruptError(path, None, f'expected at most {max_size} bytes, got {size}')
+def too_large_error(path: str, size: int, max_size: int) -> CorruptError:
+    """Returns the error for a file that is too large to be read as a whole."""
+    return CorruptError(path, None, f'expected at most {max_size} bytes, got {size}')
 
 
 # obstore: most facts about an error are only in its text.

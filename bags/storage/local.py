@@ -12,7 +12,7 @@ from typing import BinaryIO
 from bags.storage.base import MAX_SMALL_FILE_BYTES, Buffer, CachePolicy, Durability, File, Hints, Stat
 from bags.storage.descriptors import mapped_files, open_descriptor, open_regular
 from bags.storage.direct_file import DirectFile
-from bags.storage.errors import expect_at_most
+from bags.storage.errors import too_large_error
 from bags.storage.held_folder import HeldFolder
 from bags.storage.locks import PathLock, is_at, is_locked
 from bags.storage.mmap_file import MAX_MAPS, MappedFile
@@ -122,11 +122,13 @@ class LocalStore:
     def read(self, path: str, max_size: int = MAX_SMALL_FILE_BYTES) -> bytes:
         with open(path, 'rb', opener=open_regular) as file:
             size = os.fstat(file.fileno()).st_size
-            expect_at_most(path, size, max_size)
+            if size > max_size:
+                raise too_large_error(path, size, max_size)
             data = file.read(size + 1)
             if len(data) > size:  # The file grows, or its file system does not know its size.
                 data += file.read(max_size + 1 - len(data))
-                expect_at_most(path, len(data), max_size)
+                if len(data) > max_size:
+                    raise too_large_error(path, len(data), max_size)
             return data
 
     def current_version(self, path: str) -> str | None:

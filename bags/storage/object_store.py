@@ -6,6 +6,7 @@ import contextlib
 import errno
 import itertools
 import mmap
+import posixpath
 from collections.abc import Callable, Iterable, Mapping
 from typing import BinaryIO, TypeVar
 
@@ -13,13 +14,13 @@ import numpy as np
 
 from bags.storage.base import MAX_SMALL_FILE_BYTES, Buffer, Durability, Hints, Offsets, Output, Stat
 from bags.storage.connect import Clients
-from bags.storage.errors import UnsupportedError, condition_error, expect_at_most, replaced_error
+from bags.storage.errors import UnsupportedError, condition_error, replaced_error, too_large_error
 from bags.storage.object_client import ObjectClient
 from bags.storage.range_file import read_pieces
 from bags.storage.ranges import merge
 from bags.storage.retry import RetryCounter, with_retries
 from bags.storage.upload import PART_SIZE, StreamedUpload, part_size
-from bags.storage.urls import join_url
+from bags.storage.urls import WEB_SCHEMES, join_url
 
 Listing = TypeVar('Listing', list[str], dict[str, Stat])
 
@@ -133,14 +134,15 @@ class RemoteStore:
 
     is_remote = True
     durability = Durability.NONE
-    join = staticmethod(join_url)
+    join: Callable[..., str]
 
     def __init__(self, clients: Clients) -> None:
         self.clients = clients
         self._folders: set[str] = set()
         """Folders created by this store, which exist even while they are empty."""
-        self._expected: dict[str, Stat] = {}
-        """The versions in which files are read, by path; see `expect_versions`."""
+        self.join = join_url if clients.scheme in WEB_SCHEMES else posixpath.join
+        self._expected: dict[str, Mapping[str, Stat]] = {}
+        """The versions in which files are read, by folder and name; see `expect_versions`."""
         self._expected_type = ''
         """The type of these versions."""
 
@@ -165,19 +167,22 @@ class RemoteStore:
 
     def expect_versions(self, folder: str, versions: Mapping[str, Stat], version_type: str) -> None:
         self._expected_type = version_type
-        for name, stat in versions.items():
-            self._expected[self.join(folder, name)] = stat
+        self._expected[folder.rstrip('/')] = versions
 
     def _compare(self, path: str, head: Stat) -> None:
-        """Compares the size and version of a requested file with the expected ones, if they are not equal.
+        """Compares the size and version of a requested file with the expected ones.
 
         Raises:
             CorruptError: The file was replaced since it was listed, or first requested from a web server.
         """
-        expected = self._expected.get(path)
+        folder, _, name = path.rpartition('/')
+        expected = self._expected.get(folder, {}).get(name)
+        if expected == head:
+            return
         if expected is None:
             if not self.can_list:  # A web server, whose files are only read.
-                self.expect_versions('', {path: head}, self.version_type)
+                versions = {**self._expected.get(folder, {}), name: head}
+                self.expect_versions(folder, versions, self.version_type)
             return
         # A forked child may use another client, with another type of versions.
         is_comparable = expected.version and head.version and self._expected_type == self.version_type
@@ -186,7 +191,8 @@ class RemoteStore:
 
     def open(self, path: str, hints: Hints) -> RemoteFile:
         head, tail = self.clients.reader().tail(path, TAIL_SIZE)
-        if self._expected.get(path) != head:
+        folder, _, name = path.rpartition('/')
+        if self._expected.get(folder, {}).get(name) != head:
             self._compare(path, head)
         return RemoteFile(self.clients, path, head, tail)
 
@@ -221,8 +227,10 @@ class RemoteStore:
 
     def read(self, path: str, max_size: int = MAX_SMALL_FILE_BYTES) -> bytes:
         head, data = self.clients.reader().tail(path, REQUEST_SIZE)
-        expect_at_most(path, head.size, max_size)
-        if self._expected.get(path) != head:
+        if head.size > max_size:
+            raise too_large_error(path, head.size, max_size)
+        folder, _, name = path.rpartition('/')
+        if self._expected.get(folder, {}).get(name) != head:
             self._compare(path, head)
         return bytes(RemoteFile(self.clients, path, head, data).read(0, head.size))
 
@@ -259,8 +267,7 @@ class RemoteStore:
 
     def stat(self, path: str) -> Stat:
         head = self.clients.reader().head(path)
-        if self._expected.get(path) != head:
-            self._compare(path, head)
+        self._compare(path, head)
         return head
 
     def walk(self, folder: str) -> dict[str, Stat]:

@@ -40,6 +40,7 @@ _REVISION = re.compile(
 )
 
 
+WEB_SCHEMES = ('http', 'https')
 WEB = ('http://', 'https://')
 """The prefixes of URLs whose servers decode escapes."""
 MAX_DECODINGS = 8

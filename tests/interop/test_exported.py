@@ -214,7 +214,9 @@ def test_keys_that_look_like_files_of_editors_come_back(format, tmp_path):
 @pytest.mark.parametrize(
     'others',
     [
-        {}, {'db': 'bytes?', 'md5': 'bytes', 'tar': 'bytes'}, {'swp': 'bytes'},
+        {},
+        {'db': 'bytes?', 'md5': 'bytes', 'tar': 'bytes'},
+        {'swp': 'bytes'},
         {'box': 'float(4)[]'},
     ],
 )

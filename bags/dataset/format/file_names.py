@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable
 
 from bags.bag.checksums import SUFFIX
@@ -18,6 +19,8 @@ PROGRESS = 'progress.json'
 """A file beside shards: their source, and how much of it was processed (`ProgressLog`)."""
 EARLIER_PROGRESS = 'source.json'
 """The name of `PROGRESS` in datasets of earlier versions."""
+DERIVED = re.compile(rf'{re.escape(STATISTICS)}({re.escape(SUFFIX)})?|.*\.index', re.DOTALL)
+"""Matches the names of files that are computed from datapoints: statistics, and indexes of keys."""
 
 
 def is_temporary(name: str) -> bool:
@@ -33,11 +36,6 @@ def is_file_of_dataset(name: str) -> bool:
         or is_journal(name)
         or name.endswith((*BAG_SUFFIXES, '.idx', '.index', '.zdict', '.new', SUFFIX))
     )
-
-
-def is_derived(name: str) -> bool:
-    """Returns whether a file, by its name, is computed from datapoints: statistics, or an index of keys."""
-    return name.removesuffix(SUFFIX) == STATISTICS or name.endswith('.index')
 
 
 def bag_suffix(folder: str, field: str, has: Callable[[str], bool]) -> str | None:

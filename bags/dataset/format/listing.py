@@ -11,7 +11,7 @@ from typing import NamedTuple
 from bags.bag.checksums import checksums_name
 from bags.bag.limits import ENTRY
 from bags.concurrency import map_concurrently
-from bags.dataset.format.file_names import BAG_SUFFIXES, IDENTITY, is_derived, is_temporary
+from bags.dataset.format.file_names import BAG_SUFFIXES, DERIVED, IDENTITY, is_temporary
 from bags.dataset.format.folder_layout import parse_layout
 from bags.dataset.format.identity import read_id
 from bags.dataset.format.journal import JOURNAL
@@ -188,7 +188,7 @@ def _listed_shard(name: str, files: Mapping[str, Stat], version_type: str) -> Sh
     for file, stat in files.items():
         sizes[file] = stat.size
         # Statistics and key indexes may be written while the dataset is read. They say what they belong to.
-        if stat.version and not is_derived(file):
+        if stat.version and not DERIVED.fullmatch(file):
             versions[file] = stat
     return Shard(name, sizes, versions=versions, version_type=version_type)
 

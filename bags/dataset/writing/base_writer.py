@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NoReturn, Self
 
 from bags.bag.temporary_files import remove_leftovers, remove_tree, temporary_path
-from bags.dataset.format.file_names import is_derived, is_file_of_dataset
+from bags.dataset.format.file_names import DERIVED, is_file_of_dataset
 from bags.dataset.format.json_files import write_json
 from bags.dataset.format.listing import dataset_of_shard, shard_numbers
 from bags.dataset.format.metadata import (
@@ -437,7 +437,7 @@ def remove_derived(store: Store, folder: str, is_moved: bool = False) -> None:
         folder = store.join(whole, next(iter(shard_numbers(store, whole).values())))
     elif is_moved:
         return
-    names = list(filter(is_derived, store.names(folder)))
+    names = list(filter(DERIVED.fullmatch, store.names(folder)))
     for name in names:
         store.remove(store.join(folder, name))
     if names:

@@ -17,7 +17,7 @@ from bags.storage.base import MAX_SMALL_FILE_BYTES, Durability, File, Hints, Sta
 from bags.storage.cache.download import CacheWriteError, download
 from bags.storage.cache.eviction import CacheSpace, mark_in_use
 from bags.storage.descriptors import open_regular
-from bags.storage.errors import expect_at_most, replaced_error
+from bags.storage.errors import replaced_error, too_large_error
 from bags.storage.local import LocalStore
 from bags.storage.memory_file import MemoryFile
 from bags.storage.positioned import O_BINARY
@@ -115,9 +115,11 @@ class CachedStore:
         # Without a version, an equal size does not show that a copy is up to date.
         if stat is None or (not stat.version and self.check == 'open'):
             data = self._answer('read', path, lambda path: self.inner.read(path, max_size))
-            expect_at_most(path, len(data), max_size)
+            if len(data) > max_size:
+                raise too_large_error(path, len(data), max_size)
             return data
-        expect_at_most(path, stat.size, max_size)
+        if stat.size > max_size:
+            raise too_large_error(path, stat.size, max_size)
         file = self.open(path, Hints())
         return bytes(file.read(0, file.size))
 
