@@ -22,9 +22,9 @@ from bags.interop.file_extensions import KEY
 from bags.interop.files import F, FileEntry, FileSource
 from bags.interop.imported import BATCH, FileComparison, as_named_in_source
 from bags.interop.link_comparison import LinkComparison
-from bags.interop.open_source import FirstLayout
 from bags.interop.source import DamagedEntries, E, Source, list_some
 from bags.interop.sources.files.folders import FolderSource
+from bags.interop.sources.files.open_files import FirstLayout
 from bags.links.link import MIN_LINKED_BYTES
 from bags.links.records import LinkedRecords
 from bags.progress.progress_log import source_of

@@ -4,54 +4,37 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NoReturn
 
 from bags.dataset.format.metadata import MAX_METADATA_BYTES, METADATA, Metadata, load_metadata
 from bags.dataset.format.plug_ins import find_all
 from bags.dataset.format.spec import parse_spec
 from bags.errors import CorruptError, SourceError, SpecError
-from bags.interop.detect import (
-    DetectedFormat,
-    detect,
-    detect_exported,
-    detect_file,
-    format_of,
-    is_archive,
-    zips_to_open,
-)
-from bags.interop.exported import EXPORT, ExportedFields, read_exported
+from bags.interop.detect import DetectedFormat, detect, detect_exported, detect_file, is_archive, zips_to_open
+from bags.interop.exported import EXPORT, read_exported
 from bags.interop.file_extensions import KEY
 from bags.interop.files import FileSource
 from bags.interop.formats import FORMATS, GROUP, find_format, installed_formats
 from bags.interop.ignored_files import is_beside, is_hidden
 from bags.interop.records import size_of
 from bags.interop.source import Source, list_some, naming
-from bags.interop.sources.files.folders import (
-    FolderFiles,
-    FolderSource,
-    SourceFiles,
-    YoloSource,
-    read_exported_files,
-)
+from bags.interop.source_paths import at_commit, expand_braces, list_source
+from bags.interop.sources.files.folders import FolderFiles, FolderSource, SourceFiles, read_exported_files
 from bags.interop.sources.files.layouts import LAYOUTS, describe
-from bags.interop.sources.files.readings import Reading, Readings, ambiguity_of
-from bags.interop.sources.files.webdataset import TarSource, is_tar, open_tar
+from bags.interop.sources.files.open_files import FirstLayout, FirstRun, open_folder, open_tars
+from bags.interop.sources.files.readings import Readings
+from bags.interop.sources.files.webdataset import is_tar
 from bags.interop.sources.files.zip_files import FolderWithZips, ZipFiles, is_zip
-from bags.interop.stores import MAGIC, hold_stores, is_one_file, is_present, list_files, list_paths
+from bags.interop.stores import MAGIC, hold_stores, is_one_file, is_present, list_paths
 from bags.interop.targets.target import UNFINISHED
-from bags.storage import store_for
 from bags.storage.urls import plain_path
 from bags.validation import one_of
 
 SourcePath = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
-_BRACES = re.compile(r'\{(?:(\d+)\.\.(\d+)(?:\.\.(-?\d+))?|([^{},]*(?:,[^{},]*)+))\}')
 KNOWN = (*FORMATS, 'folder', 'webdataset')
 """Names of the formats of this library."""
-MAX_FILES = 1_000_000
-"""Maximum number of files that braces expand to."""
 
 
 def open_source(
@@ -128,16 +111,16 @@ def open_to_resume(
     is_given = layout is not None
     format = choose_format(format, layout)
     parts = [source] if isinstance(source, str | os.PathLike) else source
-    paths = [path for part in parts for path in _expand_braces(os.fspath(plain_path(part)), storage_options)]
+    paths = [path for part in parts for path in expand_braces(os.fspath(plain_path(part)), storage_options)]
     if not paths:
         raise ValueError('source: expected a path or several paths, got none')
     left_out = [field for field, type in (spec or {}).items() if type is None]
     stores = hold_stores(paths, storage_options)
-    paths = [_at_commit(path, storage_options) for path in paths]
+    paths = [at_commit(path, storage_options) for path in paths]
     where = paths[0] if len(paths) == 1 else f'{paths[0]} and {len(paths) - 1} others'
     try:
         with naming(where):
-            run = _FirstRun(first_layout.name if first_layout else None, stored, left_out)
+            run = FirstRun(first_layout.name if first_layout else None, stored, left_out)
             found = _open(paths, format, layout, storage_options, run)
             parse_spec(found.spec)
     except SpecError as exc:  # Of types that the source describes.
@@ -157,17 +140,6 @@ def open_to_resume(
                 raise error
             found.notes.append(f'field {field!r}: values of several types become {found.spec[field]}')
     return found
-
-
-def _at_commit(path: str, storage_options: Mapping[str, Any] | None) -> str:
-    """Returns a URL of a hub with the commit that its branch is at, and any other path as it is.
-
-    Links then lead to files that do not change, and all files of a source are of one commit.
-    """
-    if not path.startswith('hf://') or path.startswith('hf://buckets/'):
-        return path
-    store, url = store_for(path, None, storage_options)
-    return store.pinned(url)
 
 
 def choose_format(format: str | None, layout: str | None) -> str | None:
@@ -201,81 +173,12 @@ def choose_format(format: str | None, layout: str | None) -> str | None:
     return names[0]
 
 
-def _expand_braces(path: str, storage_options: Mapping[str, Any] | None) -> list[str]:
-    """Expands braces in the notation of WebDataset: `train-{000..099}.tar`, `{train,val}-0.tar`.
-
-    A path that exists, with braces in its name, is left as it is.
-    """
-    if _BRACES.search(path) is None:
-        return [path]
-    if is_present(path, storage_options):
-        return [path]
-    paths = _expand(path)
-    if len(paths) > MAX_FILES:
-        raise ValueError(f'source: expected at most {MAX_FILES} files, got {path!r:.200}')
-    return paths
-
-
-def _expand(path: str) -> list[str]:
-    if (found := _BRACES.search(path)) is None:
-        return [path]
-    first, last, step, words = found.groups()
-    parts = words.split(',') if words else []
-    if not words:
-        start, stop, by = int(first), int(last), max(1, abs(int(step or 1)))
-        if abs(stop - start) // by >= MAX_FILES:
-            raise ValueError(f'source: expected at most {MAX_FILES} files, got {path!r:.200}')
-        numbers = range(start, stop + 1, by) if start <= stop else range(start, stop - 1, -by)
-        parts = [f'{number:0{len(first)}}' for number in numbers]
-    paths: list[str] = []
-    for part in parts:
-        paths += _expand(f'{path[: found.start()]}{part}{path[found.end() :]}')
-        if len(paths) > MAX_FILES:
-            break
-    return paths
-
-
-class FirstLayout(NamedTuple):
-    """The layout of the run that began a dataset."""
-
-    name: str
-    is_given: bool
-    """Whether the user gave it; otherwise it was detected."""
-
-
-class _FirstRun(NamedTuple):
-    """What is known of the run that began the dataset."""
-
-    layout: str | None
-    """The layout; None if it is not known."""
-    stored: Mapping[str, str]
-    """The types of the fields by name in the source; empty if there is no dataset."""
-    left_out: list[str]
-    """The fields that the user leaves out."""
-
-    def fit(self, source: Source) -> int:
-        """Returns how well the fields of a source fit the dataset.
-
-        2 if they have the same names, 1 if the source has those that the dataset requires, and requires no
-        others, else 0.
-        """
-        fields = {name: text for name, text in source.spec.items() if name not in self.left_out}
-        wanted = {name for name, text in self.stored.items() if not text.endswith('?')}
-        required = {name for name, text in fields.items() if not text.endswith('?')}
-        same = all(
-            self.stored[name].count('[]') == fields[name].count('[]') for name in fields.keys() & self.stored
-        )
-        if not (same and wanted <= fields.keys() and required <= self.stored.keys()):
-            return 0
-        return 2 if fields.keys() == self.stored.keys() else 1
-
-
 def _open(
     paths: list[str],
     format: str | None,
     layout: str | None,
     storage_options: Mapping[str, Any] | None,
-    run: _FirstRun,
+    run: FirstRun,
 ) -> Source:
     if any(letter in path for path in paths for letter in MAGIC) and not any('@' in path for path in paths):
         # Paths with an @ are expanded by `bags.bag.Reader`.
@@ -287,7 +190,7 @@ def _open(
     if archive is not None:
         root, names, others = archive.root, [*archive.names], archive.others
     else:
-        root, names, others = _list(paths, storage_options)
+        root, names, others = list_source(paths, storage_options)
     if UNFINISHED in names or (not is_one and size_of(f'{root}/{UNFINISHED}', storage_options) is not None):
         detail = (
             "is an unfinished export: bags.export(…, resume=True) continues it, mode='overwrite' replaces it"
@@ -325,7 +228,7 @@ def _open(
         paths = [f'{root}/{path}' if root and path else root or path for path in chosen.paths]
     source: Source
     if chosen.format == 'webdataset':
-        source = _open_tars(paths, layout, storage_options, exported, run)
+        source = open_tars(paths, layout, storage_options, exported, run)
     elif chosen.format != 'folder' and (about := find_format(chosen.format)):
         source = about.open_source(paths, storage_options, root=root, left_out=run.left_out, layout=layout)
     else:
@@ -349,7 +252,7 @@ def _open(
             own = set(chosen.paths)
             rest = [name for name in names if name not in own and not is_hidden(name)]
             readings = Readings(files, chosen.paths, rest)
-            source, used = _open_folder(files, readings, layout, run)
+            source, used = open_folder(files, readings, layout, run)
             chosen = chosen._replace(left_out=[name for name in names if name not in used])
         source.damaged += zips.damaged if zips else []
     fields = {**source.metadata.get('fields', {}), **metadata.get('fields', {})}
@@ -364,93 +267,8 @@ def _open(
     return source
 
 
-def _open_folder(
-    files: SourceFiles, readings: Readings, layout: str | None, run: _FirstRun
-) -> tuple[FolderSource, set[str]]:
-    """Opens files in the given layout, else in that of the first run, else in the one that fits.
-
-    Returns:
-        The source, and the files that it reads.
-    """
-    is_given = layout is not None
-    layout = layout or (run.layout if run.layout in LAYOUTS else None)
-    if layout is not None:
-        reading = readings.read(layout, is_given=is_given)
-        return _make_source(files, readings, reading), reading.paths()
-    reading, several = readings.choose()
-    source = _make_source(files, readings, reading)
-    if not run.stored:
-        source.ambiguity = ambiguity_of(files.root, (each.facts for each in several)) if several else None
-    elif (best := run.fit(source)) < 2:
-        # The fields of the layout `files` may be those of another one, so that it comes last.
-        for other in sorted(readings.all()[1:], key=lambda each: each.layout == 'files'):
-            candidate = _make_source(files, readings, other)
-            if run.fit(candidate) > best:
-                reading, source, best = other, candidate, run.fit(candidate)
-    return source, reading.paths()
-
-
-def _make_source(files: SourceFiles, readings: Readings, reading: Reading) -> FolderSource:
-    return (YoloSource if reading.layout == 'yolo' else FolderSource)(files, reading, readings)
-
-
-def _open_tars(
-    paths: list[str],
-    layout: str | None,
-    storage_options: Mapping[str, Any] | None,
-    exported: ExportedFields | None,
-    run: _FirstRun,
-) -> FileSource[Any]:
-    """Opens tars in the given layout, else in that of the first run, else as WebDataset does."""
-    layout = layout or run.layout
-    if layout in LAYOUTS and layout != 'stems':
-        if len(paths) > 1:
-            raise SourceError(
-                paths[0], f'expected one tar for layout={layout!r}, got {len(paths)}: unpack them'
-            )
-        files = open_tar(paths[0], storage_options)
-        return _open_folder(files, Readings(files, files.names), layout, run)[0]
-    source = TarSource(paths, storage_options, exported, layout=layout if layout == 'stems' else None)
-    if layout is not None:
-        source.ambiguity = None
-    elif run.stored:
-        source.ambiguity = None
-        if not run.fit(source):
-            joined = TarSource(paths, storage_options, exported, layout='stems')
-            source = joined if run.fit(joined) else source
-    elif exported is None and (folder := source.as_folder()):
-        reading, several = Readings(folder, folder.names).choose()
-        own = ('files', 'stems', 'classes', 'episodes')
-        source.other_readings = [each.facts for each in several or [reading] if each.layout not in own]
-        if source.other_readings:
-            source.ambiguity = ambiguity_of(folder.root, [*source.other_readings, *source.readings()[:1]])
-    return source
-
-
 def _is_of_tars(name: str) -> bool:
     return is_tar(name) or is_hidden(name) or is_beside(name)
-
-
-def _list(paths: list[str], storage_options: Mapping[str, Any] | None) -> tuple[str, list[str], list[str]]:
-    """Returns a folder, and the paths in it of the files, and of empty and linked folders.
-
-    The list of files is empty if the only path is not a folder.
-    """
-    if len(paths) == 1:
-        root = paths[0].rstrip('/')
-        is_file = is_tar(root) or (root.startswith(('http://', 'https://')) and detect_file(root))
-        return (root, [], []) if is_file else (root, *list_files(root or '/', storage_options))
-    root = paths[0].rpartition('/')[0]
-    while root and not all(path.startswith(f'{root}/') for path in paths):
-        root = root.rpartition('/')[0]
-    names, others = [], []
-    for path in paths:
-        name = (path.removeprefix(f'{root}/') if root else path).rstrip('/')
-        is_file = format_of(path) or (is_zip(path) and '://' in path)
-        below, empty = ([], []) if is_file else list_files(path.rstrip('/'), storage_options)
-        names += [f'{name}/{each}' for each in below] or [name]
-        others += [f'{name}/{each}' for each in empty]
-    return root, names, others
 
 
 def _open_zip(
