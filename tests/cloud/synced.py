@@ -7,6 +7,7 @@ downloaded after it.
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 from bags.storage.object_store import RemoteStore
@@ -47,7 +48,7 @@ class SyncedStore:
 
     def pull(self, path: str) -> None:
         with open(f'{path}.pulled', 'wb') as file:
-            file.write(self.remote.read(self.url(path)))
+            file.write(self.remote.read(self.url(path), sys.maxsize))
         os.replace(f'{path}.pulled', path)
         self.known[path] = sign(path)
 
