@@ -205,6 +205,7 @@ def contains(left: Value, right: Value) -> Test:
 
     def test(block: Block) -> Bools:
         texts, words = first(block), second(block)
+        words = of_type(words, 'text') if right.type == 'any' else words
         if texts.counts is None:
             return _find(words, texts, block.length, ignore_case=True)
         words, items = _per_item(words, texts.counts), Column(texts.values)
@@ -272,9 +273,11 @@ def _present_values(column: Column, length: int) -> list[Any]:
 def is_within(left: Value, within: Value) -> Test:
     """Tests whether a text contains a text, or a sequence an item."""
     first, second = left.get, within.get
+    type = 'number' if within.type == 'numbers' else 'text'
 
     def test(block: Block) -> Bools:
         column, many = first(block), second(block)
+        column = of_type(column, type) if left.type == 'any' else column
         if many.counts is None:
             return _find(column, many, block.length)
         column, items = _per_item(column, many.counts), many.values

@@ -116,9 +116,9 @@ def value_at(value: Any, keys: Sequence[str]) -> Any:
 
 
 def items_of(value: Any) -> list[Any] | None:
-    """Returns the items of a list or an array of any depth; None for other values."""
+    """Returns the items of a list or an array of any depth, datetimes as texts; None for other values."""
     if isinstance(value, np.ndarray):
-        return value.ravel().tolist()
+        return (value.astype(str) if value.dtype.kind == 'M' else value).ravel().tolist()
     return value if isinstance(value, list) else None
 
 
@@ -193,7 +193,7 @@ def path_column(path: Path, column: Column) -> tuple[Column, set[str]]:
                 types.add('empty')
             items = [None if item is MISSING else item for item in inner]
             if not is_list:
-                types.add('none' if items == [None] else 'single')
+                types.add('none' if items[0] is None else 'single')
         elif value is not None:
             types.add('missing')
         rows.append(items)

@@ -18,7 +18,9 @@ def with_arrays(value):
     """Returns a tree in which lists are arrays."""
     if isinstance(value, dict):
         return {key: with_arrays(item) for key, item in value.items()}
-    return np.array(value, np.float32) if isinstance(value, list) else value
+    if not isinstance(value, list):
+        return value
+    return np.array(value, 'M8[us]' if value and isinstance(value[0], str) else None)
 
 
 def as_values(row):
@@ -26,6 +28,7 @@ def as_values(row):
     return {
         **row,
         'state': np.array(row['state'], np.float32),
+        'stamps': np.array(row['stamps'], np.int64),
         'raw': None if row['raw'] is None else bytes(row['raw']),
         'sound': None if row['sound'] is None else (np.zeros((row['sound'], 1), np.int16), 8000),
         'photo': None if row['photo'] is None else PHOTO,

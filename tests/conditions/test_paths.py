@@ -93,6 +93,27 @@ def test_arrays_of_a_tree(tmp_path):
         assert trees.filter('len(t.x) == 2').indices.tolist() == [0, 2]
 
 
+def test_values_of_other_types_are_no_texts_and_numbers(tmp_path):
+    rows = [
+        {'text': 'a 1', 'numbers': [1.0, 2.5], 'meta': {'x': '1', 'y': [1]}},
+        {'text': 'a 1', 'numbers': [1.0], 'meta': {'x': 1, 'y': {}}},
+        {'text': 'a 1', 'numbers': [], 'meta': {'x': {'a': 1}, 'y': 'a'}},
+    ]
+    bags.write(rows, tmp_path / 'd', {'text': 'utf8', 'numbers': 'float(4)[]', 'meta': 'json'})
+    with bags.open(tmp_path / 'd') as dataset:
+        assert dataset.filter('text ~ meta.x').indices.tolist() == [0]
+        assert dataset.filter('meta.x in text').indices.tolist() == [0]
+        assert dataset.filter('meta.x in numbers').indices.tolist() == [1]
+        assert dataset.filter('any(numbers == meta.x)').indices.tolist() == [1]
+
+
+def test_arrays_are_no_lists_of_objects(tmp_path):
+    rows = [{'t': {'a': np.zeros(2), 'b': np.zeros(3)}}, {'t': {'a': np.zeros(0), 'b': np.zeros(0)}}]
+    bags.write(rows, tmp_path / 't', {'t': 'tree'})
+    with bags.open(tmp_path / 't') as trees, pytest.raises(ValueError, match=r't\.a is no list'):
+        trees.filter('any(t.a == 0 and t.b == 0)')
+
+
 # Random conditions on random values, compared with Python.
 
 COMPARISONS = {'==': operator.eq, '<': operator.lt, '>=': operator.ge}

@@ -724,7 +724,9 @@ def with_arrays(value):
     """Returns a tree in which lists are arrays."""
     if isinstance(value, dict):
         return {key: with_arrays(item) for key, item in value.items()}
-    return np.array(value, np.float32) if isinstance(value, list) else value
+    if not isinstance(value, list):
+        return value
+    return np.array(value, 'M8[us]' if value and isinstance(value[0], str) else None)
 
 
 def write_conditions(folder):
@@ -744,6 +746,7 @@ def write_conditions(folder):
                         'raw': bytes(row['raw'] or ()),
                     }[name]
             row['state'] = np.array(row['state'], np.float32)
+            row['stamps'] = np.array(row['stamps'], np.int64)
             row['plan'] = with_arrays(row['plan'])
             if row['sound'] is not None:
                 row['sound'] = np.zeros((row['sound'], 1), np.int16), 8000

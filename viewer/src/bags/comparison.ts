@@ -292,7 +292,7 @@ export class Comparisons {
       if (right.field !== undefined && right.kind === 'texts') throw new Error(`${this.typed(right.field)}: expected a text after ~`);
       const many = left.kind === 'texts';
       return row => {
-        const word: string | null = other(row);
+        const word = ofType(other(row), 'text') as string | null;
         return word !== null && items(get(row), many).some(text => text.toLowerCase().includes(word.toLowerCase()));
       };
     }
@@ -331,7 +331,7 @@ export class Comparisons {
     const item = this.asTypeOf(within, left), kind = within.kind === 'numbers' ? 'number' : 'text';
     this.check(item, 'in', {...within, kind}, [kind]);
     return row => {
-      const value = item.get(row), values = within.get(row);
+      const value = ofType(item.get(row), kind), values = within.get(row);
       if (value === null || values === null) return false;
       return typeof values === 'string' ? values.includes(value) : values.some((each: Operand) => each == value);
     };
@@ -420,8 +420,9 @@ function itemsOfField(value: any, name: string): any[] {
     const items: any[] = Array.from(value);
     return items.some(item => item instanceof NdArray) ? items.flatMap(item => itemsOfField(item, name)) : items;
   }
-  if (!value.isNumeric || value.complex) throw new Error(`${name}: any and all take arrays of numbers, got ${value.dtype}`);
-  return Array.from(value.data as ArrayLike<number>);
+  const found = value.items;
+  if (value.complex || typeof found[0] === 'string') throw new Error(`${name}: any and all take arrays of numbers, got ${value.dtype}`);
+  return found;
 }
 
 /** Tells whether two values are numbers, or texts. */

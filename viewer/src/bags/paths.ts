@@ -73,7 +73,7 @@ export function valueAt(value: any, keys: string[]): any {
 
 /** Returns the items of a list or an array of any depth; null for other values. */
 export function itemsOf(value: any): any[] | null {
-  return value instanceof NdArray ? Array.from(value.data as ArrayLike<unknown>) : Array.isArray(value) ? value : null;
+  return value instanceof NdArray ? value.items : Array.isArray(value) ? value : null;
 }
 
 /** Returns the items of the lists on the way and at the end of a path, and whether there is a list; null if the path does not exist. */

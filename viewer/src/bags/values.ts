@@ -15,6 +15,12 @@ export class NdArray {
   get isNumeric(): boolean {
     return !this.data.length || typeof this.data[0] === 'number';
   }
+
+  /** The elements; those of integers beyond 2^53 as bigints. */
+  get items(): unknown[] {
+    const isInteger = 'iu'.includes(codeOf(this.dtype).code) && !/datetime|timedelta/.test(this.dtype);
+    return !this.isNumeric && isInteger ? Array.from(this.data, BigInt) : Array.from(this.data as ArrayLike<unknown>);
+  }
 }
 
 const IMAGES = new Set(['jpeg', 'jpg', 'png', 'webp', 'avif', 'image']);
