@@ -308,8 +308,12 @@ def test_a_linked_file_that_is_too_large(tmp_path, memory_limit):
     dataset = bags.open(tmp_path / 'd' / 'set', trust_links=True)
     assert dataset.batch([0, 2])['x'] == [b'abc', b'abc']
     for read in (lambda: dataset[1], lambda: dataset.batch([0, 1])):
-        with pytest.raises(bags.DecodeError, match=f"field 'x' .* has {SIZE} bytes, which exceeds max_value"):
+        with pytest.raises(
+            bags.DecodeError, match=f"field 'x' .* has {SIZE} bytes, which exceeds max_v"
+        ) as caught:
             read()
+        assert str(caught.value).startswith(f'{tmp_path}/d/1.bin, field')
+        assert 'dataset.file' in str(caught.value)
     assert dataset.file(1, 'x').read(3) == b'abc'
 
 

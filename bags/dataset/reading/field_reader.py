@@ -42,7 +42,7 @@ class FieldReader(Shareable):
         self.bounded = bag
         """The same records. Reading one that is larger than `max_value_size` raises DecodeError."""
         if decoder.max_size is not None and bag.end > decoder.max_size:
-            error = functools.partial(_too_large, name, field_type.text, bag.path, decoder.max_size)
+            error = functools.partial(_too_large, name, field_type.text, bag, decoder.max_size)
             self.bounded = bag.with_limit(SizeLimit(decoder.max_size, error))
         self.decoder = decoder
         self.table: npt.NDArray[Any] | None = None
@@ -237,9 +237,14 @@ class FieldReader(Shareable):
         return length, error
 
 
-def _too_large(field: str, type: str, path: str, max_size: int, index: int, size: int) -> DecodeError:
-    detail = f'the record has {size} bytes, which exceeds max_value_size={max_size}'
-    return DecodeError(field, index, type, detail, path)
+def _too_large(
+    field: str, type: str, bag: StoredRecords, max_size: int, index: int, size: int
+) -> DecodeError:
+    detail = (
+        f'the record has {size} bytes, which exceeds max_value_size={max_size}: open the dataset with a '
+        'larger max_value_size, or read parts of the record with dataset.file'
+    )
+    return DecodeError(field, index, type, detail, bag.source_of(index))
 
 
 class Record:
