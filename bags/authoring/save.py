@@ -28,7 +28,7 @@ from bags.dataset.writing.encoder import Encoder
 from bags.dataset.writing.field_writer import FieldCompression, field_compressions
 from bags.dataset.writing.sharded_writer import ShardedDatasetWriter
 from bags.errors import CorruptError, DecodeError
-from bags.links.files import RECORD_SUFFIXES, LinkedFile
+from bags.links.files import RECORD_SUFFIXES, LinkedFile, resolved_path
 from bags.links.link import MIN_LINKED_BYTES
 from bags.links.link_builder import LinkBuilder, LinkRun
 from bags.links.permission import Permission
@@ -47,6 +47,8 @@ ALL_COPIED = (
     f'all records were copied: links are for fields with records of over {MIN_LINKED_BYTES} bytes on average'
 )
 
+MAX_FOLDERS = 3
+"""Maximum folders of linked files that an error lists."""
 MAX_RESOLVED = 1 << 20
 """Number of datapoints whose folders are looked up at a time."""
 
@@ -233,7 +235,7 @@ def _relinked(
         EOFError: A file is missing, or differs from the linked file.
         ValueError: No file has moved.
     """
-    linked, moved = set(), 0
+    linked, moved, folders = set(), 0, set[str]()
     for name in names:
         ranges = source.record_ranges(np.arange(len(source)), name)
         bags = [range_source.bag for range_source in (ranges.sources if ranges else ())]
@@ -241,9 +243,19 @@ def _relinked(
             if isinstance(bag, LinkedRecords):
                 linked.add(name)
                 moved += existing.check_moves(bag)
+                if not moved:
+                    folders.update(_folder_of(entry, bag.folder) for entry in bag.entries())
     if not moved:
-        raise ValueError(f'relink: expected paths of linked files, got {", ".join(relink)}')
+        listed = ', '.join(sorted(folders)[:MAX_FOLDERS]) + ', …' * (len(folders) > MAX_FOLDERS)
+        what = f'which are in {listed}' if folders else 'of which there are none'
+        raise ValueError(f'relink: expected paths of linked files, {what}; got {", ".join(relink)}')
     return linked
+
+
+def _folder_of(entry: LinkedFile, folder: str) -> str:
+    """Returns the folder of a linked file, or the dataset of a linked bag."""
+    found = resolved_path(entry.path, folder).rpartition('/')[0]
+    return dataset_folder(found) if entry.is_bag else found
 
 
 class _Parents:

@@ -193,8 +193,9 @@ class LinkedRecords(StoredRecords):
         parent = dataset_folder(folder)
         relink = f'`bags edit {self.linked.root} NEW --relink {parent}=FOLDER`'
         return (
-            f'the records are in the dataset {parent}: if it was moved, {relink} saves a dataset with links '
-            'to its new folder; `bags copy`, where both can be read, makes a copy that needs no other dataset'
+            f'the records are in the dataset {parent}: if it was moved, or this one copied, {relink} saves a '
+            'dataset with links to its folder; `bags copy`, where both can be read, makes a copy that needs '
+            'no other dataset'
         )
 
     def beyond_error(self, index: int, number: int, end: int, size: int) -> CorruptError:

@@ -261,7 +261,8 @@ def test_files_that_have_moved(run, source):
     data[0] ^= 1
     Path('elsewhere/000001/image.bag').write_bytes(data)
     assert 'has changed since it was linked' in run('edit', 'view', 'new', '--relink', moved, code=1).output
-    assert 'expected paths of linked files' in run('edit', 'view', 'new', '--relink', 'x=y', code=1).output
+    output = run('edit', 'view', 'new', '--relink', 'x=y', code=1).output
+    assert f'expected paths of linked files, which are in {Path(source).absolute()}; got x' in output
     assert 'expected OLD=NEW' in run('edit', 'view', 'new', '--relink', 'x', code=2).output
     assert not Path('new').exists()
     Path('hidden').replace('elsewhere/000001/image.bag')
