@@ -16,7 +16,7 @@ from typing import Any
 from bags.formats.flac import check_frames
 from bags.formats.mp3 import check_one_file
 from bags.formats.scalars import Buffer, Sliceable
-from bags.storage.base import SeekableFile
+from bags.storage.base import A_LFS_POINTER, LFS_POINTER, SeekableFile
 
 SIGNATURE_BYTES = 512
 """Number of bytes from the start of a file that `identify` needs."""
@@ -113,11 +113,6 @@ _ELEMENTS = {
 }
 
 
-LFS_POINTER = b'version https://git-lfs.github.com/spec/'
-"""The first bytes of the text that Git LFS stores instead of a large file, by its specification."""
-MAX_LFS_POINTER_BYTES = 1024
-
-
 def identify(head: Buffer) -> str:
     """Returns the format of a file, given its first `SIGNATURE_BYTES` bytes.
 
@@ -129,7 +124,7 @@ def identify(head: Buffer) -> str:
     if (match := _ANY_SIGNATURE.match(head)) is not None:
         return _refined(_FORMAT_NAMES[(match.lastindex or 1) - 1], head)
     if head.startswith(LFS_POINTER):
-        return 'a Git LFS pointer, which `git lfs pull` replaces by the file'
+        return A_LFS_POINTER
     return f'bytes that begin with {head[:8].hex(" ")}' if head else 'no bytes'
 
 

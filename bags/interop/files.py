@@ -17,16 +17,7 @@ from bags.dataset.format.spec import FieldType, parse_type
 from bags.errors import SourceError
 from bags.formats.audio import find_samples
 from bags.formats.encoded import check_format
-from bags.formats.signatures import (
-    FORMAT_OF_TYPE,
-    IMAGES,
-    LFS_POINTER,
-    MAX_LFS_POINTER_BYTES,
-    SIGNATURE_BYTES,
-    check_end,
-    check_whole,
-    identify,
-)
+from bags.formats.signatures import FORMAT_OF_TYPE, IMAGES, SIGNATURE_BYTES, check_end, check_whole, identify
 from bags.formats.trees import check_json, decode_msgpack
 from bags.interop.exported import ExportedFields, is_one_array
 from bags.interop.file_extensions import KEY, WRITTEN_EXTENSIONS, fields_of_media, type_of
@@ -35,7 +26,7 @@ from bags.interop.source import RECORD_ENCODERS, Source
 from bags.links.link import Link
 from bags.links.sources import LinkOpener, OpenedLink
 from bags.media.encoders import AUDIO_FILE_FORMATS, VIDEO_FILE_FORMATS
-from bags.storage.base import SeekableFile
+from bags.storage.base import A_LFS_POINTER, LFS_POINTER, MAX_LFS_POINTER_BYTES, SeekableFile
 from bags.storage.range_file import BufferFile
 
 F = TypeVar('F')
@@ -315,8 +306,13 @@ def checked_link(name: str, type_format: str, link: OpenedLink, format: str = ''
 
 def _check_no_lfs_pointer(data: Any) -> None:
     """Raises ValueError for the text that Git LFS stores instead of a large file."""
-    if len(data) < MAX_LFS_POINTER_BYTES and bytes(data[: len(LFS_POINTER)]) == LFS_POINTER:
-        raise ValueError(f'expected the file, got {identify(LFS_POINTER)}')
+    if is_lfs_pointer(data):
+        raise ValueError(f'expected the file, got {A_LFS_POINTER}')
+
+
+def is_lfs_pointer(data: Any) -> bool:
+    """Returns whether a file is the text that Git LFS stores instead of a large file."""
+    return len(data) < MAX_LFS_POINTER_BYTES and bytes(data[: len(LFS_POINTER)]) == LFS_POINTER
 
 
 def read_npy_header(file: SeekableFile, size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Iterable, Mapping
@@ -14,7 +15,7 @@ from bags.errors import CorruptError, SourceError, SpecError
 from bags.interop.detect import DetectedFormat, detect, detect_exported, detect_file, is_archive, zips_to_open
 from bags.interop.exported import EXPORT, read_exported
 from bags.interop.file_extensions import KEY
-from bags.interop.files import FileSource
+from bags.interop.files import FileSource, is_lfs_pointer
 from bags.interop.formats import FORMATS, GROUP, find_format, installed_formats
 from bags.interop.ignored_files import is_beside, is_hidden
 from bags.interop.records import size_of
@@ -26,8 +27,18 @@ from bags.interop.sources.files.open_files import FirstLayout, FirstRun, open_fo
 from bags.interop.sources.files.readings import Readings
 from bags.interop.sources.files.webdataset import is_tar
 from bags.interop.sources.files.zip_files import FolderWithZips, ZipFiles, is_zip
-from bags.interop.stores import MAGIC, hold_stores, is_one_file, is_present, list_paths
+from bags.interop.stores import (
+    MAGIC,
+    find_store,
+    hold_stores,
+    is_one_file,
+    is_present,
+    list_paths,
+    read_in,
+    size_in,
+)
 from bags.interop.targets.target import UNFINISHED
+from bags.storage.base import A_LFS_POINTER, MAX_LFS_POINTER_BYTES
 from bags.storage.urls import plain_path
 from bags.validation import one_of
 
@@ -125,10 +136,14 @@ def open_to_resume(
             parse_spec(found.spec)
     except SpecError as exc:  # Of types that the source describes.
         raise SourceError(where, str(exc)) from exc
+    except SourceError as exc:
+        _check_no_lfs_pointer(exc.name, storage_options)
+        raise
     found.path = where
     found.is_layout_given = is_given
     found.opened_from, found.stores = (list_paths(paths, storage_options), storage_options), stores
     if on_error == 'raise' and found.damaged:
+        _check_no_lfs_pointer(found.damaged[0][0], storage_options)
         raise SourceError(*found.damaged[0])
     resumed = {field: type for field, type in stored.items() if field in found.from_text}
     found = _with_changes(found, {**resumed, **(spec or {})})
@@ -140,6 +155,17 @@ def open_to_resume(
                 raise error
             found.notes.append(f'field {field!r}: values of several types become {found.spec[field]}')
     return found
+
+
+def _check_no_lfs_pointer(path: str, storage_options: Mapping[str, Any] | None) -> None:
+    """Raises SourceError if the file that an error names is the text that Git LFS stores instead of it."""
+    is_pointer = False
+    with contextlib.suppress(Exception):  # It is for an error, which this one would hide.
+        store, file = find_store(path.partition(', record ')[0], storage_options)
+        size = size_in(store, file, storage_options) or 0
+        is_pointer = size < MAX_LFS_POINTER_BYTES and is_lfs_pointer(read_in(store, file, storage_options))
+    if is_pointer:
+        raise SourceError(path, f'expected the file, got {A_LFS_POINTER}')
 
 
 def choose_format(format: str | None, layout: str | None) -> str | None:

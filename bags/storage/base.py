@@ -19,6 +19,10 @@ Offsets = npt.NDArray[np.int64]
 MAX_SMALL_FILE_BYTES = 1 << 26
 """Maximum bytes of a file that is read as a whole, by default: 64 MiB. Specs, statistics and dictionaries
 take kilobytes, and writers limit metadata to 16 MiB."""
+LFS_POINTER = b'version https://git-lfs.github.com/spec/'
+"""The first bytes of the text that Git LFS stores instead of a large file, by its specification."""
+MAX_LFS_POINTER_BYTES = 1024
+A_LFS_POINTER = 'a Git LFS pointer, which `git lfs pull` replaces by the file'
 
 
 class Choice(enum.IntEnum):

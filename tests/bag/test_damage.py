@@ -550,3 +550,10 @@ def test_a_campaign_of_random_damage(tmp_path, name):
 def test_a_long_campaign_of_random_damage(tmp_path, name):
     child = run_child(FUZZ, tmp_path, name, 30_000, timeout=1200)
     assert child.returncode == 0, child.stderr
+
+
+def test_a_pointer_of_git_lfs_is_named(tmp_path):
+    pointer = f'version https://git-lfs.github.com/spec/v1\noid sha256:{"a" * 64}\nsize 12345\n'
+    (tmp_path / 'id.bag').write_text(pointer)
+    with pytest.raises(CorruptError, match=r'id\.bag: expected a bag, got a Git LFS pointer, which `git'):
+        bag.Reader(tmp_path / 'id.bag')

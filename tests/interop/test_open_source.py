@@ -89,11 +89,32 @@ def test_a_table_is_for_from_numpy(make, tmp_path):
         bags.convert(make({'a': [1, 2]}), tmp_path / 'out')
 
 
+LFS_POINTER = f'version https://git-lfs.github.com/spec/v1\noid sha256:{"a" * 64}\nsize 12345\n'
+
+
 @pytest.mark.parametrize('name', ['a.txt', 'a.bin', 'a.jpg', 'a.json', 'a.npy'])
 def test_pointers_of_git_lfs_are_named(name, tmp_path):
     (tmp_path / 'source').mkdir()
-    pointer = f'version https://git-lfs.github.com/spec/v1\noid sha256:{"a" * 64}\nsize 12345\n'
-    (tmp_path / 'source' / name).write_text(pointer)
+    (tmp_path / 'source' / name).write_text(LFS_POINTER)
     for link in (False, True):
         with pytest.raises(bags.SourceError, match=rf'{name}: expected .*, got a Git LFS pointer'):
             bags.convert(tmp_path / 'source', tmp_path / f'out-{link}', link=[name[2:]] if link else False)
+
+
+@pytest.mark.parametrize(
+    'name',
+    [
+        'a.csv', 'a.tsv', 'a.jsonl', 'a.parquet', 'a.tar', 'a.tar.gz', 'a.zip', 'a.npz', 'a.tfrecord',
+        'a.bag', 'a.vtt', 'a.h5', 'metadata.jsonl',
+    ],
+)  # fmt: skip
+def test_tables_and_archives_that_are_pointers_of_git_lfs(name, tmp_path):
+    (tmp_path / 'source').mkdir()
+    (tmp_path / 'source' / name).write_text(LFS_POINTER)
+    if name == 'metadata.jsonl':
+        (tmp_path / 'source' / 'a.txt').write_text('text')
+    with pytest.raises(
+        bags.SourceError, match=rf'{name}\b.*: expected .*, got a Git LFS pointer, which `git l'
+    ):
+        bags.convert(tmp_path / 'source', tmp_path / 'out')
+    assert not (tmp_path / 'out').exists()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bags.arrow.types import import_pyarrow, is_list
 from bags.dataset.format.spec import FieldType
 from bags.interop.sources.tables.text_values import MAX_EXACT
+from bags.storage.base import A_LFS_POINTER, LFS_POINTER
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -142,6 +143,8 @@ class TextTable(abc.ABC):
         self.notes: list[str] = []
         if len(data) >= MAX_BYTES:
             raise ValueError(f'expected less than {MAX_BYTES:,} bytes, got {len(data):,}: split it')
+        if data.startswith(LFS_POINTER):
+            raise ValueError(f'expected a table, got {A_LFS_POINTER}')
         try:
             data.decode('utf-8')
         except UnicodeDecodeError as exc:
