@@ -31,6 +31,7 @@ MAX_DIGITS = 4000
 """Maximum number of digits of a number. Python refuses integers of more than 4,300."""
 MAX_CONDITION_DEPTH = 50
 EXAMPLE = 'length > 3 and label == owl'
+SUBSCRIPT_ADVICE = ': meta.score is a value inside meta, and any(meta.tags == red) tests the items of a list'
 CONDITION_TOKEN = re.compile(
     r"""\s*(?:
       (?P<text> "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])*' )
@@ -80,6 +81,9 @@ def parse_condition(text: str, schema: Schema, facts: Mapping[str, Any] | None =
     parser = _Parser(text, Comparisons(schema, facts or {}))
     test = parser.parse()
     fields = parser.fields
+    for name in fields.expected:
+        if name in schema and fields.needs.get(name) == 'value':  # The types of its values are checked.
+            fields.paths[name] = Path(name)
     return Condition(fields.needs, fields.measures, fields.paths, fields.expected, test)
 
 
@@ -97,7 +101,8 @@ class _Parser:
     def parse(self) -> Test:
         test = self.any()
         if self.at < len(self.tokens):
-            raise _error(f'expected and, or, or the end, not {self.peek().text}')
+            advice = SUBSCRIPT_ADVICE if self.sees('[') else ''
+            raise _error(f'expected and, or, or the end, not {self.peek().text}{advice}')
         return test
 
     def peek(self, ahead: int = 0) -> _Token:

@@ -11,6 +11,7 @@ const MAX_DIGITS = 4000;
 const TOKEN = /\s*(?:("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|`([^`]+)`|(==|!=|<=|>=|[=<>~()[\],]|-(?![\d.]))|((?:[^\s()[\],=!<>~"'`]|!(?!=))(?:[^\s()[\],=!<>~]|!(?!=))*))/sy;
 const KINDS = ['text', 'field', 'sign', 'word'] as const;
 const NUMBER = /^[+-]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$/;
+const SUBSCRIPT_ADVICE = ': meta.score is a value inside meta, and any(meta.tags == red) tests the items of a list';
 const FUNCTIONS = ['len', 'size', 'duration'] as const;
 export const KEYWORDS = ['and', 'or', 'not', 'in', 'is', 'none', 'true', 'false'];
 
@@ -39,6 +40,8 @@ export function parseCondition(text: string, spec: Spec, facts: (field: string) 
   const fields = new Comparisons(spec, facts);
   const test = new Parser(text, fields).parse();
   const {needs, measures, paths, expected} = fields;
+  // The types of the values of a field itself are checked as well.
+  for (const name of expected.keys()) if (spec.has(name) && needs.get(name) === 'value') paths.set(name, {field: name, keys: []});
   return {needs, measures, paths, expected, test: (row: Datapoint) => Boolean(test(row))};
 }
 
@@ -53,7 +56,7 @@ class Parser {
 
   parse(): Test {
     const test = this.any();
-    if (this.at < this.tokens.length) throw wrong(`expected and, or, or the end, not ${this.peek().text}`);
+    if (this.at < this.tokens.length) throw wrong(`expected and, or, or the end, not ${this.peek().text}${this.sees(['[']) ? SUBSCRIPT_ADVICE : ''}`);
     return test;
   }
 
