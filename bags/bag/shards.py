@@ -38,10 +38,15 @@ class Shards:
         paths: The paths of the bags in their store, in order.
         options: The options for reading.
         counts: The number of records and of bytes of each bag, if known.
+        versions: The versions of bags that another process has opened: type, size and version, by number.
     """
 
     def __init__(
-        self, paths: list[str], options: ReaderOptions, counts: tuple[list[int], list[int]] | None = None
+        self,
+        paths: list[str],
+        options: ReaderOptions,
+        counts: tuple[list[int], list[int]] | None = None,
+        versions: dict[int, tuple[str, int, str]] | None = None,
     ) -> None:
         self.paths = paths
         self.options = options
@@ -49,7 +54,8 @@ class Shards:
         lengths: list[int] = []
         self.lengths = lengths
         """Number of records of each bag."""
-        versions: dict[int, str] = {}  # Of closed local bags, by number, since each was first opened.
+        self.versions = versions = {} if versions is None else versions
+        """Versions since each bag was first opened, by number: of remote bags, and of closed local ones."""
 
         # Does not refer to `self`: without a reference cycle, files are closed with the last reference, and
         # not only when the garbage collector runs.
@@ -61,11 +67,13 @@ class Shards:
             if bag.count < expected:
                 detail = f'had {expected} records when first opened, now {bag.count}'
                 raise CorruptError(bag.path, None, detail)
-            version = bag.file.version
-            is_closed = not store.is_remote and bag.limits.path == bag.path
-            if is_closed and versions.setdefault(shard, version) != version:
-                detail = 'was replaced since it was first opened: open the bags again'
-                raise CorruptError(bag.path, None, detail)
+            if store.is_remote or bag.limits.path == bag.path:
+                version = store.version_type, bag.file.size, bag.file.version
+                before = versions.setdefault(shard, version)
+                # A forked child may use another client, with another type of versions.
+                if version != before and (version[0] == before[0] or version[1] != before[1]):
+                    detail = 'was replaced since it was first opened: open the bags again'
+                    raise CorruptError(bag.path, None, detail)
             return bag
 
         self.bags = FifoCache(open_shard, MAX_OPEN_BAGS)
@@ -84,7 +92,9 @@ class Shards:
         return [records for records, _ in counts], [size for _, size in counts]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Shards, (self.paths, self.options, (self.lengths, self.sizes))
+        # A local bag that grows may have another version when it is opened again.
+        versions = self.versions if self.is_remote else None
+        return Shards, (self.paths, self.options, (self.lengths, self.sizes), versions)
 
     @property
     def size(self) -> int:

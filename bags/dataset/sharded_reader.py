@@ -18,7 +18,7 @@ from bags.dataset.format.journal import JOURNAL, has_journal
 from bags.dataset.format.listing import ShardList, length_by_size, list_local_shards, list_remote_shards
 from bags.dataset.format.metadata import METADATA, Metadata
 from bags.dataset.format.options import DatasetPath, ReadOptions, dataset_path
-from bags.dataset.format.shard_index import INDEX, Shard
+from bags.dataset.format.shard_index import INDEX, MAX_INDEX_BYTES, Shard, load_index
 from bags.dataset.format.sizes import folder_size
 from bags.dataset.format.spec import Schema, count_text, type_texts, union
 from bags.dataset.reader import DatasetReader
@@ -203,6 +203,8 @@ class ShardedDatasetReader(Dataset):
             root.check_pinned()
             folder = reader.folder
             if union(schema, reader.schema) != schema:
+                if store.is_remote:
+                    folder.confirm()  # The dataset may have been replaced by one with another spec.
                 raise SpecError(
                     None, f'the spec of the other shards, {type_texts(schema)}', reader.spec, folder.path
                 )
@@ -361,6 +363,8 @@ def _open_shard(folder: Folder, decoders: Decoders, order: Schema) -> DatasetRea
     try:
         return DatasetReader.of_folder(folder, decoders, order)
     except FileNotFoundError as exc:
+        if folder.store.is_remote and folder.listed is not None and folder.listed.sizes:
+            folder.raise_changed(f'is missing {os.path.basename(exc.filename or "spec.json")}')
         raise _missing_file(exc) from exc
 
 
@@ -378,9 +382,22 @@ def _missing_file(exc: FileNotFoundError) -> CorruptError:
 
 
 def _check_after(store: Store, path: str, unseen: list[str]) -> None:
-    """Raises, once, if a shard exists after the last one in shards.json."""
+    """Raises, once, if a shard exists after the last one in shards.json, and shards.json does not list it.
+
+    If shards.json was removed or written again, a writer has added the shard since the dataset was opened.
+    """
     for name in list(unseen):
-        if store.exists(store.join(store.join(path, name), 'spec.json')):
+        if store.exists(store.join(store.join(path, name), 'spec.json')) and _is_stale(store, path, name):
             detail = f'is stale: it does not list shard {name}: run bags consolidate'
             raise CorruptError(store.join(path, INDEX), None, detail)
     unseen.clear()
+
+
+def _is_stale(store: Store, path: str, shard: str) -> bool:
+    """Returns whether a remote dataset has a shards.json that does not list a shard."""
+    index = store.join(path, INDEX)
+    try:
+        _, shards = load_index(store.read(index, MAX_INDEX_BYTES), index)
+    except FileNotFoundError:
+        return False
+    return all(listed.name != shard for listed in shards)

@@ -153,7 +153,8 @@ def condition_error(path: str, version: str | None) -> OSError:
         version: The version that it must have; None if it must not exist.
     """
     if version is None:
-        detail = 'already exists: another process has written it, and it is not overwritten; use another path'
+        detail = 'already exists: another process has written it, and it is not overwritten; run this again, '
+        detail += 'or use another path'
         return FileExistsError(errno.EEXIST, detail, path)
     detail = 'another process replaced or removed it after it was read: not overwritten; run this again'
     return OSError(errno.ESTALE, detail, path)

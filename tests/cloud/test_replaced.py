@@ -9,6 +9,7 @@ import fsspec
 import pytest
 
 import bags
+from bags.bag import shards
 from bags.storage import Hints, store_for
 from tests.cloud.conftest import CLIENTS
 from tests.servers import WebServer
@@ -173,3 +174,125 @@ def test_a_dataset_on_a_web_server(tmp_path, shape, cached, validators, client):
             shutil.rmtree(root)
             shutil.copytree(tmp_path / 'new', root)
             assert read_one_version(reader, '1')
+
+
+NEW = {
+    'longer': {'text': ' and more'},
+    'more': {'count': 20},
+    'fewer': {'count': 4},
+    'other types': {'spec': {'a': 'utf8', 'b': 'json'}},
+    'less fields': {'spec': {'a': 'utf8'}},
+    'compressed': {'compression': {'b': 3}},
+    'removed': None,
+}
+
+
+def write_other(path, shape, text='', count=10, spec=None, **options):
+    """Writes version 2 with other sizes, fields or files."""
+    spec = spec or {'a': 'utf8', 'b': 'utf8'}
+    if shape == 'folder':
+        writer = bags.DatasetWriter(path, spec, **options)
+    else:
+        writer = bags.ShardedDatasetWriter(path, spec, shard_length=5, **options)
+    with writer:
+        for index in range(count):
+            writer.append(dict.fromkeys(spec, f'2 {index}{text}'))
+    if shape == 'consolidated':
+        bags.consolidate(path, storage_options=options['storage_options'])
+
+
+@pytest.mark.parametrize('new', NEW)
+@pytest.mark.parametrize('shape', SHAPES)
+def test_a_dataset_of_other_sizes_or_fields(storage, shape, new):
+    """All errors say that the dataset was replaced, also for missing files."""
+    root, options = f'{storage.root}/other/{shape}/{new.replace(" ", "-")}', storage.options
+    rewrite(root, 1, shape, options)
+    opened = [bags.open(root, storage_options=options) for _ in range(2)]
+    assert opened[0][0, 'a'] == {'a': '1 0'}
+    remove(root, options)
+    if NEW[new] is not None:
+        write_other(root, shape, **NEW[new], storage_options=options)
+    for reader in opened:
+        assert read_one_version(reader, '1')
+
+
+@pytest.mark.parametrize('cached', [False, True])
+@pytest.mark.parametrize('shape', SHAPES)
+def test_metadata_that_were_set_since(storage, shape, cached, tmp_path):
+    """The dataset was not replaced, and all readers can read it and its metadata."""
+    root, options = f'{storage.root}/metadata/{shape}{cached}', storage.options
+    rewrite(root, 1, shape, options)
+    bags.set_metadata(root, {'about': 'old'}, storage_options=options)
+    cache = {'cache': tmp_path / 'cache'} if cached else {}
+    with bags.open(root, storage_options=options, **cache) as reader:
+        assert reader[0, 'a'] == {'a': '1 0'}
+        stored = pickle.dumps(reader)
+        bags.set_metadata(root, {'about': 'new!'}, storage_options=options)
+        other = pickle.loads(stored)
+        assert other.metadata['about'] in ('old', 'new!')
+        assert reader.metadata['about'] in ('old', 'new!')
+        assert not read_one_version(reader, '1')
+        assert not read_one_version(other, '1')
+
+
+@pytest.mark.parametrize('shape', SHAPES)
+def test_metadata_of_a_replaced_dataset(storage, shape):
+    root, options = f'{storage.root}/other_metadata/{shape}', storage.options
+    rewrite(root, 1, shape, options)
+    bags.set_metadata(root, {'about': '1'}, storage_options=options)
+    with bags.open(root, storage_options=options) as reader:
+        stored = pickle.dumps(reader)
+    rewrite(root, 2, shape, options)
+    bags.set_metadata(root, {'about': '2'}, storage_options=options)
+    with pytest.raises(bags.CorruptError, match='was replaced since'):
+        _ = pickle.loads(stored).metadata
+
+
+@pytest.mark.parametrize('again', [False, True])
+def test_a_shard_that_was_added_since(storage, again):
+    """The dataset was not replaced, and its shards.json was right when it was opened."""
+    root, options = f'{storage.root}/added/{again}', storage.options
+    rewrite(root, 1, 'consolidated', options)
+    with bags.open(root, storage_options=options) as reader:
+        spec = {'a': 'utf8', 'b': 'utf8'}
+        with bags.ShardedDatasetWriter(root, spec, resume=True, storage_options=options) as writer:
+            writer.append({'a': '1 10', 'b': '1 10'})
+        if again:
+            bags.consolidate(root, storage_options=options)
+        assert not read_one_version(reader, '1')
+        assert len(reader.reopen()) == 11
+
+
+def test_a_bag_in_another_process(storage):
+    """A pickled reader reads the version of the first."""
+    root, options = f'{storage.root}/bags', storage.options
+
+    def write_bags(version):
+        remove(root, options)
+        for number in range(2):
+            with bags.bag.Writer(f'{root}/x-{number:05}-of-00002.bag', storage_options=options) as writer:
+                for index in range(3):
+                    writer.write(f'{version} {index}'.encode())
+
+    write_bags(1)
+    with bags.bag.Reader(f'{root}/x@2.bag', storage_options=options) as reader:
+        stored = pickle.dumps(reader)
+    assert pickle.loads(stored)[4] == b'1 1'
+    write_bags(2)
+    with pytest.raises(bags.CorruptError, match='was replaced since'):
+        pickle.loads(stored)[4]
+
+
+def test_more_bags_than_are_kept_open(storage, monkeypatch):
+    monkeypatch.setattr(shards, 'MAX_OPEN_BAGS', 1)
+    root, options = f'{storage.root}/many_bags', storage.options
+    for version in '12':
+        remove(root, options)
+        for number in range(2):
+            with bags.bag.Writer(f'{root}/x-{number:05}-of-00002.bag', storage_options=options) as writer:
+                writer.write(f'{version} {number}'.encode())
+        if version == '1':
+            reader = bags.bag.Reader(f'{root}/x@2.bag', storage_options=options)
+            assert list(reader) == [b'1 0', b'1 1']
+    with pytest.raises(bags.CorruptError, match='was replaced since'):
+        list(reader)

@@ -99,11 +99,43 @@ class Folder:
     @cached_attribute
     def stored_metadata(self) -> Metadata:
         """The content of metadata.json, including the author's order of fields."""
-        metadata = read_metadata(self.store, self.path, self.names)
-        if self.store.is_remote and METADATA in self.names:
+        if not self.store.is_remote:
+            return read_metadata(self.store, self.path, self.names)
+        self.expect_versions()
+        listed = {} if self.listed is None else self.listed.versions
+        try:
+            metadata = read_metadata(self.store, self.path, self.names)
+            is_listed = METADATA in listed or not metadata
+        except CorruptError:
+            self._expect_no_metadata()
+            metadata, is_listed = read_metadata(self.store, self.path, self.names), False
+        if not is_listed and IDENTITY in listed:
+            try:  # After the metadata: a writer that replaces the folder removes the identity first.
+                self.store.read(self.store.join(self.path, IDENTITY))
+            except FileNotFoundError:
+                self._expect_unlisted(IDENTITY)
+        if metadata or METADATA in self.names:  # Written after shards.json, it is not in `names`.
             self._expect_id(METADATA, '')
             self.confirm()
         return metadata
+
+    def _expect_no_metadata(self) -> None:
+        """Makes the store read the present metadata, if the identity shows whether the folder was replaced.
+
+        `bags.set_metadata` may have written metadata since the folder was listed.
+        """
+        from bags.storage.cache.store import CachedStore
+
+        listed = self.listed
+        if listed is None or (listed.id is None and IDENTITY not in listed.versions):
+            return
+        changed = (METADATA, checksums_name(METADATA))
+        if isinstance(self.store, CachedStore):
+            for name in (*changed, IDENTITY):
+                self.store.forget(self.store.join(self.path, name))
+        elif listed.versions:
+            versions = {name: stat for name, stat in listed.versions.items() if name not in changed}
+            self.store.expect_versions(self.path, versions, listed.version_type)
 
     def in_order(self, schema: Schema) -> Schema:
         """Returns a schema in the order of fields in metadata.json; sorted if it cannot be read."""
@@ -221,6 +253,7 @@ class Folder:
         except NotADirectoryError:
             raise not_a_folder(self.path) from None
         except FileNotFoundError:
+            self._expect_unlisted('refs.bag')
             if 'spec.json' in self.names and self.granular:
                 self.options = merge(ReaderOptions, self.options, {'limits_placement': LimitsPlacement.IDX})
                 return None
@@ -318,7 +351,9 @@ class Folder:
         try:
             bag = open_bag(self.store, path, options)
         except FileNotFoundError as exc:
-            raise CorruptError(self.path, None, f'field {field!r}: is missing {exc.filename}') from exc
+            detail = f'field {field!r}: is missing {exc.filename}'
+            self._expect_unlisted(os.path.basename(path), detail)
+            raise CorruptError(self.path, None, detail) from exc
         if self.store.is_remote:
             self._check_known(bag)
         else:
@@ -378,6 +413,12 @@ class Folder:
         if count is not None and count != bag.count and not self.starts:
             self.raise_changed(f'expected {count} records of {name}, got {bag.count}')
 
+    def _expect_unlisted(self, name: str, detail: str = '') -> None:
+        """Raises CorruptError for a file that is missing now, if it was listed in this remote folder."""
+        listed = self.known or self.listed
+        if self.store.is_remote and listed is not None and name in listed.sizes:
+            self.raise_changed(detail or f'is missing {name}')
+
     def _are_comparable(self) -> bool:
         """Returns whether the listing has versions of the type that the store has in this process."""
         return self.known is not None and self.known.version_type == self.store.version_type
@@ -414,9 +455,9 @@ class Folder:
 
     def raise_changed(self, detail: str) -> NoReturn:
         """Raises CorruptError: the folder differs from shards.json, or from the listing at open."""
-        if self.known is not None and self.known.counts is not None:
-            raise CorruptError(self.path, None, f'{detail}: {INDEX} is stale: run bags consolidate')
         detail += ': it was replaced since the dataset was opened; open it again'
+        if self.known is not None and self.known.counts is not None:
+            detail += f'; if this remains, {INDEX} is stale: run bags consolidate'
         raise CorruptError(self.path, None, detail)
 
 

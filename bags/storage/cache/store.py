@@ -83,6 +83,10 @@ class CachedStore:
             for name, stat in versions.items():
                 self._stats[self.inner.join(folder, name)] = stat
 
+    def forget(self, path: str) -> None:
+        """Reads a file in its present version from now on."""
+        self._stats.pop(path, None)
+
     # Reading.
 
     def open(self, path: str, hints: Hints) -> File:
