@@ -279,6 +279,13 @@ def test_a_folder_with_other_files_is_not_used(far, tmp_path, name, limit):
     assert listing(folder) == before
 
 
+def test_a_file_in_place_of_the_folder(far, tmp_path):
+    (tmp_path / 'cache').write_bytes(b'thesis')
+    with pytest.raises(NotADirectoryError, match='cache: expected a folder, got a file'):
+        cached(far, tmp_path, None)
+    assert (tmp_path / 'cache').read_bytes() == b'thesis'
+
+
 def test_other_files_in_a_cache_stay_and_are_not_counted(far, tmp_path):
     paths = [put(tmp_path, f'f{number}', 1000, seed=number) for number in range(6)]
     cached(far, tmp_path, limit=3000).open(paths[0], Hints())

@@ -52,7 +52,11 @@ class CachedStore:
         self.limit = limit
         self.check = check
         self.local = LocalStore(Durability.NONE)
-        os.makedirs(folder, 0o700, exist_ok=True)
+        try:
+            os.makedirs(folder, 0o700, exist_ok=True)
+        except FileExistsError:
+            detail = 'cache: expected a folder, got a file, or a link to nothing'
+            raise NotADirectoryError(errno.ENOTDIR, detail, folder) from None
         self._space = CacheSpace(folder, limit)
         self._refusal = self._space.claim()
         """Why the folder is not used; empty if it is."""
