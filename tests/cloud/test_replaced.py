@@ -220,7 +220,7 @@ def test_a_dataset_of_other_sizes_or_fields(storage, shape, new):
 @pytest.mark.parametrize('shape', SHAPES)
 def test_metadata_that_were_set_since(storage, shape, cached, tmp_path):
     """The dataset was not replaced, and all readers can read it and its metadata."""
-    root, options = f'{storage.root}/metadata/{shape}{cached}', storage.options
+    root, options = f'{storage.root}/set_since/{shape}{cached}', storage.options
     rewrite(root, 1, shape, options)
     bags.set_metadata(root, {'about': 'old'}, storage_options=options)
     cache = {'cache': tmp_path / 'cache'} if cached else {}
