@@ -205,7 +205,7 @@ def write_other(path, shape, text='', count=10, spec=None, **options):
 @pytest.mark.parametrize('shape', SHAPES)
 def test_a_dataset_of_other_sizes_or_fields(storage, shape, new):
     """All errors say that the dataset was replaced, also for missing files."""
-    root, options = f'{storage.root}/other/{shape}/{new.replace(" ", "-")}', storage.options
+    root, options = f'{storage.root}/replaced_by/{shape}/{new.replace(" ", "-")}', storage.options
     rewrite(root, 1, shape, options)
     opened = [bags.open(root, storage_options=options) for _ in range(2)]
     assert opened[0][0, 'a'] == {'a': '1 0'}
@@ -251,7 +251,7 @@ def test_metadata_of_a_replaced_dataset(storage, shape):
 @pytest.mark.parametrize('again', [False, True])
 def test_a_shard_that_was_added_since(storage, again):
     """The dataset was not replaced, and its shards.json was right when it was opened."""
-    root, options = f'{storage.root}/added/{again}', storage.options
+    root, options = f'{storage.root}/shard_added/{again}', storage.options
     rewrite(root, 1, 'consolidated', options)
     with bags.open(root, storage_options=options) as reader:
         spec = {'a': 'utf8', 'b': 'utf8'}
@@ -265,7 +265,7 @@ def test_a_shard_that_was_added_since(storage, again):
 
 def test_a_bag_in_another_process(storage):
     """A pickled reader reads the version of the first."""
-    root, options = f'{storage.root}/bags', storage.options
+    root, options = f'{storage.root}/replaced_bags', storage.options
 
     def write_bags(version):
         remove(root, options)
