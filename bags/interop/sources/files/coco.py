@@ -3,7 +3,8 @@
 Each photo gets the fields
 
     boxes        x, y, width and height of each box in pixels, as in the JSON
-    labels       the class of each box: its number in the list of the categories, in the order of their ids
+    labels       the class of each box: its number in the list of the categories, in the order of their ids;
+                 categories of several files are one class if they have the same name
     captions     the captions, if the JSON has any
     annotations  the annotations as they are, with ids, crowds, areas, segmentations and keypoints
 """
@@ -11,10 +12,10 @@ Each photo gets the fields
 from __future__ import annotations
 
 import json
-import math
 import re
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from bags.errors import SourceError
 from bags.interop.file_extensions import IMAGE_TYPES, split_name, type_of
@@ -24,6 +25,8 @@ from bags.interop.sources.files.file_metadata import FileMetadata, FileNames
 MAX_JSON_BYTES = 1 << 30
 MAX_FILES = 16
 """Maximum number of JSON files that are looked at. Folders with more have one for each photo."""
+MAX_PIXEL = 2.0**64
+"""Maximum of the numbers of a box, which are far from what a float32 holds."""
 _HEAD_BYTES = 1 << 10
 _HEAD = re.compile(rb'(\xef\xbb\xbf)?\s*\{\s*"(info|licenses|images|annotations|categories|type|year)"\s*:')
 _NAME = re.compile(r'.*(coco|instances|annotation|captions|keypoints).*', re.IGNORECASE)
@@ -82,14 +85,38 @@ _Category = tuple[Any, str]
 """The id and the name of a category."""
 
 
+class _Annotation(NamedTuple):
+    """An annotation of a photo."""
+
+    files: tuple[str, ...]
+    """The JSON files that have it."""
+    content: dict[str, Any]
+    category: _Category | None
+
+    def is_same(self, other: _Annotation) -> bool:
+        """Returns whether two annotations of one id, of several files, do not contradict each other."""
+        shared = self.content.keys() & other.content.keys() & {'bbox', 'caption'}
+        one, two = self.category, other.category
+        return (
+            not set(self.files) & set(other.files)
+            and (one is None or two is None or one == two)
+            and all(self.content[name] == other.content[name] for name in shared)
+        )
+
+    def merge(self, other: _Annotation) -> _Annotation:
+        """Returns an annotation with the members of two."""
+        files, content = self.files + other.files, {**self.content, **other.content}
+        return _Annotation(files, content, self.category or other.category)
+
+
 class _Annotations:
     """The annotations of all JSON files, by photo."""
 
     def __init__(self, root: str, photos: list[str]) -> None:
         self._root, self._photos = root, photos
         self._names = FileNames(root, photos)
-        self._by_photo: dict[str, dict[Any, tuple[dict[str, Any], _Category]]] = {}
-        """The annotations of each photo, by their ids, and their categories."""
+        self._by_photo: dict[str, dict[tuple[str, bool], list[_Annotation]]] = {}
+        """The annotations of each photo, by their ids, and whether they are captions."""
         self._categories: dict[_Category, None] = {}
         self._files: list[str] = []
         self._missing: list[str] = []
@@ -100,14 +127,17 @@ class _Annotations:
 
     def add(self, path: str, file: str, data: Mapping[str, Any]) -> None:
         """Adds the content of a JSON file."""
-        names = {each.get('id'): str(each.get('name', '')) for each in _objects(path, data, 'categories')}
-        self._categories |= dict.fromkeys(sorted(names.items(), key=lambda item: (str(type(item[0])), item)))
+        categories = self._add_categories(path, data)
         images: dict[Any, str | None] = {}
         for image in _objects(path, data, 'images'):
             name = image.get('file_name')
             if not isinstance(name, str) or not isinstance(image.get('id'), int | str):
                 raise SourceError(path, f"images: expected 'id' and 'file_name', got {image!r:.200}")
-            images[image['id']] = photo = self._find(path, file, name)
+            photo = self._find(path, file, name)
+            if images.setdefault(image['id'], photo) != photo:
+                raise SourceError(
+                    path, f"images: expected another 'id' for {name!r:.200}, {image['id']!r:.80} is taken"
+                )
             if photo is None:
                 self._missing.append(name)
             else:
@@ -122,26 +152,46 @@ class _Annotations:
                     where, f'expected the id of one of its images as image_id, got {image_id!r:.80}'
                 )
             if annotation.get('bbox'):
-                _check(where, annotation, names)
+                _check(where, annotation, categories)
             if (photo := images[image_id]) is not None:
                 category = annotation.get('category_id')
-                known = self._by_photo.setdefault(photo, {})
-                key = str(key), 'caption' in annotation
-                before, _ = known.get(key, ({}, None))  # Keypoints repeat the annotations of instances.
-                known[key] = {**before, **annotation}, (category, names.get(category, ''))
+                is_known = isinstance(category, int | str) and category in categories
+                added = _Annotation((file,), annotation, categories[category] if is_known else None)
+                by_id = self._by_photo.setdefault(photo, {})
+                known = by_id.setdefault((str(key), 'caption' in annotation), [])
+                for place, each in enumerate(known):
+                    if each.is_same(added):  # Keypoints repeat the annotations of instances.
+                        known[place] = each.merge(added)
+                        break
+                else:
+                    known.append(added)
+
+    def _add_categories(self, path: str, data: Mapping[str, Any]) -> dict[Any, _Category]:
+        """Returns the category of each id in a JSON file; one of other files if it has the same name."""
+        names: dict[Any, str] = {}
+        for each in _objects(path, data, 'categories'):
+            if not isinstance(each.get('id'), int | str):
+                raise SourceError(path, f"categories: expected a number or a text as 'id', got {each!r:.200}")
+            names[each['id']] = str(each.get('name', ''))
+        of_name: dict[str, list[_Category]] = defaultdict(list)
+        for category in self._categories:
+            of_name[category[1]].append(category)
+        many, categories = Counter(names.values()), dict[Any, _Category]()
+        for number, name in sorted(names.items(), key=lambda item: (str(type(item[0])), item)):
+            others = of_name[name] if name and many[name] == 1 else []
+            is_known = (number, name) in self._categories or len(others) != 1
+            categories[number] = category = (number, name) if is_known else others[0]
+            self._categories[category] = None
+        return categories
 
     def _find(self, path: str, file: str, name: str) -> str | None:
-        """Returns the photo of a name; of several ones, the one in a folder that the JSON is named after."""
-        if (photo := self._names.find(name, file.rpartition('/')[0])) is not None:
+        """Returns the photo of a name; None if there is none."""
+        if (photo := self._names.find(name, file)) is not None:
             return photo
-        found = self._names.find_all(name)
-        words = re.split(r'[^A-Za-z0-9]+', file)
-        named = [photo for photo in found if not set(words).isdisjoint(photo.split('/')[:-1])]
-        if found and len(named) != 1:
-            raise SourceError(
-                path, f'image {name!r:.200}: expected one file of this name, got {list_some(found)}'
-            )
-        return named[0] if named else None
+        if found := self._names.find_all(name):
+            detail = f'image {name!r:.200}: expected one file of this name, got {list_some(found)}'
+            raise SourceError(path, detail)
+        return None
 
     def as_metadata(self) -> FileMetadata:
         """Returns the annotations as columns."""
@@ -152,14 +202,18 @@ class _Annotations:
         metadata.types = {'boxes': 'array(float32,4)[]', 'labels': 'int(4)[]', 'annotations': 'json'}
         has_captions = False
         for photo in self._photos:
-            annotations = [*self._by_photo.get(photo, {}).values()]
-            boxes = [(each['bbox'], numbers[category]) for each, category in annotations if each.get('bbox')]
-            captions = [str(each['caption']) for each, _ in annotations if 'caption' in each]
+            annotations = [each for known in self._by_photo.get(photo, {}).values() for each in known]
+            boxes = [
+                (each.content['bbox'], numbers[each.category])
+                for each in annotations
+                if each.content.get('bbox') and each.category
+            ]
+            captions = [str(each.content['caption']) for each in annotations if 'caption' in each.content]
             has_captions |= bool(captions)
             metadata.rows[photo] = {
                 'boxes': json.dumps([box for box, _ in boxes]),
                 'labels': json.dumps([label for _, label in boxes]),
-                'annotations': json.dumps([each for each, _ in annotations], ensure_ascii=False),
+                'annotations': json.dumps([each.content for each in annotations], ensure_ascii=False),
                 'captions': json.dumps(captions),
             }
         if has_captions:
@@ -189,13 +243,13 @@ def _objects(path: str, data: Mapping[str, Any], name: str) -> list[dict[str, An
     return objects
 
 
-def _check(where: str, annotation: Mapping[str, Any], names: Mapping[Any, str]) -> None:
+def _check(where: str, annotation: Mapping[str, Any], categories: Collection[Any]) -> None:
     """Raises SourceError unless an annotation has a box of four numbers, and the id of a category."""
     box, category = annotation['bbox'], annotation.get('category_id')
     numbers = [each for each in box if isinstance(each, int | float)] if isinstance(box, list) else []
-    if len(numbers) != 4 or numbers != box or not all(map(math.isfinite, numbers)):
+    if len(numbers) != 4 or numbers != box or not all(-MAX_PIXEL <= each <= MAX_PIXEL for each in numbers):
         raise SourceError(where, f'expected x, y, width and height as bbox, got {box!r:.200}')
-    if not isinstance(category, int | str) or category not in names:
+    if not isinstance(category, int | str) or category not in categories:
         raise SourceError(
             where, f'expected the id of one of its categories as category_id, got {category!r:.80}'
         )

@@ -36,6 +36,10 @@ _COLUMN_OF_STEMS = re.compile(
     re.IGNORECASE,
 )
 """Columns that may name files without their extensions."""
+MIN_NAMED = 0.1
+"""Share of the files beside each other that numbers without an extension must name. A table of classes,
+with the numbers 0 to 9, does not belong to the first 10 of 1,000 photos."""
+_WORDS, _DIGIT = re.compile('[A-Za-z0-9]+'), re.compile('[0-9]')
 
 INTEGER = re.compile(r'0|-?[1-9][0-9]{0,17}')
 _FLOAT = re.compile(r'[+-]?((0|[1-9][0-9]{0,14})(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?')
@@ -106,7 +110,7 @@ def read_metadata(
         if rows is None and files is not None and table in others:
             try:
                 rows = _parse(path, read(table), any_columns=True)
-                column, named, missing = files.find_column(rows or [], posixpath.dirname(table))
+                column, named, missing = files.find_column(rows or [], table)
                 if twice := sorted(metadata.rows.keys() & named.values()):
                     raise SourceError(path, f'another table has rows of {list_some(twice, 1)} too')
             except SourceError as exc:
@@ -199,20 +203,28 @@ class FileNames:
                 return found
         return []
 
-    def find(self, value: str, folder: str = '', *, is_stem: bool = False) -> str | None:
-        """Returns the file of a name in a folder; None if there is none, or if there are several.
+    def find(self, value: str, table: str, *, is_stem: bool = False) -> str | None:
+        """Returns the file that a table or JSON names; None if there is none, or if there are several.
 
-        Files in the folder come before others.
+        Files in the same folder come before others, and then files in a folder that the table is named
+        after: `train.csv` is about `train/1.jpg`, not about `test/1.jpg`.
         """
+        folder = posixpath.dirname(table)
         near = posixpath.normpath(posixpath.join(folder, value))
         if not is_stem and near in self._names:
             return near
         found = self.find_all(value, is_stem=is_stem)
-        beside = [name for name in found if posixpath.dirname(name) == folder]
-        return found[0] if len(found) == 1 else beside[0] if len(beside) == 1 else None
+        if len(found) > 1 and not (beside := [name for name in found if posixpath.dirname(name) == folder]):
+            for path in (posixpath.basename(table), folder):
+                words = set(_WORDS.findall(path))
+                shared = {name: len(words.intersection(name.split('/')[:-1])) for name in found}
+                found = [name for name in found if shared[name] == max(shared.values())]
+        elif len(found) > 1:
+            found = beside
+        return found[0] if len(found) == 1 else None
 
-    def find_column(self, rows: list[_Row], folder: str) -> tuple[str, dict[int, str], list[str]]:
-        """Finds the column that names a file in most rows of a table in a folder.
+    def find_column(self, rows: list[_Row], table: str) -> tuple[str, dict[int, str], list[str]]:
+        """Finds the column that names a file in most rows of a table.
 
         Returns:
             The column, the file of each line, and names without a file.
@@ -222,6 +234,11 @@ class FileNames:
         """
         reason = 'no column has names of files'
         columns = [each for each in (rows[0][1] if rows else ()) if isinstance(each, str)]
+        for place, column in enumerate(columns if not table.endswith('.jsonl') else ()):
+            is_stem = not place and _DIGIT.search(column) is not None
+            if ('.' in column and self.find_all(column)) or (is_stem and self.find_all(column, is_stem=True)):
+                detail = f'expected the names of its columns in the first line, got the file {column!r:.80}'
+                raise SourceError(self._root, detail)
         for is_stem in (False, True):
             for column in columns:
                 if is_stem and not _COLUMN_OF_STEMS.fullmatch(column):
@@ -230,17 +247,29 @@ class FileNames:
                 missing: list[str] = []
                 for line, row, _ in rows:
                     value = str(row.get(column) or ('' if row.get(column) is None else row[column]))
-                    if (file := self.find(value, folder, is_stem=is_stem)) is not None:
+                    if (file := self.find(value, table, is_stem=is_stem)) is not None:
                         named[line] = file
                     elif 2 * len(missing) > len(rows):
                         break
                     else:
                         missing.append(value)
                 if len(named) > len(missing):
-                    if len(set(named.values())) == len(named):
+                    named_files = set(named.values())
+                    if len(named_files) < len(named):
+                        reason = f'several rows have the same file in the column {column!r}'
+                    elif is_stem and self._are_numbers_of_others(named_files):
+                        reason = f'the numbers in the column {column!r} are the names of few files'
+                    else:
                         return column, named, missing
-                    reason = f'several rows have the same file in the column {column!r}'
         raise SourceError(self._root, reason)
+
+    def _are_numbers_of_others(self, named: set[str]) -> bool:
+        """Returns whether numbers are of classes, instead of files: few files beside have such names."""
+        if not all(split_name(posixpath.basename(name))[0].isdecimal() for name in named):
+            return False
+        folders = set(map(posixpath.dirname, named))
+        beside = sum(posixpath.dirname(name) in folders for names in self._by_stem.values() for name in names)
+        return len(named) < MIN_NAMED * beside
 
 
 def _integer(value: Any) -> Any:
@@ -276,7 +305,7 @@ def _parse(path: str, data: bytes, *, any_columns: bool = False) -> list[_Row] |
         text = data.decode('utf-8-sig')
         if not path.endswith('.jsonl'):
             header = text.partition('\n')[0]
-            delimiter = max(',;\t', key=header.count) if any_columns else ','
+            delimiter = max(',;\t|', key=header.count) if any_columns else ','
             reader = csv.DictReader(io.StringIO(text, newline=''), strict=True, delimiter=delimiter)
             columns = list(reader.fieldnames or ())
             if FILE_NAME not in columns and not any_columns:

@@ -158,6 +158,70 @@ def test_one_name_in_several_folders(tmp_path):
         open_source(make(tmp_path / 'in', files))
 
 
+def annotation(image, category, x, number=0):
+    return {'id': number, 'image_id': image, 'category_id': category, 'bbox': [x, 0, 2, 2]}
+
+
+def test_annotations_of_one_id_are_all_kept(tmp_path):
+    """Scripts write the id 0 for all annotations, and files of several people begin at 1 each."""
+    files = {
+        'one.json': coco(['0.jpg'], [annotation(100, 1, x) for x in (1, 2, 2)]),
+        'other.json': coco(['0.jpg'], [annotation(100, 1, 5), annotation(100, 18, 1)]),
+    }
+    assert bags.convert(make(tmp_path / 'in', {'0.jpg': CAT, **files}), tmp_path / 'out').datapoints == 1
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset[0]['boxes'][:, 0].tolist() == [1, 2, 2, 5, 1]
+        assert len(dataset[0]['annotations']) == 5
+        classes = dataset.metadata['fields']['labels']['category_ids']
+        assert [classes[label] for label in dataset[0]['labels']] == [1, 1, 1, 1, 18]
+
+
+def test_a_name_is_one_class_in_several_files(tmp_path):
+    files = {}
+    for folder, ids in (('train', {0: 'cat', 1: 'dog'}), ('valid', {0: 'dog', 1: 'cat', 2: 'cow'})):
+        categories = [{'id': number, 'name': name} for number, name in ids.items()]
+        annotations = [annotation(100, number, number, number) for number in ids]
+        files |= {f'{folder}/0.jpg': CAT}
+        files[f'{folder}/_annotations.coco.json'] = coco(['0.jpg'], annotations, categories=categories)
+    bags.convert(make(tmp_path / 'in', files), tmp_path / 'out')
+    with bags.open(tmp_path / 'out') as dataset:
+        names = dataset.metadata['fields']['labels']['classes']
+        assert names == ['cat', 'dog', 'cow']
+        assert [[names[label] for label in row] for row in dataset.column('labels')] == [
+            ['cat', 'dog'],
+            ['dog', 'cat', 'cow'],
+        ]
+
+
+def test_the_folder_of_a_split_is_found_below_a_folder_of_the_same_words(tmp_path):
+    files = {
+        'coco/val/0.jpg': CAT,
+        'coco/train/0.jpg': CAT,
+        'coco/annotations/instances_train.json': coco(['0.jpg'], [annotation(100, 1, 7)]),
+    }
+    bags.convert(make(tmp_path / 'in', files), tmp_path / 'out')
+    with bags.open(tmp_path / 'out') as dataset:
+        boxes = dict(zip(dataset.column('__key__'), dataset.column('boxes'), strict=True))
+        assert {key: len(each) for key, each in boxes.items()} == {'coco/train/0': 1, 'coco/val/0': 0}
+
+
+@pytest.mark.parametrize(
+    ('changes', 'expected'),
+    [
+        ({'categories': [{'id': [3], 'name': 'cat'}]}, "expected a number or a text as 'id'"),
+        (
+            {'images': [{'id': 1, 'file_name': f'{x}.jpg'} for x in (0, 1)]},
+            "expected another 'id' for '1.jpg'",
+        ),
+    ],
+)
+def test_damaged_lists_are_named(changes, expected, tmp_path):
+    content = {**json.loads(coco(['0.jpg'], [annotation(100, 1, 1)])), **changes}
+    files = {'0.jpg': CAT, '1.jpg': CAT, 'coco.json': json.dumps(content).encode()}
+    with pytest.raises(bags.SourceError, match=rf'in/coco\.json: .*: {expected}'):
+        open_source(make(tmp_path / 'in', files))
+
+
 def test_a_json_of_other_photos_is_a_file(tmp_path):
     files = {'a/0.jpg': CAT, 'annotations.json': coco(['other.jpg'], [])}
     found = open_source(make(tmp_path / 'in', files))

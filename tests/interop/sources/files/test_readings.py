@@ -136,7 +136,9 @@ TABLES = {
     'metadata.csv': b'filename;label\n0.jpg;cat\n1.jpg;dog\n',
     'a/labels.csv': b'photo,label\n0.jpg,cat\n1.jpg,dog\n',
     'ids.csv': b'id,label\n0,cat\n1,dog\n',
+    'columns.csv': b'file,0,1,label\n0.jpg,5,6,cat\n1.jpg,7,8,dog\n',
     'x.jsonl': b'{"image": "a/0.jpg", "label": "cat"}\n{"image": "a/1.jpg", "label": "dog"}\n',
+    'x.csv': b'image_file|label\n0.jpg|cat\n1.jpg|dog\n',
 }
 
 
@@ -165,6 +167,12 @@ NO_TABLES = {
     'ragged.csv': (b'file,label\n0.jpg,1,2\n1.jpg,2\n', 'expected a value for each column'),
     'latin.csv': ('file,label\n0.jpg,Ä\n'.encode('latin-1'), "'utf-8' codec can't decode"),
     'x.jsonl': (b'[1]\n[2]\n', 'expected a value for each column'),
+    'names.csv': (
+        b'0.jpg,cat\n1.jpg,dog\n2.jpg,cow\n',
+        "expected the names of its columns in the first line, got the file '0.jpg'",
+    ),
+    'paths.tsv': (b'cat\t./0.jpg\ndog\t./1.jpg\n', "in the first line, got the file './0.jpg'"),
+    'stems.csv': (b'0|Printing\n1|In being\n', "in the first line, got the file '0'"),
 }
 
 
@@ -178,6 +186,29 @@ def test_tables_without_names_of_files_stay_files(name, tmp_path):
     assert reason in note
     with pytest.raises(bags.SourceError, match='is not joined to the files beside it'):
         open_source(tmp_path / 'in', layout='tables')
+
+
+def test_numbers_of_classes_are_no_names_of_files(tmp_path):
+    """`classes.csv` is about the classes 0 to 2, not about the first three of many photos."""
+    classes = {'classes.csv': b'id,name\n0,cat\n1,dog\n2,cow\n'}
+    found = open_source(make(tmp_path / 'in', named('photos/{}.jpg', count=50) | classes))
+    assert (found.layout, found.count) == ('stems', 51)
+    assert "the numbers in the column 'id' are the names of few files" in '; '.join(found.notes)
+    some = open_source(make(tmp_path / 'some', named('photos/{}.jpg', count=10) | classes))
+    assert (some.layout, some.spec['name']) == ('tables', 'utf8?')
+
+
+@pytest.mark.parametrize('above', ['', 'train_data/'])
+def test_tables_of_folders_with_files_of_the_same_names(above, tmp_path):
+    tables = {
+        f'{above}train.csv': b'id,label\n0,cat\n1,dog\n2,cow\n',
+        f'{above}test.csv': b'id,label\n0,ant\n1,bee\n2,fly\n',
+    }
+    source = make(tmp_path / 'in', named(f'{above}train/{{}}.jpg', f'{above}test/{{}}.jpg') | tables)
+    bags.convert(source, tmp_path / 'out')
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset.column('__key__')[::3] == [f'{above}test/0', f'{above}train/0']
+        assert dataset.column('label') == ['ant', 'bee', 'fly', 'cat', 'dog', 'cow']
 
 
 def test_rows_of_a_table_without_a_file_are_said(tmp_path):
