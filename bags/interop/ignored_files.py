@@ -16,6 +16,8 @@ _JUNK = ('__macosx', 'thumbs.db', 'ehthumbs.db', 'desktop.ini', '$recycle.bin', 
 """Files and folders of operating systems, in lower case."""
 _ENDS_OF_EDITORS = ('~', '.swp', '.swo', '.swx')
 """Ends of the names of backups and temporary files of editors: `3.jpg~`, `3.txt.swp`."""
+_ENDS_OF_BACKUPS = ('.bak', '.orig', '.rej')
+"""Ends of backups of editors and of merges, after the extension of the file: `3.txt.bak`, `3.txt.orig`."""
 _DOCUMENTS = ('readme', 'readme.*', 'license', 'license.*', 'licence', 'licence.*', 'license-*', 'copying',
               'copying.*', 'notice', 'notice.*', 'citation.*', 'changelog*', 'contributing.*', 'authors*',
               'dataset_info.json', 'dataset_infos.json', 'dataset_dict.json')  # fmt: skip
@@ -43,7 +45,9 @@ def is_hidden(name: str) -> bool:
 
 def _is_of_editor(base: str) -> bool:
     """Returns whether an editor left a file beside another one, also `#3.txt#` and `~$3.docx`."""
-    return base.endswith(_ENDS_OF_EDITORS) or (base[:1] == '#' == base[-1:]) or base.startswith('~$')
+    if base.endswith(_ENDS_OF_EDITORS) or (base[:1] == '#' == base[-1:]) or base.startswith('~$'):
+        return True
+    return base.lower().endswith(_ENDS_OF_BACKUPS) and base.count('.', 1) > 1
 
 
 def _is_hidden(base: str) -> bool:
@@ -75,7 +79,7 @@ def may_be_ignored(keys: Iterable[str], extensions: Collection[str]) -> bool:
         if (key[-1:] == '~' and '' in extensions)
         or any(part[:1].lower() in _FIRST_LETTERS for part in key.split('/'))
     ]
-    for key in ['0', *some]:  # With other first and last letters, only the extensions count.
+    for key in ['0', '0.0', *some]:  # With other first and last letters, only the extensions count.
         folder, _, base = key.rpartition('/')
         names = [f'{base}.{extension}' for extension in extensions]
         if any(name.startswith('__') and name.endswith('__') for name in names):

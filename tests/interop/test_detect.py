@@ -146,7 +146,17 @@ def test_tables_whose_log_may_delete_files_are_refused(log, tmp_path):
 
 
 def test_files_of_editors_are_no_datapoints(tmp_path):
-    left = ['3.jpg~', '3.jpg.~1~', '#3.jpg#', '3.swp', '.3.jpg.swp', '~$3.docx', 'cats/3.jpg~']
+    left = [
+        '3.jpg~',
+        '3.jpg.~1~',
+        '#3.jpg#',
+        '3.swp',
+        '.3.jpg.swp',
+        '~$3.docx',
+        'cats/3.jpg~',
+        '3.jpg.bak',
+        'cats/3.txt.orig',
+    ]
     (tmp_path / 'cats').mkdir()
     for name in ('3.jpg', 'cats/3.jpg', *left):
         (tmp_path / name).write_bytes(PICTURE)

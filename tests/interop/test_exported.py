@@ -196,7 +196,7 @@ def test_a_dataset_without_datapoints_comes_back(format, tmp_path):
 KEYS = [
     '0', 'README', 'a/LICENSE', 'checksums', '_metadata', 'Thumbs', 'desktop', '.hidden', '.git/config',
     '__MACOSX/x', '__data__', 'md5sum.of', 'dataset_info', 'metadata', 'b/._c', 'x.tmp',
-    '~$x', 'x~', '#x#',
+    '~$x', 'x~', '#x#', 'x.txt',
 ]  # fmt: skip
 
 
@@ -217,6 +217,7 @@ def test_keys_that_look_like_files_of_editors_come_back(format, tmp_path):
         {},
         {'db': 'bytes?', 'md5': 'bytes', 'tar': 'bytes'},
         {'swp': 'bytes'},
+        {'bak': 'bytes'},
         {'box': 'float(4)[]'},
     ],
 )
@@ -226,7 +227,7 @@ def test_keys_that_look_like_other_files_come_back(keys, format, others, tmp_pat
     spec = {'__key__': 'utf8', 'txt': 'utf8', 'csv': 'utf8', 'ini': 'bytes', **others}
     with bags.DatasetWriter(tmp_path / 'in', spec) as writer:
         for key in keys:
-            values = {'db': b'b', 'md5': b'c', 'tar': b'd', 'swp': b'e', 'box': [1.0]}
+            values = {'db': b'b', 'md5': b'c', 'tar': b'd', 'swp': b'e', 'bak': b'f', 'box': [1.0]}
             row = {'__key__': key, 'txt': key, 'csv': 'file_name,x\n', 'ini': b'a'}
             writer.append(row | {name: values[name] for name in others})
     bags.export(tmp_path / 'in', tmp_path / 'out', format=format)

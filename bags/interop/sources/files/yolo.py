@@ -6,7 +6,6 @@ or a track after the box. The label files are stored too, so that nothing of the
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
@@ -17,12 +16,15 @@ from bags.interop.file_extensions import split_name
 MAX_NAMES_BYTES = 1 << 20
 SAMPLED_FILES = 8
 """Number of label files that are read to tell them from other texts."""
+MAX_NAMES = 1 << 16
+MAX_CLASSES = 1 << 31
+"""Maximum number of classes in label files: labels are stored as int(4)."""
 TOLERANCE = 0.01
 """How far fractions may be outside of 0 to 1, from rounding."""
 _NAMES = ('classes.txt', 'obj.names', '_darknet.labels')
 _KEY = re.compile(r'(["\']?)names\1\s*:\s*(.*)', re.DOTALL)
 _ENTRY = re.compile(r'(?:-\s*|["\']?[0-9]+["\']?\s*:\s*)(.*)')
-_NUMBER = re.compile(r'["\']?([0-9]+)["\']?\s*:')
+_NUMBER = re.compile(r'["\']?([0-9]{1,9})["\']?\s*:')
 _KEYPOINTS = re.compile(r'^kpt_shape\s*:\s*\[\s*(\d+)\s*,\s*(\d+)\s*\]', re.MULTILINE)
 
 Head = Callable[[str, int | None], bytes]
@@ -84,7 +86,7 @@ def _names_of_yaml(text: str) -> list[str]:
         if (match := _NUMBER.match(entry)) is None:
             return []
         numbers[int(match[1])] = _scalar(entry[match.end() :])
-    if not numbers or max(numbers) > 1 << 16:
+    if not numbers or max(numbers) > MAX_NAMES:
         return []
     return [numbers.get(number, str(number)) for number in range(max(numbers) + 1)]
 
@@ -180,8 +182,8 @@ def parse_line(line: str, classes: Classes) -> tuple[int, list[float]]:
     try:
         label, numbers = float(words[0]), [*map(float, words[1:])]
     except (ValueError, IndexError):
-        label, numbers = math.nan, []
-    if not (math.isfinite(label) and label >= 0 and label == int(label)) or len(numbers) < 4:
+        label, numbers = -1, []
+    if not (0 <= label < MAX_CLASSES and label == int(label)) or len(numbers) < 4:
         raise ValueError(
             f'expected a class and cx, cy, width and height of its box, got {line.strip()!r:.200}'
         )

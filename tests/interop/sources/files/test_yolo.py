@@ -91,6 +91,7 @@ def test_archives(form, archive, tmp_path):
         ('-1 0.1 0.2 0.3 0.4', 'expected a class and cx'),
         ('0.5 0.1 0.2 0.3 0.4', 'expected a class and cx'),
         ('inf 0.1 0.2 0.3 0.4', 'expected a class and cx'),
+        ('2147483648 0.1 0.2 0.3 0.4', 'expected a class and cx'),
         ('0 0.1 nan 0.3 0.4', 'expected fractions of the photo from 0 to 1'),
         ('0 10 20 30 40', 'expected fractions of the photo from 0 to 1'),
         ('2 0.1 0.2 0.3 0.4', 'expected a class from 0 to 1, got 2'),
