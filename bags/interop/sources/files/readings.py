@@ -7,12 +7,13 @@ YOLO, and tables. An import takes
 2. COCO, YOLO or a table with names of files, if one of them fits,
 3. the layout that the names of folders and files suggest (`find_layout`).
 
-If several of 2 fit, or if a folder for each field would complete the datapoints of 3, the import raises an
-error that lists the readings.
+If several of 2 fit, or if a folder for each field would complete the datapoints of 3, or photos with boxes by
+masks, the import raises an error that lists the readings.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import NamedTuple, Protocol
 
@@ -21,9 +22,10 @@ from bags.errors import SourceError
 from bags.interop.file_extensions import split_name
 from bags.interop.ignored_files import is_beside
 from bags.interop.source import list_some
-from bags.interop.sources.files.coco import find_coco, read_coco
+from bags.interop.sources.files.coco import find_coco, is_photo, read_coco
 from bags.interop.sources.files.file_metadata import FileMetadata, read_metadata, tables_in
 from bags.interop.sources.files.layouts import (
+    LABEL_FIELD,
     LAYOUTS,
     FileGroup,
     describe,
@@ -137,6 +139,8 @@ class Readings:
         if self._other_tables.tables:
             fitting.append(self.read('tables'))
         if found := [reading for reading in fitting if reading is not None]:
+            if len(found) == 1 and _has_folder_without_boxes(found[0]) and (fields := self._try('fields')):
+                found.append(fields)
             return found[0], found if len(found) > 1 else []
         metadata = self._metadata(self._names)
         names = _without(self._names, metadata.tables)
@@ -221,6 +225,25 @@ class Readings:
         if not set(metadata.tables) - set(self._metadata(self._all).tables):
             metadata.tables = []
         return metadata
+
+
+def _has_folder_without_boxes(reading: Reading) -> bool:
+    """Returns whether a folder, none of whose photos has boxes, completes other photos: `masks/x.png`."""
+    if reading.layout not in ('coco', 'yolo'):
+        return False
+    have_boxes: dict[str, bool] = {}
+    for _, files in reading.groups:
+        for file in files.values():
+            if isinstance(file, str) and is_photo(file):
+                annotations = reading.metadata.rows.get(file, {}).get('annotations')
+                have_boxes[file] = LABEL_FIELD in files or annotations not in (None, '[]')
+    if all(have_boxes.values()) or (folders := find_field_folders(have_boxes)) is None:
+        return False
+    boxes_in: Counter[str] = Counter()
+    for photo, has_boxes in have_boxes.items():
+        parts = photo.split('/')
+        boxes_in[parts[folders.depth] if len(parts) > folders.depth + 1 else ''] += has_boxes
+    return any(not boxes_in[folder] for folder in folders.folders)
 
 
 def _without(names: list[str], others: Iterable[str]) -> list[str]:

@@ -12,6 +12,7 @@ import bags
 from bags.interop.open_source import open_source
 from bags.interop.sources.files.yolo import Classes, parse_line, read_classes
 from tests.interop.sources.files.test_folders import CAT, make
+from tests.interop.sources.files.test_readings import named
 
 LABELS = b'0 0.5 0.5 0.2 0.4\n1 0.1 0.2 0.25 0.125\n'
 BOXES = [[0.5, 0.5, 0.2, 0.4], [0.1, 0.2, 0.25, 0.125]]
@@ -154,6 +155,27 @@ def test_photos_with_captions_are_not_yolo(tmp_path):
         bags.SourceError, match=r"layout='fields': 3 datapoints, .* layout='classes': 5 datapoints"
     ):
         open_source(make(tmp_path / 'apart', apart))
+
+
+@pytest.mark.parametrize('masks', ['masks/{}.png', 'train/masks/{}.png'])
+def test_masks_of_photos_with_boxes(masks, tmp_path):
+    """A mask belongs to its photo: it is no datapoint without boxes."""
+    photos = masks.replace('masks', 'images').replace('png', 'jpg')
+    files = named(masks, photos, photos.replace('images', 'labels').replace('jpg', 'txt'), content=LABELS)
+    source = make(tmp_path / 'in', files)
+    with pytest.raises(
+        bags.SourceError, match=r"layout='yolo': 6 datapoints.* layout='fields': 3 datapoints"
+    ):
+        bags.convert(source, tmp_path / 'out')
+    assert bags.convert(source, tmp_path / 'fields', layout='fields').datapoints == 3
+    assert bags.convert(source, tmp_path / 'yolo', layout='yolo').datapoints == 6
+
+
+def test_cameras_with_labels_each(tmp_path):
+    files = named('images/left/{}.jpg', 'images/right/{}.jpg', 'labels/left/{}.txt', content=LABELS)
+    files |= {'labels/right/1.txt': LABELS}
+    found = open_source(make(tmp_path / 'in', files))
+    assert (found.layout, found.count) == ('yolo', 6)
 
 
 def test_what_is_left_out_is_said(tmp_path):
