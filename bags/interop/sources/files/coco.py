@@ -71,7 +71,7 @@ def read_coco(root: str, files: Collection[str], names: Collection[str], head: H
             data = json.loads(content)
         except (ValueError, RecursionError) as exc:
             raise SourceError(path, f'cannot be read as JSON: {exc}') from exc
-        if isinstance(data, dict) and isinstance(data.get('images'), list):
+        if _is_coco(data):
             found.add(path, file, data)
     return found.as_metadata() if found.has_annotations and found.listed else None
 
@@ -234,6 +234,14 @@ class _Annotations:
                 f'{self._root}: photos that no JSON lists have no boxes: {list_some(others)}'
             )
         return metadata
+
+
+def _is_coco(data: Any) -> bool:
+    """Returns whether JSON lists images by their file names, or has none."""
+    images = data.get('images') if isinstance(data, dict) else None
+    return isinstance(images, list) and (
+        not images or any(isinstance(each, dict) and 'file_name' in each for each in images)
+    )
 
 
 def _objects(path: str, data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:

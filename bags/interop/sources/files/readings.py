@@ -133,7 +133,11 @@ class Readings:
 
         The latter complete datapoints that the former leaves incomplete.
         """
-        fitting = [self._coco]
+        try:
+            fitting = [self._coco]
+        except SourceError as exc:
+            detail = f"{exc.detail}; layout='stems' imports the JSON as a file"
+            raise SourceError(exc.name, detail) from exc
         if are_labels(self._labels_apart(), self._files.head):
             fitting.append(self._yolo())
         if self._other_tables.tables:
@@ -161,11 +165,12 @@ class Readings:
 
     def all(self) -> list[Reading]:
         """Returns every reading that fits, first the one that an import takes."""
-        first, _ = self.choose()
-        return [
-            first,
-            *(each for layout in LAYOUTS if layout != first.layout and (each := self._try(layout))),
-        ]
+        try:
+            readings = [self.choose()[0]]
+        except SourceError:  # Annotations are damaged.
+            readings = []
+        layouts = [layout for layout in LAYOUTS if layout not in {each.layout for each in readings}]
+        return [*readings, *(each for layout in layouts if (each := self._try(layout)))]
 
     def _try(self, layout: str) -> Reading | None:
         if layout == 'yolo' and not are_labels([*label_files(self._all).values()], self._files.head):

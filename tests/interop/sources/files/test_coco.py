@@ -158,6 +158,29 @@ def test_one_name_in_several_folders(tmp_path):
         open_source(make(tmp_path / 'in', files))
 
 
+@pytest.mark.parametrize(
+    'content',
+    [
+        b'{"images": ["0.jpg"], "annotations": []}',
+        b'{"images": [{"path": "0.jpg"}], "annotations": ["a"]}',
+        b'{"images": {"0.jpg": 5}}',
+        b'{"type": "FeatureCollection", "features": []}',
+    ],
+)
+def test_other_json_about_photos_stays_a_file(content, tmp_path):
+    found = open_source(make(tmp_path / 'in', {'0.jpg': CAT, 'index.txt.json': content}))
+    assert (found.layout, found.count) == ('stems', 2)
+
+
+def test_damaged_annotations_leave_other_layouts(tmp_path):
+    source = make(tmp_path / 'in', {'0.jpg': CAT, 'coco.json': coco(['0.jpg'], [{'image_id': 5}])})
+    with pytest.raises(bags.SourceError, match=r"as image_id, got 5; layout='stems' imports the JSON as a f"):
+        open_source(source)
+    found = open_source(source, layout='stems')
+    assert found.count == 2
+    assert [layout for layout, _ in found.readings()] == ['files', 'stems']
+
+
 def annotation(image, category, x, number=0):
     return {'id': number, 'image_id': image, 'category_id': category, 'bbox': [x, 0, 2, 2]}
 
