@@ -39,6 +39,7 @@ _COLUMN_OF_STEMS = re.compile(
 MIN_NAMED = 0.1
 """Share of the files beside each other that numbers without an extension must name. A table of classes,
 with the numbers 0 to 9, does not belong to the first 10 of 1,000 photos."""
+NO_NAMES = 'no column has names of files'
 _WORDS, _DIGIT = re.compile('[A-Za-z0-9]+'), re.compile('[0-9]')
 
 INTEGER = re.compile(r'0|-?[1-9][0-9]{0,17}')
@@ -232,7 +233,7 @@ class FileNames:
         Raises:
             SourceError: There is no such column.
         """
-        reason = 'no column has names of files'
+        reason = NO_NAMES
         columns = [each for each in (rows[0][1] if rows else ()) if isinstance(each, str)]
         for place, column in enumerate(columns if not table.endswith('.jsonl') else ()):
             is_stem = not place and _DIGIT.search(column) is not None

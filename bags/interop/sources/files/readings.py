@@ -23,7 +23,7 @@ from bags.interop.file_extensions import split_name
 from bags.interop.ignored_files import is_beside
 from bags.interop.source import list_some
 from bags.interop.sources.files.coco import find_coco, is_photo, read_coco
-from bags.interop.sources.files.file_metadata import FileMetadata, read_metadata, tables_in
+from bags.interop.sources.files.file_metadata import NO_NAMES, FileMetadata, read_metadata, tables_in
 from bags.interop.sources.files.layouts import (
     LABEL_FIELD,
     LAYOUTS,
@@ -153,7 +153,8 @@ class Readings:
             layout = 'stems'  # The rows describe single files.
         root = self._files.root.rstrip('/')
         own = tuple(f'{root}/{name}: ' for name in tables_in(self._names))
-        notes = [note for note in self._other_tables.notes if note.startswith(own)]
+        notes = self._other_tables.notes
+        notes = [note for note in notes if note.startswith(own) or not note.endswith(NO_NAMES)]
         if self._coco_files:
             notes.append(f'{root}: {list_some(self._coco_files)}: no annotations of photos that are there')
         metadata.notes += [note for note in notes if note not in metadata.notes]

@@ -188,6 +188,14 @@ def test_tables_without_names_of_files_stay_files(name, tmp_path):
         open_source(tmp_path / 'in', layout='tables')
 
 
+def test_why_a_table_beside_folders_of_classes_is_left_out(tmp_path):
+    tables = {'labels.csv': b'cats/0.jpg,1\ncats/1.jpg,2\n'}
+    found = open_source(make(tmp_path / 'in', named('cats/{}.jpg', 'dogs/{}.jpg') | tables))
+    assert (found.layout, found.count) == ('classes', 6)
+    assert found.notes[0].endswith("1 left out: 'labels.csv'")
+    assert 'the names of its columns in the first line' in found.notes[1]
+
+
 def test_numbers_of_classes_are_no_names_of_files(tmp_path):
     """`classes.csv` is about the classes 0 to 2, not about the first three of many photos."""
     classes = {'classes.csv': b'id,name\n0,cat\n1,dog\n2,cow\n'}
