@@ -43,7 +43,7 @@ class SyncedStore:
                 self.known[path] = sign(path)
         elif path in self.known:
             self.remote.remove(self.url(path))
-            del self.known[path]
+            self.known.pop(path, None)
         return self.url(path)
 
     def pull(self, path: str) -> None:
@@ -58,7 +58,7 @@ class SyncedStore:
             raise (NotADirectoryError if os.path.exists(folder) else FileNotFoundError)(
                 2, 'no folder', folder
             )
-        inside = [path for path in self.known if path.startswith(f'{folder.rstrip("/")}/')]
+        inside = [path for path in list(self.known) if path.startswith(f'{folder.rstrip("/")}/')]
         for path in {
             *inside,
             *(os.path.join(top, name) for top, _, names in os.walk(folder) for name in names),
