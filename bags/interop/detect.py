@@ -204,12 +204,14 @@ def _claim(root: str, names: Iterable[str], installed: Iterable[Format]) -> Form
     Raises:
         SourceError: Several packages have importers for the files.
     """
+    by_name = [format for format in installed if format.is_by_name]
+    if not by_name:
+        return None
     own = [name for name in names if not is_beside(name)]
     claims = [
         format
-        for format in installed
-        if format.is_by_name
-        and any(matches(name, format.files) for name in own)
+        for format in by_name
+        if any(matches(name, format.files) for name in own)
         and all(matches(name, (*format.files, *format.reads, *format.beside)) for name in own)
     ]
     if len(claims) > 1:
