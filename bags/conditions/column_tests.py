@@ -200,11 +200,12 @@ def is_among(left: Value, items: Sequence[Value]) -> Test:
 
 
 def contains(left: Value, right: Value) -> Test:
-    """Tests whether a text, or a text of a sequence, contains a text, ignoring case."""
+    """Tests whether a text, or a text of a sequence or list, contains a text, ignoring case."""
     first, second = left.get, right.get
 
     def test(block: Block) -> Bools:
         texts, words = first(block), second(block)
+        texts = _texts_inside(texts, block.length) if left.type == 'any' else texts
         words = of_type(words, 'text') if right.type == 'any' else words
         if texts.counts is None:
             return _find(words, texts, block.length, ignore_case=True)
@@ -214,25 +215,16 @@ def contains(left: Value, right: Value) -> Test:
     return test
 
 
-def contains_any(left: Value, right: Value) -> Test:
-    """Tests whether a value inside a field is a text, or a list of texts, that contains a text."""
-    first, second = left.get, right.get
-
-    def test(block: Block) -> Bools:
-        column, words = first(block), second(block)
-        words = of_type(words, 'text') if right.type == 'any' else words
-        rows = [
+def _texts_inside(column: Column, length: int) -> Column:
+    """Returns the texts among values inside a field, which are texts or lists; no text for other values."""
+    return column_of_sequences(
+        [
             [value]
             if type_of(value) == 'text'
             else [text for text in items_of(value) or () if type_of(text) == 'text']
-            for value in _present_values(column, block.length)
+            for value in _present_values(column, length)
         ]
-        texts = column_of_sequences(rows)
-        counts = counts_of(texts)
-        found = _find(_per_item(words, counts), Column(texts.values), len(texts.values), ignore_case=True)
-        return any_item(found, counts)
-
-    return test
+    )
 
 
 def is_within_any(left: Value, within: Value) -> Test:

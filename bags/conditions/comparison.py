@@ -14,7 +14,6 @@ from bags.conditions.column_tests import (
     comparison_test,
     constant,
     contains,
-    contains_any,
     counts_of,
     have_content,
     is_among,
@@ -275,9 +274,7 @@ class Comparisons:
         self._check(left, sign, right, ('text', 'texts') if sign == '~' else ('number', 'text'))
         if sign == '~':
             self._expect(left, 'list')
-            if left.type == 'any':
-                return contains_any(left, right)
-            if right.field is not None and right.type == 'texts':
+            if left.type != 'any' and right.field is not None and right.type == 'texts':
                 raise ValueError(f'{self._typed_name(right.field)}: expected a text after ~')
             return contains(left, right)
         return comparison_test(left, sign, right)

@@ -202,7 +202,7 @@ class _Parser:
         return symbol == 'word' and (self.is_field(text) or self.sees('(', ahead=1))
 
     def is_field(self, text: str) -> bool:
-        """Returns whether a word is the name of a field, or a path inside one that is no number."""
+        """Returns whether a word names a field or a value inside a field, and is not a number."""
         if text in self.fields.schema:
             return True
         return not CONDITION_NUMBER.fullmatch(text) and find_path(text, self.fields.schema) is not None

@@ -246,12 +246,12 @@ class DatasetReader(Dataset):
         closed = sorted(set(names) - self._fields.keys()) if self.is_remote else []
         if not closed:
             return self.refs.of(indices, names)
-        works: list[Callable[[], Any]] = [
+        calls: list[Callable[[], Any]] = [
             functools.partial(self.refs.of, indices, names),
             functools.partial(getattr, self.refs, 'last_records'),
             *map(functools.partial, repeat(self.open_field), closed, repeat(False)),
         ]
-        refs: dict[str, Refs] = map_concurrently(operator.call, works, True)[0]
+        refs: dict[str, Refs] = map_concurrently(operator.call, calls, True)[0]
         for name in closed:
             self._fields[name].bag.check_count(0, self.refs.last_records.get(name, -1))
         return refs
@@ -268,10 +268,11 @@ class DatasetReader(Dataset):
                     field = fields.get(name) or self.open_field(name)
                     return read(field, refs[name], selection[name])
 
-                works: list[Callable[[], Any]] = list(map(functools.partial, repeat(read_field), selection))
+                calls: list[Callable[[], Any]] = list(map(functools.partial, repeat(read_field), selection))
                 if self.is_remote and self.folder.confirmed < len(self.folder.unlisted):
-                    works.append(self.folder.confirm)
-                return dict(zip(selection, map_concurrently(operator.call, works), strict=False))
+                    calls.append(self.folder.confirm)
+                results = map_concurrently(operator.call, calls)
+                return dict(zip(selection, results[: len(selection)], strict=True))
             refs, columns = self.refs.of(indices, selection), {}
             for name, items in selection.items():
                 columns[name] = read(fields.get(name) or self.open_field(name), refs[name], items)
