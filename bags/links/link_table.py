@@ -143,19 +143,20 @@ class LinkTable:
         return np.cumsum(np.append(0, sizes))
 
 
-def read_entry(files: BagFile, field: str, number: int) -> LinkedFile:
+def read_entry(files: BagFile, field: str, number: int, record: bytes | None = None) -> LinkedFile:
     """Returns the entry of file `number`.
 
     Args:
         files: The bag of entries.
         field: The field, for errors.
         number: Number of the file, from 1 to the number of entries.
+        record: The record of the entry, if it was read before.
 
     Raises:
         CorruptError: The entry is damaged.
     """
     try:
-        entry = parse_file(files.record(number - 1))
+        entry = parse_file(files.record(number - 1) if record is None else record)
         if entry.is_compressed != entry.path.endswith('.bagz'):
             raise ValueError(f'file {entry.path!r:.200} cannot be compressed={entry.is_compressed}')
     except ValueError as exc:

@@ -321,6 +321,11 @@ class CheckedObject:
 
     fetch = read
 
+    def peek(self, start: int, stop: int) -> Buffer:
+        """As `read`, but compares only the size, which takes no other request."""
+        with as_file_errors(self.path, self._entry, self._advise):
+            return self._file.read(start, stop)
+
     def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
         with as_file_errors(self.path, self._entry, self._advise):
             if self._is_checked:
@@ -387,6 +392,17 @@ class LazyFile:
         return records.read_file(number, index, lambda file: file.read(start, stop))
 
     fetch = read
+
+    def peek(self, start: int, stop: int) -> Buffer:
+        """As `read`, but does not compare the sample of a remote file, which would take two more requests."""
+        records, number, index = self._of
+        return records.read_file(
+            number,
+            index,
+            lambda file: (
+                file.peek(start, stop) if isinstance(file, CheckedObject) else file.read(start, stop)
+            ),
+        )
 
     def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
         records, number, index = self._of

@@ -229,6 +229,20 @@ class LinkedRecords(StoredRecords):
             raise CorruptError(self.path, index, f'field {self.field!r}: {detail}')
         return self._entries[number]
 
+    def _read_entries(self, numbers: Int64s) -> None:
+        """Reads the entries of files together: one by one, each takes a request.
+
+        Damaged entries raise an error when their files are read.
+        """
+        entries = self._entries
+        missing = [number for number in np.unique(numbers).tolist() if number not in entries]
+        missing = [number for number in missing if VALUES_FILE < number <= self.files.count][:MAX_ENTRIES]
+        if len(missing) > 1:
+            records = self.files.read(np.array(missing) - 1)
+            for number, record in zip(missing, records, strict=True):
+                with contextlib.suppress(CorruptError):
+                    entries[number] = read_entry(self.files, self.field, number, record)
+
     def locate(self, indices: Int64s | range) -> list[FileRanges]:
         files, starts, stops, frames = self.link_rows(indices)
         if frames is None and (not len(files) or not np.count_nonzero(files != files[0])):
@@ -236,6 +250,8 @@ class LinkedRecords(StoredRecords):
         keys = files if frames is None else 2 * files + (frames[:, 1] > 0)
         order = np.argsort(keys, kind='stable')
         cuts = np.flatnonzero(np.diff(keys[order])) + 1
+        if self.files.is_remote:
+            self._read_entries(files)
         located = []
         for positions in np.split(order, cuts):
             number = int(files[positions[0]])
